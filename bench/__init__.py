@@ -1,0 +1,1 @@
+"""One runnable module per question; each prints JSON lines."""

@@ -1,0 +1,1 @@
+"""Durable facts: ports, records and errors, with a MySQL and a SQLite backend behind the ports."""

@@ -1,0 +1,1 @@
+"""The embedded store: one writer thread with one connection, readers on their own."""
