@@ -1,0 +1,43 @@
+# `make help` lists the targets. Setting up is done by the scripts in .make/, each with its rule in its head.
+# PYTHON=... names the interpreter for .venv; ARGS=... is passed on to the demo, to pytest or to the bench.
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench clean
+
+BIN := .venv/bin
+export PYTHON
+
+help:
+	@echo 'make demo    set up .venv, then watch a day of flights go through Tarry (about a minute)'
+	@echo 'make test    set up, check, and run every test'
+	@echo 'make check   format, lint, types (mypy and pyright, strict) and import contracts'
+	@echo 'make bench   the benchmarks in short form; docs/benchmarks.md has the long commands'
+	@echo 'make clean   remove .venv, builds and caches'
+
+demo:
+	@.make/venv run
+	@$(BIN)/tarry demo $(ARGS)
+
+test:
+	@.make/venv dev
+	@.make/servers
+	@$(MAKE) check
+	$(BIN)/pytest $(ARGS)
+
+# PYTHONPATH: import-linter reads the package in its installed shape, see CONTRIBUTING.md.
+check:
+	@.make/venv dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	PYTHONPATH=.tree $(BIN)/lint-imports --no-logo
+
+bench:
+	@.make/venv dev
+	@.make/servers
+	@.make/bench $(ARGS)
+
+clean:
+	rm -rf .venv build dist *.egg-info .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .servers
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

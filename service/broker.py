@@ -1,0 +1,120 @@
+"""What the front doors ask of the service: publish, cancel, reschedule, claim, settle, look.
+
+A broker is put together in `serve`. Its methods take checked arguments; they raise `service.errors` and `store.errors`.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from ..store.catalogue import TopicDraft
+from ..store.records import (
+    Claim,
+    Conflict,
+    DeadLetter,
+    Delivered,
+    Found,
+    Group,
+    GroupState,
+    Publication,
+    Queue,
+    Receipt,
+    Settled,
+    Topic,
+    TopicState,
+    Verdict,
+)
+from ..wheel.ladder import Ladder
+
+
+class Broker(Protocol):
+    """The service behind its front doors. Times and durations are milliseconds."""
+
+    def now(self) -> int:
+        """The service's clock: Unix milliseconds, never ahead of the database's."""
+        ...
+
+    async def topic(self, name: str, *, create: bool = True) -> Topic:
+        """The topic; made at first use when `create` and the settings allow. Raises `UnknownTopic`."""
+        ...
+
+    def choose_queue(self, topic: Topic, ordering_key: str | None) -> Queue:
+        """The queue of a message that names none: by hash of its ordering key, else in turn."""
+        ...
+
+    async def put_topic(self, draft: TopicDraft) -> tuple[Topic, bool]:
+        """Makes or changes a topic; True when it was made. Raises `TopicConflict`, `NotBuilt`."""
+        ...
+
+    async def topics(self) -> list[tuple[Topic, TopicState]]:
+        """All topics with their counters, by name."""
+        ...
+
+    async def groups(self, topic: Topic) -> list[Group]:
+        """The groups of a topic, by name."""
+        ...
+
+    async def group(self, topic: Topic, name: str, *, create: bool = True, latest: bool = False) -> Group:
+        """The group; made at first use when `create` and the settings allow. Raises `UnknownGroup`."""
+        ...
+
+    async def put_group(self, topic: Topic, name: str, ladder: Ladder | None) -> tuple[Group, bool]:
+        """Makes a group or changes its ladder; True when it was made."""
+        ...
+
+    async def group_state(self, group: Group) -> GroupState:
+        """A group's counters."""
+        ...
+
+    async def publish(self, publication: Publication) -> list[Receipt] | Conflict:
+        """Accepts the drafts, all or none; answered after the commit."""
+        ...
+
+    async def cancel(self, id_: int) -> Verdict:
+        """Cancels a waiting message; the verdict is exact. Raises `Busy` when a transaction keeps holding it."""
+        ...
+
+    async def reschedule(self, id_: int, deliver_at: int) -> Verdict:
+        """Gives a waiting message another time. Raises `Busy`."""
+        ...
+
+    async def claim(self, group: Group, client: str, size: int, wait: int, lease: int) -> Claim | None:
+        """Up to `size` messages for `lease`, waiting up to `wait` for the first; None when there are none."""
+        ...
+
+    async def settle(
+        self,
+        claim_id: str,
+        verb: Literal["ack", "fail", "extend"],
+        *,
+        ids: Sequence[int] | None = None,
+        reason: str | None = None,
+        retry_after: int | None = None,
+        count: bool = True,
+        lease: int = 0,
+    ) -> Settled:
+        """Acks, fails or extends; `Settled.lost` says that nothing was done. Raises `UnknownClaim`."""
+        ...
+
+    async def find_message(self, id_: int) -> Found | None:
+        """The message, wherever it is, and its life."""
+        ...
+
+    async def find_labelled(self, topic: Topic, key: str, after: int, limit: int) -> list[Found]:
+        """The messages of a key by id, from behind `after`."""
+        ...
+
+    async def dead_letters(self, group: Group, after: int, limit: int) -> list[DeadLetter]:
+        """A page of a group's dead letters, by message id from behind `after`."""
+        ...
+
+    async def pull(self, queue: Queue, offset: int, size: int, wait: int) -> list[Delivered]:
+        """Messages of a queue from an offset on, waiting up to `wait` for the first."""
+        ...
+
+    def claim_id(self, claim: Claim) -> str:
+        """The claim's name outside."""
+        ...
+
+    async def readiness(self) -> list[tuple[str, str | None]]:
+        """(check, what is wrong or None) for /readyz: store, schema, clock, hand, durability."""
+        ...

@@ -1,0 +1,167 @@
+"""Topics, queues and groups by name; they come into being here."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from attrs import frozen
+
+from ..wheel.ladder import DEFAULT_RUNGS, Ladder
+from .ports import Row, Transaction
+from .records import Group, GroupState, Queue, QueueState, Topic, TopicState
+from .text import decode, encode
+
+_KINDS: tuple[Literal["cluster", "broadcast"], ...] = ("cluster", "broadcast")
+
+
+@frozen
+class TopicDraft:
+    """A topic as wished for."""
+
+    name: str
+    kind: Literal["cluster", "broadcast"] = "cluster"
+    queues: int = 1
+    ordered: bool = False
+    retention: int | None = None
+    ladder: Ladder | None = None
+
+
+def encode_ladder(ladder: Ladder | None) -> bytes | None:
+    """Milliseconds of each rung, with commas."""
+    return None if ladder is None else ",".join(map(str, ladder.rungs)).encode()
+
+
+def decode_ladder(text: bytes | None) -> Ladder | None:
+    """The reverse of `encode_ladder`."""
+    return None if text is None else Ladder(tuple(int(rung) for rung in text.split(b",") if rung))
+
+
+async def find_topics(tx: Transaction, names: Sequence[str]) -> list[Topic]:
+    """The topics of these names that exist."""
+    return await _with_queues(tx, await tx.fetch("topic.find", [name.encode() for name in names])) if names else []
+
+
+async def all_topics(tx: Transaction) -> list[Topic]:
+    """Every topic, by name."""
+    return await _with_queues(tx, await tx.fetch("topic.all"))
+
+
+async def add_topic(tx: Transaction, draft: TopicDraft, now: int) -> Topic:
+    """The topic of that name, made if it is missing; one that exists may gain queues, and is otherwise left as it is."""
+    await tx.execute_many(
+        "topic.add",
+        [
+            (
+                *(draft.name.encode(), _KINDS.index(draft.kind), draft.ordered, draft.retention),
+                *(encode_ladder(draft.ladder), now),
+            )
+        ],
+    )
+    (topic_id, *_), *_ = await tx.fetch("topic.find", [draft.name.encode()])
+    await tx.execute_many("queue.add", [(topic_id, 0, number, 0) for number in range(draft.queues)])
+    groups = await tx.fetch("consumer_group.of_topics", [topic_id])
+    (topic,) = await find_topics(tx, [draft.name])
+    for row in groups:
+        await _add_queues_of_group(tx, topic, row[0], {})
+    return topic
+
+
+async def change_topic(tx: Transaction, topic: Topic, retention: int | None, ladder: Ladder | None) -> None:
+    """Sets what may be changed of a topic that exists."""
+    await tx.execute("topic.change", retention, encode_ladder(ladder), topic.id)
+
+
+async def _with_queues(tx: Transaction, rows: Iterable[Row]) -> list[Topic]:
+    rows = list(rows)
+    queues: dict[int, list[Queue]] = defaultdict(list)
+    if rows:
+        for id_, topic_id, group_id, number in await tx.fetch("queue.of_topics", [row[0] for row in rows]):
+            if group_id == 0:
+                queues[topic_id].append(Queue(id_, number))
+    return [
+        Topic(
+            *(id_, name.decode(), _KINDS[kind], bool(ordered), tuple(queues[id_]), retention),
+            *(decode_ladder(ladder), created_at),
+        )
+        for id_, name, kind, ordered, retention, ladder, created_at in rows
+    ]
+
+
+async def find_groups(tx: Transaction, topics: Sequence[Topic]) -> list[Group]:
+    """All groups of these topics."""
+    if not topics:
+        return []
+    by_id = {topic.id: topic for topic in topics}
+    numbers: dict[tuple[int, int], Queue] = {}
+    for id_, _topic_id, group_id, number in await tx.fetch("queue.of_topics", list(by_id)):
+        numbers[group_id, number] = Queue(id_, number)
+    groups: list[Group] = []
+    for id_, topic_id, name, ladder, *_ in await tx.fetch("consumer_group.of_topics", list(by_id)):
+        topic = by_id[topic_id]
+        retry_queues = {q.id: numbers[id_, q.number] for q in topic.queues if (id_, q.number) in numbers}
+        rungs = decode_ladder(ladder) or topic.ladder or Ladder(DEFAULT_RUNGS)
+        groups.append(Group(id_, topic, name.decode(), rungs, retry_queues))
+    return groups
+
+
+async def add_group(
+    tx: Transaction, topic: Topic, name: str, now: int, *, ladder: Ladder | None = None, latest: bool = False
+) -> Group:
+    """The group of that name, made if it is missing: a cursor and a retry queue for each queue of the topic.
+
+    A new group begins at the earliest message, or, with `latest`, behind the last one committed.
+    """
+    await tx.execute_many("consumer_group.add", [(topic.id, encode(name), encode_ladder(ladder), 0, None, now)])
+    rows = await tx.fetch("consumer_group.of_topics", [topic.id])
+    group_id = next(row[0] for row in rows if row[2] == name.encode())
+    ends = dict(await tx.fetch("queue.ends", [queue.id for queue in topic.queues])) if latest else {}
+    await _add_queues_of_group(tx, topic, group_id, ends)
+    return next(group for group in await find_groups(tx, [topic]) if group.id == group_id)
+
+
+async def change_group(tx: Transaction, group: Group, ladder: Ladder | None) -> None:
+    """Sets a group's own ladder; None: the topic's or the default one."""
+    await tx.execute("consumer_group.change", encode_ladder(ladder), 0, None, group.id)
+
+
+async def _add_queues_of_group(tx: Transaction, topic: Topic, group_id: int, begins: dict[int, int]) -> None:
+    await tx.execute_many("queue.add", [(topic.id, group_id, queue.number, 0) for queue in topic.queues])
+    rows = await tx.fetch("queue.of_topics", [topic.id])
+    mine = [row[0] for row in rows if row[2] in (0, group_id)]
+    cursors = [(group_id, id_, *(begins.get(id_, 0),) * 2, *(0,) * 8) for id_ in sorted(mine)]
+    await tx.execute_many("cursor.add", cursors)
+
+
+async def topic_states(tx: Transaction, topics: Sequence[Topic]) -> dict[int, TopicState]:
+    """Counters by topic id."""
+    if not topics:
+        return {}
+    ids = [topic.id for topic in topics]
+    tallies = {row[0]: (int(row[1]), int(row[2])) for row in await tx.fetch("tally.of_topics", ids)}
+    streamed = {row[0]: int(row[1]) for row in await tx.fetch("queue.streamed", ids)}
+    states: dict[int, TopicState] = {}
+    for id_ in ids:
+        accepted, cancelled = tallies.get(id_, (0, 0))
+        states[id_] = TopicState(accepted, streamed.get(id_, 0), cancelled)
+    return states
+
+
+async def group_state(tx: Transaction, group: Group) -> GroupState:
+    """A group's position in each queue, and its counters."""
+    queues: list[QueueState] = []
+    acked = dead = retried = 0
+    for row in await tx.fetch("cursor.of_group", group.id):
+        number, owner, position, end, cursor_acked, cursor_dead, cursor_retried = row[:7]
+        queues.append(QueueState(number, position, end, retry=bool(owner)))
+        acked, dead, retried = acked + cursor_acked, dead + cursor_dead, retried + cursor_retried
+    retries = [0] * len(group.ladder.rungs)
+    for attempt, pending in await tx.fetch("retry.of_group", group.id):
+        rung = min(max(attempt - 1, 1), len(retries))
+        if retries:
+            retries[rung - 1] += pending
+    claims = await tx.fetch("claim.of_group", group.id)
+    clients = {decode(row[2]) for row in claims}
+    claimed = sum(row[7].count(0) for row in claims)
+    return GroupState(
+        tuple(queues), acked, dead, retried, len(claims), claimed, tuple(retries), tuple(sorted(clients))
+    )

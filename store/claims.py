@@ -1,0 +1,516 @@
+"""A turn of a consumer group: its waiting acks, fails, extensions, lost leases and claims in one transaction.
+
+A claim is a range: claiming moves the group's cursor in a queue and writes one row, whatever the number of messages.
+The locks go in the order of design: claim rows by key, then the group's cursors; nothing else is locked, since the end of
+a queue is read plainly (an offset below a committed end is committed).
+
+Failed messages leave their claim for `retry` or `dead` in the same transaction. A claim with no open message left moves
+to `delivery`, under a number drawn under its cursor's lock, so that the log's numbers are in commit order.
+"""
+
+import secrets
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+
+import msgspec
+from attrs import define, evolve, field
+
+from .ids import IdMaker, due_of, shard_of
+from .ports import Row, Transaction, Value
+from .records import (
+    Claim,
+    ClaimKey,
+    ClaimRequest,
+    Delivered,
+    Group,
+    Outcome,
+    Queue,
+    Settled,
+    Settlement,
+    Turn,
+)
+from .text import decode, encode
+
+PAGE = 256
+"""Messages read at a time: with bodies at their limit, 64 MiB."""
+CLAIM_BYTES = 8 << 20
+"""A claim stops growing past this many bytes of bodies."""
+
+_OPEN = bytes([Outcome.OPEN])
+_COUNTED = {
+    Outcome.ACKED: "acked",
+    Outcome.RETRIED: "retried",
+    Outcome.LOST: "retried",
+    Outcome.SUSPENDED: "retried",
+    Outcome.DEAD: "dead",
+    Outcome.LOST_DEAD: "dead",
+    Outcome.EXPIRED: "expired",
+}
+
+
+@define
+class _Cursor:
+    """A cursor row under its lock."""
+
+    queue_id: int
+    position: int
+    next_claim: int
+    next_delivery: int
+    acked: int
+    dead: int
+    retried: int
+    expired: int
+    skipped: int
+
+    def take_claim_number(self) -> int:
+        self.next_claim += 1
+        return self.next_claim - 1
+
+    def take_delivery_number(self) -> int:
+        self.next_delivery += 1
+        return self.next_delivery - 1
+
+    def tell(self, outcome: Outcome, times: int = 1) -> None:
+        counter = _COUNTED[outcome]
+        setattr(self, counter, getattr(self, counter) + times)
+
+
+@define
+class _Held:
+    """A claim row under its lock."""
+
+    queue_id: int
+    number: int
+    token: int
+    client: str
+    first: int
+    size: int
+    claimed_at: int
+    lease_until: int
+    outcome: bytearray
+    settled_at: bytearray
+    changed: bool = False
+
+    @property
+    def ended(self) -> bool:
+        return Outcome.OPEN not in self.outcome
+
+    def settle(self, place: int, outcome: Outcome, now: int) -> None:
+        self.outcome[place] = outcome
+        self.settled_at[8 * place : 8 * place + 8] = now.to_bytes(8, "big")
+        self.changed = True
+
+    def settle_all(self, outcome: Outcome, now: int) -> None:
+        self.outcome[:] = bytes([outcome]) * self.size
+        self.settled_at[:] = now.to_bytes(8, "big") * self.size
+        self.changed = True
+
+
+@define
+class _Failure:
+    """A message that leaves its claim; what lies behind it is read for all of a turn at once."""
+
+    held: _Held
+    place: int
+    answer: int
+    settlement: Settlement
+    at: int
+    """When its rung begins."""
+    lost: bool
+
+
+@define
+class Turning:
+    """A turn; its transaction may be run more than once."""
+
+    group: Group
+    now: int
+    ids: IdMaker
+    spread: int = 0
+    again: bool = False
+    """The run before this one may have been committed: what it settled is taken as settled by us."""
+    nonce: int = field(factory=lambda: secrets.randbits(63))
+    _touched: set[int] = field(factory=set[int])
+    _failures: list[_Failure] = field(factory=list[_Failure])
+
+    async def write(
+        self, tx: Transaction, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]
+    ) -> Turn:
+        """Settles first, then claims. `requests` share what there is, the first come first served."""
+        self._touched.clear()
+        self._failures.clear()
+        held = await self._lock_claims(tx, settlements)
+        cursors = await self._lock_cursors(tx)
+        ended = await self._ended(tx, settlements, held)
+        answers = [self._settle(s, held, ended, cursors, index) for index, s in enumerate(settlements)]
+        await self._fail(tx, cursors, answers)
+        await self._write_back(tx, held.values(), cursors)
+        claims, more = await self._claim(tx, cursors, requests)
+        for queue_id in sorted(self._touched):
+            cursor = cursors[queue_id]
+            await tx.execute(
+                "cursor.move",
+                *(cursor.position, cursor.next_claim, cursor.next_delivery, cursor.acked, cursor.dead, cursor.retried),
+                *(cursor.expired, cursor.skipped, self.nonce, self.group.id, queue_id),
+            )
+        for index, settlement in enumerate(settlements):
+            answer, row = answers[index], held.get(_place(settlement.key))
+            if answer is not None and row is not None and row.ended:
+                answers[index] = evolve(answer, ended=True)
+        return Turn(tuple(answers), tuple(claims), more)
+
+    async def landed(self, tx: Transaction, _turn: Turn) -> bool:
+        """Whether this run is in the database, after the answer to its COMMIT was lost."""
+        self.again = True
+        if not self._touched:
+            return False  # extensions alone: to be repeated
+        return bool(await tx.fetch("cursor.turn", self.group.id, min(self._touched), self.nonce))
+
+    async def _lock_claims(self, tx: Transaction, settlements: Iterable[Settlement]) -> dict[tuple[int, int], _Held]:
+        held: dict[tuple[int, int], _Held] = {}
+        for queue_id, places in groupby(sorted({_place(s.key) for s in settlements}), key=lambda place: place[0]):
+            for row in await tx.fetch("claim.lock", self.group.id, queue_id, [number for _, number in places]):
+                number, token, client, first, size, claimed_at, lease_until, outcome, settled_at = row
+                held[queue_id, number] = _Held(
+                    *(queue_id, number, token, client.decode(), first, size, claimed_at, lease_until),
+                    *(bytearray(outcome), bytearray(settled_at)),
+                )
+        return held
+
+    async def _lock_cursors(self, tx: Transaction) -> dict[int, _Cursor]:
+        rows = await tx.fetch("cursor.lock", self.group.id, sorted(self.group.queue_ids))
+        return {row[0]: _Cursor(*row) for row in rows}
+
+    async def _ended(
+        self, tx: Transaction, settlements: Sequence[Settlement], held: Mapping[tuple[int, int], _Held]
+    ) -> dict[ClaimKey, bytes]:
+        """The outcomes of claims that have ended, for those who settle once more because an answer was lost."""
+        ended: dict[ClaimKey, bytes] = {}
+        for settlement in settlements:
+            key = settlement.key
+            if _place(key) not in held and key not in ended:
+                for row in await tx.fetch("delivery.find", self.group.id, key.queue_id, key.first, key.number):
+                    if row[0] == key.token:
+                        ended[key] = row[3]
+        return ended
+
+    def _settle(
+        self,
+        settlement: Settlement,
+        held: Mapping[tuple[int, int], _Held],
+        ended: Mapping[ClaimKey, bytes],
+        cursors: Mapping[int, _Cursor],
+        index: int,
+    ) -> Settled | None:
+        claim = held.get(_place(settlement.key))
+        if claim is None or claim.token != settlement.key.token:
+            outcome = ended.get(settlement.key)
+            return None if outcome is None else self._settle_ended(settlement, outcome)
+        if settlement.verb == "end":
+            return self._end(settlement, claim, index)
+        if claim.lease_until <= self.now:
+            return Settled(lost=True)
+        if settlement.verb == "extend":
+            claim.lease_until = self.now + settlement.lease
+            claim.changed = True
+            return Settled(lease_until=claim.lease_until)
+        if settlement.verb == "ack":
+            return self._ack(settlement, claim, cursors[claim.queue_id])
+        return self._give_back(settlement, claim, index)
+
+    def _settle_ended(self, settlement: Settlement, outcome: bytes) -> Settled:
+        places = settlement.places
+        if settlement.verb == "ack":
+            acked = sum(1 for o in outcome if o == Outcome.ACKED) if places is None else len(places)
+            if acked and all(outcome[place] == Outcome.ACKED for place in places or ()):
+                return Settled(acked=acked, ended=True)
+        if settlement.verb == "fail" and self.again and places is not None:
+            return _repeated(outcome, places)
+        return Settled(lost=True, ended=True)
+
+    def _ack(self, settlement: Settlement, claim: _Held, cursor: _Cursor) -> Settled:
+        if settlement.places is None and claim.outcome == _OPEN * claim.size:
+            claim.settle_all(Outcome.ACKED, self.now)
+            cursor.tell(Outcome.ACKED, claim.size)
+            self._touched.add(claim.queue_id)
+            return Settled(acked=claim.size)
+        places = settlement.places
+        if places is None:
+            places = tuple(i for i, o in enumerate(claim.outcome) if o in (Outcome.OPEN, Outcome.ACKED))
+        if any(claim.outcome[place] not in (Outcome.OPEN, Outcome.ACKED) for place in places):
+            return Settled(lost=True)
+        for place in places:
+            if claim.outcome[place] == Outcome.OPEN:
+                claim.settle(place, Outcome.ACKED, self.now)
+                cursor.tell(Outcome.ACKED)
+                self._touched.add(claim.queue_id)
+        return Settled(acked=len(places))
+
+    def _give_back(self, settlement: Settlement, claim: _Held, index: int) -> Settled:
+        places = settlement.places
+        if places is None:
+            places = tuple(i for i, o in enumerate(claim.outcome) if o == Outcome.OPEN)
+        if any(claim.outcome[place] != Outcome.OPEN for place in places):
+            return _repeated(claim.outcome, places) if self.again else Settled(lost=True)
+        for place in places:
+            claim.settle(place, Outcome.RETRIED, self.now)
+            self._failures.append(_Failure(claim, place, index, settlement, self.now, lost=False))
+        return Settled()
+
+    def _end(self, settlement: Settlement, claim: _Held, index: int) -> Settled:
+        """The lease is over: what is open goes to the ladder, its rung counted from the lease's end."""
+        if claim.lease_until > self.now:
+            return Settled(lease_until=claim.lease_until)  # extended meanwhile
+        for place, outcome in enumerate(claim.outcome):
+            if outcome == Outcome.OPEN:
+                claim.settle(place, Outcome.LOST, self.now)
+                self._failures.append(_Failure(claim, place, index, settlement, claim.lease_until, lost=True))
+        return Settled(lost=True)
+
+    async def _fail(self, tx: Transaction, cursors: Mapping[int, _Cursor], answers: list[Settled | None]) -> None:
+        """Puts each failed message on its next rung, or with the dead letters after the last."""
+        retries: list[Sequence[Value]] = []
+        sources = await self._sources(tx)
+        for failure in self._failures:
+            offset = failure.held.first + failure.place
+            source = sources.get((failure.held.queue_id, offset))
+            if source is None:
+                failure.held.settle(failure.place, Outcome.EXPIRED, self.now)
+                cursors[failure.held.queue_id].tell(Outcome.EXPIRED)
+                self._touched.add(failure.held.queue_id)
+                continue
+            return_queue, message_queue, message_offset, message_id, attempt, history = source
+            settlement = failure.settlement
+            reason = "lease lost" if failure.lost else settlement.reason
+            if settlement.count:
+                entry = {"at": failure.at, "client": failure.held.client, "reason": reason}
+                history = msgspec.json.encode([*msgspec.json.decode(history), entry])
+            wait = self.group.ladder.rung(attempt)
+            outcome = Outcome.LOST if failure.lost else Outcome.RETRIED
+            if not settlement.count:
+                outcome = Outcome.SUSPENDED
+                wait = self.group.ladder.rungs[-1] if wait is None and self.group.ladder.rungs else wait or 0
+            answer = answers[failure.answer] or Settled()
+            if wait is None:
+                outcome = Outcome.LOST_DEAD if failure.lost else Outcome.DEAD
+                await tx.execute("dead.remove", self.group.id, message_id)
+                await tx.execute(
+                    "dead.add", self.group.id, self.now, history, message_queue, message_offset
+                )
+                answer = evolve(answer, dead=answer.dead + 1)
+            else:
+                due = failure.at + (wait if settlement.retry_after is None else settlement.retry_after)
+                id_ = self.ids.make(due, spread=self.spread)
+                timer = (due_of(id_), ~id_)
+                retries.append(
+                    (
+                        *(shard_of(id_), id_, self.group.id, return_queue, message_queue, message_offset, message_id),
+                        *(attempt + settlement.count, history, failure.at),
+                    )
+                )
+                answer = evolve(answer, retried=answer.retried + 1, timers=(*answer.timers, timer))
+            answers[failure.answer] = answer
+            failure.held.settle(failure.place, outcome, self.now)
+            cursors[failure.held.queue_id].tell(outcome)
+            self._touched.add(failure.held.queue_id)
+        if retries:
+            await tx.execute_many("retry.add", retries)
+
+    async def _sources(self, tx: Transaction) -> dict[tuple[int, int], Row]:
+        """(return queue, message's queue, offset, id, attempt, history) of each failed message, by where it was claimed."""
+        places: dict[int, list[int]] = defaultdict(list)
+        for failure in self._failures:
+            places[failure.held.queue_id].append(failure.held.first + failure.place)
+        retry_queues = {queue.id for queue in self.group.retry_queues.values()}
+        sources: dict[tuple[int, int], Row] = {}
+        for queue_id, offsets in places.items():
+            if queue_id in retry_queues:
+                for offset, *source in await tx.fetch("redelivery.sources", queue_id, offsets):
+                    sources[queue_id, offset] = (queue_id, *source)
+            else:
+                back = self.group.retry_queues[queue_id].id
+                rows = await tx.fetch("message.ids", queue_id, min(offsets), max(offsets) + 1)
+                for offset, id_ in rows:
+                    sources[queue_id, offset] = (back, queue_id, offset, id_, 1, b"[]")
+        return sources
+
+    async def _write_back(self, tx: Transaction, held: Iterable[_Held], cursors: Mapping[int, _Cursor]) -> None:
+        ended: dict[int, list[int]] = defaultdict(list)
+        log: list[Sequence[Value]] = []
+        for claim in held:
+            if not claim.changed:
+                continue
+            if claim.ended:
+                ended[claim.queue_id].append(claim.number)
+                number = cursors[claim.queue_id].take_delivery_number()
+                self._touched.add(claim.queue_id)
+                log.append(
+                    (
+                        *(self.group.id, claim.queue_id, number, claim.number, claim.token, encode(claim.client)),
+                        *(claim.first, claim.size, claim.claimed_at, self.now),
+                        *(bytes(claim.outcome), bytes(claim.settled_at)),
+                    )
+                )
+                continue
+            place = (self.group.id, claim.queue_id, claim.number)
+            await tx.execute(
+                "claim.change", claim.lease_until, bytes(claim.outcome), bytes(claim.settled_at), *place
+            )
+        if log:
+            await tx.execute_many("delivery.add", log)
+        for queue_id, numbers in ended.items():
+            await tx.execute("claim.remove", self.group.id, queue_id, numbers)
+
+    async def _claim(
+        self, tx: Transaction, cursors: Mapping[int, _Cursor], requests: Sequence[ClaimRequest]
+    ) -> tuple[list[Claim | None], bool]:
+        if not requests:
+            return [], False
+        ends = dict(await tx.fetch("queue.ends", list(cursors)))
+        claims: list[Claim | None] = []
+        rows: list[Sequence[Value]] = []
+        waiting = list(requests)
+        for queue_id in self._by_need(cursors, ends):
+            cursor, end = cursors[queue_id], ends[queue_id]
+            wanted = sum(request.size for request in waiting)
+            queue, query = self._stretch(queue_id)
+            reader = _Reader(tx, queue, query, cursor.position, end, min(PAGE, wanted))
+            while waiting and cursor.position < end:
+                claim = await self._claim_range(reader, cursor, end, waiting[0])
+                self._touched.add(queue_id)
+                if claim is None:
+                    continue  # a stretch that retention has taken
+                claims.append(claim)
+                rows.append(_claim_row(claim))
+                waiting.pop(0)
+        if rows:
+            await tx.execute_many("claim.add", rows)
+        claims += [None] * len(waiting)
+        return claims, any(cursor.position < ends[queue_id] for queue_id, cursor in cursors.items())
+
+    def _stretch(self, queue_id: int) -> tuple[Queue, str]:
+        """A queue of the group and the query that reads it."""
+        for queue in self.group.topic.queues:
+            if queue.id == queue_id:
+                return queue, "message.range"
+        return next(q for q in self.group.retry_queues.values() if q.id == queue_id), "redelivery.range"
+
+    def _by_need(self, cursors: Mapping[int, _Cursor], ends: Mapping[int, int]) -> list[int]:
+        """Retry queues first, then the queue with most to claim."""
+        own = {queue.id for queue in self.group.topic.queues}
+        behind = [queue_id for queue_id in cursors if cursors[queue_id].position < ends[queue_id]]
+        return sorted(behind, key=lambda q: (q in own, cursors[q].position - ends[q]))
+
+    async def _claim_range(
+        self, reader: "_Reader", cursor: _Cursor, end: int, request: ClaimRequest
+    ) -> Claim | None:
+        first = cursor.position
+        messages = await reader.take(min(first + request.size, end))
+        cursor.position = reader.position
+        size = cursor.position - first
+        if len(messages) < size:
+            cursor.expired += size - len(messages)
+        if not messages:
+            return None
+        key = ClaimKey(
+            self.group.id, cursor.queue_id, cursor.take_claim_number(), first, secrets.randbits(63)
+        )
+        places = {message.id: offset - first for offset, message in messages}
+        lease_until = self.now + request.lease
+        return Claim(key, request.client, self.now, lease_until, size, tuple(m for _, m in messages), places)
+
+
+def _claim_row(claim: Claim) -> Sequence[Value]:
+    outcome = bytearray([Outcome.EXPIRED]) * claim.size
+    for place in claim.places.values():
+        outcome[place] = Outcome.OPEN
+    key = claim.key
+    return (
+        *(key.group_id, key.queue_id, key.number, key.token, encode(claim.client), key.first, claim.size),
+        *(claim.claimed_at, claim.lease_until, bytes(outcome), bytes(8 * claim.size)),
+    )
+
+
+async def find_places(tx: Transaction, key: ClaimKey) -> dict[int, int] | None:
+    """Position by message id in a claim, open or ended; None when there is no such claim under this token."""
+    for row in await tx.fetch("claim.find", key.group_id, key.queue_id, key.number):
+        token, size = row[0], row[3]
+        break
+    else:
+        rows = await tx.fetch("delivery.find", key.group_id, key.queue_id, key.first, key.number)
+        if not rows:
+            return None
+        token, size = rows[0][0], rows[0][2]
+    if token != key.token:
+        return None
+    end = key.first + size
+    rows = await tx.fetch("redelivery.ids", key.queue_id, key.first, end)
+    if not rows:  # not a retry queue
+        rows = await tx.fetch("message.ids", key.queue_id, key.first, end)
+    return {id_: offset - key.first for offset, id_ in rows}
+
+
+async def pull(tx: Transaction, queue: Queue, offset: int, limit: int) -> list[Delivered]:
+    """Messages of a topic's own queue from an offset on."""
+    ((_, end),) = await tx.fetch("queue.ends", [queue.id])
+    reader = _Reader(tx, queue, "message.range", offset, end, min(PAGE, limit))
+    return [message for _, message in await reader.take(min(offset + limit, end))]
+
+
+class _Reader:
+    """Reads a stretch of a queue in pages, so that neighbouring claims share them."""
+
+    def __init__(self, tx: Transaction, queue: Queue, query: str, position: int, end: int, page_size: int) -> None:
+        self._tx = tx
+        self._queue = queue
+        self._query = query
+        self.position = position
+        self._read_to = position  # every row below it has been read
+        self._end = end
+        self._page_size = page_size
+        self._page: list[tuple[int, Delivered]] = []
+
+    async def take(self, until: int) -> list[tuple[int, Delivered]]:
+        """The messages from the position up to `until`, each with its offset here; fewer when they are many bytes."""
+        taken: list[tuple[int, Delivered]] = []
+        weight = 0
+        while self.position < until:
+            if not self._page and self._read_to <= self.position:
+                await self._read()
+            if not self._page or self._page[0][0] >= until:
+                self.position = min(until, self._read_to) if not self._page else until
+                continue
+            offset, message = self._page[0]
+            if taken and weight + len(message.body) > CLAIM_BYTES:
+                break
+            taken.append(self._page.pop(0))
+            weight += len(message.body)
+            self.position = offset + 1
+        return taken
+
+    async def _read(self) -> None:
+        rows = await self._tx.fetch(self._query, self._queue.id, self.position, self._end, self._page_size)
+        self._page = [(row[0], self._delivered(row)) for row in rows]
+        self._read_to = self._page[-1][0] + 1 if len(rows) == self._page_size else self._end
+
+    def _delivered(self, row: Row) -> Delivered:
+        offset, id_, key, ordering_key, tag, headers, content_type, body, accepted_at, deliver_at, streamed_at = row[:11]
+        attempt, source = (row[11], row[13]) if len(row) > 11 else (1, offset)
+        return Delivered(
+            *(id_, self._queue.number, source, attempt, decode(key), decode(ordering_key), decode(tag), headers),
+            *(decode(content_type), body, accepted_at, deliver_at, streamed_at),
+        )
+
+
+def _place(key: ClaimKey) -> tuple[int, int]:
+    return key.queue_id, key.number
+
+
+def _repeated(outcome: Sequence[int], places: Sequence[int]) -> Settled:
+    """The answer to a fail that had been carried out before its answer was lost."""
+    told = [Outcome(outcome[place]) for place in places]
+    if any(o not in (Outcome.RETRIED, Outcome.DEAD, Outcome.SUSPENDED) for o in told):
+        return Settled(lost=True)
+    dead = sum(1 for o in told if o == Outcome.DEAD)
+    return Settled(retried=len(told) - dead, dead=dead)

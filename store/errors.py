@@ -1,0 +1,44 @@
+"""What can go wrong with a store: one base, flat, and each docstring is the message's meaning.
+
+Drivers' own errors are mapped to these in one place per backend, the cause kept.
+"""
+
+
+class StoreError(Exception):
+    """The store could not do what was asked."""
+
+    def __init__(self, message: str, code: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Unavailable(StoreError):
+    """The database is away, read-only or full. Nothing of the transaction is kept."""
+
+
+class OutcomeUnknown(Unavailable):
+    """The connection was lost at COMMIT: the transaction may or may not be kept."""
+
+
+class Contention(StoreError):
+    """A deadlock or a lock wait that ran out. The same transaction may succeed on another try."""
+
+
+class DuplicateKey(StoreError):
+    """A row with this key exists."""
+
+    def __init__(self, message: str, code: int | None = None, key: str | None = None) -> None:
+        super().__init__(message, code)
+        self.key = key
+
+
+class Refused(StoreError):
+    """The database refuses the statement or its data, and would again: too long, out of range, malformed."""
+
+
+class SchemaError(StoreError):
+    """The schema in the database is not the one this program knows; the text says what to do."""
+
+
+class StoreInUse(StoreError):
+    """Another server holds the embedded store's file."""

@@ -1,0 +1,87 @@
+"""The identity of a message: 63 bits that sort by due time.
+
+    id = due millisecond (42) | straight (1) | count (16) | shard (4)
+
+Makers of ids (nodes, outbox users, Spark tasks) are not coordinated: each starts at a random count per millisecond and
+shard and counts up; a duplicate key in the database means new numbers, up to a second later and never earlier. The bit
+`straight` keeps apart the messages that go straight to the stream and those that wait in `delay`: they live under
+two unique keys, and a message must be able to keep its id when it moves from the one to the other.
+
+Outside the store an id is a decimal string.
+"""
+
+import random
+import zlib
+from collections import OrderedDict
+
+SHARDS = 16
+SHARD_BITS = 4
+COUNT_BITS = 16
+SEQUENCE_BITS = 21
+MAX_MS = (1 << 42) - 1
+"""The last millisecond that an id can carry, in the year 2109."""
+
+_STRAIGHT = 1 << (SHARD_BITS + COUNT_BITS)
+_COUNTS = 1 << COUNT_BITS
+_REMEMBERED = 100_000
+"""Milliseconds and shards whose count is kept; forgetting one costs a new random start, nothing else."""
+
+
+def shard_of(id_: int) -> int:
+    """The wheel shard of a message, 0 to 15."""
+    return id_ & (SHARDS - 1)
+
+
+def due_of(id_: int) -> int:
+    """The millisecond for which the id was made. A message rescheduled since is due at its row's `due`."""
+    return id_ >> SEQUENCE_BITS
+
+
+def first_id(ms: int) -> int:
+    """The smallest id of that millisecond: scans by due time are ranges of ids."""
+    return max(0, min(ms, MAX_MS + 1)) << SEQUENCE_BITS
+
+
+def shard_for(topic_id: int, ordering_key: str) -> int:
+    """The shard that all messages of one ordering key share."""
+    return zlib.crc32(ordering_key.encode(), topic_id) & (SHARDS - 1)
+
+
+def random_nonce() -> int:
+    """A signed 64-bit number that marks a row as ours when the answer to a COMMIT was lost."""
+    return random.getrandbits(64) - (1 << 63)
+
+
+class IdMaker:
+    """Makes ids; one to a process. `statistics()` is not needed: it holds no message."""
+
+    def __init__(self, source: random.Random | None = None) -> None:
+        self._random = source or random.Random()
+        # Next count and numbers left per (millisecond, straight bit, shard), oldest use first.
+        self._counts: OrderedDict[int, tuple[int, int]] = OrderedDict()
+        self._shard = self._random.randrange(SHARDS)
+
+    def make(self, due: int, *, shard: int | None = None, straight: bool = False, spread: int = 0) -> int:
+        """An id for `due` (Unix milliseconds, at most `MAX_MS`).
+
+        `spread` is how many milliseconds later it may be, for another try after a duplicate key: the counts of that
+        millisecond are then begun anew.
+        """
+        if shard is None:
+            self._shard = shard = (self._shard + 1) & (SHARDS - 1)
+        if spread:
+            due += self._random.randrange(spread + 1)
+        while True:
+            place = due << SEQUENCE_BITS | (_STRAIGHT if straight else 0) | shard
+            known = None if spread else self._counts.pop(place, None)
+            count, left = known or (self._random.randrange(_COUNTS), _COUNTS)
+            if left:
+                self._remember(place, ((count + 1) % _COUNTS, left - 1))
+                return place | count << SHARD_BITS
+            self._remember(place, (count, 0))
+            due += 1  # this millisecond is full: a later one, never an earlier
+
+    def _remember(self, place: int, count: tuple[int, int]) -> None:
+        self._counts[place] = count
+        if len(self._counts) > _REMEMBERED:
+            self._counts.popitem(last=False)

@@ -1,0 +1,120 @@
+"""Where the database is and how to get in: `mysql://user:password@host:port/database?option=value`.
+
+    tls=verify|off   verify checks the server's certificate and name; default off on loopback and sockets, else verify
+    ca=path          the certificates to trust instead of the system's (PEM); asks for tls=verify
+    socket=path      a Unix socket; the host is then left empty: mysql://user@/database?socket=/run/mysqld/mysqld.sock
+
+What stands between the separators is percent-encoded where it holds `:/@?#[]%`. No message here repeats the password.
+"""
+
+from difflib import get_close_matches
+from ipaddress import ip_address
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+import attrs
+
+DEFAULT_PORT = 3306
+
+_OPTIONS = ("tls", "ca", "socket")
+_FORM = "mysql://user:password@host:port/database"
+
+
+@attrs.frozen(kw_only=True)
+class Dsn:
+    """A parsed DSN. `str()` and `repr()` leave the password out."""
+
+    user: str
+    password: str = attrs.field(default="", repr=False)
+    host: str = ""
+    port: int = DEFAULT_PORT
+    database: str
+    tls: bool = False
+    ca: str | None = None
+    socket: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "Dsn":
+        """Raises ValueError, which names the part that is wrong and what to write instead."""
+        if not text.startswith("mysql://"):
+            raise ValueError(f"the DSN begins with mysql://: {_FORM}")
+        try:
+            parts = urlsplit(text)
+            host = parts.hostname or ""
+        except ValueError:
+            raise ValueError("the host: an IPv6 address stands in brackets, mysql://user@[::1]/database") from None
+        if parts.fragment or "#" in text:
+            raise ValueError("the DSN holds a '#': write it %23")
+        options = _options(parts.query)
+        socket = options.get("socket")
+        if not parts.username:
+            raise ValueError(f"the user is missing: {_FORM}")
+        if socket is None and not host:
+            raise ValueError(f"the host is missing: {_FORM}, or add ?socket=path")
+        if socket is not None and host:
+            raise ValueError("a host and a socket: leave one of them out (mysql://user@/database?socket=path)")
+        try:
+            port = parts.port
+        except ValueError:
+            # The cause quotes what it took for a port, which may be a piece of a password.
+            raise ValueError(
+                "the port is not a number from 1 to 65535; if the password holds ':', '/', '@', '?' or '%',"
+                " percent-encode it (%3A, %2F, %40, %3F, %25)"
+            ) from None
+        if port == 0:
+            raise ValueError("the port is not a number from 1 to 65535")
+        database = unquote(parts.path[1:])
+        if not database or "/" in parts.path[1:]:
+            raise ValueError(f"the database: one name after the host, {_FORM}")
+        return cls(
+            user=unquote(parts.username),
+            password=unquote(parts.password or ""),
+            host=host,
+            port=port or DEFAULT_PORT,
+            database=database,
+            tls=_tls(options, local=socket is not None or _is_loopback(host)),
+            ca=options.get("ca"),
+            socket=socket,
+        )
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        where = f"{host}:{self.port}" if self.socket is None else ""
+        query = "" if self.socket is None else f"?socket={quote(self.socket)}"
+        return f"mysql://{quote(self.user, safe='')}@{where}/{quote(self.database, safe='')}{query}"
+
+
+def _options(query: str) -> dict[str, str]:
+    options: dict[str, str] = {}
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
+    except ValueError:
+        raise ValueError("the options after '?' are name=value, with '&' between them") from None
+    for name, value in pairs:
+        if name not in _OPTIONS:
+            near = get_close_matches(name, _OPTIONS, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_OPTIONS)}"
+            raise ValueError(f"unknown option {name!r}: {hint}")
+        if name in options:
+            raise ValueError(f"the option {name} is given twice")
+        if not value:
+            raise ValueError(f"the option {name} is empty: leave it out or give it a value")
+        options[name] = value
+    return options
+
+
+def _tls(options: dict[str, str], *, local: bool) -> bool:
+    choice = options.get("tls")
+    if choice not in (None, "verify", "off"):
+        raise ValueError(f"tls={choice}: it is verify or off")
+    if choice == "verify" and "socket" in options:
+        raise ValueError("tls=verify over a socket: there is no name to verify, leave tls out")
+    if "ca" in options and (choice == "off" or "socket" in options):
+        raise ValueError("ca without TLS: write tls=verify, or leave ca out")
+    return choice == "verify" or (choice is None and ("ca" in options or not local))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,198 @@
+"""SQL text and Python values to the bytes of a statement. Pure: no connection is needed, and none is asked.
+
+A value never meets quotes or escapes, so there is nothing to inject through, whatever the character set and sql_mode:
+
+    None    NULL                    int     decimal digits
+    bool    1 or 0                  float   repr with an exponent: a DOUBLE, no DECIMAL; nan and inf refused
+    bytes   x'6869', also x''       str     _utf8mb4 x'6869', the hex of its UTF-8: text to the server, not binary
+
+In the text of a `Statement`
+
+    ?       is one value; a tuple or list there is a row, `(1,x'6869')`, which is how `VALUES ?` is meant
+    (?*)    takes a sequence of values, `id IN (?*)`, or of rows, `(shard, id) IN (?*)`; an empty one is an error
+
+but not within quotes or comments. Executable comments, `/*! FOR UPDATE */` and `/*M! ... */`, are SQL, not comments.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ..errors import Refused
+
+Scalar = int | float | str | bytes | None
+Value = Scalar | Sequence[Scalar] | Sequence[Sequence[Scalar]]
+
+_TOKEN = re.compile(
+    r"""
+      (?P<passed> '(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.|"")*" | `[^`]*`
+                | /\*M?![0-9]*                  # opens an executable comment; what is in it counts
+                | /\*.*?\*/ | --(?=[\s\x00-\x1f]|$)[^\n]* | \#[^\n]* )
+    | (?P<hole> \?\*? )
+    | (?P<bracket> [()] )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_VALUES = re.compile(r"\bVALUES\s*$", re.IGNORECASE)
+_ROW_OPENS = re.compile(r"\bVALUES\s*\(", re.IGNORECASE)
+
+
+def literal(value: Scalar) -> str:
+    """The SQL of one value."""
+    write = _LITERALS.get(type(value))
+    if write is None:
+        # bool before int, of which it is one; IntEnum and the like come here.
+        for kind in (bool, int, float, str, bytes):
+            if isinstance(value, kind):
+                return _LITERALS[kind](value)
+        raise TypeError(f"no literal for {type(value).__name__}: give int, float, str, bytes, bool or None")
+    return write(value)
+
+
+def _float(value: float) -> str:
+    if not math.isfinite(value):
+        raise Refused(f"{value} is not a number that SQL knows", 1367)
+    text = float.__repr__(value)
+    return text if "e" in text else text + "e0"
+
+
+def _text(value: str) -> str:
+    try:
+        return f"_utf8mb4 x'{value.encode().hex()}'"
+    except UnicodeEncodeError as error:
+        raise Refused("the text holds half a surrogate pair, which UTF-8 cannot carry", 1366) from error
+
+
+_LITERALS: dict[type, Callable[[Any], str]] = {
+    int: int.__repr__,
+    bytes: lambda value: f"x'{value.hex()}'",
+    str: _text,
+    type(None): lambda _: "NULL",
+    bool: lambda value: "1" if value else "0",
+    float: _float,
+}
+
+
+def _row(values: Iterable[Scalar]) -> str:
+    try:
+        return "(" + ",".join([_LITERALS[type(value)](value) for value in values]) + ")"
+    except KeyError:
+        return "(" + ",".join([literal(value) for value in values]) + ")"
+
+
+def _one(value: Any) -> str:
+    write = _LITERALS.get(type(value))
+    if write is not None:
+        return write(value)
+    return _row(value) if isinstance(value, tuple | list) else literal(value)
+
+
+def _list(values: Any) -> str:
+    if isinstance(values, str | bytes):
+        raise TypeError("?* takes a sequence of values, not a single one")
+    text = ",".join([_one(value) for value in values])
+    if not text:
+        raise ValueError("?* with an empty sequence: IN () is no SQL, leave the statement out")
+    return text
+
+
+class Statement:
+    """A statement cut at its placeholders, once; `bind` gives the bytes to send.
+
+    `bind_many` is for an INSERT whose placeholders all stand in one `VALUES (...)` or `VALUES ?`: it writes many rows
+    into as few statements as fit.
+    """
+
+    def __init__(self, sql: str) -> None:
+        self.sql = sql
+        # The text around the placeholders: always one longer than `_writers`.
+        self._texts: list[str] = []
+        self._writers: list[Callable[[Any], str]] = []
+        start = 0
+        for token in _TOKEN.finditer(sql):
+            if token["hole"]:
+                self._texts.append(sql[start : token.start()])
+                self._writers.append(_list if token["hole"] == "?*" else _one)
+                start = token.end()
+        self._texts.append(sql[start:])
+        self._insert = self._find_row()
+
+    def __repr__(self) -> str:
+        return f"Statement({self.sql!r})"
+
+    def bind(self, *values: Value) -> bytes:
+        """The statement with these values, one to a placeholder."""
+        if len(values) != len(self._writers):
+            raise TypeError(f"{len(values)} values for {len(self._writers)} placeholders: {self.sql}")
+        pieces = [self._texts[0]]
+        for write, value, text in zip(self._writers, values, self._texts[1:], strict=True):
+            pieces.append(write(value))
+            pieces.append(text)
+        return "".join(pieces).encode()
+
+    def bind_many(self, rows: Iterable[Sequence[Scalar]], *, max_bytes: int) -> list[bytes]:
+        """The rows in statements of at most `max_bytes` each; none for no rows.
+
+        Raises `Refused` for a row that alone is too long: the server would cut the connection for it.
+        """
+        if self._insert is None:
+            raise TypeError(f"bind_many wants all placeholders in one VALUES (...): {self.sql}")
+        before, pattern, width, after = self._insert
+        opening, closing = before.encode(), after.encode()
+        room = max_bytes - len(opening) - len(closing)
+        statements: list[bytes] = []
+        batch: list[bytes] = []
+        size = 0
+        for row in rows:
+            width = len(row) if width is None else width
+            if len(row) != width:
+                raise TypeError(f"a row of {len(row)} values among rows of {width}: {self.sql}")
+            text = (_row(row) if pattern is None else pattern % tuple([literal(value) for value in row])).encode()
+            if size + len(text) > room:
+                if len(text) > room:
+                    raise Refused(f"a row of {len(text)} bytes: a statement has room for {room}", 1153)
+                statements.append(opening + b",".join(batch) + closing)
+                batch = []
+                size = 0
+            batch.append(text)
+            size += len(text) + 1
+        if batch:
+            statements.append(opening + b",".join(batch) + closing)
+        return statements
+
+    def _find_row(self) -> tuple[str, str | None, int | None, str] | None:
+        """What stands before the row, the row with a %s per value (None: values and commas only), its width, the rest.
+
+        The width is None where the text does not tell it: `VALUES ?`.
+        """
+        if not self._writers or _list in self._writers:
+            return None
+        first, last = self._texts[0], self._texts[-1]
+        if len(self._writers) == 1 and _VALUES.search(first):
+            return first, None, None, last
+        opens = list(_ROW_OPENS.finditer(first))
+        if not opens:
+            return None
+        start = opens[-1].end() - 1
+        end, width = _row_at(self.sql, start)
+        if width != len(self._writers):
+            return None
+        closing = self.sql[end:]
+        inner = [first[start:], *self._texts[1:-1], last[: len(last) - len(closing)]]
+        plain = [text.strip() for text in inner] == ["(", *[","] * (width - 1), ")"]
+        pattern = None if plain else "%s".join([text.replace("%", "%%") for text in inner])
+        return first[:start], pattern, width, closing
+
+
+def _row_at(sql: str, start: int) -> tuple[int, int]:
+    """Where the bracket that opens at `start` is closed, and how many placeholders are between the two."""
+    depth = width = 0
+    for token in _TOKEN.finditer(sql, start):
+        if token["hole"]:
+            width += 1
+        elif token["bracket"]:
+            depth += 1 if token["bracket"] == "(" else -1
+            if depth == 0:
+                return token.end(), width
+    return len(sql), -1

@@ -1,0 +1,230 @@
+-- Every table of the main job. Names and keys are VARBINARY (order-7 is not Order-7), bodies are the received bytes,
+-- times are Unix milliseconds, a state is a table, and there are no foreign keys.
+
+CREATE TABLE topic (
+  id INT UNSIGNED NOT NULL AUTO_INCREMENT,
+  name VARBINARY(255) NOT NULL,
+  kind TINYINT UNSIGNED NOT NULL COMMENT '0 cluster, 1 broadcast',
+  ordered TINYINT UNSIGNED NOT NULL,
+  retention BIGINT NULL COMMENT 'milliseconds; NULL: the default of the service',
+  ladder VARBINARY(2048) NULL COMMENT 'milliseconds of each rung with commas; NULL: the default ladder',
+  created_at BIGINT NOT NULL,
+  PRIMARY KEY (id),
+  UNIQUE KEY udx_topic_name (name)
+) ENGINE=InnoDB COMMENT='topics';
+
+CREATE TABLE queue (
+  id INT UNSIGNED NOT NULL AUTO_INCREMENT,
+  topic_id INT UNSIGNED NOT NULL,
+  group_id INT UNSIGNED NOT NULL COMMENT '0: the topic''s own; else the retry queue of that group',
+  number INT UNSIGNED NOT NULL,
+  next_offset BIGINT NOT NULL COMMENT 'the sequence: drawn under this row''s lock, so commit order is offset order',
+  PRIMARY KEY (id),
+  UNIQUE KEY udx_queue_multi_topic (topic_id, group_id, number)
+) ENGINE=InnoDB COMMENT='sequences of offsets';
+
+CREATE TABLE message (
+  queue_id INT UNSIGNED NOT NULL,
+  `offset` BIGINT NOT NULL,
+  id BIGINT NOT NULL,
+  nonce BIGINT NOT NULL,
+  `key` VARBINARY(255) NULL,
+  ordering_key VARBINARY(255) NULL,
+  tag VARBINARY(255) NULL,
+  headers MEDIUMBLOB NULL,
+  content_type VARBINARY(255) NULL COMMENT 'NULL: the body is JSON text',
+  body MEDIUMBLOB NOT NULL,
+  accepted_at BIGINT NOT NULL,
+  deliver_at BIGINT NOT NULL,
+  streamed_at BIGINT NOT NULL,
+  PRIMARY KEY (queue_id, `offset`),
+  UNIQUE KEY udx_message_id (id)
+) ENGINE=InnoDB COMMENT='the stream';
+
+CREATE TABLE delay (
+  shard TINYINT UNSIGNED NOT NULL COMMENT 'the low 4 bits of the id',
+  id BIGINT NOT NULL,
+  due BIGINT NOT NULL COMMENT 'when to promote; the millisecond in the id unless rescheduled',
+  nonce BIGINT NOT NULL,
+  topic_id INT UNSIGNED NOT NULL,
+  queue_id INT UNSIGNED NOT NULL,
+  `key` VARBINARY(255) NULL,
+  ordering_key VARBINARY(255) NULL,
+  tag VARBINARY(255) NULL,
+  headers MEDIUMBLOB NULL,
+  content_type VARBINARY(255) NULL,
+  body MEDIUMBLOB NOT NULL,
+  accepted_at BIGINT NOT NULL,
+  deliver_at BIGINT NOT NULL,
+  PRIMARY KEY (shard, id)
+) ENGINE=InnoDB COMMENT='messages that wait for their time';
+
+CREATE TABLE moved (
+  shard TINYINT UNSIGNED NOT NULL,
+  due BIGINT NOT NULL,
+  id BIGINT NOT NULL,
+  PRIMARY KEY (shard, due, id)
+) ENGINE=InnoDB COMMENT='where the due scan finds rescheduled messages';
+
+CREATE TABLE cancelled (
+  shard TINYINT UNSIGNED NOT NULL,
+  id BIGINT NOT NULL,
+  nonce BIGINT NOT NULL,
+  topic_id INT UNSIGNED NOT NULL,
+  `key` VARBINARY(255) NULL,
+  accepted_at BIGINT NOT NULL,
+  deliver_at BIGINT NOT NULL,
+  cancelled_at BIGINT NOT NULL,
+  PRIMARY KEY (shard, id)
+) ENGINE=InnoDB COMMENT='messages cancelled in time';
+
+CREATE TABLE label (
+  topic_id INT UNSIGNED NOT NULL,
+  `key` VARBINARY(255) NOT NULL,
+  id BIGINT NOT NULL,
+  PRIMARY KEY (topic_id, `key`, id)
+) ENGINE=InnoDB COMMENT='messages by their key, wherever they are';
+
+CREATE TABLE idempotency (
+  topic_id INT UNSIGNED NOT NULL,
+  `key` VARBINARY(255) NOT NULL,
+  fingerprint BINARY(32) NOT NULL,
+  receipts MEDIUMBLOB NOT NULL,
+  expires_at BIGINT NOT NULL,
+  PRIMARY KEY (topic_id, `key`),
+  KEY idx_idempotency_expires_at (expires_at)
+) ENGINE=InnoDB COMMENT='requests answered before, with their answers';
+
+CREATE TABLE tally (
+  topic_id INT UNSIGNED NOT NULL,
+  maker INT UNSIGNED NOT NULL COMMENT 'who counts: rows of one writer each, so that counting waits for nobody',
+  accepted BIGINT NOT NULL,
+  cancelled BIGINT NOT NULL,
+  PRIMARY KEY (topic_id, maker)
+) ENGINE=InnoDB COMMENT='counters of a topic beside those in queue';
+
+CREATE TABLE consumer_group (
+  id INT UNSIGNED NOT NULL AUTO_INCREMENT,
+  topic_id INT UNSIGNED NOT NULL,
+  name VARBINARY(255) NOT NULL,
+  ladder VARBINARY(2048) NULL,
+  on_exhausted TINYINT UNSIGNED NOT NULL COMMENT '0 dead letter, 1 block',
+  concurrency INT UNSIGNED NULL,
+  created_at BIGINT NOT NULL,
+  PRIMARY KEY (id),
+  UNIQUE KEY udx_consumer_group_multi_name (topic_id, name)
+) ENGINE=InnoDB COMMENT='consumer groups';
+
+CREATE TABLE `cursor` (
+  group_id INT UNSIGNED NOT NULL,
+  queue_id INT UNSIGNED NOT NULL,
+  origin BIGINT NOT NULL COMMENT 'the position it began at',
+  position BIGINT NOT NULL COMMENT 'the next offset to claim',
+  next_claim BIGINT NOT NULL,
+  next_delivery BIGINT NOT NULL,
+  acked BIGINT NOT NULL,
+  dead BIGINT NOT NULL,
+  retried BIGINT NOT NULL,
+  expired BIGINT NOT NULL,
+  skipped BIGINT NOT NULL,
+  turn BIGINT NOT NULL COMMENT 'nonce of the last transaction that changed it',
+  PRIMARY KEY (group_id, queue_id)
+) ENGINE=InnoDB COMMENT='how far a group is in a queue';
+
+CREATE TABLE claim (
+  group_id INT UNSIGNED NOT NULL,
+  queue_id INT UNSIGNED NOT NULL,
+  number BIGINT NOT NULL,
+  token BIGINT NOT NULL,
+  client VARBINARY(255) NOT NULL,
+  `first` BIGINT NOT NULL,
+  size INT UNSIGNED NOT NULL,
+  claimed_at BIGINT NOT NULL,
+  lease_until BIGINT NOT NULL,
+  outcome VARBINARY(1000) NOT NULL COMMENT 'a byte per message: store.records.Outcome',
+  settled_at VARBINARY(8000) NOT NULL COMMENT 'per message 8 bytes, big-endian, 0 while open',
+  PRIMARY KEY (group_id, queue_id, number),
+  KEY idx_claim_lease_until (lease_until)
+) ENGINE=InnoDB COMMENT='ranges in the hands of clients';
+
+CREATE TABLE delivery (
+  group_id INT UNSIGNED NOT NULL,
+  queue_id INT UNSIGNED NOT NULL,
+  number BIGINT NOT NULL COMMENT 'drawn under the cursor''s lock when the claim ended',
+  claim BIGINT NOT NULL,
+  token BIGINT NOT NULL,
+  client VARBINARY(255) NOT NULL,
+  `first` BIGINT NOT NULL,
+  size INT UNSIGNED NOT NULL,
+  claimed_at BIGINT NOT NULL,
+  ended_at BIGINT NOT NULL,
+  outcome VARBINARY(1000) NOT NULL,
+  settled_at VARBINARY(8000) NOT NULL,
+  PRIMARY KEY (group_id, queue_id, number),
+  KEY idx_delivery_multi_first (group_id, queue_id, `first`)
+) ENGINE=InnoDB COMMENT='the delivery log: claims that ended';
+
+CREATE TABLE retry (
+  shard TINYINT UNSIGNED NOT NULL,
+  id BIGINT NOT NULL COMMENT 'made like a message''s, of the millisecond it falls due',
+  group_id INT UNSIGNED NOT NULL,
+  return_queue_id INT UNSIGNED NOT NULL COMMENT 'the retry queue it comes back through',
+  message_queue_id INT UNSIGNED NOT NULL,
+  message_offset BIGINT NOT NULL,
+  message_id BIGINT NOT NULL,
+  attempt INT UNSIGNED NOT NULL COMMENT 'of the delivery to come',
+  history MEDIUMBLOB NOT NULL COMMENT 'JSON, one entry per counted delivery',
+  failed_at BIGINT NOT NULL,
+  PRIMARY KEY (shard, id),
+  KEY idx_retry_multi_group (group_id, attempt),
+  KEY idx_retry_message_id (message_id),
+  KEY idx_retry_multi_source (message_queue_id, message_offset)
+) ENGINE=InnoDB COMMENT='messages on a rung of a group''s ladder';
+
+CREATE TABLE redelivery (
+  queue_id INT UNSIGNED NOT NULL,
+  `offset` BIGINT NOT NULL,
+  retry_id BIGINT NOT NULL,
+  message_queue_id INT UNSIGNED NOT NULL,
+  message_offset BIGINT NOT NULL,
+  message_id BIGINT NOT NULL,
+  attempt INT UNSIGNED NOT NULL,
+  history MEDIUMBLOB NOT NULL,
+  streamed_at BIGINT NOT NULL,
+  PRIMARY KEY (queue_id, `offset`),
+  KEY idx_redelivery_message_id (message_id)
+) ENGINE=InnoDB COMMENT='the streams of the retry queues: where each message lies';
+
+CREATE TABLE dead (
+  group_id INT UNSIGNED NOT NULL,
+  id BIGINT NOT NULL,
+  dead_at BIGINT NOT NULL,
+  history MEDIUMBLOB NOT NULL,
+  queue_id INT UNSIGNED NOT NULL,
+  `offset` BIGINT NOT NULL,
+  `key` VARBINARY(255) NULL,
+  ordering_key VARBINARY(255) NULL,
+  tag VARBINARY(255) NULL,
+  headers MEDIUMBLOB NULL,
+  content_type VARBINARY(255) NULL,
+  body MEDIUMBLOB NOT NULL,
+  accepted_at BIGINT NOT NULL,
+  deliver_at BIGINT NOT NULL,
+  PRIMARY KEY (group_id, id),
+  KEY idx_dead_multi_dead_at (group_id, dead_at)
+) ENGINE=InnoDB COMMENT='dead letters, each with a copy of its message';
+
+CREATE TABLE client (
+  name VARBINARY(255) NOT NULL,
+  registered_at BIGINT NOT NULL,
+  renewed_at BIGINT NOT NULL,
+  PRIMARY KEY (name)
+) ENGINE=InnoDB COMMENT='clients whose liveness is watched';
+
+CREATE TABLE lease (
+  name VARBINARY(255) NOT NULL,
+  holder VARBINARY(255) NOT NULL,
+  epoch BIGINT NOT NULL,
+  lease_until BIGINT NOT NULL,
+  PRIMARY KEY (name)
+) ENGINE=InnoDB COMMENT='what one node or client holds at a time, with the epoch that fences its writes';

@@ -1,0 +1,132 @@
+"""Sessions kept open, so that a transaction does not wait for a login.
+
+    async with pool.connection() as connection:
+        ...
+
+Take a connection for one piece of work and give it back at its end: none is held while a person, a handler or a long
+poll takes its time. A session is never reconnected. One that is closed, or whose block raised, is dropped, and the next
+caller gets a new one; who catches an error inside the block and rolls back keeps it.
+"""
+
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import attrs
+import trio
+
+from ..errors import StoreError, Unavailable
+from .connection import READ_WAIT_TIMEOUT, WRITE_WAIT_TIMEOUT, Connection, connect
+from .dsn import Dsn
+
+TRUSTED = 2.0
+"""Seconds of rest after which a connection is asked whether it is alive before it is handed out."""
+
+
+@attrs.frozen
+class PoolStatistics:
+    size: int
+    in_use: int
+    idle: int
+    waiting: int
+    made: int
+    dropped: int
+
+
+class Pool:
+    """At most `size` sessions of one kind, made when they are wanted; whoever comes first is served first."""
+
+    def __init__(self, dsn: Dsn, *, size: int, write: bool, connect_timeout: float = 5.0) -> None:
+        self._dsn = dsn
+        self._size = size
+        self._write = write
+        self._connect_timeout = connect_timeout
+        # Held by each caller inside `connection`; trio serves those who wait in their order.
+        self._places = trio.Semaphore(size)
+        # At rest, with the time it was given back; the longest at rest is leftmost, the last given back is taken first.
+        self._idle: deque[tuple[Connection, float]] = deque()
+        # Given up before the server does it, which it would note in its log as an aborted connection.
+        self._rest = (WRITE_WAIT_TIMEOUT if write else READ_WAIT_TIMEOUT) * 0.8
+        self._closed = False
+        self._in_use = self._made = self._dropped = 0
+
+    def __repr__(self) -> str:
+        return f"<Pool {self._dsn} {self.statistics()}>"
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """A live session, not in a transaction. `Unavailable` when none can be made."""
+        async with self._places:
+            connection = await self._take()
+            self._in_use += 1
+            try:
+                yield connection
+                if connection.in_transaction and not connection.closed:
+                    raise RuntimeError("a connection came back with its transaction open: commit or roll back")
+            except BaseException:
+                connection.close()
+                raise
+            finally:
+                self._in_use -= 1
+                self._give_back(connection)
+
+    async def aclose(self) -> None:
+        """Closes what is at rest now, and what is in use as it comes back. Who waits gets `Unavailable`."""
+        self._closed = True
+        while self._idle:
+            self._drop(self._idle.pop()[0])
+        await trio.lowlevel.checkpoint()
+
+    def statistics(self) -> PoolStatistics:
+        return PoolStatistics(
+            size=self._size,
+            in_use=self._in_use,
+            idle=len(self._idle),
+            waiting=self._places.statistics().tasks_waiting,
+            made=self._made,
+            dropped=self._dropped,
+        )
+
+    async def _take(self) -> Connection:
+        self._drop_the_rested()
+        while self._idle:
+            connection, since = self._idle.pop()
+            if await self._is_alive(connection, since):
+                return connection
+            self._drop(connection)
+        if self._closed:
+            raise Unavailable("the pool is closed")
+        connection = await connect(self._dsn, write=self._write, timeout=self._connect_timeout)
+        self._made += 1
+        return connection
+
+    async def _is_alive(self, connection: Connection, since: float) -> bool:
+        if connection.is_stale():
+            return False
+        if trio.current_time() - since < TRUSTED:
+            return True
+        try:
+            with trio.fail_after(self._connect_timeout):
+                await connection.ping()
+        except (StoreError, trio.TooSlowError):
+            return False
+        except BaseException:
+            self._drop(connection)
+            raise
+        return True
+
+    def _give_back(self, connection: Connection) -> None:
+        if connection.closed or self._closed:
+            self._drop(connection)
+        else:
+            self._idle.append((connection, trio.current_time()))
+        self._drop_the_rested()
+
+    def _drop_the_rested(self) -> None:
+        now = trio.current_time()
+        while self._idle and now - self._idle[0][1] > self._rest:
+            self._drop(self._idle.popleft()[0])
+
+    def _drop(self, connection: Connection) -> None:
+        connection.close()
+        self._dropped += 1

@@ -1,0 +1,291 @@
+"""The answer to one statement: bytes in, rows out. Pure: what reads the socket is `connection`, and only that.
+
+Text protocol, as MySQL 8+ and MariaDB 10.6+ speak it with the capabilities that `connection` asks for. An answer is
+
+    OK | ERR | column count, column definitions, [EOF,] rows, (EOF or OK) | ERR
+
+in packets of a 3-byte length, a sequence number and the payload; one of 16 MB - 1 or more goes on in the next packet.
+Python values by column type, the same for both servers:
+
+    integers, YEAR, BIT      int                    CHAR, TEXT, ENUM, SET, JSON           str
+    FLOAT, DOUBLE            float                  BINARY, BLOB, GEOMETRY, VECTOR        bytes
+    DECIMAL (SUM of ints)    int, or Decimal if it has a fraction
+    DATE, TIME, DATETIME     str, as the server writes it          NULL                   None
+"""
+
+import struct
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import attrs
+
+Row = tuple[Any, ...]
+
+HEADER = 4
+MAX_PAYLOAD = 0xFFFFFF
+_PEEK = HEADER + 1
+"""A header and the byte that tells a row from the end; no packet of an answer but a continuation is shorter."""
+
+_OK, _LOCAL_FILE, _END, _ERR = 0x00, 0xFB, 0xFE, 0xFF
+_NULL = 251
+_MORE_RESULTS = 0x0008
+_IN_TRANSACTION = 0x0001
+_BINARY = 63
+
+_length_and_number = struct.Struct("<I").unpack_from
+_definition = struct.Struct("<xHIBHB").unpack_from
+_two_shorts = struct.Struct("<HH").unpack_from
+
+
+class ProtocolError(Exception):
+    """The bytes are no answer of the kind that was asked for. The connection is of no more use."""
+
+
+@attrs.frozen
+class ServerError:
+    """What an ERR packet says."""
+
+    code: int
+    message: str
+    unasked: bool
+    """It is no answer: the server said it on its own, before it hung up, and has not read the statement."""
+
+
+class Answer:
+    """Takes what the socket gives, in pieces of any size, until `feed` says that the answer is whole.
+
+    Then either `error` is set, or `rows` for a statement that gives rows (`columns` > 0), or `affected`.
+    """
+
+    def __init__(self, *, sequence: int = 1, deprecate_eof: bool = False) -> None:
+        self.rows: list[Row] = []
+        self.columns = 0
+        self.affected = 0
+        self.in_transaction = False
+        self.error: ServerError | None = None
+        self._sequence = sequence
+        self._deprecate_eof = deprecate_eof
+        self._unasked = False
+        # Takes the next packet; None when the answer is whole.
+        self._expect: Callable[[bytes], None] | None = self._first
+        self._converters: list[Callable[[Any], Any] | None] = []
+        # Pieces not decoded yet, their length, and the length from which on there is something to do.
+        self._pieces: list[bytes] = []
+        self._held = 0
+        self._wanted = HEADER
+        # The 16 MB packets of a payload whose last packet is still to come.
+        self._parts: list[bytes] = []
+
+    def feed(self, data: bytes) -> bool:
+        """True when the answer is whole. Raises ProtocolError for nonsense, and for bytes after the end."""
+        try:
+            return self._feed(data)
+        except (IndexError, ValueError, ArithmeticError, struct.error) as error:
+            raise ProtocolError("an answer that cannot be read") from error
+
+    def _feed(self, data: bytes) -> bool:
+        self._pieces.append(data)
+        self._held += len(data)
+        if self._held < self._wanted:
+            return False
+        # Joined only when a packet is whole, so that a long one is not copied again with each piece.
+        data = b"".join(self._pieces) if len(self._pieces) > 1 else data
+        position = 0
+        while self._expect is not None:
+            if self._expect == self._row and not self._parts:
+                position = self._plain_rows(data, position)
+            start = position + HEADER
+            if start > len(data):
+                self._wanted = HEADER
+                break
+            length = _length_and_number(data, position)[0] & MAX_PAYLOAD
+            if start + length > len(data):
+                self._wanted = HEADER + length
+                break
+            if self._expect == self._first and not self._parts:
+                self._check_number(data[position + 3], data[start])
+            position = start + length
+            self._parts.append(data[start:position])
+            if length < MAX_PAYLOAD:
+                payload = b"".join(self._parts)
+                self._parts.clear()
+                self._take(payload)
+        rest = data[position:]
+        self._pieces = [rest]
+        self._held = len(rest)
+        if self._expect is None and rest:
+            raise ProtocolError(f"{len(rest)} bytes after the answer")
+        return self._expect is None
+
+    def _check_number(self, number: int, kind: int) -> None:
+        # MySQL (idle too long) and MariaDB (killed, shutting down) say why they hang up in a packet numbered 0.
+        if number != self._sequence:
+            if number != 0 or kind != _ERR:
+                raise ProtocolError(f"packet {number} where {self._sequence} was due")
+            self._unasked = True
+
+    def _take(self, payload: bytes) -> None:
+        if payload[0] == _ERR:
+            self.error = _read_error(payload, self._unasked)
+            self._expect = None
+        elif self._expect is not None:
+            self._expect(payload)
+
+    def _first(self, payload: bytes) -> None:
+        if payload[0] == _OK:
+            self.affected, position = _read_length(payload, 1)
+            _, position = _read_length(payload, position)
+            self._end(_two_shorts(payload, position)[0])
+        elif payload[0] == _LOCAL_FILE:
+            raise ProtocolError("the server asks for a file of this machine")
+        else:
+            self.columns, _ = _read_length(payload, 0)
+            self._expect = self._column
+
+    def _column(self, payload: bytes) -> None:
+        position = 0
+        for _ in ("catalog", "schema", "table", "original table", "name", "original name"):
+            length, position = _read_length(payload, position)
+            position += length
+        charset, _, kind, _, decimals = _definition(payload, position)
+        self._converters.append(_converter(kind, charset, decimals))
+        if len(self._converters) == self.columns:
+            self._expect = self._row if self._deprecate_eof else self._end_of_columns
+
+    def _end_of_columns(self, payload: bytes) -> None:
+        if payload[0] != _END or len(payload) != 5:
+            raise ProtocolError(f"no end of the columns: {payload[:32]!r}")
+        self._expect = self._row
+
+    def _row(self, payload: bytes) -> None:
+        """A row of 16 MB or more, or the end. All others go through `_plain_rows`."""
+        if payload[0] == _END and len(payload) < (MAX_PAYLOAD if self._deprecate_eof else 9):
+            if self._deprecate_eof:
+                _, position = _read_length(payload, 1)
+                _, position = _read_length(payload, position)
+                self._end(_two_shorts(payload, position)[0])
+            else:
+                self._end(_two_shorts(payload, 1)[1])
+            return
+        cells: list[bytes | None] = []
+        position = 0
+        while position < len(payload):
+            position = _read_cell(payload, position, cells)
+        if position != len(payload) or len(cells) != self.columns:
+            raise ProtocolError(f"a row of {len(cells)} cells for {self.columns} columns")
+        self._convert(cells, nulls=None in cells)
+
+    def _plain_rows(self, data: bytes, position: int) -> int:
+        """Decodes the whole rows from `position` on, of one packet each; returns where the first other thing begins.
+
+        The inner loop of every read. It slices cells only: values are made column by column, where C does the looping.
+        """
+        cells: list[bytes | None] = []
+        add = cells.append
+        held = len(data)
+        columns = self.columns
+        expected = 0
+        nulls = False
+        while position + _PEEK <= held:
+            at = position + HEADER
+            length = _length_and_number(data, position)[0] & MAX_PAYLOAD
+            end = at + length
+            if end > held or data[at] >= _END or length == MAX_PAYLOAD:
+                break
+            while at < end:
+                size = data[at]
+                at += 1
+                if size < _NULL:
+                    add(data[at : at + size])
+                    at += size
+                elif size == _NULL:
+                    add(None)
+                    nulls = True
+                else:
+                    at = _read_cell(data, at - 1, cells)
+            expected += columns
+            if at != end or len(cells) != expected:
+                raise ProtocolError(f"a row that does not fill its packet with {columns} cells")
+            position = end
+        self._convert(cells, nulls=nulls)
+        return position
+
+    def _convert(self, cells: list[bytes | None], *, nulls: bool) -> None:
+        if not cells:
+            return
+        columns: list[Any] = []
+        for index, convert in enumerate(self._converters):
+            column = cells[index :: self.columns]
+            if convert is None:
+                columns.append(column)
+            elif nulls:
+                columns.append([None if cell is None else convert(cell) for cell in column])
+            else:
+                columns.append(map(convert, column))
+        self.rows.extend(zip(*columns, strict=True))
+
+    def _end(self, status: int) -> None:
+        if status & _MORE_RESULTS:
+            raise ProtocolError("more than one result: the statement calls a procedure")
+        self.in_transaction = bool(status & _IN_TRANSACTION)
+        self._expect = None
+
+
+def _read_length(data: bytes, position: int) -> tuple[int, int]:
+    """A length-encoded integer, and where it ends."""
+    first = data[position]
+    if first < _NULL:
+        return first, position + 1
+    if first in (_NULL, _ERR):
+        raise ValueError(f"{first} is no length")
+    end = position + 1 + (2, 3, 8)[first - 252]
+    if end > len(data):
+        raise IndexError(end)
+    return int.from_bytes(data[position + 1 : end], "little"), end
+
+
+def _read_cell(data: bytes, position: int, cells: list[bytes | None]) -> int:
+    if data[position] == _NULL:
+        cells.append(None)
+        return position + 1
+    length, position = _read_length(data, position)
+    cells.append(data[position : position + length])
+    return position + length
+
+
+def _read_error(payload: bytes, unasked: bool) -> ServerError:
+    # A server that refuses a connection before the handshake leaves the SQL state out.
+    text = payload[9:] if payload[3:4] == b"#" else payload[3:]
+    return ServerError(int.from_bytes(payload[1:3], "little"), text.decode("utf-8", "replace"), unasked)
+
+
+def _decimal(cell: bytes) -> Decimal:
+    return Decimal(cell.decode())
+
+
+def _bits(cell: bytes) -> int:
+    return int.from_bytes(cell, "big")
+
+
+_INTEGERS = frozenset({1, 2, 3, 8, 9, 13})
+_FLOATS = frozenset({4, 5})
+_DECIMALS = frozenset({0, 246})
+_BIT, _JSON = 16, 245
+_STRINGS = frozenset({15, 242, 247, 248, 249, 250, 251, 252, 253, 254, 255})
+
+
+def _converter(kind: int, charset: int, decimals: int) -> Callable[[Any], Any] | None:
+    """None leaves the bytes as they are."""
+    if kind in _INTEGERS or (kind in _DECIMALS and decimals == 0):
+        return int
+    if kind in _FLOATS:
+        return float
+    if kind in _DECIMALS:
+        return _decimal
+    if kind == _BIT:
+        return _bits
+    if kind in _STRINGS and charset == _BINARY:
+        return None
+    # Dates carry the binary character set too, and so does MySQL's JSON: both are text.
+    return bytes.decode

@@ -1,0 +1,75 @@
+"""The seam of the store: what a backend gives, and all that it gives.
+
+Everything the store does is written once, as plain `async` functions over a `Transaction` (see `publishing`, `timers`,
+`claims`, ...). A backend runs such a function in a transaction of its own. On MySQL each query is awaited; on SQLite none
+ever suspends, and the writer thread drives the function to its end in one go. So the functions await nothing but the
+transaction, and may be run again from the start when the backend meets a deadlock or a lost connection.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+Value = int | bytes | float | None
+"""What a column holds. Text is kept as UTF-8 bytes, times as Unix milliseconds."""
+
+Row = tuple[Any, ...]
+
+
+class Transaction(Protocol):
+    """One open transaction; queries go by their names (see `queries`)."""
+
+    async def fetch(self, query: str, *values: Value | Sequence[Value]) -> list[Row]:
+        """The rows of a SELECT."""
+        ...
+
+    async def execute(self, query: str, *values: Value | Sequence[Value]) -> int:
+        """Runs a statement; returns how many rows it matched."""
+        ...
+
+    async def execute_many(self, query: str, rows: Sequence[Sequence[Value]]) -> int:
+        """Inserts the rows in as few statements as fit; returns how many rows were inserted."""
+        ...
+
+
+Work = Callable[[Transaction], Coroutine[Any, Any, T]]
+
+
+class Backend(Protocol):
+    """A database. Closed with `aclose`; every method may raise the errors of `store.errors`."""
+
+    async def write(self, work: Work[T], landed: Callable[[Transaction, T], Awaitable[bool]] | None = None) -> T:
+        """Runs `work` in a transaction and commits it; a deadlock or a lock wait runs it again, five times at most.
+
+        When the answer to COMMIT is lost, `landed` tells from the database whether the transaction that gave the result
+        is there; if it is not, `work` runs again. Without `landed`, `work` is one that may be repeated.
+        """
+        ...
+
+    async def read(self, work: Work[T]) -> T:
+        """Runs `work` outside any lock; each query sees what was committed when it began."""
+        ...
+
+    async def now(self) -> int:
+        """The database's clock, Unix milliseconds; never ahead of the moment of the answer."""
+        ...
+
+    async def migrate(self) -> list[str]:
+        """Brings the schema to this program's version; returns the names of the migrations applied.
+
+        Raises `SchemaError` when the schema is newer than the program or a migration was changed after it was applied.
+        """
+        ...
+
+    async def durability(self) -> list[str]:
+        """What stands in the way of "an acknowledged publish is never lost", one sentence each; empty when all is well."""
+        ...
+
+    async def aclose(self) -> None:
+        """Ends what is in flight and lets go of files, threads and connections."""
+        ...
+
+    def statistics(self) -> dict[str, int]:
+        """Counts of the backend's own, for `/metrics` and the tests."""
+        ...

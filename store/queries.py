@@ -1,0 +1,33 @@
+"""The store's SQL: one `.sql` file per table in `sql/`, each query with a name and a sentence.
+
+    -- name: lock
+    -- The claims named, for update, in key order.
+    SELECT ...
+
+A query is called `table.name`. `?` takes a value, `(?*)` a list for IN, `VALUES ?` in an INSERT a row (many with
+`execute_many`), and `(shard, id) IN (?*)` a list of ids, each looked up under its own shard. What only MySQL and MariaDB
+may read stands in their executable comments, `/*! FOR UPDATE */`, which SQLite passes over.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+
+_NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_REMARK = re.compile(r"^--.*\n", re.MULTILINE)
+
+
+@cache
+def load_queries() -> Mapping[str, str]:
+    """All queries by `table.name`."""
+    queries: dict[str, str] = {}
+    for path in files(__package__).joinpath("sql").iterdir():
+        table, _, kind = path.name.partition(".")
+        if kind != "sql":
+            continue
+        parts = _NAME.split(path.read_text("utf-8"))
+        for name, text in zip(parts[1::2], parts[2::2], strict=True):
+            queries[f"{table}.{name}"] = _REMARK.sub("", text.lstrip("\n")).strip().rstrip(";")
+    return MappingProxyType(queries)

@@ -1,0 +1,325 @@
+"""What the store takes and gives: frozen records, times in Unix milliseconds UTC, text as str, bodies as received."""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Literal
+
+from attrs import frozen
+
+from ..wheel.ladder import Ladder
+
+
+@frozen
+class Queue:
+    """One sequence of offsets. A group's retry queue stands beside the topic's own queue of the same number."""
+
+    id: int
+    number: int
+
+
+@frozen
+class Topic:
+    """A topic and its queues, in the order of their numbers."""
+
+    id: int
+    name: str
+    kind: Literal["cluster", "broadcast"]
+    ordered: bool
+    queues: tuple[Queue, ...]
+    retention: int | None
+    """Milliseconds; None is the service's default."""
+    ladder: Ladder | None
+    created_at: int
+
+
+@frozen
+class Group:
+    """A consumer group of one topic: a cursor per queue, and per queue a retry queue of its own."""
+
+    id: int
+    topic: Topic
+    name: str
+    ladder: Ladder
+    retry_queues: Mapping[int, Queue]
+    """By the id of the topic's own queue."""
+
+    @property
+    def queue_ids(self) -> tuple[int, ...]:
+        """All queues this group reads, its retry queues first."""
+        return (*(queue.id for queue in self.retry_queues.values()), *(queue.id for queue in self.topic.queues))
+
+
+@frozen
+class Draft:
+    """A message to be published: at once, or at `deliver_at`."""
+
+    topic: Topic
+    queue: Queue
+    body: bytes
+    content_type: str | None = None
+    """None: `body` is JSON text. Otherwise the type of the bytes."""
+    deliver_at: int | None = None
+    key: str | None = None
+    ordering_key: str | None = None
+    tag: str | None = None
+    headers: bytes | None = None
+    """A JSON object, or None."""
+
+
+@frozen
+class Publication:
+    """Drafts of one request: all or none. An idempotency key counts per topic and covers the whole request."""
+
+    drafts: tuple[Draft, ...]
+    idempotency_key: str | None = None
+    fingerprint: bytes = b""
+    """SHA-256 of the request as sent; the same key with another one is a conflict."""
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes it takes in memory and in a statement."""
+        return sum(len(draft.body) + len(draft.headers or b"") + 200 for draft in self.drafts)
+
+
+@frozen
+class Receipt:
+    """The answer to a publish. `queue` and `offset` are known when the message went straight to the stream."""
+
+    id: int
+    state: Literal["published", "scheduled"]
+    deliver_at: int
+    due: int
+    """When the wheel is to fire: `deliver_at`, or up to a second later when that millisecond is full."""
+    queue: int | None = None
+    offset: int | None = None
+    replayed: bool = False
+
+
+@frozen
+class Conflict:
+    """The idempotency key was used before with another request."""
+
+    idempotency_key: str
+
+
+@frozen
+class Verdict:
+    """What became of a cancel or a reschedule; exact, by the row."""
+
+    result: Literal["cancelled", "rescheduled", "too_late", "not_found", "locked"]
+    """`locked`: a transaction holds the row at this moment; ask again."""
+    fresh: bool = True
+    """False when it had been cancelled before."""
+    topic: int | None = None
+    due_before: int | None = None
+    due: int | None = None
+    deliver_at: int | None = None
+
+
+@frozen
+class Promoted:
+    """A message that promotion handed to the stream."""
+
+    id: int
+    topic_id: int
+    deliver_at: int
+
+
+class Outcome(IntEnum):
+    """What became of one message of a claim; one byte of the claim row's `outcome`."""
+
+    OPEN = 0
+    ACKED = 1
+    RETRIED = 2
+    """Failed, and on the ladder."""
+    DEAD = 3
+    """Failed on the last rung."""
+    LOST = 4
+    """The lease ran out: on the ladder."""
+    LOST_DEAD = 5
+    """The lease ran out on the last rung."""
+    SUSPENDED = 6
+    """Given back uncounted."""
+    EXPIRED = 7
+    """No longer in the stream when it was claimed."""
+
+
+@frozen
+class ClaimKey:
+    """The key of a claim row, and the token that fences it."""
+
+    group_id: int
+    queue_id: int
+    number: int
+    first: int
+    token: int
+
+
+@frozen
+class Delivered:
+    """A message as claimed."""
+
+    id: int
+    queue: int
+    offset: int
+    attempt: int
+    key: str | None
+    ordering_key: str | None
+    tag: str | None
+    headers: bytes | None
+    content_type: str | None
+    body: bytes
+    published_at: int
+    deliver_at: int
+    streamed_at: int
+
+
+@frozen
+class ClaimRequest:
+    """A wish for up to `size` messages."""
+
+    client: str
+    size: int
+    lease: int
+    """Milliseconds."""
+
+
+@frozen
+class Claim:
+    """A range of one queue in one client's hands until `lease_until`."""
+
+    key: ClaimKey
+    client: str
+    claimed_at: int
+    lease_until: int
+    size: int
+    """Of the range; some of it may be gone from the stream."""
+    messages: tuple[Delivered, ...]
+    places: Mapping[int, int]
+    """Position in the range by message id."""
+
+
+@frozen
+class Settlement:
+    """An ack, a fail, an extension or the end of a lease, for positions of a claim; None means all that are open."""
+
+    key: ClaimKey
+    verb: Literal["ack", "fail", "extend", "end"]
+    places: tuple[int, ...] | None = None
+    reason: str | None = None
+    retry_after: int | None = None
+    count: bool = True
+    lease: int = 0
+
+
+@frozen
+class Settled:
+    """The answer to a settlement. `lost`: nothing was done, the lease is over or a message was not in its hands."""
+
+    lost: bool = False
+    acked: int = 0
+    retried: int = 0
+    dead: int = 0
+    lease_until: int = 0
+    ended: bool = False
+    """No message of the claim is open any more."""
+    timers: tuple[tuple[int, int], ...] = ()
+    """(due, entry) of the retries that were set."""
+
+
+@frozen
+class Turn:
+    """What one transaction of a group did: an answer to each settlement and each claim request, in order."""
+
+    settled: tuple[Settled | None, ...]
+    """None: the store knows no such claim."""
+    claims: tuple[Claim | None, ...]
+    """None: there was nothing to claim."""
+    more: bool = False
+    """Messages were left in the queues when it ended."""
+
+
+@frozen
+class DeadLetter:
+    """A message that exhausted its group's ladder."""
+
+    message: Delivered
+    dead_at: int
+    history: bytes
+    """JSON: `[{at, client, reason}]`, one per counted delivery."""
+
+
+@frozen
+class Event:
+    """A line in a message's life."""
+
+    what: str
+    at: int
+    group: str | None = None
+    client: str | None = None
+    attempt: int | None = None
+    reason: str | None = None
+
+
+@frozen
+class Found:
+    """A message wherever it is, with its state and its life."""
+
+    id: int
+    topic: str
+    state: str
+    deliver_at: int
+    published_at: int
+    key: str | None
+    ordering_key: str | None
+    tag: str | None
+    headers: bytes | None
+    content_type: str | None
+    body: bytes | None
+    queue: int | None
+    offset: int | None
+    life: tuple[Event, ...]
+
+
+@frozen
+class QueueState:
+    """How far a group is in one queue."""
+
+    queue: int
+    offset: int
+    end: int
+    retry: bool = False
+
+    @property
+    def lag(self) -> int:
+        """Messages the group has yet to claim here."""
+        return self.end - self.offset
+
+
+@frozen
+class GroupState:
+    """A group's counters, from rows that its transactions lock anyway."""
+
+    queues: tuple[QueueState, ...]
+    acked: int
+    dead: int
+    retried: int
+    claims: int
+    claimed: int
+    retries: tuple[int, ...]
+    """Pending retries per rung."""
+    clients: tuple[str, ...]
+
+
+@frozen
+class TopicState:
+    """A topic's counters."""
+
+    accepted: int
+    streamed: int
+    cancelled: int
+
+    @property
+    def pending(self) -> int:
+        """Accepted, and neither in the stream nor cancelled."""
+        return self.accepted - self.streamed - self.cancelled

@@ -1,0 +1,12 @@
+-- name: of_topics
+-- All groups of the topics.
+SELECT id, topic_id, name, ladder, on_exhausted, concurrency, created_at FROM consumer_group
+WHERE topic_id IN (?*) ORDER BY topic_id, name;
+
+-- name: add
+-- A group that is not there yet.
+INSERT IGNORE INTO consumer_group (topic_id, name, ladder, on_exhausted, concurrency, created_at) VALUES ?;
+
+-- name: change
+-- What an operator may change of a group.
+UPDATE consumer_group SET ladder = ?, on_exhausted = ?, concurrency = ? WHERE id = ?;

@@ -1,0 +1,23 @@
+-- name: add
+-- Cursors that are not there yet.
+INSERT IGNORE INTO `cursor` (group_id, queue_id, origin, position, next_claim, next_delivery, acked, dead, retried,
+  expired, skipped, turn) VALUES ?;
+
+-- name: lock
+-- A group's cursors, for update, in key order.
+SELECT queue_id, position, next_claim, next_delivery, acked, dead, retried, expired, skipped
+FROM `cursor` WHERE group_id = ? AND queue_id IN (?*) ORDER BY queue_id /*! FOR UPDATE */;
+
+-- name: move
+-- What a turn of the group changed; `turn` tells whose it was.
+UPDATE `cursor` SET position = ?, next_claim = ?, next_delivery = ?, acked = ?, dead = ?, retried = ?, expired = ?,
+  skipped = ?, turn = ? WHERE group_id = ? AND queue_id = ?;
+
+-- name: turn
+-- Whether the last turn of this cursor was ours.
+SELECT queue_id FROM `cursor` WHERE group_id = ? AND queue_id = ? AND turn = ?;
+
+-- name: of_group
+-- A group's cursors with the ends of their queues.
+SELECT q.number, q.group_id, c.position, q.next_offset, c.acked, c.dead, c.retried, c.origin, c.expired, c.skipped, c.queue_id
+FROM `cursor` c JOIN queue q ON q.id = c.queue_id WHERE c.group_id = ? ORDER BY q.group_id, q.number;

@@ -1,0 +1,13 @@
+-- name: add
+-- Claims that ended, into the log.
+INSERT INTO delivery (group_id, queue_id, number, claim, token, client, `first`, size, claimed_at, ended_at, outcome,
+  settled_at) VALUES ?;
+
+-- name: find
+-- A claim that ended.
+SELECT token, `first`, size, outcome, settled_at FROM delivery WHERE group_id = ? AND queue_id = ? AND `first` = ? AND claim = ?;
+
+-- name: of_offset
+-- The ended claims that held an offset: a claim holds 1000 messages at most, so its first lies near.
+SELECT client, `first`, size, claimed_at, ended_at, outcome, settled_at FROM delivery
+WHERE group_id = ? AND queue_id = ? AND `first` > ? AND `first` <= ?;

@@ -1,0 +1,7 @@
+-- name: add
+-- Messages under their keys.
+INSERT INTO label (topic_id, `key`, id) VALUES ?;
+
+-- name: find
+-- The messages of a key, oldest due first.
+SELECT id FROM label WHERE topic_id = ? AND `key` = ? AND id > ? ORDER BY id LIMIT ?;

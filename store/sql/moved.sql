@@ -1,0 +1,17 @@
+-- name: add
+-- Rescheduled messages, where the due scan finds them.
+INSERT IGNORE INTO moved (shard, due, id) VALUES ?;
+
+-- name: remove
+-- A rescheduled message has left its place.
+DELETE FROM moved WHERE shard = ? AND due = ? AND id = ?;
+
+-- name: due
+-- The due scan of one shard over rescheduled messages, each only at its present time.
+SELECT m.id, m.due FROM moved m JOIN delay d ON d.shard = m.shard AND d.id = m.id AND d.due = m.due
+WHERE m.shard = ? AND (m.due > ? OR m.due = ? AND m.id > ?) AND m.due < ? ORDER BY m.due, m.id LIMIT ?;
+
+-- name: near
+-- The due scan over all shards.
+SELECT id, due FROM moved
+WHERE shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) AND due >= ? AND due < ? LIMIT ?;

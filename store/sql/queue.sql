@@ -1,0 +1,27 @@
+-- name: of_topics
+-- All queues of the topics, the groups' retry queues included.
+SELECT id, topic_id, group_id, number FROM queue WHERE topic_id IN (?*) ORDER BY topic_id, group_id, number;
+
+-- name: add
+-- Queues that are not there yet.
+INSERT IGNORE INTO queue (topic_id, group_id, number, next_offset) VALUES ?;
+
+-- name: lock
+-- The sequences of the queues, for update, in the one order that everybody keeps.
+SELECT id, next_offset FROM queue WHERE id IN (?*) ORDER BY id /*! FOR UPDATE */;
+
+-- name: advance
+-- Offsets were drawn.
+UPDATE queue SET next_offset = ? WHERE id = ?;
+
+-- name: ends
+-- The ends of the queues: every offset below is committed.
+SELECT id, next_offset FROM queue WHERE id IN (?*);
+
+-- name: all_ends
+-- The ends of all queues.
+SELECT id, next_offset FROM queue;
+
+-- name: streamed
+-- How much each topic has in its own queues, ever.
+SELECT topic_id, SUM(next_offset) FROM queue WHERE topic_id IN (?*) AND group_id = 0 GROUP BY topic_id;

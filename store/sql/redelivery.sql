@@ -1,0 +1,24 @@
+-- name: add
+-- Due retries into their group's retry queue.
+INSERT INTO redelivery (queue_id, `offset`, retry_id, message_queue_id, message_offset, message_id, attempt, history,
+  streamed_at) VALUES ?;
+
+-- name: range
+-- A stretch of a retry queue with its messages, in order.
+SELECT r.`offset`, r.message_id, m.`key`, m.ordering_key, m.tag, m.headers, m.content_type, m.body, m.accepted_at,
+  m.deliver_at, r.streamed_at, r.attempt, r.message_queue_id, r.message_offset
+FROM redelivery r JOIN message m ON m.queue_id = r.message_queue_id AND m.`offset` = r.message_offset
+WHERE r.queue_id = ? AND r.`offset` >= ? AND r.`offset` < ? ORDER BY r.`offset` LIMIT ?;
+
+-- name: ids
+-- The ids of the messages in a stretch of a retry queue.
+SELECT `offset`, message_id FROM redelivery WHERE queue_id = ? AND `offset` >= ? AND `offset` < ?;
+
+-- name: sources
+-- Where the messages at these offsets of a retry queue lie, and what they have behind them.
+SELECT `offset`, message_queue_id, message_offset, message_id, attempt, history
+FROM redelivery WHERE queue_id = ? AND `offset` IN (?*);
+
+-- name: of_message
+-- A message's returns.
+SELECT queue_id, `offset`, attempt, history, streamed_at FROM redelivery WHERE message_id = ?;

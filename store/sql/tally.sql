@@ -1,0 +1,11 @@
+-- name: count
+-- Adds to the counters of a topic.
+UPDATE tally SET accepted = accepted + ?, cancelled = cancelled + ? WHERE topic_id = ? AND maker = ?;
+
+-- name: add
+-- The first count of a maker.
+INSERT INTO tally (topic_id, maker, accepted, cancelled) VALUES ?;
+
+-- name: of_topics
+-- The counters of topics, all makers together.
+SELECT topic_id, SUM(accepted), SUM(cancelled) FROM tally WHERE topic_id IN (?*) GROUP BY topic_id;

@@ -1,0 +1,125 @@
+"""The embedded store: a file, one writer thread, readers on connections of their own, and a lock file.
+
+WAL with synchronous=FULL: an answered commit is on the disk. The clock is the host's.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from sqlite3 import Connection
+from typing import TypeVar
+
+import trio
+
+from ..errors import StoreError, StoreInUse, Unavailable
+from ..migrations import Migration, load_migrations, pending
+from ..ports import Transaction, Work
+from .connection import SQLiteTransaction, connect, drive
+from .errors import translate
+from .writer import Writer
+
+T = TypeVar("T")
+
+_READERS = 2
+_REMEMBER = """CREATE TABLE IF NOT EXISTS migration (
+  version INTEGER PRIMARY KEY, name BLOB NOT NULL, checksum BLOB NOT NULL, applied_at INTEGER NOT NULL
+)"""
+
+
+class SQLiteBackend:
+    """A `store.ports.Backend` over one file. A second server on the same file is refused with `StoreInUse`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = _lock(path)
+        try:
+            self._writer = Writer(path)
+        except StoreError:
+            os.close(self._lock)
+            raise
+        self._idle: list[Connection] = []
+        self._limit = trio.CapacityLimiter(_READERS)
+
+    async def write(self, work: Work[T], landed: Callable[[Transaction, T], Awaitable[bool]] | None = None) -> T:
+        """Runs `work` in the writer thread. A commit here is never in doubt, so `landed` is not asked."""
+        del landed
+        return await self._writer.write(work)
+
+    async def read(self, work: Work[T]) -> T:
+        """Runs `work` in a thread on a connection of its own."""
+        return await trio.to_thread.run_sync(self._read, work, limiter=self._limit, abandon_on_cancel=False)
+
+    def _read(self, work: Work[T]) -> T:
+        connection = self._idle.pop() if self._idle else connect(self.path)
+        try:
+            return drive(work(SQLiteTransaction(connection)))
+        finally:
+            self._idle.append(connection)
+
+    async def now(self) -> int:
+        """The host's clock, Unix milliseconds."""
+        return time.time_ns() // 1_000_000
+
+    async def migrate(self) -> list[str]:
+        """Brings the file's schema to this program's version."""
+        return await trio.to_thread.run_sync(self._migrate)
+
+    def _migrate(self) -> list[str]:
+        connection = connect(self.path)
+        try:
+            connection.execute("BEGIN IMMEDIATE")  # the lock: a second program waits here
+            connection.execute(_REMEMBER)
+            applied = dict(connection.execute("SELECT version, checksum FROM migration").fetchall())
+            todo = pending(migrations(), applied)
+            for migration in todo:
+                for statement in migration.statements:
+                    connection.execute(statement)
+                row = (migration.version, migration.name.encode(), migration.checksum, time.time_ns() // 1_000_000)
+                connection.execute("INSERT INTO migration VALUES (?, ?, ?, ?)", row)
+            connection.execute("COMMIT")
+        except StoreError:
+            raise
+        except Exception as error:
+            raise translate(error) from error
+        finally:
+            connection.close()
+        return [f"{migration.version:04} {migration.name}" for migration in todo]
+
+    async def durability(self) -> list[str]:
+        """The pragmas are set by every connection, so there is nothing to find."""
+        return []
+
+    async def aclose(self) -> None:
+        """Ends the writer after what waits for it, and lets the file go."""
+        await self._writer.aclose()
+        while self._idle:
+            self._idle.pop().close()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def statistics(self) -> dict[str, int]:
+        """Transactions committed, and pieces of work that went into them."""
+        return {"transactions": self._writer.transactions, "works": self._writer.works}
+
+
+def migrations() -> list[Migration]:
+    """The migrations of the embedded store."""
+    return load_migrations(__package__ or "")
+
+
+def _lock(path: Path) -> int:
+    """An open file whose lock says that this process serves the store; it goes with the process."""
+    name = path.with_name(path.name + ".lock")
+    try:
+        descriptor = os.open(name, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise Unavailable(f"cannot open {name}: {error.strerror}; choose a directory that can be written to") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise StoreInUse(f"another server uses {path}: stop it, or give this one a file of its own with --dsn") from error
+    return descriptor

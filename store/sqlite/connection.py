@@ -1,0 +1,71 @@
+"""One connection to the embedded store's file, and transactions over it. Used by one thread at a time."""
+
+import sqlite3
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..ports import Row, Value
+from .errors import translate
+from .statements import bind, insert
+
+T = TypeVar("T")
+
+_PRAGMAS = (
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",  # an acknowledged commit survives power loss, as far as the disk tells the truth
+    "PRAGMA cache_size = -65536",
+    "PRAGMA temp_store = MEMORY",
+    "PRAGMA busy_timeout = 2000",
+)
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection in autocommit mode: transactions are begun and ended by name."""
+    try:
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+        for pragma in _PRAGMAS:
+            connection.execute(pragma)
+    except sqlite3.Error as error:
+        raise translate(error) from error
+    return connection
+
+
+class SQLiteTransaction:
+    """A `store.ports.Transaction` whose methods never suspend."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    async def fetch(self, query: str, *values: Value | Sequence[Value]) -> list[Row]:
+        """The rows of a SELECT."""
+        text, parameters = bind(query, values)
+        try:
+            return self._connection.execute(text, parameters).fetchall()
+        except (sqlite3.Error, OverflowError) as error:
+            raise translate(error) from error
+
+    async def execute(self, query: str, *values: Value | Sequence[Value]) -> int:
+        """Runs a statement; how many rows it matched."""
+        text, parameters = bind(query, values)
+        try:
+            return self._connection.execute(text, parameters).rowcount
+        except (sqlite3.Error, OverflowError) as error:
+            raise translate(error) from error
+
+    async def execute_many(self, query: str, rows: Sequence[Sequence[Value]]) -> int:
+        """Inserts the rows."""
+        try:
+            return self._connection.executemany(insert(query, len(rows[0])), rows).rowcount
+        except (sqlite3.Error, OverflowError) as error:
+            raise translate(error) from error
+
+
+def drive(work: Coroutine[Any, Any, T]) -> T:
+    """Runs a function over a SQLite transaction to its end: it never suspends, so one step is all it takes."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]  # a coroutine's result comes as StopIteration.value
+    work.close()
+    raise RuntimeError("a function over a transaction awaited something other than the transaction")

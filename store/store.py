@@ -1,0 +1,186 @@
+"""The store as the service sees it: each method is one transaction over the backend.
+
+The functions that do the work stand in `publishing`, `timers`, `claims`, `catalogue` and `tracing`; here they are given
+what they need, and run again with new ids when a key was taken already.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from attrs import define, field
+
+from ..wheel.ladder import Ladder
+from . import catalogue, claims, dead_letters, publishing, timers, tracing
+from .catalogue import TopicDraft
+from .claims import Turning
+from .errors import DuplicateKey
+from .ids import IdMaker
+from .ports import Backend, Row
+from .records import (
+    ClaimKey,
+    ClaimRequest,
+    Conflict,
+    DeadLetter,
+    Delivered,
+    Found,
+    Group,
+    GroupState,
+    Promoted,
+    Publication,
+    Queue,
+    Receipt,
+    Settlement,
+    Topic,
+    TopicState,
+    Turn,
+    Verdict,
+)
+
+T = TypeVar("T")
+
+IDEMPOTENCY_WINDOW = 24 * 3600 * 1000
+_KEY_TRIES = 6
+_WIDEST_SPREAD = 1000
+"""How late a new id may be made after a duplicate key, milliseconds."""
+
+
+@define
+class Store:
+    """Everything durable. All of it may raise the errors of `store.errors`; what is raised has left nothing half done,
+    but for `OutcomeUnknown`."""
+
+    backend: Backend
+    ids: IdMaker = field(factory=IdMaker)
+    maker: int = 0
+    """Whose rows of `tally` this process counts in."""
+    window: int = IDEMPOTENCY_WINDOW
+
+    async def publish(self, publications: Sequence[Publication], now: int) -> list[list[Receipt] | Conflict]:
+        """Accepts the publications in one transaction; an answer to each, in order: its receipts, or the conflict."""
+
+        async def attempt(spread: int) -> list[list[Receipt] | Conflict]:
+            run = publishing.Publishing(self.ids, now, self.window, self.maker, spread)
+            return await self.backend.write(lambda tx: run.write(tx, publications), run.landed)
+
+        return await _with_new_ids(attempt)
+
+    async def promote(self, entries: Sequence[int], now: int) -> list[Promoted]:
+        """Hands what is due among these wheel entries to the stream."""
+        return await self.backend.write(lambda tx: timers.promote(tx, entries, now))
+
+    async def cancel(self, ids: Sequence[int], now: int) -> list[Verdict]:
+        """Cancels waiting messages; a verdict for each."""
+        return await self.backend.write(lambda tx: timers.cancel(tx, ids, now, self.maker + 1))
+
+    async def reschedule(self, moves: Sequence[tuple[int, int]], now: int) -> list[Verdict]:
+        """Moves waiting messages, each an (id, deliver_at); a verdict for each."""
+        return await self.backend.write(lambda tx: timers.reschedule(tx, moves, now))
+
+    async def turn(
+        self, group: Group, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest], now: int
+    ) -> Turn:
+        """Settles and claims for one group in one transaction."""
+
+        async def attempt(spread: int) -> Turn:
+            run = Turning(group, now, self.ids, spread)
+            return await self.backend.write(lambda tx: run.write(tx, settlements, requests), run.landed)
+
+        return await _with_new_ids(attempt)
+
+    async def claims_over(self, now: int, limit: int) -> list[tuple[ClaimKey, int]]:
+        """Claims whose lease has run out, each with the end of its lease, oldest first."""
+        rows = await self.backend.read(lambda tx: tx.fetch("claim.over", now, limit))
+        return [(ClaimKey(*key), lease_until) for *key, lease_until in rows]
+
+    async def find_places(self, key: ClaimKey) -> dict[int, int] | None:
+        """Position by message id in a claim, open or ended; None when the store knows no such claim."""
+        return await self.backend.read(lambda tx: claims.find_places(tx, key))
+
+    async def due_messages(self, shard: int, after: int, until: int, limit: int) -> list[Row]:
+        """The due scan over one shard of `delay`; see `timers`."""
+        return await self.backend.read(lambda tx: timers.due_messages(tx, shard, after, until, limit))
+
+    async def due_moved(self, shard: int, after: tuple[int, int], until: int, limit: int) -> list[Row]:
+        """The due scan over one shard of `moved`; see `timers`."""
+        return await self.backend.read(lambda tx: timers.due_moved(tx, shard, after, until, limit))
+
+    async def due_retries(self, shard: int, after: int, until: int, limit: int) -> list[Row]:
+        """The due scan over one shard of `retry`; see `timers`."""
+        return await self.backend.read(lambda tx: timers.due_retries(tx, shard, after, until, limit))
+
+    async def near(self, since: int, until: int, limit: int) -> list[tuple[int, int]]:
+        """(due, entry) of what waits between two milliseconds, at most `limit` of each kind."""
+        return await self.backend.read(lambda tx: timers.near(tx, since, until, limit))
+
+    async def topics(self, names: Sequence[str] | None = None) -> list[Topic]:
+        """The topics of these names that exist, or all."""
+        if names is None:
+            return await self.backend.read(catalogue.all_topics)
+        return await self.backend.read(lambda tx: catalogue.find_topics(tx, names))
+
+    async def add_topic(self, draft: TopicDraft, now: int) -> Topic:
+        """The topic, made if it is missing."""
+        return await self.backend.write(lambda tx: catalogue.add_topic(tx, draft, now))
+
+    async def change_topic(self, topic: Topic, retention: int | None, ladder: Ladder | None) -> None:
+        """Sets what may be changed of a topic."""
+        await self.backend.write(lambda tx: catalogue.change_topic(tx, topic, retention, ladder))
+
+    async def groups(self, topics: Sequence[Topic]) -> list[Group]:
+        """All groups of these topics."""
+        return await self.backend.read(lambda tx: catalogue.find_groups(tx, topics))
+
+    async def add_group(
+        self, topic: Topic, name: str, now: int, *, ladder: Ladder | None = None, latest: bool = False
+    ) -> Group:
+        """The group, made if it is missing."""
+        return await self.backend.write(
+            lambda tx: catalogue.add_group(tx, topic, name, now, ladder=ladder, latest=latest)
+        )
+
+    async def change_group(self, group: Group, ladder: Ladder | None) -> None:
+        """Sets a group's own ladder."""
+        await self.backend.write(lambda tx: catalogue.change_group(tx, group, ladder))
+
+    async def topic_states(self, topics: Sequence[Topic]) -> dict[int, TopicState]:
+        """Counters by topic id."""
+        return await self.backend.read(lambda tx: catalogue.topic_states(tx, topics))
+
+    async def group_state(self, group: Group) -> GroupState:
+        """A group's counters."""
+        return await self.backend.read(lambda tx: catalogue.group_state(tx, group))
+
+    async def queue_ends(self) -> dict[int, int]:
+        """The end of every queue, by its id."""
+        return dict(await self.backend.read(lambda tx: tx.fetch("queue.all_ends")))
+
+    async def find_message(self, id_: int) -> Found | None:
+        """The message and its life, or None."""
+        return await self.backend.read(lambda tx: tracing.find_message(tx, id_))
+
+    async def find_labelled(self, topic: Topic, key: str, after: int, limit: int) -> list[int]:
+        """Ids of the messages of a key, ascending from behind `after`."""
+        rows = await self.backend.read(lambda tx: tx.fetch("label.find", topic.id, key.encode(), after, limit))
+        return [id_ for (id_,) in rows]
+
+    async def dead_letters(self, group: Group, after: int, limit: int) -> list[DeadLetter]:
+        """A page of a group's dead letters, by id from behind `after`."""
+        return await self.backend.read(lambda tx: dead_letters.page(tx, group, after, limit))
+
+    async def pull(self, queue: Queue, offset: int, limit: int) -> list[Delivered]:
+        """Messages of a topic's own queue from an offset on; no claim, no ack."""
+        return await self.backend.read(lambda tx: claims.pull(tx, queue, offset, limit))
+
+    async def forget_requests(self, now: int, limit: int) -> int:
+        """Removes a batch of idempotency keys whose window is over; returns how many."""
+        return await self.backend.write(lambda tx: tx.execute("idempotency.clean", now, limit))
+
+
+async def _with_new_ids(attempt: Callable[[int], Awaitable[T]]) -> T:
+    """Runs `attempt(spread)` until no key is taken: first in the very millisecond, then up to a second later."""
+    for tried in range(_KEY_TRIES - 1):
+        try:
+            return await attempt(min(4**tried - 1, _WIDEST_SPREAD))
+        except DuplicateKey:
+            continue
+    return await attempt(_WIDEST_SPREAD)

@@ -1,0 +1,157 @@
+"""What waits for its time: promotion, cancel, reschedule and the due scans over `delay` and `retry`.
+
+One row arbitrates fire, cancel and reschedule: whoever locks it decides. Promotion locks the due rows first and copies
+exactly those; a copy without the lock can deliver a message whose cancel was answered `cancelled`, because under
+READ COMMITTED an INSERT ... SELECT does not lock its source.
+
+In the wheel a message goes by its id and a retry by `~id`, which is negative, so that one wheel drives both.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from .errors import StoreError
+from .ids import due_of, first_id, shard_of
+from .ports import Row, Transaction
+from .publishing import count, draw_offsets
+from .records import Promoted, Verdict
+
+Timer = tuple[int, int]
+"""(due, entry): entry is the id of a message, or `~id` of a retry."""
+
+
+async def promote(tx: Transaction, entries: Sequence[int], now: int) -> list[Promoted]:
+    """Hands what is due among these entries to the stream, in one transaction.
+
+    Rows that are gone, locked by somebody else or not yet due at `now` are left alone.
+    """
+    messages = [entry for entry in entries if entry >= 0]
+    retries = [~entry for entry in entries if entry < 0]
+    due = [row for row in await tx.fetch("delay.lock", messages) if row[1] <= now] if messages else []
+    back = [row for row in await tx.fetch("retry.lock", retries) if due_of(row[0]) <= now] if retries else []
+    # Sequence rows come last in the order of locks, all of them in one statement.
+    begins = await draw_offsets(tx, [row[3] for row in due] + [row[1] for row in back]) if due or back else {}
+    if due:
+        await _stream_messages(tx, due, begins, now)
+    if back:
+        await _stream_retries(tx, back, begins, now)
+    return [Promoted(row[0], row[2], row[7]) for row in due] + [Promoted(~row[0], 0, due_of(row[0])) for row in back]
+
+
+async def _stream_messages(tx: Transaction, due: Sequence[Row], begins: dict[int, int], now: int) -> None:
+    by_queue: dict[int, list[int]] = defaultdict(list)
+    for row in due:
+        by_queue[row[3]].append(row[0])
+    for queue_id, ids in by_queue.items():
+        streamed = await tx.execute("message.promote", begins[queue_id], now, ids)
+        _exactly(len(ids), streamed, "streamed")
+    ids = [row[0] for row in due]
+    _exactly(len(ids), await tx.execute("delay.remove", ids), "taken from delay")
+    for id_, row_due, *_ in due:
+        if row_due != due_of(id_):
+            await tx.execute("moved.remove", shard_of(id_), row_due, id_)
+
+
+async def _stream_retries(tx: Transaction, back: Sequence[Row], begins: dict[int, int], now: int) -> None:
+    ends = dict(begins)
+    rows: list[Row] = []
+    for id_, queue_id, *source in back:
+        rows.append((queue_id, ends[queue_id], id_, *source, now))
+        ends[queue_id] += 1
+    await tx.execute_many("redelivery.add", rows)
+    ids = [row[0] for row in back]
+    _exactly(len(ids), await tx.execute("retry.remove", ids), "taken from retry")
+
+
+def _exactly(expected: int, got: int, what: str) -> None:
+    if got != expected:
+        raise StoreError(f"{got} of {expected} locked rows were {what}; the transaction is rolled back")
+
+
+async def cancel(tx: Transaction, ids: Sequence[int], now: int, maker: int) -> list[Verdict]:
+    """Cancels what still waits; the verdict of each is final once this is committed."""
+    rows = {row[0]: row for row in await tx.fetch("delay.lock", ids)}
+    if rows:
+        await tx.execute("delay.remove", list(rows))
+        taken: list[Row] = []
+        cancelled: dict[int, int] = defaultdict(int)
+        for id_, due, topic_id, _queue_id, nonce, key, accepted_at, deliver_at in rows.values():
+            if due != due_of(id_):
+                await tx.execute("moved.remove", shard_of(id_), due, id_)
+            taken.append((shard_of(id_), id_, nonce, topic_id, key, accepted_at, deliver_at, now))
+            cancelled[topic_id] += 1
+        await tx.execute_many("cancelled.add", taken)
+        for topic_id in sorted(cancelled):
+            await count(tx, topic_id, maker, cancelled=cancelled[topic_id])
+    others = await _elsewhere(tx, [id_ for id_ in ids if id_ not in rows])
+    verdicts: list[Verdict] = []
+    for id_ in ids:
+        row = rows.pop(id_, None)
+        if row is not None:
+            verdicts.append(Verdict("cancelled", topic=row[2], due_before=row[1]))
+            others[id_] = Verdict("cancelled", fresh=False, topic=row[2])  # the same id twice in one batch
+        else:
+            verdicts.append(others[id_])
+    return verdicts
+
+
+async def reschedule(tx: Transaction, moves: Sequence[tuple[int, int]], now: int) -> list[Verdict]:
+    """Gives waiting messages another time, each an (id, deliver_at); ids and rows stay."""
+    rows = {row[0]: row for row in await tx.fetch("delay.lock", [id_ for id_, _ in moves])}
+    others = await _elsewhere(tx, [id_ for id_, _ in moves if id_ not in rows])
+    dues = {id_: row[1] for id_, row in rows.items()}
+    verdicts: list[Verdict] = []
+    for id_, deliver_at in moves:
+        if id_ not in rows:
+            verdicts.append(others[id_])
+            continue
+        before, due = dues[id_], max(deliver_at, now)
+        if before != due_of(id_):
+            await tx.execute("moved.remove", shard_of(id_), before, id_)
+        if due != due_of(id_):
+            await tx.execute_many("moved.add", [(shard_of(id_), due, id_)])
+        await tx.execute("delay.move", due, deliver_at, shard_of(id_), id_)
+        dues[id_] = due
+        verdicts.append(
+            Verdict("rescheduled", topic=rows[id_][2], due_before=before, due=due, deliver_at=deliver_at)
+        )
+    return verdicts
+
+
+async def _elsewhere(tx: Transaction, ids: Sequence[int]) -> dict[int, Verdict]:
+    """What became of messages whose waiting row could not be locked."""
+    if not ids:
+        return {}
+    verdicts = {id_: Verdict("not_found") for id_ in ids}
+    # In the order in which a row can move: one that leaves `delay` meanwhile is found where it went.
+    for row in await tx.fetch("delay.find", ids):
+        verdicts[row[0]] = Verdict("locked", topic=row[2])
+    for row in await tx.fetch("cancelled.find", ids):
+        verdicts[row[0]] = Verdict("cancelled", fresh=False, topic=row[1])
+    for row in await tx.fetch("message.find", ids):
+        verdicts[row[0]] = Verdict("too_late", topic=row[1])
+    return verdicts
+
+
+async def due_messages(tx: Transaction, shard: int, after: int, until: int, limit: int) -> list[Row]:
+    """(id, due) of messages of a shard with ids from `after` up to the millisecond `until`; moved ones name their due."""
+    return await tx.fetch("delay.due", shard, after, first_id(until), limit)
+
+
+async def due_moved(tx: Transaction, shard: int, after: Timer, until: int, limit: int) -> list[Row]:
+    """(id, due) of rescheduled messages of a shard, due after `after` = (due, id) and before `until`."""
+    return await tx.fetch("moved.due", shard, after[0], after[0], after[1], until, limit)
+
+
+async def due_retries(tx: Transaction, shard: int, after: int, until: int, limit: int) -> list[Row]:
+    """(id,) of retries of a shard with ids from `after` up to the millisecond `until`."""
+    return await tx.fetch("retry.due", shard, after, first_id(until), limit)
+
+
+async def near(tx: Transaction, since: int, until: int, limit: int) -> list[Timer]:
+    """What waits in any shard between two milliseconds, for the sweeps; at most `limit` of each kind."""
+    first, end = first_id(since), first_id(until)
+    timers = [(due, id_) for id_, due in await tx.fetch("delay.near", first, end, limit) if due == due_of(id_)]
+    timers += [(due, id_) for id_, due in await tx.fetch("moved.near", since, until, limit)]
+    timers += [(due_of(id_), ~id_) for (id_,) in await tx.fetch("retry.near", first, end, limit)]
+    return timers

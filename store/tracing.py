@@ -1,0 +1,146 @@
+"""Finding a message wherever it is, and its life: what happened to it, when, in which group."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from attrs import evolve, frozen
+
+from .ids import due_of
+from .ports import Row, Transaction
+from .records import Event, Found, Outcome
+from .text import decode
+
+_WIDEST_CLAIM = 1000
+_ENDS = {
+    Outcome.ACKED: "acked",
+    Outcome.RETRIED: "failed",
+    Outcome.LOST: "lease_lost",
+    Outcome.DEAD: "dead",
+    Outcome.LOST_DEAD: "dead",
+    Outcome.SUSPENDED: "suspended",
+    Outcome.EXPIRED: "expired",
+}
+_WITH_REASON = {"failed", "lease_lost", "dead"}
+
+
+async def find_message(tx: Transaction, id_: int) -> Found | None:
+    """The message of this id, or None. Looks in the order in which a message can move, so that it cannot slip by."""
+    waiting = await tx.fetch("delay.find", [id_])
+    cancelled = await tx.fetch("cancelled.find", [id_])
+    streamed = await tx.fetch("message.find", [id_])
+    if streamed:
+        return await _streamed(tx, streamed[0])
+    if cancelled:
+        _, topic_id, key, accepted_at, deliver_at, cancelled_at = cancelled[0]
+        life = (Event("scheduled", accepted_at), Event("cancelled", cancelled_at))
+        return Found(
+            *(id_, await _topic_name(tx, topic_id), "cancelled", deliver_at, accepted_at, decode(key)),
+            *(None, None, None, None, None, None, None, life),
+        )
+    if waiting:
+        _, _due, topic_id, _queue, *content, accepted_at, deliver_at = waiting[0]
+        key, ordering_key, tag, headers, content_type, body = content
+        return Found(
+            *(id_, await _topic_name(tx, topic_id), "scheduled", deliver_at, accepted_at, decode(key)),
+            *(decode(ordering_key), decode(tag), headers, decode(content_type), body, None, None),
+            (Event("scheduled", accepted_at),),
+        )
+    return None
+
+
+async def _topic_name(tx: Transaction, topic_id: int) -> str:
+    rows = await tx.fetch("topic.name", topic_id)
+    return rows[0][0].decode() if rows else ""
+
+
+@frozen
+class _Place:
+    """Where a delivery of the message lay: in the topic's own queue, or in a group's retry queue."""
+
+    group_id: int
+    queue_id: int
+    offset: int
+    attempt: int
+
+
+@frozen
+class _Span:
+    """A claim, open or ended, that may have held the message."""
+
+    client: bytes
+    first: int
+    size: int
+    claimed_at: int
+    outcome: bytes
+    settled_at: bytes
+
+
+async def _streamed(tx: Transaction, row: Row) -> Found:
+    id_, topic_id, queue_id, number, offset, key, ordering_key, tag, headers, content_type, body, *times = row
+    accepted_at, deliver_at, streamed_at = times
+    life = [Event("published", accepted_at)]
+    if deliver_at > accepted_at:
+        life = [Event("scheduled", accepted_at), Event("promoted", streamed_at)]
+    groups = {r[0]: r[2].decode() for r in await tx.fetch("consumer_group.of_topics", [topic_id])}
+    owners = {r[0]: r[2] for r in await tx.fetch("queue.of_topics", [topic_id])}
+    histories: list[tuple[int, bytes]] = []
+    places = [_Place(group_id, queue_id, offset, 1) for group_id in groups]
+    for back_queue, back_offset, attempt, history, returned_at in await tx.fetch("redelivery.of_message", id_):
+        group_id = owners[back_queue]
+        places.append(_Place(group_id, back_queue, back_offset, attempt))
+        life.append(Event("returned", returned_at, groups[group_id], attempt=attempt))
+        histories.append((group_id, history))
+    for place in places:
+        life += await _handled(tx, place, groups[place.group_id])
+    for group_id, retry_id, attempt, history in await tx.fetch("retry.of_message", id_):
+        life.append(Event("retrying", due_of(retry_id), groups[group_id], attempt=attempt))
+        histories.append((group_id, history))
+    if groups:
+        dead = await tx.fetch("dead.of_message", id_, list(groups))
+        histories += [(group_id, history) for group_id, _dead_at, history in dead]
+    life = sorted(_with_reasons(life, histories, groups), key=lambda event: event.at)
+    return Found(
+        *(id_, await _topic_name(tx, topic_id), "published", deliver_at, accepted_at, decode(key)),
+        *(decode(ordering_key), decode(tag), headers, decode(content_type), body, number, offset, tuple(life)),
+    )
+
+
+async def _handled(tx: Transaction, place: _Place, group: str) -> list[Event]:
+    """Who claimed it at this place, and how that ended."""
+    spans = [
+        _Span(client, first, size, claimed_at, outcome, settled_at)
+        for client, first, size, claimed_at, _ended_at, outcome, settled_at in await tx.fetch(
+            "delivery.of_offset", place.group_id, place.queue_id, place.offset - _WIDEST_CLAIM, place.offset
+        )
+    ]
+    for row in await tx.fetch("claim.of_group", place.group_id):
+        queue_id, _number, client, first, size, claimed_at, _lease_until, outcome, settled_at = row
+        if queue_id == place.queue_id:
+            spans.append(_Span(client, first, size, claimed_at, outcome, settled_at))
+    events: list[Event] = []
+    for span in spans:
+        at = place.offset - span.first
+        if not 0 <= at < span.size:
+            continue
+        client = span.client.decode()
+        events.append(Event("claimed", span.claimed_at, group, client, place.attempt))
+        outcome = Outcome(span.outcome[at])
+        if outcome != Outcome.OPEN:
+            settled_at = int.from_bytes(span.settled_at[8 * at : 8 * at + 8], "big")
+            events.append(Event(_ENDS[outcome], settled_at, group, client, place.attempt))
+    return events
+
+
+def _with_reasons(
+    life: Iterable[Event], histories: Iterable[tuple[int, bytes]], groups: Mapping[int, str]
+) -> list[Event]:
+    """Adds why each delivery failed, from the history that the retry, the return or the dead letter carries."""
+    reasons: dict[tuple[str | None, int | None], str | None] = {}
+    for group_id, text in histories:
+        for attempt, entry in enumerate(msgspec.json.decode(text, type=list[dict[str, str | int | None]]), 1):
+            reason = entry.get("reason")
+            reasons[groups[group_id], attempt] = reason if isinstance(reason, str) else None
+    return [
+        evolve(event, reason=reasons.get((event.group, event.attempt))) if event.what in _WITH_REASON else event
+        for event in life
+    ]

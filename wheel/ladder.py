@@ -1,0 +1,46 @@
+"""The ladder of retries: how long a message rests after its first, second, ... counted failure."""
+
+from __future__ import annotations
+
+import attrs
+
+_SECOND = 1_000
+_MINUTE = 60 * _SECOND
+_HOUR = 60 * _MINUTE
+
+MAX_RUNGS = 64
+MAX_REST_MS = 10 * 365 * 24 * _HOUR
+
+# Sixteen rungs, so seventeen deliveries, the last 4 h 47 min after the first.
+DEFAULT_RUNGS: tuple[int, ...] = (
+    10 * _SECOND,
+    30 * _SECOND,
+    *(minutes * _MINUTE for minutes in range(1, 11)),
+    20 * _MINUTE,
+    30 * _MINUTE,
+    1 * _HOUR,
+    2 * _HOUR,
+)
+
+
+def _rungs_are_sound(_ladder: object, _field: object, rungs: tuple[int, ...]) -> None:
+    if len(rungs) > MAX_RUNGS:
+        raise ValueError(f"a ladder has at most {MAX_RUNGS} rungs, not {len(rungs)}")
+    for number, rest in enumerate(rungs, 1):
+        if type(rest) is not int:
+            raise TypeError(f"rung {number} is {rest!r}; a rung is a whole number of milliseconds")
+        if not 0 <= rest <= MAX_REST_MS:
+            raise ValueError(f"rung {number} is {rest} ms; a rung lies between 0 and {MAX_REST_MS} ms (10 years)")
+
+
+@attrs.frozen
+class Ladder:
+    """The waits in milliseconds, first failure first. An empty ladder sends every failure to the dead letters."""
+
+    rungs: tuple[int, ...] = attrs.field(default=DEFAULT_RUNGS, converter=tuple, validator=_rungs_are_sound)
+
+    def rung(self, attempt: int) -> int | None:
+        """The wait after the failure of the counted attempt (1 is the first); None when the ladder is exhausted."""
+        if attempt < 1:
+            raise ValueError(f"attempt {attempt}: attempts count from 1")
+        return self.rungs[attempt - 1] if attempt <= len(self.rungs) else None

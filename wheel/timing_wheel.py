@@ -1,0 +1,332 @@
+"""The timing wheel: which ids are due, at the cost of those that are due.
+
+The algorithm is the hashed timing wheel of G. Varghese and T. Lauck ("Hashed and hierarchical timing wheels", SOSP
+1987, scheme 6), turned inside out so that a turn never touches what is not due. Theirs hashes every timer to one of n
+slots and keeps the number of rounds to go with it; each tick visits all timers of one slot, decrements them, and fires
+those at zero. With 10 million timers that is 2800 visits for 58 that fire. Here
+
+- time is cut into cycles of an hour with absolute numbers, cycle = due // 3_600_000, and a cycle into 3600 slots of
+  one second;
+- an entry of a cycle that has not begun is appended to that cycle's columns (far_cycle.py), and nothing visits it;
+- when a cycle begins, its entries are dealt to the slots (slots.py), once. `deal` does so in pieces, ahead of time,
+  into a second set of slots that is swapped in;
+- when a second begins, its slot is opened: sorted, once (opened.py). From there entries come out at their own
+  millisecond.
+
+Cycle numbers are absolute and are compared, never counted down: the published formula, rounds = delay // 3600 with
+advance-then-visit, fires exact multiples of an hour one lap late, because the hand has yet to pass the slot that it
+stands on. Nothing can be a lap late here, since no number of laps is kept.
+
+    past                         front      hand's cycle ends
+    ───── opened, in order ───────┤── slots ──┤── ahead (next cycle, being dealt) ── far cycles ──────▶
+
+The `front` is the first second that is not opened. It stands just behind the hand, except when `advance` was told to
+return no more than so many: then it stays behind until they have been fetched, and what is due rests where it was, as
+compact as before.
+
+Cost: add and cancel O(1), a slot's sort O(k log k) once for its k entries, a step O(entries that come out + cycles and
+slots passed that have entries). Memory: 12 bytes an entry in far cycles and in slots, and what arrays keep in reserve
+(1/16); a slot in use costs 250 bytes, and there are 7200 at the most. A tombstone costs some 250 bytes, and there are
+never more than half as many as entries (or 64) in a cycle.
+
+Times and ids are int64; times are milliseconds. The wheel has no clock and does no I/O.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
+from itertools import islice
+from operator import le
+
+import attrs
+
+from .entries import CYCLE_MS, SLOT_MS, SLOTS
+from .far_cycle import FarCycle
+from .opened import Opened
+from .slots import Slots
+
+
+@attrs.frozen
+class WheelStatistics:
+    """What a wheel holds. Entries are counted with the cancelled ones that no deal or sweep has met yet."""
+
+    hand: int
+    # The first millisecond that is not opened: hand rounded up to a second, or less while `limit` holds entries back.
+    front: int
+    entries: int
+    # Due at the hand or before, not handed out.
+    ready: int
+    # Cancels that wait for a deal or a sweep.
+    tombstones: int
+    # Far cycles, the one that is being dealt ahead included.
+    cycles: int
+    # Entries dealt to the slots of this cycle, and of the next one ahead of time.
+    dealt: int
+    dealt_ahead: int
+
+
+class TimingWheel:
+    """A multiset of (due, id) that hands out what is due.
+
+    An id has one live due time at a time as far as callers are concerned; the wheel does not rely on it. The same pair
+    added twice comes out twice.
+    """
+
+    __slots__ = ("_ahead", "_far", "_far_numbers", "_front", "_hand", "_opened", "_slots")
+
+    # Everything due here or before is ready. Never goes back.
+    _hand: int
+    # Entries due before it are in _opened, all others are not. A multiple of SLOT_MS within _slots or at its end.
+    _front: int
+    _opened: Opened
+    # The cycle of the front.
+    _slots: Slots
+    # By number; all after _slots.number. An entry of a far cycle may also be in _ahead already, never in both.
+    _far: dict[int, FarCycle]
+    # The keys of _far, as a heap.
+    _far_numbers: list[int]
+    # The slots of cycle _slots.number + 1, once `deal` has begun with it.
+    _ahead: Slots | None
+
+    def __init__(self, now: int) -> None:
+        self._hand = now
+        self._front = (now // SLOT_MS + 1) * SLOT_MS
+        self._opened = Opened()
+        self._slots = Slots(now // CYCLE_MS)
+        self._far = {}
+        self._far_numbers = []
+        self._ahead = None
+
+    def add(self, due: int, entry_id: int) -> None:
+        """Add an entry. What is due at the hand or before is ready at once."""
+        number = due // CYCLE_MS
+        cycle = self._far.get(number)
+        if cycle is None:
+            self._add_elsewhere(due, entry_id, number)
+            return
+        # The id first: it may be too large for its column, and then nothing has changed.
+        cycle.ids.append(entry_id)
+        cycle.offsets.append(due - cycle.base)
+
+    def add_many(self, dues: Sequence[int], ids: Sequence[int]) -> None:
+        """Add entries in bulk; fastest as `array("q")` in order of (due, id), as pages come from a store."""
+        dues, ids = _column(dues), _column(ids)
+        if len(dues) != len(ids):
+            raise ValueError(f"{len(dues)} due times for {len(ids)} ids")
+        if not all(map(le, dues, islice(dues, 1, None))):
+            self._add_mixed(dues, ids)
+            return
+        start = bisect_left(dues, self._front)
+        if start:
+            self._opened.add_many(dues[:start], ids[:start], ascending=True)
+        while start < len(dues):
+            number = dues[start] // CYCLE_MS
+            stop = bisect_left(dues, (number + 1) * CYCLE_MS, start)
+            base = number * CYCLE_MS
+            offsets = array("i", [due - base for due in dues[start:stop]])
+            if number == self._slots.number:
+                self._slots.deal_ascending(offsets, ids[start:stop])
+            else:
+                self._far_cycle(number).extend(offsets, ids[start:stop], ascending=True)
+            start = stop
+
+    def cancel(self, due: int, entry_id: int) -> None:
+        """Forget every entry (due, id) added so far. One that is not there is ignored."""
+        number = due // CYCLE_MS
+        cycle = self._far.get(number)
+        if cycle is not None:
+            cycle.bury(due - cycle.base, entry_id)
+            if self._ahead is not None and self._ahead.number == number:
+                self._ahead.cancel(due - cycle.base, entry_id)
+        elif due < self._front:
+            self._opened.cancel(due, entry_id)
+        elif number == self._slots.number:
+            self._slots.cancel(due - self._slots.base, entry_id)
+
+    def advance(self, now: int, limit: int | None = None) -> list[int]:
+        """Move the hand to `now` and take out what is due, at most `limit` ids, in order of (due, id).
+
+        What the limit holds back stays ready and comes out at the next calls, in one order with what falls due
+        meanwhile. The hand never goes back: an earlier `now` takes out what is due at the hand.
+        """
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit {limit} is negative")
+        hand = self._hand = max(self._hand, now)
+        room = sys.maxsize if limit is None else limit
+        ids = self._opened.take(hand, room)
+        # Nothing opened is due any more, or there is no more room. So slots are opened one at a time, and never while
+        # an earlier entry waits.
+        while self._front <= hand and len(ids) < room:
+            self._open_next(hand)
+            ids += self._opened.take(hand, room - len(ids))
+        return ids
+
+    def deal(self, limit: int) -> int:
+        """Deal up to `limit` entries of the next cycle to its slots; how many remain.
+
+        Optional: what remains is dealt when the cycle begins. Entries that come for the next cycle later remain again.
+        """
+        cycle = self._far.get(self._slots.number + 1)
+        if cycle is None:
+            return 0
+        return cycle.deal(self._slots_ahead(), max(0, limit))
+
+    def next_due(self) -> int | None:
+        """When to advance next: nothing falls due before; None when the wheel is empty.
+
+        Exact when that entry is opened or dealt (in a slot of more than a thousand it may be one cancelled meanwhile),
+        otherwise the start of its cycle. After an advance without a limit it is later than the hand.
+        """
+        first = self._opened.first()
+        if first is None:
+            first = self._first_dealt(self._slots, (self._front - self._slots.base) // SLOT_MS)
+        while first is None and self._far_numbers:
+            cycle = self._far[self._far_numbers[0]]
+            if len(cycle):
+                return cycle.base
+            if self._ahead is not None and self._ahead.number == cycle.number:
+                first = self._first_dealt(self._ahead, 0)
+            if first is None:
+                # All of it was cancelled.
+                del self._far[heappop(self._far_numbers)]
+        return first
+
+    def missing(self, dues: Sequence[int], ids: Sequence[int]) -> list[tuple[int, int]]:
+        """Those (due, id) that the wheel does not hold, in the order given.
+
+        Costs O(pairs + entries of the slots and far cycles that the pairs fall in).
+        """
+        found: set[tuple[int, int]] = set()
+        by_cycle: dict[int, set[tuple[int, int]]] = {}
+        pairs = list(zip(dues, ids, strict=True))
+        for due, entry_id in pairs:
+            if due >= self._front:
+                number = due // CYCLE_MS
+                by_cycle.setdefault(number, set()).add((due - number * CYCLE_MS, entry_id))
+            elif self._opened.holds(due, entry_id):
+                found.add((due, entry_id))
+        for number, wanted in by_cycle.items():
+            base = number * CYCLE_MS
+            for place in self._places(number):
+                found.update((base + offset, entry_id) for offset, entry_id in place.held(wanted))
+        return [pair for pair in pairs if pair not in found]
+
+    def __len__(self) -> int:
+        """Entries held; in far cycles, the cancelled ones that no deal or sweep has met yet are counted too.
+
+        Whether a far cycle holds what is cancelled there is not looked up, so it cannot be known before.
+        """
+        ahead = 0 if self._ahead is None else len(self._ahead)
+        return len(self._opened) + len(self._slots) + ahead + sum(map(len, self._far.values()))
+
+    def statistics(self) -> WheelStatistics:
+        ahead = 0 if self._ahead is None else len(self._ahead)
+        buried = sum(len(cycle.tombstones) for cycle in self._far.values()) + self._slots.tombstones()
+        if self._ahead is not None:
+            buried += self._ahead.tombstones()
+        return WheelStatistics(
+            hand=self._hand,
+            front=self._front,
+            entries=len(self),
+            ready=self._ready(),
+            tombstones=buried,
+            cycles=len(self._far),
+            dealt=len(self._slots),
+            dealt_ahead=ahead,
+        )
+
+    def __repr__(self) -> str:
+        return f"<TimingWheel hand={self._hand} entries={len(self)} far_cycles={len(self._far)}>"
+
+    def _add_elsewhere(self, due: int, entry_id: int, number: int) -> None:
+        if due < self._front:
+            self._opened.add(due, entry_id)
+        elif number == self._slots.number:
+            self._slots.add(due - self._slots.base, entry_id)
+        else:
+            # A cycle comes into being with its first entry, after the id has proved to fit.
+            ids = array("q", (entry_id,))
+            self._far_cycle(number).extend(array("i", (due - number * CYCLE_MS,)), ids, ascending=True)
+
+    def _add_mixed(self, dues: array[int], ids: array[int]) -> None:
+        far = self._far.get
+        for due, entry_id in zip(dues, ids, strict=True):
+            # add() again, to save its call.
+            number = due // CYCLE_MS
+            cycle = far(number)
+            if cycle is None:
+                self._add_elsewhere(due, entry_id, number)
+            else:
+                cycle.ids.append(entry_id)
+                cycle.offsets.append(due - cycle.base)
+
+    def _far_cycle(self, number: int) -> FarCycle:
+        cycle = self._far.get(number)
+        if cycle is None:
+            cycle = self._far[number] = FarCycle(number)
+            heappush(self._far_numbers, number)
+        return cycle
+
+    def _slots_ahead(self) -> Slots:
+        number = self._slots.number + 1
+        if self._ahead is None or self._ahead.number != number:
+            self._ahead = Slots(number)
+        return self._ahead
+
+    def _open_next(self, hand: int) -> None:
+        """Move the front past the next slot that has entries, or to the next cycle, or past the hand's second."""
+        slots = self._slots
+        last = min((hand - slots.base) // SLOT_MS, SLOTS - 1)
+        index = slots.find((self._front - slots.base) // SLOT_MS, last + 1)
+        if index is not None:
+            self._front = slots.base + (index + 1) * SLOT_MS
+            self._opened.open_slot(slots.base, *slots.open(index))
+        elif hand < slots.base + CYCLE_MS:
+            self._front = slots.base + (last + 1) * SLOT_MS
+        else:
+            # The next cycle that has entries; those between have none and are not visited one by one.
+            hands = hand // CYCLE_MS
+            self._begin(min(self._far_numbers[0], hands) if self._far_numbers else hands)
+
+    def _begin(self, number: int) -> None:
+        ahead = self._ahead
+        self._slots = ahead if ahead is not None and ahead.number == number else Slots(number)
+        self._ahead = None
+        self._front = self._slots.base
+        cycle = self._far.pop(number, None)
+        if cycle is not None:
+            heappop(self._far_numbers)
+            cycle.deal(self._slots, len(cycle))
+
+    def _first_dealt(self, slots: Slots, start: int) -> int | None:
+        offset = slots.first(start)
+        return None if offset is None else slots.base + offset
+
+    def _places(self, number: int) -> Iterable[Slots | FarCycle]:
+        """Where entries of this cycle can be."""
+        if number in self._far:
+            yield self._far[number]
+        for slots in (self._slots, self._ahead):
+            if slots is not None and slots.number == number:
+                yield slots
+
+    def _ready(self) -> int:
+        """How many an advance to the hand would take out (with those that only a deal will find cancelled)."""
+        hand = self._hand
+        ready = self._opened.count(hand)
+        if self._front > hand:
+            return ready
+        slots = self._slots
+        ready += slots.count((self._front - slots.base) // SLOT_MS, hand - slots.base)
+        ready += 0 if self._ahead is None else self._ahead.count(0, hand - self._ahead.base)
+        return ready + sum(cycle.count(hand - cycle.base) for cycle in self._far.values())
+
+
+def _column(numbers: Sequence[int]) -> array[int]:
+    if isinstance(numbers, array) and numbers.typecode == "q":
+        return numbers
+    return array("q", numbers)
