@@ -1,5 +1,5 @@
 # `make help` lists the targets. Setting up is done by the scripts in .make/, each with its rule in its head.
-# PYTHON=... names the interpreter for .venv; ARGS=... is passed on to the demo, to pytest or to the bench.
+# PYTHON=... names the interpreter for .venv; ARGS=... is passed on to the demo, to pytest or to the benchmark.
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench clean
@@ -11,7 +11,7 @@ help:
 	@echo 'make demo    set up .venv, then watch a day of flights go through Tarry (about a minute)'
 	@echo 'make test    set up, check, and run every test'
 	@echo 'make check   format, lint, types (mypy and pyright, strict) and import contracts'
-	@echo 'make bench   the benchmarks in short form; docs/benchmarks.md has the long commands'
+	@echo 'make bench   every benchmark in short form; docs/benchmarks.md has the long commands'
 	@echo 'make clean   remove .venv, builds and caches'
 
 demo:

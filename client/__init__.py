@@ -1,1 +1,54 @@
-"""The producer and the consumer for users."""
+"""The producer and the consumer for users: `from tarry.client import Tarry`.
+
+- `tarry`         the front: one object, one method per call of the contract.
+- `producer`      publishing, with an idempotency key of its own for each request; `batches` cuts the long ones.
+- `claims`        claim, ack, fail, extend, as plain calls.
+- `consumption`   the loop behind `consume` and `run`: `holds` is its state (pure), `delivery` what the user holds,
+                  `runner` the workers.
+- `transport`     HTTP, and the only place where a call is tried again.
+- `records`, `errors`, `durations`, `identity`   what goes in and comes out.
+
+It stands alone: nothing of the service, the store or trio is imported.
+"""
+
+from .delivery import Delivery
+from .errors import (
+    BadRequest,
+    Cancelled,
+    Conflict,
+    Forbidden,
+    IdempotencyConflict,
+    LeaseLost,
+    NotFound,
+    TarryError,
+    TooLarge,
+    TooLate,
+    Unavailable,
+    Unsupported,
+)
+from .records import Claim, DeadLetter, Draft, Failed, Message, Pulled, Receipt
+from .tarry import Tarry
+
+__all__ = [
+    "BadRequest",
+    "Cancelled",
+    "Claim",
+    "Conflict",
+    "DeadLetter",
+    "Delivery",
+    "Draft",
+    "Failed",
+    "Forbidden",
+    "IdempotencyConflict",
+    "LeaseLost",
+    "Message",
+    "NotFound",
+    "Pulled",
+    "Receipt",
+    "Tarry",
+    "TarryError",
+    "TooLarge",
+    "TooLate",
+    "Unavailable",
+    "Unsupported",
+]

@@ -6,7 +6,7 @@ from typing import Literal
 
 from attrs import frozen
 
-from ..wheel.ladder import DEFAULT_RUNGS, Ladder
+from ..wheel.ladder import Ladder
 from .ports import Row, Transaction
 from .records import Group, GroupState, Queue, QueueState, Topic, TopicState
 from .text import decode, encode
@@ -87,8 +87,8 @@ async def _with_queues(tx: Transaction, rows: Iterable[Row]) -> list[Topic]:
     ]
 
 
-async def find_groups(tx: Transaction, topics: Sequence[Topic]) -> list[Group]:
-    """All groups of these topics."""
+async def find_groups(tx: Transaction, topics: Sequence[Topic], default: Ladder) -> list[Group]:
+    """All groups of these topics; `default` is the ladder where neither group nor topic has one of its own."""
     if not topics:
         return []
     by_id = {topic.id: topic for topic in topics}
@@ -99,13 +99,14 @@ async def find_groups(tx: Transaction, topics: Sequence[Topic]) -> list[Group]:
     for id_, topic_id, name, ladder, *_ in await tx.fetch("consumer_group.of_topics", list(by_id)):
         topic = by_id[topic_id]
         retry_queues = {q.id: numbers[id_, q.number] for q in topic.queues if (id_, q.number) in numbers}
-        rungs = decode_ladder(ladder) or topic.ladder or Ladder(DEFAULT_RUNGS)
+        own = decode_ladder(ladder)
+        rungs = own if own is not None else topic.ladder if topic.ladder is not None else default
         groups.append(Group(id_, topic, name.decode(), rungs, retry_queues))
     return groups
 
 
 async def add_group(
-    tx: Transaction, topic: Topic, name: str, now: int, *, ladder: Ladder | None = None, latest: bool = False
+    tx: Transaction, topic: Topic, name: str, now: int, default: Ladder, *, ladder: Ladder | None, latest: bool
 ) -> Group:
     """The group of that name, made if it is missing: a cursor and a retry queue for each queue of the topic.
 
@@ -116,7 +117,7 @@ async def add_group(
     group_id = next(row[0] for row in rows if row[2] == name.encode())
     ends = dict(await tx.fetch("queue.ends", [queue.id for queue in topic.queues])) if latest else {}
     await _add_queues_of_group(tx, topic, group_id, ends)
-    return next(group for group in await find_groups(tx, [topic]) if group.id == group_id)
+    return next(group for group in await find_groups(tx, [topic], default) if group.id == group_id)
 
 
 async def change_group(tx: Transaction, group: Group, ladder: Ladder | None) -> None:

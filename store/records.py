@@ -118,11 +118,11 @@ class Verdict:
 
 @frozen
 class Promoted:
-    """A message that promotion handed to the stream."""
+    """A wheel entry that promotion handed to the stream."""
 
-    id: int
-    topic_id: int
-    deliver_at: int
+    entry: int
+    queue_id: int
+    due: int
 
 
 class Outcome(IntEnum):

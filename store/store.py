@@ -54,6 +54,8 @@ class Store:
     maker: int = 0
     """Whose rows of `tally` this process counts in."""
     window: int = IDEMPOTENCY_WINDOW
+    ladder: Ladder = field(factory=Ladder)
+    """Of groups for which neither they nor their topic name one."""
 
     async def publish(self, publications: Sequence[Publication], now: int) -> list[list[Receipt] | Conflict]:
         """Accepts the publications in one transaction; an answer to each, in order: its receipts, or the conflict."""
@@ -128,14 +130,14 @@ class Store:
 
     async def groups(self, topics: Sequence[Topic]) -> list[Group]:
         """All groups of these topics."""
-        return await self.backend.read(lambda tx: catalogue.find_groups(tx, topics))
+        return await self.backend.read(lambda tx: catalogue.find_groups(tx, topics, self.ladder))
 
     async def add_group(
         self, topic: Topic, name: str, now: int, *, ladder: Ladder | None = None, latest: bool = False
     ) -> Group:
         """The group, made if it is missing."""
         return await self.backend.write(
-            lambda tx: catalogue.add_group(tx, topic, name, now, ladder=ladder, latest=latest)
+            lambda tx: catalogue.add_group(tx, topic, name, now, self.ladder, ladder=ladder, latest=latest)
         )
 
     async def change_group(self, group: Group, ladder: Ladder | None) -> None:

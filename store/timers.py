@@ -35,7 +35,9 @@ async def promote(tx: Transaction, entries: Sequence[int], now: int) -> list[Pro
         await _stream_messages(tx, due, begins, now)
     if back:
         await _stream_retries(tx, back, begins, now)
-    return [Promoted(row[0], row[2], row[7]) for row in due] + [Promoted(~row[0], 0, due_of(row[0])) for row in back]
+    return [Promoted(row[0], row[3], row[1]) for row in due] + [
+        Promoted(~row[0], row[1], due_of(row[0])) for row in back
+    ]
 
 
 async def _stream_messages(tx: Transaction, due: Sequence[Row], begins: dict[int, int], now: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Set as AbstractSet
 
-from .entries import CYCLE_MS, Entries
+from .entries import CYCLE_MS, OFFSET, Entries
 from .slots import Slots
 
 
@@ -23,7 +23,7 @@ class FarCycle(Entries):
     base: int
     # Entries before this position are in the slots already; their copies here count no more.
     _dealt: int
-    # Entries before this position are known to ascend by offset, so they are dealt in slices.
+    # Entries before this position are known to ascend by (offset, id), so they are dealt in slices.
     _ascending: int
 
     def __init__(self, number: int) -> None:
@@ -37,7 +37,9 @@ class FarCycle(Entries):
         return len(self.ids) - self._dealt
 
     def extend(self, offsets: array[int], ids: array[int], *, ascending: bool) -> None:
-        if ascending and self._ascending == len(self.ids) and (not self.ids or self.offsets[-1] <= offsets[0]):
+        """Add columns, not empty; `ascending` if they are known to ascend by (offset, id)."""
+        follows = not self.ids or (self.offsets[-1], self.ids[-1]) <= (offsets[0], ids[0])
+        if ascending and follows and self._ascending == len(self.ids):
             self._ascending += len(ids)
         self.ids.extend(ids)
         self.offsets.extend(offsets)
@@ -51,7 +53,7 @@ class FarCycle(Entries):
         self._dealt = stop
         if stop == len(self.ids):
             # All dealt: the memory and the tombstones go, and what still comes for this cycle begins a new count.
-            self.offsets, self.ids = array("i"), array("q")
+            self.offsets, self.ids = array(OFFSET), array("q")
             self._dealt = self._ascending = 0
             self._forget_cancels()
         return len(self)

@@ -102,11 +102,12 @@ class Opened:
         self._fresh_ids.append(entry_id)
         self._fresh_dues.append(due)
 
-    def add_many(self, dues: array[int], ids: array[int], *, ascending: bool) -> None:
-        self._push(Run(0, *in_order(dues, ids, keys_ascend=ascending)))
+    def add_many(self, dues: array[int], ids: array[int]) -> None:
+        """Add entries that are in order of (due, id)."""
+        self._push(Run(0, dues, ids))
 
     def open_slot(self, base: int, offsets: array[int], ids: array[int]) -> None:
-        """Add a slot's entries, in order. The slot before it has been handed out."""
+        """Add a slot's entries, which are in order."""
         if ids:
             self._push(Run(base, offsets, ids))
 

@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Set as AbstractSet
 
-from .entries import CYCLE_MS, SLOT_MS, SLOTS, Entries, in_order
+from .entries import CYCLE_MS, OFFSET, SLOT_MS, SLOTS, Entries, in_order
 
 # Up to here a cancel looks the entry up and removes it (20 us at most), so that `first` and the count stay exact. In a
 # larger slot, a full hour that a million timers name, it leaves a tombstone as in a far cycle.
@@ -23,13 +23,17 @@ class Slot(Entries):
 
     __slots__ = ("ascending", "first")
 
-    # Whether the offsets are known to ascend.
+    # Whether the entries are known to ascend by (offset, id).
     ascending: bool
     # The lowest offset. Too low only where it belongs to an entry with a tombstone.
     first: int
 
     def __init__(self, offsets: array[int], ids: array[int], first: int, *, ascending: bool) -> None:
-        super().__init__(offsets, ids)
+        # Entries.__init__ written out, to save its call: there are 3600 of these an hour, made in one go.
+        self.offsets = offsets
+        self.ids = ids
+        self.tombstones = {}
+        self._cancels = 0
         self.first = first
         self.ascending = ascending
 
@@ -37,8 +41,8 @@ class Slot(Entries):
         if len(self.ids) > _LOOK_UP_AT_MOST:
             self.bury(offset, entry_id)
             return
-        # No tombstones here, whose positions a removal would upset: only a larger slot has them, and only a sweep, which
-        # ends them, makes it smaller.
+        # There are no tombstones here whose positions a removal would upset: only a larger slot has them, and only a
+        # sweep, which ends them, makes it smaller.
         removed, position = 0, 0
         try:
             while True:
@@ -52,6 +56,12 @@ class Slot(Entries):
             pass  # no further entry of this id
         if removed and offset == self.first and self.ids:
             self.first = min(self.offsets)
+
+    def put_in_order(self) -> None:
+        if self.tombstones:
+            self.sweep()
+        if not self.ascending:
+            self.offsets, self.ids = in_order(self.offsets, self.ids)
 
     def sweep(self) -> None:
         super().sweep()
@@ -83,7 +93,7 @@ class Slots:
         index = offset // SLOT_MS
         slot = self._slots[index]
         if slot is None:
-            self._slots[index] = Slot(array("i", (offset,)), array("q", (entry_id,)), offset, ascending=True)
+            self._slots[index] = Slot(array(OFFSET, (offset,)), array("q", (entry_id,)), offset, ascending=True)
             self._occupied[index] = 1
             return
         slot.ids.append(entry_id)
@@ -108,18 +118,21 @@ class Slots:
                 slot.first = offset
 
     def deal_ascending(self, offsets: array[int], ids: array[int]) -> None:
-        """Put entries that ascend by offset into their slots, a slice each: ten times as fast as one by one."""
+        """Put entries that ascend by (offset, id) into their slots, a slice each: ten times as fast as one by one."""
         slots, start, stop = self._slots, 0, len(offsets)
+        # The end of a slice is most often within twice the mean; there the search takes a third of the steps.
+        reach = 2 * stop // SLOTS + 1
         while start < stop:
             first = offsets[start]
             index = first // SLOT_MS
-            end = bisect_left(offsets, (index + 1) * SLOT_MS, start)
+            bound, near = (index + 1) * SLOT_MS, start + reach
+            end = bisect_left(offsets, bound, start, near if near < stop and offsets[near] >= bound else stop)
             slot = slots[index]
             if slot is None:
                 slots[index] = Slot(offsets[start:end], ids[start:end], first, ascending=True)
                 self._occupied[index] = 1
             else:
-                slot.ascending = slot.ascending and slot.offsets[-1] <= first
+                slot.ascending = slot.ascending and (slot.offsets[-1], slot.ids[-1]) <= (first, ids[start])
                 slot.ids.extend(ids[start:end])
                 slot.offsets.extend(offsets[start:end])
                 slot.first = min(slot.first, first)
@@ -141,18 +154,21 @@ class Slots:
     def first(self, start: int = 0) -> int | None:
         """The lowest offset from slot `start` on."""
         index = self.find(start)
-        slot = None if index is None else self._slots[index]
-        return None if slot is None else slot.first
+        return None if index is None else self.first_in(index)
 
-    def open(self, index: int) -> tuple[array[int], array[int]]:
-        """Take the slot out, in order of (offset, id)."""
+    def first_in(self, index: int) -> int:
+        """The lowest offset in an occupied slot."""
         slot = self._slots[index]
-        if slot is None:
-            return array("i"), array("q")
+        assert slot is not None  # noqa: S101 - the flag says so
+        return slot.first
+
+    def open(self, index: int) -> Slot:
+        """Take an occupied slot out; its entries are in order and alive."""
+        slot = self._slots[index]
+        assert slot is not None  # noqa: S101 - the flag says so
         self._remove(index)
-        if slot.tombstones:
-            slot.sweep()
-        return in_order(slot.offsets, slot.ids, keys_ascend=slot.ascending)
+        slot.put_in_order()
+        return slot
 
     def count(self, start: int, offset: int) -> int:
         """How many entries lie from slot `start` to `offset`, that millisecond included."""

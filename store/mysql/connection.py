@@ -80,8 +80,8 @@ WRITE_WAIT_TIMEOUT = 5
 READ_WAIT_TIMEOUT = 600
 """Seconds that the server lets a session idle. A writer that is paused or cut off must not keep its row locks."""
 
-# MariaDB makes an IN list of 1000 values or more a join with a temporary table, which locks rows in no order at all; with
-# the threshold at 0 it stays a range over the key, as on MySQL. `/*!80000 */` is MySQL's alone, `/*M! */` MariaDB's.
+# MariaDB makes an IN list of 1000 values or more a join with a temporary table, which locks rows in no order at all;
+# with the threshold at 0 it is a range over the key, as on MySQL. `/*!80000 */` is for MySQL alone, `/*M! */` MariaDB.
 _SETTINGS = (
     "SET NAMES utf8mb4 COLLATE utf8mb4_bin, time_zone = '+00:00', autocommit = 1, wait_timeout = {wait},"
     " innodb_lock_wait_timeout = {lock_wait}, sql_mode = 'ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES,STRICT_ALL_TABLES,"

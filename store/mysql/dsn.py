@@ -44,14 +44,6 @@ class Dsn:
             raise ValueError("the host: an IPv6 address stands in brackets, mysql://user@[::1]/database") from None
         if parts.fragment or "#" in text:
             raise ValueError("the DSN holds a '#': write it %23")
-        options = _options(parts.query)
-        socket = options.get("socket")
-        if not parts.username:
-            raise ValueError(f"the user is missing: {_FORM}")
-        if socket is None and not host:
-            raise ValueError(f"the host is missing: {_FORM}, or add ?socket=path")
-        if socket is not None and host:
-            raise ValueError("a host and a socket: leave one of them out (mysql://user@/database?socket=path)")
         try:
             port = parts.port
         except ValueError:
@@ -62,6 +54,14 @@ class Dsn:
             ) from None
         if port == 0:
             raise ValueError("the port is not a number from 1 to 65535")
+        if not parts.username:
+            raise ValueError(f"the user is missing: {_FORM}")
+        options = _options(parts.query)
+        socket = options.get("socket")
+        if socket is None and not host:
+            raise ValueError(f"the host is missing: {_FORM}, or add ?socket=path")
+        if socket is not None and host:
+            raise ValueError("a host and a socket: leave one of them out (mysql://user@/database?socket=path)")
         database = unquote(parts.path[1:])
         if not database or "/" in parts.path[1:]:
             raise ValueError(f"the database: one name after the host, {_FORM}")

@@ -24,6 +24,7 @@ Row = tuple[Any, ...]
 
 HEADER = 4
 MAX_PAYLOAD = 0xFFFFFF
+_LENGTH = 0xFFFFFF
 _PEEK = HEADER + 1
 """A header and the byte that tells a row from the end; no packet of an answer but a continuation is shorter."""
 
@@ -99,7 +100,7 @@ class Answer:
             if start > len(data):
                 self._wanted = HEADER
                 break
-            length = _length_and_number(data, position)[0] & MAX_PAYLOAD
+            length = _length_and_number(data, position)[0] & _LENGTH
             if start + length > len(data):
                 self._wanted = HEADER + length
                 break
@@ -189,7 +190,7 @@ class Answer:
         nulls = False
         while position + _PEEK <= held:
             at = position + HEADER
-            length = _length_and_number(data, position)[0] & MAX_PAYLOAD
+            length = _length_and_number(data, position)[0] & _LENGTH
             end = at + length
             if end > held or data[at] >= _END or length == MAX_PAYLOAD:
                 break

@@ -1,0 +1,179 @@
+"""What does a pending timer cost: bytes at rest, time to add, time of a tick?
+
+    python -m tarry.bench.wheel [--entries 10000000] [--runs 5]
+
+Timers at random milliseconds of the next 48 hours, in this wheel, in the published one and in a heap. Each measurement
+has a process of its own, so that the memory is its own. A tick moves the hand by one second and takes out what is due;
+`tick_us` is the median, `tick_us_mean` the mean of an hour's ticks, in which a cycle begins and is dealt, so that the
+deal is in. The figures end with the ratios, medians over the runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import multiprocessing
+import os
+import sys
+import tempfile
+import time
+from array import array
+from pathlib import Path
+from random import Random
+from statistics import fmean, median
+from typing import Any, Protocol
+
+from tarry.bench.heap_wheel import SEQUENCE_BITS, HeapWheel
+from tarry.bench.textbook_wheel import TextbookWheel
+from tarry.wheel.timing_wheel import TimingWheel
+
+NOW = 1_763_694_000_000  # a full hour
+SPAN_MS = 48 * 3_600_000
+PAGE = 10_000
+HOUR = 3_600
+
+# What is measured: the wheel, the order of its pages, the ticks. The textbook's and the heap's ticks are all alike, so
+# that a few hundred tell; and a heap does not care for pages.
+SUBJECTS: dict[str, tuple[type[TimingWheel | TextbookWheel | HeapWheel], str, int]] = {
+    "tarry": (TimingWheel, "ascending", HOUR),
+    "tarry, random order": (TimingWheel, "random", HOUR),
+    "textbook": (TextbookWheel, "ascending", 400),
+    "heapq": (HeapWheel, "ascending", 400),
+}
+
+
+class Wheel(Protocol):
+    def add(self, due: int, entry_id: int, /) -> None: ...
+    def add_many(self, dues: array[int], ids: array[int], /) -> None: ...
+    def advance(self, now: int, /) -> list[int]: ...
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tarry.bench.wheel", description=__doc__.splitlines()[0])
+    parser.add_argument("--entries", type=int, default=10_000_000, help="pending timers (default: 10 million)")
+    parser.add_argument("--runs", type=int, default=5, help="runs, of which the ratios are medians (default: 5)")
+    arguments = parser.parse_args()
+    if arguments.entries < 100_000 or arguments.runs < 1:
+        parser.error("fewer than 100000 entries or 1 run measure nothing")
+    context = multiprocessing.get_context("spawn")
+    figures: dict[str, list[dict[str, float]]] = {subject: [] for subject in SUBJECTS}
+    with tempfile.TemporaryDirectory() as folder:
+        say(f"making {arguments.entries} timers")
+        write_timers(Path(folder), arguments.entries)
+        for run in range(1, arguments.runs + 1):
+            for subject in SUBJECTS:
+                say(f"run {run} of {arguments.runs}: {subject}")
+                with context.Pool(1) as pool:
+                    measured = pool.apply(measure, (subject, folder))
+                figures[subject].append(measured)
+                show({"bench": "wheel", "subject": subject, "run": run, "entries": arguments.entries, **measured})
+    say("")
+    show(summary(figures))
+
+
+def write_timers(folder: Path, entries: int) -> None:
+    """The due times, once in order and once as they come, for all processes to read."""
+    chance = Random(2013).random
+    dues = [NOW + 1 + int(chance() * SPAN_MS) for _ in range(entries)]
+    (folder / "random").write_bytes(array("q", dues).tobytes())
+    dues.sort()
+    (folder / "ascending").write_bytes(array("q", dues).tobytes())
+
+
+def measure(subject: str, folder: str) -> dict[str, float]:
+    make, order, ticks = SUBJECTS[subject]
+    dues, ids = read_timers(Path(folder) / order)
+    pages = [(dues[start : start + PAGE], ids[start : start + PAGE]) for start in range(0, len(dues), PAGE)]
+    gc.collect()
+    gc.disable()  # a collection in between would be the bench's, not the wheel's
+    before = resident()
+    wheel: Wheel = make(NOW)
+    started = time.perf_counter()
+    for page_dues, page_ids in pages:
+        wheel.add_many(page_dues, page_ids)
+    bulk = time.perf_counter() - started
+    bytes_held = resident() - before
+
+    # From half an hour on, for an hour: one cycle ends in it, one begins.
+    hand = NOW + 1_800_000
+    taken = len(wheel.advance(hand)) if ticks == HOUR else 0
+    hand = hand if ticks == HOUR else NOW
+    costs: list[float] = []
+    for _ in range(ticks):
+        hand += 1_000
+        started = time.perf_counter()
+        taken += len(wheel.advance(hand))
+        costs.append((time.perf_counter() - started) * 1e6)
+    expected = sum(due <= hand for due in dues)
+    if taken != expected:
+        raise AssertionError(f"{subject}: {taken} timers came out, {expected} were due")
+
+    del wheel
+    wheel = make(NOW)
+    if order == "ascending":
+        del pages
+        dues, ids = read_timers(Path(folder) / "random")
+    add = wheel.add
+    started = time.perf_counter()
+    for due, entry_id in zip(dues, ids, strict=True):
+        add(due, entry_id)
+    singly = time.perf_counter() - started
+    return {
+        "bytes_per_entry": round(bytes_held / len(dues), 1),
+        "bulk_per_s": round(len(dues) / bulk),
+        "singly_per_s": round(len(dues) / singly),
+        "tick_us": round(median(costs), 2),
+        "tick_us_mean": round(fmean(costs), 2),
+        "tick_us_max": round(max(costs)),
+        "ids_per_tick": round(len(dues) / (SPAN_MS / 1_000), 1),
+    }
+
+
+def read_timers(path: Path) -> tuple[array[int], array[int]]:
+    dues = array("q")
+    dues.frombytes(path.read_bytes())
+    low = (1 << SEQUENCE_BITS) - 1
+    return dues, array("q", [due << SEQUENCE_BITS | number & low for number, due in enumerate(dues)])
+
+
+def summary(figures: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
+    def middle(subject: str, figure: str) -> float:
+        return median(run[figure] for run in figures[subject])
+
+    def times(subject: str, other: str, figure: str) -> float:
+        return round(median(a[figure] / b[figure] for a, b in zip(figures[subject], figures[other], strict=True)), 1)
+
+    return {
+        "bench": "wheel",
+        "summary": "medians of the runs",
+        "bytes_per_entry": {subject: middle(subject, "bytes_per_entry") for subject in figures},
+        "bulk_per_s": {subject: middle(subject, "bulk_per_s") for subject in figures},
+        "tick_us": {subject: middle(subject, "tick_us") for subject in figures},
+        "tick_us_mean": {subject: middle(subject, "tick_us_mean") for subject in figures},
+        "tick_cheaper_than_textbook": times("textbook", "tarry", "tick_us"),
+        "tick_cheaper_than_textbook_deal_included": times("textbook", "tarry", "tick_us_mean"),
+        "tick_cheaper_than_textbook_random_order": times("textbook", "tarry, random order", "tick_us"),
+        "tick_cheaper_than_textbook_random_order_deal_included": times(
+            "textbook", "tarry, random order", "tick_us_mean"
+        ),
+        "tick_cheaper_than_heapq": times("heapq", "tarry", "tick_us"),
+    }
+
+
+def resident() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def show(line: dict[str, Any]) -> None:
+    print(json.dumps(line), flush=True)
+
+
+def say(progress: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{progress}", end="", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""Cuts a stream of drafts into requests: at most so many messages and so many bytes each."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from attrs import frozen
+
+from .records import Draft
+from .transport import encode
+
+MAX_MESSAGES = 1000
+MAX_BYTES = 4 * 1024 * 1024
+
+
+@frozen
+class Batch:
+    """What goes in one request; `wires` are the drafts as JSON."""
+
+    drafts: tuple[Draft, ...]
+    wires: tuple[bytes, ...]
+
+    def request(self, idempotency_key: str) -> bytes:
+        """The request's body: one transaction, one idempotency key."""
+        return b'{"messages":[%b],"idempotency_key":%b}' % (b",".join(self.wires), encode(idempotency_key))
+
+
+def cut(messages: Iterable[Draft | dict[str, Any]], max_messages: int, max_bytes: int) -> Iterator[Batch]:
+    """The messages in order, in batches. One that is over the limit alone goes alone: the server says what is wrong."""
+    drafts: list[Draft] = []
+    wires: list[bytes] = []
+    size = 0
+    for message in messages:
+        draft = message if isinstance(message, Draft) else Draft(**message)
+        wire = encode(draft.wire())
+        if drafts and (len(drafts) >= max_messages or size + len(wire) > max_bytes):
+            yield Batch(tuple(drafts), tuple(wires))
+            drafts, wires, size = [], [], 0
+        drafts.append(draft)
+        wires.append(wire)
+        size += len(wire) + 1
+    if drafts:
+        yield Batch(tuple(drafts), tuple(wires))

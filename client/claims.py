@@ -1,0 +1,105 @@
+"""Claim, ack, fail, extend: one method, one call."""
+
+import threading
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+from .durations import Duration, duration_out, instant_in, instant_out, milliseconds
+from .records import Claim, Failed, Message
+from .transport import Transport, encode
+
+
+class Claims:
+    """The consuming half of `Tarry`, without the loop."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def claim(
+        self,
+        topic: str,
+        group: str,
+        *,
+        client: str,
+        size: int,
+        wait: Duration,
+        lease: Duration,
+        tags: Sequence[str] | None = None,
+        start: datetime | str | None = None,
+        abandon: threading.Event | None = None,
+    ) -> Claim | None:
+        """Up to `size` messages; None when there are none."""
+        request: dict[str, Any] = {
+            "client": client,
+            "max": size,
+            "wait": milliseconds(wait),
+            "lease": milliseconds(lease),
+        }
+        if tags is not None:
+            request["tags"] = list(tags)
+        if start is not None:
+            request["from"] = instant_out(start)
+        path = f"/v1/topics/{quote(topic, safe='')}/groups/{quote(group, safe='')}/claim"
+        reply = self._transport.call(
+            "POST", path, encode(request), wait=milliseconds(wait) / 1000, abandon=abandon
+        )
+        document = reply.document
+        if document["claim"] is None:
+            return None
+        messages = tuple(Message.read(record, topic) for record in document["messages"])
+        return Claim(document["claim"], topic, group, instant_in(document["lease_until"]), messages, reply.size)
+
+    def ack(
+        self,
+        claim: str,
+        ids: Iterable[str] | None,
+        *,
+        deadline: float | None = None,
+        abandon: threading.Event | None = None,
+    ) -> int:
+        """How many were acked; `LeaseLost` when none was."""
+        request = {} if ids is None else {"ids": list(ids)}
+        document = self._settle(claim, "ack", request, deadline, abandon)
+        return int(document.get("acked", 0))
+
+    def fail(
+        self,
+        claim: str,
+        ids: Iterable[str] | None,
+        *,
+        reason: str | None,
+        retry_after: Duration | None,
+        count: bool,
+        deadline: float | None = None,
+        abandon: threading.Event | None = None,
+    ) -> Failed:
+        """What became of them; `LeaseLost` when nothing was done, or when this was done by a try whose answer was lost."""
+        request: dict[str, Any] = {"count": count}
+        if ids is not None:
+            request["ids"] = list(ids)
+        if reason is not None:
+            request["reason"] = reason
+        if retry_after is not None:
+            request["retry_after"] = duration_out(retry_after)
+        document = self._settle(claim, "fail", request, deadline, abandon)
+        return Failed(int(document.get("retried", 0)), int(document.get("dead", 0)))
+
+    def extend(
+        self, claim: str, lease: Duration, *, deadline: float | None = None, abandon: threading.Event | None = None
+    ) -> datetime:
+        """The new end of the lease."""
+        document = self._settle(claim, "extend", {"lease": milliseconds(lease)}, deadline, abandon)
+        return instant_in(document["lease_until"])
+
+    def _settle(
+        self,
+        claim: str,
+        verb: str,
+        request: dict[str, Any],
+        deadline: float | None,
+        abandon: threading.Event | None,
+    ) -> dict[str, Any]:
+        path = f"/v1/claims/{quote(claim, safe='')}/{verb}"
+        return self._transport.call("POST", path, encode(request), deadline=deadline, abandon=abandon).document

@@ -1,0 +1,160 @@
+"""What goes in and comes out, frozen. Times are datetimes in UTC; a body comes back the way it went in."""
+
+import base64
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Self
+
+from attrs import field, frozen
+
+from .durations import Duration, duration_out, instant_in, instant_out
+
+
+@frozen
+class Receipt:
+    """The answer to a publish or a reschedule. `queue` and `offset` are known when it went straight to the stream."""
+
+    id: str
+    topic: str
+    state: str
+    deliver_at: datetime
+    queue: int | None = None
+    offset: int | None = None
+    replayed: bool = False
+    """The server had this request before, and answered with the receipt of that time."""
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any]) -> Self:
+        """From the server's JSON."""
+        return cls(
+            id=record["id"],
+            topic=record.get("topic", ""),
+            state=record["state"],
+            deliver_at=instant_in(record["deliver_at"]),
+            queue=record.get("queue"),
+            offset=record.get("offset"),
+            replayed=record.get("replayed", False),
+        )
+
+
+@frozen(kw_only=True)
+class Message:
+    """A message as claimed, pulled or found among the dead."""
+
+    id: str
+    topic: str
+    queue: int
+    offset: int
+    body: Any
+    content_type: str | None = None
+    """None: `body` is a JSON value. Otherwise it is bytes of this type."""
+    key: str | None = None
+    ordering_key: str | None = None
+    tag: str | None = None
+    headers: Mapping[str, str] = field(factory=dict[str, str])
+    attempt: int = 0
+    """1 at the first delivery to the group; 0 where there is no group."""
+    published_at: datetime
+    deliver_at: datetime
+
+    @classmethod
+    def fields(cls, record: Mapping[str, Any], topic: str) -> dict[str, Any]:
+        """The arguments of a message, from the server's JSON."""
+        encoded = record.get("body_base64")
+        return {
+            "id": record["id"],
+            "topic": record.get("topic", topic),
+            "queue": record["queue"],
+            "offset": record["offset"],
+            "body": record.get("body") if encoded is None else base64.b64decode(encoded),
+            "content_type": record.get("content_type"),
+            "key": record.get("key"),
+            "ordering_key": record.get("ordering_key"),
+            "tag": record.get("tag"),
+            "headers": record.get("headers") or {},
+            "attempt": record.get("attempt") or 0,
+            "published_at": instant_in(record["published_at"]),
+            "deliver_at": instant_in(record["deliver_at"]),
+        }
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any], topic: str) -> Self:
+        """From the server's JSON."""
+        return cls(**cls.fields(record, topic))
+
+
+@frozen
+class Claim:
+    """Messages in this client's hands until `lease_until`."""
+
+    id: str
+    topic: str
+    group: str
+    lease_until: datetime
+    messages: tuple[Message, ...]
+    size: int = 0
+    """Bytes of the answer, for flow control."""
+
+
+@frozen
+class Failed:
+    """What became of the messages of a fail."""
+
+    retried: int
+    dead: int
+
+
+@frozen
+class Pulled:
+    """A page of a queue, and where the next one begins."""
+
+    messages: tuple[Message, ...]
+    next_offset: int
+
+
+@frozen
+class DeadLetter:
+    """A message that exhausted its group's ladder, with one entry `{at, client, reason}` per counted delivery."""
+
+    message: Message
+    dead_at: datetime
+    attempts: tuple[Mapping[str, Any], ...]
+
+
+@frozen(kw_only=True)
+class Draft:
+    """A message to be published: at once, after `delay`, or at `deliver_at`."""
+
+    body: Any
+    """Any JSON value, or bytes."""
+    content_type: str | None = None
+    """Of bytes; the default is application/octet-stream."""
+    key: str | None = None
+    delay: Duration | None = None
+    deliver_at: datetime | str | None = None
+    headers: Mapping[str, str] | None = None
+    tag: str | None = None
+    ordering_key: str | None = None
+    queue: int | None = None
+
+    def wire(self) -> dict[str, Any]:
+        """The message as the server takes it; what is None is left out."""
+        document: dict[str, Any] = {}
+        if isinstance(self.body, bytes | bytearray | memoryview):
+            document["body_base64"] = base64.b64encode(self.body).decode("ascii")
+            document["content_type"] = self.content_type or "application/octet-stream"
+        elif self.content_type is not None:
+            raise ValueError("content_type goes with a body of bytes; any other body is JSON")
+        else:
+            document["body"] = self.body
+        optional = {
+            "key": self.key,
+            "delay": None if self.delay is None else duration_out(self.delay),
+            "deliver_at": None if self.deliver_at is None else instant_out(self.deliver_at),
+            "headers": None if self.headers is None else dict(self.headers),
+            "tag": self.tag,
+            "ordering_key": self.ordering_key,
+            "queue": self.queue,
+        }
+        document.update((name, value) for name, value in optional.items() if value is not None)
+        return document

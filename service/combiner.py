@@ -1,0 +1,114 @@
+"""Group commit: what waits is written together, by a task of the service's own, and answered after its commit.
+
+No linger: a batch is whatever came while the one before it was written. When the database refuses a batch for its data,
+the batch is split, so that only the caller whose data it is sees the error.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+import trio
+from attrs import define, field
+
+from ..store.errors import Refused
+from .errors import Overloaded
+
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
+
+
+@define
+class _Waiting(Generic[Request, Answer]):
+    request: Request
+    weight: int
+    done: trio.Event = field(factory=trio.Event)
+    answer: Answer | None = None
+    error: Exception | None = None
+
+
+class Combiner(Generic[Request, Answer]):
+    """`ask` from any task; `run` in one of the service's own (or in several, for as many batches at a time)."""
+
+    def __init__(
+        self,
+        write: Callable[[Sequence[Request]], Awaitable[Sequence[Answer]]],
+        *,
+        weigh: Callable[[Request], int] = lambda _: 1,
+        batch: int = 1000,
+        waiting: int = 100_000,
+    ) -> None:
+        self._write = write
+        self._weigh = weigh
+        self._batch = batch
+        """The weight at which a batch is full; one request may weigh more."""
+        self._limit = waiting
+        """The weight that may wait; past it a caller is told to come back."""
+        self._queue: deque[_Waiting[Request, Answer]] = deque()
+        self._weight = 0
+        self._some = trio.Event()
+        self._writing = 0
+
+    async def ask(self, request: Request) -> Answer:
+        """Has the request written; returns its answer, or raises what went wrong. Cancelling the caller stops nothing."""
+        weight = self._weigh(request)
+        if self._weight and self._weight + weight > self._limit:
+            raise Overloaded("too much is waiting to be written; try again in a moment")
+        item: _Waiting[Request, Answer] = _Waiting(request, weight)
+        self._queue.append(item)
+        self._weight += weight
+        self._some.set()
+        await item.done.wait()
+        if item.error is not None:
+            raise item.error
+        return item.answer  # type: ignore[return-value]  # set together with `done`
+
+    async def run(self) -> None:
+        """Writes batch after batch, for ever."""
+        while True:
+            while not self._queue:
+                self._some = trio.Event()
+                await self._some.wait()
+            batch = self._take()
+            self._writing += 1
+            try:
+                await self._write_or_split(batch)
+            finally:
+                self._writing -= 1
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits and nothing is being written."""
+        return not self._queue and not self._writing
+
+    def _take(self) -> list[_Waiting[Request, Answer]]:
+        batch = [self._queue.popleft()]
+        weight = batch[0].weight
+        while self._queue and weight + self._queue[0].weight <= self._batch:
+            weight += self._queue[0].weight
+            batch.append(self._queue.popleft())
+        self._weight -= weight
+        return batch
+
+    async def _write_or_split(self, batch: list[_Waiting[Request, Answer]]) -> None:
+        try:
+            answers = await self._write([item.request for item in batch])
+        except Refused as error:
+            if len(batch) > 1:
+                middle = len(batch) // 2
+                await self._write_or_split(batch[:middle])
+                await self._write_or_split(batch[middle:])
+                return
+            _finish(batch, error)
+        except Exception as error:
+            _finish(batch, error)
+        else:
+            for item, answer in zip(batch, answers, strict=True):
+                item.answer = answer
+                item.done.set()
+
+
+def _finish(batch: Sequence[_Waiting[Request, Answer]], error: Exception) -> None:
+    for item in batch:
+        item.error = error
+        item.done.set()

@@ -1,0 +1,257 @@
+"""A group's desk: its waiting acks, fails and claims go into one transaction, a turn at a time.
+
+A turn takes all that waits, which is where the gain lies. A claim that finds nothing stays at the desk, without a
+connection or a transaction, until the group is nudged or its wait is over. A claim granted to somebody who has gone
+meanwhile is given back at once, uncounted. Leases are watched here too: one that runs out is settled as lost.
+"""
+
+import heapq
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+import trio
+from attrs import define, evolve, field
+
+from ..store.errors import StoreError
+from ..store.records import Claim, ClaimKey, ClaimRequest, Group, Settled, Settlement, Turn
+from .clock import Clock
+from .errors import Overloaded
+
+_TOGETHER = 500
+"""Settlements, and claims, in one turn at most."""
+_WAITING = 20_000
+"""Settlements and claims that may wait at one desk."""
+_PAUSE = 0.2
+
+log = structlog.get_logger()
+
+
+@define(eq=False)
+class _Asking:
+    request: ClaimRequest
+    answered: trio.Event = field(factory=trio.Event)
+    claim: Claim | None = None
+    error: Exception | None = None
+    gone: bool = False
+    final: bool = False
+    """It does not wait: the next turn's answer stands, even if it is empty."""
+
+
+@define(eq=False)
+class _Settling:
+    settlement: Settlement
+    answered: trio.Event = field(factory=trio.Event)
+    settled: Settled | None = None
+    error: Exception | None = None
+
+
+class Desk:
+    """Serves one group. `take_turn` is the transaction; `done` hears of every turn that was committed."""
+
+    def __init__(
+        self,
+        find_group: Callable[[], Group],
+        clock: Clock,
+        take_turn: Callable[[Group, Sequence[Settlement], Sequence[ClaimRequest]], Awaitable[Turn]],
+        done: Callable[[Group, Sequence[Settlement], Turn], None],
+    ) -> None:
+        self._find_group = find_group
+        self._clock = clock
+        self._take_turn = take_turn
+        self._done = done
+        self._asking: list[_Asking] = []
+        self._settling: list[_Settling] = []
+        self._open: dict[tuple[int, int], Claim] = {}
+        self._leases: list[tuple[int, int, int]] = []  # (lease_until, queue, number), a heap; may hold ended claims
+        self._strangers: dict[tuple[int, int], ClaimKey] = {}  # claims not of this desk whose leases it watches
+        self._nudged = True  # there may be messages; false after a turn that left none
+        self._wake = trio.Event()
+        self._stopping = False
+        self.turns = 0
+
+    def nudge(self) -> None:
+        """There may be messages for this group."""
+        self._nudged = True
+        if self._asking:
+            self._wake.set()
+
+    def stop(self) -> None:
+        """No more claims: those that wait go home empty-handed. Settlements go on."""
+        self._stopping = True
+        for asking in self._asking:
+            asking.answered.set()
+        self._asking.clear()
+
+    def watch(self, key: ClaimKey, lease_until: int) -> None:
+        """Watches the lease of a claim that another desk, or this one before a restart, has granted."""
+        heapq.heappush(self._leases, (lease_until, key.queue_id, key.number))
+        self._strangers[key.queue_id, key.number] = key
+        self._wake.set()
+
+    def places(self, key: ClaimKey) -> dict[int, int] | None:
+        """Position by message id of an open claim that this desk granted; None when it does not know it."""
+        claim = self._open.get((key.queue_id, key.number))
+        return dict(claim.places) if claim is not None and claim.key == key else None
+
+    async def claim(self, request: ClaimRequest, wait: int) -> Claim | None:
+        """A claim, or None when there is nothing within `wait` milliseconds."""
+        if self._stopping:
+            return None
+        if not self._nudged and wait <= 0:
+            return None  # the last turn left nothing, and nothing came since
+        if len(self._asking) >= _WAITING:
+            raise Overloaded("too many claims are waiting for this group; try again in a moment")
+        asking = _Asking(request, final=wait <= 0)
+        self._asking.append(asking)
+        if self._nudged:
+            self._wake.set()
+        try:
+            with trio.move_on_after(wait / 1000 if wait > 0 else float("inf")):
+                await asking.answered.wait()
+            if not asking.answered.is_set() and asking in self._asking:
+                self._asking.remove(asking)
+                return None
+            await asking.answered.wait()  # a turn has it: its answer is near, and must not be lost
+        except trio.Cancelled:
+            asking.gone = True
+            if asking in self._asking:
+                self._asking.remove(asking)
+            if asking.claim is not None:
+                self._give_back(asking.claim)
+            raise
+        if asking.error is not None:
+            raise asking.error
+        return asking.claim
+
+    async def settle(self, settlement: Settlement) -> Settled | None:
+        """The answer to a settlement, after its commit; None when the store knows no such claim."""
+        if len(self._settling) >= _WAITING:
+            raise Overloaded("too many settlements are waiting for this group; try again in a moment")
+        settling = _Settling(settlement)
+        self._settling.append(settling)
+        self._wake.set()
+        await settling.answered.wait()
+        if settling.error is not None:
+            raise settling.error
+        return settling.settled
+
+    @property
+    def waiting(self) -> bool:
+        """Whether somebody waits for messages."""
+        return bool(self._asking)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits for a turn."""
+        return not self._settling
+
+    async def run(self) -> None:
+        """Takes turns for ever."""
+        while True:
+            await self._wait_for_work()
+            self._wake = trio.Event()
+            settling = [*self._settling[:_TOGETHER], *self._lost()]
+            del self._settling[:_TOGETHER]
+            asking: list[_Asking] = []
+            if self._nudged:
+                asking, self._asking = self._asking[:_TOGETHER], self._asking[_TOGETHER:]
+            if settling or asking:
+                await self._turn(settling, asking)
+
+    async def _wait_for_work(self) -> None:
+        while not self._settling and not (self._asking and self._nudged):
+            if not self._leases:
+                await self._wake.wait()
+            else:
+                seconds = self._clock.seconds_until(self._leases[0][0])
+                if seconds <= 0:
+                    return
+                with trio.move_on_after(min(seconds, 3600)):
+                    await self._wake.wait()
+            self._wake = trio.Event()
+
+    def _lost(self) -> list[_Settling]:
+        """Settlements for the leases that have run out."""
+        lost: list[_Settling] = []
+        now = self._clock.now()
+        while self._leases and self._leases[0][0] <= now and len(lost) < _TOGETHER:
+            _, queue_id, number = heapq.heappop(self._leases)
+            claim = self._open.get((queue_id, number))
+            if claim is None:
+                key = self._strangers.pop((queue_id, number), None)
+            elif claim.lease_until > now:
+                heapq.heappush(self._leases, (claim.lease_until, queue_id, number))
+                continue
+            else:
+                key = claim.key
+            if key is not None:
+                lost.append(_Settling(Settlement(key, "end")))
+        return lost
+
+    async def _turn(self, settling: list[_Settling], asking: list[_Asking]) -> None:
+        self._nudged = self._nudged and not asking  # set again by whoever streams while the turn runs
+        settlements = [s.settlement for s in settling]
+        group = self._find_group()
+        try:
+            turn = await self._take_turn(group, settlements, [a.request for a in asking])
+        except Exception as error:
+            self._nudged = True
+            await self._failed(settling, asking, error)
+            return
+        self.turns += 1
+        self._note(settlements, turn)
+        self._done(group, settlements, turn)
+        if turn.more:
+            self._nudged = True
+        for one, settled in zip(settling, turn.settled, strict=True):
+            one.settled = settled
+            one.answered.set()
+        for one, claim in zip(asking, turn.claims, strict=True):
+            self._answer(one, claim)
+
+    def _answer(self, asking: _Asking, claim: Claim | None) -> None:
+        asking.claim = claim
+        if claim is not None and asking.gone:
+            self._give_back(claim)
+        elif claim is None and not asking.final and not asking.gone and not self._stopping:
+            self._asking.append(asking)  # it goes on waiting
+            return
+        asking.answered.set()
+
+    def _note(self, settlements: Sequence[Settlement], turn: Turn) -> None:
+        """Keeps the open claims and their leases as the turn left them."""
+        for settlement, settled in zip(settlements, turn.settled, strict=True):
+            place = settlement.key.queue_id, settlement.key.number
+            if settled is None or settled.ended or settled.lost:
+                if settled is None or settled.ended:
+                    self._open.pop(place, None)
+            elif settled.lease_until and (claim := self._open.get(place)) is not None:
+                self._open[place] = evolve(claim, lease_until=settled.lease_until)
+            elif settled.lease_until:
+                self.watch(settlement.key, settled.lease_until)
+        for claim in turn.claims:
+            if claim is not None:
+                key = claim.key
+                # The bodies are not kept: what is needed later is who holds what until when.
+                self._open[key.queue_id, key.number] = evolve(claim, messages=())
+                heapq.heappush(self._leases, (claim.lease_until, key.queue_id, key.number))
+
+    async def _failed(self, settling: list[_Settling], asking: list[_Asking], error: Exception) -> None:
+        """Everybody hears of it; a lost lease that could not be settled is tried again."""
+        for one in settling:
+            if one.settlement.verb == "end":
+                self.watch(one.settlement.key, self._clock.now())
+            one.error = error
+            one.answered.set()
+        for one in asking:
+            one.error = error
+            one.answered.set()
+        if not isinstance(error, StoreError):
+            log.error("turn_failed", exc_info=error)
+        await trio.sleep(_PAUSE)
+
+    def _give_back(self, claim: Claim) -> None:
+        """Nobody is there to take it: back to the group, uncounted."""
+        gone = Settlement(claim.key, "fail", reason="the client went away", retry_after=0, count=False)
+        self._settling.append(_Settling(gone))
+        self._wake.set()

@@ -1,0 +1,126 @@
+"""The directory: topics, groups and queues by name and id, kept in memory and read again from time to time."""
+
+import trio
+
+from ..store.catalogue import TopicDraft
+from ..store.records import Group, Topic
+from ..store.store import Store
+from ..wheel.ladder import Ladder
+from .clock import Clock
+from .errors import UnknownGroup, UnknownTopic
+
+
+class Directory:
+    """What exists; `refresh` takes note of what other nodes have made."""
+
+    def __init__(self, store: Store, clock: Clock, *, auto_create: bool) -> None:
+        self._store = store
+        self._clock = clock
+        self._auto_create = auto_create
+        self._topics: dict[str, Topic] = {}
+        self._groups: dict[tuple[int, str], Group] = {}
+        self._by_id: dict[int, Group] = {}
+        self._topic_of_queue: dict[int, Topic] = {}
+        self._group_of_queue: dict[int, Group] = {}
+        self._making = trio.Lock()
+
+    async def refresh(self) -> None:
+        """Reads everything anew."""
+        topics = await self._store.topics()
+        groups = await self._store.groups(topics)
+        for topic in topics:
+            self._note_topic(topic)
+        for group in groups:
+            self._note_group(group)
+
+    @property
+    def topics(self) -> list[Topic]:
+        """All topics, by name."""
+        return [self._topics[name] for name in sorted(self._topics)]
+
+    def groups_of(self, topic: Topic) -> list[Group]:
+        """The groups of a topic, by name."""
+        return sorted((g for g in self._by_id.values() if g.topic.id == topic.id), key=lambda g: g.name)
+
+    def group_by_id(self, id_: int) -> Group | None:
+        """The group of this id."""
+        return self._by_id.get(id_)
+
+    def topic_of_queue(self, queue_id: int) -> Topic | None:
+        """The topic whose own queue this is."""
+        return self._topic_of_queue.get(queue_id)
+
+    def group_of_queue(self, queue_id: int) -> Group | None:
+        """The group whose retry queue this is."""
+        return self._group_of_queue.get(queue_id)
+
+    async def topic(self, name: str, *, create: bool) -> Topic:
+        """The topic of this name, made when it is missing and may be made."""
+        if (topic := self._topics.get(name)) is not None:
+            return topic
+        async with self._making:
+            if (topic := self._topics.get(name)) is not None:
+                return topic
+            found = await self._store.topics([name])
+            if found:
+                self._note_topic(found[0])
+                for group in await self._store.groups(found):
+                    self._note_group(group)
+                return found[0]
+            if not (create and self._auto_create):
+                raise UnknownTopic(f"there is no topic {name!r}: make it with PUT /v1/topics/{name}")
+            return await self.make_topic(TopicDraft(name))
+
+    async def make_topic(self, draft: TopicDraft) -> Topic:
+        """Makes a topic, or gives one that exists the queues it lacks."""
+        topic = await self._store.add_topic(draft, self._clock.now())
+        self._note_topic(topic)
+        for group in await self._store.groups([topic]):
+            self._note_group(group)
+        return topic
+
+    async def change_topic(self, topic: Topic, retention: int | None, ladder: Ladder | None) -> Topic:
+        """Sets what may be changed of a topic."""
+        await self._store.change_topic(topic, retention, ladder)
+        (topic,) = await self._store.topics([topic.name])
+        self._note_topic(topic)
+        for group in await self._store.groups([topic]):
+            self._note_group(group)
+        return topic
+
+    async def group(
+        self, topic: Topic, name: str, *, create: bool, latest: bool = False, ladder: Ladder | None = None
+    ) -> Group:
+        """The group of this name, made when it is missing and may be made."""
+        if (group := self._groups.get((topic.id, name))) is not None:
+            return group
+        async with self._making:
+            if (group := self._groups.get((topic.id, name))) is not None:
+                return group
+            for group in await self._store.groups([topic]):
+                self._note_group(group)
+            if (group := self._groups.get((topic.id, name))) is not None:
+                return group
+            if not (create and self._auto_create):
+                raise UnknownGroup(f"topic {topic.name!r} has no group {name!r}")
+            group = await self._store.add_group(topic, name, self._clock.now(), ladder=ladder, latest=latest)
+            return self._note_group(group)
+
+    async def change_group(self, group: Group, ladder: Ladder | None) -> Group:
+        """Sets a group's own ladder."""
+        await self._store.change_group(group, ladder)
+        for changed in await self._store.groups([group.topic]):
+            self._note_group(changed)
+        return self._by_id[group.id]
+
+    def _note_topic(self, topic: Topic) -> None:
+        self._topics[topic.name] = topic
+        for queue in topic.queues:
+            self._topic_of_queue[queue.id] = topic
+
+    def _note_group(self, group: Group) -> Group:
+        self._groups[group.topic.id, group.name] = group
+        self._by_id[group.id] = group
+        for queue in group.retry_queues.values():
+            self._group_of_queue[queue.id] = group
+        return group

@@ -1,0 +1,102 @@
+"""The sweeps: what is looked for from time to time because nobody tells of it.
+
+- near, every second: rows due from two minutes behind the hand to five seconds ahead that the wheel does not know of,
+  put there by another node or by a user's own SQL.
+- far, every minute: whatever else is due. Only rows that were never promoted are there, from transactions that were
+  committed hours late.
+- leases, every ten seconds: claims whose lease ran out and that no desk here has watched.
+- requests, every minute: idempotency keys whose window is over, a bounded batch at a time.
+- look, every second while somebody waits for messages: queues that other nodes have made grow.
+"""
+
+from collections.abc import Awaitable, Callable
+
+import structlog
+import trio
+
+from ..store.errors import StoreError
+from ..store.records import ClaimKey
+from ..store.store import Store
+from .clock import Clock
+from .hand import Hand
+
+_BEHIND = 120_000
+_AHEAD = 5_000
+_ROWS = 10_000
+_CLAIMS = 1_000
+_GRACE = 2_000
+"""Milliseconds for the desk that granted a claim to end it itself."""
+_EVER = 1 << 60
+
+log = structlog.get_logger()
+
+
+async def every(seconds: float, step: Callable[[], Awaitable[None]]) -> None:
+    """Takes the step for ever, resting between; a store that is away is asked again at the next one."""
+    while True:
+        try:
+            await step()
+        except StoreError as error:
+            log.warning("round_failed", step=getattr(step, "__name__", str(step)), error=str(error))
+        await trio.sleep(seconds)
+
+
+class Sweeps:
+    """The steps of the sweeps, over one hand."""
+
+    def __init__(
+        self,
+        store: Store,
+        hand: Hand,
+        clock: Clock,
+        *,
+        lost: Callable[[ClaimKey, int], Awaitable[None]],
+        grown: Callable[[int], None],
+        waiting: Callable[[], bool],
+    ) -> None:
+        self._store = store
+        self._hand = hand
+        self._clock = clock
+        self._lost = lost
+        self._grown = grown
+        self._waiting = waiting
+        self._ends: dict[int, int] = {}
+        self.found = 0
+
+    async def near(self) -> None:
+        """Adds near rows that the wheel does not hold."""
+        now = self._clock.now()
+        await self._sweep(now - _BEHIND, now + _AHEAD)
+
+    async def far(self) -> None:
+        """Adds rows that are long due and that the wheel does not hold."""
+        await self._sweep(0, self._clock.now() - _BEHIND)
+
+    async def _sweep(self, since: int, until: int) -> None:
+        if self._hand.behind > 1000:
+            return  # what is due is on its way; reading it again would not hasten it
+        self.found += self._hand.add_missing(await self._store.near(since, until, _ROWS))
+
+    async def leases(self) -> None:
+        """Ends claims whose lease ran out without anybody here watching."""
+        for key, lease_until in await self._store.claims_over(self._clock.now() - _GRACE, _CLAIMS):
+            await self._lost(key, lease_until)
+
+    async def watch_all(self) -> None:
+        """After a start: all open claims, so that their leases end on time."""
+        for key, lease_until in await self._store.claims_over(_EVER, 100 * _CLAIMS):
+            await self._lost(key, lease_until)
+
+    async def requests(self) -> None:
+        """Forgets idempotency keys whose window is over."""
+        while await self._store.forget_requests(self._clock.now(), _CLAIMS) == _CLAIMS:
+            await trio.sleep(0.05)  # writers come first
+
+    async def look(self) -> None:
+        """Tells of queues that have grown by somebody else's hand."""
+        if not self._waiting():
+            return
+        for queue_id, end in (await self._store.queue_ends()).items():
+            if self._ends.get(queue_id, 0) < end:
+                self._ends[queue_id] = end
+                self._grown(queue_id)

@@ -1,0 +1,51 @@
+"""From a DSN to its backend: `sqlite:///tarry.db`, `sqlite:////var/lib/tarry/tarry.db`, `mysql://user:pw@host/db`."""
+
+from pathlib import Path
+
+from .errors import StoreError
+from .migrations import Migration
+from .ports import Backend
+
+_SQLITE = "sqlite:///"
+
+
+class BadDSN(StoreError):
+    """The DSN names no store that Tarry has; the text says what it should look like."""
+
+
+async def open_backend(dsn: str) -> Backend:
+    """Opens the store named by `dsn`; the caller closes it. Raises `BadDSN`, `StoreInUse` or `Unavailable`."""
+    if dsn.startswith(_SQLITE):
+        from .sqlite.backend import SQLiteBackend  # a MySQL node need not load it
+
+        return SQLiteBackend(_path(dsn))
+    if dsn.startswith("mysql://"):
+        from .mysql.backend import MySQLBackend  # nor the embedded store the MySQL driver
+
+        return MySQLBackend(dsn)
+    raise _unknown(dsn)
+
+
+def migrations_for(dsn: str) -> list[Migration]:
+    """The migrations that `open_backend(dsn).migrate()` would apply to an empty store."""
+    if dsn.startswith(_SQLITE):
+        from .sqlite.backend import migrations
+
+        return migrations()
+    if dsn.startswith("mysql://"):
+        from .mysql.backend import migrations
+
+        return migrations()
+    raise _unknown(dsn)
+
+
+def _path(dsn: str) -> Path:
+    path = dsn.removeprefix(_SQLITE)
+    if not path or "?" in path:
+        raise BadDSN(f"{dsn} names no file: write sqlite:///tarry.db or, with four slashes, an absolute path")
+    return Path(path)
+
+
+def _unknown(dsn: str) -> BadDSN:
+    scheme = dsn.partition("://")[0]
+    return BadDSN(f"a store of kind {scheme!r} is unknown: use sqlite:///FILE or mysql://USER:PASSWORD@HOST/DATABASE")

@@ -1,0 +1,55 @@
+"""Database servers, each started once a session, when a test first asks for it.
+
+A server that cannot be had skips the tests that want it on a person's machine, and fails them where CI is set.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+
+import pytest
+
+from support import servers
+
+
+@contextmanager
+def _server(name: str, start: Callable[[], AbstractContextManager[servers.PrivateServer]]) -> Iterator[str]:
+    named = os.environ.get(f"TARRY_TEST_{name}")
+    if named:
+        yield named
+        return
+    with ExitStack() as stack:
+        try:
+            server = stack.enter_context(start())
+        except servers.NoServerError as missing:
+            if os.environ.get("CI", "").lower() in ("", "0", "false"):
+                pytest.skip(str(missing))
+            pytest.fail(str(missing))
+        yield server.dsn
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[str]:
+    """The DSN of a MariaDB, with a user who may do anything. Take `fresh_database` or `mysql_dsn` to write to."""
+    with _server("MARIADB", servers.mariadb) as dsn:
+        yield dsn
+
+
+@pytest.fixture(scope="session")
+def mysql_server() -> Iterator[str]:
+    """The DSN of a MySQL, likewise."""
+    with _server("MYSQL", servers.mysql) as dsn:
+        yield dsn
+
+
+@pytest.fixture
+def fresh_database() -> Iterator[Callable[[str], str]]:
+    """A function: the DSN of a server to the DSN of a new, empty database on it, which is dropped after the test."""
+    with ExitStack() as stack:
+        yield lambda dsn: stack.enter_context(servers.database(dsn))
+
+
+@pytest.fixture(params=["mariadb", "mysql"])
+def mysql_dsn(request: pytest.FixtureRequest, fresh_database: Callable[[str], str]) -> str:
+    """A new, empty database, on MariaDB and then on MySQL."""
+    return fresh_database(request.getfixturevalue(f"{request.param}_server"))

@@ -1,0 +1,222 @@
+"""Database servers for the tests: private ones, on a free port, with their data in a temporary directory.
+
+A server is named by a DSN, `mysql://user:password@127.0.0.1:port/tarry`. `TARRY_TEST_MARIADB` and `TARRY_TEST_MYSQL`
+name running servers to use instead; their user must be allowed to create databases and to KILL.
+"""
+
+import datetime
+import ipaddress
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+from uuid import uuid4
+
+import attrs
+import pymysql
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+START_SECONDS = 60.0
+
+# One statement a line: MariaDB reads an init file so.
+_INIT = """\
+CREATE DATABASE IF NOT EXISTS tarry;
+CREATE USER IF NOT EXISTS tarry@'%' IDENTIFIED BY 'tarry';
+GRANT ALL ON *.* TO tarry@'%' WITH GRANT OPTION;
+"""
+
+_DURABLE = ("--innodb-buffer-pool-size=128M", "--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1")
+
+
+class NoServerError(Exception):
+    """There is no such server on this machine."""
+
+
+@attrs.define
+class PrivateServer:
+    """A server of the tests' own. `ca` is the certificate to trust for TLS."""
+
+    dsn: str
+    ca: str
+    directory: Path
+    process: subprocess.Popen[bytes]
+
+    def kill(self) -> None:
+        """As when the machine loses power."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+@contextmanager
+def mariadb() -> Iterator[PrivateServer]:
+    """A private MariaDB. Raises `NoServerError`."""
+    program, install = _program("mariadbd", "mariadb"), shutil.which("mariadb-install-db")
+    if program is None or install is None:
+        raise NoServerError("no mariadbd with mariadb-install-db on PATH; TARRY_TEST_MARIADB may name a running server")
+    make = [install, "--auth-root-authentication-method=normal", "--skip-test-db"]
+    with _private("mariadb", program, make) as server:
+        yield server
+
+
+@contextmanager
+def mysql() -> Iterator[PrivateServer]:
+    """A private MySQL. Raises `NoServerError`."""
+    program = _program("mysqld", "mysql")
+    if program is None:
+        raise NoServerError("no mysqld of MySQL on PATH; TARRY_TEST_MYSQL may name a running server")
+    with _private("mysql", program, [program, "--initialize-insecure"], "--mysqlx=0") as server:
+        yield server
+
+
+@contextmanager
+def database(dsn: str) -> Iterator[str]:
+    """The DSN of a new, empty database on the server of `dsn`; dropped at the end if the server is still there."""
+    name = f"tarry_{uuid4().hex[:12]}"
+    run_sql(dsn, f"CREATE DATABASE {name}")
+    try:
+        yield urlsplit(dsn)._replace(path=f"/{name}").geturl()
+    finally:
+        with suppress(pymysql.err.OperationalError):
+            run_sql(dsn, f"DROP DATABASE {name}")
+
+
+def run_sql(dsn: str, *statements: str) -> list[tuple[object, ...]]:
+    """Runs the statements with a client that is not the one under test; returns the last one's rows."""
+    parts = urlsplit(dsn)
+    connection = pymysql.connect(
+        host=parts.hostname,
+        port=parts.port or 3306,
+        user=unquote(parts.username or ""),
+        password=unquote(parts.password or ""),
+        database=parts.path[1:] or None,
+        autocommit=True,
+    )
+    with connection, connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+        return list(cursor.fetchall())
+
+
+def free_port() -> int:
+    """Below 32768: above it clients' own ports may be in the way."""
+    while True:
+        port = random.randrange(20000, 32768)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+def _program(name: str, flavour: str) -> str | None:
+    """Its path, if it is of that flavour: Debian's `mysqld` is a link to MariaDB's."""
+    path = shutil.which(name)
+    if path is None:
+        return None
+    version = subprocess.run([path, "--no-defaults", "--version"], capture_output=True, text=True, check=False).stdout
+    return path if ("mariadb" in version.lower()) == (flavour == "mariadb") else None
+
+
+@contextmanager
+def _private(kind: str, program: str, make: Sequence[str], *options: str) -> Iterator[PrivateServer]:
+    directory = Path(tempfile.mkdtemp(prefix=f"tarry-{kind}-"))
+    data, log, ready = directory / "data", directory / "log", directory / "pid"
+    (directory / "init.sql").write_text(_INIT)
+    ca = _write_certificates(directory)
+    user = ["--user=root"] if os.getuid() == 0 else []
+    with log.open("wb") as output:
+        making = subprocess.run(
+            [make[0], "--no-defaults", *make[1:], f"--datadir={data}", *user], stdout=output, stderr=output, check=False
+        )
+        if making.returncode:
+            raise RuntimeError(f"{make[0]} failed:\n{log.read_text('utf-8', 'replace')[-2000:]}")
+        port = free_port()
+        process = subprocess.Popen(
+            [
+                *(program, "--no-defaults", *user, *_DURABLE, *options),
+                *(f"--datadir={data}", f"--socket={directory / 'socket'}", f"--pid-file={ready}"),
+                *(f"--port={port}", "--bind-address=127.0.0.1", "--skip-name-resolve", "--max-connections=300"),
+                *(
+                    f"--ssl-ca={ca}",
+                    f"--ssl-cert={directory / 'server.pem'}",
+                    f"--ssl-key={directory / 'server-key.pem'}",
+                ),
+                f"--init-file={directory / 'init.sql'}",
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        )
+    server = PrivateServer(f"mysql://tarry:tarry@127.0.0.1:{port}/tarry", str(ca), directory, process)
+    try:
+        _wait_until_up(server, log)
+        yield server
+    finally:
+        server.stop()
+
+
+def _wait_until_up(server: PrivateServer, log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            run_sql(server.dsn, "SELECT 1")
+            return
+        except pymysql.err.OperationalError:
+            if server.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(
+                    f"the server did not come up:\n{log.read_text('utf-8', 'replace')[-2000:]}"
+                ) from None
+            time.sleep(0.05)
+
+
+def _write_certificates(directory: Path) -> Path:
+    """An authority, `ca.pem`, and its certificate for 127.0.0.1, good for a day."""
+    now = datetime.datetime.now(datetime.UTC)
+    authority_key, server_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+
+    def certificate(subject: str, key: ec.EllipticCurvePrivateKey, *, authority: bool) -> bytes:
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject)]))
+            .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Tarry tests")]))
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(hours=1))
+            .not_valid_after(now + datetime.timedelta(days=1))
+            .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False
+            )
+            .add_extension(
+                x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
+            )
+        )
+        return builder.sign(authority_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+    ca = directory / "ca.pem"
+    ca.write_bytes(certificate("Tarry tests", authority_key, authority=True))
+    (directory / "server.pem").write_bytes(certificate("127.0.0.1", server_key, authority=False))
+    (directory / "server-key.pem").write_bytes(
+        server_key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )
+    return ca
