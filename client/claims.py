@@ -42,9 +42,7 @@ class Claims:
         if start is not None:
             request["from"] = instant_out(start)
         path = f"/v1/topics/{quote(topic, safe='')}/groups/{quote(group, safe='')}/claim"
-        reply = self._transport.call(
-            "POST", path, encode(request), wait=milliseconds(wait) / 1000, abandon=abandon
-        )
+        reply = self._transport.call("POST", path, encode(request), wait=milliseconds(wait) / 1000, abandon=abandon)
         document = reply.document
         if document["claim"] is None:
             return None
@@ -75,7 +73,7 @@ class Claims:
         deadline: float | None = None,
         abandon: threading.Event | None = None,
     ) -> Failed:
-        """What became of them; `LeaseLost` when nothing was done, or when this was done by a try whose answer was lost."""
+        """What became of them; `LeaseLost` when nothing was done, or when a try whose answer was lost did it."""
         request: dict[str, Any] = {"count": count}
         if ids is not None:
             request["ids"] = list(ids)

@@ -18,7 +18,7 @@ class TarryError(Exception):
         super().__init__(message)
         self.status = status
         self.problem: Mapping[str, Any] = problem or {}
-        self.errors: list[dict[str, Any]] = list(self.problem.get("errors") or [])
+        self.errors: list[dict[str, Any]] = self.problem.get("errors") or []
         """For bad fields: `{"pointer": "/delay", "detail": "..."}`."""
         self.retry_after = retry_after
         """Seconds after which the server wants to be asked again."""
@@ -92,7 +92,8 @@ def refusal(status: int, problem: Mapping[str, Any], retry_after: float | None =
     if status == 409:
         kind = _BY_RESULT.get(str(problem.get("result")), Conflict)
     text = str(problem.get("detail") or problem.get("title") or f"the server answered {status}")
-    fields = [f"{field.get('pointer', '')}: {field.get('detail', '')}" for field in problem.get("errors") or []]
-    if fields:
-        text = f"{text} ({'; '.join(fields)})"
-    return kind(text, status=status, problem=problem, retry_after=retry_after)
+    error = kind(text, status=status, problem=problem, retry_after=retry_after)
+    if error.errors:
+        fields = "; ".join(f"{field.get('pointer', '')}: {field.get('detail', '')}" for field in error.errors)
+        error.args = (f"{text} ({fields})",)
+    return error

@@ -140,7 +140,7 @@ class Draft:
     def wire(self) -> dict[str, Any]:
         """The message as the server takes it; what is None is left out."""
         document: dict[str, Any] = {}
-        if isinstance(self.body, bytes | bytearray | memoryview):
+        if isinstance(self.body, bytes | bytearray):
             document["body_base64"] = base64.b64encode(self.body).decode("ascii")
             document["content_type"] = self.content_type or "application/octet-stream"
         elif self.content_type is not None:

@@ -78,7 +78,10 @@ class Engine:
         self._desks: dict[int, Desk] = {}
         self._turn = itertools.count()
         self._publishing: Combiner[Publication, list[Receipt] | Conflict] = Combiner(
-            self._publish, weigh=lambda publication: publication.weight, batch=_BATCH_BYTES, waiting=settings.max_waiting
+            self._publish,
+            weigh=lambda publication: publication.weight,
+            batch=_BATCH_BYTES,
+            waiting=settings.max_waiting,
         )
         self._cancelling: Combiner[int, Verdict] = Combiner(self._cancel)
         self._rescheduling: Combiner[tuple[int, int], Verdict] = Combiner(self._reschedule)

@@ -64,7 +64,10 @@ async def _serve(settings: Settings) -> None:
 
 
 async def _watch_signals(
-    engine: Engine, stopped: trio.Event, settings: Settings, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    engine: Engine,
+    stopped: trio.Event,
+    settings: Settings,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """First signal: no more claims, finish what is in flight. Second: at once."""
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:

@@ -163,6 +163,4 @@ async def group_state(tx: Transaction, group: Group) -> GroupState:
     claims = await tx.fetch("claim.of_group", group.id)
     clients = {decode(row[2]) for row in claims}
     claimed = sum(row[7].count(0) for row in claims)
-    return GroupState(
-        tuple(queues), acked, dead, retried, len(claims), claimed, tuple(retries), tuple(sorted(clients))
-    )
+    return GroupState(tuple(queues), acked, dead, retried, len(claims), claimed, tuple(retries), tuple(sorted(clients)))

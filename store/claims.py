@@ -134,9 +134,7 @@ class Turning:
     _touched: set[int] = field(factory=set[int])
     _failures: list[_Failure] = field(factory=list[_Failure])
 
-    async def write(
-        self, tx: Transaction, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]
-    ) -> Turn:
+    async def write(self, tx: Transaction, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]) -> Turn:
         """Settles first, then claims. `requests` share what there is, the first come first served."""
         self._touched.clear()
         self._failures.clear()
@@ -295,9 +293,7 @@ class Turning:
             if wait is None:
                 outcome = Outcome.LOST_DEAD if failure.lost else Outcome.DEAD
                 await tx.execute("dead.remove", self.group.id, message_id)
-                await tx.execute(
-                    "dead.add", self.group.id, self.now, history, message_queue, message_offset
-                )
+                await tx.execute("dead.add", self.group.id, self.now, history, message_queue, message_offset)
                 answer = evolve(answer, dead=answer.dead + 1)
             else:
                 due = failure.at + (wait if settlement.retry_after is None else settlement.retry_after)
@@ -354,9 +350,7 @@ class Turning:
                 )
                 continue
             place = (self.group.id, claim.queue_id, claim.number)
-            await tx.execute(
-                "claim.change", claim.lease_until, bytes(claim.outcome), bytes(claim.settled_at), *place
-            )
+            await tx.execute("claim.change", claim.lease_until, bytes(claim.outcome), bytes(claim.settled_at), *place)
         if log:
             await tx.execute_many("delivery.add", log)
         for queue_id, numbers in ended.items():
@@ -402,9 +396,7 @@ class Turning:
         behind = [queue_id for queue_id in cursors if cursors[queue_id].position < ends[queue_id]]
         return sorted(behind, key=lambda q: (q in own, cursors[q].position - ends[q]))
 
-    async def _claim_range(
-        self, reader: "_Reader", cursor: _Cursor, end: int, request: ClaimRequest
-    ) -> Claim | None:
+    async def _claim_range(self, reader: "_Reader", cursor: _Cursor, end: int, request: ClaimRequest) -> Claim | None:
         first = cursor.position
         messages = await reader.take(min(first + request.size, end))
         cursor.position = reader.position
@@ -413,9 +405,7 @@ class Turning:
             cursor.expired += size - len(messages)
         if not messages:
             return None
-        key = ClaimKey(
-            self.group.id, cursor.queue_id, cursor.take_claim_number(), first, secrets.randbits(63)
-        )
+        key = ClaimKey(self.group.id, cursor.queue_id, cursor.take_claim_number(), first, secrets.randbits(63))
         places = {message.id: offset - first for offset, message in messages}
         lease_until = self.now + request.lease
         return Claim(key, request.client, self.now, lease_until, size, tuple(m for _, m in messages), places)
@@ -495,7 +485,9 @@ class _Reader:
         self._read_to = self._page[-1][0] + 1 if len(rows) == self._page_size else self._end
 
     def _delivered(self, row: Row) -> Delivered:
-        offset, id_, key, ordering_key, tag, headers, content_type, body, accepted_at, deliver_at, streamed_at = row[:11]
+        offset, id_, key, ordering_key, tag, headers, content_type, body, accepted_at, deliver_at, streamed_at = row[
+            :11
+        ]
         attempt, source = (row[11], row[13]) if len(row) > 11 else (1, offset)
         return Delivered(
             *(id_, self._queue.number, source, attempt, decode(key), decode(ordering_key), decode(tag), headers),

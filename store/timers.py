@@ -114,9 +114,7 @@ async def reschedule(tx: Transaction, moves: Sequence[tuple[int, int]], now: int
             await tx.execute_many("moved.add", [(shard_of(id_), due, id_)])
         await tx.execute("delay.move", due, deliver_at, shard_of(id_), id_)
         dues[id_] = due
-        verdicts.append(
-            Verdict("rescheduled", topic=rows[id_][2], due_before=before, due=due, deliver_at=deliver_at)
-        )
+        verdicts.append(Verdict("rescheduled", topic=rows[id_][2], due_before=before, due=due, deliver_at=deliver_at))
     return verdicts
 
 

@@ -13,4 +13,4 @@ DELETE FROM idempotency WHERE topic_id = ? AND `key` IN (?*);
 -- name: clean
 -- Requests whose window is over, a bounded batch.
 DELETE FROM idempotency WHERE (topic_id, `key`) IN
-  (SELECT topic_id, `key` FROM (SELECT topic_id, `key` FROM idempotency WHERE expires_at < ? LIMIT ?) AS over);
+  (SELECT topic_id, `key` FROM (SELECT topic_id, `key` FROM idempotency WHERE expires_at < ? LIMIT ?) AS past);

@@ -121,5 +121,7 @@ def _lock(path: Path) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(descriptor)
-        raise StoreInUse(f"another server uses {path}: stop it, or give this one a file of its own with --dsn") from error
+        raise StoreInUse(
+            f"another server uses {path}: stop it, or give this one a file of its own with --dsn"
+        ) from error
     return descriptor

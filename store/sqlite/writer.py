@@ -120,4 +120,3 @@ class Writer:
                 self._connection.execute("ROLLBACK")
         except sqlite3.Error:
             pass  # what cannot be rolled back was not committed either; the next BEGIN tells
-

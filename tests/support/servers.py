@@ -14,7 +14,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -22,6 +22,7 @@ from uuid import uuid4
 
 import attrs
 import pymysql
+import trio
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -99,6 +100,16 @@ def database(dsn: str) -> Iterator[str]:
             run_sql(dsn, f"DROP DATABASE {name}")
 
 
+async def until(happened: Callable[[], bool | Awaitable[object]]) -> None:
+    """Waits for what nothing tells of; ten seconds at most."""
+    with trio.fail_after(10):
+        while True:
+            result = happened()
+            if result if isinstance(result, bool) else await result:
+                return
+            await trio.sleep(0.001)
+
+
 def run_sql(dsn: str, *statements: str) -> list[tuple[object, ...]]:
     """Runs the statements with a client that is not the one under test; returns the last one's rows."""
     parts = urlsplit(dsn)
@@ -114,6 +125,69 @@ def run_sql(dsn: str, *statements: str) -> list[tuple[object, ...]]:
         for statement in statements:
             cursor.execute(statement)
         return list(cursor.fetchall())
+
+
+class Line:
+    """A line to a server that the test can stop or cut; `dsn` leads over it.
+
+    line = await nursery.start(Line(dsn).run)
+    """
+
+    def __init__(self, dsn: str) -> None:
+        self._to = urlsplit(dsn)
+        self._open = trio.Event()
+        self._open.set()
+        self.dsn = dsn
+        self.sent = b""
+        """All that clients have said."""
+        self.cut_before: bytes | None = None
+        """The line is cut when a client says this; the server does not hear it."""
+        self.cut_after: bytes | None = None
+        """The server hears this, and its answer is lost with the line."""
+        self.lose: bytes | None = None
+        """The server does not hear this, and the line stays up: nobody is told."""
+
+    def stop(self) -> None:
+        """What clients say from now on is not even read."""
+        self._open = trio.Event()
+
+    async def run(self, task_status: trio.TaskStatus["Line"]) -> None:
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        login, _, _ = self._to.netloc.rpartition("@")
+        self.dsn = self._to._replace(netloc=f"{login}@127.0.0.1:{listener.socket.getsockname()[1]}").geturl()
+        task_status.started(self)
+        await trio.serve_listeners(self._join, [listener])
+
+    async def _join(self, client: trio.SocketStream) -> None:
+        server = await trio.open_tcp_stream(self._to.hostname or "localhost", self._to.port or 3306)
+        answer_lost = trio.Event()
+
+        async def up() -> None:
+            async for data in client:
+                self.sent += data
+                if self.cut_before is not None and self.cut_before in data:
+                    break
+                if self.lose is not None and self.lose in data:
+                    continue
+                if self.cut_after is not None and self.cut_after in data:
+                    answer_lost.set()
+                await server.send_all(data)
+                await self._open.wait()
+            nursery.cancel_scope.cancel()
+
+        async def down() -> None:
+            async for data in server:
+                if answer_lost.is_set():
+                    break
+                await client.send_all(data)
+            nursery.cancel_scope.cancel()
+
+        try:
+            async with client, server, trio.open_nursery() as nursery:
+                nursery.start_soon(up)
+                nursery.start_soon(down)
+        except* (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass
 
 
 def free_port() -> int:

@@ -1,7 +1,8 @@
 -- Every table of the main job. Names and keys are VARBINARY (order-7 is not Order-7), bodies are the received bytes,
--- times are Unix milliseconds, a state is a table, and there are no foreign keys.
+-- times are Unix milliseconds, a state is a table, and there are no foreign keys. MySQL commits each statement by itself,
+-- so each is one that may be run again after a crash.
 
-CREATE TABLE topic (
+CREATE TABLE IF NOT EXISTS topic (
   id INT UNSIGNED NOT NULL AUTO_INCREMENT,
   name VARBINARY(255) NOT NULL,
   kind TINYINT UNSIGNED NOT NULL COMMENT '0 cluster, 1 broadcast',
@@ -13,7 +14,7 @@ CREATE TABLE topic (
   UNIQUE KEY udx_topic_name (name)
 ) ENGINE=InnoDB COMMENT='topics';
 
-CREATE TABLE queue (
+CREATE TABLE IF NOT EXISTS queue (
   id INT UNSIGNED NOT NULL AUTO_INCREMENT,
   topic_id INT UNSIGNED NOT NULL,
   group_id INT UNSIGNED NOT NULL COMMENT '0: the topic''s own; else the retry queue of that group',
@@ -23,7 +24,7 @@ CREATE TABLE queue (
   UNIQUE KEY udx_queue_multi_topic (topic_id, group_id, number)
 ) ENGINE=InnoDB COMMENT='sequences of offsets';
 
-CREATE TABLE message (
+CREATE TABLE IF NOT EXISTS message (
   queue_id INT UNSIGNED NOT NULL,
   `offset` BIGINT NOT NULL,
   id BIGINT NOT NULL,
@@ -41,7 +42,7 @@ CREATE TABLE message (
   UNIQUE KEY udx_message_id (id)
 ) ENGINE=InnoDB COMMENT='the stream';
 
-CREATE TABLE delay (
+CREATE TABLE IF NOT EXISTS delay (
   shard TINYINT UNSIGNED NOT NULL COMMENT 'the low 4 bits of the id',
   id BIGINT NOT NULL,
   due BIGINT NOT NULL COMMENT 'when to promote; the millisecond in the id unless rescheduled',
@@ -59,14 +60,14 @@ CREATE TABLE delay (
   PRIMARY KEY (shard, id)
 ) ENGINE=InnoDB COMMENT='messages that wait for their time';
 
-CREATE TABLE moved (
+CREATE TABLE IF NOT EXISTS moved (
   shard TINYINT UNSIGNED NOT NULL,
   due BIGINT NOT NULL,
   id BIGINT NOT NULL,
   PRIMARY KEY (shard, due, id)
 ) ENGINE=InnoDB COMMENT='where the due scan finds rescheduled messages';
 
-CREATE TABLE cancelled (
+CREATE TABLE IF NOT EXISTS cancelled (
   shard TINYINT UNSIGNED NOT NULL,
   id BIGINT NOT NULL,
   nonce BIGINT NOT NULL,
@@ -78,14 +79,14 @@ CREATE TABLE cancelled (
   PRIMARY KEY (shard, id)
 ) ENGINE=InnoDB COMMENT='messages cancelled in time';
 
-CREATE TABLE label (
+CREATE TABLE IF NOT EXISTS label (
   topic_id INT UNSIGNED NOT NULL,
   `key` VARBINARY(255) NOT NULL,
   id BIGINT NOT NULL,
   PRIMARY KEY (topic_id, `key`, id)
 ) ENGINE=InnoDB COMMENT='messages by their key, wherever they are';
 
-CREATE TABLE idempotency (
+CREATE TABLE IF NOT EXISTS idempotency (
   topic_id INT UNSIGNED NOT NULL,
   `key` VARBINARY(255) NOT NULL,
   fingerprint BINARY(32) NOT NULL,
@@ -95,7 +96,7 @@ CREATE TABLE idempotency (
   KEY idx_idempotency_expires_at (expires_at)
 ) ENGINE=InnoDB COMMENT='requests answered before, with their answers';
 
-CREATE TABLE tally (
+CREATE TABLE IF NOT EXISTS tally (
   topic_id INT UNSIGNED NOT NULL,
   maker INT UNSIGNED NOT NULL COMMENT 'who counts: rows of one writer each, so that counting waits for nobody',
   accepted BIGINT NOT NULL,
@@ -103,7 +104,7 @@ CREATE TABLE tally (
   PRIMARY KEY (topic_id, maker)
 ) ENGINE=InnoDB COMMENT='counters of a topic beside those in queue';
 
-CREATE TABLE consumer_group (
+CREATE TABLE IF NOT EXISTS consumer_group (
   id INT UNSIGNED NOT NULL AUTO_INCREMENT,
   topic_id INT UNSIGNED NOT NULL,
   name VARBINARY(255) NOT NULL,
@@ -115,7 +116,7 @@ CREATE TABLE consumer_group (
   UNIQUE KEY udx_consumer_group_multi_name (topic_id, name)
 ) ENGINE=InnoDB COMMENT='consumer groups';
 
-CREATE TABLE `cursor` (
+CREATE TABLE IF NOT EXISTS `cursor` (
   group_id INT UNSIGNED NOT NULL,
   queue_id INT UNSIGNED NOT NULL,
   origin BIGINT NOT NULL COMMENT 'the position it began at',
@@ -131,7 +132,7 @@ CREATE TABLE `cursor` (
   PRIMARY KEY (group_id, queue_id)
 ) ENGINE=InnoDB COMMENT='how far a group is in a queue';
 
-CREATE TABLE claim (
+CREATE TABLE IF NOT EXISTS claim (
   group_id INT UNSIGNED NOT NULL,
   queue_id INT UNSIGNED NOT NULL,
   number BIGINT NOT NULL,
@@ -147,7 +148,7 @@ CREATE TABLE claim (
   KEY idx_claim_lease_until (lease_until)
 ) ENGINE=InnoDB COMMENT='ranges in the hands of clients';
 
-CREATE TABLE delivery (
+CREATE TABLE IF NOT EXISTS delivery (
   group_id INT UNSIGNED NOT NULL,
   queue_id INT UNSIGNED NOT NULL,
   number BIGINT NOT NULL COMMENT 'drawn under the cursor''s lock when the claim ended',
@@ -164,7 +165,7 @@ CREATE TABLE delivery (
   KEY idx_delivery_multi_first (group_id, queue_id, `first`)
 ) ENGINE=InnoDB COMMENT='the delivery log: claims that ended';
 
-CREATE TABLE retry (
+CREATE TABLE IF NOT EXISTS retry (
   shard TINYINT UNSIGNED NOT NULL,
   id BIGINT NOT NULL COMMENT 'made like a message''s, of the millisecond it falls due',
   group_id INT UNSIGNED NOT NULL,
@@ -181,7 +182,7 @@ CREATE TABLE retry (
   KEY idx_retry_multi_source (message_queue_id, message_offset)
 ) ENGINE=InnoDB COMMENT='messages on a rung of a group''s ladder';
 
-CREATE TABLE redelivery (
+CREATE TABLE IF NOT EXISTS redelivery (
   queue_id INT UNSIGNED NOT NULL,
   `offset` BIGINT NOT NULL,
   retry_id BIGINT NOT NULL,
@@ -195,7 +196,7 @@ CREATE TABLE redelivery (
   KEY idx_redelivery_message_id (message_id)
 ) ENGINE=InnoDB COMMENT='the streams of the retry queues: where each message lies';
 
-CREATE TABLE dead (
+CREATE TABLE IF NOT EXISTS dead (
   group_id INT UNSIGNED NOT NULL,
   id BIGINT NOT NULL,
   dead_at BIGINT NOT NULL,
@@ -214,14 +215,14 @@ CREATE TABLE dead (
   KEY idx_dead_multi_dead_at (group_id, dead_at)
 ) ENGINE=InnoDB COMMENT='dead letters, each with a copy of its message';
 
-CREATE TABLE client (
+CREATE TABLE IF NOT EXISTS client (
   name VARBINARY(255) NOT NULL,
   registered_at BIGINT NOT NULL,
   renewed_at BIGINT NOT NULL,
   PRIMARY KEY (name)
 ) ENGINE=InnoDB COMMENT='clients whose liveness is watched';
 
-CREATE TABLE lease (
+CREATE TABLE IF NOT EXISTS lease (
   name VARBINARY(255) NOT NULL,
   holder VARBINARY(255) NOT NULL,
   epoch BIGINT NOT NULL,

@@ -1,0 +1,300 @@
+"""The loop behind `consume` and `run`: three threads around `Holds`, under one lock.
+
+The fetcher claims ahead while handlers work, the settler sends acks and fails, the keeper renews leases. A handler
+never waits for the server; that a lease was lost is told by a warning, and the message comes again.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from attrs import frozen
+
+from .claims import Claims
+from .delivery import Delivery
+from .durations import Duration
+from .errors import LeaseLost, NotFound, TarryError, Unavailable
+from .holds import Hold, Holds, Settlement
+from .records import Claim, Message
+
+_log = logging.getLogger("tarry.client")
+
+_PATIENCE = 10.0
+"""Seconds that `close` gives a server that is away; then what is held is left to its lease."""
+
+
+@frozen(kw_only=True)
+class Terms:
+    """What is consumed, and how. Times are seconds."""
+
+    topic: str
+    group: str
+    client: str
+    size: int
+    """Messages of one claim, at most."""
+    lease: float
+    wait: float
+    """Of one long poll; closing waits for it, so that nothing claimed is left to its lease."""
+    ahead: int
+    """The next claim is made when no more than this many wait to be handled."""
+    limit: int | None = None
+    """Messages in all."""
+    max_messages: int = 1000
+    max_bytes: int = 100 * 1024 * 1024
+    """No claim is made while so much is held."""
+
+
+class Consumption:
+    """Messages of one group, held by one client. Safe to share between threads."""
+
+    def __init__(self, claims: Claims, terms: Terms, clock: Callable[[], float] = time.monotonic) -> None:
+        self._claims = claims
+        self._terms = terms
+        self._clock = clock
+        self._changed = threading.Condition()
+        """Guards all below."""
+        self._holds = Holds(terms.lease)
+        self._waiting: deque[tuple[Hold, Message]] = deque()
+        """Claimed, not yet handed out."""
+        self._handed = 0
+        self._hungry = 0
+        """Threads in `next` that have nothing to handle."""
+        self._draining = False
+        self._error: BaseException | None = None
+        self._stopped = threading.Event()
+        self._abandoned = threading.Event()
+        loops = {"fetcher": self._fetch, "settler": self._settle, "keeper": self._keep}
+        self._threads = {
+            name: threading.Thread(target=self._guard, args=(loop,), name=f"tarry-{name}", daemon=True)
+            for name, loop in loops.items()
+        }
+        for thread in self._threads.values():
+            thread.start()
+
+    def next(self, timeout: float | None = None) -> Delivery | None:
+        """The next message; None when there was none for `timeout`, after `stop`, and past the limit."""
+        with self._changed:
+            until = None if timeout is None else self._clock() + timeout
+            while not self._stopped.is_set():
+                if self._error is not None:
+                    raise self._error
+                if (delivery := self._hand_out()) is not None:
+                    return delivery
+                if self._terms.limit is not None and self._handed >= self._terms.limit:
+                    return None
+                rest = None if until is None else until - self._clock()
+                if rest is not None and rest <= 0:
+                    return None
+                self._hungry += 1
+                self._changed.notify_all()
+                try:
+                    self._changed.wait(rest)
+                finally:
+                    self._hungry -= 1
+            if self._error is not None:
+                raise self._error
+            return None
+
+    def _hand_out(self) -> Delivery | None:
+        while self._waiting:
+            hold, message = self._waiting.popleft()
+            if not hold.lost and self._clock() >= hold.expires_at:
+                self._lose(hold)
+            if hold.lost:
+                continue
+            self._handed += 1
+            self._changed.notify_all()
+            fields = {name: getattr(message, name) for name in _MESSAGE_FIELDS}
+            return Delivery(hold=hold, desk=self, **fields)
+        return None
+
+    def ack(self, hold: Hold, id_: str) -> bool:
+        """Notes a handled message."""
+        with self._changed:
+            taken = self._holds.ack(hold, id_, self._clock())
+            self._changed.notify_all()
+            return taken
+
+    def fail(self, hold: Hold, id_: str, reason: str | None, retry_after: Duration | None, *, count: bool) -> bool:
+        """Notes a message to be given back."""
+        with self._changed:
+            taken = self._holds.fail(Settlement(hold, "fail", (id_,), reason, retry_after, count))
+            self._changed.notify_all()
+            return taken
+
+    def stop(self) -> None:
+        """No more claims, and nothing more is handed out; what is being handled may be finished."""
+        self._stopped.set()
+        with self._changed:
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Gives back what is held, sends what is owed, and ends the threads."""
+        self.stop()
+        self._threads["fetcher"].join()
+        with self._changed:
+            self._waiting.clear()
+            self._holds.give_back()
+            self._draining = True
+            self._changed.notify_all()
+        self._threads["settler"].join(_PATIENCE)
+        self._abandoned.set()
+        self._threads["settler"].join()
+        self._threads["keeper"].join()
+
+    def statistics(self) -> dict[str, int]:
+        """What is held at this moment."""
+        with self._changed:
+            return {"messages": self._holds.messages, "bytes": self._holds.bytes, "waiting": len(self._waiting)}
+
+    def _guard(self, loop: Callable[[], None]) -> None:
+        """A loop that breaks ends the consumption, and its error is raised from `next`."""
+        try:
+            loop()
+        except Exception as error:
+            with self._changed:
+                self._error = error
+            self.stop()
+
+    # The fetcher
+
+    def _fetch(self) -> None:
+        while (size := self._await_room()) > 0:
+            asked = self._clock()
+            try:
+                claim = self._claim(size)
+            except Unavailable as error:
+                if not self._stopped.is_set():
+                    _log.warning("claiming from %s: %s; going on", self._terms.topic, error)
+                continue
+            if claim is not None:
+                with self._changed:
+                    hold = self._holds.add(claim, self._clock())
+                    self._waiting.extend((hold, message) for message in claim.messages)
+                    self._changed.notify_all()
+            elif self._clock() - asked < self._terms.wait / 2:
+                # A server that does not hold the poll, as one that is stopping, is not asked in a tight circle.
+                self._stopped.wait(0.1)
+
+    def _claim(self, size: int) -> Claim | None:
+        terms = self._terms
+        return self._claims.claim(
+            terms.topic,
+            terms.group,
+            client=terms.client,
+            size=size,
+            wait=round(terms.wait * 1000),
+            lease=round(terms.lease * 1000),
+            abandon=self._stopped,
+        )
+
+    def _await_room(self) -> int:
+        """Waits until more is wanted, and says how many; 0 when it is over."""
+        terms = self._terms
+        with self._changed:
+            while not self._stopped.is_set():
+                rest = terms.size if terms.limit is None else terms.limit - self._handed - len(self._waiting)
+                size = min(terms.size, rest, terms.max_messages - self._holds.messages)
+                if size > 0 and len(self._waiting) <= terms.ahead and self._holds.bytes < terms.max_bytes:
+                    return size
+                self._changed.wait()
+            return 0
+
+    # The settler
+
+    def _settle(self) -> None:
+        while due := self._await_settlements():
+            for settlement in due:
+                self._send(settlement)
+
+    def _await_settlements(self) -> list[Settlement]:
+        """Waits for calls that are due; none when it is over."""
+        with self._changed:
+            while True:
+                now = self._clock()
+                hurry = self._draining or (self._hungry > 0 and not self._waiting)
+                due = self._holds.take_settlements(now, hurry=hurry)
+                if due or self._draining:
+                    return due
+                at = self._holds.next_settlement_at()
+                self._changed.wait(None if at is None else max(0.0, at - now))
+
+    def _send(self, settlement: Settlement) -> None:
+        # A result is worth telling for as long as the lease may last.
+        deadline = max(30.0, self._terms.lease)
+        claim, ids = settlement.hold.claim.id, settlement.ids
+        try:
+            if settlement.verb == "ack":
+                self._claims.ack(claim, ids, deadline=deadline, abandon=self._abandoned)
+            else:
+                self._claims.fail(
+                    claim,
+                    ids,
+                    reason=settlement.reason,
+                    retry_after=settlement.retry_after,
+                    count=settlement.count,
+                    deadline=deadline,
+                    abandon=self._abandoned,
+                )
+        except (LeaseLost, NotFound) as error:
+            _log.warning("%s of %d messages of %s dropped: %s", settlement.verb, len(ids), self._terms.topic, error)
+            with self._changed:
+                # The keeper finds out whether the rest of the claim is lost too.
+                settlement.hold.renew_at = self._clock()
+                self._changed.notify_all()
+        except TarryError as error:
+            _log.warning(
+                "%s of %d messages of %s failed, they come again: %s",
+                settlement.verb,
+                len(ids),
+                self._terms.topic,
+                error,
+            )
+
+    # The keeper
+
+    def _keep(self) -> None:
+        while due := self._await_renewals():
+            for hold in due:
+                self._renew(hold)
+
+    def _await_renewals(self) -> list[Hold]:
+        """Waits for leases that want renewing; none when it is over."""
+        with self._changed:
+            while not self._draining:
+                now = self._clock()
+                if due := self._holds.due_for_renewal(now):
+                    return due
+                at = self._holds.next_renewal_at()
+                self._changed.wait(None if at is None else max(0.0, at - now))
+            return []
+
+    def _renew(self, hold: Hold) -> None:
+        lease = round(self._terms.lease * 1000)
+        try:
+            self._claims.extend(hold.claim.id, lease, deadline=self._terms.lease / 3, abandon=self._abandoned)
+        except (LeaseLost, NotFound):
+            with self._changed:
+                self._lose(hold)
+        except TarryError as error:
+            _log.warning("renewing a lease on %s: %s", self._terms.topic, error)
+            with self._changed:
+                now = self._clock()
+                if now >= hold.expires_at:
+                    self._lose(hold)
+                else:
+                    self._holds.not_renewed(hold, now)
+        else:
+            with self._changed:
+                self._holds.renewed(hold, self._clock())
+
+    def _lose(self, hold: Hold) -> None:
+        # A claim whose last ack is on its way is not lost, even if it is over.
+        if lost := self._holds.lose(hold):
+            _log.warning("a lease on %s is over; %d messages come again", self._terms.topic, lost)
+        self._changed.notify_all()
+
+
+_MESSAGE_FIELDS = tuple(Message.__annotations__)

@@ -1,0 +1,149 @@
+"""What a consumer holds, and what it owes the server: acks, fails and renewals, each with its moment. Pure.
+
+No thread, no clock and no call lives here: `consumption` brings the time, keeps the lock and makes the calls.
+"""
+
+from typing import Literal
+
+from attrs import define, evolve, field, frozen
+
+from .durations import Duration
+from .records import Claim
+
+
+@define(eq=False)
+class Hold:
+    """One claim in our hands."""
+
+    claim: Claim
+    expires_at: float
+    """By our clock, from the answer's arrival: after it nothing is handed out any more."""
+    renew_at: float
+    open: set[str]
+    """Ids that are neither settled nor lost."""
+    acks: list[str] = field(factory=list[str])
+    """Handled, and the server does not know it yet."""
+    acks_since: float = 0.0
+    lost: bool = False
+    """The lease is over or given back: results come too late."""
+
+    @property
+    def share(self) -> int:
+        """Bytes that one message counts for."""
+        return self.claim.size // max(1, len(self.claim.messages))
+
+
+@frozen
+class Settlement:
+    """A call to be made for some messages of a claim."""
+
+    hold: Hold
+    verb: Literal["ack", "fail"]
+    ids: tuple[str, ...]
+    reason: str | None = None
+    retry_after: Duration | None = None
+    count: bool = True
+
+
+class Holds:
+    """All claims of one consumer."""
+
+    def __init__(self, lease: float, linger: float = 0.1) -> None:
+        self._lease = lease
+        self._linger = linger
+        self._holds: list[Hold] = []
+        self._fails: list[Settlement] = []
+        self.messages = 0
+        """In our hands, waiting or being handled."""
+        self.bytes = 0
+
+    def add(self, claim: Claim, now: float) -> Hold:
+        """A claim whose answer arrived now."""
+        ids = {message.id for message in claim.messages}
+        hold = Hold(claim, now + self._lease, now + self._lease / 3, ids)
+        self._holds.append(hold)
+        self.messages += len(ids)
+        self.bytes += hold.share * len(ids)
+        return hold
+
+    def ack(self, hold: Hold, id_: str, now: float) -> bool:
+        """Notes that a message was handled; False when it is not in our hands."""
+        if not self._close(hold, id_):
+            return False
+        if not hold.acks:
+            hold.acks_since = now
+        hold.acks.append(id_)
+        return True
+
+    def fail(self, settlement: Settlement) -> bool:
+        """Notes that a message is to be given back; False when it is not in our hands."""
+        if not self._close(settlement.hold, settlement.ids[0]):
+            return False
+        self._fails.append(settlement)
+        return True
+
+    def _close(self, hold: Hold, id_: str) -> bool:
+        if id_ not in hold.open:
+            return False
+        hold.open.discard(id_)
+        self.messages -= 1
+        self.bytes -= hold.share
+        return True
+
+    def take_settlements(self, now: float, *, hurry: bool) -> list[Settlement]:
+        """The calls that are due. Acks wait for the end of their claim, a fail in it, or the linger.
+
+        `hurry`: nobody has anything to handle, so nothing is gained by waiting.
+        """
+        failing = {settlement.hold for settlement in self._fails}
+        due: list[Settlement] = []
+        for hold in self._holds:
+            ripe = hurry or not hold.open or hold in failing or now >= hold.acks_since + self._linger
+            if hold.acks and ripe:
+                due.append(Settlement(hold, "ack", tuple(hold.acks)))
+                hold.acks = []
+        due += self._fails
+        self._fails = []
+        self._holds = [hold for hold in self._holds if hold.open or hold.acks]
+        return due
+
+    def next_settlement_at(self) -> float | None:
+        """When acks that wait have waited long enough."""
+        return min((hold.acks_since + self._linger for hold in self._holds if hold.acks), default=None)
+
+    def due_for_renewal(self, now: float) -> list[Hold]:
+        """The claims of which a third of the lease has gone."""
+        return [hold for hold in self._holds if hold.open and hold.renew_at <= now]
+
+    def next_renewal_at(self) -> float | None:
+        """When the next lease wants to be renewed."""
+        return min((hold.renew_at for hold in self._holds if hold.open), default=None)
+
+    def renewed(self, hold: Hold, now: float) -> None:
+        """The lease runs anew."""
+        hold.expires_at = now + self._lease
+        hold.renew_at = now + self._lease / 3
+
+    def not_renewed(self, hold: Hold, now: float) -> None:
+        """The server was away: again soon."""
+        hold.renew_at = now + self._lease / 10
+
+    def lose(self, hold: Hold) -> int:
+        """The lease is over: forgets the claim; returns how many messages were still in our hands."""
+        lost = len(hold.open)
+        for id_ in list(hold.open):
+            self._close(hold, id_)
+        hold.lost = True
+        self._holds = [other for other in self._holds if other is not hold]
+        return lost
+
+    def give_back(self) -> None:
+        """Everything that is still open goes back at once, uncounted."""
+        for hold in self._holds:
+            if hold.open:
+                blank = Settlement(hold, "fail", (), "given back", 0, count=False)
+                ids = tuple(message.id for message in hold.claim.messages if message.id in hold.open)
+                for id_ in ids:
+                    self._close(hold, id_)
+                hold.lost = True
+                self._fails.append(evolve(blank, ids=ids))

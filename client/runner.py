@@ -1,0 +1,88 @@
+"""Workers over a consumption, until a signal or an event says stop."""
+
+import queue
+import signal
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from types import FrameType
+
+from .consumption import Consumption
+from .delivery import Delivery
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_GLANCE = 0.2
+"""Seconds between two looks at the caller's own event."""
+
+
+class Runner:
+    """A handler in threads, until SIGTERM, SIGINT (in the main thread) or `stop`; a second signal is not caught."""
+
+    def __init__(
+        self,
+        consumption: Consumption,
+        handle: Callable[[Delivery], object],
+        workers: int,
+        stop: threading.Event | None,
+    ) -> None:
+        self._consumption = consumption
+        self._handle = handle
+        self._stop = stop
+        # A signal handler may put into a SimpleQueue whatever the thread it interrupts is doing.
+        self._wakes: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._work, name=f"tarry-worker-{number}", daemon=True) for number in range(workers)
+        ]
+
+    def run(self) -> None:
+        """Returns when all that was in flight is finished and the rest is given back."""
+        error: BaseException | None = None
+        try:
+            with self._signals():
+                for thread in self._threads:
+                    thread.start()
+                error = self._wait()
+                self._consumption.stop()
+                for thread in self._threads:
+                    thread.join()
+        finally:
+            self._consumption.close()
+        if error is not None:
+            raise error
+
+    def _wait(self) -> BaseException | None:
+        while True:
+            try:
+                return self._wakes.get(timeout=None if self._stop is None else _GLANCE)
+            except queue.Empty:
+                if self._stop is not None and self._stop.is_set():
+                    return None
+
+    def _work(self) -> None:
+        try:
+            while (delivery := self._consumption.next()) is not None:
+                with delivery:
+                    self._handle(delivery)
+        except BaseException as error:
+            # From `next`, or a handler's own SystemExit: the run is over, and `run` raises it.
+            self._wakes.put(error)
+
+    @contextmanager
+    def _signals(self) -> Generator[None, None, None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        former = {number: signal.getsignal(number) or signal.SIG_DFL for number in _SIGNALS}
+
+        def wake(_number: int, _frame: FrameType | None) -> None:
+            for number in _SIGNALS:
+                signal.signal(number, former[number])
+            self._wakes.put(None)
+
+        for number in _SIGNALS:
+            signal.signal(number, wake)
+        try:
+            yield
+        finally:
+            for number in _SIGNALS:
+                signal.signal(number, former[number])

@@ -1,0 +1,111 @@
+"""Durations and times as they are written outside, and milliseconds inside.
+
+Everything rounds up: what is finer than a millisecond never makes a message early. Refusals are ValueError, and the
+text says what to write instead.
+"""
+
+import re
+from datetime import datetime, timedelta
+from fractions import Fraction
+from math import ceil
+
+_UNITS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+_NUMBER = "[0-9]{1,15}(?:[.,][0-9]{1,9})?"
+_SHORT = re.compile("".join(rf"(?:(?P<{unit}>{_NUMBER}){unit}(?![a-z]))?" for unit in _UNITS))
+_ISO = re.compile(
+    rf"P(?=[0-9T])(?:(?P<w>{_NUMBER})W)?(?:(?P<d>{_NUMBER})D)?"
+    rf"(?:T(?=[0-9])(?:(?P<h>{_NUMBER})H)?(?:(?P<m>{_NUMBER})M)?(?:(?P<s>{_NUMBER})S)?)?"
+)
+_WHOLE = re.compile("[0-9]{1,18}")
+_CALENDAR = re.compile(r"-?P[0-9.,YMWD]*[YM]|-?[0-9.,]+ ?(?:y|yr|years?|mo|mon|months?)\b.*", re.IGNORECASE | re.DOTALL)
+_FORM = 'write milliseconds (600000), units from w, d, h, m, s and ms ("10m", "1h30m"), or ISO 8601 ("PT10M")'
+
+MAX_DURATION = 10**15
+"""Milliseconds, some 31,000 years: what is longer is a mistake and not worth arithmetic."""
+
+_TIME = re.compile(
+    r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ](?P<clock>[0-9]{2}:[0-9]{2}):(?P<second>[0-9]{2})"
+    r"(?:\.(?P<fraction>[0-9]{1,30}))?(?P<zone>[Zz]|[+-][0-9]{2}:[0-9]{2})?"
+)
+_EPOCH = datetime(1970, 1, 1)
+_SECOND = timedelta(seconds=1)
+_LEAP = 60
+
+
+def parse_duration(value: int | str) -> int:
+    """Milliseconds from an integer (milliseconds too), "10m", "1h30m", "250ms", "PT10M" or "P1DT2H"."""
+    if isinstance(value, bool):
+        raise ValueError(f"true and false are no durations: {_FORM}")
+    if isinstance(value, int):
+        return _within(Fraction(value))
+    text = value[:100]
+    if _WHOLE.fullmatch(value):
+        return _within(Fraction(int(value)))
+    parts = _ISO.fullmatch(value) or (_SHORT.fullmatch(value) if value else None)
+    if parts is None:
+        if _CALENDAR.fullmatch(value):
+            raise ValueError(f'{text!r}: years and months have no fixed length; write days, such as "30d" or "P30D"')
+        if value.startswith("-"):
+            raise ValueError(f"{text!r} is negative: a duration is 0 or more")
+        raise ValueError(f"{text!r} is not a duration: {_FORM}")
+    named = parts.groupdict()
+    return _within(sum(Fraction(named[unit].replace(",", ".")) * _UNITS[unit] for unit in named if named[unit]))
+
+
+def _within(duration: Fraction | int) -> int:
+    if duration < 0:
+        raise ValueError("it is negative: a duration is 0 or more")
+    if duration > MAX_DURATION:
+        raise ValueError("it is longer than thirty thousand years")
+    return ceil(duration)
+
+
+def format_duration(ms: int) -> str:
+    """The shortest text that `parse_duration` reads as this: 5400000 is "1h30m"."""
+    text = ""
+    for unit, size in _UNITS.items():
+        if unit == "w" and ms % size:
+            continue  # "10d" reads better than "1w3d"
+        count, ms = divmod(ms, size)
+        if count:
+            text += f"{count}{unit}"
+    return text or "0s"
+
+
+def parse_time(text: str) -> int:
+    """Unix milliseconds from RFC 3339, the zone required; before 1970 it is negative."""
+    shown = repr(text[:100])
+    parts = _TIME.fullmatch(text)
+    if parts is None:
+        raise ValueError(f'{shown} is not a time as in RFC 3339: write "2026-11-21T10:00:00Z"')
+    if parts["zone"] is None:
+        raise ValueError(f"{shown} has no zone: add Z or an offset such as +02:00")
+    second = int(parts["second"])
+    try:
+        # A leap second is the first moment after it: Unix time has no other name for it, and this is never early.
+        local = datetime.fromisoformat(f"{parts['date']}T{parts['clock']}:{min(second, _LEAP - 1):02}")
+        utc = local - _offset(parts["zone"])
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{shown} is not a time: {error}") from None
+    if second >= _LEAP:
+        if second > _LEAP or (utc.hour, utc.minute) != (23, 59):
+            raise ValueError(f"{shown} is not a time: second must be in 0..59")
+        return (utc - _EPOCH) // _SECOND * 1000 + 1000
+    fraction = parts["fraction"] or ""
+    finer = any(digit != "0" for digit in fraction[3:])
+    return (utc - _EPOCH) // _SECOND * 1000 + int(fraction[:3].ljust(3, "0")) + finer
+
+
+def _offset(zone: str) -> timedelta:
+    if zone in ("Z", "z"):
+        return timedelta(0)
+    hours, minutes = int(zone[1:3]), int(zone[4:6])
+    if hours > 23 or minutes > 59:
+        raise ValueError("the offset must be within 23:59")
+    offset = timedelta(hours=hours, minutes=minutes)
+    return -offset if zone[0] == "-" else offset
+
+
+def format_time(ms: int) -> str:
+    """RFC 3339 in UTC with milliseconds: 2026-11-21T10:00:00.000Z."""
+    return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds") + "Z"

@@ -1,0 +1,219 @@
+"""The store on MySQL 8+ and MariaDB 10.6+: pools of connections, transactions that are run again, migrations, clock.
+
+Writers and readers have pools of their own, so that no page of recovery keeps a publish waiting. A transaction is a fresh
+run of its function: after a deadlock or a lock wait it is rolled back and run again with jitter, five times at most; after
+a lost answer to COMMIT the database is asked whether it is there.
+"""
+
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import structlog
+import trio
+
+from ..errors import Contention, OutcomeUnknown, Refused, SchemaError, StoreError, Unavailable
+from ..migrations import Migration, load_migrations, pending
+from ..ports import Row, Transaction, Value, Work
+from .connection import Connection
+from .dsn import Dsn
+from .pool import Pool
+from .statements import bind, statement
+
+T = TypeVar("T")
+
+_WRITERS, _READERS = 16, 8
+_TRIES = 5
+_PAUSE = 0.01
+"""Seconds of the first pause after a deadlock, doubled each time, of which a random part is taken."""
+_LOCK_WAIT = 60
+_REMEMBER = b"""CREATE TABLE IF NOT EXISTS migration (
+  version INT UNSIGNED NOT NULL, name VARBINARY(255) NOT NULL, checksum BINARY(32) NOT NULL, applied_at BIGINT NOT NULL,
+  PRIMARY KEY (version)
+) ENGINE=InnoDB COMMENT='migrations applied, with the checksum of each'"""
+
+log = structlog.get_logger()
+
+
+class MySQLTransaction:
+    """A `store.ports.Transaction` over one connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def fetch(self, query: str, *values: Value | Sequence[Value]) -> list[Row]:
+        """The rows of a SELECT."""
+        return await self._connection.fetch(bind(query, values))
+
+    async def execute(self, query: str, *values: Value | Sequence[Value]) -> int:
+        """Runs a statement; how many rows it matched."""
+        return await self._connection.execute(bind(query, values))
+
+    async def execute_many(self, query: str, rows: Sequence[Sequence[Value]]) -> int:
+        """Inserts the rows in as few statements as the server's max_allowed_packet lets."""
+        prepared, _ = statement(query)
+        inserted = 0
+        for text in prepared.bind_many(rows, max_bytes=self._connection.max_statement):
+            inserted += await self._connection.execute(text)
+        return inserted
+
+
+class MySQLBackend:
+    """A `store.ports.Backend` over one database."""
+
+    def __init__(self, dsn: str) -> None:
+        self.dsn = Dsn.parse(dsn)
+        self._writers = Pool(self.dsn, size=_WRITERS, write=True)
+        self._readers = Pool(self.dsn, size=_READERS, write=False)
+        self._transactions = 0
+        self._run_again = 0
+        self._in_doubt = 0
+
+    async def write(self, work: Work[T], landed: Callable[[Transaction, T], Awaitable[bool]] | None = None) -> T:
+        """Runs `work` in a transaction of its own; see `store.ports.Backend`."""
+        for tried in range(_TRIES):
+            if tried:
+                self._run_again += 1
+                await trio.sleep(random.random() * _PAUSE * 2**tried)
+            try:
+                return await self._once(work, landed)
+            except Contention as error:
+                last: StoreError = error
+            except OutcomeUnknown as error:
+                if landed is not None:
+                    raise  # the database could not be asked either
+                last = error
+        raise last
+
+    async def _once(self, work: Work[T], landed: Callable[[Transaction, T], Awaitable[bool]] | None) -> T:
+        while True:
+            async with self._writers.connection() as connection:
+                await connection.begin()
+                try:
+                    result = await work(MySQLTransaction(connection))
+                except OutcomeUnknown as error:
+                    raise Unavailable(str(error), error.code) from error  # before COMMIT nothing is in doubt
+                except Exception:
+                    await connection.rollback()
+                    raise
+                try:
+                    await connection.commit()
+                except OutcomeUnknown as error:
+                    self._in_doubt += 1
+                    if landed is None:
+                        raise
+                    unknown = error
+                else:
+                    self._transactions += 1
+                    return result
+            # The connection is given up; another one knows what became of the transaction.
+            if await self._is_there(landed, result, unknown):
+                self._transactions += 1
+                return result
+
+    async def _is_there(
+        self, landed: Callable[[Transaction, T], Awaitable[bool]], result: T, unknown: OutcomeUnknown
+    ) -> bool:
+        """Whether a transaction whose COMMIT got no answer was committed. Raises `unknown` when nobody can tell."""
+        for tried in range(_TRIES):
+            try:
+                async with self._readers.connection() as connection:
+                    return await landed(MySQLTransaction(connection), result)
+            except Unavailable:
+                await trio.sleep(random.random() * _PAUSE * 4**tried)
+        raise unknown
+
+    async def read(self, work: Work[T]) -> T:
+        """Runs `work` in autocommit mode, once more if the connection turns out to be lost."""
+        for last in (False, True):
+            try:
+                async with self._readers.connection() as connection:
+                    return await work(MySQLTransaction(connection))
+            except Unavailable:
+                if last:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def now(self) -> int:
+        """UTC_TIMESTAMP(3) of the server: UNIX_TIMESTAMP(NOW(3)) would be an hour off on the autumn day."""
+        async with self._readers.connection() as connection:
+            ((now,),) = await connection.fetch(_NOW)
+        return int(now)
+
+    async def migrate(self) -> list[str]:
+        """Brings the schema to this program's version, under a lock of the server's."""
+        async with self._writers.connection() as connection:
+            name = b"'tarry migrate " + self.dsn.database.encode().hex()[:40].encode() + b"'"
+            ((got,),) = await connection.fetch(b"SELECT GET_LOCK(" + name + b", %d)" % _LOCK_WAIT)
+            if not got:
+                raise Unavailable(f"another program has been migrating {self.dsn} for {_LOCK_WAIT} s; try again")
+            try:
+                return await self._migrate(connection)
+            finally:
+                if not connection.closed:
+                    await connection.fetch(b"SELECT RELEASE_LOCK(" + name + b")")
+
+    async def _migrate(self, connection: Connection) -> list[str]:
+        await connection.execute(_REMEMBER)
+        applied = dict(await connection.fetch(b"SELECT version, checksum FROM migration"))
+        todo = pending(migrations(), applied)
+        for migration in todo:
+            for text in migration.statements:
+                try:
+                    await connection.execute(text.encode())
+                except Refused as error:
+                    raise SchemaError(
+                        f"migration {migration.version:04} ({migration.name}) stopped: {error}. MySQL cannot undo the "
+                        "statements before it: restore the database, or finish the migration by hand"
+                    ) from error
+            await connection.execute(
+                b"INSERT INTO migration VALUES (%d, x'%s', x'%s', %d)"
+                % (
+                    migration.version,
+                    migration.name.encode().hex().encode(),
+                    migration.checksum.hex().encode(),
+                    time.time_ns() // 1_000_000,
+                )
+            )
+        return [f"{migration.version:04} {migration.name}" for migration in todo]
+
+    async def durability(self) -> list[str]:
+        """Settings of the server under which an answered commit may be lost with the machine."""
+        problems: list[str] = []
+        async with self._readers.connection() as connection:
+            rows = await connection.fetch(
+                b"SHOW GLOBAL VARIABLES WHERE Variable_name IN"
+                b" ('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin', 'wsrep_on')"
+            )
+        settings = {_text(name): _text(value).upper() for name, value in rows}
+        if settings.get("innodb_flush_log_at_trx_commit") != "1":
+            problems.append(
+                "innodb_flush_log_at_trx_commit is not 1: a crash of the server's machine loses up to a second"
+            )
+        if settings.get("log_bin") == "ON" and settings.get("sync_binlog") != "1":
+            problems.append("sync_binlog is not 1: a crash of the server's machine loses commits on the replicas")
+        if settings.get("wsrep_on") == "ON":
+            problems.append("Galera is on: its commits can fail after the fact, and SKIP LOCKED sees one node only")
+        return problems
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        await self._writers.aclose()
+        await self._readers.aclose()
+
+    def statistics(self) -> dict[str, int]:
+        """Transactions committed, run again after a deadlock or a lock wait, and in doubt at COMMIT."""
+        return {"transactions": self._transactions, "run_again": self._run_again, "in_doubt": self._in_doubt}
+
+
+_NOW = b"SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(3)) DIV 1000 AS SIGNED)"
+
+
+def migrations() -> list[Migration]:
+    """The migrations of the MySQL store."""
+    return load_migrations(__package__ or "")
+
+
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

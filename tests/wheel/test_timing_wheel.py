@@ -1,0 +1,291 @@
+"""The wheel by example: the cases that have gone wrong elsewhere, and the edges."""
+
+from __future__ import annotations
+
+from array import array
+from random import Random
+
+import pytest
+
+from tarry.wheel.timing_wheel import TimingWheel
+
+HOUR = 3_600_000
+NOW = 1_763_694_000_000 + 1_234_567  # within an hour
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
+
+
+@pytest.mark.parametrize("start", [NOW, NOW // HOUR * HOUR, NOW // HOUR * HOUR - 1])
+@pytest.mark.parametrize("hours", [0, 1, 2, 3, 48])
+@pytest.mark.parametrize("near", [-1_000, -1, 0, 1, 1_000])
+@pytest.mark.parametrize("step", [1_000, HOUR, 77_777])
+def test_an_exact_multiple_of_an_hour_comes_out_at_its_millisecond(
+    start: int, hours: int, near: int, step: int
+) -> None:
+    due = start + hours * HOUR + near
+    wheel = TimingWheel(start)
+    wheel.add(due, 7)
+    hand = start
+    while hand < due:
+        hand = min(hand + step, due - 1)
+        assert wheel.advance(hand) == []
+        if hand == due - 1:
+            break
+    assert wheel.advance(max(start, due)) == [7]
+    assert len(wheel) == 0
+
+
+def test_overdue_is_ready_at_once_and_comes_first() -> None:
+    wheel = TimingWheel(NOW)
+    wheel.add(NOW, 3)
+    wheel.add(NOW - 10 * 365 * 24 * HOUR, 1)
+    wheel.add(NOW - 1, 2)
+    wheel.add(NOW + 1, 4)
+    assert wheel.statistics().ready == 3
+    assert wheel.advance(NOW) == [1, 2, 3]
+    assert wheel.next_due() == NOW + 1
+    assert wheel.advance(NOW + 1) == [4]
+
+
+def test_an_open_second_is_handed_out_by_the_millisecond_whatever_comes_for_it_meanwhile() -> None:
+    second = NOW // 1_000 * 1_000 + 5_000
+    wheel = TimingWheel(NOW)
+    for offset in (900, 100, 500):
+        wheel.add(second + offset, offset)
+    assert wheel.next_due() == second + 100
+    assert wheel.advance(second + 99) == []
+    assert wheel.advance(second + 100) == [100]
+    wheel.add(second + 50, 50)  # overdue by now
+    wheel.add(second + 300, 300)
+    wheel.add(second + 900, 899)
+    assert wheel.next_due() == second + 50
+    assert wheel.advance(second + 499) == [50, 300]
+    wheel.cancel(second + 500, 500)
+    assert wheel.next_due() == second + 900
+    assert wheel.advance(second + 1_000) == [899, 900]
+
+
+def test_what_a_limit_holds_back_comes_in_one_order_with_what_falls_due_meanwhile() -> None:
+    wheel = TimingWheel(NOW)
+    for minutes in range(100):
+        wheel.add(NOW + minutes * 60_000, minutes)
+    assert wheel.advance(NOW + 3 * HOUR, 10) == list(range(10))
+    assert wheel.statistics().ready == 90
+    wheel.add(NOW + 10 * 60_000 + 1, 1_000)
+    wheel.add(NOW + 1, 1_001)
+    assert wheel.advance(NOW + 3 * HOUR, 3) == [1_001, 10, 1_000]
+    assert wheel.advance(NOW + 3 * HOUR, 0) == []
+    assert wheel.advance(NOW + 3 * HOUR) == list(range(11, 100))
+
+
+def test_the_hand_never_goes_back() -> None:
+    wheel = TimingWheel(NOW)
+    wheel.advance(NOW + HOUR)
+    wheel.add(NOW + HOUR - 1, 1)
+    assert wheel.advance(NOW) == [1]
+    assert wheel.statistics().hand == NOW + HOUR
+
+
+@pytest.mark.parametrize("delay", [-5_000, 400, 90_000, 5 * HOUR])
+def test_cancel_forgets_every_copy_and_nothing_else(delay: int) -> None:
+    due = NOW + delay
+    wheel = TimingWheel(NOW)
+    wheel.cancel(due, 1)  # unknown: it must not kill the next
+    wheel.add(due, 1)
+    wheel.add(due, 1)
+    wheel.add(due, 2)
+    wheel.add(due + 1, 1)
+    wheel.cancel(due, 1)
+    wheel.cancel(due, 99)
+    assert wheel.missing([due, due, due + 1], [1, 2, 1]) == [(due, 1)]
+    wheel.add(due, 1)
+    assert wheel.missing([due], [1]) == []
+    assert wheel.advance(NOW + 6 * HOUR) == [1, 2, 1]
+    assert len(wheel) == 0
+
+
+def test_a_cycle_can_be_dealt_in_pieces_while_it_is_added_to_and_cancelled_from() -> None:
+    start = NOW // HOUR * HOUR
+    wheel = TimingWheel(start)
+    dues = [start + HOUR + 10 * number for number in range(100)]
+    wheel.add_many(dues, range(100))
+    assert wheel.deal(0) == 100
+    assert wheel.deal(30) == 70
+    assert wheel.next_due() == start + HOUR  # a bound: the cycle is not dealt to the end
+    wheel.cancel(dues[0], 0)  # dealt
+    wheel.cancel(dues[99], 99)  # not dealt
+    wheel.add(dues[0], 0)
+    wheel.add(dues[50], 50)
+    assert wheel.statistics().tombstones == 2
+    assert wheel.deal(1_000) == 0
+    assert wheel.statistics().tombstones == 0
+    assert (len(wheel), wheel.statistics().dealt_ahead) == (100, 100)
+    wheel.cancel(dues[0], 0)
+    assert wheel.next_due() == dues[1]  # exact now
+    wheel.add(dues[3] - 1, 1_000)
+    assert wheel.deal(1) == 0
+    assert wheel.deal(1) == 0
+    expected = [1, 2, 1_000, *range(3, 51), *range(50, 99)]
+    assert wheel.advance(start + 2 * HOUR) == expected
+
+
+def test_deal_is_about_the_next_cycle_only() -> None:
+    wheel = TimingWheel(NOW)
+    wheel.add(NOW + 3 * HOUR, 1)
+    assert wheel.deal(10) == 0
+    assert wheel.statistics().dealt_ahead == 0
+
+
+def test_next_due_is_none_when_all_is_cancelled_and_dealt() -> None:
+    start = NOW // HOUR * HOUR
+    wheel = TimingWheel(start)
+    wheel.add(start + HOUR + 5, 1)
+    wheel.add(start + 2 * HOUR + 5, 2)
+    assert wheel.deal(5) == 0
+    wheel.cancel(start + HOUR + 5, 1)
+    assert wheel.next_due() == start + 2 * HOUR
+    wheel.cancel(start + 2 * HOUR + 5, 2)
+    assert wheel.advance(start + 2 * HOUR) == []
+    assert wheel.next_due() is None
+    assert (len(wheel), wheel.statistics().tombstones) == (0, 0)
+
+
+def test_a_step_of_a_million_years_over_empty_cycles_is_a_step() -> None:
+    wheel = TimingWheel(NOW)
+    year = 365 * 24 * HOUR
+    wheel.add(NOW + 400_000 * year, 1)
+    assert wheel.advance(NOW + 400_000 * year - 1) == []
+    assert wheel.advance(NOW + 1_000_000 * year) == [1]
+    wheel.add(NOW + 1_000_000 * year + 1_500, 2)
+    assert wheel.next_due() == NOW + 1_000_000 * year + 1_500
+
+
+def test_the_edges_of_int64() -> None:
+    wheel = TimingWheel(LOWEST)
+    dues = [HIGHEST, LOWEST, 0, -1, HIGHEST, LOWEST + 1]
+    pair_ids = [HIGHEST, LOWEST, 0, -1, LOWEST, 1]
+    for due, entry_id in zip(dues, pair_ids, strict=True):
+        wheel.add(due, entry_id)
+    wheel.add_many(array("q", sorted(dues)), array("q", [5] * 6))
+    assert wheel.missing(dues, pair_ids) == []
+    assert wheel.advance(LOWEST) == [LOWEST, 5]
+    assert wheel.advance(-1) == [1, 5, -1, 5]
+    wheel.cancel(HIGHEST, LOWEST)
+    assert wheel.advance(HIGHEST - 1) == [0, 5]
+    assert wheel.next_due() == HIGHEST
+    assert wheel.advance(HIGHEST) == [5, 5, HIGHEST]
+    wheel.add(LOWEST, 9)
+    assert wheel.advance(HIGHEST) == [9]
+
+
+@pytest.mark.parametrize("delay", [-1, 0, 1, HOUR, 2 * HOUR])
+@pytest.mark.parametrize("wrong", [2**63, -(2**63) - 1])
+def test_an_id_beyond_int64_is_refused_and_changes_nothing(delay: int, wrong: int) -> None:
+    wheel = TimingWheel(NOW)
+    wheel.add(NOW + HOUR, 1)
+    with pytest.raises(OverflowError):
+        wheel.add(NOW + delay, wrong)
+    with pytest.raises(OverflowError):
+        wheel.add_many([NOW + delay], [wrong])
+    wheel.add(NOW + delay, 2)
+    assert len(wheel) == 2
+    assert wheel.advance(NOW + delay)[-1:] == [2]
+
+
+def test_columns_of_unlike_length_and_negative_limits_are_refused() -> None:
+    wheel = TimingWheel(NOW)
+    with pytest.raises(ValueError, match="2 due times for 1 ids"):
+        wheel.add_many([1, 2], [1])
+    with pytest.raises(ValueError, match="negative"):
+        wheel.advance(NOW, -1)
+    assert len(wheel) == 0
+
+
+def test_the_columns_given_are_copied() -> None:
+    dues, pair_ids = array("q", [NOW - 2, NOW + 1, NOW + 2 * HOUR]), array("q", [1, 2, 3])
+    wheel = TimingWheel(NOW)
+    wheel.add_many(dues, pair_ids)
+    for number in range(3):
+        dues[number] = pair_ids[number] = 0
+    assert wheel.advance(NOW + 3 * HOUR) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("delay", [-HOUR, 2_000, 2 * HOUR])
+def test_a_million_timers_may_name_one_second(delay: int) -> None:
+    """With ten thousand: a slot that is too large to look cancels up in."""
+    chance = Random(1)
+    second = (NOW + delay) // 1_000 * 1_000
+    wheel = TimingWheel(NOW)
+    pairs = [(second + chance.randrange(1_000), entry_id) for entry_id in range(10_000)]
+    wheel.add_many([due for due, _ in pairs[:9_000]], range(9_000))
+    for due, entry_id in pairs[9_000:]:
+        wheel.add(due, entry_id)
+    cancelled = pairs[::3]
+    for due, entry_id in cancelled:
+        wheel.cancel(due, entry_id)
+        wheel.cancel(due, entry_id)
+    for due, entry_id in cancelled[::2]:
+        wheel.add(due, entry_id)
+    alive = sorted((set(pairs) - set(cancelled)) | set(cancelled[::2]))
+    assert set(wheel.missing([due for due, _ in pairs], range(10_000))) == set(pairs) - set(alive)
+    if second > NOW:
+        assert wheel.advance(alive[0][0] - 1) == []
+    taken: list[int] = []
+    for millisecond in range(-1, 1_001, 7):
+        taken += wheel.advance(second + millisecond, 60)
+    while more := wheel.advance(second + 1_000, 500):
+        taken += more
+    assert taken == [entry_id for _, entry_id in alive]
+    assert len(wheel) == 0
+
+
+def test_rescheduling_all_day_leaves_no_more_behind_than_there_is() -> None:
+    wheel = TimingWheel(NOW)
+    for number in range(50_000):
+        due = NOW + 3 * HOUR + number % 1_000
+        wheel.add(due, 1)
+        wheel.cancel(due, 1)
+    wheel.add(NOW + 3 * HOUR, 1)
+    assert len(wheel) < 200
+    assert wheel.statistics().tombstones < 200
+    assert wheel.advance(NOW + 4 * HOUR) == [1]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_thousands_of_entries_of_every_origin_come_out_in_order(seed: int) -> None:
+    chance = Random(seed)
+    wheel = TimingWheel(NOW)
+    pending: set[tuple[int, int]] = set()
+    hand, taken, expected = NOW, list[int](), list[int]()
+    for turn in range(60):
+        page = [(hand + chance.randrange(-HOUR, 4 * HOUR), turn * 1_000 + number) for number in range(500)]
+        if turn % 3 == 0:
+            page.sort()
+        if turn % 3 == 1:
+            # In order of due time, while ids descend: rescheduled messages keep their ids.
+            page = sorted((due, 1_000_000 - entry_id) for due, entry_id in page)
+        wheel.add_many([due for due, _ in page], [entry_id for _, entry_id in page])
+        pending.update(page)
+        for due, entry_id in chance.sample(sorted(pending), 50):
+            wheel.cancel(due, entry_id)
+            pending.discard((due, entry_id))
+        wheel.deal(chance.randrange(400))
+        hand += chance.choice((1, 1_000, 59_999, HOUR))
+        due_now = sorted(pair for pair in pending if pair[0] <= hand)
+        pending.difference_update(due_now)
+        expected += [entry_id for _, entry_id in due_now]
+        while more := wheel.advance(hand, 100):
+            taken += more
+        assert taken == expected
+        assert wheel.missing([due for due, _ in pending], [entry_id for _, entry_id in pending]) == []
+
+
+def test_statistics_and_repr_show_what_it_holds() -> None:
+    wheel = TimingWheel(NOW)
+    for delay in (-1, 0, 1_000, HOUR, 5 * HOUR):
+        wheel.add(NOW + delay, 1)
+    wheel.cancel(NOW + 5 * HOUR, 8)
+    wheel.deal(10)
+    statistics = wheel.statistics()
+    assert (statistics.hand, statistics.entries, statistics.ready) == (NOW, 5, 2)
+    assert (statistics.tombstones, statistics.cycles, statistics.dealt_ahead) == (1, 2, 1)
+    assert repr(wheel) == f"<TimingWheel hand={NOW} entries=5 far_cycles=2>"
