@@ -50,7 +50,7 @@ class Combiner(Generic[Request, Answer]):
         self._writing = 0
 
     async def ask(self, request: Request) -> Answer:
-        """Has the request written; returns its answer, or raises what went wrong. Cancelling the caller stops nothing."""
+        """Has the request written; its answer, or what went wrong raised. Cancelling the caller stops nothing."""
         weight = self._weigh(request)
         if self._weight and self._weight + weight > self._limit:
             raise Overloaded("too much is waiting to be written; try again in a moment")

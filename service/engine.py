@@ -14,7 +14,6 @@ from typing import Literal, TypeVar
 import structlog
 import trio
 
-
 from ..store.catalogue import TopicDraft
 from ..store.errors import OutcomeUnknown, StoreError, Unavailable
 from ..store.records import (
@@ -321,7 +320,8 @@ class Engine:
     def _desk(self, group: Group) -> Desk:
         desk = self._desks.get(group.id)
         if desk is None:
-            assert self._nursery is not None
+            if self._nursery is None:
+                raise Stopping("the server is starting: its store has not answered yet")
             find = functools.partial(self._present, group)
             desk = self._desks[group.id] = Desk(find, self.clock, self._take_turn, self._turn_done)
             if self._stopping:

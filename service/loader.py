@@ -1,11 +1,11 @@
 """The loader: fills the wheel from the tables, at start-up and as the horizon moves.
 
-Overdue rows come first, oldest first, while the service already serves. Then page after page of what falls due within the
-horizon. `Horizon.page` moves `loaded_until` before the page is read, and a publish compares its due time with it after its
-own commit, so that a row may come twice and never not at all.
+Overdue rows come first, oldest first, while the service already serves. Then page after page of what falls due within
+the horizon. `Horizon.page` moves `loaded_until` before the page is read, and a publish compares its due time with it
+after its own commit, so that a row may come twice and never not at all.
 """
 
-from collections.abc import Callable, Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 import trio

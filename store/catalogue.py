@@ -9,7 +9,7 @@ from attrs import frozen
 from ..wheel.ladder import Ladder
 from .ports import Row, Transaction
 from .records import Group, GroupState, Queue, QueueState, Topic, TopicState
-from .text import decode, encode
+from .text import encode
 
 _KINDS: tuple[Literal["cluster", "broadcast"], ...] = ("cluster", "broadcast")
 
@@ -33,7 +33,7 @@ def encode_ladder(ladder: Ladder | None) -> bytes | None:
 
 def decode_ladder(text: bytes | None) -> Ladder | None:
     """The reverse of `encode_ladder`."""
-    return None if text is None else Ladder(tuple(int(rung) for rung in text.split(b",") if rung))
+    return None if text is None else Ladder(tuple(int(rung) for rung in text.decode().split(",") if rung))
 
 
 async def find_topics(tx: Transaction, names: Sequence[str]) -> list[Topic]:
@@ -47,7 +47,7 @@ async def all_topics(tx: Transaction) -> list[Topic]:
 
 
 async def add_topic(tx: Transaction, draft: TopicDraft, now: int) -> Topic:
-    """The topic of that name, made if it is missing; one that exists may gain queues, and is otherwise left as it is."""
+    """The topic of that name, made if it is missing; one that exists may gain queues and is otherwise left alone."""
     await tx.execute_many(
         "topic.add",
         [
@@ -80,8 +80,14 @@ async def _with_queues(tx: Transaction, rows: Iterable[Row]) -> list[Topic]:
                 queues[topic_id].append(Queue(id_, number))
     return [
         Topic(
-            *(id_, name.decode(), _KINDS[kind], bool(ordered), tuple(queues[id_]), retention),
-            *(decode_ladder(ladder), created_at),
+            id=id_,
+            name=name.decode(),
+            kind=_KINDS[kind],
+            ordered=bool(ordered),
+            queues=tuple(queues[id_]),
+            retention=retention,
+            ladder=decode_ladder(ladder),
+            created_at=created_at,
         )
         for id_, name, kind, ordered, retention, ladder, created_at in rows
     ]
@@ -115,7 +121,9 @@ async def add_group(
     await tx.execute_many("consumer_group.add", [(topic.id, encode(name), encode_ladder(ladder), 0, None, now)])
     rows = await tx.fetch("consumer_group.of_topics", [topic.id])
     group_id = next(row[0] for row in rows if row[2] == name.encode())
-    ends = dict(await tx.fetch("queue.ends", [queue.id for queue in topic.queues])) if latest else {}
+    ends: dict[int, int] = {}
+    if latest:
+        ends = dict(await tx.fetch("queue.ends", [queue.id for queue in topic.queues]))
     await _add_queues_of_group(tx, topic, group_id, ends)
     return next(group for group in await find_groups(tx, [topic], default) if group.id == group_id)
 
@@ -161,6 +169,6 @@ async def group_state(tx: Transaction, group: Group) -> GroupState:
         if retries:
             retries[rung - 1] += pending
     claims = await tx.fetch("claim.of_group", group.id)
-    clients = {decode(row[2]) for row in claims}
+    clients: set[str] = {row[2].decode() for row in claims}
     claimed = sum(row[7].count(0) for row in claims)
     return GroupState(tuple(queues), acked, dead, retried, len(claims), claimed, tuple(retries), tuple(sorted(clients)))

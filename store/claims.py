@@ -1,8 +1,8 @@
 """A turn of a consumer group: its waiting acks, fails, extensions, lost leases and claims in one transaction.
 
 A claim is a range: claiming moves the group's cursor in a queue and writes one row, whatever the number of messages.
-The locks go in the order of design: claim rows by key, then the group's cursors; nothing else is locked, since the end of
-a queue is read plainly (an offset below a committed end is committed).
+The locks go in the order that everybody keeps: claim rows by key, then the group's cursors. Nothing else is locked,
+since the end of a queue is read plainly: an offset below a committed end is committed.
 
 Failed messages leave their claim for `retry` or `dead` in the same transaction. A claim with no open message left moves
 to `delivery`, under a number drawn under its cursor's lock, so that the log's numbers are in commit order.
@@ -228,7 +228,7 @@ class Turning:
         return Settled(lost=True, ended=True)
 
     def _ack(self, settlement: Settlement, claim: _Held, cursor: _Cursor) -> Settled:
-        if settlement.places is None and claim.outcome == _OPEN * claim.size:
+        if settlement.places is None and bytes(claim.outcome) == _OPEN * claim.size:
             claim.settle_all(Outcome.ACKED, self.now)
             cursor.tell(Outcome.ACKED, claim.size)
             self._touched.add(claim.queue_id)
@@ -314,7 +314,7 @@ class Turning:
             await tx.execute_many("retry.add", retries)
 
     async def _sources(self, tx: Transaction) -> dict[tuple[int, int], Row]:
-        """(return queue, message's queue, offset, id, attempt, history) of each failed message, by where it was claimed."""
+        """(return queue, message's queue, offset, id, attempt, history) of each failed message, by its place."""
         places: dict[int, list[int]] = defaultdict(list)
         for failure in self._failures:
             places[failure.held.queue_id].append(failure.held.first + failure.place)
@@ -361,7 +361,7 @@ class Turning:
     ) -> tuple[list[Claim | None], bool]:
         if not requests:
             return [], False
-        ends = dict(await tx.fetch("queue.ends", list(cursors)))
+        ends: dict[int, int] = dict(await tx.fetch("queue.ends", list(cursors)))
         claims: list[Claim | None] = []
         rows: list[Sequence[Value]] = []
         waiting = list(requests)
@@ -490,8 +490,19 @@ class _Reader:
         ]
         attempt, source = (row[11], row[13]) if len(row) > 11 else (1, offset)
         return Delivered(
-            *(id_, self._queue.number, source, attempt, decode(key), decode(ordering_key), decode(tag), headers),
-            *(decode(content_type), body, accepted_at, deliver_at, streamed_at),
+            id=id_,
+            queue=self._queue.number,
+            offset=source,
+            attempt=attempt,
+            key=decode(key),
+            ordering_key=decode(ordering_key),
+            tag=decode(tag),
+            headers=headers,
+            content_type=decode(content_type),
+            body=body,
+            published_at=accepted_at,
+            deliver_at=deliver_at,
+            streamed_at=streamed_at,
         )
 
 

@@ -15,8 +15,19 @@ async def page(tx: Transaction, group: Group, after: int, limit: int) -> list[De
         id_, dead_at, history, queue_id, offset, key, ordering_key, tag, headers, content_type, body, *times = row
         attempt = len(msgspec.json.decode(history))
         message = Delivered(
-            *(id_, numbers[queue_id], offset, attempt, decode(key), decode(ordering_key), decode(tag), headers),
-            *(decode(content_type), body, times[0], times[1], dead_at),
+            id=id_,
+            queue=numbers[queue_id],
+            offset=offset,
+            attempt=attempt,
+            key=decode(key),
+            ordering_key=decode(ordering_key),
+            tag=decode(tag),
+            headers=headers,
+            content_type=decode(content_type),
+            body=body,
+            published_at=times[0],
+            deliver_at=times[1],
+            streamed_at=dead_at,
         )
         letters.append(DeadLetter(message, dead_at, history))
     return letters

@@ -56,7 +56,7 @@ class IdMaker:
     """Makes ids; one to a process. `statistics()` is not needed: it holds no message."""
 
     def __init__(self, source: random.Random | None = None) -> None:
-        self._random = source or random.Random()
+        self._random = source or random.Random()  # noqa: S311  # it spreads ids, it guards nothing
         # Next count and numbers left per (millisecond, straight bit, shard), oldest use first.
         self._counts: OrderedDict[int, tuple[int, int]] = OrderedDict()
         self._shard = self._random.randrange(SHARDS)

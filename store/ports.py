@@ -1,9 +1,9 @@
 """The seam of the store: what a backend gives, and all that it gives.
 
-Everything the store does is written once, as plain `async` functions over a `Transaction` (see `publishing`, `timers`,
-`claims`, ...). A backend runs such a function in a transaction of its own. On MySQL each query is awaited; on SQLite none
-ever suspends, and the writer thread drives the function to its end in one go. So the functions await nothing but the
-transaction, and may be run again from the start when the backend meets a deadlock or a lost connection.
+Everything the store does is written once, as plain `async` functions over a `Transaction` (see `publishing`,
+`timers`, `claims`, ...). A backend runs such a function in a transaction of its own. On MySQL each query is awaited; on
+SQLite none ever suspends, and the writer thread drives the function to its end in one go. So the functions await
+nothing but the transaction, and may be run again from the start when the backend meets a deadlock or a lost connection.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -63,7 +63,7 @@ class Backend(Protocol):
         ...
 
     async def durability(self) -> list[str]:
-        """What stands in the way of "an acknowledged publish is never lost", one sentence each; empty when all is well."""
+        """Under which settings an acknowledged publish can be lost, one sentence each; empty when all is well."""
         ...
 
     async def aclose(self) -> None:

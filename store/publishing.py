@@ -1,7 +1,7 @@
 """Accepting messages: many requests in one transaction, each of them all or none.
 
-A message for later is a row of `delay`. A message for now goes straight to the stream: the queue's sequence row is locked
-last, its offsets are drawn, and the lock is held until the commit, so that commit order is offset order.
+A message for later is a row of `delay`. A message for now goes straight to the stream: the queue's sequence row is
+locked last, its offsets are drawn, and the lock is held until the commit, so that commit order is offset order.
 """
 
 from collections import defaultdict
@@ -109,11 +109,11 @@ class Publishing:
                 await tx.execute("idempotency.remove", topic_id, over)
         answers: list[list[Receipt] | Conflict | None] = []
         for publication in publications:
-            row = known.get((publication.drafts[0].topic.id, publication.idempotency_key or ""))
-            if publication.idempotency_key is None or row is None:
+            first = known.get((publication.drafts[0].topic.id, publication.idempotency_key or ""))
+            if publication.idempotency_key is None or first is None:
                 answers.append(None)
             else:
-                answers.append(_replay(publication, row[1], _decode_receipts(row[2])))
+                answers.append(_replay(publication, first[1], _decode_receipts(first[2])))
         return answers
 
     async def _add_delays(self, tx: Transaction, waiting: Sequence[_Written]) -> None:

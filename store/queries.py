@@ -5,8 +5,8 @@
     SELECT ...
 
 A query is called `table.name`. `?` takes a value, `(?*)` a list for IN, `VALUES ?` in an INSERT a row (many with
-`execute_many`), and `(shard, id) IN (?*)` a list of ids, each looked up under its own shard. What only MySQL and MariaDB
-may read stands in their executable comments, `/*! FOR UPDATE */`, which SQLite passes over.
+`execute_many`), and `(shard, id) IN (?*)` a list of ids, each looked up under its own shard. What only MySQL and
+MariaDB may read stands in their executable comments, `/*! FOR UPDATE */`, which SQLite passes over.
 """
 
 import re
@@ -23,7 +23,7 @@ _REMARK = re.compile(r"^--.*\n", re.MULTILINE)
 def load_queries() -> Mapping[str, str]:
     """All queries by `table.name`."""
     queries: dict[str, str] = {}
-    for path in files(__package__).joinpath("sql").iterdir():
+    for path in files(__package__ or "").joinpath("sql").iterdir():
         table, _, kind = path.name.partition(".")
         if kind != "sql":
             continue

@@ -267,18 +267,19 @@ class Found:
 
     id: int
     topic: str
-    state: str
+    state: Literal["scheduled", "published", "cancelled"]
     deliver_at: int
     published_at: int
-    key: str | None
-    ordering_key: str | None
-    tag: str | None
-    headers: bytes | None
-    content_type: str | None
-    body: bytes | None
-    queue: int | None
-    offset: int | None
     life: tuple[Event, ...]
+    key: str | None = None
+    ordering_key: str | None = None
+    tag: str | None = None
+    headers: bytes | None = None
+    content_type: str | None = None
+    body: bytes | None = None
+    """None: it was cancelled, and its body is gone."""
+    queue: int | None = None
+    offset: int | None = None
 
 
 @frozen

@@ -14,12 +14,6 @@ def encode(text: str | None) -> bytes | None:
     return None if text is None else text.encode()
 
 
-@overload
-def decode(value: bytes) -> str: ...
-@overload
-def decode(value: None) -> None: ...
-@overload
-def decode(value: bytes | None) -> str | None: ...
 def decode(value: bytes | None) -> str | None:
     """From a column."""
     return None if value is None else value.decode()

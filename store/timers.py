@@ -134,7 +134,7 @@ async def _elsewhere(tx: Transaction, ids: Sequence[int]) -> dict[int, Verdict]:
 
 
 async def due_messages(tx: Transaction, shard: int, after: int, until: int, limit: int) -> list[Row]:
-    """(id, due) of messages of a shard with ids from `after` up to the millisecond `until`; moved ones name their due."""
+    """(id, due) of messages of a shard with ids from `after` up to the millisecond `until`, moved ones included."""
     return await tx.fetch("delay.due", shard, after, first_id(until), limit)
 
 

@@ -34,16 +34,30 @@ async def find_message(tx: Transaction, id_: int) -> Found | None:
         _, topic_id, key, accepted_at, deliver_at, cancelled_at = cancelled[0]
         life = (Event("scheduled", accepted_at), Event("cancelled", cancelled_at))
         return Found(
-            *(id_, await _topic_name(tx, topic_id), "cancelled", deliver_at, accepted_at, decode(key)),
-            *(None, None, None, None, None, None, None, life),
+            id=id_,
+            topic=await _topic_name(tx, topic_id),
+            state="cancelled",
+            deliver_at=deliver_at,
+            published_at=accepted_at,
+            key=decode(key),
+            life=life,
         )
     if waiting:
         _, _due, topic_id, _queue, *content, accepted_at, deliver_at = waiting[0]
         key, ordering_key, tag, headers, content_type, body = content
         return Found(
-            *(id_, await _topic_name(tx, topic_id), "scheduled", deliver_at, accepted_at, decode(key)),
-            *(decode(ordering_key), decode(tag), headers, decode(content_type), body, None, None),
-            (Event("scheduled", accepted_at),),
+            id=id_,
+            topic=await _topic_name(tx, topic_id),
+            state="scheduled",
+            deliver_at=deliver_at,
+            published_at=accepted_at,
+            key=decode(key),
+            ordering_key=decode(ordering_key),
+            tag=decode(tag),
+            headers=headers,
+            content_type=decode(content_type),
+            body=body,
+            life=(Event("scheduled", accepted_at),),
         )
     return None
 
@@ -100,8 +114,20 @@ async def _streamed(tx: Transaction, row: Row) -> Found:
         histories += [(group_id, history) for group_id, _dead_at, history in dead]
     life = sorted(_with_reasons(life, histories, groups), key=lambda event: event.at)
     return Found(
-        *(id_, await _topic_name(tx, topic_id), "published", deliver_at, accepted_at, decode(key)),
-        *(decode(ordering_key), decode(tag), headers, decode(content_type), body, number, offset, tuple(life)),
+        id=id_,
+        topic=await _topic_name(tx, topic_id),
+        state="published",
+        deliver_at=deliver_at,
+        published_at=accepted_at,
+        key=decode(key),
+        ordering_key=decode(ordering_key),
+        tag=decode(tag),
+        headers=headers,
+        content_type=decode(content_type),
+        body=body,
+        queue=number,
+        offset=offset,
+        life=tuple(life),
     )
 
 

@@ -1,8 +1,8 @@
 """The store on MySQL 8+ and MariaDB 10.6+: pools of connections, transactions that are run again, migrations, clock.
 
-Writers and readers have pools of their own, so that no page of recovery keeps a publish waiting. A transaction is a fresh
-run of its function: after a deadlock or a lock wait it is rolled back and run again with jitter, five times at most; after
-a lost answer to COMMIT the database is asked whether it is there.
+Writers and readers have pools of their own, so that no page of recovery keeps a publish waiting. A transaction is a
+fresh run of its function: after a deadlock or a lock wait it is rolled back and run again with jitter, five times at
+most; after a lost answer to COMMIT the database is asked whether it is there.
 """
 
 import random
@@ -13,7 +13,7 @@ from typing import TypeVar
 import structlog
 import trio
 
-from ..errors import Contention, OutcomeUnknown, Refused, SchemaError, StoreError, Unavailable
+from ..errors import Contention, OutcomeUnknown, Refused, SchemaError, Unavailable
 from ..migrations import Migration, load_migrations, pending
 from ..ports import Row, Transaction, Value, Work
 from .connection import Connection
@@ -72,19 +72,17 @@ class MySQLBackend:
 
     async def write(self, work: Work[T], landed: Callable[[Transaction, T], Awaitable[bool]] | None = None) -> T:
         """Runs `work` in a transaction of its own; see `store.ports.Backend`."""
-        for tried in range(_TRIES):
-            if tried:
-                self._run_again += 1
-                await trio.sleep(random.random() * _PAUSE * 2**tried)
+        tried = 0
+        while True:
             try:
                 return await self._once(work, landed)
-            except Contention as error:
-                last: StoreError = error
-            except OutcomeUnknown as error:
-                if landed is not None:
-                    raise  # the database could not be asked either
-                last = error
-        raise last
+            except (Contention, OutcomeUnknown) as error:
+                tried += 1
+                asked_in_vain = isinstance(error, OutcomeUnknown) and landed is not None
+                if asked_in_vain or tried == _TRIES:
+                    raise
+            self._run_again += 1
+            await trio.sleep(_jitter(_PAUSE * 2**tried))
 
     async def _once(self, work: Work[T], landed: Callable[[Transaction, T], Awaitable[bool]] | None) -> T:
         while True:
@@ -121,7 +119,7 @@ class MySQLBackend:
                 async with self._readers.connection() as connection:
                     return await landed(MySQLTransaction(connection), result)
             except Unavailable:
-                await trio.sleep(random.random() * _PAUSE * 4**tried)
+                await trio.sleep(_jitter(_PAUSE * 4**tried))
         raise unknown
 
     async def read(self, work: Work[T]) -> T:
@@ -156,7 +154,7 @@ class MySQLBackend:
 
     async def _migrate(self, connection: Connection) -> list[str]:
         await connection.execute(_REMEMBER)
-        applied = dict(await connection.fetch(b"SELECT version, checksum FROM migration"))
+        applied: dict[int, bytes] = dict(await connection.fetch(b"SELECT version, checksum FROM migration"))
         todo = pending(migrations(), applied)
         for migration in todo:
             for text in migration.statements:
@@ -213,6 +211,10 @@ _NOW = b"SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMES
 def migrations() -> list[Migration]:
     """The migrations of the MySQL store."""
     return load_migrations(__package__ or "")
+
+
+def _jitter(seconds: float) -> float:
+    return random.random() * seconds  # noqa: S311  # spreads tries, guards nothing
 
 
 def _text(value: object) -> str:

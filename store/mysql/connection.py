@@ -164,7 +164,7 @@ class Connection:
 
     @property
     def max_statement(self) -> int:
-        """The longest statement in bytes, for `Statement.bind_many`. A byte more, and the server cuts the connection."""
+        """The longest statement in bytes, for `Statement.bind_many`. For a byte more the server cuts the connection."""
         return self.max_allowed_packet - 2
 
     def is_stale(self) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 from ..ids import shard_of
 from ..ports import Value
@@ -22,14 +23,7 @@ def statement(query: str) -> tuple[Statement, int | None]:
 def bind(query: str, values: Sequence[Value | Sequence[Value]]) -> bytes:
     """The bytes of a query with its values."""
     prepared, place = statement(query)
-    if place is None:
-        return prepared.bind(*values)
-    bound = list(values)
-    ids = bound[place]
-    assert isinstance(ids, (list, tuple))
-    bound[place] = [(shard_of(id_), id_) for id_ in sorted(ids, key=_by_key)]  # type: ignore[type-var,arg-type]
-    return prepared.bind(*bound)  # type: ignore[arg-type]  # rows of integers are what the placeholder takes
-
-
-def _by_key(id_: int) -> tuple[int, int]:
-    return shard_of(id_), id_
+    bound: list[Any] = list(values)
+    if place is not None:
+        bound[place] = sorted((shard_of(id_), id_) for id_ in bound[place])
+    return prepared.bind(*bound)

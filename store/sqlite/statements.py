@@ -1,8 +1,8 @@
 """The store's queries as SQLite reads them (see `store.queries` for the notation)."""
 
-import re
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import msgspec
 
@@ -11,7 +11,6 @@ from ..queries import load_queries
 
 _IDS = "(shard, id) IN (?*)"
 _IDS_HERE = "(shard, id) IN (SELECT value & 15, value FROM json_each(?))"
-_LIST = re.compile(r"\?\*?")
 
 
 @cache
@@ -19,23 +18,23 @@ def _text(query: str) -> str:
     return load_queries()[query].replace(_IDS, _IDS_HERE).replace("INSERT IGNORE", "INSERT OR IGNORE")
 
 
-def bind(query: str, values: Sequence[Value | Sequence[Value]]) -> tuple[str, list[Value]]:
+def bind(query: str, values: Sequence[Value | Sequence[Value]]) -> tuple[str, list[Any]]:
     """The statement's text and its parameters.
 
     A list of numbers travels as one JSON parameter, so that the text stays the same and its plan is kept; a list of
     bytes is spelled out, since JSON holds none.
     """
     text = _text(query)
-    flat: list[Value] = []
+    flat: list[Any] = []
     for value in values:
-        if not isinstance(value, (list, tuple)):
-            flat.append(value)  # pyright: ignore[reportArgumentType]  # a bytes is a Sequence to the type checker
+        if not isinstance(value, list | tuple):
+            flat.append(value)
         elif value and isinstance(value[0], bytes):
             text = text.replace("(?*)", f"({', '.join('?' * len(value))})", 1)
             flat.extend(value)
         else:
             text = text.replace("(?*)", "(SELECT value FROM json_each(?))", 1)
-            flat.append(msgspec.json.encode(value).decode())  # type: ignore[arg-type]  # JSON text for json_each
+            flat.append(msgspec.json.encode(value).decode())
     return text, flat
 
 

@@ -1,12 +1,13 @@
 """The writer thread: one connection, and everything that waits goes into one transaction.
 
-Each piece of work runs in a savepoint of its own, so that one that fails is undone alone; then all are committed together,
-and only then answered. One fsync serves all that came while the one before it ran.
+Each piece of work runs in a savepoint of its own, so that one that fails is undone alone; then all are committed
+together, and only then answered. One fsync serves all that came while the one before it ran.
 """
 
 import queue
 import sqlite3
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
@@ -35,10 +36,8 @@ class _Job(Generic[T]):
     error: BaseException | None = None
 
     def finish(self) -> None:
-        try:
+        with suppress(trio.RunFinishedError):  # nobody is left to hear the answer
             self.token.run_sync_soon(self.done.set)
-        except trio.RunFinishedError:
-            pass  # nobody is left to hear the answer
 
 
 class Writer:
@@ -115,8 +114,6 @@ class Writer:
         self._connection.execute("RELEASE work")
 
     def _roll_back(self) -> None:
-        try:
+        with suppress(sqlite3.Error):  # what cannot be rolled back was not committed either; the next BEGIN tells
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
-        except sqlite3.Error:
-            pass  # what cannot be rolled back was not committed either; the next BEGIN tells

@@ -1,0 +1,91 @@
+"""`tarry`: the commands, and every error as one sentence on stderr with its exit code.
+
+0 done, 1 failed, 2 usage, 3 not found, 4 too late, 75 try again: the server or the database is away.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError
+from rich.console import Console
+
+from ... import __version__
+from ...client.errors import BadRequest, NotFound, TarryError, TooLate
+from ...client.errors import Unavailable as ServerUnavailable
+from ...store.errors import StoreError
+from ...store.errors import Unavailable as StoreUnavailable
+from ..settings import SettingError
+from . import checkup, demo, messages, serving
+from .printing import note
+from .usage import UsageError
+
+app = App(
+    name="tarry",
+    version=__version__,
+    help="Delayed messages and schedules with a stream queue behind them, on the MySQL you already run.",
+    version_flags=["--version"],
+    help_flags=["--help", "-h"],
+)
+app.command(serving.serve)
+app.command(demo.demo)
+app.command(checkup.doctor)
+app.command(serving.migrate)
+app.command(messages.publish)
+app.command(messages.consume)
+app.command(messages.cancel)
+app.command(messages.peek)
+app.command(messages.topics)
+config = App(name="config", help="The settings of the server.")
+config.command(serving.show)
+app.command(config)
+
+FAILED, USAGE, NOT_FOUND, TOO_LATE, TRY_AGAIN, INTERRUPTED = 1, 2, 3, 4, 75, 130
+
+_CODES: tuple[tuple[type[BaseException], int], ...] = (
+    (UsageError, USAGE),
+    (SettingError, USAGE),
+    (BadRequest, USAGE),
+    (NotFound, NOT_FOUND),
+    (TooLate, TOO_LATE),
+    (ServerUnavailable, TRY_AGAIN),
+    (StoreUnavailable, TRY_AGAIN),
+    (TarryError, FAILED),
+    (StoreError, FAILED),
+    (OSError, FAILED),
+)
+"""The first that fits."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs a command line; returns the exit code."""
+    console = Console(stderr=True)
+    try:
+        code = app(
+            list(arguments),
+            exit_on_error=False,
+            print_error=True,
+            error_console=console,
+            result_action="return_value",
+        )
+    except CycloptsError:
+        return USAGE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read us has enough. Python would complain once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except tuple(kind for kind, _ in _CODES) as error:
+        note(f"tarry: {error}")
+        return next(code for kind, code in _CODES if isinstance(error, kind))
+    return code if isinstance(code, int) else 0
+
+
+def main() -> None:
+    """The installed command."""
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""`serve`, `migrate` and `config show`: what works from the settings."""
+
+from pathlib import Path
+from typing import Annotated
+
+import attrs
+import trio
+from cyclopts import Parameter
+
+from ...store.opening import migrations_for, open_backend
+from ..settings import Settings
+from .printing import note, print_json, print_line, print_table
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True)
+class Flags:
+    """The settings that have flags. Those left out come from the environment, the file or the defaults."""
+
+    config: Annotated[Path | None, Parameter(help="Read this file instead of ./tarry.toml.")] = None
+    dsn: Annotated[
+        str | None, Parameter(help="The store: mysql://user:pw@host/db or sqlite:///tarry.db (the default).")
+    ] = None
+    listen: Annotated[str | None, Parameter(help="Where HTTP is served; 127.0.0.1:8277 by default.")] = None
+    node: Annotated[str | None, Parameter(help="This server's name among several on one database.")] = None
+    log_level: Annotated[str | None, Parameter(help="debug, info, warning or error.")] = None
+    log_format: Annotated[str | None, Parameter(help="console, json, or auto: console on a terminal.")] = None
+
+    def settings(self) -> Settings:
+        """All settings; raises `SettingError`."""
+        flags = attrs.asdict(self)
+        return Settings.load(config=flags.pop("config"), flags=flags)
+
+
+_NO_FLAGS = Flags()
+
+
+def serve(*, flags: Flags = _NO_FLAGS) -> int:
+    """Run the server, until SIGTERM or Ctrl-C.
+
+    Every setting can stand in tarry.toml or in the environment (TARRY_DSN, ...); `tarry config show` lists them.
+    """
+    from ..serve import run  # the other commands need not load the server
+
+    return run(flags.settings())
+
+
+def migrate(
+    *,
+    print_sql: Annotated[bool, Parameter(name="--print", negative=(), help="Print the SQL and change nothing.")] = False,
+    flags: Flags = _NO_FLAGS,
+) -> int:
+    """Bring the database's schema to this version of Tarry; `tarry serve` does it by itself.
+
+    With --print: all migrations for this kind of database in order, those included that it has already.
+    """
+    settings = flags.settings()
+    if print_sql:
+        for migration in migrations_for(settings.dsn):
+            print_line(f"-- {migration.version:04} {migration.name}\n{migration.text.rstrip()}\n")
+        return 0
+    applied = trio.run(_migrate, settings.dsn)
+    for name in applied:
+        print_line(f"applied {name}")
+    if not applied:
+        note("The schema is up to date.")
+    return 0
+
+
+async def _migrate(dsn: str) -> list[str]:
+    backend = await open_backend(dsn)
+    try:
+        return await backend.migrate()
+    finally:
+        await backend.aclose()
+
+
+def show(
+    *,
+    origin: Annotated[bool, Parameter(negative=(), help="Say where each value comes from.")] = False,
+    json: Annotated[bool, Parameter(negative=(), help="One JSON line per setting.")] = False,
+    flags: Flags = _NO_FLAGS,
+) -> int:
+    """Show the settings that `tarry serve` would use here. Passwords are hidden."""
+    rows = flags.settings().listed()
+    if json:
+        for name, value, source in rows:
+            print_json({"name": name, "value": value, **({"origin": source} if origin else {})})
+    elif origin:
+        print_table(("setting", "value", "origin"), rows)
+    else:
+        print_table(("setting", "value"), [row[:2] for row in rows])
+    return 0

@@ -1,0 +1,169 @@
+"""One request on its way to the broker: its parts, checked, and its answer."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+import msgspec
+import trio
+from attrs import frozen
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...store.ids import MAX_MS
+from ..broker import Broker
+from ..durations import format_duration, parse_duration, parse_time
+from ..metrics import Metrics
+from ..settings import Settings
+from .names import parse_id, wrong_client, wrong_name
+from .problems import Problem, bad_field, bad_parameter
+from .reading import Body, ClientGone, decode, read_body
+
+SMALL_BODY = 64 << 10
+"""Bytes that a request without messages may have."""
+_LATEST = MAX_MS - 2000
+"""An id carries no later time, and may be made up to a second later than its message is due."""
+
+B = TypeVar("B", bound=Body)
+T = TypeVar("T")
+
+
+@frozen
+class Call:
+    """A request and what it takes to serve it. What is wrong with it is raised as a `Problem`."""
+
+    request: Request
+    broker: Broker
+    settings: Settings
+    metrics: Metrics
+
+    # Path and query
+
+    def _part(self, name: str) -> str:
+        part: str = self.request.path_params[name]
+        return part
+
+    @property
+    def topic_name(self) -> str:
+        """The topic of the path."""
+        return self._name("topic")
+
+    @property
+    def group_name(self) -> str:
+        """The group of the path."""
+        return self._name("group")
+
+    def _name(self, what: str) -> str:
+        name = self._part(what)
+        if wrong := wrong_name(name):
+            raise Problem("bad-request", f"{what} {name[:100]!r}: {wrong}")
+        return name
+
+    @property
+    def claim_id(self) -> str:
+        """The claim of the path; the broker knows which there are."""
+        name = self._part("claim")
+        if wrong_client(name):
+            raise Problem("unknown-claim", "there is no such claim")
+        return name
+
+    @property
+    def message_id(self) -> int:
+        """The message of the path."""
+        id_ = parse_id(self._part("id"))
+        if id_ is None:
+            raise self.unknown_message()
+        return id_
+
+    def unknown_message(self) -> Problem:
+        """404 for the message of the path."""
+        return Problem("unknown-message", f"there is no message {self._part('id')[:100]!r}")
+
+    def query(self, *known: str, later: tuple[str, ...] = ()) -> Mapping[str, str]:
+        """The query's parameters, each at most once."""
+        parameters: dict[str, str] = {}
+        for name, value in self.request.query_params.multi_items():
+            if name in later:
+                raise Problem("not-built", f"?{name}= is not built yet")
+            if name not in known:
+                near = get_close_matches(name[:100], known, 1)
+                raise bad_parameter(name[:100], f"unknown parameter{f'; did you mean {near[0]}?' if near else ''}")
+            if name in parameters:
+                raise bad_parameter(name, "it is given twice")
+            parameters[name] = value
+        return parameters
+
+    # Body
+
+    async def read(self, type_: type[B]) -> B:
+        """The body of a request that carries no messages."""
+        return decode(await read_body(self.request, SMALL_BODY), type_)
+
+    # Values
+
+    def deliver_at(self, delay: int | str | None, deliver_at: str | None, pointer: str = "") -> int | None:
+        """The time asked for, None for now. A delay counts from here."""
+        if delay is not None and deliver_at is not None:
+            raise bad_field(f"{pointer}/delay", "there is a deliver_at too: leave one of them out")
+        limit = self.settings.max_delay
+        if delay is not None:
+            ms = self.duration(delay, f"{pointer}/delay", high=limit)
+            return min(self.broker.now() + ms, _LATEST) if ms else None
+        if deliver_at is None:
+            return None
+        try:
+            at = parse_time(deliver_at)
+        except ValueError as error:
+            raise bad_field(f"{pointer}/deliver_at", str(error)) from None
+        if at > min(self.broker.now() + limit, _LATEST):
+            raise bad_field(f"{pointer}/deliver_at", f"it is more than {format_duration(limit)} ahead")
+        return max(at, 0)
+
+    def duration(self, value: int | str, pointer: str, *, high: int, low: int = 0) -> int:
+        """Milliseconds between two bounds."""
+        try:
+            ms = parse_duration(value)
+        except ValueError as error:
+            raise bad_field(pointer, str(error)) from None
+        if not low <= ms <= high:
+            raise bad_field(pointer, f"it lies between {format_duration(low)} and {format_duration(high)}")
+        return ms
+
+    def number(self, value: str | None, name: str, *, default: int, low: int, high: int) -> int:
+        """A whole number of the query, between two bounds."""
+        if value is None:
+            return default
+        number = int(value) if value.isascii() and value.isdigit() and len(value) < 20 else -1
+        if not low <= number <= high:
+            raise bad_parameter(name, f"it is a whole number from {low} to {high}")
+        return number
+
+    async def unless_gone(self, work: Callable[[], Awaitable[T]]) -> T:
+        """The answer to `work`, which is cancelled when the client goes away: nobody is left to take what it gives."""
+        answers: list[T] = []
+        error: Exception | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._cancel_when_gone, nursery.cancel_scope)
+            try:
+                answers.append(await work())
+            except Exception as raised:  # taken out of the nursery, which would wrap it in a group
+                error = raised
+            nursery.cancel_scope.cancel()
+        if error is not None:
+            raise error
+        if not answers:
+            raise ClientGone
+        return answers[0]
+
+    async def _cancel_when_gone(self, scope: trio.CancelScope) -> None:
+        while (await self.request.receive())["type"] != "http.disconnect":
+            pass  # what is left of the request
+        scope.cancel()
+
+
+Handler = Callable[[Call], Awaitable[Response]]
+
+
+def answer(body: Any, status: int = 200) -> Response:
+    """JSON."""
+    return Response(msgspec.json.encode(body), status, media_type="application/json")

@@ -1,0 +1,73 @@
+"""What names, keys, ids and headers may look like; each check returns what is wrong, or None."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from .problems import bad_field
+
+MAX_HEADERS = 16 << 10
+MAX_CONTENT_TYPE = 255
+_MAX_ID = (1 << 63) - 1
+
+_NAME = re.compile("[A-Za-z0-9._-]{1,255}")
+_ID = re.compile("0|[1-9][0-9]{0,18}")
+_CONTENT_TYPE = re.compile("[\\x21-\\x7e][\\x20-\\x7e]*")
+
+
+def wrong_name(name: str) -> str | None:
+    """Of a topic or a group."""
+    if _NAME.fullmatch(name):
+        return None
+    return "a name is 1 to 255 letters, digits, dots, underscores and hyphens"
+
+
+def wrong_client(name: str) -> str | None:
+    """Of a client."""
+    if name.isprintable() and 0 < len(name.encode()) <= 255:
+        return None
+    return "a client's name is 1 to 255 bytes, all of them printable"
+
+
+def wrong_label(label: str, limit: int) -> str | None:
+    """Of a key, an ordering key, a tag or an idempotency key."""
+    size = len(label.encode())
+    if 0 < size <= limit:
+        return None
+    return f"it has {size} bytes, and may have 1 to {limit}"
+
+
+def wrong_headers(headers: Mapping[str, str]) -> str | None:
+    """Of a message's headers."""
+    if "" in headers:
+        return "a header needs a name"
+    if len(msgspec.json.encode(headers)) > MAX_HEADERS:
+        return f"together they may have {MAX_HEADERS} bytes as JSON"
+    return None
+
+
+def wrong_content_type(content_type: str) -> str | None:
+    """Of the type of a body in base64."""
+    if _CONTENT_TYPE.fullmatch(content_type) and len(content_type) <= MAX_CONTENT_TYPE:
+        return None
+    return f"it is 1 to {MAX_CONTENT_TYPE} printable ASCII characters, such as image/png"
+
+
+def parse_id(text: str) -> int | None:
+    """The id, or None for what cannot be one."""
+    id_ = int(text) if _ID.fullmatch(text) else None
+    return id_ if id_ is not None and id_ <= _MAX_ID else None
+
+
+def parse_ids(texts: Sequence[str] | None) -> tuple[int, ...] | None:
+    """The ids of a settlement, each once; None means all, and no ids means none."""
+    if texts is None:
+        return None
+    ids: dict[int, None] = {}
+    for index, text in enumerate(texts):
+        id_ = parse_id(text)
+        if id_ is None:
+            raise bad_field(f"/ids/{index}", "it is no message's id")
+        ids[id_] = None
+    return tuple(ids)

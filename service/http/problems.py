@@ -1,0 +1,168 @@
+"""Problems: every answer that is not a yes, after RFC 9457. What each kind means stands in the table here, once."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import structlog
+from starlette.responses import Response
+
+from ...store.errors import Contention, OutcomeUnknown, Refused, StoreError, Unavailable
+from .. import errors
+
+log = structlog.get_logger()
+
+MEDIA_TYPE = "application/problem+json"
+
+KINDS: Mapping[str, tuple[int, str]] = {
+    "bad-request": (400, "The request is not valid"),
+    "not-built": (400, "This version cannot do that yet"),
+    "cross-origin": (403, "The request comes from another site's page"),
+    "not-found": (404, "There is no such path"),
+    "unknown-topic": (404, "There is no such topic"),
+    "unknown-group": (404, "There is no such group"),
+    "unknown-queue": (404, "There is no such queue"),
+    "unknown-claim": (404, "There is no such claim"),
+    "unknown-message": (404, "There is no such message"),
+    "method-not-allowed": (405, "The path does not know this method"),
+    "topic-conflict": (409, "The topic cannot be changed in this way"),
+    "too-late": (409, "The message had been handed to the stream"),
+    "cancelled": (409, "The message was cancelled"),
+    "lease-lost": (409, "The lease of this claim is over, or the messages are not in its hands"),
+    "too-large": (413, "The request is too large"),
+    "unsupported-media-type": (415, "The body is not JSON"),
+    "idempotency-conflict": (422, "The idempotency key was used with another request"),
+    "internal": (500, "Something is wrong with the server"),
+    "busy": (503, "Somebody else holds what this needs; try again in a moment"),
+    "overloaded": (503, "Too much is waiting; try again in a moment"),
+    "stopping": (503, "The server is starting or stopping"),
+    "not-ready": (503, "The server is not ready"),
+    "store-unavailable": (503, "The store is away"),
+    "outcome-unknown": (503, "The store was lost while it wrote"),
+}
+
+
+class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is wrong with one field (a JSON pointer into the body) or with one parameter of the query."""
+
+    detail: str
+    pointer: str | msgspec.UnsetType = msgspec.UNSET
+    parameter: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One line of /readyz?verbose."""
+
+    check: str
+    ok: bool
+    detail: str | None = None
+
+
+class ProblemBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """RFC 9457, with members of Tarry's own."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: list[Fault] | msgspec.UnsetType = msgspec.UNSET
+    result: str | msgspec.UnsetType = msgspec.UNSET
+    """Of a 409: lease_lost, too_late or cancelled."""
+    executed: bool | msgspec.UnsetType = msgspec.UNSET
+    """False: nothing was done. A 500 or 503 without it may hide a commit."""
+    request_id: str | msgspec.UnsetType = msgspec.UNSET
+    """Of a 500: the server's log has it too."""
+    checks: list[Check] | msgspec.UnsetType = msgspec.UNSET
+
+
+class Problem(Exception):
+    """Raised anywhere on the way; answered at the edge."""
+
+    def __init__(
+        self,
+        kind: str,
+        detail: str,
+        *,
+        faults: Sequence[Fault] = (),
+        result: str | None = None,
+        executed: bool | None = None,
+        request_id: str | None = None,
+        checks: Sequence[Check] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.status, title = KINDS[kind]
+        self.headers = dict(headers or {})
+        self.body = ProblemBody(
+            type=f"/problems/{kind}",
+            title=title,
+            status=self.status,
+            detail=detail,
+            errors=list(faults) or msgspec.UNSET,
+            result=msgspec.UNSET if result is None else result,
+            executed=msgspec.UNSET if executed is None else executed,
+            request_id=msgspec.UNSET if request_id is None else request_id,
+            checks=list(checks) or msgspec.UNSET,
+        )
+
+    def response(self) -> Response:
+        """The answer."""
+        body = msgspec.json.encode(self.body)
+        return Response(body, self.status, headers=self.headers, media_type=MEDIA_TYPE)
+
+
+def bad_field(pointer: str, detail: str) -> Problem:
+    """400 for one field."""
+    return Problem("bad-request", f"{pointer}: {detail}", faults=[Fault(detail, pointer=pointer)])
+
+
+def bad_parameter(name: str, detail: str) -> Problem:
+    """400 for one parameter of the query."""
+    return Problem("bad-request", f"?{name}: {detail}", faults=[Fault(detail, parameter=name)])
+
+
+# The first that fits; a number is Retry-After in seconds, and then nothing was done.
+_SERVICE: tuple[tuple[type[errors.ServiceError], str, int | None], ...] = (
+    (errors.UnknownTopic, "unknown-topic", None),
+    (errors.UnknownGroup, "unknown-group", None),
+    (errors.UnknownClaim, "unknown-claim", None),
+    (errors.NotBuilt, "not-built", None),
+    (errors.TopicConflict, "topic-conflict", None),
+    (errors.Busy, "busy", 1),
+    (errors.Overloaded, "overloaded", 1),
+    (errors.Stopping, "stopping", 2),
+)
+
+
+def problem_of(error: Exception) -> Problem | None:
+    """The problem of an error that is part of the service's life; None for what should not have happened."""
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, errors.ServiceError):
+        for type_, kind, again in _SERVICE:
+            if isinstance(error, type_):
+                detail = str(error) or KINDS[kind][1]
+                if again is None:
+                    return Problem(kind, detail)
+                return Problem(kind, detail, executed=False, headers={"Retry-After": str(again)})
+    return _problem_of_store(error) if isinstance(error, StoreError) else None
+
+
+def _problem_of_store(error: StoreError) -> Problem | None:
+    # The texts of drivers name hosts, tables and statements: they are for the log, not for the caller.
+    again = {"Retry-After": "1"}
+    if isinstance(error, OutcomeUnknown):
+        log.warning("store_outcome_unknown", error=str(error), code=error.code)
+        detail = "the connection to the store was lost at the commit: what was asked may have been done, or not"
+        return Problem("outcome-unknown", detail, headers=again)
+    if isinstance(error, Unavailable):
+        log.warning("store_unavailable", error=str(error), code=error.code)
+        return Problem(
+            "store-unavailable", "the store is away or takes no writes; try again", executed=False, headers=again
+        )
+    if isinstance(error, Contention):
+        return Problem("busy", "other transactions were in the way; try again", executed=False, headers=again)
+    if isinstance(error, Refused):
+        log.warning("store_refused", error=str(error), code=error.code)
+        return Problem("bad-request", "the store refuses this data: too long, out of range or malformed")
+    return None

@@ -1,0 +1,144 @@
+"""Reading a request's body: no more of it than its limit, and JSON into structs with faults that point to the field."""
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import cache
+from typing import Any, ClassVar, TypeVar
+
+import msgspec
+import msgspec.inspect
+from starlette.requests import Request
+
+from .problems import Fault, Problem, bad_field
+
+_AT = re.compile(r" - at `(?:key in )?(?P<path>\$[^`]*)`$")
+_MISSING = re.compile(r"^Object missing required field `(?P<name>[^`]+)`")
+_UNKNOWN = re.compile(r"^Object contains unknown field `(?P<name>.*)`", re.DOTALL)
+_SHOWN = 100
+
+
+class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A request's body."""
+
+    later: ClassVar[Mapping[str, str]] = {}
+    """Fields of the contract that this version cannot serve, each with a word about it."""
+
+
+B = TypeVar("B", bound=Body)
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """The whole body. One that is said to be over the limit is not read at all, and one that turns out to be is cut."""
+    _check_headers(request)
+    length = request.headers.get("content-length", "")
+    if length.isascii() and length.isdigit() and (len(length) > 15 or int(length) > limit):
+        raise _too_large(request, limit)
+    chunks: list[bytes] = []
+    size, more = 0, True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        chunk: bytes = message.get("body", b"")
+        size += len(chunk)
+        if size > limit:
+            raise _too_large(request, limit)
+        chunks.append(chunk)
+        more = message.get("more_body", False)
+    return b"".join(chunks)
+
+
+class ClientGone(Exception):
+    """The client closed the connection before it was answered."""
+
+
+def _check_headers(request: Request) -> None:
+    media, _, parameters = request.headers.get("content-type", "application/json").partition(";")
+    media = media.strip().lower()
+    if media != "application/json" and not (media.startswith("application/") and media.endswith("+json")):
+        raise Problem("unsupported-media-type", f"send JSON as application/json, not as {media[:_SHOWN]!r}")
+    charset = re.search(r"charset\s*=\s*\"?([^\s;\"]+)", parameters, re.IGNORECASE)
+    if charset and charset[1].lower() not in ("utf-8", "utf8", "us-ascii"):
+        raise Problem("unsupported-media-type", "send JSON in UTF-8")
+    if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise Problem("unsupported-media-type", "send the body as it is, without Content-Encoding")
+
+
+def _too_large(request: Request, limit: int) -> Problem:
+    # The rest stays unread, so the connection cannot serve another request. (HTTP/2 has streams, and no such header.)
+    headers = {"Connection": "close"} if request.scope.get("http_version", "1.1").startswith("1") else {}
+    return Problem("too-large", f"the request may have {limit} bytes at most", headers=headers, executed=False)
+
+
+def decode(data: bytes, type_: type[B]) -> B:
+    """The struct; an empty body is an empty object."""
+    try:
+        return msgspec.json.decode(data or b"{}", type=type_)
+    except msgspec.ValidationError as error:
+        raise _wrong_field(str(error), type_) from None
+    except RecursionError:
+        raise Problem("bad-request", "the JSON is nested too deeply") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Problem("bad-request", _malformed(error)) from None
+
+
+def check_json(raw: bytes, pointer: str) -> Fault | None:
+    """What is wrong with JSON that is passed on as it came: every reader of it must be able to read it."""
+    try:
+        msgspec.json.decode(raw)
+    except RecursionError:
+        return Fault("it is nested too deeply", pointer=pointer)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return Fault(_malformed(error), pointer=pointer)
+    return None
+
+
+def _malformed(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "the JSON is not UTF-8"
+    return str(error)
+
+
+def _wrong_field(text: str, type_: type[Body]) -> Problem:
+    at = _AT.search(text)
+    path = at["path"] if at else "$"
+    pointer = re.sub(r"\.|\[", "/", path[1:].replace("[...]", "").replace("]", ""))
+    said = text[: at.start()] if at else text
+    if missing := _MISSING.match(said):
+        return bad_field(f"{pointer}/{missing['name']}", "it is required")
+    if unknown := _UNKNOWN.match(said):
+        return _unknown_field(pointer, unknown["name"], _struct_at(path, type_))
+    return bad_field(pointer, said[:1].lower() + said[1:])
+
+
+def _unknown_field(pointer: str, name: str, struct: type[Any]) -> Problem:
+    shown = f"{pointer}/{name[:_SHOWN].replace('~', '~0').replace('/', '~1')}"
+    later: Mapping[str, str] = getattr(struct, "later", {})
+    if name in later:
+        return Problem("not-built", f"{shown}: {later[name]}", faults=[Fault(later[name], pointer=shown)])
+    known = [field.encode_name for field in msgspec.structs.fields(struct)]
+    near = get_close_matches(name[:_SHOWN], known, 1)
+    hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(known)}" if known else "there are none"
+    return bad_field(shown, f"unknown field; {hint}")
+
+
+def _struct_at(path: str, type_: type[Any]) -> type[Any]:
+    """The struct that a path such as `$.messages[3]` leads to."""
+    for name in re.findall(r"\.([A-Za-z_]+)", path):
+        inner = _items(type_).get(name)
+        if inner is not None:
+            type_ = inner
+    return type_
+
+
+@cache
+def _items(type_: type[Any]) -> dict[str, type[Any]]:
+    """By field: the struct that a list of structs is made of."""
+    info = msgspec.inspect.type_info(type_)
+    return {
+        field.encode_name: field.type.item_type.cls
+        for field in (info.fields if isinstance(info, msgspec.inspect.StructType) else ())
+        if isinstance(field.type, msgspec.inspect.ListType)
+        and isinstance(field.type.item_type, msgspec.inspect.StructType)
+    }

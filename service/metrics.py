@@ -1,0 +1,143 @@
+"""The metrics of one server, in a registry of their own; the names are the contract's.
+
+Labels are names of topics and groups, routes and error codes: never an id or a key. Names are made by users, so they
+are bounded too: past `MAX_NAMES` pairs the rest is counted under "(other)", which no topic can be called.
+"""
+
+import platform
+import time
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+
+from .. import __version__
+from .clock import Clock
+from .hand import Hand
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+MAX_NAMES = 1000
+OTHER = "(other)"
+
+_METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+_LATENESS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600)
+_DURATIONS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
+
+
+class Watched(Protocol):
+    """What the gauges read when they are asked."""
+
+    @property
+    def hand(self) -> Hand | None: ...
+    @property
+    def clock(self) -> Clock: ...
+
+
+class Metrics:
+    """A short method for each thing worth counting."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._names: set[tuple[str, str]] = set()
+        self._published = self._counter("tarry_messages_published", "Messages accepted.", "topic")
+        self._cancelled = self._counter("tarry_messages_cancelled", "Messages cancelled before their time.", "topic")
+        self._delivered = self._counter("tarry_messages_delivered", "Messages handed out in claims.", "topic", "group")
+        self._acked = self._counter("tarry_messages_acked", "Messages acknowledged.", "topic", "group")
+        self._retried = self._counter("tarry_messages_retried", "Failures put on the ladder.", "topic", "group")
+        self._dead = self._counter("tarry_messages_dead", "Messages that exhausted their ladder.", "topic", "group")
+        self._lateness = Histogram(
+            *("tarry_delivery_lateness_seconds", "From deliver_at to the first hand-out.", ["topic"]),
+            buckets=_LATENESS,
+            registry=self.registry,
+        )
+        self._promote_batch = Histogram(
+            *("tarry_promote_batch_duration_seconds", "One transaction of promotion."),
+            buckets=_DURATIONS,
+            registry=self.registry,
+        )
+        self._lease_lost = self._counter("tarry_lease_lost", "Claims whose lease ran out with messages unsettled.")
+        self._fenced_writes = self._counter("tarry_fenced_writes", "Acks, fails and extensions refused.")
+        self._db_errors = self._counter("tarry_db_errors", "What the store could not do.", "code")
+        self._http_requests = self._counter("tarry_http_requests", "Requests answered.", "route", "method", "status")
+        self._wheel_entries = self._gauge("tarry_wheel_entries", "Timers in the wheel.")
+        self._wheel_behind = self._gauge("tarry_wheel_behind_seconds", "By how much the oldest due timer is late.")
+        self._clock_skew = self._gauge("tarry_clock_skew_seconds", "The database's clock less the host's.")
+        build = self._gauge("tarry_build_info", "Always 1.", "version", "python")
+        build.labels(__version__, platform.python_version()).set(1)
+        ProcessCollector(registry=self.registry)
+
+    def watch(self, watched: Watched) -> None:
+        """From now on the gauges read from here."""
+
+        def skew() -> float:
+            clock = watched.clock
+            return clock.now() / 1000 - time.time() if clock.started else float("nan")
+
+        self._wheel_entries.set_function(lambda: len(watched.hand.wheel) if watched.hand else 0)
+        self._wheel_behind.set_function(lambda: watched.hand.behind / 1000 if watched.hand else 0)
+        self._clock_skew.set_function(skew)
+
+    def published(self, topic: str, messages: int) -> None:
+        """Accepted, for now or for later; replays are not counted."""
+        self._published.labels(self._bounded(topic)[0]).inc(messages)
+
+    def cancelled(self, topic: str, messages: int) -> None:
+        """Cancelled for the first time."""
+        self._cancelled.labels(self._bounded(topic)[0]).inc(messages)
+
+    def delivered(self, topic: str, group: str, messages: int) -> None:
+        """Handed out in a claim, first deliveries and later ones."""
+        self._delivered.labels(*self._bounded(topic, group)).inc(messages)
+
+    def acked(self, topic: str, group: str, messages: int) -> None:
+        """Acknowledged."""
+        self._acked.labels(*self._bounded(topic, group)).inc(messages)
+
+    def retried(self, topic: str, group: str, messages: int) -> None:
+        """Failed or lost, and put on the ladder."""
+        self._retried.labels(*self._bounded(topic, group)).inc(messages)
+
+    def dead(self, topic: str, group: str, messages: int) -> None:
+        """Put among the dead letters."""
+        self._dead.labels(*self._bounded(topic, group)).inc(messages)
+
+    def lateness(self, topic: str, seconds: float) -> None:
+        """How long after its `deliver_at` a message was first handed out."""
+        self._lateness.labels(self._bounded(topic)[0]).observe(seconds)
+
+    def promote_batch(self, seconds: float) -> None:
+        """How long one transaction of promotion took."""
+        self._promote_batch.observe(seconds)
+
+    def lease_lost(self, claims: int) -> None:
+        """Claims that ended unsettled."""
+        self._lease_lost.inc(claims)
+
+    def fenced_write(self) -> None:
+        """A settlement refused because the lease was over or the message in other hands."""
+        self._fenced_writes.inc()
+
+    def db_error(self, code: str | int) -> None:
+        """The store could not do something; `code` is the database's or the error's name."""
+        self._db_errors.labels(str(code)).inc()
+
+    def http_request(self, route: str, method: str, status: int) -> None:
+        """A request was answered; `route` is the path's template."""
+        self._http_requests.labels(route, method if method in _METHODS else OTHER, str(status)).inc()
+
+    def text(self) -> bytes:
+        """All of it as Prometheus reads it."""
+        return generate_latest(self.registry)
+
+    def _bounded(self, topic: str, group: str = "") -> tuple[str, str]:
+        names = (topic, group)
+        if names not in self._names:
+            if len(self._names) >= MAX_NAMES:
+                return (OTHER, OTHER)
+            self._names.add(names)
+        return names
+
+    def _counter(self, name: str, about: str, *labels: str) -> Counter:
+        return Counter(name, about, labels, registry=self.registry)
+
+    def _gauge(self, name: str, about: str, *labels: str) -> Gauge:
+        return Gauge(name, about, labels, registry=self.registry)

@@ -1,0 +1,301 @@
+"""The settings, as a table; where each value came from is kept beside it.
+
+Defaults < `tarry.toml` < the environment (`TARRY_` and the name in capitals) < flags. An unknown name is an error that
+names the nearest one. Nothing here prints a password.
+"""
+
+import os
+import re
+import socket
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TypeVar, cast
+
+import attrs
+
+from ..wheel.ladder import DEFAULT_RUNGS, Ladder
+from .durations import format_duration, parse_duration
+
+CONFIG_NAME = "tarry.toml"
+
+_PREFIX = "TARRY_"
+_FILE = "_FILE"
+# Not settings, though they begin with TARRY_: the path of the file itself, the clients' address, the tests' servers,
+# and what Kubernetes sets in every pod beside a service that is called "tarry".
+_FOREIGN = re.compile(r"TARRY_(CONFIG|URL|TEST_.*|BENCH_.*|SERVICE_.*|PORT|PORT_.*)")
+
+_KIB, _MIB = 1 << 10, 1 << 20
+_SECOND, _MINUTE, _HOUR = 1_000, 60_000, 3_600_000
+_DAY = 24 * _HOUR
+
+T = TypeVar("T")
+Parse = Callable[[object], T]
+
+
+class SettingError(ValueError):
+    """A setting is unknown or its value is no good; the text names it and where it came from."""
+
+
+def _duration(low: int = 1, high: int = 3650 * _DAY) -> Parse[int]:
+    def parse(value: object) -> int:
+        if not isinstance(value, int | str):
+            raise ValueError(f'{value!r} is not a duration: write "60s", or milliseconds')
+        ms = parse_duration(value)
+        if not low <= ms <= high:
+            raise ValueError(f"it lies between {format_duration(low)} and {format_duration(high)}")
+        return ms
+
+    return parse
+
+
+def _count(low: int, high: int) -> Parse[int]:
+    def parse(value: object) -> int:
+        if isinstance(value, str) and re.fullmatch("[0-9]{1,15}", value):
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError(f"{value!r} is not a whole number")
+        if not low <= value <= high:
+            raise ValueError(f"it lies between {low} and {high}")
+        return value
+
+    return parse
+
+
+def _size(low: int, high: int) -> Parse[int]:
+    units = {"": 1, "B": 1, "KiB": _KIB, "MiB": _MIB, "GiB": 1 << 30}
+
+    def parse(value: object) -> int:
+        match = re.fullmatch("([0-9]{1,15}) ?([KMG]iB|B|)", value) if isinstance(value, str) else None
+        size = int(match[1]) * units[match[2]] if match else value
+        if not isinstance(size, int) or isinstance(size, bool):
+            raise ValueError(f'{value!r} is not a size: write bytes, "256KiB" or "8MiB"')
+        if not low <= size <= high:
+            raise ValueError(f"it lies between {format_size(low)} and {format_size(high)}")
+        return size
+
+    return parse
+
+
+def format_size(size: int) -> str:
+    """262144 is "256KiB"."""
+    for unit, bytes_ in (("GiB", 1 << 30), ("MiB", _MIB), ("KiB", _KIB)):
+        if size and size % bytes_ == 0:
+            return f"{size // bytes_}{unit}"
+    return str(size)
+
+
+def _choice(*choices: str) -> Callable[[object], str]:
+    def parse(value: object) -> str:
+        if not isinstance(value, str) or value not in choices:
+            raise ValueError(f"{value!r} is not one of {', '.join(choices)}")
+        return value
+
+    return parse
+
+
+def _yes_or_no(value: object) -> bool:
+    words = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+    answer = words.get(value.lower()) if isinstance(value, str) else value
+    if not isinstance(answer, bool):
+        raise ValueError(f"{value!r} is neither true nor false")
+    return answer
+
+
+def _rungs(value: object) -> tuple[int, ...]:
+    if isinstance(value, Ladder):
+        return value.rungs
+    if isinstance(value, str):
+        value = [rung.strip() for rung in value.split(",")]
+    if not isinstance(value, list | tuple):
+        raise ValueError('a ladder is a list of durations, such as ["10s", "1m"]')
+    rest = _duration(0)
+    rungs: tuple[int, ...] = tuple(rest(rung) for rung in cast("list[object]", value))
+    return Ladder(rungs).rungs
+
+
+def _dsn(value: object) -> str:
+    if not isinstance(value, str) or not value.startswith(("sqlite:///", "mysql://")):
+        raise ValueError("a store is sqlite:///path or mysql://user:password@host:port/database")
+    return value
+
+
+def _listen(value: object) -> str:
+    match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):([0-9]{1,5})", value) if isinstance(value, str) else None
+    if match is None or int(match[2]) > 65535:
+        raise ValueError(f"{value!r} is not host:port, such as 127.0.0.1:8277 or [::1]:8277")
+    host = match[1].strip("[]")
+    try:
+        loopback = host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        raise ValueError(
+            f"{host} is not this machine alone: there is no authentication yet, so Tarry listens on 127.0.0.1, ::1"
+            " or localhost; put a proxy that authenticates before it"
+        )
+    return match[0]
+
+
+def _node(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a name")
+    name = value or re.sub("[^A-Za-z0-9._-]", "-", socket.gethostname())[:64] or "tarry"
+    if not re.fullmatch("[A-Za-z0-9._-]{1,64}", name):
+        raise ValueError(f"{value!r} is not a name: up to 64 letters, digits, dots, underscores and hyphens")
+    return name
+
+
+def _setting(default: object, parse: Callable[[object], T], about: str, show: Callable[[T], str] = str) -> T:
+    metadata = {"parse": parse, "about": about, "show": show}
+    # As a converter too, so that settings made by hand in a test or a demo are as sound as those that are loaded.
+    return cast(T, attrs.field(default=default, converter=parse, metadata=metadata, repr=show))
+
+
+def _yes(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _show_rungs(rungs: tuple[int, ...]) -> str:
+    return ",".join(map(format_duration, rungs))
+
+
+def masked(dsn: str) -> str:
+    """The DSN without its password."""
+    # Up to the last @: a password that holds one unescaped must not show its tail.
+    return re.sub(r"^([^:/@]+://[^:@/]*):.*@", r"\1:***@", dsn, flags=re.DOTALL)
+
+
+@attrs.frozen(kw_only=True)
+class Settings:
+    """Every setting; durations in milliseconds, sizes in bytes. `load` reads them from where users write them."""
+
+    dsn: str = _setting("sqlite:///tarry.db", _dsn, "the store", masked)
+    listen: str = _setting("127.0.0.1:8277", _listen, "address and port of HTTP; loopback only")
+    node: str = _setting("", _node, "this server's name; by default the host's")
+    auto_create: bool = _setting(True, _yes_or_no, "topics and groups come into being when first used", _yes)
+
+    max_body: int = _setting(256 * _KIB, _size(1, 16 * _MIB), "of one message", format_size)
+    max_batch: int = _setting(1000, _count(1, 10_000), "messages in one request")
+    max_batch_bytes: int = _setting(8 * _MIB, _size(1, 64 * _MIB), "of one request", format_size)
+    max_delay: int = _setting(3650 * _DAY, _duration(), "how far ahead a message may be scheduled", format_duration)
+    max_key: int = _setting(255, _count(1, 255), "bytes of a key, a tag or an idempotency key")
+    max_claim: int = _setting(1000, _count(1, 1000), "messages in one claim")
+    max_wait: int = _setting(30 * _SECOND, _duration(0, 10 * _MINUTE), "the longest long poll", format_duration)
+    max_waiting: int = _setting(64 * _MIB, _size(_MIB, 16 << 30), "accepted and not yet written", format_size)
+
+    lease: int = _setting(60 * _SECOND, _duration(), "of a claim that names none", format_duration)
+    max_lease: int = _setting(12 * _HOUR, _duration(), "the longest lease", format_duration)
+    ladder: tuple[int, ...] = _setting(DEFAULT_RUNGS, _rungs, "rests between the retries of a message", _show_rungs)
+    idempotency_window: int = _setting(_DAY, _duration(), "how long an idempotency key counts", format_duration)
+    horizon: int = _setting(3 * _HOUR, _duration(_SECOND), "how much of the future the wheel holds", format_duration)
+    horizon_step: int = _setting(5 * _MINUTE, _duration(), "how much of it is loaded at a time", format_duration)
+    shutdown_grace: int = _setting(25 * _SECOND, _duration(0, _HOUR), "from SIGTERM to the end", format_duration)
+
+    log_level: str = _setting("info", _choice("debug", "info", "warning", "error"), "the least that is logged")
+    log_format: str = _setting("auto", _choice("auto", "console", "json"), "auto: console on a terminal, else json")
+
+    _origins: Mapping[str, str] = attrs.field(factory=dict[str, str], repr=False, eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        for small, large in (("horizon_step", "horizon"), ("lease", "max_lease"), ("max_body", "max_batch_bytes")):
+            if getattr(self, small) > getattr(self, large):
+                raise SettingError(
+                    f"{small} ({self.origin(small)}) is {self._shown(small)}, more than {large}"
+                    f" ({self.origin(large)}), which is {self._shown(large)}"
+                )
+
+    @classmethod
+    def load(
+        cls,
+        *,
+        config: str | Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        flags: Mapping[str, object] | None = None,
+    ) -> "Settings":
+        """Reads them; `config` names the file, which else is `tarry.toml` in this folder, if there is one.
+
+        `flags` are by name, None being one that was not given. Raises SettingError.
+        """
+        environment = os.environ if environment is None else environment
+        values: dict[str, object] = {}
+        origins: dict[str, str] = {}
+        for source in (_from_file(config, environment), _from_environment(environment), _from_flags(flags or {})):
+            for name, value, origin in source:
+                parse = cast("Parse[object]", _fields()[name].metadata["parse"])
+                try:
+                    values[name], origins[name] = parse(value), origin
+                except (ValueError, TypeError) as error:
+                    raise SettingError(f"{name} ({origin}): {error}") from None
+        return cls(**values, origins=origins)  # type: ignore[arg-type]  # each is what its own parser gave
+
+    def origin(self, name: str) -> str:
+        """Where the value came from: "default", the file, the variable or the flag."""
+        return self._origins.get(name, "default")
+
+    def listed(self) -> list[tuple[str, str, str]]:
+        """(name, value, origin) of every setting, as texts that may be shown to anybody."""
+        return [(name, self._shown(name), self.origin(name)) for name in _fields()]
+
+    def _shown(self, name: str) -> str:
+        return cast(str, _fields()[name].metadata["show"](getattr(self, name)))
+
+
+Source = Iterator[tuple[str, object, str]]
+
+
+def _fields() -> "dict[str, attrs.Attribute[object]]":
+    return {field.name: field for field in attrs.fields(Settings) if field.metadata}
+
+
+def _from_file(config: str | Path | None, environment: Mapping[str, str]) -> Source:
+    named = config or environment.get("TARRY_CONFIG")
+    path = Path(named or CONFIG_NAME)
+    try:
+        table = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        if named:
+            raise SettingError(f"there is no file {path}") from None
+        return
+    except (OSError, ValueError) as error:
+        raise SettingError(f"{path}: {error}") from None
+    for name, value in table.items():
+        if name not in _fields():
+            raise SettingError(f"{path}: unknown setting {name!r}{_nearest(name, _fields())}")
+        yield name, value, str(path)
+
+
+def _from_environment(environment: Mapping[str, str]) -> Source:
+    known = {f"{_PREFIX}{name.upper()}": name for name in _fields()}
+    files = {f"{_PREFIX}DSN{_FILE}": "dsn"}
+    for variable, value in environment.items():
+        if not variable.startswith(_PREFIX) or _FOREIGN.fullmatch(variable):
+            continue
+        if variable in known:
+            if not value:
+                raise SettingError(f"{known[variable]} ({variable}): it is empty; unset it to have the default")
+            yield known[variable], value, variable
+        elif variable in files:
+            if variable.removesuffix(_FILE) in environment:
+                raise SettingError(f"{variable} and {variable.removesuffix(_FILE)} are both set: leave one of them out")
+            try:
+                yield files[variable], Path(value).read_text("utf-8").strip(), variable
+            except (OSError, ValueError) as error:
+                raise SettingError(f"{files[variable]} ({variable}): {error}") from None
+        else:
+            raise SettingError(f"unknown variable {variable}{_nearest(variable, [*known, *files])}")
+
+
+def _from_flags(flags: Mapping[str, object]) -> Source:
+    for name, value in flags.items():
+        if name not in _fields():
+            raise SettingError(f"unknown setting {name!r}{_nearest(name, _fields())}")
+        if value is not None:
+            yield name, value, f"--{name.replace('_', '-')}"
+
+
+def _nearest(name: str, known: "Mapping[str, object] | list[str]") -> str:
+    near = get_close_matches(name, list(known), 1)
+    return f": did you mean {near[0]}?" if near else ""

@@ -1,0 +1,135 @@
+"""The clock follows the database's, never runs ahead of it, and doubts a jump."""
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tarry.service.clock import AGREEING, JUMP, Clock
+
+BOOT = 7_000_000_000
+
+
+class Host:
+    """A host's boot-time clock and a database's clock, both moved by hand."""
+
+    def __init__(self) -> None:
+        self.ns = BOOT
+        self.database = 1_795_000_000_000
+        self.delay_ns = 0
+
+    async def sample(self) -> int:
+        answer = self.database
+        self.ns += self.delay_ns
+        return answer
+
+    def monotonic(self) -> int:
+        return self.ns
+
+    def pass_ms(self, ms: int) -> None:
+        self.ns += ms * 1_000_000
+        self.database += ms
+
+
+def make(host: Host) -> Clock:
+    return Clock(host.sample, monotonic=host.monotonic)
+
+
+async def test_goes_on_from_the_sample_by_boot_time() -> None:
+    host = Host()
+    clock = make(host)
+    await clock.take()
+    began = clock.now()
+    assert began == host.database
+    host.ns += 1_234_567_890
+    assert clock.now() == began + 1234
+
+
+async def test_is_never_ahead_of_the_database() -> None:
+    host = Host()
+    clock = make(host)
+    host.delay_ns = 40_000_000  # the answer was 40 ms on its way
+    await clock.take()
+    host.database += 40
+    assert clock.now() == host.database - 40
+
+
+async def test_has_no_time_before_the_first_sample() -> None:
+    clock = make(Host())
+    assert clock.held
+    with pytest.raises(RuntimeError):
+        clock.now()
+    with pytest.raises(RuntimeError):
+        clock.seconds_until(0)
+
+
+async def test_small_corrections_are_followed_at_once() -> None:
+    host = Host()
+    clock = make(host)
+    await clock.take()
+    host.database -= 1500
+    await clock.take()
+    assert clock.now() == host.database
+    assert not clock.held
+
+
+@pytest.mark.parametrize("jump", [JUMP + 1, -JUMP - 1, 3_600_000, -3_600_000])
+async def test_a_jump_holds_promotion_for_three_agreeing_samples(jump: int) -> None:
+    host = Host()
+    clock = make(host)
+    await clock.take()
+    host.database += jump
+    for _ in range(AGREEING - 1):
+        await clock.take()
+        assert clock.held
+        assert clock.now() == host.database - jump
+        host.pass_ms(1000)
+    await clock.take()
+    assert not clock.held
+    assert clock.now() == host.database
+    assert clock.jumps == 1
+
+
+async def test_a_single_wild_sample_is_forgotten() -> None:
+    host = Host()
+    clock = make(host)
+    await clock.take()
+    host.database += 60_000
+    await clock.take()
+    host.database -= 60_000
+    assert clock.held
+    await clock.take()
+    assert not clock.held
+    assert clock.now() == host.database
+
+
+async def test_samples_that_disagree_begin_anew() -> None:
+    host = Host()
+    clock = make(host)
+    await clock.take()
+    for jump in (60_000, 600_000, 6_000_000):
+        host.database += jump
+        await clock.take()
+        assert clock.held
+    host.pass_ms(1000)
+    await clock.take()
+    host.pass_ms(1000)
+    await clock.take()
+    assert not clock.held
+
+
+@given(ahead=st.integers(0, 10**7), elapsed_ns=st.integers(0, 10**12))
+def test_sleeping_until_a_time_reaches_it_and_not_a_millisecond_more(ahead: int, elapsed_ns: int) -> None:
+    host = Host()
+    clock = make(host)
+
+    async def scenario() -> None:
+        await clock.take()
+        host.ns += elapsed_ns
+        target = clock.now() + ahead
+        seconds = clock.seconds_until(target)
+        host.ns += round(seconds * 1e9)
+        # A float keeps the nanoseconds of a few hours but for the last; the hand looks again if it woke one too soon.
+        assert target - 1 <= clock.now() <= target
+
+    trio.run(scenario)

@@ -1,0 +1,213 @@
+"""A desk combines, lets claims wait without asking the store, gives back what nobody takes, and ends lost leases."""
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from tarry.service.clock import Clock
+from tarry.service.desk import Desk
+from tarry.store.catalogue import TopicDraft
+from tarry.store.errors import Unavailable
+from tarry.store.records import (
+    Claim,
+    ClaimRequest,
+    Draft,
+    Group,
+    Publication,
+    Settlement,
+    Topic,
+    Turn,
+)
+from tarry.store.sqlite.backend import SQLiteBackend
+from tarry.store.store import Store
+
+LEASE = 60_000
+
+
+class Counter:
+    """A desk over a real embedded store, with a clock stepped by hand and every turn noted."""
+
+    def __init__(self, store: Store, topic: Topic, group: Group) -> None:
+        self.store = store
+        self.topic = topic
+        self.group = group
+        self.ms = 1_795_000_000_000
+        self.turns: list[tuple[int, int]] = []
+        self.away = False
+        self.gate: trio.Event | None = None
+        self.clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
+        self.timers: list[tuple[int, int]] = []
+        self.desk = Desk(lambda: group, self.clock, self.turn, self.done)
+
+    async def sample(self) -> int:
+        return self.ms
+
+    async def turn(self, group: Group, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]) -> Turn:
+        if self.away:
+            raise Unavailable("away")
+        self.turns.append((len(settlements), len(requests)))
+        turn = await self.store.turn(group, settlements, requests, self.clock.now())
+        if self.gate is not None:
+            await self.gate.wait()
+        return turn
+
+    def done(self, _group: Group, _settlements: Sequence[Settlement], turn: Turn) -> None:
+        self.timers += [timer for settled in turn.settled if settled for timer in settled.timers]
+
+    async def publish(self, count: int) -> None:
+        drafts = tuple(Draft(self.topic, self.topic.queues[0], b"1") for _ in range(count))
+        await self.store.publish([Publication(drafts)], self.clock.now())
+        self.desk.nudge()
+
+    async def claim(self, size: int = 10, wait: int = 0, lease: int = LEASE) -> Claim | None:
+        return await self.desk.claim(ClaimRequest("client", size, lease), wait)
+
+
+@pytest.fixture
+async def counter(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Counter]:
+    backend = SQLiteBackend(tmp_path / "tarry.db")
+    await backend.migrate()
+    store = Store(backend)
+    topic = await store.add_topic(TopicDraft("orders"), 1)
+    group = await store.add_group(topic, "billing", 1)
+    counter = Counter(store, topic, group)
+    await counter.clock.take()
+    nursery.start_soon(counter.desk.run)
+    yield counter
+    with trio.CancelScope(shield=True):
+        nursery.cancel_scope.cancel()
+        await backend.aclose()
+
+
+async def test_claims_and_acks_that_wait_go_together(counter: Counter) -> None:
+    await counter.publish(100)
+    claims: list[Claim] = []
+
+    async def consume() -> None:
+        claim = await counter.claim()
+        assert claim is not None
+        claims.append(claim)
+
+    async with trio.open_nursery() as consumers:
+        for _ in range(8):
+            consumers.start_soon(consume)
+    assert sum(requests for _, requests in counter.turns) == 8
+    assert len(counter.turns) <= 2
+    ids = [message.id for claim in claims for message in claim.messages]
+    assert len(ids) == len(set(ids)) == 80
+    counter.turns.clear()
+    async with trio.open_nursery() as consumers:
+        for claim in claims:
+            consumers.start_soon(counter.desk.settle, Settlement(claim.key, "ack"))
+    assert sum(settlements for settlements, _ in counter.turns) == 8
+    assert len(counter.turns) <= 2
+
+
+async def test_an_empty_queue_is_asked_once(counter: Counter) -> None:
+    for _ in range(20):
+        assert await counter.claim() is None
+    assert len(counter.turns) == 1
+
+
+async def test_a_waiting_claim_costs_nothing_until_it_is_nudged(counter: Counter) -> None:
+    got: list[Claim | None] = []
+
+    async def wait() -> None:
+        got.append(await counter.claim(wait=60_000))
+
+    async with trio.open_nursery() as waiting:
+        waiting.start_soon(wait)
+        while not counter.turns:
+            await trio.lowlevel.checkpoint()
+        turns = len(counter.turns)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert len(counter.turns) == turns
+        await counter.publish(1)
+    assert got[0] is not None
+    assert len(got[0].messages) == 1
+
+
+async def test_a_wait_that_is_over_gets_nothing(counter: Counter) -> None:
+    assert await counter.claim(wait=1) is None
+    await counter.publish(1)
+    claim = await counter.claim()
+    assert claim is not None, "what comes later is not claimed for somebody who has left"
+
+
+async def test_a_claim_for_a_client_that_has_gone_comes_back_uncounted(counter: Counter) -> None:
+    await counter.publish(1)
+    counter.gate = trio.Event()
+    async with trio.open_nursery() as asking:
+        asking.start_soon(counter.claim)
+        while not counter.turns:
+            await trio.lowlevel.checkpoint()
+        asking.cancel_scope.cancel()
+    counter.gate.set()
+    while not counter.timers:
+        await trio.lowlevel.checkpoint()
+    ((due, entry),) = counter.timers
+    assert due == counter.ms, "at once"
+    await counter.store.promote([entry], counter.clock.now())
+    counter.desk.nudge()
+    claim = await counter.claim()
+    assert claim is not None
+    assert claim.messages[0].attempt == 1
+
+
+async def test_a_lease_that_runs_out_goes_to_the_ladder(counter: Counter) -> None:
+    await counter.publish(2)
+    claim = await counter.claim(lease=1)
+    assert claim is not None
+    counter.ms += 1
+    counter.desk.nudge()
+    await counter.claim()  # wakes the desk, which looks at its leases
+    while not counter.timers:
+        await trio.lowlevel.checkpoint()
+    first_rung = counter.group.ladder.rungs[0]
+    assert [due for due, _ in counter.timers] == [claim.lease_until + first_rung] * 2
+    settled = await counter.desk.settle(Settlement(claim.key, "ack"))
+    assert settled is not None
+    assert settled.lost
+
+
+async def test_an_extended_lease_is_not_ended(counter: Counter) -> None:
+    await counter.publish(1)
+    claim = await counter.claim(lease=50)
+    assert claim is not None
+    settled = await counter.desk.settle(Settlement(claim.key, "extend", lease=LEASE))
+    assert settled is not None
+    assert settled.lease_until == counter.ms + LEASE
+    counter.ms += 51
+    await counter.publish(1)
+    assert await counter.claim() is not None
+    settled = await counter.desk.settle(Settlement(claim.key, "ack"))
+    assert settled is not None
+    assert settled.acked == 1
+    assert counter.timers == []
+
+
+async def test_a_store_that_is_away_is_told_to_those_who_wait(counter: Counter) -> None:
+    await counter.publish(1)
+    counter.away = True
+    with pytest.raises(Unavailable):
+        await counter.claim()
+    counter.away = False
+    assert await counter.claim() is not None
+
+
+async def test_a_desk_that_stops_sends_claims_home_and_goes_on_settling(counter: Counter) -> None:
+    await counter.publish(1)
+    claim = await counter.claim()
+    assert claim is not None
+    async with trio.open_nursery() as waiting:
+        waiting.start_soon(counter.claim, 1, 60_000)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        counter.desk.stop()
+    await counter.publish(1)
+    assert await counter.claim() is None
+    settled = await counter.desk.settle(Settlement(claim.key, "ack"))
+    assert settled is not None
+    assert settled.acked == 1
