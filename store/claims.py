@@ -17,12 +17,12 @@ import msgspec
 from attrs import define, evolve, field
 
 from .ids import IdMaker, due_of, shard_of
+from .locked_rows import ClaimRow, CursorRow
 from .ports import Row, Transaction, Value
 from .records import (
     Claim,
     ClaimKey,
     ClaimRequest,
-    Delivered,
     Group,
     Outcome,
     Queue,
@@ -30,88 +30,17 @@ from .records import (
     Settlement,
     Turn,
 )
-from .text import decode, encode
-
-PAGE = 256
-"""Messages read at a time: with bodies at their limit, 64 MiB."""
-CLAIM_BYTES = 8 << 20
-"""A claim stops growing past this many bytes of bodies."""
+from .stretches import PAGE, Stretch
+from .text import encode
 
 _OPEN = bytes([Outcome.OPEN])
-_COUNTED = {
-    Outcome.ACKED: "acked",
-    Outcome.RETRIED: "retried",
-    Outcome.LOST: "retried",
-    Outcome.SUSPENDED: "retried",
-    Outcome.DEAD: "dead",
-    Outcome.LOST_DEAD: "dead",
-    Outcome.EXPIRED: "expired",
-}
-
-
-@define
-class _Cursor:
-    """A cursor row under its lock."""
-
-    queue_id: int
-    position: int
-    next_claim: int
-    next_delivery: int
-    acked: int
-    dead: int
-    retried: int
-    expired: int
-    skipped: int
-
-    def take_claim_number(self) -> int:
-        self.next_claim += 1
-        return self.next_claim - 1
-
-    def take_delivery_number(self) -> int:
-        self.next_delivery += 1
-        return self.next_delivery - 1
-
-    def tell(self, outcome: Outcome, times: int = 1) -> None:
-        counter = _COUNTED[outcome]
-        setattr(self, counter, getattr(self, counter) + times)
-
-
-@define
-class _Held:
-    """A claim row under its lock."""
-
-    queue_id: int
-    number: int
-    token: int
-    client: str
-    first: int
-    size: int
-    claimed_at: int
-    lease_until: int
-    outcome: bytearray
-    settled_at: bytearray
-    changed: bool = False
-
-    @property
-    def ended(self) -> bool:
-        return Outcome.OPEN not in self.outcome
-
-    def settle(self, place: int, outcome: Outcome, now: int) -> None:
-        self.outcome[place] = outcome
-        self.settled_at[8 * place : 8 * place + 8] = now.to_bytes(8, "big")
-        self.changed = True
-
-    def settle_all(self, outcome: Outcome, now: int) -> None:
-        self.outcome[:] = bytes([outcome]) * self.size
-        self.settled_at[:] = now.to_bytes(8, "big") * self.size
-        self.changed = True
 
 
 @define
 class _Failure:
     """A message that leaves its claim; what lies behind it is read for all of a turn at once."""
 
-    held: _Held
+    held: ClaimRow
     place: int
     answer: int
     settlement: Settlement
@@ -165,23 +94,23 @@ class Turning:
             return False  # extensions alone: to be repeated
         return bool(await tx.fetch("cursor.turn", self.group.id, min(self._touched), self.nonce))
 
-    async def _lock_claims(self, tx: Transaction, settlements: Iterable[Settlement]) -> dict[tuple[int, int], _Held]:
-        held: dict[tuple[int, int], _Held] = {}
+    async def _lock_claims(self, tx: Transaction, settlements: Iterable[Settlement]) -> dict[tuple[int, int], ClaimRow]:
+        held: dict[tuple[int, int], ClaimRow] = {}
         for queue_id, places in groupby(sorted({_place(s.key) for s in settlements}), key=lambda place: place[0]):
             for row in await tx.fetch("claim.lock", self.group.id, queue_id, [number for _, number in places]):
                 number, token, client, first, size, claimed_at, lease_until, outcome, settled_at = row
-                held[queue_id, number] = _Held(
+                held[queue_id, number] = ClaimRow(
                     *(queue_id, number, token, client.decode(), first, size, claimed_at, lease_until),
                     *(bytearray(outcome), bytearray(settled_at)),
                 )
         return held
 
-    async def _lock_cursors(self, tx: Transaction) -> dict[int, _Cursor]:
+    async def _lock_cursors(self, tx: Transaction) -> dict[int, CursorRow]:
         rows = await tx.fetch("cursor.lock", self.group.id, sorted(self.group.queue_ids))
-        return {row[0]: _Cursor(*row) for row in rows}
+        return {row[0]: CursorRow(*row) for row in rows}
 
     async def _ended(
-        self, tx: Transaction, settlements: Sequence[Settlement], held: Mapping[tuple[int, int], _Held]
+        self, tx: Transaction, settlements: Sequence[Settlement], held: Mapping[tuple[int, int], ClaimRow]
     ) -> dict[ClaimKey, bytes]:
         """The outcomes of claims that have ended, for those who settle once more because an answer was lost."""
         ended: dict[ClaimKey, bytes] = {}
@@ -196,9 +125,9 @@ class Turning:
     def _settle(
         self,
         settlement: Settlement,
-        held: Mapping[tuple[int, int], _Held],
+        held: Mapping[tuple[int, int], ClaimRow],
         ended: Mapping[ClaimKey, bytes],
-        cursors: Mapping[int, _Cursor],
+        cursors: Mapping[int, CursorRow],
         index: int,
     ) -> Settled | None:
         claim = held.get(_place(settlement.key))
@@ -227,7 +156,7 @@ class Turning:
             return _repeated(outcome, places)
         return Settled(lost=True, ended=True)
 
-    def _ack(self, settlement: Settlement, claim: _Held, cursor: _Cursor) -> Settled:
+    def _ack(self, settlement: Settlement, claim: ClaimRow, cursor: CursorRow) -> Settled:
         if settlement.places is None and bytes(claim.outcome) == _OPEN * claim.size:
             claim.settle_all(Outcome.ACKED, self.now)
             cursor.tell(Outcome.ACKED, claim.size)
@@ -245,7 +174,7 @@ class Turning:
                 self._touched.add(claim.queue_id)
         return Settled(acked=len(places))
 
-    def _give_back(self, settlement: Settlement, claim: _Held, index: int) -> Settled:
+    def _give_back(self, settlement: Settlement, claim: ClaimRow, index: int) -> Settled:
         places = settlement.places
         if places is None:
             places = tuple(i for i, o in enumerate(claim.outcome) if o == Outcome.OPEN)
@@ -256,7 +185,7 @@ class Turning:
             self._failures.append(_Failure(claim, place, index, settlement, self.now, lost=False))
         return Settled()
 
-    def _end(self, settlement: Settlement, claim: _Held, index: int) -> Settled:
+    def _end(self, settlement: Settlement, claim: ClaimRow, index: int) -> Settled:
         """The lease is over: what is open goes to the ladder, its rung counted from the lease's end."""
         if claim.lease_until > self.now:
             return Settled(lease_until=claim.lease_until)  # extended meanwhile
@@ -266,7 +195,7 @@ class Turning:
                 self._failures.append(_Failure(claim, place, index, settlement, claim.lease_until, lost=True))
         return Settled(lost=True)
 
-    async def _fail(self, tx: Transaction, cursors: Mapping[int, _Cursor], answers: list[Settled | None]) -> None:
+    async def _fail(self, tx: Transaction, cursors: Mapping[int, CursorRow], answers: list[Settled | None]) -> None:
         """Puts each failed message on its next rung, or with the dead letters after the last."""
         retries: list[Sequence[Value]] = []
         sources = await self._sources(tx)
@@ -331,7 +260,7 @@ class Turning:
                     sources[queue_id, offset] = (back, queue_id, offset, id_, 1, b"[]")
         return sources
 
-    async def _write_back(self, tx: Transaction, held: Iterable[_Held], cursors: Mapping[int, _Cursor]) -> None:
+    async def _write_back(self, tx: Transaction, held: Iterable[ClaimRow], cursors: Mapping[int, CursorRow]) -> None:
         ended: dict[int, list[int]] = defaultdict(list)
         log: list[Sequence[Value]] = []
         for claim in held:
@@ -357,7 +286,7 @@ class Turning:
             await tx.execute("claim.remove", self.group.id, queue_id, numbers)
 
     async def _claim(
-        self, tx: Transaction, cursors: Mapping[int, _Cursor], requests: Sequence[ClaimRequest]
+        self, tx: Transaction, cursors: Mapping[int, CursorRow], requests: Sequence[ClaimRequest]
     ) -> tuple[list[Claim | None], bool]:
         if not requests:
             return [], False
@@ -369,7 +298,7 @@ class Turning:
             cursor, end = cursors[queue_id], ends[queue_id]
             wanted = sum(request.size for request in waiting)
             queue, query = self._stretch(queue_id)
-            reader = _Reader(tx, queue, query, cursor.position, end, min(PAGE, wanted))
+            reader = Stretch(tx, queue, query, cursor.position, end, min(PAGE, wanted))
             while waiting and cursor.position < end:
                 claim = await self._claim_range(reader, cursor, end, waiting[0])
                 self._touched.add(queue_id)
@@ -390,13 +319,13 @@ class Turning:
                 return queue, "message.range"
         return next(q for q in self.group.retry_queues.values() if q.id == queue_id), "redelivery.range"
 
-    def _by_need(self, cursors: Mapping[int, _Cursor], ends: Mapping[int, int]) -> list[int]:
+    def _by_need(self, cursors: Mapping[int, CursorRow], ends: Mapping[int, int]) -> list[int]:
         """Retry queues first, then the queue with most to claim."""
         own = {queue.id for queue in self.group.topic.queues}
         behind = [queue_id for queue_id in cursors if cursors[queue_id].position < ends[queue_id]]
         return sorted(behind, key=lambda q: (q in own, cursors[q].position - ends[q]))
 
-    async def _claim_range(self, reader: "_Reader", cursor: _Cursor, end: int, request: ClaimRequest) -> Claim | None:
+    async def _claim_range(self, reader: Stretch, cursor: CursorRow, end: int, request: ClaimRequest) -> Claim | None:
         first = cursor.position
         messages = await reader.take(min(first + request.size, end))
         cursor.position = reader.position
@@ -439,71 +368,6 @@ async def find_places(tx: Transaction, key: ClaimKey) -> dict[int, int] | None:
     if not rows:  # not a retry queue
         rows = await tx.fetch("message.ids", key.queue_id, key.first, end)
     return {id_: offset - key.first for offset, id_ in rows}
-
-
-async def pull(tx: Transaction, queue: Queue, offset: int, limit: int) -> list[Delivered]:
-    """Messages of a topic's own queue from an offset on."""
-    ((_, end),) = await tx.fetch("queue.ends", [queue.id])
-    reader = _Reader(tx, queue, "message.range", offset, end, min(PAGE, limit))
-    return [message for _, message in await reader.take(min(offset + limit, end))]
-
-
-class _Reader:
-    """Reads a stretch of a queue in pages, so that neighbouring claims share them."""
-
-    def __init__(self, tx: Transaction, queue: Queue, query: str, position: int, end: int, page_size: int) -> None:
-        self._tx = tx
-        self._queue = queue
-        self._query = query
-        self.position = position
-        self._read_to = position  # every row below it has been read
-        self._end = end
-        self._page_size = page_size
-        self._page: list[tuple[int, Delivered]] = []
-
-    async def take(self, until: int) -> list[tuple[int, Delivered]]:
-        """The messages from the position up to `until`, each with its offset here; fewer when they are many bytes."""
-        taken: list[tuple[int, Delivered]] = []
-        weight = 0
-        while self.position < until:
-            if not self._page and self._read_to <= self.position:
-                await self._read()
-            if not self._page or self._page[0][0] >= until:
-                self.position = min(until, self._read_to) if not self._page else until
-                continue
-            offset, message = self._page[0]
-            if taken and weight + len(message.body) > CLAIM_BYTES:
-                break
-            taken.append(self._page.pop(0))
-            weight += len(message.body)
-            self.position = offset + 1
-        return taken
-
-    async def _read(self) -> None:
-        rows = await self._tx.fetch(self._query, self._queue.id, self.position, self._end, self._page_size)
-        self._page = [(row[0], self._delivered(row)) for row in rows]
-        self._read_to = self._page[-1][0] + 1 if len(rows) == self._page_size else self._end
-
-    def _delivered(self, row: Row) -> Delivered:
-        offset, id_, key, ordering_key, tag, headers, content_type, body, accepted_at, deliver_at, streamed_at = row[
-            :11
-        ]
-        attempt, source = (row[11], row[13]) if len(row) > 11 else (1, offset)
-        return Delivered(
-            id=id_,
-            queue=self._queue.number,
-            offset=source,
-            attempt=attempt,
-            key=decode(key),
-            ordering_key=decode(ordering_key),
-            tag=decode(tag),
-            headers=headers,
-            content_type=decode(content_type),
-            body=body,
-            published_at=accepted_at,
-            deliver_at=deliver_at,
-            streamed_at=streamed_at,
-        )
 
 
 def _place(key: ClaimKey) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from typing import TypeVar
 from attrs import define, field
 
 from ..wheel.ladder import Ladder
-from . import catalogue, claims, dead_letters, publishing, timers, tracing
+from . import catalogue, claims, dead_letters, publishing, stretches, timers, tracing
 from .catalogue import TopicDraft
 from .claims import Turning
 from .errors import DuplicateKey
@@ -171,7 +171,7 @@ class Store:
 
     async def pull(self, queue: Queue, offset: int, limit: int) -> list[Delivered]:
         """Messages of a topic's own queue from an offset on; no claim, no ack."""
-        return await self.backend.read(lambda tx: claims.pull(tx, queue, offset, limit))
+        return await self.backend.read(lambda tx: stretches.pull(tx, queue, offset, limit))
 
     async def forget_requests(self, now: int, limit: int) -> int:
         """Removes a batch of idempotency keys whose window is over; returns how many."""

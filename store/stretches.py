@@ -1,0 +1,75 @@
+"""Stretches of a queue, read in pages: a claim's messages, or a pull by the reader's own offset."""
+
+from .ports import Row, Transaction
+from .records import Delivered, Queue
+from .text import decode
+
+PAGE = 256
+"""Messages read at a time: with bodies at their limit, 64 MiB."""
+CLAIM_BYTES = 8 << 20
+"""A claim stops growing past this many bytes of bodies."""
+
+
+class Stretch:
+    """Reads a stretch of a queue in pages, so that neighbouring claims share them."""
+
+    def __init__(self, tx: Transaction, queue: Queue, query: str, position: int, end: int, page_size: int) -> None:
+        self._tx = tx
+        self._queue = queue
+        self._query = query
+        self.position = position
+        self._read_to = position  # every row below it has been read
+        self._end = end
+        self._page_size = page_size
+        self._page: list[tuple[int, Delivered]] = []
+
+    async def take(self, until: int) -> list[tuple[int, Delivered]]:
+        """The messages from the position up to `until`, each with its offset here; fewer when they are many bytes."""
+        taken: list[tuple[int, Delivered]] = []
+        weight = 0
+        while self.position < until:
+            if not self._page and self._read_to <= self.position:
+                await self._read()
+            if not self._page or self._page[0][0] >= until:
+                self.position = min(until, self._read_to) if not self._page else until
+                continue
+            offset, message = self._page[0]
+            if taken and weight + len(message.body) > CLAIM_BYTES:
+                break
+            taken.append(self._page.pop(0))
+            weight += len(message.body)
+            self.position = offset + 1
+        return taken
+
+    async def _read(self) -> None:
+        rows = await self._tx.fetch(self._query, self._queue.id, self.position, self._end, self._page_size)
+        self._page = [(row[0], self._delivered(row)) for row in rows]
+        self._read_to = self._page[-1][0] + 1 if len(rows) == self._page_size else self._end
+
+    def _delivered(self, row: Row) -> Delivered:
+        offset, id_, key, ordering_key, tag, headers, content_type, body, accepted_at, deliver_at, streamed_at = row[
+            :11
+        ]
+        attempt, source = (row[11], row[13]) if len(row) > 11 else (1, offset)
+        return Delivered(
+            id=id_,
+            queue=self._queue.number,
+            offset=source,
+            attempt=attempt,
+            key=decode(key),
+            ordering_key=decode(ordering_key),
+            tag=decode(tag),
+            headers=headers,
+            content_type=decode(content_type),
+            body=body,
+            published_at=accepted_at,
+            deliver_at=deliver_at,
+            streamed_at=streamed_at,
+        )
+
+
+async def pull(tx: Transaction, queue: Queue, offset: int, limit: int) -> list[Delivered]:
+    """Messages of a topic's own queue from an offset on."""
+    ((_, end),) = await tx.fetch("queue.ends", [queue.id])
+    stretch = Stretch(tx, queue, "message.range", offset, end, min(PAGE, limit))
+    return [message for _, message in await stretch.take(min(offset + limit, end))]
