@@ -28,17 +28,15 @@ log = structlog.get_logger()
 def run(settings: Settings) -> int:
     """Serves until SIGTERM or SIGINT; returns the exit code: 0, or 1 when the store cannot be used."""
     set_up_logs(settings.log_level, settings.log_format)
+    wrong: list[BaseException] = []
     try:
         trio.run(_serve, settings)
-    except* StoreError as errors:
-        for error in _leaves(errors):
-            log.error("cannot_serve", error=str(error))
-        return 1
-    except* OSError as errors:
-        for error in _leaves(errors):
-            log.error("cannot_serve", error=f"cannot listen on {settings.listen}: {error}")
-        return 1
-    return 0
+    except* (StoreError, OSError) as errors:
+        wrong = _leaves(errors)
+    for error in wrong:
+        where = f"cannot listen on {settings.listen}: " if isinstance(error, OSError) else ""
+        log.error("cannot_serve", error=f"{where}{error}")
+    return 1 if wrong else 0
 
 
 async def _serve(settings: Settings) -> None:

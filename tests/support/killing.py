@@ -1,0 +1,110 @@
+"""A real server that ends itself with SIGKILL when a named point is reached for the n-th time.
+
+    python tests/support/killing.py POINT N serve --dsn ... --listen ...
+
+A point is a query of the store and a moment: `delay.add:before`, `:after` (in the open transaction), `:commit` (all its
+queries done, the commit not begun) or `:committed` (committed, nobody told yet). The product knows nothing of it: the
+backend is wrapped where the parts are put together.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from tarry.service import serve
+from tarry.service.cli.app import main
+from tarry.store.opening import open_backend
+from tarry.store.ports import Backend, Row, Transaction, Value, Work
+
+T = TypeVar("T")
+
+
+class Killer:
+    """Counts how often its point is reached."""
+
+    def __init__(self, point: str, times: int) -> None:
+        self._point = point
+        self._left = times
+
+    def reach(self, point: str) -> None:
+        """Ends the process, now, if this is the point and the time."""
+        if point == self._point:
+            self._left -= 1
+            if self._left <= 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+class WatchedTransaction:
+    """Tells the killer of every query."""
+
+    def __init__(self, tx: Transaction, killer: Killer) -> None:
+        self._tx = tx
+        self._killer = killer
+        self.queries: list[str] = []
+
+    async def fetch(self, query: str, *values: Value | Sequence[Value]) -> list[Row]:
+        self._before(query)
+        rows = await self._tx.fetch(query, *values)
+        self._killer.reach(f"{query}:after")
+        return rows
+
+    async def execute(self, query: str, *values: Value | Sequence[Value]) -> int:
+        self._before(query)
+        matched = await self._tx.execute(query, *values)
+        self._killer.reach(f"{query}:after")
+        return matched
+
+    async def execute_many(self, query: str, rows: Sequence[Sequence[Value]]) -> int:
+        self._before(query)
+        inserted = await self._tx.execute_many(query, rows)
+        self._killer.reach(f"{query}:after")
+        return inserted
+
+    def _before(self, query: str) -> None:
+        self.queries.append(query)
+        self._killer.reach(f"{query}:before")
+
+
+class WatchedBackend:
+    """A backend whose transactions the killer watches."""
+
+    def __init__(self, backend: Backend, killer: Killer) -> None:
+        self._backend = backend
+        self._killer = killer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    async def write(self, work: Work[T], landed: Callable[[Transaction, T], Awaitable[bool]] | None = None) -> T:
+        queries: list[str] = []
+
+        async def watched(tx: Transaction) -> T:
+            mine = WatchedTransaction(tx, self._killer)
+            result = await work(mine)
+            queries[:] = mine.queries
+            for query in mine.queries:
+                self._killer.reach(f"{query}:commit")
+            return result
+
+        result = await self._backend.write(watched, landed)
+        for query in queries:
+            self._killer.reach(f"{query}:committed")
+        return result
+
+
+def install(point: str, times: int) -> None:
+    """Wraps every backend that `serve` opens from now on."""
+    killer = Killer(point, times)
+
+    async def open_watched(dsn: str) -> Any:
+        return WatchedBackend(await open_backend(dsn), killer)
+
+    serve.open_backend = open_watched
+
+
+if __name__ == "__main__":
+    install(sys.argv[1], int(sys.argv[2]))
+    sys.argv[1:3] = []
+    main()
