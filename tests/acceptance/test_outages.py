@@ -1,0 +1,160 @@
+"""A database that is down at start or goes away, a file in use, a schema from the future, a stop: a clear answer each,
+and nothing lost."""
+
+import json
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from support.gate import Gate
+from support.server import client_of, start_server
+from support.servers import free_port, run_sql
+
+from tarry.client import Tarry
+from tarry.service.cli.server_process import ServerProcess
+
+
+@pytest.fixture
+def gate(mysql_dsn: str) -> Iterator[tuple[Gate, str]]:
+    """A gate in front of a fresh database, and the DSN that leads through it."""
+    parts = urlsplit(mysql_dsn)
+    gate = Gate(parts.hostname or "127.0.0.1", parts.port or 3306)
+    user = parts.netloc.rpartition("@")[0]
+    yield gate, parts._replace(netloc=f"{user}@127.0.0.1:{gate.port}").geturl()
+    gate.close()
+
+
+def wait_for(happened: Callable[[], bool], seconds: float = 15) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+
+
+def is_ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/readyz").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_a_database_that_goes_away_is_told_and_nothing_is_lost(gate: tuple[Gate, str], tmp_path: Path) -> None:
+    door, dsn = gate
+    with start_server(tmp_path, dsn) as server, client_of(server) as tarry:
+        kept = tarry.publish("orders", "kept", delay="300ms")
+        tarry.publish("orders", "now")
+        claim = tarry.claim("orders", "billing", max=1)
+        assert claim is not None
+        door.shut()
+        answer = httpx.post(f"{server.url}/v1/topics/orders/messages", json={"body": "refused"}, timeout=30)
+        assert answer.status_code == 503
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert int(answer.headers["retry-after"]) >= 1
+        wait_for(lambda: httpx.get(f"{server.url}/readyz").status_code == 503)
+        assert httpx.get(f"{server.url}/livez").status_code == 200
+        door.open()
+        wait_for(lambda: is_ready(server.url))
+        assert tarry.ack(claim) == 1
+        again = tarry.claim("orders", "billing", wait="10s", max=10)
+        assert again is not None
+        assert [message.id for message in again.messages] == [kept.id]
+        assert again.messages[0].deliver_at == kept.deliver_at
+    assert b"refused" not in b"".join(row[0] for row in run_sql(dsn, "SELECT body FROM message"))  # type: ignore[misc]
+
+
+def test_a_database_that_is_down_at_start_is_waited_for(gate: tuple[Gate, str], tmp_path: Path) -> None:
+    door, dsn = gate
+    door.shut()
+    port = free_port()
+    log = (tmp_path / "log").open("wb")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tarry.service.cli.app", "serve", "--dsn", dsn, "--listen", f"127.0.0.1:{port}"],
+        stdout=log,
+        stderr=log,
+    )
+    try:
+        url = f"http://127.0.0.1:{port}"
+
+        def answers_that_it_is_not_ready() -> bool:
+            try:
+                return httpx.get(f"{url}/readyz").status_code == 503
+            except httpx.TransportError:
+                return False
+
+        wait_for(answers_that_it_is_not_ready)
+        answer = httpx.post(f"{url}/v1/topics/orders/messages", json={"body": 1})
+        assert answer.status_code == 503
+        assert answer.json()["executed"] is False
+        assert process.poll() is None
+        door.open()
+        wait_for(lambda: is_ready(url))
+        with Tarry(url) as tarry:
+            assert tarry.publish("orders", 1).state == "published"
+        process.terminate()
+        assert process.wait(25) == 0
+    finally:
+        process.kill()
+        process.wait()
+        log.close()
+
+
+def serve_until_it_ends(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tarry.service.cli.app", "serve", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+
+
+def test_a_second_server_on_the_same_file_is_refused(tmp_path: Path) -> None:
+    with start_server(tmp_path) as first, client_of(first) as tarry:
+        second = serve_until_it_ends("--dsn", f"sqlite:///{tmp_path}/tarry.db", "--listen", f"127.0.0.1:{free_port()}")
+        assert second.returncode == 1
+        assert "another server uses" in second.stdout + second.stderr
+        assert "Traceback" not in second.stdout + second.stderr
+        assert tarry.publish("orders", 1).state == "published"
+
+
+def test_a_port_in_use_is_said_in_one_line(tmp_path: Path) -> None:
+    with start_server(tmp_path) as first:
+        listen = urlsplit(first.url).netloc
+        second = serve_until_it_ends("--dsn", f"sqlite:///{tmp_path}/other.db", "--listen", listen)
+        assert second.returncode == 1
+        assert f"cannot listen on {listen}" in second.stdout + second.stderr
+        assert "Traceback" not in second.stdout + second.stderr
+
+
+def test_a_schema_newer_than_the_program_is_refused(tmp_path: Path) -> None:
+    with start_server(tmp_path):
+        pass
+    with sqlite3.connect(tmp_path / "tarry.db") as connection:
+        connection.execute("INSERT INTO migration VALUES (9999, 'from_the_future', x'00', 0)")
+    connection.close()
+    ended = serve_until_it_ends("--dsn", f"sqlite:///{tmp_path}/tarry.db", "--listen", f"127.0.0.1:{free_port()}")
+    assert ended.returncode == 1
+    assert "newer than this program" in ended.stdout + ended.stderr
+
+
+def test_sigterm_sends_long_polls_home_and_finishes_what_is_in_flight(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path, f"sqlite:///{tmp_path}/tarry.db")
+    server.start()
+    with httpx.Client(base_url=server.url, timeout=40) as http:
+        http.put("/v1/topics/orders", json={})
+        request = http.build_request(
+            "POST", "/v1/topics/orders/groups/billing/claim", json={"client": "c", "wait": "30s"}
+        )
+        import threading
+
+        answers: list[httpx.Response] = []
+        poll = threading.Thread(target=lambda: answers.append(http.send(request)))
+        poll.start()
+        wait_for(lambda: "billing" in httpx.get(f"{server.url}/v1/topics/orders").text)
+        began = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - began < 25
+        poll.join(5)
+    assert [answer.status_code for answer in answers] == [200]
+    assert json.loads(answers[0].content) == {"claim": None, "messages": []}
