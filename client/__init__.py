@@ -26,7 +26,7 @@ from .errors import (
     Unavailable,
     Unsupported,
 )
-from .records import Claim, DeadLetter, Draft, Failed, Message, Pulled, Receipt
+from .records import Claim, DeadLetter, Draft, Failed, Message, Pulled, Receipt, Rescheduled
 from .tarry import Tarry
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "NotFound",
     "Pulled",
     "Receipt",
+    "Rescheduled",
     "Tarry",
     "TarryError",
     "TooLarge",

@@ -53,8 +53,12 @@ class Consumption:
         self._claims = claims
         self._terms = terms
         self._clock = clock
-        self._changed = threading.Condition()
-        """Guards all below."""
+        self._lock = threading.RLock()
+        """Guards all below. Each condition has one kind of thread waiting, so that nobody is woken for nothing."""
+        self._arrived = threading.Condition(self._lock)
+        self._room = threading.Condition(self._lock)
+        self._owed = threading.Condition(self._lock)
+        self._held = threading.Condition(self._lock)
         self._holds = Holds(terms.lease)
         self._waiting: deque[tuple[Hold, Message]] = deque()
         """Claimed, not yet handed out."""
@@ -75,7 +79,7 @@ class Consumption:
 
     def next(self, timeout: float | None = None) -> Delivery | None:
         """The next message; None when there was none for `timeout`, after `stop`, and past the limit."""
-        with self._changed:
+        with self._arrived:
             until = None if timeout is None else self._clock() + timeout
             while not self._stopped.is_set():
                 if self._error is not None:
@@ -88,9 +92,9 @@ class Consumption:
                 if rest is not None and rest <= 0:
                     return None
                 self._hungry += 1
-                self._changed.notify_all()
+                self._owed.notify()
                 try:
-                    self._changed.wait(rest)
+                    self._arrived.wait(rest)
                 finally:
                     self._hungry -= 1
             if self._error is not None:
@@ -105,40 +109,48 @@ class Consumption:
             if hold.lost:
                 continue
             self._handed += 1
-            self._changed.notify_all()
+            self._room.notify()
+            if self._handed == self._terms.limit:
+                self._arrived.notify_all()
             fields = {name: getattr(message, name) for name in _MESSAGE_FIELDS}
             return Delivery(hold=hold, desk=self, **fields)
         return None
 
     def ack(self, hold: Hold, id_: str) -> bool:
         """Notes a handled message."""
-        with self._changed:
+        with self._lock:
             taken = self._holds.ack(hold, id_, self._clock())
-            self._changed.notify_all()
+            self._settled()
             return taken
 
     def fail(self, hold: Hold, id_: str, reason: str | None, retry_after: Duration | None, *, count: bool) -> bool:
         """Notes a message to be given back."""
-        with self._changed:
+        with self._lock:
             taken = self._holds.fail(Settlement(hold, "fail", (id_,), reason, retry_after, count))
-            self._changed.notify_all()
+            self._settled()
             return taken
+
+    def _settled(self) -> None:
+        self._owed.notify()
+        self._room.notify()
 
     def stop(self) -> None:
         """No more claims, and nothing more is handed out; what is being handled may be finished."""
         self._stopped.set()
-        with self._changed:
-            self._changed.notify_all()
+        with self._lock:
+            self._arrived.notify_all()
+            self._room.notify()
 
     def close(self) -> None:
         """Gives back what is held, sends what is owed, and ends the threads."""
         self.stop()
         self._threads["fetcher"].join()
-        with self._changed:
+        with self._lock:
             self._waiting.clear()
             self._holds.give_back()
             self._draining = True
-            self._changed.notify_all()
+            self._owed.notify()
+            self._held.notify()
         self._threads["settler"].join(_PATIENCE)
         self._abandoned.set()
         self._threads["settler"].join()
@@ -146,7 +158,7 @@ class Consumption:
 
     def statistics(self) -> dict[str, int]:
         """What is held at this moment."""
-        with self._changed:
+        with self._lock:
             return {"messages": self._holds.messages, "bytes": self._holds.bytes, "waiting": len(self._waiting)}
 
     def _guard(self, loop: Callable[[], None]) -> None:
@@ -154,7 +166,7 @@ class Consumption:
         try:
             loop()
         except Exception as error:
-            with self._changed:
+            with self._lock:
                 self._error = error
             self.stop()
 
@@ -170,10 +182,11 @@ class Consumption:
                     _log.warning("claiming from %s: %s; going on", self._terms.topic, error)
                 continue
             if claim is not None:
-                with self._changed:
+                with self._lock:
                     hold = self._holds.add(claim, self._clock())
                     self._waiting.extend((hold, message) for message in claim.messages)
-                    self._changed.notify_all()
+                    self._arrived.notify(len(claim.messages))
+                    self._held.notify()
             elif self._clock() - asked < self._terms.wait / 2:
                 # A server that does not hold the poll, as one that is stopping, is not asked in a tight circle.
                 self._stopped.wait(0.1)
@@ -193,13 +206,13 @@ class Consumption:
     def _await_room(self) -> int:
         """Waits until more is wanted, and says how many; 0 when it is over."""
         terms = self._terms
-        with self._changed:
+        with self._room:
             while not self._stopped.is_set():
                 rest = terms.size if terms.limit is None else terms.limit - self._handed - len(self._waiting)
                 size = min(terms.size, rest, terms.max_messages - self._holds.messages)
                 if size > 0 and len(self._waiting) <= terms.ahead and self._holds.bytes < terms.max_bytes:
                     return size
-                self._changed.wait()
+                self._room.wait()
             return 0
 
     # The settler
@@ -211,7 +224,7 @@ class Consumption:
 
     def _await_settlements(self) -> list[Settlement]:
         """Waits for calls that are due; none when it is over."""
-        with self._changed:
+        with self._owed:
             while True:
                 now = self._clock()
                 hurry = self._draining or (self._hungry > 0 and not self._waiting)
@@ -219,7 +232,7 @@ class Consumption:
                 if due or self._draining:
                     return due
                 at = self._holds.next_settlement_at()
-                self._changed.wait(None if at is None else max(0.0, at - now))
+                self._owed.wait(None if at is None else max(0.0, at - now))
 
     def _send(self, settlement: Settlement) -> None:
         # A result is worth telling for as long as the lease may last.
@@ -240,10 +253,10 @@ class Consumption:
                 )
         except (LeaseLost, NotFound) as error:
             _log.warning("%s of %d messages of %s dropped: %s", settlement.verb, len(ids), self._terms.topic, error)
-            with self._changed:
+            with self._lock:
                 # The keeper finds out whether the rest of the claim is lost too.
                 settlement.hold.renew_at = self._clock()
-                self._changed.notify_all()
+                self._held.notify()
         except TarryError as error:
             _log.warning(
                 "%s of %d messages of %s failed, they come again: %s",
@@ -262,13 +275,13 @@ class Consumption:
 
     def _await_renewals(self) -> list[Hold]:
         """Waits for leases that want renewing; none when it is over."""
-        with self._changed:
+        with self._held:
             while not self._draining:
                 now = self._clock()
                 if due := self._holds.due_for_renewal(now):
                     return due
                 at = self._holds.next_renewal_at()
-                self._changed.wait(None if at is None else max(0.0, at - now))
+                self._held.wait(None if at is None else max(0.0, at - now))
             return []
 
     def _renew(self, hold: Hold) -> None:
@@ -276,25 +289,25 @@ class Consumption:
         try:
             self._claims.extend(hold.claim.id, lease, deadline=self._terms.lease / 3, abandon=self._abandoned)
         except (LeaseLost, NotFound):
-            with self._changed:
+            with self._lock:
                 self._lose(hold)
         except TarryError as error:
             _log.warning("renewing a lease on %s: %s", self._terms.topic, error)
-            with self._changed:
+            with self._lock:
                 now = self._clock()
                 if now >= hold.expires_at:
                     self._lose(hold)
                 else:
                     self._holds.not_renewed(hold, now)
         else:
-            with self._changed:
+            with self._lock:
                 self._holds.renewed(hold, self._clock())
 
     def _lose(self, hold: Hold) -> None:
         # A claim whose last ack is on its way is not lost, even if it is over.
         if lost := self._holds.lose(hold):
             _log.warning("a lease on %s is over; %d messages come again", self._terms.topic, lost)
-        self._changed.notify_all()
+        self._room.notify()
 
 
 _MESSAGE_FIELDS = tuple(Message.__annotations__)

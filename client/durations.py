@@ -6,6 +6,7 @@ round up to the millisecond: a message may be late, and never early.
 
 import re
 from datetime import UTC, datetime, timedelta
+from math import ceil
 
 Duration = int | str | timedelta
 
@@ -30,11 +31,13 @@ def milliseconds(duration: Duration) -> int:
     if isinstance(duration, int):
         return duration
     text = duration.strip()
+    if text.isdecimal():
+        return int(text)
     if _SHORT.fullmatch(text):
-        return round(sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text)))
+        return ceil(sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text)))
     match = _ISO.fullmatch(text)
     if match and any(match.groups()):
-        return round(sum(float(n) * _UNITS[u] for n, u in zip(match.groups(), "wdhms", strict=True) if n))
+        return ceil(sum(float(n) * _UNITS[u] for n, u in zip(match.groups(), "wdhms", strict=True) if n))
     raise ValueError(f'"{duration}" is not a duration: write milliseconds, "10m" or "PT10M"')
 
 

@@ -92,8 +92,6 @@ def refusal(status: int, problem: Mapping[str, Any], retry_after: float | None =
     if status == 409:
         kind = _BY_RESULT.get(str(problem.get("result")), Conflict)
     text = str(problem.get("detail") or problem.get("title") or f"the server answered {status}")
-    error = kind(text, status=status, problem=problem, retry_after=retry_after)
-    if error.errors:
-        fields = "; ".join(f"{field.get('pointer', '')}: {field.get('detail', '')}" for field in error.errors)
-        error.args = (f"{text} ({fields})",)
-    return error
+    if str(problem.get("type")).endswith("/not-built"):
+        kind = Unsupported
+    return kind(text, status=status, problem=problem, retry_after=retry_after)

@@ -12,7 +12,7 @@ from .durations import Duration, duration_out, instant_in, instant_out
 
 @frozen
 class Receipt:
-    """The answer to a publish or a reschedule. `queue` and `offset` are known when it went straight to the stream."""
+    """The answer to a publish. `queue` and `offset` are known when it went straight to the stream."""
 
     id: str
     topic: str
@@ -28,13 +28,21 @@ class Receipt:
         """From the server's JSON."""
         return cls(
             id=record["id"],
-            topic=record.get("topic", ""),
+            topic=record["topic"],
             state=record["state"],
             deliver_at=instant_in(record["deliver_at"]),
             queue=record.get("queue"),
             offset=record.get("offset"),
             replayed=record.get("replayed", False),
         )
+
+
+@frozen
+class Rescheduled:
+    """The answer to a reschedule: when the message is due now."""
+
+    id: str
+    deliver_at: datetime
 
 
 @frozen(kw_only=True)

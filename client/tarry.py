@@ -17,7 +17,7 @@ from .delivery import Delivery
 from .durations import Duration, duration_out, instant_in, instant_out, milliseconds
 from .identity import Identity
 from .producer import OnFailure, Producer
-from .records import Claim, DeadLetter, Draft, Failed, Message, Pulled, Receipt
+from .records import Claim, DeadLetter, Draft, Failed, Message, Pulled, Receipt, Rescheduled
 from .runner import Runner
 from .transport import Transport, encode
 
@@ -124,14 +124,15 @@ class Tarry:
         *,
         delay: Duration | None = None,
         deliver_at: datetime | str | None = None,
-    ) -> Receipt:
+    ) -> Rescheduled:
         """Gives a waiting message another time; its id stays. Raises `TooLate`, `Cancelled`, `NotFound`."""
         request: dict[str, Any] = {}
         if delay is not None:
             request["delay"] = duration_out(delay)
         if deliver_at is not None:
             request["deliver_at"] = instant_out(deliver_at)
-        return Receipt.read(self._call("PATCH", f"/v1/messages/{_part(id)}", request))
+        document = self._call("PATCH", f"/v1/messages/{_part(id)}", request)
+        return Rescheduled(document["id"], instant_in(document["deliver_at"]))
 
     # Consuming
 

@@ -26,8 +26,8 @@ from tenacity import (
 from .. import __version__
 from .errors import TarryError, Unavailable, refusal
 
-_BACKOFF = wait_random_exponential(multiplier=0.05, max=5)
-"""Full jitter: anything from nothing to 50 ms, 100 ms, 200 ms ... 5 s."""
+_BACKOFF = wait_random_exponential(multiplier=0.05, max=2)
+"""Full jitter: anything from nothing to 50 ms, 100 ms, 200 ms ... 2 s."""
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 

@@ -26,23 +26,27 @@ _PAUSE = 0.2
 log = structlog.get_logger()
 
 
-@define(eq=False)
-class _Asking:
-    request: ClaimRequest
+@define(eq=False, kw_only=True)
+class _Waiting:
+    """Somebody at the desk."""
+
     answered: trio.Event = field(factory=trio.Event)
-    claim: Claim | None = None
     error: Exception | None = None
+
+
+@define(eq=False)
+class _Asking(_Waiting):
+    request: ClaimRequest
+    claim: Claim | None = None
     gone: bool = False
     final: bool = False
     """It does not wait: the next turn's answer stands, even if it is empty."""
 
 
 @define(eq=False)
-class _Settling:
+class _Settling(_Waiting):
     settlement: Settlement
-    answered: trio.Event = field(factory=trio.Event)
     settled: Settled | None = None
-    error: Exception | None = None
 
 
 class Desk:
@@ -203,11 +207,11 @@ class Desk:
         self._done(group, settlements, turn)
         if turn.more:
             self._nudged = True
-        for one, settled in zip(settling, turn.settled, strict=True):
-            one.settled = settled
-            one.answered.set()
-        for one, claim in zip(asking, turn.claims, strict=True):
-            self._answer(one, claim)
+        for waiting, settled in zip(settling, turn.settled, strict=True):
+            waiting.settled = settled
+            waiting.answered.set()
+        for asker, claim in zip(asking, turn.claims, strict=True):
+            self._answer(asker, claim)
 
     def _answer(self, asking: _Asking, claim: Claim | None) -> None:
         asking.claim = claim
@@ -222,11 +226,13 @@ class Desk:
         """Keeps the open claims and their leases as the turn left them."""
         for settlement, settled in zip(settlements, turn.settled, strict=True):
             place = settlement.key.queue_id, settlement.key.number
-            if settled is None or settled.ended or settled.lost:
-                if settled is None or settled.ended:
-                    self._open.pop(place, None)
+            if settled is None or settled.ended:
+                self._open.pop(place, None)
+            elif settled.lost:
+                continue  # nothing was done, or what is open goes when its lease is ended
             elif settled.lease_until and (claim := self._open.get(place)) is not None:
                 self._open[place] = evolve(claim, lease_until=settled.lease_until)
+                heapq.heappush(self._leases, (settled.lease_until, *place))
             elif settled.lease_until:
                 self.watch(settlement.key, settled.lease_until)
         for claim in turn.claims:
@@ -238,12 +244,11 @@ class Desk:
 
     async def _failed(self, settling: list[_Settling], asking: list[_Asking], error: Exception) -> None:
         """Everybody hears of it; a lost lease that could not be settled is tried again."""
-        for one in settling:
-            if one.settlement.verb == "end":
-                self.watch(one.settlement.key, self._clock.now())
-            one.error = error
-            one.answered.set()
-        for one in asking:
+        for waiting in settling:
+            if waiting.settlement.verb == "end":
+                self.watch(waiting.settlement.key, self._clock.now())
+        everybody: list[_Waiting] = [*settling, *asking]
+        for one in everybody:
             one.error = error
             one.answered.set()
         if not isinstance(error, StoreError):

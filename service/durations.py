@@ -7,6 +7,7 @@ text says what to write instead.
 import re
 from datetime import datetime, timedelta
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil
 
 _UNITS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
@@ -37,10 +38,15 @@ def parse_duration(value: int | str) -> int:
     if isinstance(value, bool):
         raise ValueError(f"true and false are no durations: {_FORM}")
     if isinstance(value, int):
-        return _within(Fraction(value))
+        return _within(value)
+    return _parse_text(value)
+
+
+@lru_cache(1000)  # the same few delays come again and again; what is refused is not kept
+def _parse_text(value: str) -> int:
     text = value[:100]
     if _WHOLE.fullmatch(value):
-        return _within(Fraction(int(value)))
+        return _within(int(value))
     parts = _ISO.fullmatch(value) or (_SHORT.fullmatch(value) if value else None)
     if parts is None:
         if _CALENDAR.fullmatch(value):

@@ -50,6 +50,7 @@ from .directory import Directory
 from .errors import Busy, NotBuilt, Stopping, TopicConflict, UnknownClaim
 from .hand import Hand
 from .loader import Loader
+from .measures import Measures
 from .metrics import Metrics
 from .settings import Settings
 from .sweeps import Sweeps, every
@@ -118,6 +119,7 @@ class Engine:
             await sweeps.watch_all()
             nursery.start_soon(every, 10, sweeps.leases)
             nursery.start_soon(every, 60, sweeps.requests)
+            nursery.start_soon(every, 10, Measures(self._store, self.directory, self._metrics).take)
             await self.loader.recovered.wait()
             nursery.start_soon(every, 1, sweeps.near)
             nursery.start_soon(every, 60, sweeps.far)

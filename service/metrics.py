@@ -61,6 +61,11 @@ class Metrics:
         self._wheel_entries = self._gauge("tarry_wheel_entries", "Timers in the wheel.")
         self._wheel_behind = self._gauge("tarry_wheel_behind_seconds", "By how much the oldest due timer is late.")
         self._clock_skew = self._gauge("tarry_clock_skew_seconds", "The database's clock less the host's.")
+        self._pending = self._gauge("tarry_pending_messages", "Messages of a topic that wait.", "topic", "state")
+        self._lag = self._gauge("tarry_group_lag_messages", "Messages a group has yet to claim.", "topic", "group")
+        self._oldest_due = self._gauge(
+            "tarry_oldest_due_age_seconds", "Age of the oldest message due and not promoted."
+        )
         build = self._gauge("tarry_build_info", "Always 1.", "version", "python")
         build.labels(__version__, platform.python_version()).set(1)
         ProcessCollector(registry=self.registry)
@@ -74,6 +79,7 @@ class Metrics:
 
         self._wheel_entries.set_function(lambda: len(watched.hand.wheel) if watched.hand else 0)
         self._wheel_behind.set_function(lambda: watched.hand.behind / 1000 if watched.hand else 0)
+        self._oldest_due.set_function(lambda: watched.hand.behind / 1000 if watched.hand else 0)
         self._clock_skew.set_function(skew)
 
     def published(self, topic: str, messages: int) -> None:
@@ -103,6 +109,16 @@ class Metrics:
     def lateness(self, topic: str, seconds: float) -> None:
         """How long after its `deliver_at` a message was first handed out."""
         self._lateness.labels(self._bounded(topic)[0]).observe(seconds)
+
+    def pending(self, topic: str, scheduled: int, retrying: int) -> None:
+        """How many of a topic's messages wait for their time, and how many deliveries for their rung."""
+        name, _ = self._bounded(topic)
+        self._pending.labels(name, "scheduled").set(scheduled)
+        self._pending.labels(name, "retrying").set(retrying)
+
+    def lag(self, topic: str, group: str, messages: int) -> None:
+        """How many messages a group has yet to claim."""
+        self._lag.labels(*self._bounded(topic, group)).set(messages)
 
     def promote_batch(self, seconds: float) -> None:
         """How long one transaction of promotion took."""

@@ -1,12 +1,13 @@
 """Puts the parts together and serves: the one place that names concrete ones."""
 
+import logging
 import signal
 from typing import cast
 
 import structlog
 import trio
 from hypercorn.config import Config
-from hypercorn.trio import serve as serve_http
+from hypercorn.trio import serve as serve_http  # pyright: ignore[reportUnknownVariableType]  # its hooks are untyped
 from hypercorn.typing import ASGIFramework
 
 from ..store.errors import StoreError
@@ -86,7 +87,7 @@ def _http_config(settings: Settings) -> Config:
     config.graceful_timeout = max(1, settings.shutdown_grace / 1000 - 2 * _LEFT_FOR_THE_END)
     config.keep_alive_timeout = 75
     config.accesslog = None
-    config.errorlog = None
+    config.errorlog = logging.getLogger("hypercorn.error")
     config.include_server_header = False
     return config
 

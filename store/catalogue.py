@@ -11,7 +11,7 @@ from .ports import Row, Transaction
 from .records import Group, GroupState, Queue, QueueState, Topic, TopicState
 from .text import encode
 
-_KINDS: tuple[Literal["cluster", "broadcast"], ...] = ("cluster", "broadcast")
+_KINDS: Sequence[Literal["cluster", "broadcast"]] = ("cluster", "broadcast")
 
 
 @frozen

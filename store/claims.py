@@ -149,7 +149,9 @@ class Turning:
     def _settle_ended(self, settlement: Settlement, outcome: bytes) -> Settled:
         places = settlement.places
         if settlement.verb == "ack":
-            acked = sum(1 for o in outcome if o == Outcome.ACKED) if places is None else len(places)
+            if places is None and (Outcome.LOST in outcome or Outcome.LOST_DEAD in outcome):
+                return Settled(lost=True, ended=True)
+            acked = outcome.count(Outcome.ACKED) if places is None else len(places)
             if acked and all(outcome[place] == Outcome.ACKED for place in places or ()):
                 return Settled(acked=acked, ended=True)
         if settlement.verb == "fail" and self.again and places is not None:
@@ -175,9 +177,10 @@ class Turning:
         return Settled(acked=len(places))
 
     def _give_back(self, settlement: Settlement, claim: ClaimRow, index: int) -> Settled:
-        places = settlement.places
-        if places is None:
+        if settlement.places is None:
             places = tuple(i for i, o in enumerate(claim.outcome) if o == Outcome.OPEN)
+        else:
+            places = tuple(dict.fromkeys(settlement.places))  # named twice, it goes onto its rung once
         if any(claim.outcome[place] != Outcome.OPEN for place in places):
             return _repeated(claim.outcome, places) if self.again else Settled(lost=True)
         for place in places:

@@ -23,6 +23,7 @@ MAX_MS = (1 << 42) - 1
 
 _STRAIGHT = 1 << (SHARD_BITS + COUNT_BITS)
 _COUNTS = 1 << COUNT_BITS
+_LAST = (1 << 63) - 1
 _REMEMBERED = 100_000
 """Milliseconds and shards whose count is kept; forgetting one costs a new random start, nothing else."""
 
@@ -39,7 +40,7 @@ def due_of(id_: int) -> int:
 
 def first_id(ms: int) -> int:
     """The smallest id of that millisecond: scans by due time are ranges of ids."""
-    return max(0, min(ms, MAX_MS + 1)) << SEQUENCE_BITS
+    return min(max(0, ms) << SEQUENCE_BITS, _LAST)
 
 
 def shard_for(topic_id: int, ordering_key: str) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from attrs import define, evolve, frozen
 
+from .errors import DuplicateKey
 from .ids import MAX_MS, IdMaker, due_of, random_nonce, shard_for, shard_of
 from .ports import Row, Transaction, Value
 from .records import Conflict, Draft, Publication, Receipt
@@ -27,11 +28,11 @@ class _Written:
     nonce: int
     offset: int | None = None
 
-    def receipt(self) -> Receipt:
+    def receipt(self, now: int) -> Receipt:
         if self.offset is None:
             due = due_of(self.id)
             return Receipt(self.id, "scheduled", self.draft.deliver_at or due, due)
-        at = self.draft.deliver_at or due_of(self.id)
+        at = now if self.draft.deliver_at is None else self.draft.deliver_at
         return Receipt(self.id, "published", at, at, self.draft.queue.number, self.offset)
 
 
@@ -69,7 +70,7 @@ class Publishing:
         await self._add_delays(tx, [w for ws in written.values() for w in ws if self._waits(w.draft)])
         await self._count(tx, [w.draft for ws in written.values() for w in ws])
         written = await self._stream(tx, written)
-        receipts = {index: [w.receipt() for w in ws] for index, ws in written.items()}
+        receipts = {index: [w.receipt(self.now) for w in ws] for index, ws in written.items()}
         await self._remember(tx, [(publications[index], receipts[index]) for index in first_of_key.values()])
         for index, mine in receipts.items():
             answers[index] = mine
@@ -119,6 +120,10 @@ class Publishing:
     async def _add_delays(self, tx: Transaction, waiting: Sequence[_Written]) -> None:
         if waiting:
             await tx.execute_many("delay.add", [self._delay_row(w) for w in waiting])
+            # A message keeps its id when it leaves `delay`: who is given it again could be cancelled in its stead.
+            ids = [w.id for w in waiting]
+            if await tx.fetch("delay.used", ids, ids):
+                raise DuplicateKey("an id is that of a message which was cancelled or promoted before")
 
     def _delay_row(self, written: _Written) -> Sequence[Value]:
         draft = written.draft
@@ -149,7 +154,7 @@ class Publishing:
                 offset = ends[w.draft.queue.id]
                 ends[w.draft.queue.id] += 1
                 placed[index].append(evolve(w, offset=offset))
-                at = w.draft.deliver_at or self.now
+                at = self.now if w.draft.deliver_at is None else w.draft.deliver_at
                 rows.append((w.draft.queue.id, offset, w.id, w.nonce, *_content(w.draft), self.now, at, self.now))
         await tx.execute_many("message.add", rows)
         return placed
@@ -202,7 +207,18 @@ async def draw_offsets(tx: Transaction, queue_ids: Sequence[int]) -> dict[int, i
 async def count(tx: Transaction, topic_id: int, maker: int, *, accepted: int = 0, cancelled: int = 0) -> None:
     """Adds to a topic's tally under this maker's own row."""
     if not await tx.execute("tally.count", accepted, cancelled, topic_id, maker):
-        await tx.execute_many("tally.add", [(topic_id, maker, accepted, cancelled)])
+        await tx.execute_many("tally.add", [(topic_id, maker, 0, 0)])  # two may come first at once
+        await tx.execute("tally.count", accepted, cancelled, topic_id, maker)
+
+
+async def forget(tx: Transaction, now: int, limit: int) -> int:
+    """Removes a batch of idempotency keys whose window is over; returns how many."""
+    past: dict[int, list[bytes]] = defaultdict(list)
+    for topic_id, key in await tx.fetch("idempotency.past", now, limit):
+        past[topic_id].append(key)
+    return sum(
+        [await tx.execute("idempotency.forget", topic_id, sorted(past[topic_id]), now) for topic_id in sorted(past)]
+    )
 
 
 def _content(draft: Draft) -> tuple[Value, ...]:

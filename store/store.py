@@ -152,6 +152,11 @@ class Store:
         """A group's counters."""
         return await self.backend.read(lambda tx: catalogue.group_state(tx, group))
 
+    async def lags(self) -> dict[int, tuple[int, int]]:
+        """By group id: messages yet to be claimed, and retries that wait for their rung."""
+        rows = await self.backend.read(lambda tx: tx.fetch("cursor.lags"))
+        return {group_id: (int(lag), int(failed) - int(returned)) for group_id, lag, failed, returned in rows}
+
     async def queue_ends(self) -> dict[int, int]:
         """The end of every queue, by its id."""
         return dict(await self.backend.read(lambda tx: tx.fetch("queue.all_ends")))
@@ -175,7 +180,7 @@ class Store:
 
     async def forget_requests(self, now: int, limit: int) -> int:
         """Removes a batch of idempotency keys whose window is over; returns how many."""
-        return await self.backend.write(lambda tx: tx.execute("idempotency.clean", now, limit))
+        return await self.backend.write(lambda tx: publishing.forget(tx, now, limit))
 
 
 async def _with_new_ids(attempt: Callable[[int], Awaitable[T]]) -> T:

@@ -29,6 +29,7 @@ async def promote(tx: Transaction, entries: Sequence[int], now: int) -> list[Pro
     retries = [~entry for entry in entries if entry < 0]
     due = [row for row in await tx.fetch("delay.lock", messages) if row[1] <= now] if messages else []
     back = [row for row in await tx.fetch("retry.lock", retries) if due_of(row[0]) <= now] if retries else []
+    back.sort()  # by due time: they were locked shard by shard
     # Sequence rows come last in the order of locks, all of them in one statement.
     begins = await draw_offsets(tx, [row[3] for row in due] + [row[1] for row in back]) if due or back else {}
     if due:
@@ -153,5 +154,5 @@ async def near(tx: Transaction, since: int, until: int, limit: int) -> list[Time
     first, end = first_id(since), first_id(until)
     timers = [(due, id_) for id_, due in await tx.fetch("delay.near", first, end, limit) if due == due_of(id_)]
     timers += [(due, id_) for id_, due in await tx.fetch("moved.near", since, until, limit)]
-    timers += [(due_of(id_), ~id_) for (id_,) in await tx.fetch("retry.near", first, end, limit)]
+    timers += [(due_of(id_), ~id_) for id_, _ in await tx.fetch("retry.near", first, end, limit)]
     return timers

@@ -1,1 +1,10 @@
-"""Pure: the timing wheel, the retry ladder and the horizon. Integers only: no clock, no trio, no I/O."""
+"""Pure: the timing wheel, the retry ladder and the horizon. Integers only: no clock, no trio, no I/O.
+
+- `timing_wheel`  what is due: add, cancel, advance. The algorithm is told there.
+- `far_cycle`     an hour that has not begun: two columns, appended to.
+- `slots`         the hour that the hand is in, dealt to 3600 seconds; and the next one, ahead of time.
+- `opened`        the seconds that have begun, in order, handed out by the millisecond.
+- `entries`       columns and tombstones, which far cycles and slots share.
+- `ladder`        how long a message rests after each failure.
+- `horizon`       how much of the future the wheel holds, and when to read more of it.
+"""

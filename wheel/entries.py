@@ -28,7 +28,7 @@ def in_order(keys: array[int], ids: array[int]) -> tuple[array[int], array[int]]
 
 
 class Entries:
-    """A heap of entries in the order in which they were added."""
+    """Entries in the order in which they were added, the cancelled ones among them until a sweep."""
 
     __slots__ = ("_cancels", "ids", "offsets", "tombstones")
 

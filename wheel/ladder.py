@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import attrs
 
 _SECOND = 1_000
@@ -33,11 +35,15 @@ def _rungs_are_sound(_ladder: object, _field: object, rungs: tuple[int, ...]) ->
             raise ValueError(f"rung {number} is {rest} ms; a rung lies between 0 and {MAX_REST_MS} ms (10 years)")
 
 
+def _as_tuple(rungs: Iterable[int]) -> tuple[int, ...]:
+    return tuple(rungs)
+
+
 @attrs.frozen
 class Ladder:
     """The waits in milliseconds, first failure first. An empty ladder sends every failure to the dead letters."""
 
-    rungs: tuple[int, ...] = attrs.field(default=DEFAULT_RUNGS, converter=tuple, validator=_rungs_are_sound)
+    rungs: tuple[int, ...] = attrs.field(default=DEFAULT_RUNGS, converter=_as_tuple, validator=_rungs_are_sound)
 
     def rung(self, attempt: int) -> int | None:
         """The wait after the failure of the counted attempt (1 is the first); None when the ladder is exhausted."""

@@ -26,7 +26,7 @@ fetched, and what is due rests where it was, as compact as before.
 
 Cost: add and cancel O(1), a slot's sort O(k log k) once for its k entries, a step O(entries that come out + cycles and
 slots passed that have entries). Memory: 12 bytes an entry in far cycles and in slots, and what arrays keep in reserve
-(1/16); a slot in use costs 250 bytes, and there are 7200 at the most. A tombstone costs some 250 bytes, and there are
+(1/16 or less); a slot in use costs 250 bytes, and there are 7200 at the most. A tombstone costs some 250 bytes, and there are
 never more than half as many as entries (or 64) in a cycle.
 
 Times and ids are int64; times are milliseconds. The wheel has no clock and does no I/O.
@@ -81,13 +81,13 @@ class TimingWheel:
 
     # Everything due here or before is ready. Never goes back.
     _hand: int
-    # Entries due before it are in _opened, all others are not. The start of one of _slots, or the end of the last. So
-    # far behind the hand only while nothing in between is due, or a limit holds it back.
+    # Entries due before it are in _opened, all others are not. The start of one of _slots, or the end of the last. It
+    # lies behind the hand's second only while nothing in between is due, or a limit holds it back.
     _front: int
     _opened: Opened
     # The cycle of the front.
     _slots: Slots
-    # By number; all after _slots.number. An entry of a far cycle may also be in _ahead already, never in both.
+    # By number; all after _slots.number. Of a cycle that is being dealt, the rest; what was dealt is in _ahead.
     _far: dict[int, FarCycle]
     # The keys of _far, as a heap.
     _far_numbers: list[int]
@@ -123,7 +123,7 @@ class TimingWheel:
             self._add_mixed(dues, ids)
             return
         if not _ascend(ids):
-            # Messages that were rescheduled kept their ids. Nearly sorted, so this is little more than a pass.
+            # Messages that were rescheduled kept their ids. Nearly sorted, so sorting is little more than a pass.
             dues, ids = in_order(dues, ids)
         start = bisect_left(dues, self._front)
         if start:
@@ -229,7 +229,8 @@ class TimingWheel:
     def __len__(self) -> int:
         """Entries held; in far cycles, the cancelled ones that no deal or sweep has met yet are counted too.
 
-        Whether a far cycle holds what is cancelled there is not looked up, so it cannot be known before.
+        Whether a far cycle holds what is cancelled there is not looked up, so it cannot be known before. Costs a pass over
+        the slots: for metrics and tests. Whether there is anything at all, next_due() tells at once.
         """
         ahead = 0 if self._ahead is None else len(self._ahead)
         return len(self._opened) + len(self._slots) + ahead + sum(map(len, self._far.values()))

@@ -2,8 +2,8 @@
 
 - `app`           the list of commands, and errors turned into one sentence and an exit code.
 - `serving`       serve, migrate, config show. `checkup`: doctor.
-- `messages`      publish, cancel, peek, consume, topics: over `tarry.client`.
-- `printing`      tables on a terminal, tab-separated lines in a pipe, JSON lines on request.
+- `producing`     publish, cancel. `consuming`: consume, peek, topics. Both over `tarry.client`; `server` says where.
+- `printing`, `rendering`   tables on a terminal, tab-separated lines in a pipe, JSON lines on request.
 - `demo`          the demo's command; `flights` its day, `ledger` its book-keeping, `replay` its producer and consumers,
                   `server_process` its server.
 """

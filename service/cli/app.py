@@ -16,7 +16,7 @@ from ...client.errors import Unavailable as ServerUnavailable
 from ...store.errors import StoreError
 from ...store.errors import Unavailable as StoreUnavailable
 from ..settings import SettingError
-from . import checkup, demo, messages, serving
+from . import checkup, consuming, demo, producing, serving
 from .printing import note
 from .usage import UsageError
 
@@ -31,11 +31,11 @@ app.command(serving.serve)
 app.command(demo.demo)
 app.command(checkup.doctor)
 app.command(serving.migrate)
-app.command(messages.publish)
-app.command(messages.consume)
-app.command(messages.cancel)
-app.command(messages.peek)
-app.command(messages.topics)
+app.command(producing.publish)
+app.command(consuming.consume)
+app.command(producing.cancel)
+app.command(consuming.peek)
+app.command(consuming.topics)
 config = App(name="config", help="The settings of the server.")
 config.command(serving.show)
 app.command(config)
@@ -79,6 +79,11 @@ def run(arguments: Sequence[str]) -> int:
     except tuple(kind for kind, _ in _CODES) as error:
         note(f"tarry: {error}")
         return next(code for kind, code in _CODES if isinstance(error, kind))
+    except Exception as error:
+        if sys.flags.dev_mode:
+            raise
+        note(f"tarry: a fault of its own, {type(error).__name__}: {error}; PYTHONDEVMODE=1 shows where")
+        return FAILED
     return code if isinstance(code, int) else 0
 
 

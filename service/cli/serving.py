@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import attrs
+import structlog
 import trio
 from cyclopts import Parameter
 
@@ -42,12 +43,19 @@ def serve(*, flags: Flags = _NO_FLAGS) -> int:
     """
     from ..serve import run  # the other commands need not load the server
 
-    return run(flags.settings())
+    settings = flags.settings()
+    try:
+        return run(settings)
+    except Exception:
+        structlog.get_logger().exception("crashed")
+        return 1
 
 
 def migrate(
     *,
-    print_sql: Annotated[bool, Parameter(name="--print", negative=(), help="Print the SQL and change nothing.")] = False,
+    print_sql: Annotated[
+        bool, Parameter(name="--print", negative=(), help="Print the SQL and change nothing.")
+    ] = False,
     flags: Flags = _NO_FLAGS,
 ) -> int:
     """Bring the database's schema to this version of Tarry; `tarry serve` does it by itself.

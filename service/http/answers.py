@@ -1,20 +1,16 @@
-"""What goes out: the bodies of answers, and how the store's records become them."""
-
-from collections.abc import Sequence
+"""What goes out: the bodies of answers. /openapi.json is made from these structs."""
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ...store.records import DeadLetter, Delivered, Event, Found, Group, GroupState, Receipt, Topic, TopicState
-from ..durations import format_time
 from .problems import Check
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class Answer(msgspec.Struct):
     """A body that goes out."""
 
 
-class ReceiptAnswer(Answer, omit_defaults=True):
+class ReceiptAnswer(Answer, kw_only=True, omit_defaults=True):
     """A message was accepted. `queue` and `offset` are known when it went straight to the stream."""
 
     id: str
@@ -27,13 +23,13 @@ class ReceiptAnswer(Answer, omit_defaults=True):
     """The idempotency key had been used before, and this is the first answer again."""
 
 
-class BatchAnswer(Answer):
+class BatchAnswer(Answer, kw_only=True):
     """The receipts, in order."""
 
     messages: list[ReceiptAnswer]
 
 
-class Content(Answer):
+class Content(Answer, kw_only=True):
     """What a message is made of; its body in `body`, or in `body_base64` with `content_type`."""
 
     id: str
@@ -49,7 +45,7 @@ class Content(Answer):
     deliver_at: str
 
 
-class MessageAnswer(Content):
+class MessageAnswer(Content, kw_only=True):
     """A message as claimed or pulled."""
 
     queue: int
@@ -57,7 +53,7 @@ class MessageAnswer(Content):
     attempt: int
 
 
-class ClaimAnswer(Answer):
+class ClaimAnswer(Answer, kw_only=True):
     """A claim, or `claim: null` and no messages."""
 
     claim: str | None
@@ -65,14 +61,14 @@ class ClaimAnswer(Answer):
     messages: list[MessageAnswer]
 
 
-class PullAnswer(Answer):
+class PullAnswer(Answer, kw_only=True):
     """Messages of a queue; the next pull begins at `next_offset`."""
 
     messages: list[MessageAnswer]
     next_offset: int
 
 
-class Happening(Answer, omit_defaults=True):
+class Happening(Answer, kw_only=True, omit_defaults=True):
     """A line in a message's life."""
 
     what: str
@@ -83,7 +79,7 @@ class Happening(Answer, omit_defaults=True):
     reason: str | UnsetType = UNSET
 
 
-class FoundAnswer(Content):
+class FoundAnswer(Content, kw_only=True):
     """A message wherever it is. One that was cancelled has no body any more."""
 
     state: str
@@ -92,14 +88,14 @@ class FoundAnswer(Content):
     life: list[Happening]
 
 
-class FoundPage(Answer):
+class FoundPage(Answer, kw_only=True):
     """Messages by id; `cursor` is for the next page, null on the last."""
 
     messages: list[FoundAnswer]
     cursor: str | None
 
 
-class Attempt(Answer):
+class Attempt(Answer, kw_only=True):
     """A counted delivery that failed."""
 
     at: str
@@ -107,27 +103,27 @@ class Attempt(Answer):
     reason: str | None
 
 
-class DeadAnswer(MessageAnswer):
+class DeadAnswer(MessageAnswer, kw_only=True):
     """A dead letter."""
 
     dead_at: str
     attempts: list[Attempt]
 
 
-class DeadPage(Answer):
+class DeadPage(Answer, kw_only=True):
     """Dead letters by id; `cursor` is for the next page, null on the last."""
 
     messages: list[DeadAnswer]
     cursor: str | None
 
 
-class CancelAnswer(Answer):
+class CancelAnswer(Answer, kw_only=True):
     """The message will not be delivered."""
 
     result: str = "cancelled"
 
 
-class RescheduleAnswer(Answer):
+class RescheduleAnswer(Answer, kw_only=True):
     """The message has another time; its id stays."""
 
     result: str = "rescheduled"
@@ -135,26 +131,26 @@ class RescheduleAnswer(Answer):
     deliver_at: str
 
 
-class AckAnswer(Answer):
+class AckAnswer(Answer, kw_only=True):
     """How many of the ids named are acknowledged."""
 
     acked: int
 
 
-class FailAnswer(Answer):
+class FailAnswer(Answer, kw_only=True):
     """How many went onto the ladder, and how many to the dead letters."""
 
     retried: int
     dead: int
 
 
-class ExtendAnswer(Answer):
+class ExtendAnswer(Answer, kw_only=True):
     """The new end of the lease."""
 
     lease_until: str
 
 
-class TopicAnswer(Answer):
+class TopicAnswer(Answer, kw_only=True):
     """A topic. Durations are milliseconds; null is the default."""
 
     topic: str
@@ -166,7 +162,7 @@ class TopicAnswer(Answer):
     created_at: str
 
 
-class GroupSummary(Answer):
+class GroupSummary(Answer, kw_only=True):
     """A group in a list."""
 
     group: str
@@ -174,7 +170,7 @@ class GroupSummary(Answer):
     ladder: list[int]
 
 
-class GroupCounts(GroupSummary):
+class GroupCounts(GroupSummary, kw_only=True):
     """A group with its counts."""
 
     backlog: int
@@ -183,7 +179,7 @@ class GroupCounts(GroupSummary):
     dead: int
 
 
-class TopicCounts(TopicAnswer):
+class TopicCounts(TopicAnswer, kw_only=True):
     """A topic with its counts: accepted = streamed + cancelled + pending."""
 
     accepted: int
@@ -192,25 +188,25 @@ class TopicCounts(TopicAnswer):
     pending: int
 
 
-class TopicDetail(TopicCounts):
+class TopicDetail(TopicCounts, kw_only=True):
     """A topic with its counts and groups."""
 
     groups: list[GroupCounts]
 
 
-class TopicList(Answer):
+class TopicList(Answer, kw_only=True):
     """All topics."""
 
     topics: list[TopicCounts]
 
 
-class GroupList(Answer):
+class GroupList(Answer, kw_only=True):
     """The groups of a topic."""
 
     groups: list[GroupSummary]
 
 
-class QueueAnswer(Answer):
+class QueueAnswer(Answer, kw_only=True):
     """How far a group is in one queue."""
 
     queue: int
@@ -219,7 +215,7 @@ class QueueAnswer(Answer):
     lag: int
 
 
-class GroupDetail(GroupSummary):
+class GroupDetail(GroupSummary, kw_only=True):
     """Where a group stands. `backlog` is what it may claim now, returned retries included."""
 
     backlog: int
@@ -235,20 +231,20 @@ class GroupDetail(GroupSummary):
     dead: int
 
 
-class Live(Answer):
+class Live(Answer, kw_only=True):
     """The process works."""
 
     alive: bool = True
 
 
-class Ready(Answer):
+class Ready(Answer, kw_only=True):
     """The server can accept and deliver. `checks` is there with ?verbose; a durability that is not ok is a warning."""
 
     ready: bool
     checks: list[Check] | UnsetType = UNSET
 
 
-class Welcome(Answer):
+class Welcome(Answer, kw_only=True):
     """Where to look."""
 
     name: str
@@ -259,176 +255,9 @@ class Welcome(Answer):
     metrics: str
 
 
-class KindOfProblem(Answer):
+class KindOfProblem(Answer, kw_only=True):
     """What a problem's `type` means."""
 
     type: str
     title: str
     status: int
-
-
-def receipt(topic: Topic, one: Receipt) -> ReceiptAnswer:
-    """Of a message that was accepted."""
-    return ReceiptAnswer(
-        id=str(one.id),
-        topic=topic.name,
-        state=one.state,
-        deliver_at=format_time(one.deliver_at),
-        queue=UNSET if one.queue is None else one.queue,
-        offset=UNSET if one.offset is None else one.offset,
-        replayed=one.replayed,
-    )
-
-
-def message(topic: Topic, one: Delivered) -> MessageAnswer:
-    """As claimed or pulled."""
-    body, body_base64, content_type = _body(one)
-    return MessageAnswer(
-        id=str(one.id),
-        topic=topic.name,
-        key=one.key,
-        ordering_key=one.ordering_key,
-        tag=one.tag,
-        headers=None if one.headers is None else msgspec.Raw(one.headers),
-        body=body,
-        body_base64=body_base64,
-        content_type=content_type,
-        published_at=format_time(one.published_at),
-        deliver_at=format_time(one.deliver_at),
-        queue=one.queue,
-        offset=one.offset,
-        attempt=one.attempt,
-    )
-
-
-def dead_letter(topic: Topic, letter: DeadLetter) -> DeadAnswer:
-    """As claimed, with its end and its attempts."""
-    claimed = message(topic, letter.message)
-    history = msgspec.json.decode(letter.history, type=list[_Stored])
-    return DeadAnswer(
-        **msgspec.structs.asdict(claimed),
-        dead_at=format_time(letter.dead_at),
-        attempts=[Attempt(at=format_time(one.at), client=one.client, reason=one.reason) for one in history],
-    )
-
-
-class _Stored(msgspec.Struct):
-    """An attempt as the store keeps it."""
-
-    at: int
-    client: str
-    reason: str | None = None
-
-
-def found(one: Found) -> FoundAnswer:
-    """Wherever it is."""
-    body, body_base64, content_type = _body(one)
-    return FoundAnswer(
-        id=str(one.id),
-        topic=one.topic,
-        state=one.state,
-        key=one.key,
-        ordering_key=one.ordering_key,
-        tag=one.tag,
-        headers=None if one.headers is None else msgspec.Raw(one.headers),
-        body=body,
-        body_base64=body_base64,
-        content_type=content_type,
-        published_at=format_time(one.published_at),
-        deliver_at=format_time(one.deliver_at),
-        queue=one.queue,
-        offset=one.offset,
-        life=[_happening(event) for event in one.life],
-    )
-
-
-def _happening(event: Event) -> Happening:
-    return Happening(
-        what=event.what,
-        at=format_time(event.at),
-        group=UNSET if event.group is None else event.group,
-        client=UNSET if event.client is None else event.client,
-        attempt=UNSET if event.attempt is None else event.attempt,
-        reason=UNSET if event.reason is None else event.reason,
-    )
-
-
-def _body(one: Delivered | Found) -> tuple[msgspec.Raw | UnsetType, bytes | UnsetType, str | UnsetType]:
-    """As it came: JSON text as it was written, or bytes with their type."""
-    if one.body is None:
-        return UNSET, UNSET, UNSET
-    if one.content_type is None:
-        return msgspec.Raw(one.body), UNSET, UNSET
-    return UNSET, one.body, one.content_type
-
-
-def topic(one: Topic) -> TopicAnswer:
-    """As it was made."""
-    return TopicAnswer(
-        topic=one.name,
-        kind=one.kind,
-        queues=len(one.queues),
-        ordered=one.ordered,
-        retention=one.retention,
-        ladder=None if one.ladder is None else list(one.ladder.rungs),
-        created_at=format_time(one.created_at),
-    )
-
-
-def topic_counts(one: Topic, state: TopicState) -> TopicCounts:
-    """With its counts."""
-    return TopicCounts(
-        **msgspec.structs.asdict(topic(one)),
-        accepted=state.accepted,
-        streamed=state.streamed,
-        cancelled=state.cancelled,
-        pending=state.pending,
-    )
-
-
-def topic_detail(one: Topic, state: TopicState, groups: Sequence[tuple[Group, GroupState]]) -> TopicDetail:
-    """With its counts and groups."""
-    return TopicDetail(
-        **msgspec.structs.asdict(topic_counts(one, state)),
-        groups=[
-            GroupCounts(
-                **msgspec.structs.asdict(group_summary(group)),
-                backlog=_backlog(counts),
-                claimed=counts.claimed,
-                retrying=sum(counts.retries),
-                dead=counts.dead,
-            )
-            for group, counts in groups
-        ],
-    )
-
-
-def group_summary(one: Group) -> GroupSummary:
-    """Its ladder: its own, its topic's or the default."""
-    return GroupSummary(group=one.name, topic=one.topic.name, ladder=list(one.ladder.rungs))
-
-
-def group_detail(one: Group, state: GroupState) -> GroupDetail:
-    """Where it stands."""
-
-    def queues(*, retry: bool) -> list[QueueAnswer]:
-        mine = [queue for queue in state.queues if queue.retry == retry]
-        return [QueueAnswer(queue=q.queue, offset=q.offset, end=q.end, lag=q.lag) for q in mine]
-
-    return GroupDetail(
-        **msgspec.structs.asdict(group_summary(one)),
-        backlog=_backlog(state),
-        queues=queues(retry=False),
-        retry_queues=queues(retry=True),
-        clients=list(state.clients),
-        claims=state.claims,
-        claimed=state.claimed,
-        retries=list(state.retries),
-        acked=state.acked,
-        retried=state.retried,
-        dead=state.dead,
-    )
-
-
-def _backlog(state: GroupState) -> int:
-    return sum(queue.lag for queue in state.queues)

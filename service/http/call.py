@@ -108,16 +108,17 @@ class Call:
         limit = self.settings.max_delay
         if delay is not None:
             ms = self.duration(delay, f"{pointer}/delay", high=limit)
-            return min(self.broker.now() + ms, _LATEST) if ms else None
-        if deliver_at is None:
+            at, field = self.broker.now() + ms if ms else None, "delay"
+        elif deliver_at is not None:
+            try:
+                at, field = max(parse_time(deliver_at), 0), "deliver_at"
+            except ValueError as error:
+                raise bad_field(f"{pointer}/deliver_at", str(error)) from None
+        else:
             return None
-        try:
-            at = parse_time(deliver_at)
-        except ValueError as error:
-            raise bad_field(f"{pointer}/deliver_at", str(error)) from None
-        if at > min(self.broker.now() + limit, _LATEST):
-            raise bad_field(f"{pointer}/deliver_at", f"it is more than {format_duration(limit)} ahead")
-        return max(at, 0)
+        if at is not None and at > min(self.broker.now() + limit, _LATEST):
+            raise bad_field(f"{pointer}/{field}", f"it is more than {format_duration(limit)} ahead, or after 2109")
+        return at
 
     def duration(self, value: int | str, pointer: str, *, high: int, low: int = 0) -> int:
         """Milliseconds between two bounds."""

@@ -113,7 +113,7 @@ class Problem(Exception):
 
 def bad_field(pointer: str, detail: str) -> Problem:
     """400 for one field."""
-    return Problem("bad-request", f"{pointer}: {detail}", faults=[Fault(detail, pointer=pointer)])
+    return Problem("bad-request", f"{pointer or 'the body'}: {detail}", faults=[Fault(detail, pointer=pointer)])
 
 
 def bad_parameter(name: str, detail: str) -> Problem:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
-from functools import cache
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
@@ -132,7 +131,6 @@ def _struct_at(path: str, type_: type[Any]) -> type[Any]:
     return type_
 
 
-@cache
 def _items(type_: type[Any]) -> dict[str, type[Any]]:
     """By field: the struct that a list of structs is made of."""
     info = msgspec.inspect.type_info(type_)

@@ -34,7 +34,7 @@ class Message(Body):
     ordering_key: Label | None = None
     tag: Label | None = None
     headers: dict[str, str] | None = None
-    queue: Annotated[int | None, Meta(ge=0)] = None
+    queue: Annotated[int, Meta(ge=0)] | None = None
     idempotency_key: Annotated[Label | None, Meta(description="of a single message; a batch has its own")] = None
 
 
@@ -73,13 +73,13 @@ class Claim(Body):
 class Ack(Body):
     """The messages that are done; all when left out."""
 
-    ids: Annotated[list[Id] | None, Meta(max_length=10_000)] = None
+    ids: Annotated[list[Id], Meta(max_length=10_000)] | None = None
 
 
 class Fail(Body):
     """The messages that failed; all that are open when left out."""
 
-    ids: Annotated[list[Id] | None, Meta(max_length=10_000)] = None
+    ids: Annotated[list[Id], Meta(max_length=10_000)] | None = None
     reason: Annotated[str | None, Meta(description="kept with the message; cut after 1 KiB")] = None
     retry_after: Annotated[Duration | None, Meta(description="a rest in place of the rung's")] = None
     count: Annotated[bool, Meta(description="false: the attempt is not counted")] = True

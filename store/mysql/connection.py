@@ -81,13 +81,15 @@ READ_WAIT_TIMEOUT = 600
 """Seconds that the server lets a session idle. A writer that is paused or cut off must not keep its row locks."""
 
 # MariaDB makes an IN list of 1000 values or more a join with a temporary table, which locks rows in no order at all;
-# with the threshold at 0 it is a range over the key, as on MySQL. `/*!80000 */` is for MySQL alone, `/*M! */` MariaDB.
+# with the threshold at 0 it is a range over the key, as on MySQL. With sql_safe_updates a DELETE of MariaDB's goes by
+# the key however few rows the table has (a scan would wait for rows of others); on MySQL a hint in the statement does.
+# `/*!80000 */` is for MySQL alone, `/*M! */` MariaDB.
 _SETTINGS = (
     "SET NAMES utf8mb4 COLLATE utf8mb4_bin, time_zone = '+00:00', autocommit = 1, wait_timeout = {wait},"
     " innodb_lock_wait_timeout = {lock_wait}, sql_mode = 'ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES,STRICT_ALL_TABLES,"
     "NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'"
     " /*!80000 , transaction_isolation = 'READ-COMMITTED' */"
-    " /*M! , tx_isolation = 'READ-COMMITTED', in_predicate_conversion_threshold = 0 */"
+    " /*M! , tx_isolation = 'READ-COMMITTED', in_predicate_conversion_threshold = 0, sql_safe_updates = 1 */"
 )
 _WRITE_SETTINGS = _SETTINGS.format(wait=WRITE_WAIT_TIMEOUT, lock_wait=2).encode()
 _READ_SETTINGS = _SETTINGS.format(wait=READ_WAIT_TIMEOUT, lock_wait=10).encode()

@@ -4,7 +4,8 @@ INSERT INTO cancelled (shard, id, nonce, topic_id, `key`, accepted_at, deliver_a
 
 -- name: find
 -- The cancelled among these.
-SELECT id, topic_id, `key`, accepted_at, deliver_at, cancelled_at FROM cancelled WHERE (shard, id) IN (?*);
+SELECT id, topic_id, `key`, accepted_at, deliver_at, cancelled_at
+FROM cancelled /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*);
 
 -- name: landed
 -- The message of this id, if it is ours.

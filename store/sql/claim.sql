@@ -6,7 +6,7 @@ INSERT INTO claim (group_id, queue_id, number, token, client, `first`, size, cla
 -- name: lock
 -- Claims of one cursor, for update, in key order.
 SELECT number, token, client, `first`, size, claimed_at, lease_until, outcome, settled_at
-FROM claim WHERE group_id = ? AND queue_id = ? AND number IN (?*) ORDER BY number /*! FOR UPDATE */;
+FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND queue_id = ? AND number IN (?*) ORDER BY number /*! FOR UPDATE */;
 
 -- name: change
 -- Some messages of a claim are settled, or it is leased anew.
@@ -14,11 +14,12 @@ UPDATE claim SET lease_until = ?, outcome = ?, settled_at = ? WHERE group_id = ?
 
 -- name: remove
 -- Claims that ended.
-DELETE FROM claim WHERE group_id = ? AND queue_id = ? AND number IN (?*);
+DELETE /*+ INDEX(claim PRIMARY) */ FROM claim WHERE group_id = ? AND queue_id = ? AND number IN (?*);
 
 -- name: over
 -- Claims whose lease has run out, oldest first.
-SELECT group_id, queue_id, number, `first`, token, lease_until FROM claim WHERE lease_until <= ? ORDER BY lease_until LIMIT ?;
+SELECT group_id, queue_id, number, `first`, token, lease_until 
+FROM claim /*! FORCE INDEX (idx_claim_lease_until) */ WHERE lease_until <= ? ORDER BY lease_until LIMIT ?;
 
 -- name: find
 -- One claim.

@@ -6,16 +6,23 @@ INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, `key`, ordering_ke
 -- name: lock
 -- The messages among these that nobody else is working on, for update, in key order.
 SELECT id, due, topic_id, queue_id, nonce, `key`, accepted_at, deliver_at
-FROM delay WHERE (shard, id) IN (?*) ORDER BY shard, id /*! FOR UPDATE SKIP LOCKED */;
+FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*)
+ORDER BY shard, id /*! FOR UPDATE SKIP LOCKED */;
 
 -- name: remove
 -- Messages locked before.
-DELETE FROM delay WHERE (shard, id) IN (?*);
+DELETE /*+ INDEX(delay PRIMARY) */ FROM delay WHERE (shard, id) IN (?*);
 
 -- name: find
 -- The messages of these ids, whoever works on them.
 SELECT id, due, topic_id, queue_id, `key`, ordering_key, tag, headers, content_type, body, accepted_at, deliver_at
-FROM delay WHERE (shard, id) IN (?*);
+FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*);
+
+-- name: used
+-- The ids among these whose messages have left already. (With the nonce, so that no index alone has it all: of an
+-- index that has, the servers read the whole when the table is small.)
+SELECT id, nonce FROM cancelled /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*)
+UNION ALL SELECT id, nonce FROM message /*! FORCE INDEX (udx_message_id) */ WHERE id IN (?*);
 
 -- name: landed
 -- The message of this id, if it is ours.
@@ -27,11 +34,11 @@ UPDATE delay SET due = ?, deliver_at = ? WHERE shard = ? AND id = ?;
 
 -- name: due
 -- The due scan: what waits in one shard in a stretch of time, by id.
-SELECT id, due FROM delay WHERE shard = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?;
+SELECT id, due FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE shard = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?;
 
 -- name: near
 -- The due scan over all shards.
-SELECT id, due FROM delay
+SELECT id, due FROM delay /*! FORCE INDEX (PRIMARY) */
 WHERE shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) AND id >= ? AND id < ? LIMIT ?;
 
 -- name: count

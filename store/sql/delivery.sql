@@ -5,9 +5,11 @@ INSERT INTO delivery (group_id, queue_id, number, claim, token, client, `first`,
 
 -- name: find
 -- A claim that ended.
-SELECT token, `first`, size, outcome, settled_at FROM delivery WHERE group_id = ? AND queue_id = ? AND `first` = ? AND claim = ?;
+SELECT token, `first`, size, outcome, settled_at FROM delivery /*! FORCE INDEX (idx_delivery_multi_first) */
+WHERE group_id = ? AND queue_id = ? AND `first` = ? AND claim = ?;
 
 -- name: of_offset
 -- The ended claims that held an offset: a claim holds 1000 messages at most, so its first lies near.
-SELECT client, `first`, size, claimed_at, ended_at, outcome, settled_at FROM delivery
+SELECT client, `first`, size, claimed_at, ended_at, outcome, settled_at
+FROM delivery /*! FORCE INDEX (idx_delivery_multi_first) */
 WHERE group_id = ? AND queue_id = ? AND `first` > ? AND `first` <= ?;

@@ -10,7 +10,11 @@ INSERT INTO idempotency (topic_id, `key`, fingerprint, receipts, expires_at) VAL
 -- Requests whose window is over and that come again.
 DELETE FROM idempotency WHERE topic_id = ? AND `key` IN (?*);
 
--- name: clean
+-- name: past
 -- Requests whose window is over, a bounded batch.
-DELETE FROM idempotency WHERE (topic_id, `key`) IN
-  (SELECT topic_id, `key` FROM (SELECT topic_id, `key` FROM idempotency WHERE expires_at < ? LIMIT ?) AS past);
+SELECT topic_id, `key` FROM idempotency /*! FORCE INDEX (idx_idempotency_expires_at) */
+WHERE expires_at < ? ORDER BY expires_at LIMIT ?;
+
+-- name: forget
+-- Those among these requests of a topic whose window is over; one may have come again meanwhile.
+DELETE FROM idempotency WHERE topic_id = ? AND `key` IN (?*) AND expires_at < ?;

@@ -10,12 +10,13 @@ INSERT INTO message (queue_id, `offset`, id, nonce, `key`, ordering_key, tag, he
   deliver_at, streamed_at)
 SELECT queue_id, ? + ROW_NUMBER() OVER (ORDER BY deliver_at, accepted_at, id) - 1, id, nonce, `key`, ordering_key, tag,
   headers, content_type, body, accepted_at, deliver_at, ?
-FROM delay WHERE (shard, id) IN (?*);
+FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*);
 
 -- name: range
 -- A stretch of a queue, in order.
 SELECT `offset`, id, `key`, ordering_key, tag, headers, content_type, body, accepted_at, deliver_at, streamed_at
-FROM message WHERE queue_id = ? AND `offset` >= ? AND `offset` < ? ORDER BY `offset` LIMIT ?;
+FROM message /*! FORCE INDEX (PRIMARY) */ WHERE queue_id = ? AND `offset` >= ? AND `offset` < ?
+ORDER BY `offset` LIMIT ?;
 
 -- name: ids
 -- The ids of a stretch of a queue.

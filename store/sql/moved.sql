@@ -13,5 +13,5 @@ WHERE m.shard = ? AND (m.due > ? OR m.due = ? AND m.id > ?) AND m.due < ? ORDER 
 
 -- name: near
 -- The due scan over all shards.
-SELECT id, due FROM moved
+SELECT id, due FROM moved /*! FORCE INDEX (PRIMARY) */
 WHERE shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) AND due >= ? AND due < ? LIMIT ?;

@@ -8,7 +8,7 @@ INSERT IGNORE INTO queue (topic_id, group_id, number, next_offset) VALUES ?;
 
 -- name: lock
 -- The sequences of the queues, for update, in the one order that everybody keeps.
-SELECT id, next_offset FROM queue WHERE id IN (?*) ORDER BY id /*! FOR UPDATE */;
+SELECT id, next_offset FROM queue /*! FORCE INDEX (PRIMARY) */ WHERE id IN (?*) ORDER BY id /*! FOR UPDATE */;
 
 -- name: advance
 -- Offsets were drawn.

@@ -7,17 +7,17 @@ INSERT INTO redelivery (queue_id, `offset`, retry_id, message_queue_id, message_
 -- A stretch of a retry queue with its messages, in order.
 SELECT r.`offset`, r.message_id, m.`key`, m.ordering_key, m.tag, m.headers, m.content_type, m.body, m.accepted_at,
   m.deliver_at, r.streamed_at, r.attempt, r.message_queue_id, r.message_offset
-FROM redelivery r JOIN message m ON m.queue_id = r.message_queue_id AND m.`offset` = r.message_offset
+FROM redelivery r /*! FORCE INDEX (PRIMARY) */ JOIN message m /*! FORCE INDEX (PRIMARY) */ ON m.queue_id = r.message_queue_id AND m.`offset` = r.message_offset
 WHERE r.queue_id = ? AND r.`offset` >= ? AND r.`offset` < ? ORDER BY r.`offset` LIMIT ?;
 
 -- name: ids
 -- The ids of the messages in a stretch of a retry queue.
-SELECT `offset`, message_id FROM redelivery WHERE queue_id = ? AND `offset` >= ? AND `offset` < ?;
+SELECT `offset`, message_id FROM redelivery /*! FORCE INDEX (PRIMARY) */ WHERE queue_id = ? AND `offset` >= ? AND `offset` < ?;
 
 -- name: sources
 -- Where the messages at these offsets of a retry queue lie, and what they have behind them.
 SELECT `offset`, message_queue_id, message_offset, message_id, attempt, history
-FROM redelivery WHERE queue_id = ? AND `offset` IN (?*);
+FROM redelivery /*! FORCE INDEX (PRIMARY) */ WHERE queue_id = ? AND `offset` IN (?*);
 
 -- name: of_message
 -- A message's returns.

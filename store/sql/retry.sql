@@ -6,19 +6,20 @@ INSERT INTO retry (shard, id, group_id, return_queue_id, message_queue_id, messa
 -- name: lock
 -- The retries among these that nobody else is working on, for update, in key order.
 SELECT id, return_queue_id, message_queue_id, message_offset, message_id, attempt, history
-FROM retry WHERE (shard, id) IN (?*) ORDER BY shard, id /*! FOR UPDATE SKIP LOCKED */;
+FROM retry /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*)
+ORDER BY shard, id /*! FOR UPDATE SKIP LOCKED */;
 
 -- name: remove
 -- Retries locked before.
-DELETE FROM retry WHERE (shard, id) IN (?*);
+DELETE /*+ INDEX(retry PRIMARY) */ FROM retry WHERE (shard, id) IN (?*);
 
 -- name: due
 -- The due scan of one shard.
-SELECT id FROM retry WHERE shard = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?;
+SELECT id FROM retry /*! FORCE INDEX (PRIMARY) */ WHERE shard = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?;
 
 -- name: near
--- The due scan over all shards.
-SELECT id FROM retry
+-- The due scan over all shards. (With the group, so that no index alone has it all.)
+SELECT id, group_id FROM retry /*! FORCE INDEX (PRIMARY) */
 WHERE shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) AND id >= ? AND id < ? LIMIT ?;
 
 -- name: of_group

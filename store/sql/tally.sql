@@ -3,8 +3,8 @@
 UPDATE tally SET accepted = accepted + ?, cancelled = cancelled + ? WHERE topic_id = ? AND maker = ?;
 
 -- name: add
--- The first count of a maker.
-INSERT INTO tally (topic_id, maker, accepted, cancelled) VALUES ?;
+-- A row that is not there yet, for the first count of a maker.
+INSERT IGNORE INTO tally (topic_id, maker, accepted, cancelled) VALUES ?;
 
 -- name: of_topics
 -- The counters of topics, all makers together.

@@ -52,7 +52,10 @@ class SQLiteBackend:
         return await trio.to_thread.run_sync(self._read, work, limiter=self._limit, abandon_on_cancel=False)
 
     def _read(self, work: Work[T]) -> T:
-        connection = self._idle.pop() if self._idle else connect(self.path)
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = connect(self.path)
         try:
             return drive(work(SQLiteTransaction(connection)))
         finally:

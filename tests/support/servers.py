@@ -4,6 +4,7 @@ A server is named by a DSN, `mysql://user:password@127.0.0.1:port/tarry`. `TARRY
 name running servers to use instead; their user must be allowed to create databases and to KILL.
 """
 
+import ctypes
 import datetime
 import ipaddress
 import os
@@ -84,7 +85,9 @@ def mysql() -> Iterator[PrivateServer]:
     program = _program("mysqld", "mysql")
     if program is None:
         raise NoServerError("no mysqld of MySQL on PATH; TARRY_TEST_MYSQL may name a running server")
-    with _private("mysql", program, [program, "--initialize-insecure"], "--mysqlx=0") as server:
+    with _private(
+        "mysql", program, [program, "--initialize-insecure"], "--mysqlx=0", "--secure-file-priv=NULL"
+    ) as server:
         yield server
 
 
@@ -146,9 +149,10 @@ class Line:
         """The server hears this, and its answer is lost with the line."""
         self.lose: bytes | None = None
         """The server does not hear this, and the line stays up: nobody is told."""
+        self.lost = trio.Event()
 
     def stop(self) -> None:
-        """What clients say from now on is not even read."""
+        """What clients say from now on goes no further, and soon is not even read."""
         self._open = trio.Event()
 
     async def run(self, task_status: trio.TaskStatus["Line"]) -> None:
@@ -168,11 +172,12 @@ class Line:
                 if self.cut_before is not None and self.cut_before in data:
                     break
                 if self.lose is not None and self.lose in data:
+                    self.lost.set()
                     continue
                 if self.cut_after is not None and self.cut_after in data:
                     answer_lost.set()
-                await server.send_all(data)
                 await self._open.wait()
+                await server.send_all(data)
             nursery.cancel_scope.cancel()
 
         async def down() -> None:
@@ -237,6 +242,7 @@ def _private(kind: str, program: str, make: Sequence[str], *options: str) -> Ite
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
+            preexec_fn=_end_with_the_tests,
         )
     server = PrivateServer(f"mysql://tarry:tarry@127.0.0.1:{port}/tarry", str(ca), directory, process)
     try:
@@ -244,6 +250,11 @@ def _private(kind: str, program: str, make: Sequence[str], *options: str) -> Ite
         yield server
     finally:
         server.stop()
+
+
+def _end_with_the_tests() -> None:
+    """The server is told to end when this process is gone, however that came about (PR_SET_PDEATHSIG)."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
 
 def _wait_until_up(server: PrivateServer, log: Path) -> None:

@@ -1,0 +1,172 @@
+"""`doctor`: is this a place where Tarry can run, and keep its promises? It changes nothing."""
+
+import os
+import socket
+import sqlite3
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated, Literal
+
+import trio
+from attrs import asdict, frozen
+from cyclopts import Parameter
+
+from ...client import Tarry
+from ...store.errors import SchemaError, StoreError, StoreInUse
+from ...store.migrations import pending
+from ...store.opening import migrations_for, open_backend
+from ...store.ports import Backend
+from ..settings import masked
+from .printing import print_json, print_table
+from .serving import Flags
+
+_SQLITE = "sqlite:///"
+_OLDEST_PYTHON = (3, 11)
+_OLDEST_SQLITE = (3, 35)
+_SKEW = 1000
+"""Milliseconds between this clock and the database's that are worth a word: it is the database's that counts."""
+
+_NO_FLAGS = Flags()
+
+
+@frozen
+class Finding:
+    """One check: `wrong` makes the doctor fail, `note` does not."""
+
+    check: str
+    state: Literal["ok", "note", "wrong"]
+    detail: str
+
+
+def doctor(
+    *,
+    json: Annotated[bool, Parameter(negative=(), help="One JSON line per check.")] = False,
+    flags: Flags = _NO_FLAGS,
+) -> int:
+    """Check Python, the store, its schema and durability, clocks and port. Exit code 1 when something is wrong."""
+    settings = flags.settings()
+    findings = [_python(), *_sqlite(), *_store(settings.dsn), _port(settings.listen)]
+    if json:
+        for finding in findings:
+            print_json(asdict(finding))
+    else:
+        print_table(("check", "state", "detail"), [(f.check, f.state, f.detail) for f in findings])
+    return int(any(finding.state == "wrong" for finding in findings))
+
+
+def _python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < _OLDEST_PYTHON:
+        return Finding("python", "wrong", f"{version}; Tarry needs 3.11 or newer")
+    return Finding("python", "ok", version)
+
+
+def _sqlite() -> Iterator[Finding]:
+    version = sqlite3.sqlite_version
+    if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+        yield Finding("sqlite", "wrong", f"{version}; the embedded store needs 3.35 or newer")
+    else:
+        yield Finding("sqlite", "ok", version)
+
+
+def _store(dsn: str) -> list[Finding]:
+    path = Path(dsn.removeprefix(_SQLITE))
+    if dsn.startswith(_SQLITE) and not path.exists():
+        return [_new_file(path, masked(dsn))]
+    return trio.run(_examine, dsn)
+
+
+async def _examine(dsn: str) -> list[Finding]:
+    shown = masked(dsn)
+    try:
+        backend = await open_backend(dsn)
+    except StoreInUse:
+        return [Finding("store", "ok", f"{shown}, in use by a server"), _embedded_schema(dsn)]
+    except StoreError as error:
+        return [Finding("store", "wrong", f"{shown}: {error}")]
+    try:
+        before = time.time_ns() // 1_000_000
+        now = await backend.now()
+        after = time.time_ns() // 1_000_000
+        findings = [Finding("store", "ok", f"{shown}, answers in {after - before} ms")]
+        findings.append(await _schema(backend, dsn))
+        findings += await _durability(backend)
+        findings.append(_skew(now, before, after))
+    except StoreError as error:
+        return [Finding("store", "wrong", f"{shown}: {error}")]
+    finally:
+        await backend.aclose()
+    return findings
+
+
+def _new_file(path: Path, shown: str) -> Finding:
+    directory = path.absolute().parent
+    if not directory.is_dir() or not os.access(directory, os.W_OK):
+        return Finding("store", "wrong", f"{shown}: {directory} is no directory that can be written to")
+    return Finding("store", "ok", f"{shown} will be made by the first `tarry serve`")
+
+
+async def _schema(backend: Backend, dsn: str) -> Finding:
+    if dsn.startswith(_SQLITE):
+        return _embedded_schema(dsn)
+    return Finding("schema", "note", f"this program knows version {migrations_for(dsn)[-1].version}; not looked at")
+
+
+def _embedded_schema(dsn: str) -> Finding:
+    """From the file, read only: so it works beside a server that holds the store."""
+    path = Path(dsn.removeprefix(_SQLITE)).absolute()
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+            if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'migration'").fetchone() is None:
+                return Finding("schema", "note", "none yet: `tarry serve` or `tarry migrate` makes it")
+            applied = dict(connection.execute("SELECT version, checksum FROM migration").fetchall())
+    except sqlite3.Error as error:
+        return Finding("schema", "wrong", str(error))
+    return _judge(dsn, applied)
+
+
+def _judge(dsn: str, applied: dict[int, bytes]) -> Finding:
+    try:
+        todo = pending(migrations_for(dsn), applied)
+    except SchemaError as error:
+        return Finding("schema", "wrong", str(error))
+    version = max(applied, default=0)
+    if todo:
+        return Finding("schema", "note", f"version {version}; `tarry serve` or `tarry migrate` brings it up to date")
+    return Finding("schema", "ok", f"version {version}")
+
+
+async def _durability(backend: Backend) -> list[Finding]:
+    faults = await backend.durability()
+    if not faults:
+        return [Finding("durability", "ok", "what was answered is on the disk")]
+    return [Finding("durability", "wrong", fault) for fault in faults]
+
+
+def _skew(now: int, before: int, after: int) -> Finding:
+    skew = 0 if before <= now <= after else min(abs(now - before), abs(now - after))
+    if skew > _SKEW:
+        return Finding("clock", "note", f"{skew} ms from the database's, which is the one that counts")
+    return Finding("clock", "ok", f"{skew} ms from the database's")
+
+
+def _port(listen: str) -> Finding:
+    host, _, port = listen.rpartition(":")
+    family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host.strip("[]"), int(port)))
+        except OSError as error:
+            return _taken(listen, error)
+    return Finding("port", "ok", f"{listen} is free")
+
+
+def _taken(listen: str, error: OSError) -> Finding:
+    with Tarry(f"http://{listen}", timeout=2.0, deadline=0.0) as tarry:
+        if tarry.ready():
+            return Finding("port", "ok", f"a Tarry serves on {listen}")
+    return Finding("port", "wrong", f"{listen}: {error.strerror}; nothing that answers as Tarry is there")

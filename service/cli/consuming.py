@@ -1,0 +1,130 @@
+"""`consume`, `peek` and `topics`."""
+
+import subprocess
+import sys
+from contextlib import suppress
+from typing import Annotated, Any, cast
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from ...client import Claim, LeaseLost, Message, Tarry
+from .printing import note, print_json, print_table
+from .rendering import body_text, message_record, raw_body, time_text
+from .server import Server
+from .usage import UsageError
+
+_HERE = Server()
+
+
+def consume(
+    topic: str,
+    /,
+    *,
+    group: Annotated[str, Parameter(help="The consumer group; it comes into being at first use.")],
+    max: Annotated[int | None, Parameter(help="End after so many messages.")] = None,  # noqa: A002
+    follow: Annotated[bool, Parameter(negative=(), help="Wait for more, until Ctrl-C.")] = False,
+    ack: Annotated[bool, Parameter(help="With --no-ack, show them and give them back.")] = True,
+    exec: Annotated[  # noqa: A002 - the contract's word
+        list[str] | None,
+        Parameter(
+            help="Run this for each message, the body on its stdin; when it fails, so does the message. The last flag.",
+            consume_multiple=True,
+            allow_leading_hyphen=True,
+            negative=(),
+        ),
+    ] = None,
+    server: Server = _HERE,
+) -> int:
+    """Take messages, print them and ack them: what is there now, or with --follow for ever."""
+    if max is not None and max < 1:
+        raise UsageError("--max is 1 or more")
+    if not ack and (follow or exec):
+        raise UsageError("--no-ack goes with neither --follow nor --exec: it only shows what is there now")
+    with server.client() as tarry:
+        if not ack:
+            _show(tarry, topic, group, max or 1000, server)
+            return 0
+        size = min(max or 10, 10)
+        idle = None if follow else 1.0
+        deliveries = tarry.consume(topic, group, max=size, wait="1s", limit=max, idle_timeout=idle)
+        for delivery in deliveries:
+            with delivery:
+                if not exec:
+                    _print_message(delivery, server)
+                elif (code := subprocess.run(exec, input=raw_body(delivery), check=False).returncode) != 0:  # noqa: S603
+                    note(f"message {delivery.id}: {exec[0]} ended with {code}")
+                    delivery.fail(f"{exec[0]} ended with {code}")
+    return 0
+
+
+def _show(tarry: Tarry, topic: str, group: str, limit: int, server: Server) -> None:
+    claims: list[Claim] = []
+    try:
+        while limit > 0 and (claim := tarry.claim(topic, group, max=min(limit, 1000))) is not None:
+            claims.append(claim)
+            limit -= len(claim.messages)
+            for message in claim.messages:
+                _print_message(message, server)
+    finally:
+        for claim in claims:
+            with suppress(LeaseLost):
+                tarry.fail(claim, reason="shown", retry_after=0, count=False)
+
+
+def _print_message(message: Message, server: Server) -> None:
+    if server.json or not sys.stdout.isatty():
+        print_json(message_record(message))
+    else:
+        label = "" if message.key is None else f"  {message.key}"
+        Console(highlight=False).print(
+            f"{message.id}  attempt {message.attempt}{label}  {body_text(message)}", markup=False, soft_wrap=True
+        )
+
+
+def peek(
+    topic: str,
+    /,
+    *,
+    queue: Annotated[int, Parameter(help="Which queue of the topic.")] = 0,
+    offset: Annotated[int, Parameter(help="From this offset on.")] = 0,
+    max: Annotated[int, Parameter(help="At most so many.")] = 20,  # noqa: A002 - the contract's word
+    server: Server = _HERE,
+) -> int:
+    """Look at a topic's stream without claiming anything. Waiting messages are not in it yet."""
+    with server.client() as tarry:
+        page = tarry.pull(topic, queue, offset, max)
+    if server.json:
+        for message in page.messages:
+            print_json(message_record(message))
+    else:
+        rows = [(m.offset, m.id, m.key, time_text(m.deliver_at), body_text(m)) for m in page.messages]
+        print_table((">offset", "id", "key", "deliver at", "body"), rows)
+        if page.messages:
+            note(f"next: --offset {page.next_offset}")
+    return 0
+
+
+def topics(*, server: Server = _HERE) -> int:
+    """List the topics with their counts."""
+    with server.client() as tarry:
+        records = tarry.topics()
+    if server.json:
+        for record in records:
+            print_json(record)
+    else:
+        counts = [
+            name
+            for name in ("accepted", "streamed", "cancelled", "pending", "backlog", "rate")
+            if any(name in record for record in records)
+        ]
+        rows = [
+            (r.get("topic") or r.get("name"), r.get("kind"), _count(r.get("queues")), *(r.get(name) for name in counts))
+            for r in records
+        ]
+        print_table(("topic", "kind", ">queues", *(f">{name}" for name in counts)), rows)
+    return 0
+
+
+def _count(queues: Any) -> Any:
+    return len(cast("list[object]", queues)) if isinstance(queues, list) else queues

@@ -1,0 +1,187 @@
+"""The demo's own book: what was promised for each flight, what was seen of it, and whether the two agree.
+
+Nothing here asks the server: what it says of itself is compared with this book, never used for it. Times are Unix ms.
+"""
+
+import threading
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from math import ceil
+from typing import Literal
+
+from attrs import define, field, frozen
+
+from .flights import Flight
+
+Fate = Literal["planned", "rescheduled", "reschedule_too_late", "cancelled", "cancel_too_late"]
+
+_ROUNDING = 1
+"""A message may be due up to a millisecond after the time computed here, never before."""
+
+
+@frozen
+class Sighting:
+    """One time that a handler had the message."""
+
+    attempt: int
+    at: int
+    deliver_at: int
+    failed: bool
+
+
+@define
+class Entry:
+    """A flight's page."""
+
+    flight: Flight
+    id: str
+    due: int
+    fails: int
+    """How many handlings fail: 0, a few, or all that the ladder has."""
+    fate: Fate = "planned"
+    sightings: list[Sighting] = field(factory=list[Sighting])
+
+    @property
+    def handled(self) -> int:
+        """How often it was handled well."""
+        return sum(not sighting.failed for sighting in self.sightings)
+
+
+@frozen
+class Lateness:
+    """Of first hand-outs, in milliseconds."""
+
+    count: int
+    p50: int
+    p99: int
+    max: int
+
+    @classmethod
+    def of(cls, values: Iterable[int]) -> "Lateness":
+        """By nearest rank."""
+        ordered = sorted(values)
+
+        def rank(share: float) -> int:
+            return ordered[max(0, ceil(share * len(ordered)) - 1)] if ordered else 0
+
+        return cls(len(ordered), rank(0.5), rank(0.99), rank(1.0))
+
+
+class Ledger:
+    """All pages, by message id. Written to by several threads."""
+
+    def __init__(self, entries: Iterable[Entry], rungs: Sequence[int]) -> None:
+        self._lock = threading.Lock()
+        self._entries = {entry.id: entry for entry in entries}
+        self._rungs = tuple(rungs)
+        self._complaints: list[str] = []
+        self._buried: list[str] = []
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The pages, in the order of the day."""
+        return list(self._entries.values())
+
+    def see(self, id_: str, attempt: int, at: int, deliver_at: int) -> bool:
+        """Notes a hand-out; True when this handling is to fail."""
+        with self._lock:
+            entry = self._entries.get(id_)
+            if entry is None:
+                self._complaints.append(f"a message that nobody published was handed out: {id_}")
+                return False
+            failed = attempt <= entry.fails
+            entry.sightings.append(Sighting(attempt, at, deliver_at, failed))
+            return failed
+
+    def complain(self, fault: str) -> None:
+        """Notes what was seen to be wrong on the way."""
+        with self._lock:
+            self._complaints.append(fault)
+
+    def bury(self, ids: Iterable[str]) -> None:
+        """Notes what the server calls dead: all of it, once, at the end."""
+        self._buried = list(ids)
+
+    def dies(self, entry: Entry) -> bool:
+        """Whether it fails to the end of the ladder."""
+        return entry.fails > len(self._rungs)
+
+    def open(self) -> int:
+        """Flights of which the end has not been seen."""
+        with self._lock:
+            return sum(not self._over(entry) for entry in self._entries.values())
+
+    def _over(self, entry: Entry) -> bool:
+        if entry.fate == "cancelled":
+            return True
+        if self.dies(entry):
+            # The last attempt may have been lost with a lease, unseen.
+            return entry.id in self._buried or any(s.attempt > len(self._rungs) for s in entry.sightings)
+        return entry.handled > 0
+
+    def counts(self) -> dict[str, int]:
+        """What was seen, in numbers."""
+        entries = self.entries
+        dead = [entry for entry in entries if self.dies(entry) and entry.fate != "cancelled" and self._over(entry)]
+        return {
+            "published": len(entries),
+            "rescheduled": sum(entry.fate == "rescheduled" for entry in entries),
+            "delivered": sum(entry.handled > 0 for entry in entries),
+            "cancelled": sum(entry.fate == "cancelled" for entry in entries),
+            "retried": sum(sighting.failed for entry in entries for sighting in entry.sightings) - len(dead),
+            "dead": len(dead),
+            "too_late": sum(entry.fate in ("reschedule_too_late", "cancel_too_late") for entry in entries),
+            "redelivered": sum(max(0, entry.handled - 1) for entry in entries),
+            "early": len(self.early()),
+            "lost": sum(not self._over(entry) for entry in entries),
+        }
+
+    def early(self) -> list[str]:
+        """What was handed out before its time, be it the first or one that a rung stands before."""
+        faults: list[str] = []
+        for entry in self.entries:
+            for number, sighting in enumerate(entry.sightings):
+                if number == 0 and sighting.at < entry.due:
+                    faults.append(f"{entry.flight.key}: handed out {entry.due - sighting.at} ms early")
+                before = entry.sightings[number - 1] if number else None
+                if before is not None and before.failed and sighting.attempt == before.attempt + 1:
+                    early = self._rungs[before.attempt - 1] - (sighting.at - before.at)
+                    if early > 0:
+                        faults.append(f"{entry.flight.key}: attempt {sighting.attempt} came {early} ms early")
+        return faults
+
+    def lateness(self, apart: tuple[int, int]) -> tuple[Lateness, Lateness]:
+        """Of what was due outside the time `apart`, and within it."""
+        outside: list[int] = []
+        within: list[int] = []
+        for entry in self.entries:
+            if entry.sightings:
+                late = entry.sightings[0].at - entry.due
+                (within if apart[0] <= entry.due <= apart[1] else outside).append(late)
+        return Lateness.of(outside), Lateness.of(within)
+
+    def faults(self) -> list[str]:
+        """Everything that is not as promised, one sentence each."""
+        faults = [*self._complaints, *self.early()]
+        for entry in self.entries:
+            faults += (f"{entry.flight.key}: {fault}" for fault in self._examine(entry, self._buried.count(entry.id)))
+        strange = [id_ for id_ in self._buried if id_ not in self._entries]
+        return faults + [f"a dead letter that nobody published: {id_}" for id_ in strange]
+
+    def _examine(self, entry: Entry, buried: int) -> Iterable[str]:
+        if entry.fate == "cancelled":
+            if entry.sightings:
+                yield f"cancelled, and handed out {len(entry.sightings)} times"
+            if buried:
+                yield "cancelled, and among the dead letters"
+            return
+        if not self._over(entry):
+            yield f"lost: seen {len(entry.sightings)} times, and its end was not"
+        if buried != int(self.dies(entry)):
+            yield f"{buried} times among the dead letters, not {int(self.dies(entry))}"
+        attempts = [sighting.attempt for sighting in entry.sightings]
+        if any(later <= sooner for sooner, later in pairwise(attempts)):
+            yield f"an attempt was handed out twice: {attempts}"
+        for sighting in entry.sightings:
+            if not 0 <= sighting.deliver_at - entry.due <= _ROUNDING:
+                yield f"handed out as due at {sighting.deliver_at}, not {entry.due}"

@@ -1,0 +1,167 @@
+"""`publish` and `cancel`."""
+
+import base64
+import json as json_text
+import sys
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import attrs
+from cyclopts import Parameter
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from ...client import Draft, Receipt, Tarry
+from .printing import note, print_json, print_table
+from .rendering import receipt_record, time_text
+from .server import Server
+from .usage import UsageError
+
+_DRAFT_FIELDS = {field.name for field in attrs.fields(Draft)}
+_HERE = Server()
+
+
+def publish(
+    topic: str,
+    body: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    /,
+    *,
+    text: Annotated[bool, Parameter(negative=(), help="BODY is text, not JSON.")] = False,
+    content_type: Annotated[str | None, Parameter(help="BODY is bytes of this type, not JSON.")] = None,
+    key: Annotated[str | None, Parameter(help="A label to find and cancel it by.")] = None,
+    delay: Annotated[str | None, Parameter(help="Deliver after this time: 10m, 48h, PT10M.")] = None,
+    at: Annotated[str | None, Parameter(help="Deliver at this time: 2030-01-01T09:00:00Z.")] = None,
+    header: Annotated[list[str] | None, Parameter(help="A header NAME=VALUE; may be repeated.", negative=())] = None,
+    tag: Annotated[str | None, Parameter(help="What consumers may select by.")] = None,
+    ordering_key: Annotated[str | None, Parameter(help="Messages of one ordering key share a queue.")] = None,
+    file: Annotated[
+        Path | None,
+        Parameter(help='Publish each line of this file (- is stdin): {"body": ..., "key": ..., "delay": ...}.'),
+    ] = None,
+    server: Server = _HERE,
+) -> int:
+    """Publish a message now, after --delay or at a time; or many from --file.
+
+    Parameters
+    ----------
+    topic
+        The topic; it comes into being at first use.
+    body
+        JSON, or - to read it from stdin.
+    """
+    if (body is None) == (file is None):
+        raise UsageError("publish takes a BODY (- reads it from stdin) or --file, one of them")
+    draft = Draft(
+        body=None if file is not None else _body(body or "", text, content_type),
+        content_type=content_type,
+        key=key,
+        delay=int(delay) if delay and delay.isdecimal() else delay,
+        deliver_at=at,
+        headers=_headers(header),
+        tag=tag,
+        ordering_key=ordering_key,
+    )
+    with server.client() as tarry:
+        try:
+            if file is not None:
+                receipts = _publish_file(tarry, topic, file, draft)
+            else:
+                receipts = [tarry.publish(topic, **attrs.asdict(draft, recurse=False))]
+        except ValueError as error:  # what JSON cannot hold, such as NaN
+            raise UsageError(str(error)) from error
+    if server.json:
+        for receipt in receipts:
+            print_json(receipt_record(receipt))
+    elif file is not None:
+        note(f"published {len(receipts)} messages to {topic}")
+    else:
+        rows = [(r.id, r.state, time_text(r.deliver_at), r.queue, r.offset) for r in receipts]
+        print_table(("id", "state", "deliver at", ">queue", ">offset"), rows)
+    return 0
+
+
+def _body(text: str, is_text: bool, content_type: str | None) -> Any:
+    raw = sys.stdin.buffer.read() if text == "-" else text.encode("utf-8", "surrogateescape")
+    if content_type is not None:
+        return raw
+    try:
+        decoded = raw.decode()
+        return decoded if is_text else json_text.loads(decoded)
+    except ValueError as error:
+        raise UsageError(
+            f"the body is not JSON ({error}); --text sends it as a string, --content-type as bytes"
+        ) from error
+
+
+def _headers(pairs: list[str] | None) -> dict[str, str] | None:
+    if not pairs:
+        return None
+    headers: dict[str, str] = {}
+    for pair in pairs:
+        name, sign, value = pair.partition("=")
+        if not sign or not name:
+            raise UsageError(f'--header takes NAME=VALUE, not "{pair}"')
+        headers[name] = value
+    return headers
+
+
+def _publish_file(tarry: Tarry, topic: str, file: Path, pattern: Draft) -> list[Receipt]:
+    console = Console(stderr=True)
+    columns = (TextColumn("publishing"), MofNCompleteColumn(), TimeElapsedColumn())
+    with _lines(file) as lines, Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task("publishing", total=None)
+
+        def count(receipts: list[Receipt]) -> None:
+            progress.advance(task, len(receipts))
+
+        return tarry.publish_many(topic, _drafts(lines, pattern), on_batch=count)
+
+
+@contextmanager
+def _lines(file: Path) -> Generator[Iterator[bytes], None, None]:
+    if str(file) == "-":
+        yield iter(sys.stdin.buffer)
+    else:
+        with file.open("rb") as lines:
+            yield iter(lines)
+
+
+def _drafts(lines: Iterator[bytes], pattern: Draft) -> Iterator[Draft]:
+    """A draft for each line; what a line leaves out comes from the flags."""
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            fields = json_text.loads(line)
+        except ValueError as error:
+            raise UsageError(f"line {number} is not JSON: {error}") from error
+        if not isinstance(fields, dict):
+            raise UsageError(f'line {number} is not an object such as {{"body": ..., "key": ...}}')
+        yield _draft(number, cast("dict[str, Any]", fields), pattern)
+
+
+def _draft(number: int, fields: dict[str, Any], pattern: Draft) -> Draft:
+    try:
+        if "body_base64" in fields:
+            fields["body"] = base64.b64decode(fields.pop("body_base64"), validate=True)
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"line {number}: body_base64: {error}") from error
+    if "body" not in fields:
+        raise UsageError(f"line {number} has no body")
+    if unknown := fields.keys() - _DRAFT_FIELDS:
+        names = ", ".join(sorted(unknown))
+        raise UsageError(f"line {number}: unknown {names}; the fields are {', '.join(sorted(_DRAFT_FIELDS))}")
+    return attrs.evolve(pattern, **fields)
+
+
+def cancel(id: Annotated[str, Parameter(help="The message's id.")], /, *, server: Server = _HERE) -> int:  # noqa: A002
+    """Cancel a waiting message. Exit code 4 when it was handed out already, 3 when there is none."""
+    with server.client() as tarry:
+        result = tarry.cancel(id)
+    if server.json:
+        print_json({"id": id, "result": result})
+    else:
+        print_table(("id", "result"), [(id, result)])
+    return 0

@@ -1,0 +1,53 @@
+"""Messages and receipts as JSON, and as the cells of a table."""
+
+import base64
+import json
+from datetime import datetime
+from typing import Any
+
+import attrs
+
+from ...client import Message, Receipt
+
+
+def message_record(message: Message) -> dict[str, Any]:
+    """As the server gives it."""
+    record: dict[str, Any] = {
+        "id": message.id,
+        "topic": message.topic,
+        "queue": message.queue,
+        "offset": message.offset,
+        "key": message.key,
+        "ordering_key": message.ordering_key,
+        "tag": message.tag,
+        "headers": dict(message.headers),
+        "attempt": message.attempt,
+        "published_at": time_text(message.published_at),
+        "deliver_at": time_text(message.deliver_at),
+    }
+    if isinstance(message.body, bytes):
+        encoded = base64.b64encode(message.body).decode("ascii")
+        return record | {"body_base64": encoded, "content_type": message.content_type}
+    return record | {"body": message.body}
+
+
+def receipt_record(receipt: Receipt) -> dict[str, Any]:
+    """As the server gives it."""
+    return attrs.asdict(receipt) | {"deliver_at": time_text(receipt.deliver_at)}
+
+
+def raw_body(message: Message) -> bytes:
+    """The body as a program reads it: JSON text, or the bytes."""
+    return message.body if isinstance(message.body, bytes) else json.dumps(message.body, ensure_ascii=False).encode()
+
+
+def body_text(message: Message) -> str:
+    """The body on one line."""
+    if isinstance(message.body, bytes):
+        return f"{len(message.body)} bytes of {message.content_type}"
+    return json.dumps(message.body, ensure_ascii=False)
+
+
+def time_text(moment: datetime) -> str:
+    """RFC 3339 in UTC with milliseconds."""
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

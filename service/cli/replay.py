@@ -1,0 +1,153 @@
+"""The demo's producer and consumers: a day of flights, squeezed, over the client that users have.
+
+The producer schedules the whole day at the start. A little before each planned departure it reschedules the flight that
+will be late and cancels the one that will not leave, and notes the server's verdict. Consumers handle; some fail.
+"""
+
+import threading
+import time
+import zlib
+from collections import deque
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from attrs import frozen
+
+from ...client import Delivery, Draft, Tarry, TooLate
+from ...client.durations import instant_in
+from .flights import Flight
+from .ledger import Entry, Ledger
+
+TOPIC = "departures"
+GROUP = "gates"
+NOTICE = 500
+"""Milliseconds before a planned departure at which the producer hears that the flight is late or cancelled."""
+
+_LEASE = timedelta(seconds=6)
+"""Longer than the server is away, so that what was handled in the meantime can still be acked."""
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class HandlerFailed(Exception):
+    """As planned."""
+
+
+@frozen
+class Squeeze:
+    """The day's time on ours."""
+
+    begins: int
+    """Unix milliseconds at which the first flight is due."""
+    first: datetime
+    factor: float
+
+    @classmethod
+    def over(cls, day: Sequence[Flight], begins: int, length: int) -> "Squeeze":
+        """The planned day, in so many milliseconds."""
+        span = (day[-1].planned - day[0].planned).total_seconds() * 1000
+        return cls(begins, day[0].planned, length / span)
+
+    def at(self, moment: datetime) -> int:
+        """When it is due, Unix milliseconds."""
+        return self.begins + round((moment - self.first).total_seconds() * 1000 * self.factor)
+
+
+def planned_failures(flight: Flight, rungs: int) -> int:
+    """How often its handler fails: by a hash of the key, the same at each run. A few fail to the end of the ladder."""
+    number = zlib.crc32(flight.key.encode())
+    if number % 180 == 0:
+        return rungs + 1
+    return 1 + number // 12 % 3 if number % 12 == 1 else 0
+
+
+def schedule_day(tarry: Tarry, day: Sequence[Flight], squeeze: Squeeze, rungs: int) -> list[Entry]:
+    """Publishes every flight for its planned departure."""
+    drafts = [
+        Draft(
+            body=flight.body,
+            key=flight.key,
+            ordering_key=flight.tailnum,
+            headers={"carrier": flight.key[:2]},
+            deliver_at=_moment(squeeze.at(flight.planned)),
+        )
+        for flight in day
+    ]
+    receipts = tarry.publish_many(TOPIC, drafts)
+    return [
+        Entry(flight, receipt.id, _unix(receipt.deliver_at), planned_failures(flight, rungs))
+        for flight, receipt in zip(day, receipts, strict=True)
+    ]
+
+
+class Announcer:
+    """Reschedules and cancels, each a little before the planned departure. Several threads share one.
+
+    The server's verdict decides what is due: a late flight that it calls too late leaves as planned.
+    """
+
+    def __init__(self, tarry: Tarry, ledger: Ledger, squeeze: Squeeze, stop: threading.Event) -> None:
+        self._tarry = tarry
+        self._ledger = ledger
+        self._squeeze = squeeze
+        self._stop = stop
+        self._lock = threading.Lock()
+        changed = [entry for entry in ledger.entries if entry.flight.cancelled or entry.flight.late is not None]
+        self._waiting = deque(changed)
+
+    def run(self) -> None:
+        """Until all is announced."""
+        while (entry := self._next()) is not None:
+            if self._stop.wait(max(0.0, (entry.due - NOTICE) / 1000 - time.time())):
+                return
+            try:
+                self._announce(entry)
+            except TooLate:
+                self._examine(entry, _now())
+
+    def _next(self) -> Entry | None:
+        with self._lock:
+            return self._waiting.popleft() if self._waiting else None
+
+    def _announce(self, entry: Entry) -> None:
+        if entry.flight.late is None:
+            self._tarry.cancel(entry.id)
+            entry.fate = "cancelled"
+        else:
+            due = self._squeeze.at(entry.flight.planned + entry.flight.late)
+            answer = self._tarry.reschedule(entry.id, deliver_at=_moment(due))
+            entry.due, entry.fate = _unix(answer.deliver_at), "rescheduled"
+
+    def _examine(self, entry: Entry, answered: int) -> None:
+        if entry.flight.cancelled:
+            entry.fate = "cancel_too_late"
+        else:
+            # A try whose answer was lost in the kill may have done it, and the message may have left since.
+            due = _unix(instant_in(self._tarry.message(entry.id)["deliver_at"]))
+            entry.fate = "reschedule_too_late" if due == entry.due else "rescheduled"
+            entry.due = due
+        if answered < entry.due:
+            self._ledger.complain(f"{entry.flight.key}: too late {entry.due - answered} ms before it was due")
+
+
+def work(tarry: Tarry, ledger: Ledger, workers: int, stop: threading.Event) -> None:
+    """Handles departures until `stop`."""
+
+    def handle(message: Delivery) -> None:
+        if ledger.see(message.id, message.attempt, _now(), _unix(message.deliver_at)):
+            raise HandlerFailed(f"attempt {message.attempt} of {message.key} fails as planned")
+
+    tarry.run(TOPIC, GROUP, handle, workers, pass_message=True, max=20, lease=_LEASE, wait="1s", stop=stop)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _moment(unix: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=unix)
+
+
+def _unix(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(milliseconds=1)

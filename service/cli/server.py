@@ -1,0 +1,33 @@
+"""Which server a command talks to, and how its answers are shown."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Annotated
+
+import attrs
+from cyclopts import Parameter
+
+from ...client import Tarry
+from .usage import UsageError
+
+_PATIENCE = 5.0
+"""Seconds that a command tries a server that is away before it ends with 75."""
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True)
+class Server:
+    """The flags of every command that talks to a server."""
+
+    url: Annotated[str, Parameter(env_var="TARRY_URL", help="The server.")] = "http://127.0.0.1:8277"
+    json: Annotated[bool, Parameter(negative=(), help="One JSON line per item.")] = False
+
+    @contextmanager
+    def client(self) -> Generator[Tarry, None, None]:
+        """A client of the server."""
+        try:
+            tarry = Tarry(self.url, deadline=_PATIENCE)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        with tarry:
+            yield tarry

@@ -1,0 +1,114 @@
+"""A real `tarry serve` in a process of its own: started, waited for, killed, started again, ended."""
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from ...client import Tarry
+
+START_SECONDS = 30.0
+STOP_SECONDS = 30.0
+
+
+class ServerFailed(Exception):
+    """The server ended or does not answer; the text holds the end of its log."""
+
+
+class ServerProcess:
+    """One server on one store and one port, which it keeps over restarts. Its log goes to a file."""
+
+    def __init__(
+        self, directory: Path, dsn: str, *, port: int | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.dsn = dsn
+        self.port = port or free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.log = directory / "server.log"
+        self._directory = directory
+        # Settings of the user's own must not reach this server.
+        own = {name: value for name, value in os.environ.items() if not name.startswith("TARRY_")}
+        self._environment = own | _python_path() | dict(environment or {})
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Of the running process."""
+        assert self._process is not None  # noqa: S101
+        return self._process.pid
+
+    def start(self) -> None:
+        """Starts it and waits until it is ready. Raises `ServerFailed`."""
+        command = [sys.executable, "-m", "tarry.service.cli.app", "serve"]
+        command += ["--dsn", self.dsn, "--listen", f"127.0.0.1:{self.port}"]
+        with self.log.open("ab") as log:
+            # A group of its own: Ctrl-C on the terminal is for whoever started it, who then ends it.
+            self._process = subprocess.Popen(  # noqa: S603
+                command,
+                cwd=self._directory,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._wait_until_ready()
+
+    def _wait_until_ready(self) -> None:
+        assert self._process is not None  # noqa: S101
+        deadline = time.monotonic() + START_SECONDS
+        with Tarry(self.url, timeout=2.0) as tarry:
+            while not tarry.ready():
+                if (code := self._process.poll()) is not None:
+                    raise ServerFailed(f"the server ended with {code}:\n{self.tail()}")
+                if time.monotonic() > deadline:
+                    self.kill()
+                    raise ServerFailed(f"the server was not ready after {START_SECONDS:.0f} s:\n{self.tail()}")
+                time.sleep(0.02)
+
+    def kill(self) -> None:
+        """As when the machine loses power, but for the disk."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def stop(self) -> int:
+        """Asks it to end; returns its exit code, -9 when it had to be killed."""
+        if self._process is None:
+            return 0
+        process, self._process = self._process, None
+        process.terminate()
+        try:
+            return process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.wait()
+
+    def tail(self, size: int = 3000) -> str:
+        """The end of its log."""
+        with suppress(FileNotFoundError):
+            return self.log.read_bytes()[-size:].decode("utf-8", "replace").strip()
+        return ""
+
+
+def free_port() -> int:
+    """Below 32768: above it clients' own ports may be in the way."""
+    while True:
+        port = random.randrange(20_000, 32_768)  # noqa: S311
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+def _python_path() -> dict[str, str]:
+    """The child finds the package where this process found it, wherever the child's own folder is."""
+    found = [str(Path(entry).absolute()) for entry in sys.path if (Path(entry) / "tarry" / "__init__.py").exists()]
+    inherited = [str(Path(entry).absolute()) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    return {"PYTHONPATH": os.pathsep.join([*found, *inherited])} if found or inherited else {}

@@ -1,0 +1,122 @@
+"""Claiming messages, settling claims, and pulling by offset."""
+
+from functools import partial
+
+from starlette.responses import Response
+
+from ...store.ids import MAX_MS
+from ...store.records import Settled
+from ..durations import format_time
+from . import answers, rendering
+from .call import Call, answer
+from .names import parse_ids, wrong_client
+from .problems import Problem, bad_field, bad_parameter
+from .requests import Ack, Claim, Extend, Fail
+
+MAX_REASON = 1 << 10
+
+
+async def claim(call: Call) -> Response:
+    """Messages for a client, for a lease; waits for the first when asked to."""
+    topic_name, group_name = call.topic_name, call.group_name
+    call.query()
+    request = await call.read(Claim)
+    settings = call.settings
+    if wrong := wrong_client(request.client):
+        raise bad_field("/client", wrong)
+    if request.max > settings.max_claim:
+        raise bad_field("/max", f"a claim has {settings.max_claim} messages at most")
+    wait = call.duration(request.wait, "/wait", high=settings.max_wait)
+    lease = settings.lease if request.lease is None else _lease(call, request.lease)
+    topic = await call.broker.topic(topic_name)
+    group = await call.broker.group(topic, group_name, latest=request.from_ == "latest")
+    granted = await call.unless_gone(partial(call.broker.claim, group, request.client, request.max, wait, lease))
+    if granted is None:
+        return answer(answers.ClaimAnswer(claim=None, messages=[]))
+    return answer(
+        answers.ClaimAnswer(
+            claim=call.broker.claim_id(granted),
+            lease_until=format_time(granted.lease_until),
+            messages=[rendering.message(topic, message) for message in granted.messages],
+        )
+    )
+
+
+def _lease(call: Call, lease: int | str) -> int:
+    return call.duration(lease, "/lease", low=1, high=call.settings.max_lease)
+
+
+async def ack(call: Call) -> Response:
+    """The messages are done."""
+    call.query()
+    request = await call.read(Ack)
+    settled = await call.broker.settle(call.claim_id, "ack", ids=parse_ids(request.ids))
+    _unless_lost(settled)
+    return answer(answers.AckAnswer(acked=settled.acked))
+
+
+async def fail(call: Call) -> Response:
+    """The messages failed: onto the ladder, or to the dead letters."""
+    call.query()
+    request = await call.read(Fail)
+    rest = None
+    if request.retry_after is not None:
+        rest = call.duration(request.retry_after, "/retry_after", high=call.settings.max_delay)
+        if call.broker.now() + rest > MAX_MS:
+            raise bad_field("/retry_after", "it ends after 2109")
+    settled = await call.broker.settle(
+        call.claim_id,
+        "fail",
+        ids=parse_ids(request.ids),
+        reason=None if request.reason is None else _cut(request.reason),
+        retry_after=rest,
+        count=request.count,
+    )
+    _unless_lost(settled)
+    return answer(answers.FailAnswer(retried=settled.retried, dead=settled.dead))
+
+
+def _cut(reason: str) -> str:
+    """A stack trace must not stand in the way of the fail that it explains."""
+    text = reason.encode()
+    return reason if len(text) <= MAX_REASON else text[: MAX_REASON - 3].decode(errors="ignore") + "…"
+
+
+async def extend(call: Call) -> Response:
+    """The lease begins anew."""
+    call.query()
+    request = await call.read(Extend)
+    settled = await call.broker.settle(call.claim_id, "extend", lease=_lease(call, request.lease))
+    _unless_lost(settled)
+    return answer(answers.ExtendAnswer(lease_until=format_time(settled.lease_until)))
+
+
+def _unless_lost(settled: Settled) -> None:
+    if settled.lost:
+        detail = "the lease is over, or the claim does not hold all of these messages; nothing was done"
+        raise Problem("lease-lost", detail, result="lease_lost")
+
+
+async def pull(call: Call) -> Response:
+    """Messages of a queue by the caller's own offset; no claim, no ack."""
+    topic_name = call.topic_name
+    query = call.query("offset", "max", "wait")
+    settings = call.settings
+    offset = call.number(query.get("offset"), "offset", default=0, low=0, high=(1 << 63) - 1)
+    size = call.number(query.get("max"), "max", default=10, low=1, high=settings.max_claim)
+    try:
+        wait = call.duration(query.get("wait", 0), "/wait", high=settings.max_wait)
+    except Problem as problem:
+        raise bad_parameter("wait", problem.body.detail.removeprefix("/wait: ")) from None
+    topic = await call.broker.topic(topic_name, create=False)
+    name: str = call.request.path_params["queue"]
+    queue = next((queue for queue in topic.queues if str(queue.number) == name), None)
+    if queue is None:
+        raise Problem("unknown-queue", f"topic {topic_name!r} has {len(topic.queues)} queues, from 0 on")
+    messages = await call.unless_gone(partial(call.broker.pull, queue, offset, size, wait))
+    return answer(
+        answers.PullAnswer(
+            messages=[rendering.message(topic, message) for message in messages],
+            next_offset=messages[-1].offset + 1 if messages else offset,
+        )
+    )

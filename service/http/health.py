@@ -1,0 +1,57 @@
+"""What probes, scrapers and lost visitors ask for."""
+
+from starlette.responses import Response
+
+from ... import __version__
+from ..metrics import CONTENT_TYPE
+from . import answers
+from .call import Call, answer
+from .problems import KINDS, Check, Problem
+
+_WARNINGS = {"durability"}
+"""Checks that are told and leave the server ready: it works, and promises less than it should."""
+
+
+async def live(call: Call) -> Response:
+    """The process works; the store is not asked."""
+    call.query()
+    return answer(answers.Live())
+
+
+async def ready(call: Call) -> Response:
+    """The server can accept and deliver."""
+    verbose = "verbose" in call.query("verbose")
+    checks = [Check(name, ok=wrong is None, detail=wrong) for name, wrong in await call.broker.readiness()]
+    failed = [check for check in checks if not check.ok and check.check not in _WARNINGS]
+    if failed:
+        detail = "; ".join(f"{check.check}: {check.detail}" for check in failed) if verbose else "see /readyz?verbose"
+        raise Problem("not-ready", detail, checks=checks if verbose else (), headers={"Retry-After": "1"})
+    return answer(answers.Ready(ready=True, checks=checks) if verbose else answers.Ready(ready=True))
+
+
+async def metrics(call: Call) -> Response:
+    """For Prometheus."""
+    return Response(call.metrics.text(), headers={"content-type": CONTENT_TYPE})
+
+
+async def welcome(call: Call) -> Response:
+    """Where to look."""
+    return answer(
+        answers.Welcome(
+            name="Tarry",
+            version=__version__,
+            openapi="/openapi.json",
+            topics="/v1/topics",
+            ready="/readyz?verbose",
+            metrics="/metrics",
+        )
+    )
+
+
+async def kind_of_problem(call: Call) -> Response:
+    """What the `type` of a problem means."""
+    kind: str = call.request.path_params["kind"]
+    if kind not in KINDS:
+        raise Problem("not-found", "there is no such kind of problem")
+    status, title = KINDS[kind]
+    return answer(answers.KindOfProblem(type=f"/problems/{kind}", title=title, status=status))

@@ -1,0 +1,82 @@
+"""/v1/messages: look, find, cancel, reschedule."""
+
+from starlette.responses import Response
+
+from ...store.records import Verdict
+from ..durations import format_time
+from ..errors import Busy
+from . import answers, rendering
+from .call import Call, answer
+from .names import parse_id, wrong_label, wrong_name
+from .problems import Problem, bad_field, bad_parameter
+from .requests import Reschedule
+
+PAGE = 100
+
+
+async def get_message(call: Call) -> Response:
+    """The message and its life."""
+    call.query()
+    found = await call.broker.find_message(call.message_id)
+    if found is None:
+        raise call.unknown_message()
+    return answer(rendering.found(found))
+
+
+async def find_messages(call: Call) -> Response:
+    """The messages of a key."""
+    query = call.query("topic", "key", "max", "cursor", later=("state", "from", "to"))
+    for name in ("topic", "key"):
+        if name not in query:
+            raise Problem("not-built", f"?{name}= is needed: messages are found by topic and key so far")
+    if wrong := wrong_name(query["topic"]):
+        raise bad_parameter("topic", wrong)
+    if wrong := wrong_label(query["key"], call.settings.max_key):
+        raise bad_parameter("key", wrong)
+    limit = call.number(query.get("max"), "max", default=PAGE, low=1, high=1000)
+    after = cursor(query.get("cursor"))
+    topic = await call.broker.topic(query["topic"], create=False)
+    found = await call.broker.find_labelled(topic, query["key"], after, limit)
+    page = [rendering.found(one) for one in found]
+    return answer(answers.FoundPage(messages=page, cursor=page[-1].id if len(page) == limit else None))
+
+
+def cursor(text: str | None) -> int:
+    """Behind which id the page begins."""
+    after = 0 if text is None else parse_id(text)
+    if after is None:
+        raise bad_parameter("cursor", "pass the cursor of the page before, as it is")
+    return after
+
+
+async def cancel(call: Call) -> Response:
+    """Cancels a message that still waits; the verdict is exact."""
+    call.query()
+    verdict = await call.broker.cancel(call.message_id)
+    if verdict.result != "cancelled":
+        raise _no(call, verdict)
+    return answer(answers.CancelAnswer())
+
+
+async def reschedule(call: Call) -> Response:
+    """Gives a message that still waits another time."""
+    call.query()
+    id_ = call.message_id
+    request = await call.read(Reschedule)
+    if request.delay is None and request.deliver_at is None:
+        raise bad_field("/delay", "say delay or deliver_at")
+    at = call.deliver_at(request.delay, request.deliver_at)
+    verdict = await call.broker.reschedule(id_, call.broker.now() if at is None else at)
+    if verdict.result != "rescheduled" or verdict.deliver_at is None:
+        raise _no(call, verdict)
+    return answer(answers.RescheduleAnswer(id=str(id_), deliver_at=format_time(verdict.deliver_at)))
+
+
+def _no(call: Call, verdict: Verdict) -> Exception:
+    if verdict.result == "too_late":
+        return Problem("too-late", "the message had been handed to the stream", result="too_late")
+    if verdict.result == "cancelled":
+        return Problem("cancelled", "the message was cancelled before", result="cancelled")
+    if verdict.result == "locked":
+        return Busy("a transaction holds this message at the moment; try again in a second")
+    return call.unknown_message()

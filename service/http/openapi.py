@@ -1,0 +1,117 @@
+"""OpenAPI 3.1, made from the table of calls and the structs of what comes in and goes out."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import cache
+from re import findall
+from typing import Any
+
+import msgspec
+
+from ... import __version__
+from .problems import KINDS, MEDIA_TYPE, ProblemBody
+from .routes import OPERATIONS, Operation, Parameter
+
+PATH = "/openapi.json"
+_REF = "#/components/schemas/{name}"
+_NAME = {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,255}$"}
+_PARTS: dict[str, dict[str, Any]] = {
+    "topic": _NAME,
+    "group": _NAME,
+    "id": {"type": "string", "pattern": "^[0-9]{1,19}$"},
+    "queue": {"type": "integer", "minimum": 0},
+    "claim": {"type": "string"},
+    "kind": {"type": "string", "enum": list(KINDS)},
+}
+
+Json = dict[str, Any]
+
+
+@cache
+def document() -> Json:
+    """The whole document, made once."""
+    types = list({type_: None for operation in OPERATIONS for type_ in _types(operation)})
+    schemas, components = msgspec.json.schema_components([*types, ProblemBody], ref_template=_REF)
+    by_type = dict(zip([*types, ProblemBody], schemas, strict=True))
+    paths: defaultdict[str, Json] = defaultdict(dict)
+    for operation in OPERATIONS:
+        paths[operation.path][operation.method.lower()] = _operation(operation, by_type)
+    paths[PATH]["get"] = {
+        "operationId": "openapi",
+        "summary": "This document",
+        "responses": {"200": {"description": "OK", "content": {"application/json": {"schema": {"type": "object"}}}}},
+    }
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Tarry",
+            "version": __version__,
+            "summary": "Delayed messages and schedules with a stream queue behind them",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": dict(paths),
+        "components": {"schemas": components},
+    }
+
+
+def _types(operation: Operation) -> list[type]:
+    structs = [type_ for types in operation.answers.values() if not isinstance(types, str) for type_ in types]
+    return [*operation.requests, *structs]
+
+
+def _operation(operation: Operation, by_type: dict[type, Json]) -> Json:
+    described: Json = {
+        "operationId": getattr(operation.handler, "__name__", ""),
+        "summary": operation.about,
+        "parameters": [
+            *(
+                {"name": n, "in": "path", "required": True, "schema": _PARTS[n]}
+                for n in findall("{(.+?)}", operation.path)
+            ),
+            *(_parameter(parameter, "query") for parameter in operation.query),
+            *(_parameter(parameter, "header") for parameter in operation.headers),
+        ],
+        "responses": _responses(operation, by_type),
+    }
+    if operation.requests:
+        schema = _one_of([by_type[type_] for type_ in operation.requests])
+        described["requestBody"] = {
+            "required": operation.body_required,
+            "content": {"application/json": {"schema": schema}},
+        }
+    return described
+
+
+def _parameter(parameter: Parameter, place: str) -> Json:
+    return {
+        "name": parameter.name,
+        "in": place,
+        "required": parameter.required,
+        "description": parameter.about,
+        "schema": {"type": "string"},
+    }
+
+
+def _responses(operation: Operation, by_type: dict[type, Json]) -> Json:
+    responses: Json = {}
+    for status, types in operation.answers.items():
+        content: Json = (
+            {types: {"schema": {"type": "string"}}}
+            if isinstance(types, str)
+            else {"application/json": {"schema": _one_of([by_type[type_] for type_ in types])}}
+        )
+        responses[str(status)] = {"description": "OK" if status == 200 else "Created", "content": content}
+    problem = {MEDIA_TYPE: {"schema": by_type[ProblemBody]}}
+    titles: defaultdict[int, list[str]] = defaultdict(list)
+    for kind in (*operation.problems, "internal"):
+        titles[KINDS[kind][0]].append(f"{kind}: {KINDS[kind][1]}")
+    for status in sorted(titles):
+        responses[str(status)] = {"description": "; ".join(titles[status]), "content": problem}
+        if status == 503:
+            header = {"description": "seconds", "schema": {"type": "integer"}}
+            responses[str(status)]["headers"] = {"Retry-After": header}
+    return responses
+
+
+def _one_of(schemas: Sequence[Json]) -> Json:
+    return schemas[0] if len(schemas) == 1 else {"oneOf": list(schemas)}

@@ -1,0 +1,191 @@
+"""How the store's records become answers."""
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from ...store.records import DeadLetter, Delivered, Event, Found, Group, GroupState, Receipt, Topic, TopicState
+from ..durations import format_time
+from .answers import (
+    Attempt,
+    DeadAnswer,
+    FoundAnswer,
+    GroupCounts,
+    GroupDetail,
+    GroupSummary,
+    Happening,
+    MessageAnswer,
+    QueueAnswer,
+    ReceiptAnswer,
+    TopicAnswer,
+    TopicCounts,
+    TopicDetail,
+)
+
+
+def receipt(topic: Topic, one: Receipt) -> ReceiptAnswer:
+    """Of a message that was accepted."""
+    return ReceiptAnswer(
+        id=str(one.id),
+        topic=topic.name,
+        state=one.state,
+        deliver_at=format_time(one.deliver_at),
+        queue=UNSET if one.queue is None else one.queue,
+        offset=UNSET if one.offset is None else one.offset,
+        replayed=one.replayed,
+    )
+
+
+def message(topic: Topic, one: Delivered) -> MessageAnswer:
+    """As claimed or pulled."""
+    body, body_base64, content_type = _body(one)
+    return MessageAnswer(
+        id=str(one.id),
+        topic=topic.name,
+        key=one.key,
+        ordering_key=one.ordering_key,
+        tag=one.tag,
+        headers=None if one.headers is None else msgspec.Raw(one.headers),
+        body=body,
+        body_base64=body_base64,
+        content_type=content_type,
+        published_at=format_time(one.published_at),
+        deliver_at=format_time(one.deliver_at),
+        queue=one.queue,
+        offset=one.offset,
+        attempt=one.attempt,
+    )
+
+
+def dead_letter(topic: Topic, letter: DeadLetter) -> DeadAnswer:
+    """As claimed, with its end and its attempts."""
+    claimed = message(topic, letter.message)
+    history = msgspec.json.decode(letter.history, type=list[_Stored])
+    return DeadAnswer(
+        **msgspec.structs.asdict(claimed),
+        dead_at=format_time(letter.dead_at),
+        attempts=[Attempt(at=format_time(one.at), client=one.client, reason=one.reason) for one in history],
+    )
+
+
+class _Stored(msgspec.Struct):
+    """An attempt as the store keeps it."""
+
+    at: int
+    client: str
+    reason: str | None = None
+
+
+def found(one: Found) -> FoundAnswer:
+    """Wherever it is."""
+    body, body_base64, content_type = _body(one)
+    return FoundAnswer(
+        id=str(one.id),
+        topic=one.topic,
+        state=one.state,
+        key=one.key,
+        ordering_key=one.ordering_key,
+        tag=one.tag,
+        headers=None if one.headers is None else msgspec.Raw(one.headers),
+        body=body,
+        body_base64=body_base64,
+        content_type=content_type,
+        published_at=format_time(one.published_at),
+        deliver_at=format_time(one.deliver_at),
+        queue=one.queue,
+        offset=one.offset,
+        life=[_happening(event) for event in one.life],
+    )
+
+
+def _happening(event: Event) -> Happening:
+    return Happening(
+        what=event.what,
+        at=format_time(event.at),
+        group=UNSET if event.group is None else event.group,
+        client=UNSET if event.client is None else event.client,
+        attempt=UNSET if event.attempt is None else event.attempt,
+        reason=UNSET if event.reason is None else event.reason,
+    )
+
+
+def _body(one: Delivered | Found) -> tuple[msgspec.Raw | UnsetType, bytes | UnsetType, str | UnsetType]:
+    """As it came: JSON text as it was written, or bytes with their type."""
+    if one.body is None:
+        return UNSET, UNSET, UNSET
+    if one.content_type is None:
+        return msgspec.Raw(one.body), UNSET, UNSET
+    return UNSET, one.body, one.content_type
+
+
+def topic(one: Topic) -> TopicAnswer:
+    """As it was made."""
+    return TopicAnswer(
+        topic=one.name,
+        kind=one.kind,
+        queues=len(one.queues),
+        ordered=one.ordered,
+        retention=one.retention,
+        ladder=None if one.ladder is None else list(one.ladder.rungs),
+        created_at=format_time(one.created_at),
+    )
+
+
+def topic_counts(one: Topic, state: TopicState) -> TopicCounts:
+    """With its counts."""
+    return TopicCounts(
+        **msgspec.structs.asdict(topic(one)),
+        accepted=state.accepted,
+        streamed=state.streamed,
+        cancelled=state.cancelled,
+        pending=state.pending,
+    )
+
+
+def topic_detail(one: Topic, state: TopicState, groups: Sequence[tuple[Group, GroupState]]) -> TopicDetail:
+    """With its counts and groups."""
+    return TopicDetail(
+        **msgspec.structs.asdict(topic_counts(one, state)),
+        groups=[
+            GroupCounts(
+                **msgspec.structs.asdict(group_summary(group)),
+                backlog=_backlog(counts),
+                claimed=counts.claimed,
+                retrying=sum(counts.retries),
+                dead=counts.dead,
+            )
+            for group, counts in groups
+        ],
+    )
+
+
+def group_summary(one: Group) -> GroupSummary:
+    """Its ladder: its own, its topic's or the default."""
+    return GroupSummary(group=one.name, topic=one.topic.name, ladder=list(one.ladder.rungs))
+
+
+def group_detail(one: Group, state: GroupState) -> GroupDetail:
+    """Where it stands."""
+
+    def queues(*, retry: bool) -> list[QueueAnswer]:
+        mine = [queue for queue in state.queues if queue.retry == retry]
+        return [QueueAnswer(queue=q.queue, offset=q.offset, end=q.end, lag=q.lag) for q in mine]
+
+    return GroupDetail(
+        **msgspec.structs.asdict(group_summary(one)),
+        backlog=_backlog(state),
+        queues=queues(retry=False),
+        retry_queues=queues(retry=True),
+        clients=list(state.clients),
+        claims=state.claims,
+        claimed=state.claimed,
+        retries=list(state.retries),
+        acked=state.acked,
+        retried=state.retried,
+        dead=state.dead,
+    )
+
+
+def _backlog(state: GroupState) -> int:
+    return sum(queue.lag for queue in state.queues)

@@ -1,0 +1,173 @@
+"""The table of all calls: Starlette routes by it, and /openapi.json is made from it, so that neither knows more."""
+
+from collections.abc import Mapping
+
+from attrs import frozen
+
+from . import answers, claims, health, messages, publishing, requests, topics
+from .call import Handler
+
+_WRITES = ("busy", "overloaded", "stopping", "store-unavailable", "outcome-unknown")
+_READS = ("stopping", "store-unavailable")
+_BODY = ("bad-request", "too-large", "unsupported-media-type", "cross-origin")
+
+
+@frozen
+class Parameter:
+    """A parameter of the query."""
+
+    name: str
+    about: str
+    required: bool = False
+
+
+@frozen
+class Operation:
+    """One method of one path."""
+
+    method: str
+    path: str
+    handler: Handler
+    about: str
+    answers: Mapping[int, tuple[type, ...] | str]
+    """By status: one of these structs, or the media type of what is no JSON."""
+    requests: tuple[type, ...] = ()
+    """One of these structs is the body."""
+    body_required: bool = True
+    query: tuple[Parameter, ...] = ()
+    problems: tuple[str, ...] = ()
+    """Kinds of problems that it may answer, beside `internal`."""
+    headers: tuple[Parameter, ...] = ()
+
+
+_TOPIC = "/v1/topics/{topic}"
+_GROUP = "/v1/topics/{topic}/groups/{group}"
+_CLAIM = "/v1/claims/{claim}"
+_MESSAGE = "/v1/messages/{id}"
+
+_PAGE = (
+    Parameter("max", "how many at most, 1 to 1000; 100 unless said"),
+    Parameter("cursor", "of the page before"),
+)
+_IDEMPOTENCY = Parameter("Idempotency-Key", "as the field idempotency_key; covers the whole request")
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        *("POST", f"{_TOPIC}/messages", publishing.publish, "Publish now or later, one message or a batch"),
+        answers={201: (answers.ReceiptAnswer, answers.BatchAnswer)},
+        requests=(requests.Message, requests.Batch),
+        headers=(_IDEMPOTENCY,),
+        problems=(*_BODY, "unknown-topic", "idempotency-conflict", *_WRITES),
+    ),
+    Operation(
+        *("GET", "/v1/messages", messages.find_messages, "Find messages by their key"),
+        answers={200: (answers.FoundPage,)},
+        query=(Parameter("topic", "a topic", required=True), Parameter("key", "a key", required=True), *_PAGE),
+        problems=("bad-request", "not-built", "unknown-topic", *_READS),
+    ),
+    Operation(
+        *("GET", _MESSAGE, messages.get_message, "A message and its life"),
+        answers={200: (answers.FoundAnswer,)},
+        problems=("bad-request", "unknown-message", *_READS),
+    ),
+    Operation(
+        *("DELETE", _MESSAGE, messages.cancel, "Cancel a message that still waits"),
+        answers={200: (answers.CancelAnswer,)},
+        problems=("bad-request", "cross-origin", "unknown-message", "too-late", *_WRITES),
+    ),
+    Operation(
+        *("PATCH", _MESSAGE, messages.reschedule, "Give a message that still waits another time"),
+        answers={200: (answers.RescheduleAnswer,)},
+        requests=(requests.Reschedule,),
+        problems=(*_BODY, "unknown-message", "too-late", "cancelled", *_WRITES),
+    ),
+    Operation(
+        *("POST", f"{_GROUP}/claim", claims.claim, "Claim messages for a lease"),
+        answers={200: (answers.ClaimAnswer,)},
+        requests=(requests.Claim,),
+        problems=(*_BODY, "not-built", "unknown-topic", "unknown-group", *_WRITES),
+    ),
+    Operation(
+        *("POST", f"{_CLAIM}/ack", claims.ack, "The messages are done"),
+        answers={200: (answers.AckAnswer,)},
+        requests=(requests.Ack,),
+        body_required=False,
+        problems=(*_BODY, "unknown-claim", "lease-lost", *_WRITES),
+    ),
+    Operation(
+        *("POST", f"{_CLAIM}/fail", claims.fail, "The messages failed: onto the ladder, or dead"),
+        answers={200: (answers.FailAnswer,)},
+        requests=(requests.Fail,),
+        body_required=False,
+        problems=(*_BODY, "unknown-claim", "lease-lost", *_WRITES),
+    ),
+    Operation(
+        *("POST", f"{_CLAIM}/extend", claims.extend, "The lease begins anew"),
+        answers={200: (answers.ExtendAnswer,)},
+        requests=(requests.Extend,),
+        problems=(*_BODY, "unknown-claim", "lease-lost", *_WRITES),
+    ),
+    Operation(
+        *("GET", "/v1/topics", topics.list_topics, "All topics with their counts"),
+        answers={200: (answers.TopicList,)},
+        query=(Parameter("sort", "name"),),
+        problems=("bad-request", "not-built", *_READS),
+    ),
+    Operation(
+        *("GET", _TOPIC, topics.get_topic, "One topic with its counts and groups"),
+        answers={200: (answers.TopicDetail,)},
+        problems=("bad-request", "unknown-topic", *_READS),
+    ),
+    Operation(
+        *("PUT", _TOPIC, topics.put_topic, "Make a topic or change one"),
+        answers={200: (answers.TopicAnswer,), 201: (answers.TopicAnswer,)},
+        requests=(requests.PutTopic,),
+        body_required=False,
+        problems=(*_BODY, "not-built", "topic-conflict", *_WRITES),
+    ),
+    Operation(
+        *("GET", f"{_TOPIC}/groups", topics.list_groups, "The groups of a topic"),
+        answers={200: (answers.GroupList,)},
+        problems=("bad-request", "unknown-topic", *_READS),
+    ),
+    Operation(
+        *("GET", _GROUP, topics.get_group, "Where a group stands"),
+        answers={200: (answers.GroupDetail,)},
+        problems=("bad-request", "unknown-topic", "unknown-group", *_READS),
+    ),
+    Operation(
+        *("PUT", _GROUP, topics.put_group, "Make a group or change one"),
+        answers={200: (answers.GroupSummary,), 201: (answers.GroupSummary,)},
+        requests=(requests.PutGroup,),
+        body_required=False,
+        problems=(*_BODY, "not-built", "unknown-topic", "unknown-group", *_WRITES),
+    ),
+    Operation(
+        *("GET", f"{_GROUP}/dead", topics.list_dead, "The dead letters of a group"),
+        answers={200: (answers.DeadPage,)},
+        query=_PAGE,
+        problems=("bad-request", "unknown-topic", "unknown-group", *_READS),
+    ),
+    Operation(
+        *("GET", f"{_TOPIC}/queues/{{queue}}/messages", claims.pull, "Pull by your own offset; no claim, no ack"),
+        answers={200: (answers.PullAnswer,)},
+        query=(
+            Parameter("offset", "the first one; 0 unless said"),
+            Parameter("max", "how many at most, 1 to 1000; 10 unless said"),
+            Parameter("wait", "a duration, up to 30 s; 0 unless said"),
+        ),
+        problems=("bad-request", "unknown-topic", "unknown-queue", *_READS),
+    ),
+    Operation("GET", "/livez", health.live, "The process works", {200: (answers.Live,)}, problems=("bad-request",)),
+    Operation(
+        *("GET", "/readyz", health.ready, "The server can accept and deliver", {200: (answers.Ready,)}),
+        query=(Parameter("verbose", "tell each check"),),
+        problems=("bad-request", "not-ready"),
+    ),
+    Operation("GET", "/metrics", health.metrics, "For Prometheus", {200: "text/plain"}),
+    Operation("GET", "/", health.welcome, "Where to look", {200: (answers.Welcome,)}),
+    Operation(
+        *("GET", "/problems/{kind}", health.kind_of_problem, "What a problem means", {200: (answers.KindOfProblem,)}),
+        problems=("not-found",),
+    ),
+)

@@ -1,0 +1,217 @@
+"""`consume`: what the loop tells the server, whatever handlers do and however the server behaves."""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from support.scripted_server import LOST, Answer, ScriptedServer, problem
+from support.small_broker import SmallBroker
+from tarry.client import BadRequest, Delivery, Tarry
+
+
+@pytest.fixture
+def broker(script: ScriptedServer) -> SmallBroker:
+    broker = SmallBroker()
+    script.respond = broker.respond
+    return broker
+
+
+@pytest.fixture
+def warnings(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    with caplog.at_level(logging.WARNING, logger="tarry.client"):
+        yield caplog
+
+
+def test_leaving_acks(tarry: Tarry, broker: SmallBroker) -> None:
+    broker.backlog.extend(range(25))
+    seen: list[int] = []
+    for message in tarry.consume("t", "g", limit=25):
+        with message:
+            seen.append(message.body)
+    assert seen == list(range(25))
+    assert [id_ for request in broker.all("ack") for id_ in request["ids"]] == [str(n) for n in range(1, 26)]
+    assert broker.all("fail") == []
+    assert [request["max"] for request in broker.all("claim")] == [10, 10, 5]
+
+
+def test_acks_of_a_claim_go_together(tarry: Tarry, broker: SmallBroker) -> None:
+    broker.backlog.extend(range(10))
+    for message in tarry.consume("t", "g", limit=10):
+        with message:
+            pass
+    assert len(broker.all("ack")) < 10
+
+
+def test_an_exception_fails_it_and_the_loop_goes_on(
+    tarry: Tarry, broker: SmallBroker, warnings: pytest.LogCaptureFixture
+) -> None:
+    broker.backlog.extend(range(3))
+    for message in tarry.consume("t", "g", limit=3):
+        with message:
+            if message.body == 1:
+                raise ValueError("no " * 1000)
+    (fail,) = broker.all("fail")
+    assert fail["ids"] == ["2"]
+    assert fail["count"] is True
+    assert fail["reason"].startswith("ValueError: no no")
+    assert len(fail["reason"]) == 500
+    assert sorted(id_ for request in broker.all("ack") for id_ in request["ids"]) == ["1", "3"]
+    assert warnings.messages == ["message 2 of t failed"]
+
+
+def test_a_handler_chooses_when_it_comes_again(tarry: Tarry, broker: SmallBroker) -> None:
+    broker.backlog.extend(range(2))
+    for message in tarry.consume("t", "g", limit=2):
+        with message:
+            message.retry(after="10m", reason="busy", count=message.body == 0)
+    first, second = broker.all("fail")
+    assert first == {"ids": ["1"], "reason": "busy", "retry_after": "10m", "count": True}
+    assert second["count"] is False
+    assert broker.all("ack") == []
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_what_ends_the_program_gives_everything_back(
+    tarry: Tarry, broker: SmallBroker, kind: type[BaseException]
+) -> None:
+    broker.backlog.extend(range(3))
+
+    def interrupted() -> None:
+        for message in tarry.consume("t", "g", max=3):
+            with message:
+                if message.body == 1:
+                    raise kind
+
+    with pytest.raises(kind):
+        interrupted()
+    assert [request["ids"] for request in broker.all("ack")] == [["1"]]
+    back = broker.all("fail")
+    assert [request["ids"] for request in back] == [["2"], ["3"]]
+    assert all(request["retry_after"] == 0 and request["count"] is False for request in back)
+
+
+def test_leaving_the_loop_gives_back_what_was_claimed_ahead(tarry: Tarry, broker: SmallBroker) -> None:
+    broker.backlog.extend(range(100))
+    for message in tarry.consume("t", "g"):
+        with message:
+            broker.wait_for("claim", 1)
+        if message.body == 4:
+            break
+    handled = sorted(int(id_) for request in broker.all("ack") for id_ in request["ids"])
+    back = sorted(int(id_) for request in broker.all("fail") for id_ in request["ids"])
+    claimed = 100 - len(broker.backlog)
+    assert handled == [1, 2, 3, 4, 5]
+    assert back == list(range(6, claimed + 1))
+
+
+def test_the_next_claim_is_made_while_messages_are_handled(tarry: Tarry, broker: SmallBroker) -> None:
+    broker.backlog.extend(range(3))
+    loop = tarry.consume("t", "g", max=1, limit=3)
+    with next(loop):
+        broker.wait_for("claim", 2)
+    loop.close()
+    assert [request["ids"] for request in broker.all("ack")] == [["1"]]
+    assert [request["ids"] for request in broker.all("fail")] == [["2"]]
+
+
+def test_leases_are_renewed_while_a_handler_works(tarry: Tarry, broker: SmallBroker) -> None:
+    broker.backlog.append("long")
+    for message in tarry.consume("t", "g", limit=1, lease="300ms"):
+        with message:
+            broker.wait_for("extend", 4)
+    assert broker.all("extend")[0] == {"lease": 300}
+    assert len(broker.all("ack")) == 1
+
+
+def test_the_result_of_a_lost_lease_is_dropped(
+    tarry: Tarry, broker: SmallBroker, warnings: pytest.LogCaptureFixture
+) -> None:
+    broker.backlog.extend(["lost", "never handed out", "next"])
+    seen: list[str] = []
+    for message in tarry.consume("t", "g", max=2, limit=2, lease="300ms"):
+        with message:
+            seen.append(message.body)
+            if message.body == "lost":
+                broker.lost = True
+                broker.wait_for("extend")
+                while not message.hold.lost:
+                    time.sleep(0.001)
+                broker.lost = False
+    assert seen == ["lost", "next"]
+    assert [request["ids"] for request in broker.all("ack")] == [["3"]]
+    assert "a lease on t is over; 2 messages come again" in warnings.messages
+    assert "message 1 of t: its lease is over, so its result is dropped" in warnings.messages
+
+
+def test_a_refused_ack_is_a_warning(tarry: Tarry, broker: SmallBroker, warnings: pytest.LogCaptureFixture) -> None:
+    broker.backlog.append(1)
+    broker.lost = True
+    for message in tarry.consume("t", "g", limit=1):
+        with message:
+            pass
+    assert warnings.messages == ["ack of 1 messages of t dropped: the lease is over"]
+
+
+def test_a_lost_answer_to_an_ack_is_asked_for_again(
+    script: ScriptedServer, tarry: Tarry, broker: SmallBroker, warnings: pytest.LogCaptureFixture
+) -> None:
+    broker.backlog.append(1)
+    for message in tarry.consume("t", "g", limit=1):
+        with message:
+            script.say(LOST, LOST)
+    assert len(broker.all("ack")) == 1
+    assert warnings.messages == []
+
+
+def test_a_server_that_is_away_for_a_while(script: ScriptedServer, tarry: Tarry, broker: SmallBroker) -> None:
+    broker.backlog.append(1)
+    script.say(problem(503), LOST, problem(500))
+    for message in tarry.consume("t", "g", limit=1):
+        with message:
+            assert message.body == 1
+
+
+def test_a_claim_that_is_refused_is_raised_in_the_loop(script: ScriptedServer, tarry: Tarry) -> None:
+    script.say(problem(400, detail="max is 1000 or less"))
+    with pytest.raises(BadRequest, match="1000"):
+        next(tarry.consume("t", "g", max=2000))
+
+
+def test_nonsense_from_the_server_is_raised_in_the_loop(script: ScriptedServer, tarry: Tarry) -> None:
+    script.say(Answer(200, {"surprise": 1}))
+    with pytest.raises(KeyError, match="claim"):
+        next(tarry.consume("t", "g"))
+
+
+def test_it_ends_when_nothing_comes(tarry: Tarry, broker: SmallBroker) -> None:
+    broker.backlog.append(1)
+    seen: list[int] = []
+    for message in tarry.consume("t", "g", idle_timeout=0.05):
+        with message:
+            seen.append(message.body)
+    assert seen == [1]
+
+
+def test_messages_may_be_handled_elsewhere(tarry: Tarry, broker: SmallBroker) -> None:
+    broker.backlog.extend(range(4))
+
+    def handle(message: Delivery) -> None:
+        with message:
+            pass
+
+    with ThreadPoolExecutor(4) as pool:
+        loop = tarry.consume("t", "g", limit=4)
+        for done in [pool.submit(handle, next(loop)) for _ in range(4)]:
+            done.result()
+        assert next(loop, None) is None
+    assert sorted(id_ for request in broker.all("ack") for id_ in request["ids"]) == ["1", "2", "3", "4"]
+
+
+def test_no_threads_are_left(tarry: Tarry, broker: SmallBroker) -> None:
+    for _ in tarry.consume("t", "g", idle_timeout=0.01):
+        pass
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("tarry-")]

@@ -1,0 +1,162 @@
+"""What a publish sends, and what becomes of one that fails."""
+
+import base64
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from support.scripted_server import LOST, Answer, Request, ScriptedServer, problem
+from tarry.client import BadRequest, Draft, Receipt, Tarry, TarryError
+
+
+def accept(request: Request) -> Answer:
+    """Takes everything."""
+
+    def receipt(number: int) -> dict[str, Any]:
+        return {"id": str(number), "topic": "t", "state": "scheduled", "deliver_at": "2026-01-01T00:00:00.000Z"}
+
+    document = request.json
+    if "messages" in document:
+        return Answer(201, {"messages": [receipt(number) for number in range(len(document["messages"]))]})
+    return Answer(201, receipt(0))
+
+
+def sent(script: ScriptedServer, tarry: Tarry, body: Any, **options: Any) -> dict[str, Any]:
+    """The message as it went over the wire."""
+    script.respond = accept
+    tarry.publish("orders", body, **options)
+    document: dict[str, Any] = script.requests[-1].json
+    del document["idempotency_key"]
+    return document
+
+
+@pytest.mark.parametrize("body", [None, True, 7, -0.5, "ü", [], {"a": [1, {"b": None}]}, 2**70, "\N{COLLISION SYMBOL}"])
+def test_any_json_value_is_a_body(script: ScriptedServer, tarry: Tarry, body: Any) -> None:
+    assert sent(script, tarry, body) == {"body": body}
+
+
+def test_bytes(script: ScriptedServer, tarry: Tarry) -> None:
+    wire = sent(script, tarry, b"\x00\xff", content_type="image/png")
+    assert base64.b64decode(wire["body_base64"]) == b"\x00\xff"
+    assert wire["content_type"] == "image/png"
+    assert sent(script, tarry, b"")["content_type"] == "application/octet-stream"
+
+
+def test_every_option(script: ScriptedServer, tarry: Tarry) -> None:
+    options = {"key": "k", "delay": "10m", "headers": {"a": "b"}, "tag": "t", "ordering_key": "o", "queue": 0}
+    assert sent(script, tarry, 1, **options) == {"body": 1, **options}
+
+
+def test_times_round_up_to_the_millisecond(script: ScriptedServer, tarry: Tarry) -> None:
+    local = datetime(2026, 7, 1, 12, 0, 59, 999_001, timezone(timedelta(hours=2)))
+    assert sent(script, tarry, 1, deliver_at=local)["deliver_at"] == "2026-07-01T10:01:00.000Z"
+    exact = datetime(2026, 7, 1, 12, 0, 0, 250_000, UTC)
+    assert sent(script, tarry, 1, deliver_at=exact)["deliver_at"] == "2026-07-01T12:00:00.250Z"
+    assert sent(script, tarry, 1, delay=timedelta(microseconds=1001))["delay"] == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "options", "word"),
+    [
+        (1, {"deliver_at": datetime(2026, 1, 1)}, "zone"),
+        (float("nan"), {}, "JSON compliant"),
+        ({"a": object()}, {}, "not JSON serializable"),
+        ("\ud800", {}, "surrogates"),
+        ("text", {"content_type": "text/plain"}, "bytes"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_here(
+    script: ScriptedServer, tarry: Tarry, body: Any, options: dict[str, Any], word: str
+) -> None:
+    with pytest.raises((ValueError, TypeError), match=word):
+        tarry.publish("orders", body, **options)
+    assert script.requests == []
+
+
+def test_each_publish_has_a_key_of_its_own_that_sorts_by_time(script: ScriptedServer, tarry: Tarry) -> None:
+    script.respond = accept
+    for _ in range(3):
+        tarry.publish("orders", 1)
+    keys = [request.json["idempotency_key"] for request in script.requests]
+    assert len(set(keys)) == 3
+    assert [key[:12] for key in keys] == sorted(key[:12] for key in keys)
+
+
+def test_a_key_of_the_callers(script: ScriptedServer, tarry: Tarry) -> None:
+    script.respond = accept
+    tarry.publish("orders", 1, idempotency_key="order-7")
+    assert script.requests[0].json["idempotency_key"] == "order-7"
+
+
+def test_batches_by_number(script: ScriptedServer, tarry: Tarry) -> None:
+    script.respond = accept
+    seen: list[int] = []
+
+    def count(receipts: list[Receipt]) -> None:
+        seen.append(len(receipts))
+
+    drafts = (Draft(body=number, key=f"k{number}") for number in range(2001))
+    assert len(tarry.publish_many("orders", drafts, on_batch=count)) == 2001
+    assert seen == [1000, 1000, 1]
+    sent = [message for request in script.requests for message in request.json["messages"]]
+    assert sent == [{"body": number, "key": f"k{number}"} for number in range(2001)]
+    assert len({request.json["idempotency_key"] for request in script.requests}) == 3
+
+
+def test_batches_by_size(script: ScriptedServer, tarry: Tarry) -> None:
+    script.respond = accept
+    tarry.publish_many("orders", [{"body": "x" * 400} for _ in range(10)], max_bytes=1000)
+    assert [len(request.json["messages"]) for request in script.requests] == [2] * 5
+    assert max(len(request.content) for request in script.requests) < 1100
+
+
+def test_one_over_the_size_goes_alone(script: ScriptedServer, tarry: Tarry) -> None:
+    script.respond = accept
+    tarry.publish_many("orders", [{"body": "x" * size} for size in (1, 5000, 1)], max_bytes=1000)
+    assert [len(request.json["messages"]) for request in script.requests] == [1, 1, 1]
+
+
+def test_no_messages_no_request(script: ScriptedServer, tarry: Tarry) -> None:
+    assert tarry.publish_many("orders", []) == []
+    assert script.requests == []
+
+
+def test_a_batch_whose_answer_was_lost_is_sent_again_as_it_was(script: ScriptedServer, tarry: Tarry) -> None:
+    script.respond = accept
+    script.say(LOST)
+    tarry.publish_many("orders", [{"body": 1}, {"body": 2}])
+    first, second = script.requests
+    assert first.content == second.content
+
+
+def test_an_unknown_field_of_a_dict(tarry: Tarry) -> None:
+    with pytest.raises(TypeError, match="bdoy"):
+        tarry.publish_many("orders", [{"bdoy": 1}])
+
+
+def test_on_failure_is_called_and_the_error_raised(script: ScriptedServer) -> None:
+    failures: list[tuple[str, Any, TarryError]] = []
+
+    def note(topic: str, body: Any, error: TarryError) -> None:
+        failures.append((topic, body, error))
+
+    with Tarry(script.url, on_failure=note) as tarry:
+        script.say(problem(400))
+        with pytest.raises(BadRequest) as error:
+            tarry.publish("orders", {"order": 7})
+        assert failures == [("orders", {"order": 7}, error.value)]
+
+
+def test_a_batch_that_fails_keeps_those_before_it(script: ScriptedServer) -> None:
+    failures: list[Any] = []
+    landed: list[Receipt] = []
+
+    def note(_topic: str, body: Any, _error: TarryError) -> None:
+        failures.append(body)
+
+    script.say(accept(Request("POST", "", b'{"messages": [1, 2]}', {})), problem(413))
+    with Tarry(script.url, on_failure=note) as tarry, pytest.raises(BadRequest):
+        tarry.publish_many("orders", [{"body": n} for n in range(5)], on_batch=landed.extend, max_messages=2)
+    assert len(landed) == 2
+    assert failures == [[2, 3]]

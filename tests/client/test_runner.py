@@ -1,0 +1,145 @@
+"""`run`: workers, flow control, and an orderly end."""
+
+import os
+import signal
+import threading
+from typing import Any
+
+import pytest
+
+from support.scripted_server import ScriptedServer, problem
+from support.small_broker import SmallBroker
+from tarry.client import BadRequest, Delivery, Tarry
+
+
+@pytest.fixture
+def broker(script: ScriptedServer) -> SmallBroker:
+    broker = SmallBroker()
+    script.respond = broker.respond
+    return broker
+
+
+def acked(broker: SmallBroker) -> list[int]:
+    return sorted(int(id_) for request in broker.all("ack") for id_ in request["ids"])
+
+
+def test_handlers_get_bodies_and_work_side_by_side(tarry: Tarry, broker: SmallBroker) -> None:
+    broker.backlog.extend({"order": n} for n in range(8))
+    together = threading.Barrier(4, timeout=10)
+    seen: list[Any] = []
+    stop = threading.Event()
+
+    def handle(body: Any) -> None:
+        together.wait()
+        seen.append(body["order"])
+        if len(seen) == 8:
+            stop.set()
+
+    tarry.run("t", "g", handle, workers=4, stop=stop)
+    assert sorted(seen) == list(range(8))
+    assert acked(broker) == list(range(1, 9))
+
+
+def test_a_handler_may_have_the_message(tarry: Tarry, broker: SmallBroker) -> None:
+    broker.backlog.append("a")
+    stop = threading.Event()
+
+    def handle(message: Delivery) -> None:
+        stop.set()
+        message.retry(after="1h")
+
+    tarry.run("t", "g", handle, workers=1, pass_message=True, stop=stop)
+    assert broker.all("fail")[0]["retry_after"] == "1h"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_finishes_what_is_in_flight_and_gives_back_the_rest(
+    tarry: Tarry, broker: SmallBroker, number: signal.Signals
+) -> None:
+    broker.backlog.extend(range(50))
+    former = signal.getsignal(number)
+    signalled = threading.Event()
+    finished: list[int] = []
+
+    def handle(body: int) -> None:
+        if body == 0:
+            os.kill(os.getpid(), number)
+            # The main thread puts the handlers back as soon as it has seen the signal.
+            while signal.getsignal(number) is not former:
+                signalled.wait(0.001)
+            signalled.set()
+        signalled.wait(10)
+        finished.append(body)
+
+    tarry.run("t", "g", handle, workers=2, max=10)
+    assert acked(broker) == sorted(body + 1 for body in finished)
+    given_back = sorted(int(id_) for request in broker.all("fail") for id_ in request["ids"])
+    assert sorted([*acked(broker), *given_back]) == list(range(1, 51 - len(broker.backlog)))
+    assert len(finished) < 50
+    assert signal.getsignal(number) is former
+
+
+def test_no_more_is_claimed_than_may_be_held(tarry: Tarry, broker: SmallBroker) -> None:
+    broker.backlog.extend(range(100))
+    stop = threading.Event()
+    release = threading.Event()
+    held: list[int] = []
+
+    def handle(body: int) -> None:
+        held.append(100 - len(broker.backlog))
+        if body == 0:
+            release.wait(10)
+        elif body == 20:
+            stop.set()
+            release.set()
+
+    tarry.run("t", "g", handle, workers=2, max=10, max_cached=7, stop=stop)
+    assert all(request["max"] <= 7 for request in broker.all("claim"))
+    assert held[0] <= 7
+
+
+def test_bytes_are_limited_too(tarry: Tarry, broker: SmallBroker) -> None:
+    broker.backlog.extend("x" * 1000 for _ in range(30))
+    stop = threading.Event()
+    handled: list[str] = []
+
+    def handle(body: str) -> None:
+        claimed = 30 - len(broker.backlog)
+        # Never more than one claim beyond the limit.
+        assert claimed - len(handled) <= 10
+        handled.append(body)
+        if len(handled) == 30:
+            stop.set()
+
+    tarry.run("t", "g", handle, workers=1, max=5, max_cached_bytes=3000, stop=stop)
+    assert broker.all("fail") == []
+
+
+def test_a_refused_claim_ends_it(script: ScriptedServer, tarry: Tarry) -> None:
+    script.say(problem(400, detail="no such thing"))
+    with pytest.raises(BadRequest, match="no such thing"):
+        tarry.run("t", "g", print, workers=3)
+
+
+def test_a_handler_that_exits_ends_it(tarry: Tarry, broker: SmallBroker) -> None:
+    broker.backlog.append(1)
+    with pytest.raises(SystemExit):
+        tarry.run("t", "g", raise_exit, workers=3)
+    assert broker.all("fail") == [{"ids": ["1"], "reason": "given back", "retry_after": 0, "count": False}]
+
+
+def raise_exit(_body: object) -> None:
+    raise SystemExit(3)
+
+
+def test_it_runs_outside_the_main_thread(tarry: Tarry, broker: SmallBroker) -> None:
+    broker.backlog.append(1)
+    stop = threading.Event()
+
+    def handle(_body: object) -> None:
+        stop.set()
+
+    thread = threading.Thread(target=tarry.run, args=("t", "g", handle), kwargs={"workers": 1, "stop": stop})
+    thread.start()
+    thread.join(10)
+    assert acked(broker) == [1]

@@ -1,0 +1,126 @@
+"""A call that is answered badly, late or not at all."""
+
+import socket
+from typing import Any
+
+import pytest
+
+from support.scripted_server import LOST, Answer, ScriptedServer, problem
+from tarry.client import (
+    BadRequest,
+    Cancelled,
+    Conflict,
+    Forbidden,
+    IdempotencyConflict,
+    LeaseLost,
+    NotFound,
+    Tarry,
+    TarryError,
+    TooLarge,
+    TooLate,
+    Unavailable,
+    Unsupported,
+)
+
+RECEIPT = {"id": "1", "topic": "orders", "state": "published", "deliver_at": "2026-01-01T00:00:00.000Z"}
+
+
+def test_a_lost_answer_is_asked_for_again_with_the_same_request(script: ScriptedServer, tarry: Tarry) -> None:
+    script.say(LOST, Answer(201, RECEIPT | {"replayed": True}))
+    receipt = tarry.publish("orders", {"order": 7}, delay="48h")
+    first, second = script.requests
+    assert first.content == second.content
+    assert len(first.json["idempotency_key"]) == 32
+    assert receipt.replayed
+
+
+def test_retry_after_is_honoured_and_jitter_added(script: ScriptedServer, tarry: Tarry, sleeps: list[float]) -> None:
+    script.say(problem(503), Answer(503, headers={"Retry-After": "2"}), problem(503), Answer(201, RECEIPT))
+    tarry.publish("orders", 1)
+    assert len(script.requests) == 4
+    assert 0 <= sleeps[0] <= 0.05
+    assert 2 <= sleeps[1] <= 2.1
+    assert 0 <= sleeps[2] <= 0.2
+
+
+def test_a_server_that_wants_more_time_than_there_is_ends_the_call(
+    script: ScriptedServer, tarry: Tarry, sleeps: list[float]
+) -> None:
+    script.say(Answer(503, {"detail": "the store is away"}, {"Retry-After": "60"}))
+    with pytest.raises(Unavailable, match="the store is away") as error:
+        tarry.publish("orders", 1)
+    assert error.value.retry_after == 60
+    assert sleeps == []
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+def test_what_may_pass_is_tried_again(script: ScriptedServer, tarry: Tarry, status: int) -> None:
+    script.say(problem(status), Answer(200, {"topics": []}))
+    assert tarry.topics() == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (problem(400, errors=[{"pointer": "/delay", "detail": "negative"}]), BadRequest),
+        (problem(400, type="/problems/not-built"), Unsupported),
+        (problem(401), Forbidden),
+        (problem(403), Forbidden),
+        (problem(404), NotFound),
+        (problem(409), Conflict),
+        (problem(409, result="too_late"), TooLate),
+        (problem(409, result="cancelled"), Cancelled),
+        (problem(409, result="lease_lost"), LeaseLost),
+        (problem(413), TooLarge),
+        (problem(418), TarryError),
+        (problem(422), IdempotencyConflict),
+    ],
+)
+def test_what_will_not_pass_is_raised_at_once(
+    script: ScriptedServer, tarry: Tarry, answer: Answer, kind: type[TarryError]
+) -> None:
+    script.say(answer)
+    with pytest.raises(TarryError) as error:
+        tarry.topics()
+    assert type(error.value) is kind
+    assert error.value.status == answer.status
+    assert error.value.errors == answer.document.get("errors", [])
+    assert len(script.requests) == 1
+
+
+def test_a_stranger_in_the_way_is_named(script: ScriptedServer, tarry: Tarry) -> None:
+    script.say(Answer(200, headers={"Content-Type": "text/html"}, content=b"<h1>Log in</h1>"))
+    with pytest.raises(TarryError, match="answered 200 with text/html: is it Tarry"):
+        tarry.topics()
+
+
+def test_a_strangers_refusal_keeps_its_status(script: ScriptedServer, tarry: Tarry) -> None:
+    script.say(Answer(404, headers={"Content-Type": "text/html"}, content=b"nothing here"))
+    with pytest.raises(NotFound, match="answered 404 with text/html"):
+        tarry.topics()
+
+
+def test_nobody_there() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        with Tarry(url, deadline=0.0) as tarry:
+            with pytest.raises(Unavailable, match="does not answer") as error:
+                tarry.topics()
+            assert error.value.__cause__ is not None
+            assert not tarry.ready()
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8277", "ftp://x", ""])
+def test_an_address_that_is_none(url: str) -> None:
+    with pytest.raises(ValueError, match="begins with http"):
+        Tarry(url)
+
+
+def test_names_are_quoted(script: ScriptedServer, tarry: Tarry) -> None:
+    def respond(_: Any) -> Answer:
+        return Answer(200, {})
+
+    script.respond = respond
+    tarry.topic("a/b ü")
+    assert script.requests[0].path == "/v1/topics/a%2Fb%20%C3%BC"

@@ -1,0 +1,229 @@
+"""Claims, their settlement, and pulling by offset."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from support.recording_broker import NOW, RecordingBroker, claim, delivered
+from tarry.store.records import Settled
+
+CLAIM = "/v1/topics/orders/groups/billing/claim"
+HELD = "/v1/claims/1-1-1-41-63"
+HOUR = 3_600_000
+
+
+async def test_a_claim_gives_messages_as_they_came(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    broker.granted = claim(delivered(), delivered(8, b"\x00", content_type="image/png", headers=None))
+    response = await client.post(CLAIM, json={"client": "c1"})
+    assert response.status_code == 200
+    assert b'"body":{"order":  7}' in response.content
+    answer = response.json()
+    assert (answer["claim"], answer["lease_until"]) == ("1-1-1-41-63", "2026-11-21T10:01:00.000Z")
+    assert answer["messages"][0] == {
+        "id": "7",
+        "topic": "orders",
+        "queue": 0,
+        "offset": 41,
+        "key": "order-7",
+        "ordering_key": None,
+        "tag": None,
+        "body": {"order": 7},
+        "headers": {"a": "b"},
+        "attempt": 1,
+        "published_at": "2026-11-21T09:59:55.000Z",
+        "deliver_at": "2026-11-21T09:59:59.999Z",
+    }
+    second = answer["messages"][1]
+    assert (second["body_base64"], second["content_type"], second["headers"]) == ("AA==", "image/png", None)
+    assert ("claim", "billing", "c1", 10, 0, 60_000) in broker.calls
+
+
+async def test_nothing_to_claim(client: httpx.AsyncClient) -> None:
+    response = await client.post(CLAIM, json={"client": "c1"})
+    assert response.json() == {"claim": None, "messages": []}
+
+
+@pytest.mark.parametrize(
+    ("wish", "asked"),
+    [
+        ({"max": 1000, "lease": "12h"}, ("c1", 1000, 0, 12 * HOUR)),
+        ({"max": 1, "lease": 1}, ("c1", 1, 0, 1)),
+        ({"client": "10.0.0.1-42-é"}, ("10.0.0.1-42-é", 10, 0, 60_000)),
+    ],
+)
+async def test_a_claims_wishes(
+    client: httpx.AsyncClient, broker: RecordingBroker, wish: dict[str, Any], asked: tuple[Any, ...]
+) -> None:
+    assert (await client.post(CLAIM, json={"client": "c1", **wish})).status_code == 200
+    assert ("claim", "billing", *asked) in broker.calls
+
+
+@pytest.mark.parametrize(("begin", "latest"), [(None, False), ("earliest", False), ("latest", True)])
+async def test_where_a_new_group_begins(
+    client: httpx.AsyncClient, broker: RecordingBroker, begin: str | None, latest: bool
+) -> None:
+    await client.post(CLAIM, json={"client": "c1", "from": begin})
+    assert ("group", "orders", "billing", True, latest) in broker.calls
+
+
+@pytest.mark.parametrize(
+    ("wrong", "pointer"),
+    [
+        ({"client": None}, "/client"),
+        ({"client": ""}, "/client"),
+        ({"client": "a\nb"}, "/client"),
+        ({"client": "x" * 256}, "/client"),
+        ({"max": 0}, "/max"),
+        ({"max": 1001}, "/max"),
+        ({"max": "10"}, "/max"),
+        ({"wait": "31s"}, "/wait"),
+        ({"wait": -1}, "/wait"),
+        ({"lease": 0}, "/lease"),
+        ({"lease": "13h"}, "/lease"),
+        ({"from": "2026-11-21T10:00:00Z"}, "/from"),
+        ({"tags": ["a"]}, "/tags"),
+        ({"after": "5"}, "/after"),
+        ({"clinet": "c"}, "/clinet"),
+    ],
+)
+async def test_what_is_wrong_with_a_claim(
+    client: httpx.AsyncClient, broker: RecordingBroker, wrong: dict[str, Any], pointer: str
+) -> None:
+    response = await client.post(CLAIM, json={"client": "c1", **wrong})
+    assert response.status_code == 400, response.text
+    assert [error["pointer"] for error in response.json()["errors"]] == [pointer]
+    assert broker.calls == []
+    not_built = pointer in ("/tags", "/after")
+    assert response.json()["type"] == ("/problems/not-built" if not_built else "/problems/bad-request")
+
+
+async def test_a_claim_names_its_client(client: httpx.AsyncClient) -> None:
+    response = await client.post(CLAIM)
+    assert response.json()["errors"] == [{"detail": "it is required", "pointer": "/client"}]
+
+
+@pytest.mark.parametrize(
+    ("call", "request_", "settled", "asked", "answer"),
+    [
+        ("ack", None, Settled(acked=3), ("ack", None, None, None, True, 0), {"acked": 3}),
+        ("ack", {}, Settled(acked=3), ("ack", None, None, None, True, 0), {"acked": 3}),
+        ("ack", {"ids": []}, Settled(acked=0), ("ack", (), None, None, True, 0), {"acked": 0}),
+        ("ack", {"ids": ["7", "8", "7"]}, Settled(acked=2), ("ack", (7, 8), None, None, True, 0), {"acked": 2}),
+        (
+            "fail",
+            {"ids": ["7"], "reason": "no ink", "retry_after": "1h", "count": False},
+            Settled(retried=1),
+            ("fail", (7,), "no ink", HOUR, False, 0),
+            {"retried": 1, "dead": 0},
+        ),
+        (
+            *("fail", {"retry_after": 0}, Settled(dead=2)),
+            ("fail", None, None, 0, True, 0),
+            {"retried": 0, "dead": 2},
+        ),
+        (
+            *("extend", {"lease": "5m"}, Settled(lease_until=NOW + 300_000)),
+            ("extend", None, None, None, True, 300_000),
+            {"lease_until": "2026-11-21T10:05:00.000Z"},
+        ),
+    ],
+)
+async def test_settle(
+    client: httpx.AsyncClient,
+    broker: RecordingBroker,
+    call: str,
+    request_: dict[str, Any] | None,
+    settled: Settled,
+    asked: tuple[Any, ...],
+    answer: dict[str, Any],
+) -> None:
+    broker.settled = settled
+    response = await client.post(f"{HELD}/{call}", content=None if request_ is None else json.dumps(request_))
+    assert (response.status_code, response.json()) == (200, answer)
+    assert broker.calls == [("settle", "1-1-1-41-63", *asked)]
+
+
+@pytest.mark.parametrize(("call", "request_"), [("ack", {}), ("fail", {}), ("extend", {"lease": 5})])
+async def test_a_lost_lease_is_a_conflict(
+    client: httpx.AsyncClient, broker: RecordingBroker, call: str, request_: dict[str, Any]
+) -> None:
+    broker.settled = Settled(lost=True)
+    response = await client.post(f"{HELD}/{call}", json=request_)
+    assert response.status_code == 409
+    assert (response.json()["type"], response.json()["result"]) == ("/problems/lease-lost", "lease_lost")
+
+
+async def test_a_long_reason_is_cut_and_the_fail_goes_through(
+    client: httpx.AsyncClient, broker: RecordingBroker
+) -> None:
+    assert (await client.post(f"{HELD}/fail", json={"reason": "é" * 5000})).status_code == 200
+    reason = broker.calls[0][4]
+    assert reason.startswith("éé")
+    assert reason.endswith("é…")
+    assert len(reason.encode()) <= 1024
+
+
+@pytest.mark.parametrize(
+    ("call", "request_", "pointer"),
+    [
+        ("ack", {"ids": ["x"]}, "/ids/0"),
+        ("ack", {"ids": ["7", "9223372036854775808"]}, "/ids/1"),
+        ("ack", {"ids": [7]}, "/ids/0"),
+        ("ack", {"ids": "7"}, "/ids"),
+        ("ack", {"id": "7"}, "/id"),
+        ("fail", {"retry_after": "3651d"}, "/retry_after"),
+        ("fail", {"count": 1}, "/count"),
+        ("fail", {"reason": 1}, "/reason"),
+        ("extend", {}, "/lease"),
+        ("extend", {"lease": 0}, "/lease"),
+        ("extend", {"lease": None}, "/lease"),
+        ("extend", {"lease": "13h"}, "/lease"),
+    ],
+)
+async def test_what_is_wrong_with_a_settlement(
+    client: httpx.AsyncClient, broker: RecordingBroker, call: str, request_: dict[str, Any], pointer: str
+) -> None:
+    response = await client.post(f"{HELD}/{call}", json=request_)
+    assert response.status_code == 400, response.text
+    assert [error["pointer"] for error in response.json()["errors"]] == [pointer]
+    assert broker.calls == []
+
+
+async def test_a_queue_is_pulled_by_offset(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    broker.add_topic("orders", queues=2)
+    broker.stream = [delivered(7, offset=41), delivered(8, offset=43)]
+    response = await client.get("/v1/topics/orders/queues/1/messages?offset=41&max=5&wait=2s")
+    assert [message["id"] for message in response.json()["messages"]] == ["7", "8"]
+    assert response.json()["next_offset"] == 44
+    assert ("pull", 1, 41, 5, 2000) in broker.calls
+    broker.stream = []
+    response = await client.get("/v1/topics/orders/queues/1/messages?offset=44")
+    assert response.json() == {"messages": [], "next_offset": 44}
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("orders/queues/2/messages", 404),
+        ("orders/queues/x/messages", 404),
+        ("orders/queues/01/messages", 404),
+        ("none/queues/0/messages", 404),
+        ("orders/queues/0/messages?offset=-1", 400),
+        ("orders/queues/0/messages?offset=%D9%A1", 400),
+        ("orders/queues/0/messages?max=1001", 400),
+        ("orders/queues/0/messages?wait=31s", 400),
+        ("orders/queues/0/messages?wait=soon", 400),
+        ("orders/queues/0/messages?limit=5", 400),
+    ],
+)
+async def test_what_cannot_be_pulled(
+    client: httpx.AsyncClient, broker: RecordingBroker, path: str, status: int
+) -> None:
+    broker.add_topic("orders", queues=2)
+    response = await client.get(f"/v1/topics/{path}")
+    assert response.status_code == status
+    if status == 400:
+        assert response.json()["errors"][0]["parameter"] in path
+    assert "none" not in broker.known

@@ -1,0 +1,257 @@
+"""No input gives a 500, every answer is documented, and nothing reaches the broker that it was not promised."""
+
+import re
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import msgspec
+import trio
+from attrs import frozen
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.documented import documented
+from support.recording_broker import NOW, RecordingBroker, claim, delivered, found, history
+from tarry.service.http import requests
+from tarry.service.http.app import make_app
+from tarry.service.http.reading import Body
+from tarry.service.http.routes import OPERATIONS, Operation
+from tarry.service.metrics import Metrics
+from tarry.service.settings import Settings
+from tarry.store.ids import MAX_MS
+from tarry.store.records import DeadLetter, Draft, Group, Settled, Verdict
+from tarry.wheel.ladder import Ladder
+
+SETTINGS = Settings(max_body=64, max_batch=3, max_wait=0)
+METRICS = Metrics()
+
+BODIES = [type_ for type_ in vars(requests).values() if isinstance(type_, type) and issubclass(type_, Body)]
+FIELDS = sorted({field.encode_name for type_ in BODIES for field in msgspec.structs.fields(type_)})
+
+texts = st.one_of(
+    st.text(max_size=8),
+    st.sampled_from(
+        ["1h", "PT1S", "P1M", "7", "0", "2026-11-21T10:00:00Z", "9999-12-31T23:59:59-23:59", "latest", "AA=="]
+    ),
+)
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.integers(-2, 2),
+    st.floats(allow_nan=False, allow_infinity=False),
+    texts,
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(st.one_of(st.sampled_from(FIELDS), texts), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+objects = st.dictionaries(st.sampled_from(FIELDS), values, max_size=4)
+
+labels = st.text(min_size=1, max_size=4)
+durations = st.one_of(st.integers(0, 10**6), st.sampled_from(["10s", "PT10M", "3650d"]))
+ids = st.integers(0, 99).map(str)
+ladders = st.lists(durations, max_size=3)
+message = st.fixed_dictionaries(
+    {"body": scalars},
+    optional={"key": labels, "delay": durations, "headers": st.dictionaries(labels, texts, max_size=2)},
+)
+SOUND: dict[str, st.SearchStrategy[Any]] = {
+    "body": values,
+    "body_base64": st.just("AP8="),
+    "content_type": st.just("image/png"),
+    "delay": durations,
+    "deliver_at": st.just("2026-12-01T00:00:00+01:00"),
+    "headers": st.dictionaries(labels, texts, max_size=2),
+    "queue": st.integers(0, 2),
+    "messages": st.lists(message, min_size=1, max_size=4),
+    "client": labels,
+    "max": st.integers(1, 1000),
+    "wait": st.just(0),
+    "lease": durations,
+    "from": st.sampled_from(["earliest", "latest"]),
+    "ids": st.lists(ids, max_size=3),
+    "reason": st.text(max_size=5),
+    "retry_after": durations,
+    "count": st.booleans(),
+    "ladder": ladders,
+    "retention": durations,
+    "queues": st.integers(1, 4),
+    "kind": st.just("cluster"),
+    "ordered": st.booleans(),
+}
+PARTS = {"topic": "orders", "group": "billing", "id": "7", "queue": "0", "claim": "1-1-1-41-63", "kind": "busy"}
+QUERY: dict[str, st.SearchStrategy[str]] = {
+    "topic": st.just("orders"),
+    "key": labels,
+    "max": st.integers(1, 1000).map(str),
+    "cursor": ids,
+    "offset": ids,
+    "wait": st.just("0"),
+    "sort": st.sampled_from(["name", "rate"]),
+    "verbose": st.just(""),
+}
+
+
+@st.composite
+def nearly_sound(draw: st.DrawFn, operation: Operation) -> bytes:
+    """A body of this operation's, with at most a field or two that are not as they should be."""
+    struct = draw(st.sampled_from(operation.requests))
+    sent: dict[str, Any] = {}
+    for field in msgspec.structs.fields(struct):
+        name = field.encode_name
+        if field.required or (name == "body" and draw(st.booleans())) or draw(st.integers(0, 3)) == 0:
+            sent[name] = draw(SOUND.get(name, labels))
+    if draw(st.integers(0, 3)) == 0:
+        sent |= draw(objects)
+    return msgspec.json.encode(sent)
+
+
+@st.composite
+def damaged(draw: st.DrawFn, sound: bytes) -> bytes:
+    """A few bytes put in, taken out or changed."""
+    text = bytearray(sound)
+    for _ in range(draw(st.integers(1, 3))):
+        start = draw(st.integers(0, len(text)))
+        text[start : start + draw(st.integers(0, 2))] = draw(st.binary(max_size=3))
+    return bytes(text)
+
+
+@frozen
+class Ask:
+    """A request."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    body: bytes
+    keys: list[bytes]
+
+
+@st.composite
+def asks(draw: st.DrawFn) -> Ask:
+    """Requests that get somewhere, most of them."""
+    operation = draw(st.sampled_from(OPERATIONS))
+    wild = draw(st.integers(0, 5)) == 0
+    path = operation.path
+    for name in re.findall("{(.+?)}", path):
+        part = draw(st.text(min_size=1, max_size=5)) if wild else PARTS[name]
+        path = path.replace(f"{{{name}}}", quote(part.replace("/", "-").encode("utf-8", "replace"), safe=""))
+    query = {p.name: draw(QUERY[p.name]) for p in operation.query if p.required or draw(st.booleans())}
+    if wild:
+        query |= draw(st.dictionaries(st.one_of(st.sampled_from(sorted(QUERY)), texts), texts, max_size=2))
+    body = draw(nearly_sound(operation)) if operation.requests else b""
+    if draw(st.integers(0, 5)) == 0:
+        body = draw(st.one_of(damaged(body), values.map(msgspec.json.encode), st.binary(max_size=20)))
+    method = draw(st.sampled_from(["POST", "PUT"])) if draw(st.integers(0, 19)) == 0 else operation.method
+    return Ask(method, path, query, body, draw(st.lists(st.binary(max_size=4), max_size=2)) if wild else [])
+
+
+publishes = nearly_sound(next(operation for operation in OPERATIONS if operation.path.endswith("{topic}/messages")))
+
+
+def full_broker() -> RecordingBroker:
+    broker = RecordingBroker()
+    topic = broker.add_topic("orders", queues=2)
+    broker.known_groups["orders", "billing"] = Group(1, topic, "billing", Ladder(), {})
+    broker.granted = claim(delivered())
+    broker.page = [found(7), found(8, body=b"\xff", content_type="x/y")]
+    broker.letters = [DeadLetter(delivered(), NOW, history("a"))]
+    broker.stream = [delivered()]
+    broker.settled = Settled(lease_until=NOW)
+    broker.verdict = Verdict("rescheduled")
+    return broker
+
+
+def check_promises(broker: RecordingBroker) -> None:
+    """What the broker may rely on, whatever was sent."""
+    for publication in broker.publications:
+        assert 1 <= len(publication.drafts) <= SETTINGS.max_batch
+        assert len(publication.fingerprint) == 32
+        assert publication.idempotency_key is None or 1 <= len(publication.idempotency_key.encode()) <= 255
+        for draft in publication.drafts:
+            check_draft(draft)
+    for verb, *asked in broker.calls:
+        if verb == "claim":
+            _, client, size, wait, lease = asked
+            assert 1 <= len(client.encode()) <= 255
+            assert 1 <= size <= 1000
+            assert wait == 0
+            assert 1 <= lease <= SETTINGS.max_lease
+        elif verb == "settle":
+            _, call, ids, _, retry_after, _, lease = asked
+            assert ids is None or all(0 <= id_ < 2**63 for id_ in ids)
+            assert retry_after is None or 0 <= retry_after <= SETTINGS.max_delay
+            assert (1 <= lease <= SETTINGS.max_lease) if call == "extend" else lease == 0
+        elif verb in ("cancel", "find_message", "reschedule"):
+            assert 0 <= asked[0] < 2**63
+            assert verb != "reschedule" or 0 <= asked[1] < MAX_MS
+
+
+def check_draft(draft: Draft) -> None:
+    assert len(draft.body) <= SETTINGS.max_body
+    if draft.content_type is None:
+        msgspec.json.decode(draft.body)
+    assert draft.deliver_at is None or 0 <= draft.deliver_at <= NOW + SETTINGS.max_delay
+    for label in (draft.key, draft.ordering_key, draft.tag):
+        assert label is None or 1 <= len(label.encode()) <= 255
+    assert draft.headers is None or isinstance(msgspec.json.decode(draft.headers), dict)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(asks())
+def test_no_input_gives_a_500(asked: Ask) -> None:
+    broker = full_broker()
+
+    async def ask() -> None:
+        transport = httpx.ASGITransport(app=make_app(broker, SETTINGS, METRICS))
+        headers: Any = [(b"Idempotency-Key", key) for key in asked.keys]
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            response = await client.request(
+                asked.method, asked.path, params=asked.query, content=asked.body, headers=headers
+            )
+        assert response.status_code < 500, response.text
+        if response.request.url.path != "/metrics":
+            response.json()
+        if response.status_code >= 400:
+            assert response.headers["content-type"] == "application/problem+json"
+        await documented(response)
+
+    trio.run(ask)
+    check_promises(broker)
+
+
+def with_body(body: object) -> bytes:
+    return msgspec.json.encode({"body": body})
+
+
+@settings(max_examples=300, deadline=None)
+@given(body=st.one_of(publishes, values.map(with_body)))
+def test_what_is_accepted_comes_back_as_it_was(body: bytes) -> None:
+    broker = RecordingBroker()
+
+    async def ask() -> None:
+        transport = httpx.ASGITransport(app=make_app(broker, SETTINGS, METRICS))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            published = await client.post("/v1/topics/orders/messages", content=body)
+            if published.status_code != 201:
+                return
+            drafts = broker.publications[0].drafts
+            broker.granted = claim(
+                *(
+                    delivered(place, draft.body, content_type=draft.content_type, headers=draft.headers)
+                    for place, draft in enumerate(drafts)
+                )
+            )
+            claimed = await client.post("/v1/topics/orders/groups/g/claim", json={"client": "c1"})
+        sent = msgspec.json.decode(body)
+        for message, got in zip(sent.get("messages", [sent]), claimed.json()["messages"], strict=True):
+            for field in ("body", "body_base64", "headers"):
+                if message.get(field) is not None or (field == "body" and "body" in message):
+                    assert got[field] == message[field]
+
+    trio.run(ask)

@@ -1,0 +1,102 @@
+"""/livez, /readyz, /metrics, / and /openapi.json."""
+
+import re
+from typing import Any
+
+import httpx
+from starlette.types import ASGIApp
+
+from support.recording_broker import RecordingBroker
+from tarry import __version__
+from tarry.service.http.app import Edge
+
+
+async def test_live_asks_nobody(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    broker.error = RuntimeError("away")
+    assert (await client.get("/livez")).json() == {"alive": True}
+    assert broker.calls == []
+
+
+async def test_ready(client: httpx.AsyncClient) -> None:
+    assert (await client.get("/readyz")).json() == {"ready": True}
+    assert (await client.get("/readyz?verbose")).json() == {
+        "ready": True,
+        "checks": [
+            {"check": "store", "ok": True, "detail": None},
+            {"check": "durability", "ok": True, "detail": None},
+        ],
+    }
+
+
+async def test_durability_is_flagged_and_stays_ready(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    broker.checks = [("store", None), ("durability", "sync_binlog is 0")]
+    assert (await client.get("/readyz")).status_code == 200
+    checks = (await client.get("/readyz?verbose")).json()["checks"]
+    assert checks[1] == {"check": "durability", "ok": False, "detail": "sync_binlog is 0"}
+
+
+async def test_not_ready(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    broker.checks = [("store", "it is away"), ("hand", None)]
+    response = await client.get("/readyz")
+    assert (response.status_code, "checks" in response.json()) == (503, False)
+    assert response.headers["content-type"] == "application/problem+json"
+    response = await client.get("/readyz?verbose")
+    assert [check["ok"] for check in response.json()["checks"]] == [False, True]
+    assert response.json()["detail"] == "store: it is away"
+
+
+async def test_requests_are_counted_by_route_and_never_by_id(client: httpx.AsyncClient) -> None:
+    await client.get("/v1/messages/7")
+    await client.get("/v1/messages/8")
+    await client.get("/secret-path")
+    await client.request("BREW", "/v1/messages/8")
+    text = (await client.get("/metrics")).text
+    assert 'tarry_http_requests_total{method="GET",route="/v1/messages/{id}",status="404"} 2.0' in text
+    assert 'tarry_http_requests_total{method="GET",route="(unmatched)",status="404"} 1.0' in text
+    assert 'tarry_http_requests_total{method="(other)",route="(unmatched)",status="405"} 1.0' in text
+    assert "secret-path" not in text
+    assert "BREW" not in text
+
+
+async def test_nothing_stays_in_flight(client: httpx.AsyncClient, app: ASGIApp) -> None:
+    await client.get("/livez")
+    assert isinstance(app, Edge)
+    assert app.in_flight == 0
+
+
+async def test_the_front_page_leads_on(client: httpx.AsyncClient) -> None:
+    page = (await client.get("/")).json()
+    assert page.pop("name") == "Tarry"
+    assert page.pop("version") == __version__
+    for path in page.values():
+        assert (await client.get(path)).status_code == 200
+
+
+async def test_the_document_names_every_route(client: httpx.AsyncClient, app: ASGIApp) -> None:
+    document = (await client.get("/openapi.json")).json()
+    assert document["openapi"] == "3.1.0"
+    inner: Any = getattr(app, "_app")  # noqa: B009
+    routed = {(route.path, method) for route in inner.routes for method in route.methods - {"HEAD"}}
+    told = {(path, method.upper()) for path, operations in document["paths"].items() for method in operations}
+    assert told == routed
+
+
+async def test_the_document_holds_together(client: httpx.AsyncClient) -> None:
+    response = await client.get("/openapi.json")
+    document = response.json()
+    schemas = document["components"]["schemas"]
+    assert set(re.findall(r'"#/components/schemas/(\w+)"', response.text)) <= set(schemas)
+    operations = [(path, op) for path, ops in document["paths"].items() for op in ops.values()]
+    names = [operation["operationId"] for _, operation in operations]
+    assert len(names) == len(set(names))
+    for path, operation in operations:
+        in_path = [part["name"] for part in operation.get("parameters", []) if part["in"] == "path"]
+        assert in_path == re.findall("{(.+?)}", path)
+        for status, answer in operation["responses"].items():
+            assert int(status) < 400 or list(answer["content"]) == ["application/problem+json"]
+    assert schemas["Message"]["additionalProperties"] is False
+    assert schemas["Message"]["properties"]["body"] == {}
+    assert schemas["Batch"]["properties"]["messages"]["items"] == {"$ref": "#/components/schemas/Message"}
+    assert schemas["Claim"]["properties"]["max"]["maximum"] == 1000
+    assert "client" in schemas["Claim"]["required"]
+    assert "later" not in schemas["Claim"]["properties"]

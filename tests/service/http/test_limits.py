@@ -1,0 +1,202 @@
+"""What is too large is refused before it is read, and a client that goes away leaves nothing behind."""
+
+import base64
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import httpx
+import pytest
+import trio
+from hypercorn.config import Config
+from hypercorn.trio import serve  # pyright: ignore[reportUnknownVariableType]  # its WSGI half is untyped
+from starlette.types import ASGIApp, Message
+
+from support.recording_broker import RecordingBroker, claim, delivered
+
+ORDERS = "/v1/topics/orders/messages"
+CLAIM = "/v1/topics/orders/groups/billing/claim"
+WAITING_CLAIM = b'{"client": "c1", "wait": "30s"}'
+WAITING_PULL = "/v1/topics/orders/queues/0/messages"
+
+
+class Endless:
+    """A body without an end; it counts what was taken of it."""
+
+    def __init__(self, chunk: bytes = b"x" * 4096) -> None:
+        self.chunk = chunk
+        self.taken = 0
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            self.taken += len(self.chunk)
+            yield self.chunk
+
+
+@pytest.mark.parametrize(("path", "limit"), [(ORDERS, 8192 + 65536), (CLAIM, 65536)])
+@pytest.mark.parametrize("length", [10**9, 10**30])
+async def test_a_length_over_the_limit_is_refused_unread(
+    client: httpx.AsyncClient, broker: RecordingBroker, path: str, limit: int, length: int
+) -> None:
+    body = Endless()
+    response = await client.post(path, content=body, headers={"Content-Length": str(length)})
+    assert (response.status_code, response.json()["type"]) == (413, "/problems/too-large")
+    assert response.headers["connection"] == "close"
+    assert str(limit) in response.json()["detail"]
+    assert body.taken == 0
+    assert broker.calls == []
+
+
+@pytest.mark.parametrize(("path", "limit"), [(ORDERS, 8192 + 65536), (CLAIM, 65536)])
+@pytest.mark.parametrize("headers", [{}, {"Content-Length": "5"}, {"Content-Length": "many"}])
+async def test_an_endless_body_is_cut_at_the_limit(
+    client: httpx.AsyncClient, path: str, limit: int, headers: dict[str, str]
+) -> None:
+    body = Endless()
+    response = await client.post(path, content=body, headers=headers)
+    assert response.status_code == 413
+    assert limit < body.taken <= limit + 2 * len(body.chunk)
+
+
+async def test_a_body_of_many_small_pieces_is_read(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for byte in b'{"body": "in pieces"}':
+            yield bytes([byte])
+
+    assert (await client.post(ORDERS, content=pieces())).status_code == 201
+    assert broker.publications[0].drafts[0].body == b'"in pieces"'
+
+
+@pytest.mark.parametrize("size", [1024, 1025])
+@pytest.mark.parametrize("batch", [False, True])
+@pytest.mark.parametrize("field", ["body", "body_base64"])
+async def test_each_body_has_its_limit(client: httpx.AsyncClient, size: int, batch: bool, field: str) -> None:
+    encoded = base64.b64encode(bytes(size)).decode()
+    message = {"body": "x" * (size - 2)} if field == "body" else {"body_base64": encoded}
+    request: dict[str, Any] = {"messages": [{"body": 1}] * 3 + [message]} if batch else message
+    response = await client.post(ORDERS, json=request)
+    assert response.status_code == (201 if size == 1024 else 413), response.text
+    if size > 1024:
+        assert response.json()["errors"][0]["pointer"] == ("/messages/3/" if batch else "/") + field
+        assert response.json()["executed"] is False
+
+
+async def test_too_large_and_wrong_is_wrong(client: httpx.AsyncClient) -> None:
+    messages: list[dict[str, Any]] = [{"body": "x" * 2000}, {"body": 1, "key": ""}]
+    response = await client.post(ORDERS, json={"messages": messages})
+    assert response.status_code == 400
+    assert [error["pointer"] for error in response.json()["errors"]] == ["/messages/0/body", "/messages/1/key"]
+
+
+def scope(method: str, path: str, query: bytes = b"") -> dict[str, Any]:
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query,
+        "headers": [],
+        "scheme": "http",
+        "root_path": "",
+    }
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query", "body"),
+    [("POST", CLAIM, b"", WAITING_CLAIM), ("GET", WAITING_PULL, b"wait=30s", b"")],
+)
+async def test_a_client_that_goes_away_ends_its_long_poll(
+    app: ASGIApp, broker: RecordingBroker, method: str, path: str, query: bytes, body: bytes
+) -> None:
+    broker.add_topic("orders")
+    gone = trio.Event()
+    incoming: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        if incoming:
+            return incoming.pop()
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(app, scope(method, path, query), receive, send)
+        await broker.waiting.wait()
+        gone.set()
+    assert broker.wait_cancelled
+    assert [message["status"] for message in sent if "status" in message] == [499]
+
+
+async def test_a_client_that_goes_away_in_its_body_asks_for_nothing(app: ASGIApp, broker: RecordingBroker) -> None:
+    incoming: list[Message] = [
+        {"type": "http.disconnect"},
+        {"type": "http.request", "body": b'{"client": "c1"', "more_body": True},
+    ]
+
+    async def receive() -> Message:
+        return incoming.pop()
+
+    async def send(message: Message) -> None:
+        pass
+
+    await app(scope("POST", CLAIM), receive, send)
+    assert broker.calls == []
+
+
+@pytest.fixture
+async def address(app: ASGIApp, nursery: trio.Nursery) -> tuple[str, int]:
+    """Of Hypercorn, with the app behind it."""
+    config = Config()
+    config.bind = ["127.0.0.1:0"]
+    config.accesslog = config.errorlog = None
+    (url,) = await nursery.start(partial(serve, app, config, shutdown_trigger=trio.sleep_forever))  # type: ignore[arg-type]
+    return "127.0.0.1", int(url.rpartition(":")[2])
+
+
+async def answered(stream: trio.SocketStream) -> bytes:
+    return b"".join([piece async for piece in stream])
+
+
+def head(path: str, *headers: str) -> bytes:
+    return "\r\n".join([f"POST {path} HTTP/1.1", "Host: localhost", *headers, "", ""]).encode()
+
+
+async def test_hypercorn_refuses_a_length_over_the_limit_and_hangs_up(address: tuple[str, int]) -> None:
+    with trio.fail_after(10):
+        async with await trio.open_tcp_stream(*address) as stream:
+            await stream.send_all(head(ORDERS, "Content-Length: 10000000000"))
+            assert (await answered(stream)).startswith(b"HTTP/1.1 413")
+
+
+async def test_hypercorn_cuts_an_endless_body(address: tuple[str, int]) -> None:
+    with trio.fail_after(10):
+        sent = 0
+        async with await trio.open_tcp_stream(*address) as stream:
+            await stream.send_all(head(ORDERS, "Transfer-Encoding: chunked"))
+            with suppress(trio.BrokenResourceError):
+                while sent < 100 << 20:
+                    await stream.send_all(b"10000\r\n" + b"x" * 65536 + b"\r\n")
+                    sent += 65536
+        # What lies in the sockets' buffers is not ours to count, but the stream did not go on for ever.
+        assert sent < 50 << 20
+
+
+async def test_hypercorn_tells_of_a_client_that_goes_away(address: tuple[str, int], broker: RecordingBroker) -> None:
+    with trio.fail_after(10):
+        stream = await trio.open_tcp_stream(*address)
+        await stream.send_all(head(CLAIM, f"Content-Length: {len(WAITING_CLAIM)}") + WAITING_CLAIM)
+        await broker.waiting.wait()
+        await stream.aclose()
+        while not broker.wait_cancelled:
+            await trio.sleep(0.005)
+        broker.granted = claim(delivered())
+        async with await trio.open_tcp_stream(*address) as another:
+            length = f"Content-Length: {len(WAITING_CLAIM)}"
+            await another.send_all(head(CLAIM, length, "Connection: close") + WAITING_CLAIM)
+            assert (await answered(another)).startswith(b"HTTP/1.1 200")

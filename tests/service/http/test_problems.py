@@ -1,0 +1,156 @@
+"""Every no is a problem after RFC 9457, with the right status, and without a word about the insides."""
+
+from typing import Any
+
+import httpx
+import pytest
+import structlog
+
+from support.recording_broker import RecordingBroker
+from tarry.service import errors
+from tarry.service.http.problems import KINDS
+from tarry.store import errors as store
+
+MESSAGE = "/v1/messages/7"
+SECRET = "SELECT password FROM host db.internal"
+
+
+def problem(response: httpx.Response) -> dict[str, Any]:
+    assert response.headers["content-type"] == "application/problem+json"
+    body: dict[str, Any] = response.json()
+    assert body["status"] == response.status_code
+    kind = body["type"].removeprefix("/problems/")
+    assert KINDS[kind] == (body["status"], body["title"])
+    assert body["detail"]
+    return body
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "retry", "executed"),
+    [
+        (errors.Busy("held"), "busy", True, False),
+        (errors.Overloaded(), "overloaded", True, False),
+        (errors.Stopping("going"), "stopping", True, False),
+        (store.Unavailable(SECRET), "store-unavailable", True, False),
+        (store.Contention(SECRET, 1213), "busy", True, False),
+        (store.OutcomeUnknown(SECRET, 2013), "outcome-unknown", True, None),
+        (store.StoreError(SECRET), "internal", False, None),
+        (store.DuplicateKey(SECRET), "internal", False, None),
+        (RuntimeError(SECRET), "internal", False, None),
+        (ExceptionGroup(SECRET, [KeyError(SECRET)]), "internal", False, None),
+    ],
+)
+async def test_what_the_broker_raises(
+    client: httpx.AsyncClient,
+    broker: RecordingBroker,
+    error: Exception,
+    kind: str,
+    retry: bool,
+    executed: bool | None,
+) -> None:
+    broker.error = error
+    with structlog.testing.capture_logs() as logs:
+        response = await client.delete(MESSAGE)
+    body = problem(response)
+    assert body["type"] == f"/problems/{kind}"
+    assert (body.get("executed"), "retry-after" in response.headers) == (executed, retry)
+    if retry:
+        assert int(response.headers["retry-after"]) > 0
+    assert SECRET not in response.text
+    if kind == "internal":
+        (entry,) = logs
+        assert (entry["request_id"], entry["exc_info"]) == (body["request_id"], error)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (errors.UnknownTopic("no topic 'orders'"), "unknown-topic"),
+        (errors.UnknownGroup("no group"), "unknown-group"),
+        (errors.NotBuilt("broadcast is not built yet"), "not-built"),
+        (errors.TopicConflict("queues are never taken away"), "topic-conflict"),
+        (store.Refused(SECRET, 1406), "bad-request"),
+    ],
+)
+async def test_what_the_broker_refuses(
+    client: httpx.AsyncClient, broker: RecordingBroker, error: Exception, kind: str
+) -> None:
+    broker.add_topic("orders")
+    broker.errors = {"put_topic": error, "put_group": error}
+    path = "/v1/topics/orders/groups/g" if kind.endswith(("group", "topic")) else "/v1/topics/orders"
+    body = problem(await client.put(path, json={"ladder": []}))
+    assert body["type"] == f"/problems/{kind}"
+    assert SECRET not in body["detail"]
+    assert "executed" not in body
+
+
+async def test_an_unknown_claim(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    assert problem(await client.post(f"/v1/claims/{'x' * 300}/ack"))["type"] == "/problems/unknown-claim"
+    assert broker.calls == []
+    broker.error = errors.UnknownClaim("there is no claim 'x'")
+    assert problem(await client.post("/v1/claims/x/ack"))["type"] == "/problems/unknown-claim"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/v1", "/v1/messages/", "/v1/topics/a/b", "/v2/topics", "/v1/topics/orders/", "/v1/schedules", "/%00"],
+)
+async def test_an_unknown_path(client: httpx.AsyncClient, path: str) -> None:
+    assert problem(await client.get(path))["type"] == "/problems/not-found"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("DELETE", "/v1/topics/orders", {"GET", "HEAD", "PUT"}),
+        ("PUT", MESSAGE, {"GET", "HEAD", "DELETE", "PATCH"}),
+        ("GET", "/v1/claims/x/ack", {"POST"}),
+        ("POST", "/livez", {"GET", "HEAD"}),
+        ("BREW", "/v1/topics", {"GET", "HEAD"}),
+    ],
+)
+async def test_an_unknown_method(client: httpx.AsyncClient, method: str, path: str, allowed: set[str]) -> None:
+    response = await client.request(method, path)
+    assert problem(response)["type"] == "/problems/method-not-allowed"
+    assert set(response.headers["allow"].split(", ")) == allowed
+
+
+async def test_head_is_a_get_without_a_body(client: httpx.AsyncClient) -> None:
+    assert (await client.head("/v1/topics")).status_code == 200
+    assert (await client.head(MESSAGE)).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 201),
+        ({"Content-Type": "application/json"}, 201),
+        ({"Content-Type": "Application/JSON; charset=UTF-8"}, 201),
+        ({"Content-Type": "application/merge-patch+json"}, 201),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
+        ({"Content-Type": "text/plain"}, 415),
+        ({"Content-Type": "application/json; charset=latin-1"}, 415),
+        ({"Content-Encoding": "gzip"}, 415),
+        ({"Content-Encoding": "identity"}, 201),
+        ({"Origin": "http://127.0.0.1:8277"}, 201),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "http://127.0.0.1:9999"}, 403),
+        ({"Origin": "null"}, 403),
+    ],
+)
+async def test_what_the_headers_decide(client: httpx.AsyncClient, headers: dict[str, str], status: int) -> None:
+    response = await client.post("/v1/topics/orders/messages", content=b'{"body": 1}', headers=headers)
+    assert response.status_code == status
+    if status != 201:
+        problem(response)
+
+
+async def test_other_sites_may_look(client: httpx.AsyncClient) -> None:
+    assert (await client.get("/v1/topics", headers={"Origin": "https://other.example"})).status_code == 200
+
+
+async def test_every_kind_says_what_it_means(client: httpx.AsyncClient) -> None:
+    for kind, (status, title) in KINDS.items():
+        response = await client.get(f"/problems/{kind}")
+        assert response.json() == {"type": f"/problems/{kind}", "title": title, "status": status}
+    assert problem(await client.get("/problems/none"))["type"] == "/problems/not-found"

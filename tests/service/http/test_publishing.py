@@ -1,0 +1,273 @@
+"""POST /v1/topics/{topic}/messages: what reaches the broker, what comes back, what is refused and where it points."""
+
+import base64
+import hashlib
+from typing import Any
+
+import httpx
+import pytest
+
+from support.recording_broker import NOW, RecordingBroker
+
+ORDERS = "/v1/topics/orders/messages"
+DAY = 86_400_000
+
+
+def pointers(response: httpx.Response) -> list[str]:
+    assert response.headers["content-type"] == "application/problem+json"
+    return [error["pointer"] for error in response.json()["errors"]]
+
+
+async def test_a_message_for_now_goes_to_the_stream(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    response = await client.post(ORDERS, json={"body": {"order": 7}, "key": "order-7", "headers": {"a": "b"}})
+    assert response.status_code == 201
+    assert response.json() == {
+        "id": "0",
+        "topic": "orders",
+        "state": "published",
+        "deliver_at": "2026-11-21T10:00:00.000Z",
+        "queue": 0,
+        "offset": 0,
+    }
+    (draft,) = broker.publications[0].drafts
+    assert (draft.key, draft.headers, draft.deliver_at, draft.content_type) == ("order-7", b'{"a":"b"}', None, None)
+
+
+async def test_a_body_keeps_its_bytes(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    written = b'{ "b":1.50,  "a" : "\\u00e9" , "n": 12345678901234567890 }'
+    response = await client.post(ORDERS, content=b'{"body":  ' + written + b' , "key": "k"}')
+    assert response.status_code == 201
+    assert broker.publications[0].drafts[0].body == written
+
+
+async def test_null_is_a_body_and_nothing_is_none(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    assert (await client.post(ORDERS, json={"body": None})).status_code == 201
+    assert broker.publications[0].drafts[0].body == b"null"
+    response = await client.post(ORDERS, json={"key": "k"})
+    assert response.status_code == 400
+    assert pointers(response) == ["/body"]
+
+
+async def test_bytes_come_in_base64(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    body = base64.b64encode(b"\x00\xff").decode()
+    response = await client.post(
+        ORDERS,
+        json={"messages": [{"body_base64": body, "content_type": "image/png"}, {"body_base64": ""}]},
+    )
+    assert response.status_code == 201
+    drafts = broker.publications[0].drafts
+    assert [(draft.body, draft.content_type) for draft in drafts] == [
+        (b"\x00\xff", "image/png"),
+        (b"", "application/octet-stream"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("when", "deliver_at"),
+    [
+        ({}, None),
+        ({"delay": None, "deliver_at": None}, None),
+        ({"delay": 0}, None),
+        ({"delay": 1500}, NOW + 1500),
+        ({"delay": "48h"}, NOW + 2 * DAY),
+        ({"delay": "PT10M"}, NOW + 600_000),
+        ({"delay": "3650d"}, NOW + 3650 * DAY),
+        ({"deliver_at": "2026-11-21T12:00:00.5+01:00"}, NOW + 3_600_500),
+        ({"deliver_at": "2020-01-01T00:00:00Z"}, 1_577_836_800_000),
+        ({"deliver_at": "1950-01-01T00:00:00Z"}, 0),
+    ],
+)
+async def test_when(
+    client: httpx.AsyncClient, broker: RecordingBroker, when: dict[str, Any], deliver_at: int | None
+) -> None:
+    response = await client.post(ORDERS, json={"body": 1, **when})
+    assert response.status_code == 201, response.text
+    assert broker.publications[0].drafts[0].deliver_at == deliver_at
+    later = deliver_at is not None and deliver_at > NOW
+    assert response.json()["state"] == ("scheduled" if later else "published")
+    assert ("offset" in response.json()) is not later
+
+
+@pytest.mark.parametrize(
+    ("wrong", "pointer", "words"),
+    [
+        ({"delay": "1h", "deliver_at": "2026-11-22T10:00:00Z"}, "/delay", "leave one of them out"),
+        ({"delay": -1}, "/delay", "negative"),
+        ({"delay": "-1h"}, "/delay", "negative"),
+        ({"delay": "3651d"}, "/delay", "between"),
+        ({"delay": "P1M"}, "/delay", "no fixed length"),
+        ({"delay": 1.5}, "/delay", "got `float`"),
+        ({"delay": True}, "/delay", "got `bool`"),
+        ({"deliver_at": "2026-11-22T10:00:00"}, "/deliver_at", "add Z"),
+        ({"deliver_at": "2037-11-22T10:00:00Z"}, "/deliver_at", "ahead"),
+        ({"deliver_at": 5}, "/deliver_at", "expected `str"),
+        ({"key": ""}, "/key", "1 to 255"),
+        ({"key": "é" * 128}, "/key", "256 bytes"),
+        ({"tag": "x" * 256}, "/tag", "256 bytes"),
+        ({"ordering_key": ""}, "/ordering_key", "1 to 255"),
+        ({"idempotency_key": "x" * 256}, "/idempotency_key", "256 bytes"),
+        ({"headers": {"a": 1}}, "/headers", "expected `str`"),
+        ({"headers": {"": "a"}}, "/headers", "needs a name"),
+        ({"headers": {"a": "x" * 16_385}}, "/headers", "16384 bytes"),
+        ({"headers": []}, "/headers", "expected `object"),
+        ({"queue": 3}, "/queue", "1 queues"),
+        ({"queue": -1}, "/queue", ">= 0"),
+        ({"content_type": "text/plain"}, "/content_type", "goes with body_base64"),
+        ({"body_base64": "AA=="}, "/body", "not both"),
+        ({"dealy": 5}, "/dealy", "did you mean `delay`"),
+        ({"a/b~c": 5}, "/a~1b~0c", "unknown field"),
+        ({"key": 5}, "/key", "expected `str"),
+    ],
+)
+async def test_what_is_wrong_is_pointed_at(
+    client: httpx.AsyncClient, broker: RecordingBroker, wrong: dict[str, Any], pointer: str, words: str
+) -> None:
+    response = await client.post(ORDERS, json={"body": 1, **wrong})
+    assert response.status_code == 400, response.text
+    assert pointers(response) == [pointer]
+    assert words in response.json()["errors"][0]["detail"]
+    batch = await client.post(ORDERS, json={"messages": [{"body": 1}, {"body": 1, **wrong}]})
+    assert batch.status_code == 400, batch.text
+    assert pointers(batch) == [f"/messages/1{pointer}"]
+    assert not broker.publications
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"body_base64": "A"}, {"body_base64": "A*=="}, {"body_base64": 5}],
+)
+async def test_what_is_no_base64_is_pointed_at(client: httpx.AsyncClient, wrong: dict[str, Any]) -> None:
+    response = await client.post(ORDERS, json=wrong)
+    assert (response.status_code, pointers(response)) == (400, ["/body_base64"])
+
+
+@pytest.mark.parametrize("content_type", ["", "é", "a\nb", "x" * 256])
+async def test_a_content_type_is_printable(client: httpx.AsyncClient, content_type: str) -> None:
+    response = await client.post(ORDERS, json={"body_base64": "AA==", "content_type": content_type})
+    assert (response.status_code, pointers(response)) == (400, ["/content_type"])
+
+
+@pytest.mark.parametrize(
+    ("sent", "words"),
+    [
+        (b"{", "truncated"),
+        (b"{}}", "trailing characters (byte"),
+        (b'{"body": tru}', "byte"),
+        (b"\xef\xbb\xbf{}", "byte 0"),
+        (b'{"key": "\xff"}', "UTF-8"),
+        (b"[]", "got `array`"),
+        (b'{"body": ' + b"[" * 100_000, "too deeply"),
+    ],
+)
+async def test_malformed_json_is_refused_with_its_place(client: httpx.AsyncClient, sent: bytes, words: str) -> None:
+    response = await client.post(ORDERS, content=sent[:8000])
+    assert response.status_code == 400
+    assert words in response.json()["detail"]
+
+
+@pytest.mark.parametrize("body", [b'"\xff"', b'"\\ud800"', b"1e999", b"[" * 990 + b"]" * 990])
+async def test_a_body_that_others_could_not_read_is_refused(client: httpx.AsyncClient, body: bytes) -> None:
+    # Its bytes would be passed on as they are, and make the whole answer to a claim unreadable.
+    response = await client.post(ORDERS, content=b'{"messages": [{"body": 1}, {"body": ' + body + b"}]}")
+    assert response.status_code == 400
+
+
+async def test_a_batch_is_one_publication_in_order(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    response = await client.post(ORDERS, json={"messages": [{"body": n} for n in range(5)]})
+    assert response.status_code == 201
+    assert [receipt["id"] for receipt in response.json()["messages"]] == ["0", "1", "2", "3", "4"]
+    (publication,) = broker.publications
+    assert [draft.body for draft in publication.drafts] == [b"0", b"1", b"2", b"3", b"4"]
+
+
+async def test_a_batch_tells_all_that_is_wrong(client: httpx.AsyncClient) -> None:
+    messages: list[dict[str, Any]] = [{"body": 1, "key": ""}, {"body": 1}, {}, {"body": 1, "delay": -1, "tag": ""}]
+    response = await client.post(ORDERS, json={"messages": messages})
+    assert pointers(response) == ["/messages/0/key", "/messages/2/body", "/messages/3/tag", "/messages/3/delay"]
+
+
+@pytest.mark.parametrize(
+    ("batch", "status", "pointer"),
+    [
+        ({"messages": []}, 400, "/messages"),
+        ({"messages": None}, 400, "/messages"),
+        ({"messages": {}}, 400, "/messages"),
+        ({"messages": [1]}, 400, "/messages/0"),
+        ({"messages": [{"body": 1}] * 6}, 413, "/messages"),
+        ({"messages": [{"body": 1}], "body": 1}, 400, "/body"),
+        ({"messages": [{"body": 1}, {"body": 1, "idempotency_key": "a"}]}, 400, "/messages/1/idempotency_key"),
+    ],
+)
+async def test_what_is_no_batch_is_refused(
+    client: httpx.AsyncClient, broker: RecordingBroker, batch: dict[str, Any], status: int, pointer: str
+) -> None:
+    response = await client.post(ORDERS, json=batch)
+    assert (response.status_code, pointers(response)) == (status, [pointer])
+    assert not broker.publications
+
+
+async def test_an_idempotency_key_gives_the_first_answer_again(
+    client: httpx.AsyncClient, broker: RecordingBroker
+) -> None:
+    request: dict[str, Any] = {"body": 1, "idempotency_key": "a"}
+    first = await client.post(ORDERS, json=request)
+    again = await client.post(ORDERS, json=request)
+    assert "replayed" not in first.json()
+    assert again.status_code == 201
+    assert again.json() == first.json() | {"replayed": True}
+    other = await client.post(ORDERS, json={"body": 2, "idempotency_key": "a"})
+    assert other.status_code == 422
+    assert other.json()["type"] == "/problems/idempotency-conflict"
+    assert len(broker.publications) == 1
+
+
+async def test_the_fingerprint_is_of_the_request_as_sent(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    await client.post(ORDERS, content=b'{"body": 1}')
+    assert broker.publications[0].fingerprint == hashlib.sha256(b'orders\n{"body": 1}').digest()
+
+
+@pytest.mark.parametrize(
+    ("header", "field", "status", "key"),
+    [
+        ("a", None, 201, "a"),
+        (None, "a", 201, "a"),
+        ("a", "a", 201, "a"),
+        ("a", "b", 400, None),
+        ("", None, 400, None),
+        ("x" * 256, None, 400, None),
+        ("ключ", None, 201, "ключ"),
+    ],
+)
+@pytest.mark.parametrize("shape", [{"body": 1}, {"messages": [{"body": 1}]}])
+async def test_the_idempotency_key_comes_as_header_or_field(
+    client: httpx.AsyncClient,
+    broker: RecordingBroker,
+    header: str | None,
+    field: str | None,
+    status: int,
+    key: str | None,
+    shape: dict[str, Any],
+) -> None:
+    headers = [] if header is None else [(b"Idempotency-Key", header.encode())]
+    content = shape if field is None else shape | {"idempotency_key": field}
+    response = await client.post(ORDERS, json=content, headers=httpx.Headers(headers))
+    assert response.status_code == status
+    assert [publication.idempotency_key for publication in broker.publications] == ([key] if status == 201 else [])
+
+
+async def test_a_named_queue_is_taken(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    broker.add_topic("orders", queues=3)
+    response = await client.post(ORDERS, json={"body": 1, "queue": 2})
+    assert response.json()["queue"] == 2
+
+
+async def test_nothing_comes_into_being_by_a_bad_request(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    await client.post(ORDERS, json={"body": 1, "delay": -1})
+    assert broker.known == {}
+
+
+@pytest.mark.parametrize("name", ["a b", "é", "x" * 256, "a%00"])
+async def test_a_bad_topic_name_is_refused(client: httpx.AsyncClient, name: str) -> None:
+    response = await client.post(f"/v1/topics/{name}/messages", json={"body": 1})
+    assert response.status_code == 400
+    assert "letters, digits" in response.json()["detail"]

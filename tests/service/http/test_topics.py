@@ -1,0 +1,162 @@
+"""Topics, groups and dead letters."""
+
+from typing import Any
+
+import httpx
+import pytest
+from attrs import evolve
+
+from support.recording_broker import NOW, RecordingBroker, delivered, history
+from tarry.store.catalogue import TopicDraft
+from tarry.store.records import DeadLetter
+from tarry.wheel.ladder import Ladder
+
+ORDERS = "/v1/topics/orders"
+BILLING = f"{ORDERS}/groups/billing"
+DAY = 86_400_000
+
+
+def drafts(broker: RecordingBroker) -> list[TopicDraft]:
+    return [call[1] for call in broker.calls if call[0] == "put_topic"]
+
+
+async def test_a_topic_is_made_and_then_changed(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    made = await client.put(ORDERS, json={"queues": 4, "retention": "7d", "ladder": ["10s", 60_000]})
+    assert made.status_code == 201
+    assert made.json() == {
+        "topic": "orders",
+        "kind": "cluster",
+        "queues": 4,
+        "ordered": False,
+        "retention": 7 * DAY,
+        "ladder": [10_000, 60_000],
+        "created_at": "2026-11-21T10:00:00.000Z",
+    }
+    changed = await client.put(ORDERS, json={"retention": None})
+    assert changed.status_code == 200
+    ladder = Ladder((10_000, 60_000))
+    assert drafts(broker) == [
+        TopicDraft("orders", queues=4, retention=7 * DAY, ladder=ladder),
+        TopicDraft("orders", queues=4, retention=None, ladder=ladder),
+    ]
+
+
+async def test_a_topic_without_a_word_has_the_defaults(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    assert (await client.put(ORDERS)).status_code == 201
+    assert drafts(broker) == [TopicDraft("orders")]
+
+
+async def test_what_the_contract_names_is_passed_on(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    await client.put(ORDERS, json={"kind": "broadcast", "ordered": True, "retention": 0, "ladder": []})
+    assert drafts(broker) == [TopicDraft("orders", "broadcast", 1, True, 0, Ladder(()))]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "pointer"),
+    [
+        ({"queues": 0}, "/queues"),
+        ({"queues": 1025}, "/queues"),
+        ({"queues": None}, "/queues"),
+        ({"kind": "queue"}, "/kind"),
+        ({"ordered": 1}, "/ordered"),
+        ({"retention": "P1Y"}, "/retention"),
+        ({"ladder": ["10s", "x"]}, "/ladder/1"),
+        ({"ladder": [True]}, "/ladder/0"),
+        ({"ladder": ["1s"] * 65}, "/ladder"),
+        ({"ladder": ["3651d"]}, "/ladder/0"),
+        ({"queue": 5}, "/queue"),
+    ],
+)
+async def test_what_is_wrong_with_a_topic(
+    client: httpx.AsyncClient, broker: RecordingBroker, wrong: dict[str, Any], pointer: str
+) -> None:
+    response = await client.put(ORDERS, json=wrong)
+    assert response.status_code == 400, response.text
+    assert [error["pointer"] for error in response.json()["errors"]] == [pointer]
+    assert drafts(broker) == []
+
+
+async def test_topics_are_listed_with_their_counts(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    broker.add_topic("orders")
+    (topic,) = (await client.get("/v1/topics?sort=name")).json()["topics"]
+    counts = {name: topic[name] for name in ("topic", "accepted", "streamed", "cancelled", "pending")}
+    assert counts == {"topic": "orders", "accepted": 10, "streamed": 6, "cancelled": 1, "pending": 3}
+    for sort, kind in (("rate", "not-built"), ("backlog", "not-built"), ("age", "bad-request")):
+        assert (await client.get(f"/v1/topics?sort={sort}")).json()["type"] == f"/problems/{kind}"
+
+
+async def test_a_topic_is_told_with_its_groups(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    broker.add_topic("events")
+    await client.put(f"{ORDERS}/groups/billing")
+    topic = (await client.get(ORDERS)).json()
+    assert (topic["topic"], topic["pending"], topic["queues"]) == ("orders", 3, 1)
+    (group,) = topic["groups"]
+    counts = {name: group[name] for name in ("group", "backlog", "claimed", "retrying", "dead")}
+    assert counts == {"group": "billing", "backlog": 6, "claimed": 1, "retrying": 2, "dead": 1}
+
+
+async def test_a_group_is_made_and_then_changed(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    made = await client.put(BILLING, json={"ladder": ["1s"]})
+    assert (made.status_code, made.json()) == (201, {"group": "billing", "topic": "orders", "ladder": [1000]})
+    changed = await client.put(BILLING, json={"ladder": None})
+    assert (changed.status_code, len(changed.json()["ladder"])) == (200, 16)
+    same = await client.put(BILLING, json={})
+    assert same.status_code == 200
+    assert [call for call in broker.calls if call[0] == "put_group"] == [
+        ("put_group", "orders", "billing", Ladder((1000,))),
+        ("put_group", "orders", "billing", None),
+    ]
+    assert (await client.get(f"{ORDERS}/groups")).json() == {"groups": [changed.json()]}
+
+
+@pytest.mark.parametrize("field", ["from", "on_exhausted", "concurrency"])
+async def test_what_is_not_built_is_named(client: httpx.AsyncClient, field: str) -> None:
+    response = await client.put(BILLING, json={field: "block"})
+    assert (response.status_code, response.json()["type"]) == (400, "/problems/not-built")
+    assert [error["pointer"] for error in response.json()["errors"]] == [f"/{field}"]
+
+
+async def test_a_groups_state(client: httpx.AsyncClient) -> None:
+    await client.put(BILLING)
+    state = (await client.get(BILLING)).json()
+    del state["ladder"]
+    assert state == {
+        "group": "billing",
+        "topic": "orders",
+        "backlog": 6,
+        "queues": [{"queue": 0, "offset": 4, "end": 9, "lag": 5}],
+        "retry_queues": [{"queue": 0, "offset": 1, "end": 2, "lag": 1}],
+        "clients": ["c1"],
+        "claims": 1,
+        "claimed": 1,
+        "retries": [0, 2],
+        "acked": 3,
+        "retried": 2,
+        "dead": 1,
+    }
+
+
+async def test_dead_letters_come_with_their_attempts(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    await client.put(BILLING)
+    letter = DeadLetter(delivered(7), NOW, history("no ink", "lease lost"))
+    broker.letters = [letter, evolve(letter, message=delivered(9))]
+    first = (await client.get(f"{BILLING}/dead?max=1")).json()
+    assert first["cursor"] == "7"
+    assert first["messages"][0]["body"] == {"order": 7}
+    assert first["messages"][0]["dead_at"] == "2026-11-21T10:00:00.000Z"
+    assert first["messages"][0]["attempts"] == [
+        {"at": "2026-11-21T10:00:00.000Z", "client": "c1", "reason": "no ink"},
+        {"at": "2026-11-21T10:00:00.000Z", "client": "c1", "reason": "lease lost"},
+    ]
+    rest = (await client.get(f"{BILLING}/dead?cursor=7")).json()
+    assert ([message["id"] for message in rest["messages"]], rest["cursor"]) == (["9"], None)
+
+
+@pytest.mark.parametrize("path", [ORDERS, f"{ORDERS}/groups", BILLING, f"{BILLING}/dead"])
+async def test_looking_makes_nothing(client: httpx.AsyncClient, broker: RecordingBroker, path: str) -> None:
+    assert (await client.get(path)).json()["type"] == "/problems/unknown-topic"
+    broker.add_topic("orders")
+    response = await client.get(path)
+    if path.startswith(BILLING):
+        assert response.json()["type"] == "/problems/unknown-group"
+    assert (list(broker.known), broker.known_groups) == (["orders"], {})

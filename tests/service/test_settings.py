@@ -1,0 +1,191 @@
+"""Settings: who wins, what is refused and with what words, and that no password is shown."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tarry.service.settings import SettingError, Settings, masked
+from tarry.wheel.ladder import DEFAULT_RUNGS, Ladder
+
+SECRET = "mysql://tarry:hunter2@db/tarry"
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def load(
+    toml: str | None = None, environment: dict[str, str] | None = None, flags: dict[str, object] | None = None
+) -> Settings:
+    if toml is not None:
+        Path("tarry.toml").write_text(toml, "utf-8")
+    return Settings.load(environment=environment or {}, flags=flags)
+
+
+def test_the_defaults() -> None:
+    settings = load()
+    assert (settings.dsn, settings.listen, settings.auto_create) == ("sqlite:///tarry.db", "127.0.0.1:8277", True)
+    assert (settings.max_body, settings.max_batch, settings.max_batch_bytes) == (262_144, 1000, 8_388_608)
+    assert (settings.max_delay, settings.max_key, settings.max_claim) == (315_360_000_000, 255, 1000)
+    assert (settings.lease, settings.max_lease, settings.max_wait) == (60_000, 43_200_000, 30_000)
+    assert (settings.horizon, settings.horizon_step, settings.ladder) == (10_800_000, 300_000, DEFAULT_RUNGS)
+    assert (settings.idempotency_window, settings.shutdown_grace) == (86_400_000, 25_000)
+    assert settings.max_waiting == 67_108_864
+    assert settings.node
+    assert {settings.origin(name) for name, _, _ in settings.listed()} == {"default"}
+    assert settings == Settings()
+
+
+def test_later_wins_and_the_origin_is_kept() -> None:
+    toml = 'lease = "10s"\nmax_lease = "1h"\nmax_wait = 5000\nauto_create = false\n'
+    settings = load(toml, {"TARRY_LEASE": "20s", "TARRY_MAX_LEASE": "2h"}, {"lease": "30s", "max_wait": None})
+    assert (settings.lease, settings.origin("lease")) == (30_000, "--lease")
+    assert (settings.max_lease, settings.origin("max_lease")) == (7_200_000, "TARRY_MAX_LEASE")
+    assert (settings.max_wait, settings.origin("max_wait")) == (5000, "tarry.toml")
+    assert (settings.auto_create, settings.origin("auto_create")) == (False, "tarry.toml")
+    assert settings.origin("horizon") == "default"
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "value"),
+    [
+        ("max_body", "64KiB", 65_536),
+        ("max_body", 1000, 1000),
+        ("max_body", "1000", 1000),
+        ("max_batch", "10", 10),
+        ("auto_create", "no", False),
+        ("auto_create", "TRUE", True),
+        ("ladder", "1s, 2s,PT3S", (1000, 2000, 3000)),
+        ("ladder", ["1s", 2000], (1000, 2000)),
+        ("ladder", [], ()),
+        ("ladder", Ladder((5,)), (5,)),
+        ("lease", "90s", 90_000),
+        ("max_wait", 0, 0),
+        ("listen", "[::1]:0", "[::1]:0"),
+        ("listen", "localhost:8277", "localhost:8277"),
+        ("listen", "127.0.0.2:80", "127.0.0.2:80"),
+        ("node", "a.b-c_1", "a.b-c_1"),
+        ("log_format", "json", "json"),
+        ("dsn", SECRET, SECRET),
+    ],
+)
+def test_values_are_read(name: str, written: object, value: object) -> None:
+    settings = load(flags={name: written})
+    assert getattr(settings, name) == value
+    made: dict[str, Any] = {name: written}
+    assert Settings(**made) == settings
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "words"),
+    [
+        ("dsn", "postgres://a@b/c", "sqlite:///path or mysql://"),
+        ("dsn", 5, "sqlite:///path or mysql://"),
+        ("listen", "0.0.0.0:8277", "no authentication yet"),
+        ("listen", "[::]:8277", "no authentication yet"),
+        ("listen", "example.com:80", "no authentication yet"),
+        ("listen", ":8277", "host:port"),
+        ("listen", "127.0.0.1", "host:port"),
+        ("listen", "127.0.0.1:99999", "host:port"),
+        ("listen", "::1:80", "host:port"),
+        ("max_body", "1MB", "KiB"),
+        ("max_body", 0, "between"),
+        ("max_body", True, "not a size"),
+        ("max_batch", "many", "whole number"),
+        ("max_batch", 1.5, "whole number"),
+        ("max_key", 256, "between 1 and 255"),
+        ("lease", "1 month", "no fixed length"),
+        ("lease", 0, "between"),
+        ("lease", [1], "not a duration"),
+        ("lease", True, "true and false"),
+        ("ladder", 5, "list of durations"),
+        ("ladder", ["1s"] * 65, "64 rungs"),
+        ("ladder", "1s,,2s", "not a duration"),
+        ("auto_create", "perhaps", "neither true nor false"),
+        ("auto_create", 1, "neither true nor false"),
+        ("log_level", "loud", "debug, info"),
+        ("node", "a b", "not a name"),
+    ],
+)
+def test_what_is_no_good_names_the_setting_and_its_origin(name: str, written: object, words: str) -> None:
+    with pytest.raises(SettingError, match=words) as caught:
+        load(flags={name: written})
+    assert str(caught.value).startswith(f"{name} (--{name.replace('_', '-')}): ")
+
+
+@pytest.mark.parametrize(
+    ("toml", "environment", "words"),
+    [
+        ('lisen = "x"', {}, "tarry.toml: unknown setting 'lisen': did you mean listen?"),
+        ("[server]\nlisten = 1", {}, "tarry.toml: unknown setting 'server'"),
+        ("lease =", {}, "tarry.toml: "),
+        ("lease = 2026-11-21", {}, r"lease \(tarry.toml\): .*not a duration"),
+        ("lease = -1", {}, r"lease \(tarry.toml\): .*negative"),
+        (None, {"TARRY_LISEN": "x"}, "unknown variable TARRY_LISEN: did you mean TARRY_LISTEN?"),
+        (None, {"TARRY_LISTEN_FILE": "x"}, "unknown variable TARRY_LISTEN_FILE"),
+        (None, {"TARRY_LEASE": ""}, r"lease \(TARRY_LEASE\): it is empty"),
+        (None, {"TARRY_LEASE": "long"}, r"lease \(TARRY_LEASE\): 'long' is not a duration"),
+        (None, {"TARRY_DSN_FILE": "none"}, r"dsn \(TARRY_DSN_FILE\): "),
+        (None, {"TARRY_DSN_FILE": "dsn", "TARRY_DSN": SECRET}, "are both set"),
+        (None, {"TARRY_CONFIG": "none.toml"}, "there is no file none.toml"),
+        ('horizon = "1m"', {}, r"horizon_step \(default\) is 5m, more than horizon \(tarry.toml\), which is 1m"),
+    ],
+)
+def test_what_is_wrong_with_a_source(toml: str | None, environment: dict[str, str], words: str) -> None:
+    Path("dsn").write_text(SECRET)
+    with pytest.raises(SettingError, match=words):
+        load(toml, environment)
+
+
+def test_an_unknown_flag_is_refused() -> None:
+    with pytest.raises(SettingError, match="did you mean listen"):
+        load(flags={"lissten": 5})
+
+
+def test_the_file_may_lie_anywhere() -> None:
+    Path("other.toml").write_text('lease = "7s"')
+    settings = Settings.load(config="other.toml", environment={"TARRY_CONFIG": "none.toml"})
+    assert (settings.lease, settings.origin("lease")) == (7000, "other.toml")
+    assert Settings.load(environment={"TARRY_CONFIG": "other.toml"}).lease == 7000
+    with pytest.raises(SettingError, match="there is no file"):
+        Settings.load(config="none.toml", environment={})
+
+
+def test_a_secret_comes_from_a_file() -> None:
+    Path("dsn").write_text(SECRET + "\n")
+    settings = load(environment={"TARRY_DSN_FILE": "dsn"})
+    assert (settings.dsn, settings.origin("dsn")) == (SECRET, "TARRY_DSN_FILE")
+
+
+def test_variables_that_are_not_settings_are_left_alone() -> None:
+    # The last ones are what Kubernetes sets in every pod beside a service called tarry.
+    others = ["TARRY_TEST_MYSQL", "TARRY_URL", "TARRY_SERVICE_HOST", "TARRY_PORT", "TARRY_PORT_8277_TCP_ADDR", "HOME"]
+    assert load(environment=dict.fromkeys(others, "tcp://10.0.0.1")) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("dsn", "shown"),
+    [
+        (SECRET, "mysql://tarry:***@db/tarry"),
+        ("mysql://tarry@db/tarry", "mysql://tarry@db/tarry"),
+        ("mysql://tarry:a@b:c@db:3306/tarry?tls=off", "mysql://tarry:***@db:3306/tarry?tls=off"),
+        ("mysql://:hunter2@db/tarry", "mysql://:***@db/tarry"),
+        ("mysql://tarry:hun/ter2@db/tarry", "mysql://tarry:***@db/tarry"),
+        ("sqlite:///tarry.db", "sqlite:///tarry.db"),
+    ],
+)
+def test_no_password_is_shown(dsn: str, shown: str) -> None:
+    settings = Settings(dsn=dsn)
+    assert masked(dsn) == shown
+    assert ("dsn", shown, "default") in settings.listed()
+    assert "hunter2" not in repr(settings)
+    assert shown in repr(settings)
+
+
+def test_values_are_listed_as_they_are_written() -> None:
+    shown = {name: value for name, value, _ in load().listed()}
+    assert (shown["lease"], shown["max_body"], shown["auto_create"]) == ("1m", "256KiB", "true")
+    again = load(flags=dict(shown))
+    assert again == Settings()

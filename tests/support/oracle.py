@@ -1,0 +1,429 @@
+"""What the store should do, kept in dictionaries: it does each thing to both, and compares what they say.
+
+Everything is awaited, and nothing but the store is: over a store that never suspends it can be driven step by step.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from support.stores import START
+from tarry.store.catalogue import TopicDraft
+from tarry.store.ids import SHARDS, due_of
+from tarry.store.records import (
+    Claim,
+    ClaimRequest,
+    Conflict,
+    Draft,
+    Group,
+    Outcome,
+    Promoted,
+    Publication,
+    Settled,
+    Settlement,
+    Topic,
+    Verdict,
+)
+from tarry.store.store import Store
+from tarry.wheel.ladder import Ladder
+
+LADDER = Ladder((10_000, 30_000, 60_000))
+
+
+@attrs.define
+class Message:
+    """A message and where it is."""
+
+    id: int
+    queue_id: int
+    body: bytes
+    accepted_at: int
+    deliver_at: int
+    due: int
+    state: str = "waiting"
+    offset: int = -1
+
+
+@attrs.define
+class Hop:
+    """A place in a queue, as a group sees it."""
+
+    message: Message
+    attempt: int = 1
+    history: tuple[tuple[int, str | None], ...] = ()
+    """(at, reason) of each counted failure."""
+
+
+@attrs.define
+class Held:
+    """A claim, open or ended."""
+
+    claim: Claim
+    hops: list[Hop]
+    lease_until: int
+    outcomes: list[Outcome]
+
+    @property
+    def ended(self) -> bool:
+        return Outcome.OPEN not in self.outcomes
+
+
+@attrs.define
+class Hand:
+    """What a group has done."""
+
+    group: Group
+    positions: dict[int, int]
+    backs: dict[int, list[Hop]]
+    """What came back, by retry queue."""
+    retries: dict[int, tuple[int, Hop]] = attrs.field(factory=dict[int, tuple[int, Hop]])
+    """(retry queue, hop) by retry id."""
+    dead: dict[int, Hop] = attrs.field(factory=dict[int, Hop])
+    held: list[Held] = attrs.field(factory=list[Held])
+    acked: int = 0
+    deaths: int = 0
+    retried: int = 0
+
+
+@attrs.define
+class Oracle:
+    store: Store
+    topic: Topic
+    hands: list[Hand]
+    now: int = START
+    messages: dict[int, Message] = attrs.field(factory=dict[int, Message])
+    streams: dict[int, list[Hop]] = attrs.field(factory=dict[int, list[Hop]])
+
+    @classmethod
+    async def begin(cls, store: Store, queues: int = 2, groups: Sequence[str] = ("a", "b")) -> "Oracle":
+        topic = await store.add_topic(TopicDraft("orders", queues=queues, ladder=LADDER), START)
+        hands: list[Hand] = []
+        for name in groups:
+            group = await store.add_group(topic, name, START)
+            assert group.ladder == LADDER
+            backs: dict[int, list[Hop]] = {queue.id: [] for queue in group.retry_queues.values()}
+            hands.append(Hand(group, dict.fromkeys(group.queue_ids, 0), backs))
+        oracle = cls(store, topic, hands)
+        oracle.streams = {queue.id: [] for queue in topic.queues}
+        return oracle
+
+    # What may be done.
+
+    async def publish(self, delays: Sequence[int], queue: int = 0) -> None:
+        place = self.topic.queues[queue % len(self.topic.queues)]
+        first = len(self.messages)
+        drafts = [
+            Draft(self.topic, place, b"%d" % (first + i), deliver_at=self.now + delay) for i, delay in enumerate(delays)
+        ]
+        (receipts,) = await self.store.publish([Publication(tuple(drafts))], self.now)
+        assert not isinstance(receipts, Conflict)
+        assert len(receipts) == len(drafts)
+        for draft, receipt in zip(drafts, receipts, strict=True):
+            assert receipt.id not in self.messages
+            assert draft.deliver_at == receipt.deliver_at
+            message = Message(receipt.id, place.id, draft.body, self.now, receipt.deliver_at, receipt.due)
+            self.messages[receipt.id] = message
+            if receipt.deliver_at > self.now:
+                assert (receipt.state, receipt.due) == ("scheduled", receipt.deliver_at)
+            else:
+                self._stream(message)
+                assert (receipt.state, receipt.offset) == ("published", message.offset)
+
+    async def promote(self, entries: Sequence[int]) -> None:
+        """These, and what of them is due must come, and nothing else."""
+        expected = {e for e in entries if e in self.messages and self._is_due(self.messages[e])}
+        back = sorted({~e for e in entries if e < 0 and due_of(~e) <= self.now and self._hand_of(~e)})
+        promoted = await self.store.promote(entries, self.now)
+        assert {p.entry for p in promoted} == expected | {~id_ for id_ in back}
+        assert len(promoted) == len(expected) + len(back)
+        for p in promoted:
+            assert p.due <= self.now, "early"
+        for message in sorted((self.messages[e] for e in expected), key=lambda m: (m.deliver_at, m.accepted_at, m.id)):
+            assert Promoted(message.id, message.queue_id, message.due) in promoted
+            self._stream(message)
+        for id_ in back:
+            hand = self._hand_of(id_)
+            assert hand is not None
+            queue_id, hop = hand.retries.pop(id_)
+            hand.backs[queue_id].append(hop)
+            assert Promoted(~id_, queue_id, due_of(id_)) in promoted
+
+    async def cancel(self, ids: Sequence[int]) -> None:
+        expected: list[Verdict] = []
+        for id_ in ids:
+            message = self.messages.get(id_)
+            if message is None:
+                expected.append(Verdict("not_found"))
+            elif message.state == "waiting":
+                message.state = "cancelled"
+                expected.append(Verdict("cancelled", topic=self.topic.id, due_before=message.due))
+            elif message.state == "cancelled":
+                expected.append(Verdict("cancelled", fresh=False, topic=self.topic.id))
+            else:
+                expected.append(Verdict("too_late", topic=self.topic.id))
+        assert await self.store.cancel(ids, self.now) == expected
+
+    async def reschedule(self, moves: Sequence[tuple[int, int]]) -> None:
+        expected: list[Verdict] = []
+        for id_, deliver_at in moves:
+            message = self.messages.get(id_)
+            if message is None:
+                expected.append(Verdict("not_found"))
+            elif message.state == "waiting":
+                due = max(deliver_at, self.now)
+                expected.append(
+                    Verdict(
+                        "rescheduled", topic=self.topic.id, due_before=message.due, due=due, deliver_at=deliver_at
+                    )
+                )
+                message.due, message.deliver_at = due, deliver_at
+            elif message.state == "cancelled":
+                expected.append(Verdict("cancelled", fresh=False, topic=self.topic.id))
+            else:
+                expected.append(Verdict("too_late", topic=self.topic.id))
+        assert await self.store.reschedule(moves, self.now) == expected
+
+    async def claim(self, hand: Hand, sizes: Sequence[int], lease: int) -> None:
+        requests = [ClaimRequest(f"client-{i}", size, lease) for i, size in enumerate(sizes)]
+        turn = await self.store.turn(hand.group, [], requests, self.now)
+        assert len(turn.claims) == len(sizes)
+        for request, claim in zip(requests, turn.claims, strict=True):
+            if claim is None:
+                assert not self._left(hand), "there was something to claim"
+                continue
+            queue_id = claim.key.queue_id
+            first = hand.positions[queue_id]
+            if queue_id in self.streams:
+                assert not self._left(hand, retries_only=True), "the retry queue comes first"
+            hops = self._queue(hand, queue_id)[first : first + request.size]
+            assert (claim.key.first, claim.size, claim.client) == (first, len(hops), request.client)
+            assert claim.lease_until == self.now + lease
+            for place, (hop, message) in enumerate(zip(hops, claim.messages, strict=True)):
+                assert (message.id, message.body, message.attempt) == (hop.message.id, hop.message.body, hop.attempt)
+                assert (message.offset, message.deliver_at) == (hop.message.offset, hop.message.deliver_at)
+                assert message.deliver_at <= self.now, "early"
+                assert claim.places[message.id] == place
+            hand.positions[queue_id] += len(hops)
+            hand.held.append(Held(claim, hops, claim.lease_until, [Outcome.OPEN] * len(hops)))
+        assert turn.more == self._left(hand)
+
+    async def settle(self, hand: Hand, wishes: Sequence[tuple[Held, Settlement]]) -> None:
+        """Any settlements of a group's claims, in one turn."""
+        turn = await self.store.turn(hand.group, [settlement for _, settlement in wishes], [], self.now)
+        assert len(turn.settled) == len(wishes)
+        ended: list[Held] = []
+        dues: dict[int, list[tuple[int, Hop, int]]] = {}
+        for index, (held, settlement) in enumerate(wishes):
+            dues[index] = []
+            settled = turn.settled[index]
+            assert settled is not None
+            was_ended = held.ended and held not in ended
+            expected = self._settle(hand, held, settlement, dues[index], was_ended=was_ended)
+            if held.ended and not was_ended:
+                ended.append(held)
+            got = attrs.evolve(settled, timers=(), ended=False)
+            assert got == expected, settlement
+            assert len(settled.timers) == len(dues[index])
+            for (due, entry), (at_least, hop, queue_id) in zip(settled.timers, dues[index], strict=True):
+                assert due == due_of(~entry) >= at_least, "the rung is early"
+                assert due <= at_least + 1
+                assert ~entry not in hand.retries
+                hand.retries[~entry] = (queue_id, hop)
+        for index, (held, _) in enumerate(wishes):
+            settled = turn.settled[index]
+            assert settled is not None
+            assert settled.ended == held.ended
+
+    async def end_leases(self, hand: Hand) -> None:
+        """Those that are over, as the store names them."""
+        over = await self.store.claims_over(self.now, 1000)
+        expected = {
+            (held.claim.key, held.lease_until)
+            for h in self.hands
+            for held in h.held
+            if not held.ended and held.lease_until <= self.now
+        }
+        assert set(over) == expected
+        assert [lease for _, lease in over] == sorted(lease for _, lease in over)
+        by_key = {held.claim.key: held for held in hand.held}
+        await self.settle(hand, [(by_key[key], Settlement(key, "end")) for key, _ in over if key in by_key])
+
+    # What must hold.
+
+    async def check(self) -> None:
+        await self._check_timers()
+        states = await self.store.topic_states([self.topic])
+        state = states[self.topic.id]
+        count = {"waiting": 0, "cancelled": 0, "streamed": 0}
+        for message in self.messages.values():
+            count[message.state] += 1
+        assert (state.accepted, state.streamed, state.cancelled, state.pending) == (
+            *(len(self.messages), count["streamed"], count["cancelled"], count["waiting"]),
+        )
+        ((rows,),) = await self.store.backend.read(lambda tx: tx.fetch("delay.count"))
+        assert rows == count["waiting"]
+        for queue in self.topic.queues:
+            stream = await self.store.pull(queue, 0, 10_000)
+            assert [m.id for m in stream] == [hop.message.id for hop in self.streams[queue.id]]
+            assert [m.offset for m in stream] == list(range(len(stream)))
+        for hand in self.hands:
+            await self._check_hand(hand)
+
+    async def _check_timers(self) -> None:
+        expected = {m.id: m.due for m in self.messages.values() if m.state == "waiting"}
+        found: dict[int, int] = {}
+        retries: set[int] = set()
+        for shard in range(SHARDS):
+            rows = await self.store.due_messages(shard, 0, 1 << 42, 10_000)
+            assert all(expected[id_] == due for id_, due in rows)
+            found |= {id_: due for id_, due in rows if due == due_of(id_)}
+            moved = await self.store.due_moved(shard, (-1, 0), 1 << 42, 10_000)
+            assert not found.keys() & {id_ for id_, _ in moved}
+            assert moved == sorted(moved, key=lambda row: (row[1], row[0]))
+            found |= dict(moved)
+            retries |= {id_ for (id_,) in await self.store.due_retries(shard, 0, 1 << 42, 10_000)}
+        assert found == expected
+        assert retries == {id_ for hand in self.hands for id_ in hand.retries}
+        wheel = {(due, id_) for id_, due in expected.items()} | {(due_of(id_), ~id_) for id_ in retries}
+        for since, until in ((0, 1 << 42), (self.now - 60_000, self.now + 5_000)):
+            near = await self.store.near(since, until, 10_000)
+            assert len(near) == len(set(near))
+            assert set(near) == {(due, entry) for due, entry in wheel if since <= due < until}
+
+    async def _check_hand(self, hand: Hand) -> None:
+        # I1: everything the group has been given is in exactly one place.
+        places: list[int] = [hop.message.id for _, hop in hand.retries.values()]
+        for held in hand.held:
+            places += [
+                hop.message.id
+                for hop, outcome in zip(held.hops, held.outcomes, strict=True)
+                if outcome in (Outcome.OPEN, Outcome.ACKED)
+            ]
+        places += hand.dead
+        for queue_id, position in hand.positions.items():
+            places += [hop.message.id for hop in self._queue(hand, queue_id)[position:]]
+        assert sorted(places) == sorted(m.id for m in self.messages.values() if m.state == "streamed")
+        # I14: and the rows say so.
+        state = await self.store.group_state(hand.group)
+        assert (state.acked, state.dead, state.retried) == (hand.acked, hand.deaths, hand.retried)
+        open_ = [held for held in hand.held if not held.ended]
+        assert state.claims == len(open_)
+        assert state.claimed == sum(held.outcomes.count(Outcome.OPEN) for held in open_)
+        assert sum(state.retries) == len(hand.retries)
+        numbers = {queue.id: queue.number for queue in self.topic.queues}
+        numbers |= {queue.id: queue.number for queue in hand.group.retry_queues.values()}
+        assert {(q.retry, q.queue, q.offset, q.end) for q in state.queues} == {
+            (queue_id not in self.streams, numbers[queue_id], position, len(self._queue(hand, queue_id)))
+            for queue_id, position in hand.positions.items()
+        }
+        rows = await self.store.backend.read(lambda tx: tx.fetch("cursor.of_group", hand.group.id))
+        claims = await self.store.backend.read(lambda tx: tx.fetch("claim.of_group", hand.group.id))
+        for _, _, position, _, acked, dead, retried, origin, expired, skipped, queue_id in rows:
+            in_hands = sum(row[7].count(0) for row in claims if row[0] == queue_id)
+            assert position - origin == acked + dead + retried + in_hands + expired + skipped
+        letters = await self.store.dead_letters(hand.group, 0, 10_000)
+        assert [letter.message.id for letter in letters] == sorted(hand.dead)
+        for letter in letters:
+            hop = hand.dead[letter.message.id]
+            assert letter.message.body == hop.message.body
+            assert [(e["at"], e["reason"]) for e in json.loads(letter.history)] == list(hop.history)
+            assert len(hop.history) == len(LADDER.rungs) + 1
+
+    def _is_due(self, message: Message) -> bool:
+        return message.state == "waiting" and message.due <= self.now
+
+    def _hand_of(self, retry_id: int) -> Hand | None:
+        return next((hand for hand in self.hands if retry_id in hand.retries), None)
+
+    def _stream(self, message: Message) -> None:
+        stream = self.streams[message.queue_id]
+        message.state, message.offset = "streamed", len(stream)
+        stream.append(Hop(message))
+
+    def _queue(self, hand: Hand, queue_id: int) -> list[Hop]:
+        return self.streams[queue_id] if queue_id in self.streams else hand.backs[queue_id]
+
+    def _left(self, hand: Hand, *, retries_only: bool = False) -> bool:
+        return any(
+            position < len(self._queue(hand, queue_id))
+            for queue_id, position in hand.positions.items()
+            if not retries_only or queue_id not in self.streams
+        )
+
+    def _settle(
+        self, hand: Hand, held: Held, settlement: Settlement, dues: list[tuple[int, Hop, int]], *, was_ended: bool
+    ) -> Settled:
+        named = settlement.places
+        if was_ended:
+            if settlement.verb == "ack":
+                outcomes = held.outcomes if named is None else [held.outcomes[place] for place in named]
+                lost = named is None and {Outcome.LOST, Outcome.LOST_DEAD} & set(outcomes)
+                acked = outcomes.count(Outcome.ACKED)
+                if acked and not lost and (named is None or acked == len(named)):
+                    return Settled(acked=acked)
+            return Settled(lost=True)
+        if settlement.verb == "end":
+            if held.lease_until > self.now:
+                return Settled(lease_until=held.lease_until)
+            places = [i for i, outcome in enumerate(held.outcomes) if outcome == Outcome.OPEN]
+            return attrs.evolve(self._lose(hand, held, settlement, places, dues), lost=True)
+        if held.lease_until <= self.now:
+            return Settled(lost=True)
+        if settlement.verb == "extend":
+            held.lease_until = self.now + settlement.lease
+            return Settled(lease_until=held.lease_until)
+        if settlement.verb == "ack":
+            good = (Outcome.OPEN, Outcome.ACKED)
+            if named is None:
+                named = tuple(i for i, outcome in enumerate(held.outcomes) if outcome in good)
+            if any(held.outcomes[place] not in good for place in named):
+                return Settled(lost=True)
+            for place in set(named):
+                if held.outcomes[place] == Outcome.OPEN:
+                    held.outcomes[place] = Outcome.ACKED
+                    hand.acked += 1
+            return Settled(acked=len(named))
+        if named is None:
+            named = tuple(i for i, outcome in enumerate(held.outcomes) if outcome == Outcome.OPEN)
+        if any(held.outcomes[place] != Outcome.OPEN for place in named):
+            return Settled(lost=True)
+        return self._lose(hand, held, settlement, list(dict.fromkeys(named)), dues)
+
+    def _lose(
+        self, hand: Hand, held: Held, settlement: Settlement, places: list[int], dues: list[tuple[int, Hop, int]]
+    ) -> Settled:
+        retried = dead = 0
+        lost = settlement.verb == "end"
+        queue_id = held.claim.key.queue_id
+        back = queue_id if queue_id not in self.streams else hand.group.retry_queues[queue_id].id
+        for place in places:
+            hop = held.hops[place]
+            at = held.lease_until if lost else self.now
+            entry = (at, "lease lost" if lost else settlement.reason)
+            rungs = LADDER.rungs
+            if not settlement.count:
+                rest = rungs[min(hop.attempt, len(rungs)) - 1]
+                held.outcomes[place] = Outcome.SUSPENDED
+                following = Hop(hop.message, hop.attempt, hop.history)
+            elif hop.attempt > len(rungs):
+                held.outcomes[place] = Outcome.LOST_DEAD if lost else Outcome.DEAD
+                assert hop.message.id not in hand.dead, "dead twice"
+                hand.dead[hop.message.id] = Hop(hop.message, hop.attempt, (*hop.history, entry))
+                hand.deaths += 1
+                dead += 1
+                continue
+            else:
+                rest = rungs[hop.attempt - 1]
+                held.outcomes[place] = Outcome.LOST if lost else Outcome.RETRIED
+                following = Hop(hop.message, hop.attempt + 1, (*hop.history, entry))
+            hand.retried += 1
+            retried += 1
+            wait = rest if settlement.retry_after is None else settlement.retry_after
+            dues.append((at + wait, following, back))
+        return Settled(retried=retried, dead=dead)
+
+
+def choose(items: Sequence[Any], number: int) -> Any:
+    return items[number % len(items)]

@@ -1,0 +1,103 @@
+"""A small real HTTP server that says what a test tells it to say, and remembers what it was asked."""
+
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from attrs import define, field, frozen
+
+
+@frozen
+class Request:
+    """What was asked."""
+
+    method: str
+    path: str
+    content: bytes
+    headers: Mapping[str, str]
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.content)
+
+
+@frozen
+class Answer:
+    """What is said. `lost`: the request is heard, and the connection cut instead of an answer."""
+
+    status: int = 200
+    document: Any = field(factory=dict[str, Any])
+    headers: Mapping[str, str] = field(factory=dict[str, str])
+    content: bytes | None = None
+    lost: bool = False
+
+
+LOST = Answer(lost=True)
+
+
+def problem(status: int, **members: Any) -> Answer:
+    """A problem with a title."""
+    return Answer(status, {"title": f"a {status}", "status": status, **members})
+
+
+@define
+class ScriptedServer:
+    """`say` queues answers; when there are none, `respond` is asked."""
+
+    url: str = ""
+    requests: list[Request] = field(factory=list[Request])
+    respond: Callable[[Request], Answer] = field(default=lambda _: problem(404))
+    _answers: deque[Answer] = field(factory=deque[Answer])
+
+    def say(self, *answers: Answer) -> None:
+        self._answers.extend(answers)
+
+    def answer(self, request: Request) -> Answer:
+        self.requests.append(request)
+        return self._answers.popleft() if self._answers else self.respond(request)
+
+
+@contextmanager
+def scripted_server() -> Generator[ScriptedServer, None, None]:
+    """Serves from threads until the end of the block."""
+    script = ScriptedServer()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+
+        def _serve(self) -> None:
+            content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            answer = script.answer(Request(self.command, self.path, content, dict(self.headers)))
+            if answer.lost:
+                self.close_connection = True
+                return
+            body = json.dumps(answer.document).encode() if answer.content is None else answer.content
+            self.send_response(answer.status)
+            for name, value in {"Content-Length": str(len(body)), **answer.headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815 - the base class's names
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+            pass
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+        request_queue_size = 128
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        script.url = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield script
+        finally:
+            server.shutdown()
+            thread.join()

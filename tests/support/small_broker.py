@@ -1,0 +1,77 @@
+"""A broker of one topic and one group in a few lines, for tests of the client's loop. Its clock is the test's."""
+
+import threading
+from collections import deque
+from typing import Any
+
+from attrs import define, field
+
+from support.scripted_server import Answer, Request, problem
+
+_SOME_TIME = "2026-01-01T00:00:00.000Z"
+
+
+@define
+class SmallBroker:
+    """Hands out `backlog` in order; what fails comes again at once when it is `returning`."""
+
+    backlog: deque[Any] = field(factory=deque[Any])
+    returning: bool = False
+    calls: list[tuple[str, Any]] = field(factory=list[tuple[str, Any]])
+    """(verb, request) of every call but empty claims."""
+    lost: bool = False
+    """Every lease is over."""
+    called: threading.Condition = field(factory=threading.Condition)
+    _claims: dict[str, dict[str, Any]] = field(factory=dict[str, dict[str, Any]])
+    _last: int = 0
+
+    def respond(self, request: Request) -> Answer:
+        parts = request.path.split("/")
+        with self.called:
+            answer = self._claim(request) if parts[-1] == "claim" else self._settle(parts[-1], parts[-2], request)
+            self.called.notify_all()
+        return answer
+
+    def _claim(self, request: Request) -> Answer:
+        if not self.backlog:
+            # In place of a long poll, so that the client's loop rests.
+            self.called.wait(0.01)
+        messages: dict[str, Any] = {}
+        while self.backlog and len(messages) < request.json["max"]:
+            self._last += 1
+            messages[str(self._last)] = self.backlog.popleft()
+        if not messages:
+            return Answer(200, {"claim": None, "messages": []})
+        self.calls.append(("claim", request.json))
+        claim = f"c{self._last}"
+        self._claims[claim] = dict(messages)
+        records = [self._record(id_, body) for id_, body in messages.items()]
+        return Answer(200, {"claim": claim, "lease_until": _SOME_TIME, "messages": records})
+
+    def _record(self, id_: str, body: Any) -> dict[str, Any]:
+        times = {"published_at": _SOME_TIME, "deliver_at": _SOME_TIME}
+        return {"id": id_, "topic": "t", "queue": 0, "offset": int(id_), "attempt": 1, "body": body, **times}
+
+    def _settle(self, verb: str, claim: str, request: Request) -> Answer:
+        self.calls.append((verb, request.json))
+        if self.lost:
+            return problem(409, result="lease_lost", detail="the lease is over")
+        if verb == "extend":
+            return Answer(200, {"lease_until": _SOME_TIME})
+        held = self._claims[claim]
+        bodies = [held[id_] for id_ in request.json["ids"]]
+        if verb == "ack":
+            return Answer(200, {"acked": len(bodies)})
+        if self.returning:
+            self.backlog.extend(bodies)
+        return Answer(200, {"retried": len(bodies), "dead": 0})
+
+    def all(self, verb: str) -> list[Any]:
+        """The requests of a verb so far."""
+        with self.called:
+            return [request for name, request in self.calls if name == verb]
+
+    def wait_for(self, verb: str, count: int = 1) -> None:
+        """Until so many such calls were made; ten seconds at most."""
+        with self.called:
+            assert self.called.wait_for(lambda: sum(name == verb for name, _ in self.calls) >= count, 10), self.calls

@@ -1,0 +1,53 @@
+"""The embedded store's tables in memory, behind a backend whose methods never suspend."""
+
+import sqlite3
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from tarry.store.ports import Transaction, Work
+from tarry.store.sqlite.backend import migrations
+from tarry.store.sqlite.connection import SQLiteTransaction
+
+T = TypeVar("T")
+
+
+class StillBackend:
+    """A `store.ports.Backend`; what is written with it can be run by `drive`."""
+
+    def __init__(self) -> None:
+        self._connection = sqlite3.connect(":memory:", isolation_level=None)
+        for migration in migrations():
+            for statement in migration.statements:
+                self._connection.execute(statement)
+
+    async def write(self, work: Work[T], landed: Callable[[Transaction, T], Awaitable[bool]] | None = None) -> T:
+        del landed
+        self._connection.execute("BEGIN")
+        try:
+            result = await work(SQLiteTransaction(self._connection))
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+        return result
+
+    async def read(self, work: Work[T]) -> T:
+        return await work(SQLiteTransaction(self._connection))
+
+    async def now(self) -> int:
+        return 0
+
+    async def migrate(self) -> list[str]:
+        return []
+
+    async def durability(self) -> list[str]:
+        return []
+
+    async def aclose(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def statistics(self) -> dict[str, int]:
+        return {}

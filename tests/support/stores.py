@@ -1,0 +1,231 @@
+"""A store under test: its clock is moved by hand, its tables can be read behind its back."""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol
+from urllib.parse import unquote, urlsplit
+
+import attrs
+import pymysql
+import trio
+
+from tarry.store.catalogue import TopicDraft
+from tarry.store.ids import SHARDS
+from tarry.store.opening import open_backend
+from tarry.store.records import (
+    Claim,
+    ClaimRequest,
+    Conflict,
+    Draft,
+    Group,
+    Promoted,
+    Publication,
+    Receipt,
+    Settled,
+    Settlement,
+    Topic,
+    Turn,
+)
+from tarry.store.store import Store
+from tarry.wheel.ladder import Ladder
+
+Kind = Literal["sqlite", "mariadb", "mysql"]
+
+START = 1_700_000_000_000
+"""When every test begins, Unix milliseconds."""
+SECOND = 1_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+
+TABLES = (
+    *("topic", "queue", "message", "delay", "moved", "cancelled", "label", "idempotency", "tally", "consumer_group"),
+    *("cursor", "claim", "delivery", "retry", "redelivery", "dead", "client", "lease"),
+)
+
+
+class Tables(Protocol):
+    """The bare tables, read and written by a client that is not the one under test."""
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]: ...
+
+    def close(self) -> None: ...
+
+
+class SQLiteTables:
+    def __init__(self, path: Path) -> None:
+        self._connection = sqlite3.connect(path, isolation_level=None)
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return self._connection.execute(sql).fetchall()
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class MySQLTables:
+    def __init__(self, dsn: str) -> None:
+        self.connection = connect_raw(dsn)
+        self.connection.autocommit(True)
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        with self.connection.cursor() as cursor:
+            cursor.execute(sql)
+            return list(cursor.fetchall())
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+def connect_raw(dsn: str) -> "pymysql.connections.Connection[pymysql.cursors.Cursor]":
+    """A connection of another program's, with transactions, READ COMMITTED."""
+    parts = urlsplit(dsn)
+    connection: pymysql.connections.Connection[pymysql.cursors.Cursor] = pymysql.connect(
+        host=parts.hostname,
+        port=parts.port or 3306,
+        user=unquote(parts.username or ""),
+        password=unquote(parts.password or ""),
+        database=parts.path[1:],
+        init_command="SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+    )
+    return connection
+
+
+def open_tables(dsn: str) -> Tables:
+    if dsn.startswith("sqlite:///"):
+        return SQLiteTables(Path(dsn.removeprefix("sqlite:///")))
+    return MySQLTables(dsn)
+
+
+def migrate(dsn: str) -> None:
+    """Brings an empty store to the schema."""
+
+    async def run() -> None:
+        backend = await open_backend(dsn)
+        await backend.migrate()
+        await backend.aclose()
+
+    trio.run(run)
+
+
+def empty(tables: Tables) -> None:
+    """Takes the rows out of every table that has some; cheaper than a new database."""
+    asked = " UNION ALL ".join(f"SELECT '{table}', EXISTS(SELECT 1 FROM `{table}`)" for table in TABLES)
+    for table, full in tables.rows(asked):
+        if full:
+            tables.rows(f"DELETE FROM `{table}`")
+
+
+@attrs.define
+class Stage:
+    """An open store, its clock, and short words for what tests do."""
+
+    kind: Kind
+    dsn: str
+    store: Store
+    tables: Tables
+    now: int = START
+
+    async def topic(self, name: str = "orders", queues: int = 1, ladder: Ladder | None = None) -> Topic:
+        return await self.store.add_topic(TopicDraft(name, queues=queues, ladder=ladder), self.now)
+
+    async def group(
+        self, topic: Topic, name: str = "billing", *, ladder: Ladder | None = None, latest: bool = False
+    ) -> Group:
+        return await self.store.add_group(topic, name, self.now, ladder=ladder, latest=latest)
+
+    def draft(
+        self, topic: Topic, body: bytes = b"{}", delay: int | None = None, *, queue: int = 0, **rest: Any
+    ) -> Draft:
+        deliver_at = None if delay is None else self.now + delay
+        return Draft(topic, topic.queues[queue], body, deliver_at=deliver_at, **rest)
+
+    async def publish(self, *drafts: Draft) -> list[Receipt]:
+        """One request of these drafts; its receipts."""
+        answer = await self.ask(Publication(drafts))
+        assert not isinstance(answer, Conflict)
+        return answer
+
+    async def ask(self, publication: Publication) -> list[Receipt] | Conflict:
+        (answer,) = await self.store.publish([publication], self.now)
+        return answer
+
+    async def schedule(self, topic: Topic, *delays: int) -> list[Receipt]:
+        """A message per delay, their bodies 0, 1, 2, ..."""
+        return await self.publish(*(self.draft(topic, b"%d" % i, delay) for i, delay in enumerate(delays)))
+
+    async def promote(self, *entries: int) -> list[Promoted]:
+        return await self.store.promote(entries, self.now)
+
+    async def waiting(self) -> dict[int, int]:
+        """Due time by wheel entry, as the loader would find them: every scan, every shard, in small pages."""
+        found: dict[int, int] = {}
+        for shard in range(SHARDS):
+            after = 0
+            while page := await self.store.due_messages(shard, after, 1 << 42, 7):
+                found.update((id_, due) for id_, due in page if due == id_ >> 21)
+                after = page[-1][0] + 1
+            place = (-1, 0)
+            while page := await self.store.due_moved(shard, place, 1 << 42, 7):
+                for id_, due in page:
+                    assert id_ not in found, "found at two times"
+                    found[id_] = due
+                place = (page[-1][1], page[-1][0])
+            after = 0
+            while page := await self.store.due_retries(shard, after, 1 << 42, 7):
+                found.update((~id_, id_ >> 21) for (id_,) in page)
+                after = page[-1][0] + 1
+        return found
+
+    async def fall_due(self) -> list[Promoted]:
+        """Promotes whatever is due."""
+        return await self.promote(*(entry for entry, due in (await self.waiting()).items() if due <= self.now))
+
+    async def turn(
+        self, group: Group, settlements: Sequence[Settlement] = (), requests: Sequence[ClaimRequest] = ()
+    ) -> Turn:
+        return await self.store.turn(group, settlements, requests, self.now)
+
+    async def claim_some(
+        self, group: Group, size: int = 10, lease: int = MINUTE, client: str = "client-1"
+    ) -> Claim | None:
+        return (await self.turn(group, requests=[ClaimRequest(client, size, lease)])).claims[0]
+
+    async def claim(self, group: Group, size: int = 10, lease: int = MINUTE, client: str = "client-1") -> Claim:
+        claim = await self.claim_some(group, size, lease, client)
+        assert claim is not None, "there was nothing to claim"
+        return claim
+
+    async def settle(self, group: Group, *settlements: Settlement) -> list[Settled | None]:
+        return list((await self.turn(group, settlements)).settled)
+
+    async def ack(self, group: Group, claim: Claim, places: tuple[int, ...] | None = None) -> Settled:
+        (settled,) = await self.settle(group, Settlement(claim.key, "ack", places))
+        assert settled is not None
+        return settled
+
+    async def fail(
+        self, group: Group, claim: Claim, places: tuple[int, ...] | None = None, **how: Any
+    ) -> Settled:
+        (settled,) = await self.settle(group, Settlement(claim.key, "fail", places, **how))
+        assert settled is not None
+        return settled
+
+    async def end_leases(self, group: Group) -> list[Settled | None]:
+        """What the service does with leases that are over."""
+        over = [key for key, _ in await self.store.claims_over(self.now, 1000) if key.group_id == group.id]
+        return await self.settle(group, *(Settlement(key, "end") for key in over))
+
+    def count(self, table: str, where: str = "TRUE") -> int:
+        return int(self.tables.rows(f"SELECT COUNT(*) FROM `{table}` WHERE {where}")[0][0])
+
+    def column(self, sql: str) -> list[Any]:
+        return [row[0] for row in self.tables.rows(sql)]
+
+
+def bodies(claim: Claim) -> list[bytes]:
+    return [message.body for message in claim.messages]
+
+
+def ids_of(receipts: Iterable[Receipt]) -> list[int]:
+    return [receipt.id for receipt in receipts]
