@@ -82,7 +82,7 @@ async def _with_queues(tx: Transaction, rows: Iterable[Row]) -> list[Topic]:
         Topic(
             id=id_,
             name=name.decode(),
-            kind=_KINDS[kind],
+            kind=_KINDS[int(kind)],
             ordered=bool(ordered),
             queues=tuple(queues[id_]),
             retention=retention,

@@ -128,6 +128,42 @@ def test_a_cycle_can_be_dealt_in_pieces_while_it_is_added_to_and_cancelled_from(
     assert wheel.advance(start + 2 * HOUR) == expected
 
 
+def test_a_cycle_half_dealt_can_be_swept() -> None:
+    start = NOW // HOUR * HOUR
+    wheel = TimingWheel(start)
+    dues = [start + HOUR + 10 * number for number in range(300)]
+    wheel.add_many(dues, range(300))
+    wheel.deal(100)
+    for number in range(290):
+        wheel.cancel(dues[number], number)
+    assert wheel.statistics().tombstones < 200
+    assert wheel.missing(dues, range(300)) == list(zip(dues[:290], range(290), strict=True))
+    assert wheel.deal(5) <= 200
+    wheel.add(start + HOUR, 1_000)
+    assert wheel.advance(start + 2 * HOUR) == [1_000, *range(290, 300)]
+
+
+def test_what_is_added_again_after_its_cancel_was_dealt_lives() -> None:
+    start = NOW // HOUR * HOUR
+    wheel = TimingWheel(start)
+    wheel.add_many([start + HOUR + 1] * 5, [1] * 5)
+    wheel.cancel(start + HOUR + 1, 1)
+    assert wheel.deal(10) == 0
+    wheel.add(start + HOUR + 1, 1)
+    assert wheel.advance(start + HOUR + 1) == [1]
+
+
+def test_order_survives_a_sweep() -> None:
+    wheel = TimingWheel(NOW)
+    dues = [NOW + 2 * HOUR + number for number in range(200)]
+    wheel.add_many(dues, range(200))
+    for number in range(200):
+        wheel.cancel(dues[number], number)
+    for number in reversed(range(200)):
+        wheel.add(dues[number], number)
+    assert wheel.advance(NOW + 3 * HOUR) == [*range(200)]
+
+
 def test_deal_is_about_the_next_cycle_only() -> None:
     wheel = TimingWheel(NOW)
     wheel.add(NOW + 3 * HOUR, 1)

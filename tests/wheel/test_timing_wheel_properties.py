@@ -18,24 +18,30 @@ LOWEST, HIGHEST = -(2**63), 2**63 - 1
 # Full hours, days from the epoch in both directions, and as far as int64 goes.
 STARTS = (0, -HOUR, 1_763_694_000_000, -1_763_694_000_000, LOWEST, HIGHEST - 50 * HOUR, HIGHEST - 1)
 
-near_a_multiple = st.builds(
-    lambda hours, near: hours * HOUR + near, st.integers(0, 4), st.sampled_from((-1_001, -1_000, -1, 0, 1, 999, 1_000))
-)
-delays = st.one_of(
-    st.integers(-5, 5),
-    st.integers(-3_000, 3_000),
-    st.integers(-3 * HOUR, 3 * HOUR),
-    near_a_multiple,
-    st.integers(0, 10 * 365 * 24 * HOUR),
-    st.sampled_from((-(2**64), 2**64)),  # clamped to the edges of int64
+# A moment is (from the full hour of the hand, or from the hand itself; milliseconds).
+Moment = tuple[bool, int]
+
+# A millisecond, a second, and their neighbours.
+a_little = st.sampled_from((-1_001, -1_000, -999, -1, 0, 1, 999, 1_000, 1_001))
+hours = st.integers(0, 4).map(lambda count: count * HOUR)
+multiples = st.tuples(st.booleans(), st.builds(int.__add__, hours, a_little))
+next_hour = st.tuples(st.just(True), st.integers(HOUR, HOUR + 5_000))
+moments = st.one_of(
+    st.tuples(st.just(False), st.integers(-5, 5)),
+    st.tuples(st.just(False), st.integers(-3_000, 3_000)),
+    st.tuples(st.just(False), st.integers(-3 * HOUR, 3 * HOUR)),
+    multiples,
+    next_hour,
+    st.tuples(st.just(False), st.integers(0, 10 * 365 * 24 * HOUR)),
+    st.tuples(st.just(False), st.sampled_from((-(2**64), 2**64))),  # clamped to the edges of int64
 )
 steps = st.one_of(
-    st.sampled_from((0, 1, 2, 999, 1_000, 1_001)),
-    st.integers(0, 5_000),
-    near_a_multiple,
-    st.integers(0, 6 * HOUR),
-    st.integers(0, 11 * 365 * 24 * HOUR),
-    st.just(2**64),
+    st.tuples(st.just(False), st.sampled_from((0, 1, 2, 999, 1_000, 1_001))),
+    st.tuples(st.just(False), st.integers(0, 5_000)),
+    multiples,
+    st.tuples(st.just(False), st.integers(0, 6 * HOUR)),
+    st.tuples(st.just(False), st.integers(0, 11 * 365 * 24 * HOUR)),
+    st.tuples(st.just(False), st.just(2**64)),
 )
 # Few ids, so that pairs are met again; and the edges.
 ids = st.one_of(st.integers(0, 5), st.sampled_from((LOWEST, -1, HIGHEST)))
@@ -72,24 +78,26 @@ class WheelMachine(RuleBasedStateMachine):
         # Pairs cancelled or moved away from: to be met again.
         self.gone: list[tuple[int, int]] = []
 
-    def due(self, delay: int) -> int:
-        return max(LOWEST, min(HIGHEST, self.model.hand + delay))
+    def due(self, moment: Moment) -> int:
+        from_the_hour, milliseconds = moment
+        hand = self.model.hand
+        return max(LOWEST, min(HIGHEST, (hand // HOUR * HOUR if from_the_hour else hand) + milliseconds))
 
     def pick(self, data: st.DataObject) -> tuple[int, int]:
         return data.draw(st.sampled_from(sorted(set(self.model.pending))))
 
-    @rule(delay=delays, entry_id=ids)
-    def add(self, delay: int, entry_id: int) -> None:
-        self.wheel.add(self.due(delay), entry_id)
-        self.model.pending.append((self.due(delay), entry_id))
+    @rule(moment=moments, entry_id=ids)
+    def add(self, moment: Moment, entry_id: int) -> None:
+        self.wheel.add(self.due(moment), entry_id)
+        self.model.pending.append((self.due(moment), entry_id))
 
     @rule(
-        rows=st.lists(st.tuples(delays, ids), max_size=12),
+        rows=st.one_of(st.lists(st.tuples(each, ids), max_size=12) for each in (moments, multiples, next_hour)),
         order=st.sampled_from(("as they come", "by due", "by due and id")),
         as_lists=st.booleans(),
     )
-    def add_many(self, rows: list[tuple[int, int]], order: str, as_lists: bool) -> None:
-        pairs = [(self.due(delay), entry_id) for delay, entry_id in rows]
+    def add_many(self, rows: list[tuple[Moment, int]], order: str, as_lists: bool) -> None:
+        pairs = [(self.due(moment), entry_id) for moment, entry_id in rows]
         if order == "by due":
             pairs.sort(key=lambda pair: pair[0])
         elif order == "by due and id":
@@ -101,10 +109,11 @@ class WheelMachine(RuleBasedStateMachine):
             self.wheel.add_many(array("q", dues), array("q", pair_ids))
         self.model.pending += pairs
 
-    @rule(second=delays, rows=st.lists(st.tuples(st.integers(0, 999), ids), min_size=5, max_size=20))
-    def crowd_a_second(self, second: int, rows: list[tuple[int, int]]) -> None:
+    @rule(second=moments, rows=st.lists(st.tuples(st.integers(0, 999), ids), min_size=5, max_size=20))
+    def crowd_a_second(self, second: Moment, rows: list[tuple[int, int]]) -> None:
+        from_the_hour, milliseconds = second
         for offset, entry_id in rows:
-            self.add(second // 1_000 * 1_000 + offset, entry_id)
+            self.add((from_the_hour, milliseconds // 1_000 * 1_000 + offset), entry_id)
 
     @precondition(lambda self: self.model.pending)
     @rule(data=st.data())
@@ -114,9 +123,9 @@ class WheelMachine(RuleBasedStateMachine):
         self.model.cancel(pair)
         self.gone.append(pair)
 
-    @rule(delay=delays, entry_id=ids)
-    def cancel_what_may_be_unknown(self, delay: int, entry_id: int) -> None:
-        pair = (self.due(delay), entry_id)
+    @rule(moment=moments, entry_id=ids)
+    def cancel_what_may_be_unknown(self, moment: Moment, entry_id: int) -> None:
+        pair = (self.due(moment), entry_id)
         self.wheel.cancel(*pair)
         self.model.cancel(pair)
         self.gone.append(pair)
@@ -127,6 +136,13 @@ class WheelMachine(RuleBasedStateMachine):
         pair = data.draw(st.sampled_from(self.gone))
         self.wheel.add(*pair)
         self.model.pending.append(pair)
+
+    @precondition(lambda self: self.model.pending)
+    @rule(share=st.integers(1, 3))
+    def cancel_many(self, share: int) -> None:
+        for pair in sorted(set(self.model.pending))[::share]:
+            self.wheel.cancel(*pair)
+            self.model.cancel(pair)
 
     @precondition(lambda self: self.model.pending)
     @rule(data=st.data(), by=st.integers(-2_000, 2_000), cancel_first=st.booleans())
@@ -145,8 +161,8 @@ class WheelMachine(RuleBasedStateMachine):
         self.gone.append((due, entry_id))
 
     @rule(step=steps, limit=limits)
-    def advance(self, step: int, limit: int | None) -> None:
-        now = min(HIGHEST, self.model.hand + step)
+    def advance(self, step: Moment, limit: int | None) -> None:
+        now = self.due(step)
         assert self.wheel.advance(now, limit) == self.model.advance(now, limit)
         if limit is None:
             next_due = self.wheel.next_due()
@@ -169,9 +185,9 @@ class WheelMachine(RuleBasedStateMachine):
         remain = self.wheel.deal(limit)
         assert 0 <= remain <= len(self.wheel) <= before
 
-    @rule(rows=st.lists(st.tuples(delays, ids), max_size=8), data=st.data())
-    def missing(self, rows: list[tuple[int, int]], data: st.DataObject) -> None:
-        pairs = [(self.due(delay), entry_id) for delay, entry_id in rows]
+    @rule(rows=st.lists(st.tuples(moments, ids), max_size=8), data=st.data())
+    def missing(self, rows: list[tuple[Moment, int]], data: st.DataObject) -> None:
+        pairs = [(self.due(moment), entry_id) for moment, entry_id in rows]
         for known in (self.model.pending, self.gone):
             if known:
                 pairs += data.draw(st.lists(st.sampled_from(known), max_size=6))
@@ -213,8 +229,8 @@ class WheelMachine(RuleBasedStateMachine):
 
 
 SETTINGS = settings(
-    max_examples=300,
-    stateful_step_count=40,
+    max_examples=250,
+    stateful_step_count=30,
     deadline=None,
     derandomize=True,
     database=None,

@@ -46,8 +46,16 @@ def greeting(capabilities: int) -> bytes:
 
 @pytest.mark.parametrize("password", ["", "pa:ss/word", "пароль"])
 async def test_fault_1_and_9_login_by_password_and_by_hash(
-    mysql_dsn: str, open_connection: Open, password: str
+    mysql_dsn: str, open_connection: Open, monkeypatch: pytest.MonkeyPatch, password: str
 ) -> None:
+    sealed: list[bytes] = []
+    encrypt = module._encrypt
+
+    def count(secret: bytes, nonce: bytes, key: bytes) -> bytes:
+        sealed.append(key)
+        return encrypt(secret, nonce, key)
+
+    monkeypatch.setattr(module, "_encrypt", count)
     dsn = Dsn.parse(mysql_dsn)
     user = f"u_{dsn.database[-8:]}"
     servers.run_sql(
@@ -62,6 +70,7 @@ async def test_fault_1_and_9_login_by_password_and_by_hash(
         for _ in range(2):
             connection = await open_connection(attrs.evolve(dsn, user=user, password=password))
             assert await connection.fetch(b"SELECT DATABASE()") == [(dsn.database,)]
+            assert len(sealed) == (1 if password and connection.server.flavour == "mysql" else 0)
         with pytest.raises(Refused) as caught:
             await open_connection(attrs.evolve(dsn, user=user, password="wrong"))
         assert caught.value.code == 1045
@@ -145,11 +154,13 @@ def test_fault_4_a_forgotten_connection_leaves_no_socket(mysql_dsn: str) -> None
     assert open_files() == before
 
 
-async def test_fault_5_a_cancelled_write_closes(line: servers.Line, open_connection: Open) -> None:
+@pytest.mark.parametrize("what", ["statement", "packet"])
+async def test_fault_5_a_cancelled_write_closes(line: servers.Line, open_connection: Open, what: str) -> None:
     connection = await open_connection(Dsn.parse(line.dsn))
     line.stop()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(connection.execute, b"SELECT x'" + b"00" * 7_000_000 + b"'")
+        write = connection.execute if what == "statement" else connection._wire.write_packet
+        nursery.start_soon(write, b"SELECT x'" + b"00" * 7_000_000 + b"'")
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     assert connection.closed
@@ -311,7 +322,7 @@ async def test_tls_with_an_authority_of_our_own(mariadb_server: str) -> None:
 async def test_affected_rows_are_those_found(connection: Connection) -> None:
     await connection.execute(b"CREATE TABLE t (a INT PRIMARY KEY, b INT)")
     assert await connection.execute(b"INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)") == 3
-    assert await connection.execute(b"UPDATE t SET b = 2") == 3
+    assert await connection.execute(b"UPDATE t SET b = 2 WHERE a > 0") == 3
     assert await connection.execute(b"UPDATE t SET b = 2 WHERE a = 9") == 0
     assert await connection.execute(b"DELETE FROM t WHERE a > 1") == 2
     assert await connection.fetch(b"SELECT a FROM t WHERE a > 1") == []
@@ -477,7 +488,7 @@ async def test_a_lock_that_is_held_is_contention(connection: Connection, open_co
     assert caught.value.code == (3572 if other.server.flavour == "mysql" else 1205)
     await other.execute(b"SET innodb_lock_wait_timeout = 1")
     with pytest.raises(Contention) as caught:
-        await other.execute(b"DELETE FROM t")
+        await other.execute(b"DELETE FROM t WHERE a = 1")
     assert caught.value.code == 1205
     await connection.rollback()
 
@@ -499,12 +510,12 @@ async def test_killed_at_work(connection: Connection, open_connection: Open, wha
     await connection.execute(b"CREATE TABLE t (a INT PRIMARY KEY)")
     await connection.execute(b"INSERT INTO t VALUES (1)")
     await other.begin()
-    await other.execute(b"DELETE FROM t")
+    await other.execute(b"DELETE FROM t WHERE a = 1")
     raised: list[Unavailable] = []
 
     async def work() -> None:
         with pytest.raises(Unavailable) as caught:
-            await connection.execute(b"UPDATE t SET a = 2")
+            await connection.execute(b"UPDATE t SET a = 2 WHERE a = 1")
         raised.append(caught.value)
 
     async with trio.open_nursery() as nursery:

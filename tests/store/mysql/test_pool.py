@@ -84,26 +84,32 @@ async def test_the_kind_of_session(dsn: Dsn, write: bool) -> None:
 
 
 async def test_a_block_that_raised_costs_its_connection(dsn: Dsn) -> None:
+    used: list[Connection] = []
+
+    async def fail(pool: Pool) -> None:
+        async with pool.connection() as connection:
+            used.append(connection)
+            await connection.execute(b"CREATE TABLE t (a INT PRIMARY KEY)")
+            await connection.execute(b"INSERT INTO t VALUES (1), (1)")
+
     async with pool_of(dsn) as pool:
-        with pytest.raises(KeyError):
-            async with pool.connection() as connection:
-                await connection.begin()
-                raise KeyError
+        with pytest.raises(DuplicateKey):
+            await fail(pool)
+        (connection,) = used
         assert connection.closed
         async with pool.connection() as other:
             assert other is not connection
-            await other.execute(b"CREATE TABLE t (a INT PRIMARY KEY)")
-            await other.execute(b"INSERT INTO t VALUES (1)")
             with pytest.raises(DuplicateKey):
-                await other.execute(b"INSERT INTO t VALUES (1)")
+                await other.execute(b"INSERT INTO t VALUES (1), (1)")
         async with pool.connection() as again:
             assert again is other
 
 
 async def test_a_cancelled_block_costs_its_connection(dsn: Dsn) -> None:
     async with pool_of(dsn, 1) as pool:
-        with trio.move_on_after(0.05):
+        with trio.CancelScope() as scope:
             async with pool.connection() as connection:
+                scope.deadline = trio.current_time() + 0.05
                 await connection.fetch(b"SELECT SLEEP(5)")
         assert connection.closed
         async with pool.connection() as other:
@@ -175,7 +181,7 @@ async def test_a_connection_that_does_not_answer_is_replaced(
                 line.lose = PING
             nursery.start_soon(take)
             if how == "silent":
-                await servers.until(lambda: line.sent.endswith(PING))
+                await line.lost.wait()
                 await trio.testing.wait_all_tasks_blocked()
                 mock_clock.jump(5.1)
         assert got != [first]
