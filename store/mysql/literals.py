@@ -82,10 +82,10 @@ def _row(values: Iterable[Scalar]) -> str:
 
 
 def _one(value: Any) -> str:
-    write = _LITERALS.get(type(value))
-    if write is not None:
-        return write(value)
-    return _row(value) if isinstance(value, tuple | list) else literal(value)
+    kind: type = type(value)
+    if kind in _LITERALS:
+        return _LITERALS[kind](value)
+    return _row(value) if kind in (tuple, list) else literal(value)
 
 
 def _list(values: Any) -> str:

@@ -9,7 +9,7 @@ caller gets a new one; who catches an error inside the block and rolls back keep
 """
 
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import attrs
@@ -54,7 +54,7 @@ class Pool:
         return f"<Pool {self._dsn} {self.statistics()}>"
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Connection]:
+    async def connection(self) -> AsyncGenerator[Connection, None]:
         """A live session, not in a transaction. `Unavailable` when none can be made."""
         async with self._places:
             connection = await self._take()
