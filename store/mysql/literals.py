@@ -82,7 +82,7 @@ def _row(values: Iterable[Scalar]) -> str:
 
 
 def _one(value: Any) -> str:
-    kind: type = type(value)
+    kind: type[Any] = type(value)
     if kind in _LITERALS:
         return _LITERALS[kind](value)
     return _row(value) if kind in (tuple, list) else literal(value)
