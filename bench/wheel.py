@@ -55,7 +55,7 @@ class Wheel(Protocol):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tarry.bench.wheel", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m tarry.bench.wheel", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--entries", type=int, default=10_000_000, help="pending timers (default: 10 million)")
     parser.add_argument("--runs", type=int, default=5, help="runs, of which the ratios are medians (default: 5)")
     arguments = parser.parse_args()

@@ -26,8 +26,8 @@ fetched, and what is due rests where it was, as compact as before.
 
 Cost: add and cancel O(1), a slot's sort O(k log k) once for its k entries, a step O(entries that come out + cycles and
 slots passed that have entries). Memory: 12 bytes an entry in far cycles and in slots, and what arrays keep in reserve
-(1/16 or less); a slot in use costs 250 bytes, and there are 7200 at the most. A tombstone costs some 250 bytes, and there are
-never more than half as many as entries (or 64) in a cycle.
+(1/16 or less); a slot in use costs 250 bytes, and there are 7200 at the most. A tombstone costs some 250 bytes, and
+there are never more than half as many as entries (or 64) in a cycle.
 
 Times and ids are int64; times are milliseconds. The wheel has no clock and does no I/O.
 """
@@ -229,8 +229,8 @@ class TimingWheel:
     def __len__(self) -> int:
         """Entries held; in far cycles, the cancelled ones that no deal or sweep has met yet are counted too.
 
-        Whether a far cycle holds what is cancelled there is not looked up, so it cannot be known before. Costs a pass over
-        the slots: for metrics and tests. Whether there is anything at all, next_due() tells at once.
+        Whether a far cycle holds what is cancelled there is not looked up, so it cannot be known before. Costs a
+        pass over the slots: for metrics and tests. Whether there is anything at all, next_due() tells at once.
         """
         ahead = 0 if self._ahead is None else len(self._ahead)
         return len(self._opened) + len(self._slots) + ahead + sum(map(len, self._far.values()))

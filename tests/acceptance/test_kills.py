@@ -15,12 +15,13 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attrs import define, field
-from support.servers import free_port
 
-from tarry.client import Tarry
+from support.servers import free_port
+from tarry.client import Message, Tarry
 from tarry.client.errors import LeaseLost, NotFound, TooLate
 
 POINTS = [
@@ -119,7 +120,7 @@ def produce(tarry: Tarry, ledger: Ledger) -> None:
         ledger.expected[name] = 0
     ids: list[tuple[str, str]] = []
     for start in range(0, LATER, 20):
-        drafts = []
+        drafts: list[dict[str, Any]] = []
         for number in range(start, start + 20):
             due = began + 0.3 + 0.04 * number
             name = f"later-{number}"
@@ -143,7 +144,8 @@ def consume(tarry: Tarry, ledger: Ledger, stop: threading.Event) -> None:
         claim = tarry.claim("orders", "billing", max=5, wait="200ms", lease="2s")
         if claim is None:
             continue
-        good, bad = [], []
+        good: list[Message] = []
+        bad: list[Message] = []
         with ledger.lock:
             for message in claim.messages:
                 ledger.seen.setdefault(message.body, []).append((message.attempt, time.time()))

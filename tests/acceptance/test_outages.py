@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+
 from support.gate import Gate
 from support.server import client_of, start_server
 from support.servers import free_port, run_sql
-
 from tarry.client import Tarry
 from tarry.service.cli.server_process import ServerProcess
 

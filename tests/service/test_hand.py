@@ -127,8 +127,8 @@ async def test_a_suspended_host_skips_nothing(autojump_clock: trio.testing.MockC
     await trio.sleep(0.5)
     # trio's clock stands still in a suspend, boot time and the database's go on
     asleep = 9_000_000
-    before = bench.clock._monotonic  # noqa: SLF001
-    bench.clock._monotonic = lambda: before() + asleep * 1_000_000  # noqa: SLF001
+    before = bench.clock._monotonic
+    bench.clock._monotonic = lambda: before() + asleep * 1_000_000
     bench.offset += asleep
     await trio.sleep(1_200)
     assert [entry for entry, _ in bench.fired] == list(range(1, 10_000))

@@ -1,4 +1,4 @@
-"""A gate in front of a TCP server: open, it passes everything on; shut, it cuts all connections and refuses new ones."""
+"""A gate in front of a TCP server: open, it passes everything on; shut, it cuts what is there and refuses new ones."""
 
 import socket
 import threading

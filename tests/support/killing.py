@@ -101,7 +101,7 @@ def install(point: str, times: int) -> None:
     async def open_watched(dsn: str) -> Any:
         return WatchedBackend(await open_backend(dsn), killer)
 
-    serve.open_backend = open_watched
+    serve.open_backend = open_watched  # type: ignore[attr-defined]  # imported there by name
 
 
 if __name__ == "__main__":

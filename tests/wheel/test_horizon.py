@@ -76,6 +76,7 @@ def test_handover_a_row_is_in_the_page_or_seen_by_its_publisher(due: int, commit
     horizon = Horizon(0, length=1_000, step=1_000)
     horizon.page(0)
     rows: list[int] = []
+    added = False
     if committed_before_the_page:
         rows.append(due)
         added = horizon.covers(due)

@@ -92,7 +92,7 @@ class WheelMachine(RuleBasedStateMachine):
         self.model.pending.append((self.due(moment), entry_id))
 
     @rule(
-        rows=st.one_of(st.lists(st.tuples(each, ids), max_size=12) for each in (moments, multiples, next_hour)),
+        rows=st.one_of([st.lists(st.tuples(each, ids), max_size=12) for each in (moments, multiples, next_hour)]),
         order=st.sampled_from(("as they come", "by due", "by due and id")),
         as_lists=st.booleans(),
     )
@@ -238,11 +238,11 @@ SETTINGS = settings(
 )
 
 
-class TestWheel(WheelMachine.TestCase):
+class TestWheel(WheelMachine.TestCase):  # type: ignore[misc,valid-type]  # hypothesis makes it when asked
     settings = SETTINGS
 
 
-class TestWheelWithSmallLimits(WheelMachine.TestCase):
+class TestWheelWithSmallLimits(WheelMachine.TestCase):  # type: ignore[misc,valid-type]  # hypothesis makes it when asked
     """The same with slots that count as large from two entries on, and swept after two cancels."""
 
     settings = SETTINGS
