@@ -29,7 +29,7 @@ async def promote(tx: Transaction, entries: Sequence[int], now: int) -> list[Pro
     retries = [~entry for entry in entries if entry < 0]
     due = [row for row in await tx.fetch("delay.lock", messages) if row[1] <= now] if messages else []
     back = [row for row in await tx.fetch("retry.lock", retries) if due_of(row[0]) <= now] if retries else []
-    back.sort()  # by due time: they were locked shard by shard
+    back.sort(key=_time_and_source)  # they were locked shard by shard
     # Sequence rows come last in the order of locks, all of them in one statement.
     begins = await draw_offsets(tx, [row[3] for row in due] + [row[1] for row in back]) if due or back else {}
     if due:
@@ -39,6 +39,12 @@ async def promote(tx: Transaction, entries: Sequence[int], now: int) -> list[Pro
     return [Promoted(row[0], row[3], row[1]) for row in due] + [
         Promoted(~row[0], row[1], due_of(row[0])) for row in back
     ]
+
+
+def _time_and_source(retry: Row) -> tuple[int, int, int]:
+    """The order in which retries return: by due time, those of one millisecond as they lie in the stream."""
+    id_, _return_queue, message_queue, message_offset, *_ = retry
+    return due_of(id_), message_queue, message_offset
 
 
 async def _stream_messages(tx: Transaction, due: Sequence[Row], begins: dict[int, int], now: int) -> None:

@@ -17,7 +17,7 @@ but not within quotes or comments. Executable comments, `/*! FOR UPDATE */` and 
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from ..errors import Refused
 
@@ -82,7 +82,7 @@ def _row(values: Iterable[Scalar]) -> str:
 
 
 def _one(value: Any) -> str:
-    kind: type[Any] = type(value)
+    kind = cast("type[object]", type(value))
     if kind in _LITERALS:
         return _LITERALS[kind](value)
     return _row(value) if kind in (tuple, list) else literal(value)

@@ -134,7 +134,9 @@ class Oracle:
     async def promote(self, entries: Sequence[int]) -> None:
         """These, and what of them is due must come, and nothing else."""
         expected = {e for e in entries if e in self.messages and self._is_due(self.messages[e])}
-        back = sorted({~e for e in entries if e < 0 and due_of(~e) <= self.now and self._hand_of(~e)})
+        back = sorted(
+            {~e for e in entries if e < 0 and due_of(~e) <= self.now and self._hand_of(~e)}, key=self._order_of_return
+        )
         promoted = await self.store.promote(entries, self.now)
         assert {p.entry for p in promoted} == expected | {~id_ for id_ in back}
         assert len(promoted) == len(expected) + len(back)
@@ -174,9 +176,7 @@ class Oracle:
             elif message.state == "waiting":
                 due = max(deliver_at, self.now)
                 expected.append(
-                    Verdict(
-                        "rescheduled", topic=self.topic.id, due_before=message.due, due=due, deliver_at=deliver_at
-                    )
+                    Verdict("rescheduled", topic=self.topic.id, due_before=message.due, due=due, deliver_at=deliver_at)
                 )
                 message.due, message.deliver_at = due, deliver_at
             elif message.state == "cancelled":
@@ -336,6 +336,12 @@ class Oracle:
 
     def _hand_of(self, retry_id: int) -> Hand | None:
         return next((hand for hand in self.hands if retry_id in hand.retries), None)
+
+    def _order_of_return(self, retry_id: int) -> tuple[int, int, int]:
+        hand = self._hand_of(retry_id)
+        assert hand is not None
+        message = hand.retries[retry_id][1].message
+        return due_of(retry_id), message.queue_id, message.offset
 
     def _stream(self, message: Message) -> None:
         stream = self.streams[message.queue_id]

@@ -204,9 +204,7 @@ class Stage:
         assert settled is not None
         return settled
 
-    async def fail(
-        self, group: Group, claim: Claim, places: tuple[int, ...] | None = None, **how: Any
-    ) -> Settled:
+    async def fail(self, group: Group, claim: Claim, places: tuple[int, ...] | None = None, **how: Any) -> Settled:
         (settled,) = await self.settle(group, Settlement(claim.key, "fail", places, **how))
         assert settled is not None
         return settled

@@ -96,7 +96,7 @@ async def test_a_block_that_raised_costs_its_connection(dsn: Dsn) -> None:
         with pytest.raises(DuplicateKey):
             await fail(pool)
         (connection,) = used
-        assert connection.closed  # pyright: ignore[reportPossiblyUnbound]  # the block was entered
+        assert connection.closed  # pyright: ignore[reportPossiblyUnboundVariable]  # the block was entered
         async with pool.connection() as other:
             assert other is not connection
             with pytest.raises(DuplicateKey):
@@ -112,7 +112,7 @@ async def test_a_cancelled_block_costs_its_connection(dsn: Dsn) -> None:
                 cut = connection
                 scope.deadline = trio.current_time() + 0.05
                 await connection.fetch(b"SELECT SLEEP(5)")
-        assert cut.closed  # pyright: ignore[reportPossiblyUnbound]  # the block was entered
+        assert cut.closed  # pyright: ignore[reportPossiblyUnboundVariable]  # the block was entered
         async with pool.connection() as other:
             assert await other.fetch(b"SELECT 1") == [(1,)]
 
@@ -132,7 +132,7 @@ async def test_a_transaction_left_open_is_an_error(dsn: Dsn) -> None:
         with pytest.raises(RuntimeError, match="commit or roll back"):
             async with pool.connection() as connection:
                 await connection.begin()
-        assert connection.closed  # pyright: ignore[reportPossiblyUnbound]  # the block was entered
+        assert connection.closed  # pyright: ignore[reportPossiblyUnboundVariable]  # the block was entered
 
 
 async def test_a_killed_connection_is_replaced_before_it_is_handed_out(mysql_dsn: str, dsn: Dsn) -> None:
