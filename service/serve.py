@@ -14,6 +14,7 @@ from ..store.errors import StoreError
 from ..store.opening import open_backend
 from ..store.store import Store
 from ..wheel.ladder import Ladder
+from .collector import tame_collector
 from .engine import Engine
 from .http.app import make_app
 from .logs import set_up_logs
@@ -29,6 +30,7 @@ log = structlog.get_logger()
 def run(settings: Settings) -> int:
     """Serves until SIGTERM or SIGINT; returns the exit code: 0, or 1 when the store cannot be used."""
     set_up_logs(settings.log_level, settings.log_format)
+    tame_collector()
     wrong: list[BaseException] = []
     try:
         trio.run(_serve, settings)

@@ -4,11 +4,11 @@ A message for later is a row of `delay`. A message for now goes straight to the 
 locked last, its offsets are drawn, and the lock is held until the commit, so that commit order is offset order.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 import msgspec
-from attrs import define, evolve, frozen
+from attrs import define, evolve
 
 from .errors import DuplicateKey
 from .ids import MAX_MS, IdMaker, due_of, random_nonce, shard_for, shard_of
@@ -19,21 +19,26 @@ from .text import encode
 _HORIZON_OF_IDS = MAX_MS - 1000
 
 
-@frozen
+_Answer = list[Receipt] | Conflict
+
+
+@define
 class _Written:
-    """A draft with the identity it was given."""
+    """A draft with the identity it was given, and its offset once that is drawn."""
 
     draft: Draft
+    waits: bool
     id: int
     nonce: int
     offset: int | None = None
 
     def receipt(self, now: int) -> Receipt:
-        if self.offset is None:
+        draft = self.draft
+        if self.waits:
             due = due_of(self.id)
-            return Receipt(self.id, "scheduled", self.draft.deliver_at or due, due)
-        at = now if self.draft.deliver_at is None else self.draft.deliver_at
-        return Receipt(self.id, "published", at, at, self.draft.queue.number, self.offset)
+            return Receipt(self.id, "scheduled", due if draft.deliver_at is None else draft.deliver_at, due)
+        at = now if draft.deliver_at is None else draft.deliver_at
+        return Receipt(self.id, "published", at, at, draft.queue.number, self.offset)
 
 
 @define
@@ -51,15 +56,15 @@ class Publishing:
     witness: tuple[int, int] | None = None
     """(id, nonce) of one row of this run: it is there if and only if the transaction is."""
 
-    async def write(self, tx: Transaction, publications: Sequence[Publication]) -> list[list[Receipt] | Conflict]:
+    async def write(self, tx: Transaction, publications: Sequence[Publication]) -> list[_Answer]:
         """Writes the batch; a publication whose idempotency key is known is answered from its first answer."""
         answers = await self._replays(tx, publications)
-        fresh = [index for index, answer in enumerate(answers) if answer is None]
         first_of_key: dict[tuple[int, str], int] = {}
         twins: list[tuple[int, int]] = []
         written: dict[int, list[_Written]] = {}
-        for index in fresh:
-            publication = publications[index]
+        for index, publication in enumerate(publications):
+            if answers[index] is not None:
+                continue
             if publication.idempotency_key is not None:
                 key = (publication.drafts[0].topic.id, publication.idempotency_key)
                 if key in first_of_key:
@@ -67,33 +72,28 @@ class Publishing:
                     continue
                 first_of_key[key] = index
             written[index] = [self._identify(draft) for draft in publication.drafts]
-        await self._add_delays(tx, [w for ws in written.values() for w in ws if self._waits(w.draft)])
-        await self._count(tx, [w.draft for ws in written.values() for w in ws])
-        written = await self._stream(tx, written)
-        receipts = {index: [w.receipt(self.now) for w in ws] for index, ws in written.items()}
-        await self._remember(tx, [(publications[index], receipts[index]) for index in first_of_key.values()])
-        for index, mine in receipts.items():
-            answers[index] = mine
+        every = [one for ones in written.values() for one in ones]
+        await self._add_delays(tx, [one for one in every if one.waits])
+        await self._count(tx, every)
+        await self._label(tx, [one for one in every if one.draft.key is not None])
+        await self._stream(tx, [one for one in every if not one.waits])
+        for index, ones in written.items():
+            answers[index] = [one.receipt(self.now) for one in ones]
+        await self._remember(tx, [(publications[index], answers[index]) for index in first_of_key.values()])
         for index, first in twins:
-            answers[index] = _replay(publications[index], publications[first].fingerprint, receipts[first])
+            answers[index] = _replay(publications[index], publications[first].fingerprint, answers[first])
         return [answer for answer in answers if answer is not None]
 
-    def _waits(self, draft: Draft) -> bool:
-        return draft.deliver_at is not None and draft.deliver_at > self.now
-
     def _identify(self, draft: Draft) -> _Written:
-        waits = self._waits(draft)
+        waits = draft.deliver_at is not None and draft.deliver_at > self.now
         due = min(draft.deliver_at or 0, _HORIZON_OF_IDS) if waits else self.now
         shard = None if draft.ordering_key is None else shard_for(draft.topic.id, draft.ordering_key)
-        written = _Written(
-            draft, self.ids.make(due, shard=shard, straight=not waits, spread=self.spread), random_nonce()
-        )
+        id_ = self.ids.make(due, shard=shard, straight=not waits, spread=self.spread)
+        written = _Written(draft, waits, id_, random_nonce())
         self.witness = (written.id, written.nonce)
         return written
 
-    async def _replays(
-        self, tx: Transaction, publications: Sequence[Publication]
-    ) -> list[list[Receipt] | Conflict | None]:
+    async def _replays(self, tx: Transaction, publications: Sequence[Publication]) -> list[_Answer | None]:
         keys: dict[int, set[str]] = defaultdict(set)
         for publication in publications:
             if publication.idempotency_key is not None:
@@ -108,7 +108,7 @@ class Publishing:
                     known[topic_id, row[0].decode()] = row
             if over:
                 await tx.execute("idempotency.remove", topic_id, over)
-        answers: list[list[Receipt] | Conflict | None] = []
+        answers: list[_Answer | None] = []
         for publication in publications:
             first = known.get((publication.drafts[0].topic.id, publication.idempotency_key or ""))
             if publication.idempotency_key is None or first is None:
@@ -134,39 +134,31 @@ class Publishing:
             *(self.now, draft.deliver_at),
         )
 
-    async def _stream(self, tx: Transaction, written: dict[int, list[_Written]]) -> dict[int, list[_Written]]:
-        """Draws offsets for what goes straight to the stream, and puts everything under its key."""
-        straight = [w for ws in written.values() for w in ws if not self._waits(w.draft)]
-        labelled = [w for ws in written.values() for w in ws if w.draft.key is not None]
+    async def _label(self, tx: Transaction, labelled: Sequence[_Written]) -> None:
         if labelled:
-            await tx.execute_many("label.add", [(w.draft.topic.id, encode(w.draft.key), w.id) for w in labelled])
+            rows = [(one.draft.topic.id, encode(one.draft.key), one.id) for one in labelled]
+            await tx.execute_many("label.add", rows)
+
+    async def _stream(self, tx: Transaction, straight: Sequence[_Written]) -> None:
+        """Draws offsets for what goes straight to the stream."""
         if not straight:
-            return written
-        ends = await draw_offsets(tx, [w.draft.queue.id for w in straight])
-        placed: dict[int, list[_Written]] = {}
+            return
+        ends = await draw_offsets(tx, [one.draft.queue.id for one in straight])
         rows: list[Sequence[Value]] = []
-        for index, ws in written.items():
-            placed[index] = []
-            for w in ws:
-                if self._waits(w.draft):
-                    placed[index].append(w)
-                    continue
-                offset = ends[w.draft.queue.id]
-                ends[w.draft.queue.id] += 1
-                placed[index].append(evolve(w, offset=offset))
-                at = self.now if w.draft.deliver_at is None else w.draft.deliver_at
-                rows.append((w.draft.queue.id, offset, w.id, w.nonce, *_content(w.draft), self.now, at, self.now))
+        for one in straight:
+            queue_id = one.draft.queue.id
+            one.offset = ends[queue_id]
+            ends[queue_id] += 1
+            at = self.now if one.draft.deliver_at is None else one.draft.deliver_at
+            rows.append((queue_id, one.offset, one.id, one.nonce, *_content(one.draft), self.now, at, self.now))
         await tx.execute_many("message.add", rows)
-        return placed
 
-    async def _count(self, tx: Transaction, drafts: Iterable[Draft]) -> None:
-        accepted: dict[int, int] = defaultdict(int)
-        for draft in drafts:
-            accepted[draft.topic.id] += 1
-        for topic_id in sorted(accepted):
-            await count(tx, topic_id, self.maker, accepted=accepted[topic_id])
+    async def _count(self, tx: Transaction, accepted: Iterable[_Written]) -> None:
+        topics = Counter(one.draft.topic.id for one in accepted)
+        for topic_id in sorted(topics):
+            await count(tx, topic_id, self.maker, accepted=topics[topic_id])
 
-    async def _remember(self, tx: Transaction, answered: Iterable[tuple[Publication, list[Receipt]]]) -> None:
+    async def _remember(self, tx: Transaction, answered: Iterable[tuple[Publication, _Answer | None]]) -> None:
         rows: list[Sequence[Value]] = [
             (
                 publication.drafts[0].topic.id,
@@ -176,6 +168,7 @@ class Publishing:
                 self.now + self.window,
             )
             for publication, receipts in answered
+            if isinstance(receipts, list)
         ]
         if rows:
             await tx.execute_many("idempotency.add", rows)
@@ -232,8 +225,8 @@ def _content(draft: Draft) -> tuple[Value, ...]:
     )
 
 
-def _replay(publication: Publication, fingerprint: bytes, receipts: list[Receipt]) -> list[Receipt] | Conflict:
-    if fingerprint != publication.fingerprint:
+def _replay(publication: Publication, fingerprint: bytes, receipts: _Answer | None) -> _Answer:
+    if not isinstance(receipts, list) or fingerprint != publication.fingerprint:
         return Conflict(publication.idempotency_key or "")
     return [evolve(receipt, replayed=True) for receipt in receipts]
 

@@ -4,8 +4,10 @@
 """
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
 
 from cyclopts import App, CycloptsError
 from rich.console import Console
@@ -88,7 +90,12 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def main() -> None:
-    """The installed command."""
+    """The installed command. SIGTERM ends a command as Ctrl-C does; `serve` has its own way with both."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
     sys.exit(run(sys.argv[1:]))
 
 

@@ -34,7 +34,7 @@ class ServerProcess:
         self._directory = directory
         # Settings of the user's own must not reach this server.
         own = {name: value for name, value in os.environ.items() if not name.startswith("TARRY_")}
-        self._environment = own | _python_path() | dict(environment or {})
+        self._environment = own | python_path() | dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -107,7 +107,7 @@ def free_port() -> int:
             return port
 
 
-def _python_path() -> dict[str, str]:
+def python_path() -> dict[str, str]:
     """The child finds the package where this process found it, wherever the child's own folder is."""
     found = [str(Path(entry).absolute()) for entry in sys.path if (Path(entry) / "tarry" / "__init__.py").exists()]
     inherited = [str(Path(entry).absolute()) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
