@@ -108,7 +108,8 @@ class Engine:
         self._metrics.watch(self)
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            for combiner in (self._publishing, self._cancelling, self._rescheduling):
+            # Two: while the database writes one batch, the callers of the other are answered and their next are taken.
+            for combiner in (self._publishing, self._publishing, self._cancelling, self._rescheduling):
                 nursery.start_soon(combiner.run)
             nursery.start_soon(hand.run)
             nursery.start_soon(self.loader.run)

@@ -2,6 +2,7 @@
 
 import logging
 import signal
+import sys
 from typing import cast
 
 import structlog
@@ -24,6 +25,10 @@ from .settings import Settings
 _LEFT_FOR_THE_END = 5
 """Seconds of the shutdown's grace kept for the last writes."""
 
+_SWITCH_INTERVAL = 0.0005
+"""Seconds until a thread that computes lets another go on: the embedded store's writer and trio hand over all the time."""
+_ENDLESS = 1_000_000_000
+
 log = structlog.get_logger()
 
 
@@ -31,6 +36,7 @@ def run(settings: Settings) -> int:
     """Serves until SIGTERM or SIGINT; returns the exit code: 0, or 1 when the store cannot be used."""
     set_up_logs(settings.log_level, settings.log_format)
     tame_collector()
+    sys.setswitchinterval(_SWITCH_INTERVAL)
     wrong: list[BaseException] = []
     try:
         trio.run(_serve, settings)
@@ -88,6 +94,7 @@ def _http_config(settings: Settings) -> Config:
     config.bind = [settings.listen]
     config.graceful_timeout = max(1, settings.shutdown_grace / 1000 - 2 * _LEFT_FOR_THE_END)
     config.keep_alive_timeout = 75
+    config.keep_alive_max_requests = _ENDLESS
     config.accesslog = None
     config.errorlog = logging.getLogger("hypercorn.error")
     config.include_server_header = False

@@ -59,7 +59,7 @@ class Answer:
     Then either `error` is set, or `rows` for a statement that gives rows (`columns` > 0), or `affected`.
     """
 
-    def __init__(self, *, sequence: int = 1, deprecate_eof: bool = False) -> None:
+    def __init__(self, *, sequence: int = 1, deprecate_eof: bool = False, followed: bool = False) -> None:
         self.rows: list[Row] = []
         self.columns = 0
         self.affected = 0
@@ -67,6 +67,7 @@ class Answer:
         self.error: ServerError | None = None
         self._sequence = sequence
         self._deprecate_eof = deprecate_eof
+        self._followed = followed
         self._unasked = False
         # Takes the next packet; None when the answer is whole.
         self._expect: Callable[[bytes], None] | None = self._first
@@ -79,11 +80,16 @@ class Answer:
         self._parts: list[bytes] = []
 
     def feed(self, data: bytes) -> bool:
-        """True when the answer is whole. Raises ProtocolError for nonsense, and for bytes after the end."""
+        """True when the answer is whole. Raises ProtocolError for nonsense, and for bytes after the end of the last."""
         try:
             return self._feed(data)
         except (IndexError, ValueError, ArithmeticError, struct.error) as error:
             raise ProtocolError("an answer that cannot be read") from error
+
+    def take_rest(self) -> bytes:
+        """What came behind an answer that is `followed` by another one; once."""
+        rest, self._pieces, self._held = b"".join(self._pieces), [], 0
+        return rest
 
     def _feed(self, data: bytes) -> bool:
         self._pieces.append(data)
@@ -115,7 +121,7 @@ class Answer:
         rest = data[position:]
         self._pieces = [rest]
         self._held = len(rest)
-        if self._expect is None and rest:
+        if self._expect is None and rest and not self._followed:
             raise ProtocolError(f"{len(rest)} bytes after the answer")
         return self._expect is None
 

@@ -544,7 +544,7 @@ async def test_the_server_is_killed() -> None:
             await trio.testing.wait_all_tasks_blocked()
             server.kill()
         with pytest.raises(Unavailable):
-            await connection.begin()
+            await connection.ping()
         with pytest.raises(Unavailable):
             await connect(dsn, write=True)
 
@@ -598,6 +598,7 @@ async def test_a_statement_that_commits_by_itself_and_is_lost(
 async def test_a_rollback_that_is_lost_is_no_error(line: servers.Line, open_connection: Open) -> None:
     writer = await open_connection(Dsn.parse(line.dsn))
     await writer.begin()
+    await writer.fetch(b"SELECT 1")
     line.cut_before = b"ROLLBACK"
     await writer.rollback()
     assert writer.closed
