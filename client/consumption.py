@@ -103,11 +103,11 @@ class Consumption:
 
     def _hand_out(self) -> Delivery | None:
         while self._waiting:
-            hold, message = self._waiting.popleft()
-            if not hold.lost and self._clock() >= hold.expires_at:
+            hold, message = self._waiting[0]
+            if self._clock() >= hold.expires_at:
                 self._lose(hold)
-            if hold.lost:
                 continue
+            self._waiting.popleft()
             self._handed += 1
             self._room.notify()
             if self._handed == self._terms.limit:
@@ -307,6 +307,7 @@ class Consumption:
         # A claim whose last ack is on its way is not lost, even if it is over.
         if lost := self._holds.lose(hold):
             _log.warning("a lease on %s is over; %d messages come again", self._terms.topic, lost)
+        self._waiting = deque(pair for pair in self._waiting if pair[0] is not hold)
         self._room.notify()
 
 

@@ -26,7 +26,7 @@ _LEFT_FOR_THE_END = 5
 """Seconds of the shutdown's grace kept for the last writes."""
 
 _SWITCH_INTERVAL = 0.0005
-"""Seconds until a thread that computes lets another go on: the embedded store's writer and trio hand over all the time."""
+"""Seconds until a thread that computes lets another go on: the embedded store's writer and trio take turns."""
 _ENDLESS = 1_000_000_000
 
 log = structlog.get_logger()

@@ -1,8 +1,8 @@
 """The sweeps: what is looked for from time to time because nobody tells of it.
 
-- near, every second: rows due from two minutes behind the hand to a second and a half ahead that the wheel does not know
-  of, put there by another node or by a user's own SQL. (Five seconds ahead would read every row five times: measured, it
-  doubles the lateness at 1000 due a second.)
+- near, every second: rows due from two minutes behind the hand to a second and a half ahead that the wheel does not
+  know of, put there by another node or by a user's own SQL. (Five seconds ahead would read every row five times:
+  measured, it doubles the lateness at 1000 due a second.)
 - far, every minute: whatever else is due. Only rows that were never promoted are there, from transactions that were
   committed hours late.
 - leases, every ten seconds: claims whose lease ran out and that no desk here has watched.

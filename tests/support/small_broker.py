@@ -59,7 +59,7 @@ class SmallBroker:
         if verb == "extend":
             return Answer(200, {"lease_until": _SOME_TIME})
         held = self._claims[claim]
-        bodies = [held[id_] for id_ in request.json["ids"]]
+        bodies = [held[id_] for id_ in request.json.get("ids", held)]
         if verb == "ack":
             return Answer(200, {"acked": len(bodies)})
         if self.returning:

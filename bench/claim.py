@@ -1,0 +1,138 @@
+"""How many messages a second can a consumer group claim and acknowledge?
+
+    python -m tarry.bench.claim --dsn mysql://root@127.0.0.1:3306/any [--consumers 8] [--max 10] [--runs 5]
+
+Some consumers of one group on a stream of 200-byte messages, each claiming, reading the bodies and acknowledging, with
+every ack awaited and fenced:
+
+    turn            Tarry's store under the service's desk: what waits of a group shares one transaction
+    lock_and_log    the published way: a lock, and a log row per message; MySQL only
+    skip_locked     a row per message, owned with SKIP LOCKED; MySQL only
+
+The last two are in bench/rival_claims.py. All alternate, run after run; ratios are within each run. HTTP has no part in
+it, see bench/lateness.py.
+"""
+
+import argparse
+from collections.abc import Sequence
+
+import trio
+
+from ..service.clock import Clock
+from ..service.desk import Desk
+from ..store.catalogue import TopicDraft
+from ..store.opening import open_backend
+from ..store.records import ClaimRequest, Draft, Group, Publication, Settlement, Turn
+from ..store.store import Store
+from . import databases, rival_claims
+from .closed_loop import in_tasks
+from .report import Figures, ratios, say, show, spread
+
+BODY = b'"' + b"x" * 198 + b'"'
+
+_PAGE = 1000
+_LEASE = 60_000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tarry.bench.claim", description=(__doc__ or "").splitlines()[0])
+    databases.add_dsn(parser)
+    parser.add_argument("--consumers", type=int, default=8, help="of one group (default: 8)")
+    parser.add_argument("--max", type=int, default=10, help="messages to a claim (default: 10)")
+    parser.add_argument("--rows", type=int, default=300_000, help="messages in the stream (default: 300000)")
+    parser.add_argument("--seconds", type=float, default=5, help="of each measurement (default: 5)")
+    parser.add_argument("--runs", type=int, default=5, help="runs, of which the ratios are medians (default: 5)")
+    arguments = parser.parse_args()
+    if min(arguments.consumers, arguments.runs, arguments.rows) < 1 or not 1 <= arguments.max <= 1000:
+        parser.error("at least one of each, and 1 to 1000 messages to a claim")
+    with databases.server(arguments.dsn) as dsn:
+        with databases.scratch(dsn) as scratch:
+            settings = databases.durability(scratch)
+        subjects = ["turn"] if dsn.startswith(databases.SQLITE) else ["turn", "lock_and_log", "skip_locked"]
+        rates: list[dict[str, float]] = []
+        for run in range(1, arguments.runs + 1):
+            rates.append({})
+            for subject in subjects:
+                say(f"run {run} of {arguments.runs}: {subject}")
+                with databases.scratch(dsn) as scratch:
+                    figures = trio.run(
+                        measure, scratch, subject, arguments.rows, arguments.consumers, arguments.max, arguments.seconds
+                    )
+                rates[-1][subject] = figures["messages_per_s"]
+                show({"bench": "claim", "subject": subject, "run": run, **figures})
+        show(
+            {
+                "bench": "claim",
+                "summary": "medians of the runs",
+                "consumers": arguments.consumers,
+                "max": arguments.max,
+                "seconds": arguments.seconds,
+                "runs": arguments.runs,
+                **settings,
+                "messages_per_s": {subject: spread([one[subject] for one in rates]) for subject in subjects},
+                "times": {subject: ratios(rates, "turn", subject) for subject in subjects if subject != "turn"},
+            }
+        )
+
+
+async def measure(dsn: str, subject: str, rows: int, consumers: int, size: int, seconds: float) -> Figures:
+    """One contestant on a stream of its own."""
+    backend = await open_backend(dsn)
+    try:
+        store = Store(backend)
+        group = await fill(store, rows)
+        say(f"measuring {subject}")
+        if subject == "turn":
+            figures = await measure_desk(store, group, consumers, size, seconds)
+        else:
+            queue_id = group.topic.queues[0].id
+            figures = await rival_claims.measure(dsn, subject, queue_id, consumers, size, seconds)
+        if figures["messages"] != size * figures["answered"]:
+            raise AssertionError(f"{figures['messages']} messages in {figures['answered']} claims: the stream ran dry")
+        return {**figures, "messages_per_s": figures["per_s"] * size}
+    finally:
+        await backend.aclose()
+
+
+async def fill(store: Store, rows: int) -> Group:
+    """A stream of so many messages, and a group at its beginning."""
+    await store.backend.migrate()
+    now = await store.backend.now()
+    topic = await store.add_topic(TopicDraft("bench"), now)
+    for start in range(0, rows, _PAGE):
+        say(f"publishing {start} of {rows}")
+        drafts = (Draft(topic, topic.queues[0], BODY),) * min(_PAGE, rows - start)
+        await store.publish([Publication(drafts)], now)
+    return await store.add_group(topic, "bench", now)
+
+
+async def measure_desk(store: Store, group: Group, consumers: int, size: int, seconds: float) -> Figures:
+    """The service's desk over the store's turns, as the engine puts them together."""
+    clock = Clock(store.backend.now)
+    await clock.take()
+
+    async def take_turn(group: Group, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]) -> Turn:
+        return await store.turn(group, settlements, requests, clock.now())
+
+    desk = Desk(lambda: group, clock, take_turn, lambda _group, _settlements, _turn: None)
+    acked = 0
+
+    async def consume() -> None:
+        nonlocal acked
+        claim = await desk.claim(ClaimRequest("bench", size, _LEASE), 0)
+        if claim is None:
+            raise AssertionError("the stream ran dry: more --rows, or fewer --seconds")
+        settled = await desk.settle(Settlement(claim.key, "ack"))
+        if settled is None or settled.acked != len(claim.messages):
+            raise AssertionError(f"{len(claim.messages)} claimed, and then {settled}")
+        acked += settled.acked
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(desk.run)
+        figures = await in_tasks([consume] * consumers, seconds)
+        nursery.cancel_scope.cancel()
+    return {**figures, "messages": acked, "turns": desk.turns}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Callers that each do one thing, wait for its answer and do it again: how often a second, and how long each time.
+
+The first tenth of the time is for warming up and does not count. `cpu_us` is what one answer took of this process's
+processor time, which a busy machine disturbs less than the rest.
+"""
+
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+import trio
+
+from .report import Figures, percentile
+
+_WARM_UP = 0.1
+
+
+class _Tally:
+    """What all callers did."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        began = time.perf_counter()
+        self._cpu = time.process_time()
+        self._counts_from = began + seconds * _WARM_UP
+        self.ends = self._counts_from + seconds
+        self._times: list[float] = []
+        self._done = 0
+
+    def note(self, began: float) -> None:
+        ended = time.perf_counter()
+        self._done += 1
+        if self._counts_from <= ended < self.ends:
+            self._times.append(ended - began)
+
+    def join(self, other: "_Tally") -> None:
+        self._times += other._times
+        self._done += other._done
+
+    def figures(self) -> Figures:
+        times = sorted(self._times)
+        return {
+            "per_s": round(len(times) / self._seconds),
+            "p50_ms": round(percentile(times, 0.5) * 1000, 2),
+            "p99_ms": round(percentile(times, 0.99) * 1000, 2),
+            "cpu_us": round((time.process_time() - self._cpu) / self._done * 1e6, 1),
+            "answered": self._done,
+        }
+
+
+async def in_tasks(callers: Sequence[Callable[[], Awaitable[object]]], seconds: float) -> Figures:
+    """Each caller in a task of this thread."""
+    tally = _Tally(seconds)
+
+    async def call(act: Callable[[], Awaitable[object]]) -> None:
+        while (began := time.perf_counter()) < tally.ends:
+            await act()
+            tally.note(began)
+
+    async with trio.open_nursery() as nursery:
+        for act in callers:
+            nursery.start_soon(call, act)
+    return tally.figures()
+
+
+def in_threads(callers: Sequence[Callable[[], object]], seconds: float) -> Figures:
+    """Each caller in a thread of its own. Raises what a caller raised."""
+    total = _Tally(seconds)
+    tallies: list[_Tally] = []
+    faults: list[Exception] = []
+
+    def call(act: Callable[[], object], tally: _Tally) -> None:
+        try:
+            while (began := time.perf_counter()) < tally.ends:
+                act()
+                tally.note(began)
+        except Exception as fault:
+            faults.append(fault)
+
+    threads: list[threading.Thread] = []
+    for act in callers:
+        tallies.append(_Tally(seconds))
+        threads.append(threading.Thread(target=call, args=(act, tallies[-1])))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if faults:
+        raise faults[0]
+    for tally in tallies:
+        total.join(tally)
+    return total.figures()
+
+
+def in_line(act: Callable[[], object], seconds: float) -> Figures:
+    """One caller, in this thread."""
+    tally = _Tally(seconds)
+    while (began := time.perf_counter()) < tally.ends:
+        act()
+        tally.note(began)
+    return tally.figures()

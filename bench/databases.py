@@ -1,0 +1,242 @@
+"""Where a bench writes: a database of its own on the server that `--dsn` names, gone at the end; and how durable it is.
+
+    mysql://root@127.0.0.1:3306/any     a new database on this server, which stays as it was
+    sqlite:///any/tarry.db              a new file in a new folder beside this one
+    mariadb, mysql, sqlite              a private server, or a file in the system's temporary folder
+
+Administration goes through PyMySQL, so that nothing under measurement has a part in it.
+"""
+
+import argparse
+import os
+import shutil
+import socket
+import sqlite3
+import subprocess
+import tempfile
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from statistics import median
+from typing import Any
+from urllib.parse import unquote, urlsplit
+from uuid import uuid4
+
+import pymysql
+import pymysql.cursors
+
+from ..service.cli.server_process import free_port
+from ..store.sqlite.connection import connect as connect_sqlite
+
+SQLITE = "sqlite:///"
+CONNECTIONS = 400
+"""Of a private server: the published design wants one for each caller."""
+
+_START_SECONDS = 60
+_COMMITS = 200
+
+
+def add_dsn(parser: argparse.ArgumentParser, default: str = "mariadb") -> None:
+    """The option that every bench of a store has."""
+    parser.add_argument(
+        "--dsn",
+        default=default,
+        help="mysql://user:password@host:port/any or sqlite:///file: a database of the bench's own is made there and"
+        f" dropped; or mariadb, mysql or sqlite for a private one (default: {default})",
+    )
+
+
+@contextmanager
+def server(dsn: str) -> Generator[str, None, None]:
+    """The DSN of a server, started here if `dsn` says which kind."""
+    if dsn == "sqlite":
+        with tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder:
+            yield f"{SQLITE}{folder}/tarry.db"
+    elif dsn in ("mariadb", "mysql"):
+        with _private(dsn) as private:
+            yield private
+    else:
+        yield dsn
+
+
+@contextmanager
+def scratch(dsn: str) -> Generator[str, None, None]:
+    """The DSN of an empty database on the server of `dsn`, dropped at the end."""
+    name = f"tarry_bench_{uuid4().hex[:12]}"
+    if dsn.startswith(SQLITE):
+        folder = Path(dsn.removeprefix(SQLITE)).absolute().parent / name
+        folder.mkdir(parents=True)
+        try:
+            yield f"{SQLITE}{folder / 'tarry.db'}"
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    else:
+        with log_in(dsn, database=None) as connection, connection.cursor() as cursor:
+            cursor.execute(f"CREATE DATABASE {name}")
+        try:
+            yield urlsplit(dsn)._replace(path=f"/{name}").geturl()
+        finally:
+            with (
+                suppress(pymysql.err.OperationalError),
+                log_in(dsn, database=None) as connection,
+                connection.cursor() as cursor,
+            ):
+                cursor.execute(f"DROP DATABASE {name}")
+
+
+@contextmanager
+def log_in(
+    dsn: str, *, database: str | None = ""
+) -> Generator["pymysql.Connection[pymysql.cursors.Cursor]", None, None]:
+    """PyMySQL on the database of `dsn`, in autocommit mode."""
+    parts = urlsplit(dsn)
+    connection = pymysql.connect(
+        host=parts.hostname,
+        port=parts.port or 3306,
+        user=unquote(parts.username or ""),
+        password=unquote(parts.password or ""),
+        database=parts.path[1:] if database == "" else database,
+        autocommit=True,
+    )
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def ask(dsn: str, sql: str) -> list[tuple[Any, ...]]:
+    """The rows of a query, through a client that is not the one under test."""
+    if dsn.startswith(SQLITE):
+        reader = sqlite3.connect(dsn.removeprefix(SQLITE))
+        try:
+            return reader.execute(sql).fetchall()
+        finally:
+            reader.close()
+    with log_in(dsn) as connection, connection.cursor() as cursor:
+        cursor.execute(sql)
+        return list(cursor.fetchall())
+
+
+def durability(dsn: str) -> dict[str, Any]:
+    """What a commit on this database means: who keeps it, its settings, and what a commit of one row takes there."""
+    if dsn.startswith(SQLITE):
+        return _durability_of_sqlite()
+    names = ("innodb_flush_log_at_trx_commit", "sync_binlog", "log_bin", "innodb_buffer_pool_size")
+    with log_in(dsn) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT VERSION()")
+        ((version,),) = cursor.fetchall()
+        cursor.execute("SHOW GLOBAL VARIABLES WHERE Variable_name IN %s", (names,))
+        settings: dict[str, Any] = dict(cursor.fetchall())
+        cursor.execute("CREATE TABLE one_row (id INT NOT NULL PRIMARY KEY)")
+        cursor.execute("SET SESSION wait_timeout = 600")
+        times = [_timed(lambda i=i: cursor.execute("INSERT INTO one_row VALUES (%s)", (i,))) for i in range(_COMMITS)]
+        cursor.execute("DROP TABLE one_row")
+    kind = "MariaDB" if "mariadb" in version.lower() else "MySQL"
+    return {
+        "store": f"{kind} {version}",
+        **settings,
+        "fsync_us": os.environ.get("FSYNC_US"),
+        "commit_ms": _middle(times),
+    }
+
+
+def _durability_of_sqlite() -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder:
+        connection = connect_sqlite(Path(folder) / "one.db")
+        settings = {
+            pragma: connection.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in ("journal_mode", "synchronous")
+        }
+        connection.execute("CREATE TABLE one_row (id INTEGER PRIMARY KEY)")
+        times = [
+            _timed(lambda i=i: connection.execute("INSERT INTO one_row VALUES (?)", (i,))) for i in range(_COMMITS)
+        ]
+        connection.close()
+    return {"store": f"SQLite {sqlite3.sqlite_version}", **settings, "commit_ms": _middle(times)}
+
+
+def _timed(act: Any) -> float:
+    began = time.perf_counter()
+    act()
+    return time.perf_counter() - began
+
+
+def _middle(times: Sequence[float]) -> float:
+    return round(median(times) * 1000, 3)
+
+
+@contextmanager
+def redis() -> Generator[int, None, None]:
+    """The port of a private Redis that keeps nothing on disk: as quick as it can be."""
+    program = shutil.which("redis-server")
+    if program is None:
+        raise SystemExit("the published design wants redis-server on PATH (Debian: apt-get install redis-server)")
+    port = free_port()
+    command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+    process = _start(command)
+    try:
+        _wait_for(port, process)
+        yield port
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@contextmanager
+def _private(kind: str) -> Generator[str, None, None]:
+    program = _program("mariadbd" if kind == "mariadb" else "mysqld", kind)
+    folder = Path(tempfile.mkdtemp(prefix="tarry-bench-"))
+    user = ["--user=root"] if os.getuid() == 0 else []
+    data = f"--datadir={folder / 'data'}"
+    (folder / "init.sql").write_text(
+        "CREATE USER IF NOT EXISTS tarry@'%' IDENTIFIED BY 'tarry';\n"
+        "GRANT ALL ON *.* TO tarry@'%' WITH GRANT OPTION;\n"
+        "CREATE DATABASE IF NOT EXISTS tarry;\n"
+    )
+    make = (
+        ["mariadb-install-db", "--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]
+        if kind == "mariadb"
+        else [program, "--no-defaults", "--initialize-insecure"]
+    )
+    if _start([*make, data, *user]).wait():
+        raise SystemExit(f"{make[0]} failed")
+    port = free_port()
+    process = _start(
+        [
+            *(program, "--no-defaults", data, *user, f"--port={port}", "--bind-address=127.0.0.1"),
+            *("--skip-name-resolve", f"--socket={folder / 'socket'}", f"--pid-file={folder / 'pid'}"),
+            *("--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1", "--innodb-buffer-pool-size=1G"),
+            *(f"--max-connections={CONNECTIONS}", f"--init-file={folder / 'init.sql'}"),
+            *(["--mysqlx=0", "--innodb-redo-log-capacity=1G"] if kind == "mysql" else ["--innodb-log-file-size=1G"]),
+        ]
+    )
+    try:
+        _wait_for(port, process)
+        yield f"mysql://tarry:tarry@127.0.0.1:{port}/tarry"
+    finally:
+        process.terminate()
+        process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _program(name: str, kind: str) -> str:
+    path = shutil.which(name) or shutil.which(name, path="/usr/sbin")
+    if path is not None:
+        told = subprocess.run([path, "--no-defaults", "--version"], capture_output=True, text=True, check=False).stdout
+        if ("mariadb" in told.lower()) == (kind == "mariadb"):  # Debian's mysqld is a link to MariaDB's
+            return path
+    raise SystemExit(f"no {name} of {kind} on PATH: name a running server with --dsn, or take --dsn sqlite")
+
+
+def _start(command: Sequence[str]) -> "subprocess.Popen[bytes]":
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet)
+
+
+def _wait_for(port: int, process: "subprocess.Popen[bytes]") -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.05)
+    raise SystemExit(f"{process.args!r} did not come up")

@@ -1,0 +1,197 @@
+"""How late do messages arrive, at a steady rate, at a consumer that claims over HTTP?
+
+    python -m tarry.bench.lateness --dsn mysql://root@127.0.0.1:3306/any [--rate 1000] [--seconds 30] [--runs 5]
+
+A real server in a process of its own; messages of 200 bytes scheduled ahead, one due in each millisecond at the default
+rate; some consumers, each on a connection of its own, claim with a long poll, acknowledge and claim again. Lateness is
+the wall clock when the answer to the claim is whole, less the message's `deliver_at`; database, server and consumers
+share this machine and so its clock. The first seconds do not count. Every message must arrive once, none before its
+time, and all must be acknowledged.
+
+`server_cpu` and `consumers_cpu` say how much of one processor each took: what limits it.
+"""
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import trio
+
+from ..service.cli.server_process import ServerProcess
+from . import databases
+from .lean_http import LeanHTTP
+from .report import Figures, percentile, say, show, spread
+
+_WARM_UP = 2.0
+_PAGE = 1000
+_LEAD = 3.0
+"""Seconds between the last publish and the first due time."""
+_PUBLISHES_A_SECOND = 2000
+"""At the least, on any machine that this is worth running on; the publishing is over when the first falls due."""
+
+
+class _Message(msgspec.Struct):
+    id: str
+    deliver_at: str
+
+
+class _Claim(msgspec.Struct):
+    claim: str | None
+    messages: list[_Message]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tarry.bench.lateness", description=(__doc__ or "").splitlines()[0])
+    databases.add_dsn(parser, default="sqlite")
+    parser.add_argument("--rate", type=int, default=1000, help="messages due a second (default: 1000)")
+    parser.add_argument("--seconds", type=float, default=30, help="that count, of each run (default: 30)")
+    parser.add_argument("--consumers", type=int, default=4, help="connections that claim (default: 4)")
+    parser.add_argument("--max", type=int, default=100, help="messages to a claim, at most (default: 100)")
+    parser.add_argument("--runs", type=int, default=5, help="(default: 5)")
+    arguments = parser.parse_args()
+    if min(arguments.rate, arguments.consumers, arguments.runs) < 1 or not 1 <= arguments.max <= 1000:
+        parser.error("at least one of each, and 1 to 1000 messages to a claim")
+    with databases.server(arguments.dsn) as dsn:
+        with databases.scratch(dsn) as scratch:
+            settings = databases.durability(scratch)
+        found: list[Figures] = []
+        for run in range(1, arguments.runs + 1):
+            with databases.scratch(dsn) as scratch:
+                say(f"run {run} of {arguments.runs}")
+                found.append(measure(scratch, arguments.rate, arguments.seconds, arguments.consumers, arguments.max))
+            show({"bench": "lateness", "run": run, **found[-1]})
+    show(
+        {
+            "bench": "lateness",
+            "summary": "medians of the runs",
+            "rate": arguments.rate,
+            "seconds": arguments.seconds,
+            "consumers": arguments.consumers,
+            "max": arguments.max,
+            "runs": arguments.runs,
+            **settings,
+            **{
+                name: spread([figures[name] for figures in found], 2)
+                for name in ("p50_ms", "p99_ms", "p999_ms", "max_ms", "server_cpu", "consumers_cpu")
+            },
+            "early": sum(figures["early"] for figures in found),
+        }
+    )
+
+
+def measure(dsn: str, rate: int, seconds: float, consumers: int, size: int) -> Figures:
+    """One run against a server of its own."""
+    with tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder:
+        server = ServerProcess(Path(folder), dsn, environment={"TARRY_LOG_LEVEL": "warning"})
+        server.start()
+        try:
+            return trio.run(_Run(server, rate, seconds, consumers, size).measure)
+        except Exception as error:
+            error.add_note(f"the end of the server's log:\n{server.tail()}")
+            raise
+        finally:
+            server.stop()
+
+
+class _Run:
+    """The schedule, the consumers, and what arrived."""
+
+    def __init__(self, server: ServerProcess, rate: int, seconds: float, consumers: int, size: int) -> None:
+        self._server = server
+        self._rate = rate
+        self._total = round(rate * (seconds + _WARM_UP))
+        self._consumers = consumers
+        self._size = size
+        # (arrived, answer) of each claim that held messages; parsed when all is over.
+        self._answers: list[tuple[int, bytes]] = []
+        self._acked = 0
+
+    async def measure(self) -> Figures:
+        first = time.time_ns() // 1_000_000 + round(1000 * (_LEAD + self._total / _PUBLISHES_A_SECOND))
+        await self._schedule(first)
+        if time.time_ns() // 1_000_000 > first - 500:
+            raise RuntimeError("scheduling took longer than the time that was left for it")
+        await trio.sleep(first / 1000 - time.time())
+        began, server_cpu, own_cpu = time.perf_counter(), self._server_cpu(), time.process_time()
+        async with trio.open_nursery() as nursery:
+            for number in range(self._consumers):
+                nursery.start_soon(self._consume, f"bench-{number}")
+        took = time.perf_counter() - began
+        return {
+            **self._lateness(first),
+            "acked": self._acked,
+            "claims": len(self._answers),
+            "server_cpu": round((self._server_cpu() - server_cpu) / took, 2),
+            "consumers_cpu": round((time.process_time() - own_cpu) / took, 2),
+        }
+
+    async def _schedule(self, first: int) -> None:
+        async with LeanHTTP("127.0.0.1", self._server.port) as http:
+            for start in range(0, self._total, _PAGE):
+                say(f"scheduling {start} of {self._total}")
+                numbers = range(start, min(start + _PAGE, self._total))
+                page = [
+                    {"body": "x" * 198, "deliver_at": _rfc3339(first + number * 1000 // self._rate)}
+                    for number in numbers
+                ]
+                await http.post("/v1/topics/bench/messages", msgspec.json.encode({"messages": page}))
+
+    async def _consume(self, client: str) -> None:
+        claim = msgspec.json.encode({"client": client, "max": self._size, "wait": "2s"})
+        async with LeanHTTP("127.0.0.1", self._server.port) as http:
+            while self._acked < self._total:
+                answer = await http.post("/v1/topics/bench/groups/bench/claim", claim)
+                if answer.startswith(b'{"claim":null'):
+                    continue
+                self._answers.append((http.arrived, answer))
+                name = answer[10 : answer.index(b'"', 10)].decode()
+                acked = await http.post(f"/v1/claims/{name}/ack", b"{}")
+                self._acked += int(acked[acked.index(b":") + 1 : -1])
+
+    def _lateness(self, first: int) -> Figures:
+        decode = msgspec.json.Decoder(_Claim).decode
+        counts_from = first + round(1000 * _WARM_UP)
+        seen: set[str] = set()
+        late: list[float] = []
+        early = 0
+        for arrived, answer in self._answers:
+            for message in decode(answer).messages:
+                seen.add(message.id)
+                deliver_at = _milliseconds(message.deliver_at)
+                lateness = arrived / 1_000_000 - deliver_at
+                early += lateness < 0
+                if deliver_at >= counts_from:
+                    late.append(lateness)
+        if not self._acked == len(seen) == self._total:
+            raise AssertionError(f"{self._total} scheduled, {len(seen)} arrived, {self._acked} acknowledged")
+        return {**_percentiles(late), "early": early, "counted": len(late)}
+
+    def _server_cpu(self) -> float:
+        fields = Path(f"/proc/{self._server.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _percentiles(values: Sequence[float]) -> Figures:
+    ordered = sorted(values)
+    shares = {"p50_ms": 0.5, "p99_ms": 0.99, "p999_ms": 0.999}
+    return {
+        **{name: round(percentile(ordered, share), 2) for name, share in shares.items()},
+        "max_ms": round(ordered[-1], 2),
+    }
+
+
+def _rfc3339(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _milliseconds(text: str) -> int:
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""HTTP/1.1 at the least cost to the measuring side: a kept connection, one request at a time, whole answers.
+
+The bench shares its processors with the server under measurement, so it parses no more than it must: the status, the
+length, and nothing of the body. It speaks to Tarry's own server, whose answers carry a Content-Length.
+"""
+
+import time
+from types import TracebackType
+
+import trio
+
+_END = b"\r\n\r\n"
+_LENGTH = b"content-length:"
+
+
+class RefusedError(Exception):
+    """An answer other than 2xx."""
+
+
+class LeanHTTP:
+    """One connection to a server, made anew when the server has ended it; one task at a time."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host = host
+        self._port = port
+        self._stream: trio.SocketStream | None = None
+        self.arrived = 0
+        """The wall clock when the last answer was whole, nanoseconds."""
+
+    async def __aenter__(self) -> "LeanHTTP":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._stream is not None:
+            await trio.aclose_forcefully(self._stream)
+
+    async def post(self, path: str, body: bytes) -> bytes:
+        """The body of the answer. Raises `RefusedError`."""
+        if self._stream is None:
+            self._stream = await trio.open_tcp_stream(self._host, self._port)
+        head = (
+            f"POST {path} HTTP/1.1\r\nhost: {self._host}:{self._port}\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(body)}\r\n\r\n"
+        )
+        await self._stream.send_all(head.encode() + body)
+        return await self._receive(self._stream)
+
+    async def _receive(self, stream: trio.SocketStream) -> bytes:
+        data = b""
+        while (end := data.find(_END)) < 0:
+            data += await self._more(stream)
+        head = data[:end].lower()
+        at = head.index(_LENGTH) + len(_LENGTH)
+        length = int(head[at:].split(b"\r", 1)[0])
+        pieces = [data[end + len(_END) :]]
+        held = len(pieces[0])
+        while held < length:
+            pieces.append(await self._more(stream))
+            held += len(pieces[-1])
+        self.arrived = time.time_ns()
+        body = b"".join(pieces)
+        if b"connection: close" in head:
+            await trio.aclose_forcefully(stream)
+            self._stream = None
+        if not head.startswith((b"http/1.1 2", b"http/1.0 2")):
+            raise RefusedError(f"{head.splitlines()[0].decode()}: {body[:500]!r}")
+        return body
+
+    async def _more(self, stream: trio.SocketStream) -> bytes:
+        data = await stream.receive_some(1 << 16)
+        if not data:
+            raise trio.BrokenResourceError("the server hung up")
+        return bytes(data)

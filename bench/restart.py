@@ -1,0 +1,171 @@
+"""How long after kill -9 and a new start is the first due message handed out, with a million pending?
+
+    python -m tarry.bench.restart --dsn mysql://root@127.0.0.1:3306/any [--pending 1000000] [--runs 5]
+
+The pending messages of 200 bytes fall due over the next hours, all within the horizon by default, so that all are read
+back at the start. Then, again and again: some messages are published that fall due during the outage, the server is
+killed, they fall due, the server is started, and a consumer that has been trying all the time claims over HTTP.
+
+    first_s       from the start of the process to the first message in the consumer's hands; the goal is 2 s
+    all_s         until it has every message that fell due during the outage
+    recovered_s   how long the server says it took to read back what is pending, while it served
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import trio
+
+from ..service.cli.server_process import ServerProcess
+from ..store.catalogue import TopicDraft
+from ..store.opening import open_backend
+from ..store.records import Draft, Publication
+from ..store.store import Store
+from . import databases
+from .lean_http import LeanHTTP, RefusedError
+from .report import Figures, say, show, spread
+
+BODY = b'"' + b"x" * 198 + b'"'
+
+_PAGE = 1000
+_AWAY = 2.0
+"""Seconds that the server is away; the messages of the outage fall due in the middle."""
+_OVERDUE = 100
+_RECOVERY_SECONDS = 120
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tarry.bench.restart", description=(__doc__ or "").splitlines()[0])
+    databases.add_dsn(parser, default="sqlite")
+    parser.add_argument("--pending", type=int, default=1_000_000, help="messages that wait (default: 1000000)")
+    parser.add_argument(
+        "--hours", type=float, default=2.5, help="over which they fall due (default: 2.5, of a horizon of 3)"
+    )
+    parser.add_argument("--runs", type=int, default=5, help="kills (default: 5)")
+    arguments = parser.parse_args()
+    if arguments.pending < 0 or arguments.runs < 1 or arguments.hours <= 0:
+        parser.error("at least one run")
+    with databases.server(arguments.dsn) as dsn, databases.scratch(dsn) as scratch:
+        settings = databases.durability(scratch)
+        trio.run(schedule, scratch, arguments.pending, arguments.hours)
+        found = measure(scratch, arguments.pending, arguments.runs)
+    show(
+        {
+            "bench": "restart",
+            "summary": "medians of the runs",
+            "pending": arguments.pending,
+            "hours": arguments.hours,
+            "runs": arguments.runs,
+            **settings,
+            **{name: spread([run[name] for run in found], 2) for name in ("first_s", "all_s", "recovered_s")},
+        }
+    )
+
+
+async def schedule(dsn: str, pending: int, hours: float) -> None:
+    """Straight into the store; from ten minutes on, so that none of these falls due before the bench is over."""
+    backend = await open_backend(dsn)
+    try:
+        store = Store(backend)
+        await backend.migrate()
+        now = await backend.now()
+        topic = await store.add_topic(TopicDraft("pending"), now)
+        first, span = now + 1_800_000, round(hours * 3_600_000) - 1_800_000
+        for start in range(0, pending, _PAGE):
+            say(f"scheduling {start} of {pending}")
+            drafts = tuple(
+                Draft(topic, topic.queues[0], BODY, deliver_at=first + number * span // pending)
+                for number in range(start, min(start + _PAGE, pending))
+            )
+            await store.publish([Publication(drafts)], now)
+    finally:
+        await backend.aclose()
+
+
+def measure(dsn: str, pending: int, runs: int) -> list[Figures]:
+    """Kills and starts one server so many times."""
+    found: list[Figures] = []
+    with tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder:
+        server = ServerProcess(Path(folder), dsn)
+        server.start()
+        try:
+            for run in range(1, runs + 1):
+                say(f"run {run} of {runs}: waiting until all is read back")
+                wait_until_recovered(server, run)
+                trio.run(publish_overdue, server.port)
+                say(f"run {run} of {runs}: killed")
+                server.kill()
+                time.sleep(_AWAY)
+                figures = trio.run(start_and_claim, server)
+                say(f"run {run} of {runs}: waiting until all is read back")
+                recovered = wait_until_recovered(server, run + 1)
+                found.append({**figures, "recovered_s": recovered["took_ms"] / 1000, "entries": recovered["entries"]})
+                show({"bench": "restart", "run": run, "pending": pending, **found[-1]})
+        except Exception as error:
+            error.add_note(f"the end of the server's log:\n{server.tail()}")
+            raise
+        finally:
+            server.stop()
+    return found
+
+
+def wait_until_recovered(server: ServerProcess, starts: int) -> dict[str, Any]:
+    """What the server says when all that is pending within the horizon is on the wheel."""
+    deadline = time.monotonic() + _RECOVERY_SECONDS
+    while time.monotonic() < deadline:
+        lines = [line for line in server.log.read_text().splitlines() if '"recovered"' in line]
+        if len(lines) >= starts:
+            return cast("dict[str, Any]", json.loads(lines[-1]))
+        time.sleep(0.02)
+    raise RuntimeError(f"the server had not recovered after {_RECOVERY_SECONDS} s")
+
+
+async def publish_overdue(port: int) -> None:
+    """Messages that fall due when the server is away."""
+    due = datetime.fromtimestamp(time.time() + _AWAY / 2, UTC).isoformat(timespec="milliseconds")
+    page = [{"body": number, "deliver_at": due} for number in range(_OVERDUE)]
+    async with LeanHTTP("127.0.0.1", port) as http:
+        await http.post("/v1/topics/outage/messages", msgspec.json.encode({"messages": page}))
+
+
+async def start_and_claim(server: ServerProcess) -> Figures:
+    """Starts the server, with a consumer that tries from the first moment."""
+    times: list[float] = []
+    began = time.perf_counter()
+
+    async def consume() -> None:
+        held = 0
+        while held < _OVERDUE:
+            try:
+                held += await claim_some(server.port)
+            except (OSError, RefusedError, trio.BrokenResourceError):
+                await trio.sleep(0.002)  # not there yet, or not ready
+                continue
+            times.append(time.perf_counter() - began)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(consume)
+        await trio.to_thread.run_sync(server.start)
+        ready = time.perf_counter() - began
+    return {"first_s": round(times[0], 3), "all_s": round(times[-1], 3), "ready_s": round(ready, 3)}
+
+
+async def claim_some(port: int) -> int:
+    """How many messages of the outage one claim gave, acknowledged."""
+    wish = msgspec.json.encode({"client": "bench", "max": _OVERDUE, "wait": "5s"})
+    async with LeanHTTP("127.0.0.1", port) as http:
+        answer = msgspec.json.decode(await http.post("/v1/topics/outage/groups/bench/claim", wish))
+        if answer["claim"] is None:
+            raise RefusedError("nothing within 5 s")
+        await http.post(f"/v1/claims/{answer['claim']}/ack", b"{}")
+        return len(answer["messages"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""Two other ways to hand out messages, for bench/claim.py to compare with. Callers are tasks over the store's driver.
+
+    lock_and_log    the published way: the group's lock is taken, the messages behind its offset are read, a row per
+                    message goes into a log, the offset moves, commit; an ack sets the state of its log rows
+    skip_locked     a row per message and group: the next free ones are found with SKIP LOCKED and move to a table of
+                    owned ones; an ack deletes them there
+
+Both read the bodies and await and fence their acks, as Tarry's do.
+"""
+
+import time
+from collections.abc import Awaitable, Callable
+
+from ..store.errors import Contention
+from ..store.mysql.connection import Connection, connect
+from ..store.mysql.dsn import Dsn
+from ..store.mysql.literals import Statement
+from . import databases
+from .closed_loop import in_tasks
+from .report import Figures
+
+_TABLES = {
+    "lock_and_log": (
+        "CREATE TABLE place (group_id INT NOT NULL PRIMARY KEY, position BIGINT NOT NULL)",
+        "INSERT INTO place VALUES (1, 0)",
+        """CREATE TABLE log (group_id INT NOT NULL, `offset` BIGINT NOT NULL, owner INT NOT NULL,
+  state TINYINT NOT NULL, claimed_at BIGINT NOT NULL, lease_until BIGINT NOT NULL, acked_at BIGINT NULL,
+  PRIMARY KEY (group_id, `offset`))""",
+    ),
+    "skip_locked": (
+        """CREATE TABLE todo (group_id INT NOT NULL, `offset` BIGINT NOT NULL, PRIMARY KEY (group_id, `offset`))""",
+        """CREATE TABLE owned (group_id INT NOT NULL, `offset` BIGINT NOT NULL, owner INT NOT NULL,
+  claimed_at BIGINT NOT NULL, lease_until BIGINT NOT NULL, PRIMARY KEY (group_id, `offset`))""",
+        "INSERT INTO todo SELECT 1, `offset` FROM message",
+    ),
+}
+
+_LOCK = b"SELECT position FROM place WHERE group_id = 1 FOR UPDATE"
+_READ = Statement("SELECT `offset`, id, body FROM message WHERE queue_id = ? AND `offset` >= ? AND `offset` < ?")
+_LOG = Statement(
+    "INSERT INTO log (group_id, `offset`, owner, state, claimed_at, lease_until) VALUES (1, ?, ?, 0, ?, ?)"
+)
+_MOVE = Statement("UPDATE place SET position = ? WHERE group_id = 1")
+_ACK = Statement(
+    "UPDATE log SET state = 1, acked_at = ? WHERE group_id = 1 AND `offset` IN (?*) AND owner = ? AND state = 0"
+)
+
+_TAKE = Statement("SELECT `offset` FROM todo WHERE group_id = 1 ORDER BY `offset` LIMIT ? FOR UPDATE SKIP LOCKED")
+_OWN = Statement("INSERT INTO owned (group_id, `offset`, owner, claimed_at, lease_until) VALUES (1, ?, ?, ?, ?)")
+_TAKEN = Statement("DELETE FROM todo WHERE group_id = 1 AND `offset` IN (?*)")
+_READ_SOME = Statement("SELECT `offset`, id, body FROM message WHERE queue_id = ? AND `offset` IN (?*)")
+_DISOWN = Statement("DELETE FROM owned WHERE group_id = 1 AND `offset` IN (?*) AND owner = ?")
+_LEASE = 60_000
+
+
+class _Consumer:
+    """One consumer with a connection of its own."""
+
+    def __init__(self, connection: Connection, number: int, queue_id: int, size: int) -> None:
+        self._connection = connection
+        self._number = number
+        self._queue_id = queue_id
+        self._size = size
+        self.consumed = 0
+        self.run_again = 0
+
+    async def lock_and_log(self) -> None:
+        """A claim and its ack."""
+        now = time.time_ns() // 1_000_000
+        await self._connection.begin()
+        ((position,),) = await self._connection.fetch(_LOCK)
+        rows = await self._connection.fetch(_READ.bind(self._queue_id, position, position + self._size))
+        log = [(row[0], self._number, now, now + _LEASE) for row in rows]
+        for text in _LOG.bind_many(log, max_bytes=self._connection.max_statement):
+            await self._connection.execute(text)
+        await self._connection.execute(_MOVE.bind(position + len(rows)))
+        await self._connection.commit()
+        offsets = [row[0] for row in rows]
+        acked = await self._connection.execute(_ACK.bind(time.time_ns() // 1_000_000, offsets, self._number))
+        self._count(acked, len(rows))
+
+    async def skip_locked(self) -> None:
+        """A claim and its ack."""
+        offsets = await self._claim_skip_locked()
+        await self._connection.fetch(_READ_SOME.bind(self._queue_id, offsets))
+        acked = await self._connection.execute(_DISOWN.bind(offsets, self._number))
+        self._count(acked, len(offsets))
+
+    async def _claim_skip_locked(self) -> list[int]:
+        while True:
+            now = time.time_ns() // 1_000_000
+            await self._connection.begin()
+            try:
+                offsets = [row[0] for row in await self._connection.fetch(_TAKE.bind(self._size))]
+                owned = [(offset, self._number, now, now + _LEASE) for offset in offsets]
+                for text in _OWN.bind_many(owned, max_bytes=self._connection.max_statement):
+                    await self._connection.execute(text)
+                await self._connection.execute(_TAKEN.bind(offsets))
+                await self._connection.commit()
+            except Contention:
+                self.run_again += 1
+                await self._connection.rollback()
+            else:
+                return offsets
+
+    def _count(self, acked: int, claimed: int) -> None:
+        if acked != claimed or not claimed:
+            raise AssertionError(f"{claimed} claimed, {acked} acknowledged: too few messages for this long a run?")
+        self.consumed += acked
+
+
+async def measure(dsn: str, subject: str, queue_id: int, consumers: int, size: int, seconds: float) -> Figures:
+    """Consumers of the messages that are in the stream already."""
+    with databases.log_in(dsn) as admin, admin.cursor() as cursor:
+        for statement in _TABLES[subject]:
+            cursor.execute(statement)
+    place = Dsn.parse(dsn)
+    joined = [_Consumer(await connect(place, write=True), n, queue_id, size) for n in range(consumers)]
+    acts: list[Callable[[], Awaitable[None]]] = [getattr(consumer, subject) for consumer in joined]
+    figures = await in_tasks(acts, seconds)
+    return {**figures, "messages": sum(c.consumed for c in joined), "run_again": sum(c.run_again for c in joined)}

@@ -1,0 +1,102 @@
+"""Two other ways to move due rows into the stream, for bench/promote.py to compare with.
+
+    by_key    the key is (due, id), with an index on id for the cancel: due rows are found and locked by `ORDER BY due,
+              id LIMIT n FOR UPDATE SKIP LOCKED`, copied by INSERT ... SELECT and deleted, a transaction to a batch
+    singly    as most would write it first: a transaction for each row, which is locked, inserted and deleted
+
+Both keep the columns that Tarry's own tables have, draw offsets from a locked row, and copy within the server.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+
+import pymysql.cursors
+
+from . import databases
+
+_COLUMNS = """due BIGINT NOT NULL, id BIGINT NOT NULL, nonce BIGINT NOT NULL, topic_id INT UNSIGNED NOT NULL,
+  queue_id INT UNSIGNED NOT NULL, `key` VARBINARY(255) NULL, ordering_key VARBINARY(255) NULL, tag VARBINARY(255) NULL,
+  headers MEDIUMBLOB NULL, content_type VARBINARY(255) NULL, body MEDIUMBLOB NOT NULL, accepted_at BIGINT NOT NULL,
+  deliver_at BIGINT NOT NULL"""
+_TABLES = (
+    f"CREATE TABLE timer ({_COLUMNS}, PRIMARY KEY (due, id), UNIQUE KEY udx_timer_id (id)) ENGINE=InnoDB",
+    """CREATE TABLE stream (queue_id INT UNSIGNED NOT NULL, `offset` BIGINT NOT NULL, id BIGINT NOT NULL,
+  nonce BIGINT NOT NULL, `key` VARBINARY(255) NULL, ordering_key VARBINARY(255) NULL, tag VARBINARY(255) NULL,
+  headers MEDIUMBLOB NULL, content_type VARBINARY(255) NULL, body MEDIUMBLOB NOT NULL, accepted_at BIGINT NOT NULL,
+  deliver_at BIGINT NOT NULL, streamed_at BIGINT NOT NULL, PRIMARY KEY (queue_id, `offset`),
+  UNIQUE KEY udx_stream_id (id)) ENGINE=InnoDB""",
+    "CREATE TABLE sequence (id INT NOT NULL PRIMARY KEY, next_offset BIGINT NOT NULL) ENGINE=InnoDB",
+    "INSERT INTO sequence VALUES (1, 0)",
+)
+_FILL = """INSERT INTO timer SELECT due, id, nonce, topic_id, queue_id, `key`, ordering_key, tag, headers, content_type,
+  body, accepted_at, deliver_at FROM delay"""
+_COPY = """INSERT INTO stream SELECT 1, %s + ROW_NUMBER() OVER (ORDER BY due, id) - 1, id, nonce, `key`, ordering_key,
+  tag, headers, content_type, body, accepted_at, deliver_at, %s FROM timer WHERE (due, id) IN %s"""
+_SESSION = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+_THRESHOLD = "SET SESSION /*M! in_predicate_conversion_threshold = 0, */ autocommit = 0"
+
+
+def fill(dsn: str) -> None:
+    """Gives the rivals the rows that wait in `delay`."""
+    with databases.log_in(dsn) as connection, connection.cursor() as cursor:
+        for statement in (*_TABLES, _FILL):
+            cursor.execute(statement)
+
+
+def by_key(dsn: str, batch: int, now: int) -> Iterator[int]:
+    """Promotes what is due, batch after batch; how many each time."""
+    with databases.log_in(dsn) as connection, connection.cursor() as cursor:
+        cursor.execute(_SESSION)
+        cursor.execute(_THRESHOLD)
+        while True:
+            cursor.execute(
+                "SELECT due, id FROM timer WHERE due <= %s ORDER BY due, id LIMIT %s FOR UPDATE SKIP LOCKED",
+                (now, batch),
+            )
+            keys: Sequence[tuple[int, int]] = cursor.fetchall()
+            if not keys:
+                connection.rollback()
+                return
+            begin = _draw(cursor, len(keys))
+            cursor.execute(_COPY, (begin, now, keys))
+            cursor.execute("DELETE FROM timer WHERE (due, id) IN %s", (keys,))
+            connection.commit()
+            yield len(keys)
+
+
+def singly(dsn: str, now: int) -> Iterator[int]:
+    """Promotes what is due, row after row; 1 each time."""
+    with databases.log_in(dsn) as connection, connection.cursor() as cursor:
+        cursor.execute(_SESSION)
+        cursor.execute(_THRESHOLD)
+        while True:
+            cursor.execute(
+                "SELECT due, id FROM timer WHERE due <= %s ORDER BY due, id LIMIT 1 FOR UPDATE SKIP LOCKED", (now,)
+            )
+            keys: Sequence[tuple[int, int]] = cursor.fetchall()
+            if not keys:
+                connection.rollback()
+                return
+            begin = _draw(cursor, 1)
+            cursor.execute(_COPY, (begin, now, keys))
+            cursor.execute("DELETE FROM timer WHERE due = %s AND id = %s", keys[0])
+            connection.commit()
+            yield 1
+
+
+def _draw(cursor: pymysql.cursors.Cursor, count: int) -> int:
+    cursor.execute("SELECT next_offset FROM sequence WHERE id = 1 FOR UPDATE")
+    ((begin,),) = cursor.fetchall()
+    cursor.execute("UPDATE sequence SET next_offset = %s WHERE id = 1", (begin + count,))
+    return int(begin)
+
+
+def rate(promotions: Iterator[int], seconds: float) -> tuple[int, float]:
+    """(rows, rows a second) of promotions that go on for so long, or until nothing is left."""
+    began = time.perf_counter()
+    rows = 0
+    for promoted in promotions:
+        rows += promoted
+        if time.perf_counter() - began > seconds:
+            break
+    return rows, rows / (time.perf_counter() - began)

@@ -1,0 +1,71 @@
+"""Every bench runs in a small form on the embedded store, prints JSON lines, and its own checks hold."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MODULES = ("claim", "lateness", "promote", "publish")
+
+
+def run(module: str, *arguments: str) -> list[dict[str, Any]]:
+    """What the bench prints; its checks of counts make it fail."""
+    root = Path(__file__).resolve().parents[2]
+    environment = os.environ | {"PYTHONPATH": str(root / ".tree")}
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", f"tarry.bench.{module}", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_help_says_what_the_question_is(module: str) -> None:
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", f"tarry.bench.{module}", "--help"],
+        env=os.environ | {"PYTHONPATH": str(root / ".tree")},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert "?" in done.stdout
+    assert "--dsn" in done.stdout
+
+
+def test_publish() -> None:
+    lines = run("publish", "--dsn", "sqlite", "--callers", "3", "--seconds", "0.2", "--runs", "1")
+    assert [line.get("subject") for line in lines] == ["publish", "schedule", "published", None]
+    assert all(line["answered"] > 0 for line in lines[:-1])
+    assert lines[-1]["times_the_published_design"]["publish"]["median"] > 0
+    assert lines[-1]["synchronous"] == 2
+
+
+def test_promote() -> None:
+    lines = run("promote", "--dsn", "sqlite", "--rows", "300", "--batches", "100", "--runs", "1")
+    assert lines[0]["rows"] == 300
+    assert lines[-1]["per_s"]["promote"]["median"] > 0
+
+
+def test_lateness() -> None:
+    lines = run("lateness", "--dsn", "sqlite", "--rate", "100", "--seconds", "1", "--runs", "1")
+    assert lines[0]["acked"] == 300
+    assert lines[0]["counted"] == 100
+    assert lines[-1]["early"] == 0
+
+
+def test_claim() -> None:
+    lines = run("claim", "--dsn", "sqlite", "--rows", "50000", "--seconds", "0.2", "--runs", "1")
+    assert lines[0]["messages"] == 10 * lines[0]["answered"] > 0
+    assert lines[-1]["messages_per_s"]["turn"]["median"] > 0
