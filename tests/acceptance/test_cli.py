@@ -1,0 +1,271 @@
+"""The commands and the client against a real server: what a user does on the first day."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.server import client_of, start_server
+from tarry.client import LeaseLost, NotFound, Receipt, Tarry, TooLate
+from tarry.service.cli.server_process import ServerProcess, python_path
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with start_server(tmp_path_factory.mktemp("server"), env={"TARRY_LADDER": "50ms,50ms"}) as server:
+        yield server
+
+
+@pytest.fixture
+def tarry(server: ServerProcess) -> Iterator[Tarry]:
+    with client_of(server) as tarry:
+        yield tarry
+
+
+@pytest.fixture
+def run(server: ServerProcess, tmp_path: Path) -> Run:
+    def run(*arguments: str, text: str | None = None, url: str | None = None) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "tarry.service.cli.app", *arguments]
+        environment = os.environ | python_path() | {"TARRY_URL": url or server.url}
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment, input=text, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    return run
+
+
+def lines(done: subprocess.CompletedProcess[str]) -> list[Any]:
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_publish_peek_and_consume(run: Run) -> None:
+    (receipt,) = lines(run("publish", "cli", "-", "--key", "order-7", "--header", "a=b", "--json", text='{"order": 7}'))
+    assert receipt["state"] == "published"
+    (peeked,) = lines(run("peek", "cli", "--json", "--queue", str(receipt["queue"])))
+    (message,) = lines(run("consume", "cli", "--group", "g", "--json"))
+    assert peeked["id"] == message["id"] == receipt["id"]
+    assert (message["body"], message["key"], message["headers"]) == ({"order": 7}, "order-7", {"a": "b"})
+    assert (peeked["attempt"], message["attempt"]) == (peeked["attempt"], 1)
+    assert lines(run("consume", "cli", "--group", "g", "--json")) == []
+    assert "cli" in [topic["topic"] for topic in lines(run("topics", "--json"))]
+
+
+def test_cancel_and_its_exit_codes(run: Run) -> None:
+    (waiting,) = lines(run("publish", "cancels", "1", "--delay", "1h", "--json"))
+    (gone,) = lines(run("publish", "cancels", "2", "--json"))
+    assert run("cancel", waiting["id"]).returncode == 0
+    assert run("cancel", waiting["id"]).returncode == 0
+    assert run("cancel", gone["id"]).returncode == 4
+    assert run("cancel", "1").returncode == 3
+    assert run("peek", "nowhere").returncode == 3
+    assert run("publish", "cancels", "1", "--delay", "-1s").returncode == 2
+    away = run("cancel", "1", url="http://127.0.0.1:9")
+    assert away.returncode == 75
+    assert away.stderr.count("\n") == 1
+
+
+def test_a_command_that_fails_fails_its_message(run: Run, tarry: Tarry) -> None:
+    receipts = tarry.publish_many("exec", [{"body": n} for n in (0, 1)])
+    # The command ends with the body as its code: 1 fails, and so do its two retries.
+    program = "import sys; print('ran', flush=True); sys.exit(int(sys.stdin.read()))"
+    done = run("consume", "exec", "--group", "g", "--exec", sys.executable, "-c", program)
+    assert done.returncode == 0
+    assert done.stdout.split() == ["ran"] * 4
+    (letter,) = tarry.dead("exec", "g")
+    assert letter.message.id == receipts[1].id
+    assert len(letter.attempts) == 3
+    assert letter.attempts[0]["reason"].endswith("ended with 1")
+
+
+def test_no_ack_gives_back(run: Run, tarry: Tarry) -> None:
+    tarry.publish("shown", "x")
+    for _ in range(2):
+        (message,) = lines(run("consume", "shown", "--group", "g", "--no-ack", "--json"))
+        assert (message["body"], message["attempt"]) == ("x", 1)
+
+
+def test_doctor_beside_a_server(run: Run, server: ServerProcess) -> None:
+    listen = server.url.removeprefix("http://")
+    found = {line["check"]: line for line in lines(run("doctor", "--json", "--dsn", server.dsn, "--listen", listen))}
+    assert found["store"]["detail"].endswith("in use by a server")
+    assert (found["schema"]["state"], found["port"]["state"]) == ("ok", "ok")
+
+
+def test_a_second_server_on_the_same_file_is_refused(run: Run, server: ServerProcess) -> None:
+    done = run("serve", "--dsn", server.dsn, "--listen", "127.0.0.1:1")
+    assert done.returncode == 1
+    assert "another server uses" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_contracts_python_section(tarry: Tarry) -> None:
+    """As api.md has it, but that run is told when to stop."""
+    handled: list[Any] = []
+    stop = threading.Event()
+
+    def handle(body: Any) -> None:
+        handled.append(body)
+        if body == {"order": 9}:
+            stop.set()
+
+    receipt = tarry.publish("orders", {"order": 7}, delay="48h", key="order-7")
+    assert tarry.cancel(receipt.id) == "cancelled"
+    tarry.publish("orders", {"order": 8})
+    for message in tarry.consume("orders", group="billing"):
+        with message:
+            handle(message.body)
+        break
+    tarry.publish("orders", {"order": 9})
+    tarry.run("orders", group="billing", handler=handle, workers=20, stop=stop)
+    assert handled == [{"order": 8}, {"order": 9}]
+    assert tarry.message(receipt.id)["state"] == "cancelled"
+
+
+def test_never_early_and_soon(tarry: Tarry) -> None:
+    due = [datetime.now(UTC) + timedelta(milliseconds=300 + 10 * n) for n in range(50)]
+    tarry.publish_many("soon", [{"body": n, "deliver_at": at} for n, at in enumerate(due)])
+    for message in tarry.consume("soon", "g", limit=50):
+        late = datetime.now(UTC) - due[message.body]
+        with message:
+            assert timedelta(0) <= late < timedelta(seconds=5)
+
+
+def test_reschedule(tarry: Tarry) -> None:
+    receipt = tarry.publish("later", 1, delay="1h")
+    earlier = tarry.reschedule(receipt.id, delay=1)
+    assert earlier.id == receipt.id
+    (message,) = tarry.consume("later", "g", limit=1)
+    assert message.deliver_at == earlier.deliver_at
+    with pytest.raises(TooLate):
+        tarry.reschedule(receipt.id, delay="1h")
+    with pytest.raises(NotFound):
+        tarry.reschedule("1", delay="1h")
+
+
+def test_a_handler_that_fails_climbs_to_the_dead_letters(tarry: Tarry) -> None:
+    tarry.publish("climb", {"n": 1}, headers={"h": "1"})
+    attempts: list[int] = []
+    for message in tarry.consume("climb", "g", limit=3):
+        with message:
+            attempts.append(message.attempt)
+            raise ValueError("never")
+    assert attempts == [1, 2, 3]
+    (letter,) = tarry.dead("climb", "g")
+    assert (letter.message.body, letter.message.headers) == ({"n": 1}, {"h": "1"})
+    assert [attempt["reason"] for attempt in letter.attempts] == ["ValueError: never"] * 3
+
+
+def test_a_handler_chooses_its_delay(tarry: Tarry) -> None:
+    tarry.publish("choose", 1)
+    times: list[float] = []
+    attempts: list[int] = []
+    for message in tarry.consume("choose", "g", limit=3):
+        with message:
+            times.append(time.monotonic())
+            attempts.append(message.attempt)
+            if len(times) < 3:
+                message.retry(after="200ms", count=len(times) == 2)
+    assert attempts == [1, 1, 2]
+    assert min(later - sooner for sooner, later in pairwise(times)) >= 0.2
+
+
+def test_a_long_handler_keeps_its_lease(tarry: Tarry) -> None:
+    tarry.publish("long", 1)
+    for message in tarry.consume("long", "g", limit=1, lease="400ms"):
+        with message:
+            time.sleep(1.0)  # two and a half leases
+    with pytest.raises(StopIteration):
+        next(tarry.consume("long", "g", idle_timeout=0.3))
+    assert tarry.group("long", "g")["acked"] == 1
+
+
+def test_a_lease_that_is_over_is_lost(tarry: Tarry) -> None:
+    tarry.publish("over", 1)
+    claim = tarry.claim("over", "g", lease="100ms")
+    assert claim is not None
+    again = tarry.claim("over", "g", wait="5s")
+    assert again is not None
+    assert again.messages[0].attempt == 2
+    with pytest.raises(LeaseLost):
+        tarry.ack(claim)
+    assert tarry.ack(again) == 1
+    assert tarry.ack(again) == 1
+
+
+def test_bodies_come_back_the_way_they_went_in(tarry: Tarry) -> None:
+    bodies: list[Any] = [
+        None,
+        False,
+        0,
+        -0.5,
+        2**70,
+        "ü\N{COLLISION SYMBOL}\x00",
+        [],
+        {},
+        {"a": [{}]},
+        b"",
+        b"\x00\xff",
+    ]
+    tarry.publish_many("bodies", [{"body": body} for body in bodies])
+    messages = list(tarry.consume("bodies", "g", limit=len(bodies)))
+    assert [message.body for message in messages] == bodies
+    assert [type(message.body) for message in messages] == [type(body) for body in bodies]
+
+
+def test_publishing_goes_on_over_a_kill(tmp_path: Path) -> None:
+    """Every publish that was answered is there once, though the server is killed under them again and again."""
+    with start_server(tmp_path) as server, client_of(server) as tarry:
+        stop = threading.Event()
+
+        def publish(worker: int) -> list[Receipt]:
+            receipts: list[Receipt] = []
+            while not stop.is_set():
+                receipts.append(tarry.publish("kills", f"{worker}-{len(receipts)}"))
+            return receipts
+
+        with ThreadPoolExecutor(8) as pool:
+            workers = [pool.submit(publish, worker) for worker in range(8)]
+            for _ in range(3):
+                time.sleep(0.5)
+                server.kill()
+                server.start()
+            stop.set()
+            receipts = [receipt for worker in workers for receipt in worker.result()]
+        assert len({receipt.id for receipt in receipts}) == len(receipts) > 50
+        counts = tarry.topic("kills")
+        assert counts["accepted"] == counts["streamed"] == len(receipts)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_follower_ends_on_a_signal(server: ServerProcess, tarry: Tarry, number: int, tmp_path: Path) -> None:
+    topic = f"follow-{number}"
+    command = [sys.executable, "-m", "tarry.service.cli.app", "consume", topic, "--group", "g", "--follow"]
+    environment = os.environ | python_path() | {"TARRY_URL": server.url}
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as follower:
+        assert follower.stdout is not None
+        tarry.publish(topic, "one")
+        assert json.loads(follower.stdout.readline())["body"] == "one"
+        deadline = time.monotonic() + 10
+        while not tarry.group(topic, "g")["acked"] and time.monotonic() < deadline:
+            time.sleep(0.01)
+        follower.send_signal(number)
+        _, errors = follower.communicate(timeout=30)
+    assert follower.returncode == 130
+    assert errors == ""
+    assert tarry.group(topic, "g")["acked"] == 1

@@ -1,0 +1,273 @@
+"""Command lines: what they mean, what they print, and how they end."""
+
+import io
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.scripted_server import Answer, Request, ScriptedServer, problem, scripted_server
+from support.small_broker import SmallBroker
+from tarry import __version__
+from tarry.service.cli import server
+from tarry.service.cli.app import run
+
+RECEIPT = {"id": "5", "topic": "t", "state": "scheduled", "deliver_at": "2030-01-01T00:00:00.000Z"}
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
+    with scripted_server() as script:
+        monkeypatch.setenv("TARRY_URL", script.url)
+        yield script
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No tarry.toml and no tarry.db but those of the test."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def accept(request: Request) -> Answer:
+    document = request.json
+    if "messages" in document:
+        return Answer(201, {"messages": [RECEIPT] * len(document["messages"])})
+    return Answer(201, RECEIPT)
+
+
+def sent(script: ScriptedServer, *arguments: str) -> dict[str, Any]:
+    script.respond = accept
+    assert run(["publish", *arguments]) == 0
+    document: dict[str, Any] = script.requests[-1].json
+    del document["idempotency_key"]
+    return document
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == __version__
+
+
+@pytest.mark.parametrize(
+    "command", ["serve", "demo", "doctor", "migrate", "publish", "consume", "cancel", "peek", "topics", "config"]
+)
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([command, "--help"]) == 0
+    assert f"tarry {command}" in capsys.readouterr().out
+    assert run(["--help"]) == 0
+    assert command in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["publsih"],
+        ["publish"],
+        ["publish", "t"],
+        ["publish", "t", "1", "--file", "x"],
+        ["publish", "t", "{"],
+        ["publish", "t", "NaN"],
+        ["publish", "t", "1", "--header", "x"],
+        ["publish", "t", "1", "--url", "nowhere"],
+        ["peek", "t", "--offset", "x"],
+        ["consume", "t"],
+        ["consume", "t", "--group", "g", "--no-ack", "--follow"],
+        ["consume", "t", "--group", "g", "--max", "0"],
+        ["cancel"],
+        ["config", "show", "--listen", "0.0.0.0:1"],
+        ["migrate", "--dsn", "postgres://x/y"],
+        ["serve", "--nonsense"],
+    ],
+)
+def test_wrong_usage_is_2_and_says_why(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.err.strip()
+    assert "Traceback" not in captured.err
+    assert captured.out == ""
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (problem(400, detail="delay: no"), 2),
+        (problem(404), 3),
+        (problem(409, result="too_late"), 4),
+        (problem(409), 1),
+        (problem(422), 1),
+        (Answer(503, headers={"Retry-After": "9"}), 75),
+    ],
+)
+def test_exit_codes(script: ScriptedServer, answer: Answer, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    script.say(answer)
+    assert run(["cancel", "5"]) == code
+    error = capsys.readouterr().err
+    assert error.startswith("tarry: ")
+    assert error.count("\n") == 1
+
+
+def test_a_server_that_is_away_is_75(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(server, "_PATIENCE", 0.0)
+    assert run(["topics", "--url", "http://127.0.0.1:9"]) == 75
+    assert "http://127.0.0.1:9 does not answer" in capsys.readouterr().err
+
+
+def test_a_fault_of_our_own_is_one_sentence(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    script.say(Answer(200, {"surprise": 1}))
+    assert run(["topics"]) == 1
+    assert "KeyError: 'topics'; PYTHONDEVMODE=1" in capsys.readouterr().err
+
+
+def test_publish(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--key", "k", "--delay", "10m", "--tag", "x", "--ordering-key", "o", "--header", "a=b=c", "--header", "d="]
+    assert sent(script, "t", '{"order": 7}', *flags) == {
+        "body": {"order": 7},
+        "key": "k",
+        "delay": "10m",
+        "tag": "x",
+        "ordering_key": "o",
+        "headers": {"a": "b=c", "d": ""},
+    }
+    assert capsys.readouterr().out.splitlines()[1].startswith("5\tscheduled\t2030-01-01T00:00:00.000Z")
+
+
+def test_publish_bodies(script: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sent(script, "t", "-7") == {"body": -7}
+    assert sent(script, "t", "hello", "--text") == {"body": "hello"}
+    assert sent(script, "t", "hello", "--content-type", "text/plain")["body_base64"] == "aGVsbG8="
+    assert sent(script, "t", "1", "--delay", "500")["delay"] == 500
+    assert sent(script, "t", "1", "--at", "2030-01-01T00:00:00Z")["deliver_at"] == "2030-01-01T00:00:00Z"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"a": 1}\n')))
+    assert sent(script, "t", "-") == {"body": {"a": 1}}
+
+
+def test_publish_json(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    script.respond = accept
+    assert run(["publish", "t", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["deliver_at"] == "2030-01-01T00:00:00.000Z"
+
+
+def test_publish_a_file(script: ScriptedServer, empty_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = ['{"body": 1}', "", '{"body": null, "key": "own", "delay": "1h"}', '{"body_base64": "AP8="}']
+    (empty_folder / "many").write_text("\n".join(lines))
+    assert sent(script, "t", "--file", "many", "--key", "common") == {
+        "messages": [
+            {"body": 1, "key": "common"},
+            {"body": None, "key": "own", "delay": "1h"},
+            {"body_base64": "AP8=", "content_type": "application/octet-stream", "key": "common"},
+        ]
+    }
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == "published 3 messages to t\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("{", "line 2 is not JSON"),
+        ("[1]", "line 2 is not an object"),
+        ('{"key": "x"}', "line 2 has no body"),
+        ('{"body": 1, "kye": "x"}', "line 2: unknown kye"),
+        ('{"body_base64": "?"}', "line 2: body_base64"),
+    ],
+)
+def test_a_bad_line_of_a_file(
+    script: ScriptedServer, empty_folder: Path, line: str, word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script.respond = accept
+    (empty_folder / "many").write_text('{"body": 1}\n' + line)
+    assert run(["publish", "t", "--file", "many"]) == 2
+    assert word in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_there(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["publish", "t", "--file", "none"]) == 1
+    assert "none" in capsys.readouterr().err
+
+
+def test_cancel(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    script.say(Answer(200, {"result": "cancelled"}))
+    assert run(["cancel", "5", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"id": "5", "result": "cancelled"}
+
+
+def test_topics(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    record = {"topic": "t", "kind": "cluster", "queues": 4, "accepted": 9, "pending": 2}
+    script.say(Answer(200, {"topics": [record]}), Answer(200, {"topics": [record]}))
+    assert run(["topics"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "topic\tkind\tqueues\taccepted\tpending",
+        "t\tcluster\t4\t9\t2",
+    ]
+    assert run(["topics", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == record
+
+
+@pytest.fixture
+def broker(script: ScriptedServer) -> SmallBroker:
+    broker = SmallBroker()
+    broker.backlog.extend([{"n": 1}, {"n": 2}, {"n": 3}])
+    script.respond = broker.respond
+    return broker
+
+
+def bodies(capsys: pytest.CaptureFixture[str]) -> list[Any]:
+    return [json.loads(line)["body"] for line in capsys.readouterr().out.splitlines()]
+
+
+def test_consume_prints_and_acks(broker: SmallBroker, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["consume", "t", "--group", "g", "--max", "2"]) == 0
+    assert bodies(capsys) == [{"n": 1}, {"n": 2}]
+    assert sorted(id_ for request in broker.all("ack") for id_ in request["ids"]) == ["1", "2"]
+    assert len(broker.backlog) == 1
+
+
+def test_consume_without_acks_gives_everything_back(broker: SmallBroker, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["consume", "t", "--group", "g", "--no-ack", "--max", "3"]) == 0
+    assert bodies(capsys) == [{"n": 1}, {"n": 2}, {"n": 3}]
+    assert broker.all("ack") == []
+    assert broker.all("fail") == [{"count": False, "reason": "shown", "retry_after": 0}]
+
+
+def test_consume_runs_a_command(broker: SmallBroker, empty_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    program = "import json, sys; n = json.load(sys.stdin)['n']; print(sys.argv[1], n, flush=True); sys.exit(n == 2)"
+    command = [sys.executable, "-c", program, "--flag"]
+    assert run(["consume", "t", "--group", "g", "--max", "3", "--exec", *command]) == 0
+    captured = capfd.readouterr()
+    assert captured.out.splitlines() == ["--flag 1", "--flag 2", "--flag 3"]
+    assert "message 2:" in captured.err
+    assert [request["ids"] for request in broker.all("fail")] == [["2"]]
+    assert broker.all("fail")[0]["reason"].endswith("ended with 1")
+
+
+def test_config_show(empty_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    (empty_folder / "tarry.toml").write_text('lease = "30s"\n')
+    monkeypatch.setenv("TARRY_DSN", "mysql://tarry:secret@db/tarry")
+    assert run(["config", "show", "--origin", "--listen", "127.0.0.1:9"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "lease\t30s\ttarry.toml" in lines
+    assert "listen\t127.0.0.1:9\t--listen" in lines
+    assert "dsn\tmysql://tarry:***@db/tarry\tTARRY_DSN" in lines
+    assert run(["config", "show", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[0]) == {"name": "dsn", "value": "mysql://tarry:***@db/tarry"}
+
+
+@pytest.mark.parametrize("dsn", ["sqlite:///tarry.db", "mysql://u:p@127.0.0.1:9/x"])
+def test_migrate_prints_the_sql_and_touches_nothing(
+    dsn: str, empty_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["migrate", "--print", "--dsn", dsn]) == 0
+    assert "CREATE TABLE" in capsys.readouterr().out
+    assert list(empty_folder.iterdir()) == []
+
+
+def test_migrate(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["migrate"]) == 0
+    assert capsys.readouterr().out.startswith("applied 0001")
+    assert run(["migrate"]) == 0
+    assert "up to date" in capsys.readouterr().err

@@ -1,0 +1,79 @@
+"""The doctor, on the embedded store."""
+
+import json
+import socket
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from support.scripted_server import Answer, scripted_server
+from support.servers import free_port
+from tarry.service.cli.app import run
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TARRY_LISTEN", f"127.0.0.1:{free_port()}")
+    return tmp_path
+
+
+def findings(capsys: pytest.CaptureFixture[str], code: int) -> dict[str, tuple[str, str]]:
+    capsys.readouterr()
+    assert run(["doctor", "--json"]) == code
+    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    return {record["check"]: (record["state"], record["detail"]) for record in records}
+
+
+def test_an_empty_folder_is_well_and_stays_empty(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = findings(capsys, 0)
+    assert {state for state, _ in found.values()} == {"ok"}
+    assert "will be made" in found["store"][1]
+    assert list(folder.iterdir()) == []
+
+
+def test_a_store_that_is_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["migrate"]) == 0
+    found = findings(capsys, 0)
+    assert set(found) == {"python", "sqlite", "store", "schema", "durability", "clock", "port"}
+    assert found["schema"][1].startswith("version ")
+
+
+def test_a_schema_newer_than_the_program(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["migrate"]) == 0
+    with closing(sqlite3.connect(folder / "tarry.db")) as store, store:
+        store.execute("UPDATE migration SET version = 9999")
+    found = findings(capsys, 1)
+    assert found["schema"][0] == "wrong"
+    assert "newer" in found["schema"][1]
+
+
+def test_a_file_that_is_no_store(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "tarry.db").write_text("Dear diary, " * 1000)
+    assert "wrong" in {state for state, _ in findings(capsys, 1).values()}
+
+
+def test_a_folder_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("TARRY_DSN", "sqlite:///none/tarry.db")
+    assert findings(capsys, 1)["store"][0] == "wrong"
+
+
+def test_a_port_that_somebody_else_has(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("TARRY_LISTEN", f"127.0.0.1:{other.getsockname()[1]}")
+        assert findings(capsys, 1)["port"][0] == "wrong"
+
+
+def test_a_port_that_a_tarry_has(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with scripted_server() as script:
+        script.say(Answer(200, {"ready": True}))
+        monkeypatch.setenv("TARRY_LISTEN", script.url.removeprefix("http://"))
+        assert findings(capsys, 0)["port"] == ("ok", f"a Tarry serves on {script.url.removeprefix('http://')}")
+
+
+def test_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "check\tstate\tdetail"
