@@ -15,7 +15,7 @@ from attrs import asdict, frozen
 from cyclopts import Parameter
 
 from ...client import Tarry
-from ...store.errors import SchemaError, StoreError, StoreInUse
+from ...store.errors import Refused, SchemaError, StoreError, StoreInUse
 from ...store.migrations import pending
 from ...store.opening import migrations_for, open_backend
 from ...store.ports import Backend
@@ -109,10 +109,17 @@ def _new_file(path: Path, shown: str) -> Finding:
     return Finding("store", "ok", f"{shown} will be made by the first `tarry serve`")
 
 
+_NO_SCHEMA = Finding("schema", "note", "none yet: `tarry serve` or `tarry migrate` makes it")
+
+
 async def _schema(backend: Backend, dsn: str) -> Finding:
     if dsn.startswith(_SQLITE):
         return _embedded_schema(dsn)
-    return Finding("schema", "note", f"this program knows version {migrations_for(dsn)[-1].version}; not looked at")
+    try:
+        applied = dict(await backend.read(lambda tx: tx.fetch("migration.applied")))
+    except Refused:  # no such table
+        return _NO_SCHEMA
+    return _judge(dsn, applied)
 
 
 def _embedded_schema(dsn: str) -> Finding:
@@ -121,7 +128,7 @@ def _embedded_schema(dsn: str) -> Finding:
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
             if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'migration'").fetchone() is None:
-                return Finding("schema", "note", "none yet: `tarry serve` or `tarry migrate` makes it")
+                return _NO_SCHEMA
             applied = dict(connection.execute("SELECT version, checksum FROM migration").fetchall())
     except sqlite3.Error as error:
         return Finding("schema", "wrong", str(error))
