@@ -116,7 +116,7 @@ async def _schema(backend: Backend, dsn: str) -> Finding:
     if dsn.startswith(_SQLITE):
         return _embedded_schema(dsn)
     try:
-        applied = dict(await backend.read(lambda tx: tx.fetch("migration.applied")))
+        applied: dict[int, bytes] = dict(await backend.read(lambda tx: tx.fetch("migration.applied")))
     except Refused:  # no such table
         return _NO_SCHEMA
     return _judge(dsn, applied)

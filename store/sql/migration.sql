@@ -1,0 +1,3 @@
+-- name: applied
+-- The migrations applied, with the checksum of each.
+SELECT version, checksum FROM migration;
