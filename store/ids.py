@@ -10,9 +10,9 @@ two unique keys, and a message must be able to keep its id when it moves from th
 Outside the store an id is a decimal string.
 """
 
+import itertools
 import random
 import zlib
-from collections import OrderedDict
 
 SHARDS = 16
 SHARD_BITS = 4
@@ -58,8 +58,8 @@ class IdMaker:
 
     def __init__(self, source: random.Random | None = None) -> None:
         self._random = source or random.Random()  # noqa: S311  # it spreads ids, it guards nothing
-        # Next count and numbers left per (millisecond, straight bit, shard), oldest use first.
-        self._counts: OrderedDict[int, tuple[int, int]] = OrderedDict()
+        # Next count and numbers left per (millisecond, straight bit, shard), oldest first.
+        self._counts: dict[int, tuple[int, int]] = {}
         self._shard = self._random.randrange(SHARDS)
 
     def make(self, due: int, *, shard: int | None = None, straight: bool = False, spread: int = 0) -> int:
@@ -74,7 +74,7 @@ class IdMaker:
             due += self._random.randrange(spread + 1)
         while True:
             place = due << SEQUENCE_BITS | (_STRAIGHT if straight else 0) | shard
-            known = None if spread else self._counts.pop(place, None)
+            known = None if spread else self._counts.get(place)
             count, left = known or (self._random.randrange(_COUNTS), _COUNTS)
             if left:
                 self._remember(place, ((count + 1) % _COUNTS, left - 1))
@@ -85,4 +85,5 @@ class IdMaker:
     def _remember(self, place: int, count: tuple[int, int]) -> None:
         self._counts[place] = count
         if len(self._counts) > _REMEMBERED:
-            self._counts.popitem(last=False)
+            for oldest in list(itertools.islice(self._counts, _REMEMBERED // 2)):
+                del self._counts[oldest]

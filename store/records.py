@@ -78,7 +78,10 @@ class Publication:
     @property
     def weight(self) -> int:
         """About how many bytes it takes in memory and in a statement."""
-        return sum(len(draft.body) + len(draft.headers or b"") + 200 for draft in self.drafts)
+        weight = 0
+        for draft in self.drafts:
+            weight += len(draft.body) + 200 + (0 if draft.headers is None else len(draft.headers))
+        return weight
 
 
 @frozen
