@@ -115,6 +115,7 @@ class Desk:
             if not asking.answered.is_set() and asking in self._asking:
                 self._asking.remove(asking)
                 return None
+            asking.final = True
             await asking.answered.wait()  # a turn has it: its answer is near, and must not be lost
         except trio.Cancelled:
             asking.gone = True

@@ -4,12 +4,13 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-MODULES = ("claim", "lateness", "promote", "publish")
+MODULES = ("claim", "flights", "lateness", "promote", "publish")
 
 
 def run(module: str, *arguments: str) -> list[dict[str, Any]]:
@@ -69,3 +70,20 @@ def test_claim() -> None:
     lines = run("claim", "--dsn", "sqlite", "--rows", "50000", "--seconds", "0.2", "--runs", "1")
     assert lines[0]["messages"] == 10 * lines[0]["answered"] > 0
     assert lines[-1]["messages_per_s"]["turn"]["median"] > 0
+
+
+def test_flights(tmp_path: Path) -> None:
+    sample = Path(__file__).resolve().parents[2] / "service" / "cli" / "sample" / "flights-2013-11-27.csv"
+    head, *flights = sample.read_text().splitlines()
+    with zipfile.ZipFile(tmp_path / "flights.zip", "w") as archive:
+        # The cancelled ones are at the end of the day.
+        archive.writestr("flights.csv", "\n".join([head, *flights[-300:], *flights[:100]]) + "\n")
+    first, summary = run(
+        *("flights", "--dsn", "sqlite", "--data", str(tmp_path / "flights.zip"), "--rows", "350", "--runs", "1"),
+        *("--publishers", "2", "--callers", "4"),
+    )
+    assert (first["rows"], first["cancelled"], first["rescheduled"]) == (350, 35, 143)
+    assert summary["rows"] == 350
+    assert all(summary[f"{what}_per_s"]["median"] > 0 for what in ("scheduled", "baseline", "cancels", "reschedules"))
+    assert summary["times_the_baseline"]["median"] > 0
+    assert summary["synchronous"] == 2

@@ -137,6 +137,23 @@ async def test_a_wait_that_is_over_gets_nothing(counter: Counter) -> None:
     assert claim is not None, "what comes later is not claimed for somebody who has left"
 
 
+async def test_a_wait_that_is_over_while_a_turn_runs_gets_that_turns_answer(counter: Counter) -> None:
+    counter.gate = trio.Event()
+    answers: list[Claim | None] = []
+
+    async def ask() -> None:
+        answers.append(await counter.claim(wait=1))
+
+    with trio.fail_after(5):
+        async with trio.open_nursery() as asking:
+            asking.start_soon(ask)
+            while not counter.turns:
+                await trio.lowlevel.checkpoint()
+            await trio.sleep(0.005)  # the wait itself is a millisecond of real time
+            counter.gate.set()
+    assert answers == [None]
+
+
 async def test_a_claim_for_a_client_that_has_gone_comes_back_uncounted(counter: Counter) -> None:
     await counter.publish(1)
     counter.gate = trio.Event()
