@@ -62,6 +62,10 @@ class Backend(Protocol):
         """
         ...
 
+    async def applied(self) -> dict[int, bytes]:
+        """The checksums of the migrations applied, by version; empty when there is no schema yet."""
+        ...
+
     async def durability(self) -> list[str]:
         """Under which settings an acknowledged publish can be lost, one sentence each; empty when all is well."""
         ...

@@ -158,7 +158,7 @@ async def due_retries(tx: Transaction, shard: int, after: int, until: int, limit
 async def near(tx: Transaction, since: int, until: int, limit: int) -> list[Timer]:
     """What waits in any shard between two milliseconds, for the sweeps; at most `limit` of each kind."""
     first, end = first_id(since), first_id(until)
-    timers = [(due, id_) for id_, due in await tx.fetch("delay.near", first, end, limit) if due == due_of(id_)]
+    timers = [(due, id_) for id_, due in await tx.fetch("delay.near", first, end, limit)]
     timers += [(due, id_) for id_, due in await tx.fetch("moved.near", since, until, limit)]
     timers += [(due_of(id_), ~id_) for id_, _ in await tx.fetch("retry.near", first, end, limit)]
     return timers

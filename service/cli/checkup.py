@@ -15,7 +15,7 @@ from attrs import asdict, frozen
 from cyclopts import Parameter
 
 from ...client import Tarry
-from ...store.errors import Refused, SchemaError, StoreError, StoreInUse
+from ...store.errors import SchemaError, StoreError, StoreInUse
 from ...store.migrations import pending
 from ...store.opening import migrations_for, open_backend
 from ...store.ports import Backend
@@ -92,7 +92,7 @@ async def _examine(dsn: str) -> list[Finding]:
         now = await backend.now()
         after = time.time_ns() // 1_000_000
         findings = [Finding("store", "ok", f"{shown}, answers in {after - before} ms")]
-        findings.append(await _schema(backend, dsn))
+        findings.append(_judge(dsn, await backend.applied()))
         findings += await _durability(backend)
         findings.append(_skew(now, before, after))
     except StoreError as error:
@@ -112,16 +112,6 @@ def _new_file(path: Path, shown: str) -> Finding:
 _NO_SCHEMA = Finding("schema", "note", "none yet: `tarry serve` or `tarry migrate` makes it")
 
 
-async def _schema(backend: Backend, dsn: str) -> Finding:
-    if dsn.startswith(_SQLITE):
-        return _embedded_schema(dsn)
-    try:
-        applied: dict[int, bytes] = dict(await backend.read(lambda tx: tx.fetch("migration.applied")))
-    except Refused:  # no such table
-        return _NO_SCHEMA
-    return _judge(dsn, applied)
-
-
 def _embedded_schema(dsn: str) -> Finding:
     """From the file, read only: so it works beside a server that holds the store."""
     path = Path(dsn.removeprefix(_SQLITE)).absolute()
@@ -136,6 +126,8 @@ def _embedded_schema(dsn: str) -> Finding:
 
 
 def _judge(dsn: str, applied: dict[int, bytes]) -> Finding:
+    if not applied:
+        return _NO_SCHEMA
     try:
         todo = pending(migrations_for(dsn), applied)
     except SchemaError as error:

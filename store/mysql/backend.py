@@ -28,6 +28,7 @@ _TRIES = 5
 _PAUSE = 0.01
 """Seconds of the first pause after a deadlock, doubled each time, of which a random part is taken."""
 _LOCK_WAIT = 60
+_APPLIED = b"SELECT version, checksum FROM migration"
 _REMEMBER = b"""CREATE TABLE IF NOT EXISTS migration (
   version INT UNSIGNED NOT NULL, name VARBINARY(255) NOT NULL, checksum BINARY(32) NOT NULL, applied_at BIGINT NOT NULL,
   PRIMARY KEY (version)
@@ -154,7 +155,7 @@ class MySQLBackend:
 
     async def _migrate(self, connection: Connection) -> list[str]:
         await connection.execute(_REMEMBER)
-        applied: dict[int, bytes] = dict(await connection.fetch(b"SELECT version, checksum FROM migration"))
+        applied: dict[int, bytes] = dict(await connection.fetch(_APPLIED))
         todo = pending(migrations(), applied)
         for migration in todo:
             for text in migration.statements:
@@ -175,6 +176,14 @@ class MySQLBackend:
                 )
             )
         return [f"{migration.version:04} {migration.name}" for migration in todo]
+
+    async def applied(self) -> dict[int, bytes]:
+        """The checksums of the migrations applied, by version."""
+        async with self._readers.connection() as connection:
+            try:
+                return dict(await connection.fetch(_APPLIED))
+            except Refused:  # no such table
+                return {}
 
     async def durability(self) -> list[str]:
         """Settings of the server under which an answered commit may be lost with the machine."""

@@ -37,9 +37,10 @@ UPDATE delay SET due = ?, deliver_at = ? WHERE shard = ? AND id = ?;
 SELECT id, due FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE shard = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?;
 
 -- name: near
--- The due scan over all shards.
+-- The due scan over all shards, without those that have been moved (`moved.near` finds them).
 SELECT id, due FROM delay /*! FORCE INDEX (PRIMARY) */
-WHERE shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) AND id >= ? AND id < ? LIMIT ?;
+WHERE shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) AND id >= ? AND id < ?
+  AND due = id >> 21 LIMIT ?;
 
 -- name: count
 -- How many wait, for audits and tests: a scan of the table.

@@ -7,8 +7,9 @@ import fcntl
 import os
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
-from sqlite3 import Connection
+from sqlite3 import Connection, OperationalError
 from typing import TypeVar
 
 import trio
@@ -23,6 +24,7 @@ from .writer import Writer
 T = TypeVar("T")
 
 _READERS = 2
+_APPLIED = "SELECT version, checksum FROM migration"
 _REMEMBER = """CREATE TABLE IF NOT EXISTS migration (
   version INTEGER PRIMARY KEY, name BLOB NOT NULL, checksum BLOB NOT NULL, applied_at INTEGER NOT NULL
 )"""
@@ -74,7 +76,7 @@ class SQLiteBackend:
         try:
             connection.execute("BEGIN IMMEDIATE")  # the lock: a second program waits here
             connection.execute(_REMEMBER)
-            applied = dict(connection.execute("SELECT version, checksum FROM migration").fetchall())
+            applied = dict(connection.execute(_APPLIED).fetchall())
             todo = pending(migrations(), applied)
             for migration in todo:
                 for statement in migration.statements:
@@ -89,6 +91,17 @@ class SQLiteBackend:
         finally:
             connection.close()
         return [f"{migration.version:04} {migration.name}" for migration in todo]
+
+    async def applied(self) -> dict[int, bytes]:
+        """The checksums of the migrations applied, by version."""
+        return await trio.to_thread.run_sync(self._applied)
+
+    def _applied(self) -> dict[int, bytes]:
+        with closing(connect(self.path)) as connection:
+            try:
+                return dict(connection.execute(_APPLIED).fetchall())
+            except OperationalError:  # no such table
+                return {}
 
     async def durability(self) -> list[str]:
         """The pragmas are set by every connection, so there is nothing to find."""

@@ -40,6 +40,9 @@ class StillBackend:
     async def migrate(self) -> list[str]:
         return []
 
+    async def applied(self) -> dict[int, bytes]:
+        return {}
+
     async def durability(self) -> list[str]:
         return []
 

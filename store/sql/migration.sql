@@ -1,3 +1,0 @@
--- name: applied
--- The migrations applied, with the checksum of each.
-SELECT version, checksum FROM migration;

@@ -1,0 +1,221 @@
+"""Cancel and reschedule: the verdict is exact, by the row."""
+
+import pytest
+import trio
+
+from support.stores import HOUR, MINUTE, SECOND, START, Stage, connect_raw, ids_of
+from tarry.store.records import Verdict
+
+
+class TestCancel:
+    async def test_in_time(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        (receipt,) = await stage.publish(stage.draft(topic, delay=HOUR, key="order-7"))
+        (verdict,) = await stage.store.cancel([receipt.id], stage.now)
+        assert verdict == Verdict("cancelled", topic=topic.id, due_before=receipt.due)
+        assert await stage.waiting() == {}
+        stage.now += HOUR
+        assert await stage.promote(receipt.id) == []
+        (row,) = stage.tables.rows("SELECT id, `key`, accepted_at, deliver_at, cancelled_at FROM cancelled")
+        assert row == (receipt.id, b"order-7", START, receipt.due, START)
+
+    async def test_again(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        (receipt,) = await stage.schedule(topic, HOUR)
+        await stage.store.cancel([receipt.id], stage.now)
+        (verdict,) = await stage.store.cancel([receipt.id], stage.now + MINUTE)
+        assert verdict == Verdict("cancelled", fresh=False, topic=topic.id)
+        assert stage.count("cancelled") == 1
+        assert (await stage.store.topic_states([topic]))[topic.id].cancelled == 1
+
+    async def test_after_promotion(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        (receipt,) = await stage.schedule(topic, HOUR)
+        stage.now += HOUR
+        await stage.promote(receipt.id)
+        (verdict,) = await stage.store.cancel([receipt.id], stage.now)
+        assert verdict == Verdict("too_late", topic=topic.id)
+        assert stage.count("message") == 1
+        assert stage.count("cancelled") == 0
+
+    async def test_after_its_time_but_before_promotion(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        (receipt,) = await stage.schedule(topic, HOUR)
+        stage.now += 2 * HOUR
+        (verdict,) = await stage.store.cancel([receipt.id], stage.now)
+        assert verdict.result == "cancelled"
+        assert await stage.promote(receipt.id) == []
+
+    async def test_published_now(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        (receipt,) = await stage.publish(stage.draft(topic))
+        (verdict,) = await stage.store.cancel([receipt.id], stage.now)
+        assert verdict.result == "too_late"
+
+    async def test_unknown(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        (receipt,) = await stage.schedule(topic, HOUR)
+        verdicts = await stage.store.cancel([0, receipt.id ^ 1, receipt.id + 16, (1 << 63) - 1], stage.now)
+        assert verdicts == [Verdict("not_found")] * 4
+        assert stage.count("delay") == 1
+
+    async def test_a_batch_is_answered_in_order(self, stage: Stage) -> None:
+        topic, other = await stage.topic(), await stage.topic("other")
+        (soon,) = await stage.schedule(topic, SECOND)
+        (gone,) = await stage.schedule(topic, HOUR)
+        (here,) = await stage.schedule(other, HOUR)
+        await stage.store.cancel([gone.id], stage.now)
+        stage.now += SECOND
+        await stage.promote(soon.id)
+        ids = [here.id, 99, soon.id, gone.id, here.id]
+        verdicts = await stage.store.cancel(ids, stage.now)
+        assert [(v.result, v.fresh, v.topic) for v in verdicts] == [
+            ("cancelled", True, other.id),
+            ("not_found", True, None),
+            ("too_late", True, topic.id),
+            ("cancelled", False, topic.id),
+            ("cancelled", False, other.id),
+        ]
+        states = await stage.store.topic_states([topic, other])
+        assert [states[t.id].cancelled for t in (topic, other)] == [1, 1]
+
+    async def test_many(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        ids = ids_of(await stage.schedule(topic, *[HOUR] * 1500))
+        verdicts = await stage.store.cancel(ids, stage.now)
+        assert all(v.result == "cancelled" and v.fresh for v in verdicts)
+        assert stage.count("delay") == 0
+        state = (await stage.store.topic_states([topic]))[topic.id]
+        assert (state.accepted, state.cancelled, state.pending) == (1500, 1500, 0)
+
+    async def test_the_first_cancels_of_a_topic_at_once(self, stage: Stage) -> None:
+        """Each would begin the row in which they are counted."""
+        for round_ in range(5):
+            topic = await stage.topic(f"topic-{round_}")
+            ids = ids_of(await stage.schedule(topic, *[HOUR] * 8))
+            verdicts: list[Verdict] = []
+
+            async def cancel(id_: int, verdicts: list[Verdict] = verdicts) -> None:
+                verdicts.extend(await stage.store.cancel([id_], stage.now))
+
+            async with trio.open_nursery() as nursery:
+                for id_ in ids:
+                    nursery.start_soon(cancel, id_)
+            assert [v.result for v in verdicts] == ["cancelled"] * 8
+            assert (await stage.store.topic_states([topic]))[topic.id].cancelled == 8
+
+    async def test_of_two_at_once_one_is_fresh(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        for receipt in await stage.schedule(topic, *[HOUR] * 30):
+            verdicts: list[Verdict] = []
+
+            async def cancel(id_: int = receipt.id, verdicts: list[Verdict] = verdicts) -> None:
+                while (verdict := (await stage.store.cancel([id_], stage.now))[0]).result == "locked":
+                    pass
+                verdicts.append(verdict)
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(cancel)
+                nursery.start_soon(cancel)
+            assert sorted((v.result, v.fresh) for v in verdicts) == [("cancelled", False), ("cancelled", True)]
+        assert stage.count("cancelled") == 30
+
+    async def test_a_row_that_somebody_holds(self, stage: Stage) -> None:
+        if stage.kind == "sqlite":
+            pytest.skip("one writer at a time")
+        topic = await stage.topic()
+        held, free = await stage.schedule(topic, HOUR, HOUR)
+        with connect_raw(stage.dsn) as other, other.cursor() as cursor:
+            cursor.execute("SELECT id FROM delay WHERE shard = %s AND id = %s FOR UPDATE", (held.id & 15, held.id))
+            with trio.fail_after(1):
+                verdicts = await stage.store.cancel([held.id, free.id], stage.now)
+                moved = await stage.store.reschedule([(held.id, stage.now)], stage.now)
+            other.rollback()
+        assert verdicts == [
+            Verdict("locked", topic=topic.id),
+            Verdict("cancelled", topic=topic.id, due_before=free.due),
+        ]
+        assert moved == [Verdict("locked", topic=topic.id)]
+        (verdict,) = await stage.store.cancel([held.id], stage.now)
+        assert verdict.result == "cancelled"
+
+
+class TestReschedule:
+    @pytest.mark.parametrize("to", [MINUTE, 3 * HOUR, HOUR + 1])
+    async def test_both_ways(self, stage: Stage, to: int) -> None:
+        topic = await stage.topic()
+        (receipt,) = await stage.schedule(topic, HOUR)
+        due = stage.now + to
+        (verdict,) = await stage.store.reschedule([(receipt.id, due)], stage.now)
+        assert verdict == Verdict("rescheduled", topic=topic.id, due_before=receipt.due, due=due, deliver_at=due)
+        assert await stage.waiting() == {receipt.id: due}
+        stage.now = due - 1
+        assert await stage.promote(receipt.id) == []
+        stage.now = due
+        assert len(await stage.promote(receipt.id)) == 1
+        (message,) = await stage.store.pull(topic.queues[0], 0, 1)
+        assert (message.id, message.deliver_at) == (receipt.id, due)
+        assert stage.count("moved") == 0
+
+    async def test_into_the_past_is_now(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        (receipt,) = await stage.schedule(topic, HOUR)
+        (verdict,) = await stage.store.reschedule([(receipt.id, START - HOUR)], stage.now)
+        assert (verdict.result, verdict.due, verdict.deliver_at) == ("rescheduled", START, START - HOUR)
+        assert len(await stage.promote(receipt.id)) == 1
+
+    async def test_back_to_where_it_was(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        (receipt,) = await stage.schedule(topic, HOUR)
+        for due in (receipt.due + MINUTE, receipt.due, receipt.due):
+            await stage.store.reschedule([(receipt.id, due)], stage.now)
+        assert stage.count("moved") == 0
+        assert await stage.waiting() == {receipt.id: receipt.due}
+
+    async def test_several_times(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        (receipt,) = await stage.schedule(topic, HOUR)
+        before = receipt.due
+        for i in range(1, 6):
+            due = stage.now + i * MINUTE
+            (verdict,) = await stage.store.reschedule([(receipt.id, due)], stage.now)
+            assert (verdict.due_before, verdict.due) == (before, due)
+            assert stage.tables.rows("SELECT due, id FROM moved") == [(due, receipt.id)]
+            before = due
+        (verdict,) = await stage.store.cancel([receipt.id], stage.now)
+        assert (verdict.result, verdict.due_before) == ("cancelled", before)
+        assert stage.count("moved") == 0
+
+    async def test_twice_in_one_batch(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        (receipt,) = await stage.schedule(topic, HOUR)
+        one, two = stage.now + MINUTE, stage.now + 2 * MINUTE
+        verdicts = await stage.store.reschedule([(receipt.id, one), (receipt.id, two)], stage.now)
+        assert [(v.due_before, v.due) for v in verdicts] == [(receipt.due, one), (one, two)]
+        assert await stage.waiting() == {receipt.id: two}
+        assert stage.count("moved") == 1
+
+    async def test_what_does_not_wait(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        cancelled, streamed = await stage.schedule(topic, HOUR, SECOND)
+        await stage.store.cancel([cancelled.id], stage.now)
+        stage.now += SECOND
+        await stage.promote(streamed.id)
+        moves = [(id_, stage.now + HOUR) for id_ in (cancelled.id, streamed.id, 77)]
+        verdicts = await stage.store.reschedule(moves, stage.now)
+        assert verdicts == [
+            Verdict("cancelled", fresh=False, topic=topic.id),
+            Verdict("too_late", topic=topic.id),
+            Verdict("not_found"),
+        ]
+        assert stage.count("moved") == stage.count("delay") == 0
+
+    async def test_two_messages_to_one_millisecond(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        receipts = await stage.schedule(topic, *(HOUR + i for i in range(40)))
+        due = stage.now + MINUTE
+        await stage.store.reschedule([(receipt.id, due) for receipt in receipts], stage.now)
+        assert await stage.waiting() == dict.fromkeys(ids_of(receipts), due)
+        stage.now = due
+        assert len(await stage.fall_due()) == 40
+        assert stage.count("moved") == 0

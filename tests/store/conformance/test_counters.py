@@ -1,0 +1,204 @@
+"""Random histories: what the store says equals what a few dictionaries say, at every step (I1, I2, I4-I7, I9, I14)."""
+
+import random
+from typing import Literal
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from support.oracle import Hand, Held, Oracle, choose
+from support.still import StillBackend
+from support.stores import HOUR, MINUTE, START, Stage
+from tarry.store.records import Settlement
+from tarry.store.sqlite.connection import drive
+from tarry.store.store import Store
+
+_DELAYS = (-1000, 0, 1, 500, 1000, 5000, 60_000, 3_600_000)
+_STEPS = (0, 1, 499, 1000, 10_000, 30_000, 60_000)
+_LEASES = (1, 1000, 20_000, 600_000)
+
+
+class Histories(RuleBasedStateMachine):
+    """On the embedded store, in memory: nothing there ever suspends, so it is driven step by step."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.backend = StillBackend()
+        self.oracle = drive(Oracle.begin(Store(self.backend)))
+
+    def teardown(self) -> None:
+        if hasattr(self, "backend"):
+            self.backend.close()
+
+    @rule(delays=st.lists(st.sampled_from(_DELAYS), min_size=1, max_size=5), queue=st.integers(0, 1))
+    def publish(self, delays: list[int], queue: int) -> None:
+        drive(self.oracle.publish(delays, queue))
+
+    @rule(step=st.sampled_from(_STEPS))
+    def wait(self, step: int) -> None:
+        self.oracle.now += step
+
+    @rule(step=st.sampled_from(_STEPS), spare=st.booleans())
+    def promote_all(self, step: int, spare: bool) -> None:
+        """All entries there are, due or not, some gone long ago."""
+        self.oracle.now += step
+        entries = [*self.oracle.messages, *(~id_ for hand in self.oracle.hands for id_ in hand.retries)]
+        drive(self.oracle.promote(entries[:: 2 if spare else -1]))
+
+    @precondition(lambda self: self.oracle.messages)
+    @rule(numbers=st.lists(st.integers(0, 1 << 16), min_size=1, max_size=4), stranger=st.booleans())
+    def cancel(self, numbers: list[int], stranger: bool) -> None:
+        ids = [choose(list(self.oracle.messages), number) for number in numbers]
+        drive(self.oracle.cancel([*ids, 5] if stranger else ids))
+
+    @precondition(lambda self: self.oracle.messages)
+    @rule(moves=st.lists(st.tuples(st.integers(0, 1 << 16), st.sampled_from(_DELAYS)), min_size=1, max_size=4))
+    def reschedule(self, moves: list[tuple[int, int]]) -> None:
+        ids = list(self.oracle.messages)
+        drive(self.oracle.reschedule([(choose(ids, number), self.oracle.now + delay) for number, delay in moves]))
+
+    @rule(
+        group=st.integers(0, 1),
+        sizes=st.lists(st.integers(1, 5), min_size=1, max_size=3),
+        lease=st.sampled_from(_LEASES),
+    )
+    def claim(self, group: int, sizes: list[int], lease: int) -> None:
+        drive(self.oracle.claim(self.oracle.hands[group], sizes, lease))
+
+    @rule(
+        group=st.integers(0, 1),
+        wishes=st.lists(
+            st.tuples(
+                st.integers(0, 1 << 16),
+                st.sampled_from(["ack", "fail", "extend", "end"]),
+                st.none() | st.lists(st.integers(0, 4), min_size=1, max_size=3),
+                st.none() | st.sampled_from([0, 1, 5000]),
+                st.booleans(),
+            ),
+            min_size=1,
+            max_size=3,
+        ),
+    )
+    def settle(self, group: int, wishes: list[tuple[int, str, list[int] | None, int | None, bool]]) -> None:
+        hand = self.oracle.hands[group]
+        drive(self.oracle.settle(hand, [wish(hand, *parts) for parts in wishes if hand.held]))
+
+    @rule(group=st.integers(0, 1), step=st.sampled_from(_STEPS))
+    def end_leases(self, group: int, step: int) -> None:
+        self.oracle.now += step
+        drive(self.oracle.end_leases(self.oracle.hands[group]))
+
+    @rule(group=st.integers(0, 1))
+    def give_up(self, group: int) -> None:
+        """A consumer that fails all it gets, over and over: this is how letters die."""
+        for _ in range(5):
+            hand = self.oracle.hands[group]
+            self.oracle.now += 60_000
+            drive(self.oracle.promote([~id_ for id_ in hand.retries]))
+            drive(self.oracle.claim(hand, [3], 1000))
+            for held in hand.held[-1:]:
+                drive(self.oracle.settle(hand, [(held, Settlement(held.claim.key, "fail", reason="no"))]))
+
+    @invariant()
+    def holds(self) -> None:
+        if hasattr(self, "oracle"):
+            drive(self.oracle.check())
+
+
+def wish(
+    hand: Hand, number: int, verb: str, places: list[int] | None, retry_after: int | None, count: bool
+) -> tuple[Held, Settlement]:
+    """A settlement of one of the latest claims, open or not; its places within the claim."""
+    held: Held = choose(hand.held[-6:], number)
+    named = None if places is None else tuple(place % held.claim.size for place in places)
+    key = held.claim.key
+    if verb == "fail":
+        return held, Settlement(key, "fail", named, "no", retry_after, count)
+    if verb == "ack":
+        return held, Settlement(key, "ack", named)
+    if verb == "extend":
+        return held, Settlement(key, "extend", lease=30_000)
+    return held, Settlement(key, "end")
+
+
+TestHistories = Histories.TestCase
+TestHistories.settings = settings(
+    max_examples=100,
+    stateful_step_count=40,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_random_histories(stage: Stage, seed: int) -> None:
+    """Less of the same on every backend."""
+    dice = random.Random(seed)
+    oracle = await Oracle.begin(stage.store)
+    for step in range(120):
+        hand = dice.choice(oracle.hands)
+        ids = list(oracle.messages) or [5]
+        match dice.randrange(8):
+            case 0 | 1:
+                await oracle.publish([dice.choice(_DELAYS) for _ in range(dice.randrange(1, 8))], dice.randrange(2))
+            case 2:
+                oracle.now += dice.choice(_STEPS)
+                entries = [*oracle.messages, *(~id_ for h in oracle.hands for id_ in h.retries)]
+                await oracle.promote(dice.sample(entries, dice.randrange(len(entries) + 1)))
+            case 3:
+                await oracle.cancel([dice.choice(ids), 5, dice.choice(ids)][: dice.randrange(1, 4)])
+            case 4:
+                moves = [(dice.choice(ids), oracle.now + dice.choice(_DELAYS)) for _ in range(dice.randrange(1, 4))]
+                await oracle.reschedule(moves)
+            case 5 | 6:
+                sizes = [dice.randrange(1, 6) for _ in range(dice.randrange(1, 4))]
+                await oracle.claim(hand, sizes, dice.choice(_LEASES))
+            case _:
+                oracle.now += dice.choice(_STEPS)
+                await oracle.end_leases(hand)
+        if hand.held:
+            wishes = [
+                wish(
+                    hand,
+                    dice.randrange(100),
+                    dice.choice(["ack", "fail", "fail", "extend", "end"]),
+                    None if dice.random() < 0.5 else [dice.randrange(5) for _ in range(dice.randrange(1, 4))],
+                    dice.choice([None, None, 0, 5000]),
+                    dice.random() < 0.8,
+                )
+                for _ in range(dice.randrange(1, 4))
+            ]
+            await oracle.settle(hand, wishes)
+        if step % 10 == 9:
+            await oracle.check()
+    await oracle.check()
+
+
+async def test_everything_comes_to_rest(stage: Stage) -> None:
+    """I1 to the end: whatever was accepted is acked or dead in each group, or cancelled."""
+    dice = random.Random(3)
+    oracle = await Oracle.begin(stage.store)
+    for queue in (0, 1):
+        await oracle.publish([dice.choice(_DELAYS) for _ in range(40)], queue)
+    waiting = [m.id for m in oracle.messages.values() if m.state == "waiting"]
+    await oracle.cancel(dice.sample(waiting, 10))
+    left = len(oracle.messages) - 10
+    while any(hand.acked + hand.deaths < left for hand in oracle.hands):
+        assert oracle.now < START + 48 * HOUR, "some never come to rest"
+        oracle.now += 5 * MINUTE
+        await oracle.promote([*oracle.messages, *(~id_ for hand in oracle.hands for id_ in hand.retries)])
+        for hand in oracle.hands:
+            await oracle.end_leases(hand)
+            await oracle.claim(hand, [9, 9, 9], 2 * MINUTE)
+            for held in hand.held[-3:]:
+                if not held.ended and dice.random() < 0.7:
+                    verb: Literal["ack", "fail"] = dice.choice(["ack", "fail", "fail"])
+                    await oracle.settle(hand, [(held, Settlement(held.claim.key, verb))])
+    await oracle.check()
+    for hand in oracle.hands:
+        assert hand.acked + hand.deaths == left
+        assert hand.deaths
+        assert not hand.retries

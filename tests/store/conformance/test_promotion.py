@@ -1,0 +1,275 @@
+"""Handing what is due to the stream: never early, exactly once, in order of time."""
+
+import pytest
+import trio
+
+from support.stores import HOUR, MINUTE, SECOND, Stage, connect_raw, ids_of
+from tarry.store import timers
+from tarry.store.errors import StoreError
+from tarry.store.ports import Row, Transaction, Value
+from tarry.store.records import Promoted
+
+
+async def test_never_early(stage: Stage) -> None:
+    """I2, to the millisecond."""
+    topic = await stage.topic()
+    (receipt,) = await stage.schedule(topic, HOUR)
+    for now in (stage.now, receipt.due - SECOND, receipt.due - 1):
+        stage.now = now
+        assert await stage.promote(receipt.id) == []
+        assert await stage.store.pull(topic.queues[0], 0, 1) == []
+    stage.now = receipt.due
+    assert await stage.promote(receipt.id) == [Promoted(receipt.id, topic.queues[0].id, receipt.due)]
+    (message,) = await stage.store.pull(topic.queues[0], 0, 1)
+    assert (message.id, message.offset, message.streamed_at) == (receipt.id, 0, receipt.due)
+    assert stage.count("delay") == 0
+
+
+async def test_only_what_is_due_of_a_batch(stage: Stage) -> None:
+    topic = await stage.topic()
+    receipts = await stage.schedule(topic, *(i * SECOND for i in range(1, 21)))
+    stage.now += 10 * SECOND
+    promoted = await stage.promote(*ids_of(receipts))
+    assert sorted(p.entry for p in promoted) == sorted(ids_of(receipts[:10]))
+    assert set(await stage.waiting()) == set(ids_of(receipts[10:]))
+
+
+async def test_again_finds_nothing(stage: Stage) -> None:
+    topic = await stage.topic()
+    (receipt,) = await stage.schedule(topic, MINUTE)
+    stage.now += MINUTE
+    assert len(await stage.promote(receipt.id, receipt.id)) == 1
+    assert await stage.promote(receipt.id) == []
+    assert stage.count("message") == 1
+    assert stage.column("SELECT next_offset FROM queue") == [1]
+
+
+async def test_nothing_and_the_unknown(stage: Stage) -> None:
+    topic = await stage.topic()
+    (receipt,) = await stage.publish(stage.draft(topic))
+    assert await stage.promote() == []
+    assert await stage.promote(12345, ~12345, receipt.id, (1 << 63) - 1, -(1 << 63)) == []
+    assert stage.count("message") == 1
+
+
+async def test_in_order_of_time(stage: Stage) -> None:
+    """By `deliver_at`, then by acceptance; neither by shard nor as the wheel named them."""
+    topic = await stage.topic()
+    expected: list[tuple[int, int, int]] = []
+    for accepted in range(3):
+        drafts = [stage.draft(topic, delay=MINUTE + (7 * i) % 20 * 100 - accepted) for i in range(20)]
+        expected += [(r.deliver_at, stage.now, r.id) for r in await stage.publish(*drafts)]
+        stage.now += 1
+    stage.now += HOUR
+    await stage.promote(*(id_ for _, _, id_ in expected))
+    got = await stage.store.pull(topic.queues[0], 0, 100)
+    assert [message.id for message in got] == [id_ for _, _, id_ in sorted(expected)]
+    assert [message.offset for message in got] == list(range(60))
+
+
+async def test_a_rescheduled_one_comes_at_its_new_time(stage: Stage) -> None:
+    topic = await stage.topic()
+    early, late, still = await stage.schedule(topic, HOUR, 2 * HOUR, 90 * MINUTE)
+    await stage.store.reschedule([(early.id, stage.now + 3 * HOUR), (late.id, stage.now + MINUTE)], stage.now)
+    ids = (early.id, late.id, still.id)
+    stage.now += MINUTE
+    assert await stage.promote(*ids) == [Promoted(late.id, topic.queues[0].id, stage.now)]
+    stage.now += 90 * MINUTE
+    assert [p.entry for p in await stage.promote(*ids)] == [still.id]
+    stage.now += 2 * HOUR
+    assert [p.entry for p in await stage.promote(*ids)] == [early.id]
+    got = await stage.store.pull(topic.queues[0], 0, 10)
+    assert [message.body for message in got] == [b"1", b"2", b"0"]
+    assert stage.count("moved") == 0
+
+
+async def test_the_cancelled_do_not_come(stage: Stage) -> None:
+    topic = await stage.topic()
+    receipts = await stage.schedule(topic, *[MINUTE] * 10)
+    await stage.store.cancel(ids_of(receipts[::2]), stage.now)
+    stage.now += MINUTE
+    promoted = await stage.promote(*ids_of(receipts))
+    assert sorted(p.entry for p in promoted) == sorted(ids_of(receipts[1::2]))
+
+
+async def test_topics_queues_and_retries_in_one_transaction(stage: Stage) -> None:
+    one, two = await stage.topic("one", queues=2), await stage.topic("two")
+    group = await stage.group(one)
+    await stage.publish(*(stage.draft(one, b"fails%d" % i, queue=1) for i in range(4)))
+    claim = await stage.claim(group, 4)
+    failed = await stage.fail(group, claim)
+    receipts = await stage.publish(
+        *(stage.draft(one, b"a%d" % i, 10 * SECOND, queue=i % 2) for i in range(6)),
+    ) + await stage.publish(*(stage.draft(two, b"b%d" % i, 10 * SECOND) for i in range(3)))
+    stage.now += 10 * SECOND
+    entries = [entry for _, entry in failed.timers] + ids_of(receipts)
+    promoted = await stage.promote(*entries)
+    assert {p.entry for p in promoted} == set(entries)
+    back = group.retry_queues[one.queues[1].id]
+    assert sorted(p.queue_id for p in promoted) == sorted(
+        [back.id] * 4 + [one.queues[0].id] * 3 + [one.queues[1].id] * 3 + [two.queues[0].id] * 3
+    )
+    ends = await stage.store.queue_ends()
+    assert [ends[q] for q in (back.id, one.queues[0].id, one.queues[1].id, two.queues[0].id)] == [4, 3, 7, 3]
+    assert stage.count("retry") == stage.count("delay") == 0
+    assert stage.count("redelivery") == 4
+
+
+async def test_retries_in_order_of_time(stage: Stage) -> None:
+    topic = await stage.topic()
+    group = await stage.group(topic)
+    await stage.publish(*(stage.draft(topic, b"%d" % i) for i in range(40)))
+    claim = await stage.claim(group, 40)
+    order: list[int] = []
+    for place in range(40):
+        settled = await stage.fail(group, claim, (place,), retry_after=(17 * place) % 40 * SECOND)
+        order.append(settled.timers[0][0])
+    stage.now += HOUR
+    await stage.fall_due()
+    ids = stage.column("SELECT retry_id FROM redelivery ORDER BY `offset`")
+    assert [id_ >> 21 for id_ in ids] == sorted(order)
+
+
+@pytest.mark.parametrize("rows", ["messages", "retries"])
+async def test_two_promoters(stage: Stage, rows: str) -> None:
+    """I9. Whatever the one has locked the other leaves alone, and finds gone later."""
+    topic = await stage.topic(queues=3)
+    group = await stage.group(topic)
+    drafts = [stage.draft(topic, b"%d" % i, None if rows == "retries" else SECOND, queue=i % 3) for i in range(300)]
+    entries = ids_of(await stage.publish(*drafts))
+    if rows == "retries":
+        entries = []
+        for _ in range(3):
+            settled = await stage.fail(group, await stage.claim(group, 100))
+            entries += [entry for _, entry in settled.timers]
+    stage.now += HOUR
+    promoted: list[Promoted] = []
+
+    async def promote(step: int) -> None:
+        mine = entries[::step]
+        for start in range(0, 300, 30):
+            promoted.extend(await stage.promote(*mine[start : start + 30]))
+
+    async with trio.open_nursery() as nursery:
+        for step in (1, -1, 1, -1):
+            nursery.start_soon(promote, step)
+    assert sorted(p.entry for p in promoted) == sorted(entries)
+    table, waiting = ("message", "delay") if rows == "messages" else ("redelivery", "retry")
+    assert stage.count(table) == 300
+    assert stage.count(waiting) == 0
+    for offsets in stage.tables.rows(
+        f"SELECT COUNT(*), COUNT(DISTINCT `offset`), MIN(`offset`), MAX(`offset`) FROM {table} GROUP BY queue_id"
+    ):
+        assert offsets == (100, 100, 0, 99)
+
+
+async def test_a_row_that_somebody_holds_is_left_for_later(stage: Stage) -> None:
+    """A user's transaction that cancels through the outbox may stay open for an hour: nobody waits for it."""
+    if stage.kind == "sqlite":
+        pytest.skip("one writer at a time")
+    topic = await stage.topic()
+    held, free = await stage.schedule(topic, MINUTE, MINUTE)
+    stage.now += MINUTE
+    with connect_raw(stage.dsn) as other, other.cursor() as cursor:
+        cursor.execute("DELETE FROM delay WHERE shard = %s AND id = %s", (held.id & 15, held.id))
+        with trio.fail_after(1):
+            assert [p.entry for p in await stage.promote(held.id, free.id)] == [free.id]
+        other.rollback()
+    assert [p.entry for p in await stage.promote(held.id, free.id)] == [held.id]
+
+
+@pytest.mark.parametrize("count", [1, 2, 20])
+async def test_an_open_insert_keeps_nobody_waiting(stage: Stage, count: int) -> None:
+    """Not even when all other rows go, and the server might read the whole table instead of its key."""
+    if stage.kind == "sqlite":
+        pytest.skip("one writer at a time")
+    topic = await stage.topic()
+    group = await stage.group(topic)
+    ids = ids_of(await stage.schedule(topic, *[SECOND] * count))
+    await stage.publish(*(stage.draft(topic) for _ in range(count)))
+    failed = await stage.fail(group, await stage.claim(group, count), retry_after=SECOND)
+    retries = [entry for _, entry in failed.timers]
+    stage.now += SECOND
+    with connect_raw(stage.dsn) as other, other.cursor() as cursor:
+        # In the middle of the others.
+        cursor.execute(
+            "INSERT INTO delay SELECT 7, 1, due, nonce, topic_id, queue_id, NULL, NULL, NULL, NULL, NULL, body,"
+            " accepted_at, deliver_at FROM delay LIMIT 1"
+        )
+        cursor.execute(
+            "INSERT INTO retry SELECT 7, 1, group_id, return_queue_id, message_queue_id, message_offset,"
+            " message_id, attempt, history, failed_at FROM retry LIMIT 1"
+        )
+        with trio.fail_after(1.5):
+            assert len(await stage.promote(*ids[1:], *retries)) == 2 * count - 1
+            assert (await stage.store.cancel(ids[:1], stage.now))[0].result == "cancelled"
+        other.rollback()
+    assert stage.count("delay") == stage.count("retry") == 0
+
+
+async def test_the_row_count_is_asserted(stage: Stage) -> None:
+    """A promotion that would stream other rows than those it has locked is rolled back."""
+    topic = await stage.topic()
+    receipts = await stage.schedule(topic, MINUTE, MINUTE)
+    stage.now += MINUTE
+
+    class Leaky:
+        """A transaction that loses a row of what it is asked to move."""
+
+        def __init__(self, tx: Transaction, query: str) -> None:
+            self._tx = tx
+            self._query = query
+
+        async def fetch(self, query: str, *values: Value | list[Value]) -> list[Row]:
+            return await self._tx.fetch(query, *values)
+
+        async def execute(self, query: str, *values: object) -> int:
+            if query == self._query:
+                *before, ids = values
+                assert isinstance(ids, list)
+                values = (*before, ids[1:])
+            return await self._tx.execute(query, *values)  # type: ignore[arg-type]  # as they came
+
+        async def execute_many(self, query: str, rows: list[list[Value]]) -> int:
+            return await self._tx.execute_many(query, rows)
+
+    for query in ("message.promote", "delay.remove"):
+
+        async def leak(tx: Transaction, query: str = query) -> list[Promoted]:
+            return await timers.promote(Leaky(tx, query), ids_of(receipts), stage.now)  # type: ignore[arg-type]
+
+        with pytest.raises(StoreError, match="1 of 2 locked rows"):
+            await stage.store.backend.write(leak)
+        assert stage.count("message") == 0
+        assert stage.count("delay") == 2
+        assert stage.column("SELECT next_offset FROM queue") == [0]
+
+
+async def test_the_near_sweep_sees_its_window(stage: Stage) -> None:
+    topic = await stage.topic()
+    group = await stage.group(topic)
+    inside, moved_in, moved_out, outside = await stage.schedule(topic, 2 * MINUTE, HOUR, 2 * MINUTE, HOUR)
+    await stage.publish(stage.draft(topic, b"fails"))
+    settled = await stage.fail(group, await stage.claim(group), retry_after=2 * MINUTE)
+    moves = [(moved_in.id, stage.now + 2 * MINUTE), (moved_out.id, stage.now + 2 * HOUR)]
+    await stage.store.reschedule(moves, stage.now)
+    since, until = stage.now + 2 * MINUTE, stage.now + 2 * MINUTE + 1
+    assert sorted(await stage.store.near(since, until, 100)) == sorted(
+        [(since, inside.id), (since, moved_in.id), *settled.timers]
+    )
+    assert await stage.store.near(since - 10, since, 100) == []
+    assert await stage.store.near(until, until + 10, 100) == []
+    assert len(await stage.store.near(since, until, 1)) == 3
+    everything = {entry for _, entry in await stage.store.near(0, 1 << 42, 100)}
+    assert everything == {inside.id, moved_in.id, moved_out.id, outside.id, settled.timers[0][1]}
+
+
+async def test_many_bodies_at_once(stage: Stage) -> None:
+    """The bodies never leave the server, so no packet limits a batch of promotions."""
+    topic = await stage.topic()
+    receipts: list[int] = []
+    for _ in range(4):
+        receipts += ids_of(await stage.publish(*(stage.draft(topic, b"x" * (200 << 10), SECOND) for _ in range(50))))
+    stage.now += SECOND
+    assert len(await stage.promote(*receipts)) == 200
+    assert stage.column("SELECT COUNT(*) FROM message WHERE LENGTH(body) = 204800") == [200]

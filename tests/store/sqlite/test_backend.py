@@ -1,0 +1,259 @@
+"""What is particular to the embedded store: its file, its lock, its writer."""
+
+import os
+import sqlite3
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from support.stores import HOUR, START, SQLiteTables, Stage
+from tarry.store.errors import Contention, Refused, StoreInUse, Unavailable
+from tarry.store.ports import Transaction
+from tarry.store.sqlite.backend import SQLiteBackend
+from tarry.store.sqlite.connection import connect
+from tarry.store.store import Store
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    path = tmp_path / "tarry.db"
+    backend = SQLiteBackend(path)
+    await backend.migrate()
+    tables = SQLiteTables(path)
+    yield Stage("sqlite", f"sqlite:///{path}", Store(backend), tables)
+    await backend.aclose()
+    tables.close()
+
+
+class TestOneServer:
+    async def test_a_second_is_refused(self, stage: Stage, tmp_path: Path) -> None:
+        with pytest.raises(StoreInUse, match="another server uses"):
+            SQLiteBackend(tmp_path / "tarry.db")
+        topic = await stage.topic()
+        assert len(await stage.publish(stage.draft(topic))) == 1
+
+    async def test_a_second_process_is_refused(self, stage: Stage, tmp_path: Path) -> None:
+        program = (
+            "import sys; from pathlib import Path; from tarry.store.sqlite.backend import SQLiteBackend\n"
+            "try: SQLiteBackend(Path(sys.argv[1]))\n"
+            "except Exception as error: print(type(error).__name__)"
+        )
+        tree = Path(__file__).parents[3] / ".tree"
+        done = await trio.run_process(
+            [sys.executable, "-c", program, str(tmp_path / "tarry.db")],
+            capture_stdout=True,
+            env={**os.environ, "PYTHONPATH": str(tree)},
+        )
+        assert done.stdout == b"StoreInUse\n"
+
+    async def test_after_the_first_is_closed(self, tmp_path: Path) -> None:
+        for _ in range(2):
+            backend = SQLiteBackend(tmp_path / "tarry.db")
+            await backend.migrate()
+            await backend.aclose()
+            await backend.aclose()
+
+    async def test_after_the_first_was_killed(self, tmp_path: Path) -> None:
+        """The lock goes with the process, and what was answered is there."""
+        program = (
+            "import os, sys, trio; from pathlib import Path\n"
+            "from tarry.store.sqlite.backend import SQLiteBackend\n"
+            "from tarry.store.store import Store; from tarry.store.catalogue import TopicDraft\n"
+            "async def main():\n"
+            "    store = Store(SQLiteBackend(Path(sys.argv[1])))\n"
+            "    await store.backend.migrate()\n"
+            "    await store.add_topic(TopicDraft('orders'), 1)\n"
+            "    os.kill(os.getpid(), 9)\n"
+            "trio.run(main)"
+        )
+        tree = Path(__file__).parents[3] / ".tree"
+        done = await trio.run_process(
+            [sys.executable, "-c", program, str(tmp_path / "tarry.db")],
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(tree)},
+        )
+        assert done.returncode == -9
+        backend = SQLiteBackend(tmp_path / "tarry.db")
+        assert [topic.name for topic in await Store(backend).topics()] == ["orders"]
+        await backend.aclose()
+
+
+class TestTrouble:
+    async def test_a_directory_that_is_not_there(self, tmp_path: Path) -> None:
+        with pytest.raises(Unavailable, match="cannot open"):
+            SQLiteBackend(tmp_path / "none" / "tarry.db")
+
+    async def test_a_directory_that_cannot_be_written(self) -> None:
+        # Not even the superuser writes to /proc.
+        with pytest.raises(Unavailable, match="cannot open"):
+            SQLiteBackend(Path("/proc/tarry.db"))
+
+    async def test_a_file_that_is_no_database(self, tmp_path: Path) -> None:
+        path = tmp_path / "tarry.db"
+        path.write_bytes(b"this is no database at all " * 100)
+        with pytest.raises(Unavailable):
+            SQLiteBackend(path)
+        path.unlink()
+        backend = SQLiteBackend(path)  # the lock was let go
+        await backend.aclose()
+
+    async def test_read_only(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        await _writer_says(stage, "PRAGMA query_only = ON")
+        with pytest.raises(Unavailable):
+            await stage.publish(stage.draft(topic))
+        await _writer_says(stage, "PRAGMA query_only = OFF")
+        assert (await stage.publish(stage.draft(topic)))[0].offset == 0
+
+    async def test_a_full_disk(self, stage: Stage) -> None:
+        """What was answered is there, what was refused is not, and with room it goes on."""
+        topic = await stage.topic()
+        (pages,) = stage.column("PRAGMA page_count")
+        await _writer_says(stage, f"PRAGMA max_page_count = {pages + 40}")
+        accepted: list[int] = []
+        reasons: set[str] = set()
+        for i in range(40):
+            try:
+                receipts = await stage.publish(stage.draft(topic, b"x" * 8000), stage.draft(topic, b"y", HOUR))
+                accepted += [receipt.id for receipt in receipts]
+            except Unavailable as error:
+                reasons.add(str(error))
+            if i == 30:
+                await _writer_says(stage, "PRAGMA max_page_count = 100000")
+        assert reasons == {"SQLite: database or disk is full"}
+        assert 20 < len(accepted) < 80
+        kept = stage.column("SELECT id FROM message") + stage.column("SELECT id FROM delay")
+        assert sorted(kept) == sorted(accepted)
+        assert stage.column("SELECT `offset` FROM message ORDER BY `offset`") == list(range(len(accepted) // 2))
+        state = (await stage.store.topic_states([topic]))[topic.id]
+        assert (state.accepted, state.pending) == (len(accepted), len(accepted) // 2)
+
+    async def test_a_full_disk_for_many_at_once(self, stage: Stage) -> None:
+        """They share a transaction: each is told the truth about its own."""
+        topic = await stage.topic()
+        (pages,) = stage.column("PRAGMA page_count")
+        await _writer_says(stage, f"PRAGMA max_page_count = {pages + 130}")
+        accepted: list[int] = []
+
+        async def publish() -> None:
+            try:
+                receipts = await stage.publish(stage.draft(topic, b"x" * 8000))
+                accepted.extend(receipt.id for receipt in receipts)
+            except Unavailable:
+                pass
+
+        for _ in range(4):
+            async with trio.open_nursery() as nursery:
+                for _ in range(20):
+                    nursery.start_soon(publish)
+        assert 0 < len(accepted) < 80
+        assert sorted(stage.column("SELECT id FROM message")) == sorted(accepted)
+
+    async def test_somebody_else_holds_the_write_lock(self, stage: Stage) -> None:
+        """A person with the sqlite3 shell, for instance."""
+        topic = await stage.topic()
+        await _writer_says(stage, "PRAGMA busy_timeout = 50")
+        stage.tables.rows("BEGIN IMMEDIATE")
+        with pytest.raises(Contention):
+            await stage.publish(stage.draft(topic))
+        stage.tables.rows("ROLLBACK")
+        assert (await stage.publish(stage.draft(topic)))[0].offset == 0
+
+    async def test_closed(self, tmp_path: Path) -> None:
+        backend = SQLiteBackend(tmp_path / "tarry.db")
+        await backend.migrate()
+        await backend.aclose()
+        with pytest.raises(Unavailable, match="closed"):
+            await Store(backend).cancel([1], START)
+
+
+class TestWriter:
+    async def test_one_commit_for_many(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        before = stage.store.backend.statistics()
+
+        async def publish() -> None:
+            await stage.publish(stage.draft(topic))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(50):
+                nursery.start_soon(publish)
+        after = stage.store.backend.statistics()
+        assert after["works"] - before["works"] == 50
+        assert after["transactions"] - before["transactions"] < 50
+
+    async def test_one_that_fails_is_undone_alone(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        outcomes: list[str] = []
+
+        async def publish(number: int) -> None:
+            async def work(tx: Transaction) -> None:
+                await tx.execute_many("label.add", [(topic.id, b"%d" % number, number)])
+                if number % 3 == 0:
+                    raise Refused("no")
+
+            try:
+                await stage.store.backend.write(work)
+                outcomes.append("done")
+            except Refused:
+                outcomes.append("refused")
+
+        async with trio.open_nursery() as nursery:
+            for number in range(30):
+                nursery.start_soon(publish, number)
+        assert outcomes.count("refused") == 10
+        assert sorted(stage.column("SELECT id FROM label")) == [n for n in range(30) if n % 3]
+
+    async def test_a_cancelled_caller_s_work_is_done_all_the_same(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await stage.publish(stage.draft(topic))
+        await stage.publish(stage.draft(topic))
+        assert stage.count("message") in (1, 2)
+        assert stage.column("SELECT `offset` FROM message ORDER BY `offset`") == list(range(stage.count("message")))
+
+    async def test_work_that_awaits_something_else_is_refused(self, stage: Stage) -> None:
+        async def work(tx: Transaction) -> None:
+            await trio.lowlevel.checkpoint()
+
+        with pytest.raises(RuntimeError, match="awaited something other"):
+            await stage.store.backend.write(work)
+
+    async def test_readers_are_not_kept_waiting(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        await stage.publish(stage.draft(topic))
+        stage.tables.rows("BEGIN IMMEDIATE")
+        with trio.fail_after(1):
+            assert len(await stage.store.pull(topic.queues[0], 0, 10)) == 1
+        stage.tables.rows("ROLLBACK")
+
+    async def test_many_readers(self, stage: Stage) -> None:
+        topic = await stage.topic()
+        await stage.publish(*(stage.draft(topic) for _ in range(10)))
+
+        async def read() -> None:
+            for _ in range(20):
+                assert len(await stage.store.pull(topic.queues[0], 0, 10)) == 10
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(10):
+                nursery.start_soon(read)
+
+
+def test_every_commit_reaches_the_disk(tmp_path: Path) -> None:
+    connection = connect(tmp_path / "tarry.db")
+    assert connection.execute("PRAGMA journal_mode").fetchall() == [("wal",)]
+    assert connection.execute("PRAGMA synchronous").fetchall() == [(2,)]
+    connection.close()
+
+
+async def _writer_says(stage: Stage, pragma: str) -> None:
+    """Has the writer's own connection say it, between two transactions."""
+    backend = stage.store.backend
+    assert isinstance(backend, SQLiteBackend)
+    connection: sqlite3.Connection = backend._writer._connection
+    connection.execute(pragma).fetchall()

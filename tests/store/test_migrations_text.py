@@ -1,0 +1,78 @@
+"""Migrations as text: numbered, cut at semicolons, compared by checksum. No database."""
+
+import re
+
+import pytest
+
+from tarry.store.errors import SchemaError
+from tarry.store.migrations import Migration, pending
+from tarry.store.mysql.backend import migrations as mysql_migrations
+from tarry.store.sqlite.backend import migrations as sqlite_migrations
+
+ONE, TWO, THREE = (Migration(n, f"m{n}", f"CREATE TABLE t{n} (x INT);\n") for n in (1, 2, 3))
+
+
+def test_nothing_applied() -> None:
+    assert pending([ONE, TWO], {}) == [ONE, TWO]
+
+
+def test_some_applied() -> None:
+    assert pending([ONE, TWO, THREE], {1: ONE.checksum}) == [TWO, THREE]
+    assert pending([ONE, TWO], {1: ONE.checksum, 2: TWO.checksum}) == []
+
+
+def test_one_left_out() -> None:
+    """A branch merged late: what is missing is applied."""
+    assert pending([ONE, TWO, THREE], {1: ONE.checksum, 3: THREE.checksum}) == [TWO]
+
+
+def test_newer_than_the_program() -> None:
+    with pytest.raises(SchemaError, match=r"version 3, newer than this program, which knows 2: install"):
+        pending([ONE, TWO], {1: ONE.checksum, 3: THREE.checksum})
+
+
+def test_changed_after_it_was_applied() -> None:
+    with pytest.raises(SchemaError, match=r"0002 \(m2\) was changed"):
+        pending([ONE, TWO], {1: ONE.checksum, 2: bytes(32)})
+
+
+def test_a_checksum_is_of_every_byte() -> None:
+    assert len({ONE.checksum, TWO.checksum, Migration(1, "m1", ONE.text + " ").checksum}) == 3
+    assert len(ONE.checksum) == 32
+
+
+def test_statements_end_at_a_semicolon_at_the_end_of_a_line() -> None:
+    text = (
+        "-- remark; with one\nCREATE TABLE a (\n  x INT COMMENT 'a;b' -- no\n);\n\n"
+        "-- more\nINSERT INTO a VALUES (1);  \nSELECT 1"
+    )
+    assert Migration(1, "m", text).statements == [
+        "CREATE TABLE a (\n  x INT COMMENT 'a;b' -- no\n)",
+        "INSERT INTO a VALUES (1)",
+        "SELECT 1",
+    ]
+
+
+def test_both_backends_have_the_same_steps() -> None:
+    mine, theirs = mysql_migrations(), sqlite_migrations()
+    assert [(m.version, m.name) for m in mine] == [(m.version, m.name) for m in theirs]
+    assert [m.version for m in mine] == list(range(1, len(mine) + 1))
+
+
+def test_mysql_statements_may_be_run_again() -> None:
+    """MySQL commits each by itself, so an interrupted migration is run again from its beginning."""
+    for migration in mysql_migrations():
+        for statement in migration.statements:
+            if statement.startswith("CREATE"):
+                assert "IF NOT EXISTS" in statement
+
+
+def test_house_rules_of_mysql_tables() -> None:
+    for migration in mysql_migrations():
+        for statement in migration.statements:
+            assert not re.search(r"FOREIGN KEY|\bTIMESTAMP\b|\bVARCHAR\b|\bTEXT\b|\bJSON NOT\b|\bENUM\b", statement)
+            for index in re.findall(r"KEY (\w+) \(", statement):
+                assert re.match(r"(idx|udx)_[a-z_]+$", index) or index == "PRIMARY"
+            if statement.startswith("CREATE TABLE"):
+                assert "ENGINE=InnoDB COMMENT=" in statement
+                assert "PRIMARY KEY" in statement

@@ -1,0 +1,127 @@
+"""The .sql files: every query has a name and a sentence, is asked somewhere, and reads on both backends."""
+
+import re
+import sqlite3
+from importlib.resources import files
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+
+from tarry.store.mysql import statements as mysql_statements
+from tarry.store.mysql.backend import migrations as mysql_migrations
+from tarry.store.queries import load_queries
+from tarry.store.sqlite import statements as sqlite_statements
+from tarry.store.sqlite.backend import migrations as sqlite_migrations
+
+ROOM = Path(str(files("tarry.store")))
+NAMES = sorted(load_queries())
+
+
+def test_they_are_loaded_once_and_cannot_be_changed() -> None:
+    assert isinstance(load_queries(), MappingProxyType)
+    assert load_queries() is load_queries()
+    assert len(NAMES) > 50
+
+
+@pytest.mark.parametrize("path", sorted((ROOM / "sql").iterdir()), ids=lambda path: path.stem)
+def test_each_has_a_name_and_a_sentence(path: Path) -> None:
+    text = path.read_text("utf-8")
+    assert text.startswith("-- name: ")
+    for part in text.split("-- name: ")[1:]:
+        name, sentence, *_ = part.splitlines()
+        assert f"{path.stem}.{name}" in NAMES
+        assert re.fullmatch(r"-- [A-Z].*", sentence), part
+        assert part.rstrip().endswith(";")
+        assert part.count(";") - sum(line.count(";") for line in part.splitlines() if line.startswith("--")) == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_is_asked_somewhere(name: str) -> None:
+    code = [path.read_text("utf-8") for path in ROOM.rglob("*.py")]
+    users = [*code, *(path.read_text("utf-8") for path in Path(__file__).parent.parent.rglob("*.py"))]
+    assert any(f'"{name}"' in text for text in users)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sqlite_reads_it(name: str) -> None:
+    connection = sqlite3.connect(":memory:")
+    for migration in sqlite_migrations():
+        for statement in migration.statements:
+            connection.execute(statement)
+    text = load_queries()[name]
+    if "VALUES ?" in text:
+        columns = text.partition("VALUES")[0].rpartition("(")[2].count(",") + 1
+        text, values = sqlite_statements.insert(name, columns), [1] * columns
+    else:
+        asked = [[1, 2] if hole == "(?*)" else 1 for hole in re.findall(r"\(\?\*\)|\?", text)]
+        text, values = sqlite_statements.bind(name, asked)
+    connection.execute("EXPLAIN " + text, values)
+    connection.close()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_mysql_binds_it(name: str) -> None:
+    text = load_queries()[name]
+    if "VALUES ?" in text:
+        columns = text.partition("VALUES")[0].rpartition("(")[2].count(",") + 1
+        prepared, place = mysql_statements.statement(name)
+        (bound,) = prepared.bind_many([(1,) * columns] * 3, max_bytes=10_000)
+        assert place is None
+        assert bound.count(b"(1") == 3
+    else:
+        asked = [[1, 2] if hole == "(?*)" else 1 for hole in re.findall(r"\(\?\*\)|\?", text)]
+        bound = mysql_statements.bind(name, asked)
+    assert b"?" not in bound
+
+
+def test_ids_are_looked_up_under_their_shards_in_key_order() -> None:
+    ids = [0x31, 0x12, 0x21, 0x02]
+    assert b"IN ((1,33),(1,49),(2,2),(2,18))" in mysql_statements.bind("delay.lock", [ids])
+    text, values = sqlite_statements.bind("delay.lock", [ids])
+    assert values == ["[49,18,33,2]"]
+    assert "value & 15" in text
+
+
+def test_one_id_is_named_twice_for_mariadb() -> None:
+    assert b"IN ((1,33),(1,33))" in mysql_statements.bind("delay.remove", [[0x21]])
+
+
+def test_an_index_that_is_forced_is_forced_on_both() -> None:
+    forced = {match for text in load_queries().values() for match in re.findall(r"FORCE INDEX \((\w+)\)", text)}
+    hinted = {match for text in load_queries().values() for match in re.findall(r"INDEX\(\w+ (\w+)\)", text)}
+    for migrations in (mysql_migrations(), sqlite_migrations()):
+        schema = "\n".join(migration.text for migration in migrations)
+        assert all(index == "PRIMARY" or index in schema for index in forced | hinted)
+    text, _ = sqlite_statements.bind("claim.over", [1, 1])
+    assert "INDEXED BY idx_claim_lease_until" in text
+
+
+def test_the_tables_are_the_same_on_both() -> None:
+    """Same tables, same columns in the same order: the queries are written once."""
+    tables: list[dict[str, list[str]]] = []
+    for migrations in (mysql_migrations(), sqlite_migrations()):
+        found: dict[str, list[str]] = {}
+        for migration in migrations:
+            for statement in migration.statements:
+                match = re.match(r"CREATE TABLE (?:IF NOT EXISTS )?`?(\w+)`? \((.*)\)", statement, re.DOTALL)
+                if match:
+                    lines = [line.strip() for line in match[2].splitlines()]
+                    words = [line.split()[0].strip("`") for line in lines if line]
+                    found[match[1]] = [w for w in words if w not in ("PRIMARY", "UNIQUE", "KEY")]
+        tables.append(found)
+    assert tables[0] == tables[1]
+
+
+def test_the_indexes_are_the_same_on_both() -> None:
+    mysql = {
+        (match[0], re.sub(r"\W+", " ", match[1]).strip())
+        for migration in mysql_migrations()
+        for match in re.findall(r"KEY ((?:idx|udx)_\w+) \(([^)]*)\)", migration.text)
+    }
+    sqlite = {
+        (match[0], re.sub(r"\W+", " ", match[1]).strip())
+        for migration in sqlite_migrations()
+        for match in re.findall(r"INDEX ((?:idx|udx)_\w+) ON \S+ \(([^)]*)\)", migration.text)
+    }
+    assert mysql == sqlite
