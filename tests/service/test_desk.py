@@ -7,6 +7,7 @@ import pytest
 import trio
 import trio.testing
 
+from tarry.service import desk
 from tarry.service.clock import Clock
 from tarry.service.desk import Desk
 from tarry.store.catalogue import TopicDraft
@@ -152,6 +153,25 @@ async def test_a_wait_that_is_over_while_a_turn_runs_gets_that_turns_answer(coun
             await trio.sleep(0.005)  # the wait itself is a millisecond of real time
             counter.gate.set()
     assert answers == [None]
+
+
+async def test_a_trickle_is_claimed_in_handfuls(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk, "_PACE", 3600)
+    await counter.publish(1)
+    first = await counter.claim()
+    assert first is not None, "who comes after a rest does not wait"
+    await counter.publish(1)
+    assert await counter.claim(wait=10) is None
+    settled = await counter.desk.settle(Settlement(first.key, "ack"))
+    assert settled is not None
+    assert settled.acked == 1, "acks are not held up"
+
+
+async def test_more_that_waits_is_claimed_without_a_pause(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk, "_PACE", 3600)
+    await counter.publish(20)
+    assert await counter.claim(10) is not None
+    assert await counter.claim(10) is not None
 
 
 async def test_a_claim_for_a_client_that_has_gone_comes_back_uncounted(counter: Counter) -> None:
