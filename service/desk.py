@@ -24,8 +24,8 @@ _WAITING = 20_000
 _PAUSE = 0.2
 _PACE = 0.004
 """Seconds from one claiming turn that emptied the queues to the next. A steady trickle is then claimed in handfuls: at
-1000 a second a third fewer requests, and a p99 of lateness that is a quarter lower on the embedded store. Who comes after
-a rest, or finds more waiting, does not wait."""
+1000 a second a third fewer requests, and a p99 of lateness that is a quarter lower on the embedded store. Who comes
+after a rest, or finds more waiting, does not wait."""
 
 log = structlog.get_logger()
 
