@@ -1,0 +1,172 @@
+"""The documents, tried as a new user would: their examples run, their links lead somewhere, their tables are complete.
+
+Shell and Python blocks are run in their order against one real server, as they stand, but for its address and for
+delays of seconds, which are cut. A block that sets a variable (`ID=...   # yours is another`) stands for the reader's
+copying: the variable is taken from the answer before.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.server import start_server
+from tarry.service.cli.app import app
+from tarry.service.cli.server_process import ServerProcess, python_path
+from tarry.service.http.routes import OPERATIONS
+from tarry.service.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")),
+    *(ROOT / "docs").rglob("*.md"),
+]
+REFERENCE = ROOT / "docs" / "reference"
+
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_SETTING_UP = re.compile(r"make |pip |tarry serve")
+_COPYING = re.compile(r"(?:ID|CLAIM)=\S+ +# yours")
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+class Reader:
+    """A user at a terminal, who copies ids and claims from one answer into the next request."""
+
+    def __init__(self, server: ServerProcess, home: Path) -> None:
+        self._server = server
+        self._home = home
+        tarry = home / "tarry"
+        tarry.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tarry.service.cli.app "$@"\n')
+        tarry.chmod(0o755)
+        path = f"{home}{os.pathsep}{os.environ['PATH']}"
+        self._environment = os.environ | python_path() | {"TARRY_URL": server.url, "PATH": path, "NO_COLOR": "1"}
+
+    def run(self, path: Path) -> list[Any]:
+        """Runs the blocks of a document; what each printed, JSON where it was JSON."""
+        answers: list[Any] = []
+        for language, text in _BLOCK.findall(path.read_text("utf-8")):
+            if language == "python":
+                answers.append(self._python(text))
+            elif language == "sh" and not _SETTING_UP.match(text) and not _COPYING.match(text):
+                answers += self._shell(text)
+        return answers
+
+    def _shell(self, text: str) -> list[Any]:
+        answers: list[Any] = []
+        for command in re.split(r"\n(?=curl|tarry)", text.strip()):
+            command = command.replace("localhost:8277", self._server.url).replace('"delay": "10s"', '"delay": "200ms"')
+            done = subprocess.run(
+                ["sh", "-euc", command],
+                cwd=self._home,
+                env=self._environment,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, f"{command}\n{done.stderr}"
+            answers.append(self._copy(json.loads(done.stdout) if command.startswith("curl") else done.stdout))
+        return answers
+
+    def _copy(self, answer: Any) -> Any:
+        if isinstance(answer, dict):
+            for variable, member in (("ID", "id"), ("CLAIM", "claim")):
+                if isinstance(value := answer.get(member), str):
+                    self._environment[variable] = value
+        return answer
+
+    def _python(self, text: str) -> str:
+        """What it prints first; a loop without an end is ended by Ctrl-C."""
+        text = text.replace("http://127.0.0.1:8277", self._server.url).replace('delay="1s"', 'delay="100ms"')
+        # Whoever is started in the background of a shell has no Ctrl-C.
+        prelude = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        command = [sys.executable, "-u", "-c", prelude + text]
+        with subprocess.Popen(
+            command, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            said = process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            _, wrong = process.communicate(timeout=20)
+        assert said, wrong
+        return said.strip()
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[Reader]:
+    if shutil.which("curl") is None:
+        pytest.skip("no curl on PATH")
+    with start_server(tmp_path, env={"TARRY_LADDER": "50ms,50ms"}) as server:
+        yield Reader(server, tmp_path)
+
+
+def test_the_tutorial(reader: Reader) -> None:
+    sent, claim, failed, again, acked, life, late, other, cancelled, python = reader.run(
+        ROOT / "docs/tutorial/first-message.md"
+    )
+    assert sent["state"] == "scheduled"
+    assert [(m["id"], m["attempt"]) for m in claim["messages"]] == [(sent["id"], 1)]
+    assert failed == {"retried": 1, "dead": 0}
+    assert [(m["id"], m["attempt"]) for m in again["messages"]] == [(sent["id"], 2)]
+    assert acked == {"acked": 1}
+    told = [(event["what"], event.get("reason")) for event in life["life"]]
+    assert told == [
+        *(("scheduled", None), ("promoted", None), ("claimed", None), ("failed", "printer on fire")),
+        *(("returned", None), ("claimed", None), ("acked", None)),
+    ]
+    assert (late["status"], late["result"]) == (409, "too_late")
+    assert other["state"] == "scheduled"
+    assert cancelled == {"result": "cancelled"}
+    assert python == "{'order': 9} 1"
+
+
+def test_the_readme(reader: Reader) -> None:
+    sent, claim, acked, python, published, topics = reader.run(ROOT / "README.md")
+    assert sent["state"] == "scheduled"
+    assert [m["id"] for m in claim["messages"]] == [sent["id"]]
+    assert acked == {"acked": 1}
+    assert python == "{'order': 9}"
+    assert "scheduled" in published
+    assert "orders" in topics
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_links_lead_somewhere(path: Path) -> None:
+    for link in _LINK.findall(path.read_text("utf-8")):
+        target, _, anchor = link.partition("#")
+        if "://" in target:
+            continue
+        file = (path.parent / target) if target else path
+        assert file.exists(), link
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", file.read_text("utf-8"), re.MULTILINE)
+            assert anchor in [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings], link
+
+
+def test_every_setting_is_told_with_its_default() -> None:
+    text = (REFERENCE / "configuration.md").read_text("utf-8")
+    for name, value, _origin in Settings().listed():
+        default = "the host's name" if name == "node" else f"`{value}`"
+        assert f"| `{name}` | {default} |" in text
+
+
+def test_every_call_is_told() -> None:
+    text = (REFERENCE / "http.md").read_text("utf-8")
+    calls = [f"{operation.method} {operation.path}" for operation in OPERATIONS]
+    assert not [call for call in calls if call not in text]
+
+
+def test_every_command_is_told() -> None:
+    text = (REFERENCE / "cli.md").read_text("utf-8")
+    assert not [name for name in app.resolved_commands() if not name.startswith("-") and f"`tarry {name}" not in text]
