@@ -89,9 +89,16 @@ class Directory:
         return topic
 
     async def group(
-        self, topic: Topic, name: str, *, create: bool, latest: bool = False, ladder: Ladder | None = None
+        self,
+        topic: Topic,
+        name: str,
+        *,
+        create: bool,
+        asked_for: bool = False,
+        latest: bool = False,
+        ladder: Ladder | None = None,
     ) -> Group:
-        """The group of this name, made when it is missing and may be made."""
+        """The group of this name, made when it is missing and may be made, or is `asked_for` by name."""
         if (group := self._groups.get((topic.id, name))) is not None:
             return group
         async with self._making:
@@ -101,7 +108,7 @@ class Directory:
                 self._note_group(group)
             if (group := self._groups.get((topic.id, name))) is not None:
                 return group
-            if not (create and self._auto_create):
+            if not (asked_for or (create and self._auto_create)):
                 raise UnknownGroup(f"topic {topic.name!r} has no group {name!r}")
             group = await self._store.add_group(topic, name, self._clock.now(), ladder=ladder, latest=latest)
             return self._note_group(group)

@@ -208,7 +208,7 @@ class Engine:
 
     async def put_group(self, topic: Topic, name: str, ladder: Ladder | None) -> tuple[Group, bool]:
         known = name in {group.name for group in self.directory.groups_of(topic)}
-        group = await self.directory.group(topic, name, create=True, ladder=ladder)
+        group = await self.directory.group(topic, name, create=True, asked_for=True, ladder=ladder)
         if known:
             group = await self.directory.change_group(group, ladder)
         return group, not known
@@ -359,7 +359,9 @@ class Engine:
                 self._metrics.delivered(topic, group.name, len(claim.messages))
                 for message in claim.messages:
                     if message.attempt == 1:
-                        self._metrics.lateness(topic, (claim.claimed_at - message.deliver_at) / 1000)
+                        # What was asked for in the past was due when it was accepted.
+                        due = max(message.deliver_at, message.published_at)
+                        self._metrics.lateness(topic, (claim.claimed_at - due) / 1000)
 
     async def _watch(self, key: ClaimKey, lease_until: int) -> None:
         group = await self._group_of_claim(key)
