@@ -18,6 +18,7 @@ class Directory:
         self._clock = clock
         self._auto_create = auto_create
         self._topics: dict[str, Topic] = {}
+        self._names: dict[int, str] = {}
         self._groups: dict[tuple[int, str], Group] = {}
         self._by_id: dict[int, Group] = {}
         self._topic_of_queue: dict[int, Topic] = {}
@@ -37,6 +38,10 @@ class Directory:
     def topics(self) -> list[Topic]:
         """All topics, by name."""
         return [self._topics[name] for name in sorted(self._topics)]
+
+    def name_of(self, topic_id: int) -> str:
+        """The name of a topic; empty for one that is not known here yet."""
+        return self._names.get(topic_id, "")
 
     def groups_of(self, topic: Topic) -> list[Group]:
         """The groups of a topic, by name."""
@@ -122,6 +127,7 @@ class Directory:
 
     def _note_topic(self, topic: Topic) -> None:
         self._topics[topic.name] = topic
+        self._names[topic.id] = topic.name
         for queue in topic.queues:
             self._topic_of_queue[queue.id] = topic
 

@@ -47,7 +47,7 @@ from .clock import Clock
 from .combiner import Combiner
 from .desk import Desk
 from .directory import Directory
-from .errors import Busy, NotBuilt, Stopping, TopicConflict, UnknownClaim
+from .errors import Busy, NotBuilt, Stopping, TopicConflict, UnknownClaim, UnknownTopic
 from .hand import Hand
 from .loader import Loader
 from .measures import Measures
@@ -182,10 +182,10 @@ class Engine:
             raise NotBuilt(f"topics of kind {draft.kind!r} are not built yet: leave kind out, or say cluster")
         if draft.ordered:
             raise NotBuilt("ordered topics are not built yet: leave ordered out, or say false")
-        known = {topic.name: topic for topic in self.directory.topics}.get(draft.name)
-        if known is None:
-            await self.directory.refresh()
-            known = {topic.name: topic for topic in self.directory.topics}.get(draft.name)
+        try:
+            known = await self.directory.topic(draft.name, create=False)
+        except UnknownTopic:
+            known = None
         if known is not None and draft.queues < len(known.queues):
             raise TopicConflict(f"topic {draft.name!r} has {len(known.queues)} queues, and queues are never taken away")
         topic = await self.directory.make_topic(draft)
@@ -440,7 +440,7 @@ class Engine:
             self.hand.cancel(due, entry)
 
     def _topic_name(self, topic_id: int | None) -> str:
-        return next((topic.name for topic in self.directory.topics if topic.id == topic_id), "")
+        return self.directory.name_of(topic_id) if topic_id is not None else ""
 
     async def _told(self, answer: Awaitable[T]) -> T:
         """Counts what the store could not do."""
