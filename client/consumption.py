@@ -24,6 +24,9 @@ _log = logging.getLogger("tarry.client")
 _PATIENCE = 10.0
 """Seconds that `close` gives a server that is away; then what is held is left to its lease."""
 
+_GLANCE = 0.2
+"""Seconds that the main thread sleeps at most: a Ctrl-C that comes just before a sleep on a lock does not end it."""
+
 
 @frozen(kw_only=True)
 class Terms:
@@ -94,7 +97,7 @@ class Consumption:
                 self._hungry += 1
                 self._owed.notify()
                 try:
-                    self._arrived.wait(rest)
+                    self._arrived.wait(_nap(rest))
                 finally:
                     self._hungry -= 1
             if self._error is not None:
@@ -309,6 +312,12 @@ class Consumption:
             _log.warning("a lease on %s is over; %d messages come again", self._terms.topic, lost)
         self._waiting = deque(pair for pair in self._waiting if pair[0] is not hold)
         self._room.notify()
+
+
+def _nap(rest: float | None) -> float | None:
+    if threading.current_thread() is not threading.main_thread():
+        return rest
+    return _GLANCE if rest is None else min(rest, _GLANCE)
 
 
 _MESSAGE_FIELDS = tuple(Message.__annotations__)

@@ -12,7 +12,7 @@ from .delivery import Delivery
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _GLANCE = 0.2
-"""Seconds between two looks at the caller's own event."""
+"""Seconds between two looks at the caller's own event, and for a signal that came just before the sleep."""
 
 
 class Runner:
@@ -53,7 +53,7 @@ class Runner:
     def _wait(self) -> BaseException | None:
         while True:
             try:
-                return self._wakes.get(timeout=None if self._stop is None else _GLANCE)
+                return self._wakes.get(timeout=_GLANCE)
             except queue.Empty:
                 if self._stop is not None and self._stop.is_set():
                     return None

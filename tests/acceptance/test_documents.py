@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,7 @@ class Reader:
                 capture_output=True,
                 text=True,
                 check=False,
+                timeout=60,
             )
             assert done.returncode == 0, f"{command}\n{done.stderr}"
             answers.append(self._copy(json.loads(done.stdout) if command.startswith("curl") else done.stdout))
@@ -96,9 +98,13 @@ class Reader:
             command, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as process:
             assert process.stdout is not None
+            alarm = threading.Timer(60, process.kill)
+            alarm.start()
             said = process.stdout.readline()
             process.send_signal(signal.SIGINT)
-            _, wrong = process.communicate(timeout=20)
+            _, wrong = process.communicate()
+            alarm.cancel()
+        assert process.returncode == -signal.SIGINT, wrong
         assert said, wrong
         return said.strip()
 
