@@ -40,7 +40,8 @@ class _Caller:
         self._body = body
 
     async def publish(self) -> None:
-        """INSERT and COMMIT: the session is not in autocommit mode, so that BEGIN need not be sent."""
+        """INSERT and COMMIT: the session leaves autocommit mode at the first one, so that BEGIN need not be sent."""
+        await self._connection.begin()
         await self.insert()
         await self._connection.commit()
 
@@ -49,9 +50,6 @@ class _Caller:
         await self._counter.send_all(_INCR)
         answer = await self._counter.receive_some(64)  # `:1234` and a line's end, in one piece
         await self._connection.execute(_INSERT.bind(int(answer[1:]), time.time_ns() // 1_000_000, self._body))
-
-    async def join(self, autocommit: bool) -> None:
-        await self._connection.execute(b"SET autocommit = %d" % autocommit)
 
     async def aclose(self) -> None:
         await self._counter.aclose()
@@ -68,8 +66,6 @@ async def measure_tasks(
     for _ in range(callers):
         counter = await trio.open_tcp_stream("127.0.0.1", redis_port)
         joined.append(_Caller(counter, await connect(place, write=False, timeout=_LOGIN_SECONDS), body))
-    for caller in joined:
-        await caller.join(autocommit)
     figures = await in_tasks([caller.insert if autocommit else caller.publish for caller in joined], seconds)
     for caller in joined:
         await caller.aclose()

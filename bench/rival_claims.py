@@ -54,10 +54,11 @@ _LEASE = 60_000
 
 
 class _Consumer:
-    """One consumer with a connection of its own."""
+    """One consumer with connections of its own: one for transactions, one in autocommit mode for acks and reads."""
 
-    def __init__(self, connection: Connection, number: int, queue_id: int, size: int) -> None:
+    def __init__(self, connection: Connection, single: Connection, number: int, queue_id: int, size: int) -> None:
         self._connection = connection
+        self._single = single
         self._number = number
         self._queue_id = queue_id
         self._size = size
@@ -76,14 +77,14 @@ class _Consumer:
         await self._connection.execute(_MOVE.bind(position + len(rows)))
         await self._connection.commit()
         offsets = [row[0] for row in rows]
-        acked = await self._connection.execute(_ACK.bind(time.time_ns() // 1_000_000, offsets, self._number))
+        acked = await self._single.execute(_ACK.bind(time.time_ns() // 1_000_000, offsets, self._number))
         self._count(acked, len(rows))
 
     async def skip_locked(self) -> None:
         """A claim and its ack."""
         offsets = await self._claim_skip_locked()
-        await self._connection.fetch(_READ_SOME.bind(self._queue_id, offsets))
-        acked = await self._connection.execute(_DISOWN.bind(offsets, self._number))
+        await self._single.fetch(_READ_SOME.bind(self._queue_id, offsets))
+        acked = await self._single.execute(_DISOWN.bind(offsets, self._number))
         self._count(acked, len(offsets))
 
     async def _claim_skip_locked(self) -> list[int]:
@@ -115,7 +116,10 @@ async def measure(dsn: str, subject: str, queue_id: int, consumers: int, size: i
         for statement in _TABLES[subject]:
             cursor.execute(statement)
     place = Dsn.parse(dsn)
-    joined = [_Consumer(await connect(place, write=True), n, queue_id, size) for n in range(consumers)]
+    joined = [
+        _Consumer(await connect(place, write=True), await connect(place, write=True), number, queue_id, size)
+        for number in range(consumers)
+    ]
     acts: list[Callable[[], Awaitable[None]]] = [getattr(consumer, subject) for consumer in joined]
     figures = await in_tasks(acts, seconds)
     return {**figures, "messages": sum(c.consumed for c in joined), "run_again": sum(c.run_again for c in joined)}

@@ -14,6 +14,9 @@ from attrs import define
 from ..store.errors import Refused
 from .errors import Overloaded
 
+_WORTH_SHARING = 100
+"""Requests of a batch at the least, when there are so many: each transaction costs a commit."""
+
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 
@@ -61,6 +64,8 @@ class Combiner(Generic[Request, Answer]):
         self._queue: deque[_Waiting[Request, Answer]] = deque()
         self._weight = 0
         self._some = trio.Event()
+        self._resting = 0
+        """Tasks in `run` that have nothing to write."""
         self._writing = 0
 
     async def ask(self, request: Request) -> Answer:
@@ -80,10 +85,13 @@ class Combiner(Generic[Request, Answer]):
     async def run(self) -> None:
         """Writes batch after batch, for ever."""
         while True:
+            self._resting += 1
             while not self._queue:
-                self._some = trio.Event()
+                if self._some.is_set():  # or else another task waits for it already
+                    self._some = trio.Event()
                 await self._some.wait()
             batch = self._take()
+            self._resting -= 1
             self._writing += 1
             try:
                 await self._write_or_split(batch)
@@ -91,14 +99,21 @@ class Combiner(Generic[Request, Answer]):
                 self._writing -= 1
 
     @property
+    def waiting(self) -> int:
+        """Requests that are in no batch yet."""
+        return len(self._queue)
+
+    @property
     def idle(self) -> bool:
         """Whether nothing waits and nothing is being written."""
         return not self._queue and not self._writing
 
     def _take(self) -> list[_Waiting[Request, Answer]]:
+        # With another task at rest it is shared, so that one batch is made ready while the other is being written.
+        many = max(_WORTH_SHARING, -(-len(self._queue) // self._resting))
         batch = [self._queue.popleft()]
         weight = batch[0].weight
-        while self._queue and weight + self._queue[0].weight <= self._batch:
+        while self._queue and len(batch) < many and weight + self._queue[0].weight <= self._batch:
             weight += self._queue[0].weight
             batch.append(self._queue.popleft())
         self._weight -= weight

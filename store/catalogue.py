@@ -58,7 +58,7 @@ async def add_topic(tx: Transaction, draft: TopicDraft, now: int) -> Topic:
         ],
     )
     (topic_id, *_), *_ = await tx.fetch("topic.find", [draft.name.encode()])
-    await tx.execute_many("queue.add", [(topic_id, 0, number, 0) for number in range(draft.queues)])
+    await tx.execute_many("queue.add", [(topic_id, 0, number, 0, 0) for number in range(draft.queues)])
     groups = await tx.fetch("consumer_group.of_topics", [topic_id])
     (topic,) = await find_topics(tx, [draft.name])
     for row in groups:
@@ -134,7 +134,7 @@ async def change_group(tx: Transaction, group: Group, ladder: Ladder | None) -> 
 
 
 async def _add_queues_of_group(tx: Transaction, topic: Topic, group_id: int, begins: dict[int, int]) -> None:
-    await tx.execute_many("queue.add", [(topic.id, group_id, queue.number, 0) for queue in topic.queues])
+    await tx.execute_many("queue.add", [(topic.id, group_id, queue.number, 0, 0) for queue in topic.queues])
     rows = await tx.fetch("queue.of_topics", [topic.id])
     mine = [row[0] for row in rows if row[2] in (0, group_id)]
     cursors = [(group_id, id_, *(begins.get(id_, 0),) * 2, *(0,) * 8) for id_ in sorted(mine)]
@@ -147,11 +147,12 @@ async def topic_states(tx: Transaction, topics: Sequence[Topic]) -> dict[int, To
         return {}
     ids = [topic.id for topic in topics]
     tallies = {row[0]: (int(row[1]), int(row[2])) for row in await tx.fetch("tally.of_topics", ids)}
-    streamed = {row[0]: int(row[1]) for row in await tx.fetch("queue.streamed", ids)}
+    streams = {row[0]: (int(row[1]), int(row[2])) for row in await tx.fetch("queue.streamed", ids)}
     states: dict[int, TopicState] = {}
     for id_ in ids:
-        accepted, cancelled = tallies.get(id_, (0, 0))
-        states[id_] = TopicState(accepted, streamed.get(id_, 0), cancelled)
+        scheduled, cancelled = tallies.get(id_, (0, 0))
+        streamed, straight = streams.get(id_, (0, 0))
+        states[id_] = TopicState(scheduled + straight, streamed, cancelled)
     return states
 
 

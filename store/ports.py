@@ -6,7 +6,7 @@ SQLite none ever suspends, and the writer thread drives the function to its end 
 nothing but the transaction, and may be run again from the start when the backend meets a deadlock or a lost connection.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -30,6 +30,16 @@ class Transaction(Protocol):
 
     async def execute_many(self, query: str, rows: Sequence[Sequence[Value]]) -> int:
         """Inserts the rows in as few statements as fit; returns how many rows were inserted."""
+        ...
+
+    async def append(
+        self, query: str, rows: Mapping[int, Sequence[Sequence[Value]]], *, straight: bool
+    ) -> dict[int, int]:
+        """Draws an offset for each row by its queue's id, and inserts it behind (queue_id, offset).
+
+        Returns where each queue's offsets begin. The sequences are locked in the order of their ids, and the rows are
+        written out before the first lock. `straight`: the messages never waited, and the queues count them.
+        """
         ...
 
 

@@ -5,7 +5,7 @@ locked last, its offsets are drawn, and the lock is held until the commit, so th
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from attrs import define, evolve
@@ -73,8 +73,9 @@ class Publishing:
                 first_of_key[key] = index
             written[index] = [self._identify(draft) for draft in publication.drafts]
         every = [one for ones in written.values() for one in ones]
-        await self._add_delays(tx, [one for one in every if one.waits])
-        await self._count(tx, every)
+        waiting = [one for one in every if one.waits]
+        await self._add_delays(tx, waiting)
+        await self._count(tx, waiting)
         await self._label(tx, [one for one in every if one.draft.key is not None])
         await self._stream(tx, [one for one in every if not one.waits])
         for index, ones in written.items():
@@ -143,20 +144,24 @@ class Publishing:
         """Draws offsets for what goes straight to the stream."""
         if not straight:
             return
-        ends = await draw_offsets(tx, [one.draft.queue.id for one in straight])
-        rows: list[Sequence[Value]] = []
+        queues: dict[int, list[_Written]] = defaultdict(list)
         for one in straight:
-            queue_id = one.draft.queue.id
-            one.offset = ends[queue_id]
-            ends[queue_id] += 1
-            at = self.now if one.draft.deliver_at is None else one.draft.deliver_at
-            rows.append((queue_id, one.offset, one.id, one.nonce, *_content(one.draft), self.now, at, self.now))
-        await tx.execute_many("message.add", rows)
+            queues[one.draft.queue.id].append(one)
+        rows = {queue_id: [self._message_row(one) for one in ones] for queue_id, ones in queues.items()}
+        begins = await tx.append("message.add", rows, straight=True)
+        for queue_id, ones in queues.items():
+            for offset, one in enumerate(ones, begins[queue_id]):
+                one.offset = offset
 
-    async def _count(self, tx: Transaction, accepted: Iterable[_Written]) -> None:
-        topics = Counter(one.draft.topic.id for one in accepted)
+    def _message_row(self, written: _Written) -> Sequence[Value]:
+        draft = written.draft
+        at = self.now if draft.deliver_at is None else draft.deliver_at
+        return (written.id, written.nonce, *_content(draft), self.now, at, self.now)
+
+    async def _count(self, tx: Transaction, waiting: Iterable[_Written]) -> None:
+        topics = Counter(one.draft.topic.id for one in waiting)
         for topic_id in sorted(topics):
-            await count(tx, topic_id, self.maker, accepted=topics[topic_id])
+            await count(tx, topic_id, self.maker, scheduled=topics[topic_id])
 
     async def _remember(self, tx: Transaction, answered: Iterable[tuple[Publication, _Answer | None]]) -> None:
         rows: list[Sequence[Value]] = [
@@ -185,23 +190,20 @@ class Publishing:
         )
 
 
-async def draw_offsets(tx: Transaction, queue_ids: Sequence[int]) -> dict[int, int]:
-    """Locks the sequences of these queues, one entry a message, and moves them on; returns where each begins."""
-    drawn: dict[int, int] = defaultdict(int)
-    for queue_id in queue_ids:
-        drawn[queue_id] += 1
+async def draw_offsets(tx: Transaction, wanted: Mapping[int, int]) -> dict[int, int]:
+    """Locks the sequences of these queues and moves them on by so much; returns where each begins."""
     begins: dict[int, int] = {}
-    for queue_id, next_offset in await tx.fetch("queue.lock", sorted(drawn)):
+    for queue_id, next_offset in await tx.fetch("queue.lock", sorted(wanted)):
         begins[queue_id] = next_offset
-        await tx.execute("queue.advance", next_offset + drawn[queue_id], queue_id)
+        await tx.execute("queue.advance", next_offset + wanted[queue_id], queue_id)
     return begins
 
 
-async def count(tx: Transaction, topic_id: int, maker: int, *, accepted: int = 0, cancelled: int = 0) -> None:
+async def count(tx: Transaction, topic_id: int, maker: int, *, scheduled: int = 0, cancelled: int = 0) -> None:
     """Adds to a topic's tally under this maker's own row."""
-    if not await tx.execute("tally.count", accepted, cancelled, topic_id, maker):
+    if not await tx.execute("tally.count", scheduled, cancelled, topic_id, maker):
         await tx.execute_many("tally.add", [(topic_id, maker, 0, 0)])  # two may come first at once
-        await tx.execute("tally.count", accepted, cancelled, topic_id, maker)
+        await tx.execute("tally.count", scheduled, cancelled, topic_id, maker)
 
 
 async def forget(tx: Transaction, now: int, limit: int) -> int:

@@ -7,7 +7,7 @@ READ COMMITTED an INSERT ... SELECT does not lock its source.
 In the wheel a message goes by its id and a retry by `~id`, which is negative, so that one wheel drives both.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from .errors import StoreError
@@ -31,7 +31,8 @@ async def promote(tx: Transaction, entries: Sequence[int], now: int) -> list[Pro
     back = [row for row in await tx.fetch("retry.lock", retries) if due_of(row[0]) <= now] if retries else []
     back.sort(key=_time_and_source)  # they were locked shard by shard
     # Sequence rows come last in the order of locks, all of them in one statement.
-    begins = await draw_offsets(tx, [row[3] for row in due] + [row[1] for row in back]) if due or back else {}
+    wanted = Counter([row[3] for row in due] + [row[1] for row in back])
+    begins = await draw_offsets(tx, wanted) if wanted else {}
     if due:
         await _stream_messages(tx, due, begins, now)
     if back:

@@ -7,7 +7,8 @@ most; after a lost answer to COMMIT the database is asked whether it is there.
 
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import structlog
@@ -16,8 +17,9 @@ import trio
 from ..errors import Contention, OutcomeUnknown, Refused, SchemaError, Unavailable
 from ..migrations import Migration, load_migrations, pending
 from ..ports import Row, Transaction, Value, Work
-from .connection import Connection
+from .connection import Connection, connect
 from .dsn import Dsn
+from .literals import Sql
 from .pool import Pool
 from .statements import bind, statement
 
@@ -58,6 +60,26 @@ class MySQLTransaction:
         for text in prepared.bind_many(rows, max_bytes=self._connection.max_statement):
             inserted += await self._connection.execute(text)
         return inserted
+
+    async def append(
+        self, query: str, rows: Mapping[int, Sequence[Sequence[Value]]], *, straight: bool
+    ) -> dict[int, int]:
+        """All in one flight: while the queue's row is locked the server waits for nothing of ours but the COMMIT."""
+        prepared, _ = statement(query)
+        flight: list[bytes] = []
+        draws: dict[int, int] = {}
+        for queue_id in sorted(rows):
+            many = len(rows[queue_id])
+            draws[queue_id] = len(flight)
+            flight.append(bind("queue.draw", (many, many if straight else 0, queue_id)))
+            placed = [
+                (queue_id, Sql(f"LAST_INSERT_ID()+{number:d}"), *row) for number, row in enumerate(rows[queue_id])
+            ]
+            flight += prepared.bind_many(placed, max_bytes=self._connection.max_statement)
+        done = await self._connection.execute_all(flight)
+        if not all(done[place].affected for place in draws.values()):
+            raise Refused("a queue is not there any more")
+        return {queue_id: done[place].last_insert_id for queue_id, place in draws.items()}
 
 
 class MySQLBackend:
@@ -142,7 +164,8 @@ class MySQLBackend:
 
     async def migrate(self) -> list[str]:
         """Brings the schema to this program's version, under a lock of the server's."""
-        async with self._writers.connection() as connection:
+        # Of its own: those of the pool commit nothing by themselves.
+        async with _session(self.dsn) as connection:
             name = b"'tarry migrate " + self.dsn.database.encode().hex()[:40].encode() + b"'"
             ((got,),) = await connection.fetch(b"SELECT GET_LOCK(" + name + b", %d)" % _LOCK_WAIT)
             if not got:
@@ -220,6 +243,15 @@ _NOW = b"SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMES
 def migrations() -> list[Migration]:
     """The migrations of the MySQL store."""
     return load_migrations(__package__ or "")
+
+
+@asynccontextmanager
+async def _session(dsn: Dsn) -> AsyncGenerator[Connection, None]:
+    connection = await connect(dsn, write=True)
+    try:
+        yield connection
+    finally:
+        connection.close()
 
 
 def _jitter(seconds: float) -> float:

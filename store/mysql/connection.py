@@ -22,6 +22,7 @@ import re
 import select
 import socket
 import ssl
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
@@ -73,7 +74,7 @@ _Stream: TypeAlias = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 
 _COM_QUERY, _COM_PING = 3, 14
 _QUIT = b"\x01\x00\x00\x00\x01"
-_BEGIN = b"\x12\x00\x00\x00\x03START TRANSACTION"
+_BEGIN = b"SET autocommit = 0"
 _CLIENT_FOUND_ROWS, _CLIENT_SSL, _CLIENT_DEPRECATE_EOF = 1 << 1, 1 << 11, 1 << 24
 _READ_BYTES = 1 << 16
 
@@ -134,6 +135,15 @@ class Server:
     text: str
 
 
+@attrs.frozen
+class Done:
+    """What a statement that gives no rows did."""
+
+    affected: int
+    last_insert_id: int
+    """Also what the statement set by LAST_INSERT_ID(...)."""
+
+
 class Connection:
     """An open session, made by `connect`. One task at a time.
 
@@ -144,10 +154,11 @@ class Connection:
 
     def __init__(self, wire: "_Wire") -> None:
         self._wire = wire
-        # The server said so in its last answer; an ERR does not say, so a deadlock leaves it True until the ROLLBACK.
-        self._in_transaction = False
-        # START TRANSACTION goes out with the next statement.
-        self._begins = False
+        # Between `begin` and `commit` or `rollback`; the server has been asked something in it.
+        self._begun = self._asked = False
+        # For good from the first `begin` on: after a deadlock has ended a transaction, no statement that is already on
+        # its way can be committed by itself.
+        self._autocommit = True
         # The server may have rolled back by itself: the next statement would be committed on its own.
         self._must_roll_back = False
         self.server = Server("mysql", (), "")
@@ -156,7 +167,7 @@ class Connection:
         self.max_allowed_packet = 1 << 20
 
     def __repr__(self) -> str:
-        state = "closed" if self.closed else "in transaction" if self._in_transaction else "open"
+        state = "closed" if self.closed else "in transaction" if self._begun else "open"
         return f"<Connection {self.id} {state} {self.server.text}>"
 
     @property
@@ -165,7 +176,7 @@ class Connection:
 
     @property
     def in_transaction(self) -> bool:
-        return self._in_transaction or self._begins
+        return self._begun
 
     @property
     def max_statement(self) -> int:
@@ -181,37 +192,44 @@ class Connection:
 
         Outside a transaction it commits by itself, so a connection lost meanwhile is `OutcomeUnknown`.
         """
-        answer = await self._ask(sql, commits=not self.in_transaction)
-        if answer.columns:
-            raise ValueError(f"the statement gives rows, use fetch: {sql[:100]!r}")
-        return answer.affected
+        return _done(await self._ask(sql, commits=not self._begun), sql).affected
+
+    async def execute_all(self, statements: Sequence[bytes]) -> list[Done]:
+        """Runs statements of a transaction one after the other, without waiting for an answer in between.
+
+        When one fails, those behind it have been tried all the same: roll back.
+        """
+        if not self._begun:
+            raise RuntimeError("begin a transaction first")
+        answers = await self._ask_all(statements)
+        return [_done(answer, sql) for answer, sql in zip(answers, statements, strict=True)]
 
     async def fetch(self, sql: bytes) -> list[Row]:
         """The rows of a query."""
         return (await self._ask(sql)).rows
 
     async def begin(self) -> None:
-        """Begins a transaction with the next statement: the two travel together, which saves a round trip."""
+        """Begins a transaction with the next statement, which costs no round trip.
+
+        From the first on the session does nothing outside of transactions.
+        """
         if self._must_roll_back:
             raise RuntimeError("ROLLBACK first: a deadlock has ended the transaction")
-        self._begins = True
+        self._begun = True
 
     async def commit(self) -> None:
         """`OutcomeUnknown` when the answer does not come. Run it where no request's cancel scope can reach it."""
-        if self._begins:
-            self._begins = False  # nothing was asked, so there is nothing to commit
-            return
-        await self._ask(b"COMMIT", commits=True)
+        if self._asked:  # or else there is nothing to commit
+            await self._ask(b"COMMIT", commits=True)
+        self._begun = self._asked = False
 
     async def rollback(self) -> None:
         """A connection that is lost or gets lost here is as good as rolled back, so that is no error."""
         self._must_roll_back = False
-        if self._begins:
-            self._begins = False
-        elif not self.closed:
+        if self._asked and not self.closed:
             with suppress(Unavailable):
                 await self._ask(b"ROLLBACK")
-        self._in_transaction = False
+        self._begun = self._asked = False
 
     async def ping(self) -> None:
         """`Unavailable` when the server is away."""
@@ -222,24 +240,35 @@ class Connection:
         self._wire.quit()
 
     async def _ask(self, sql: bytes, *, commits: bool = False, command: int = _COM_QUERY) -> Answer:
+        (answer,) = await self._ask_all([sql], commits=commits, command=command)
+        return answer
+
+    async def _ask_all(
+        self, statements: Sequence[bytes], *, commits: bool = False, command: int = _COM_QUERY
+    ) -> list[Answer]:
         if self.closed:
             raise Unavailable("the connection is closed", 2006)
         if self._must_roll_back:
             raise RuntimeError("ROLLBACK first: a deadlock has ended the transaction")
-        if len(sql) > self.max_statement:
-            # The server would cut the connection, which looks like an outage that a retry may mend.
-            raise Refused(f"a statement of {len(sql)} bytes; the server takes {self.max_statement}", 1153)
-        begins, self._begins = self._begins, False
-        self._in_transaction = self._in_transaction or begins
+        if not (self._begun or self._autocommit or command == _COM_PING):
+            raise RuntimeError("begin a transaction first: this session commits nothing by itself any more")
+        for sql in statements:
+            if len(sql) > self.max_statement:
+                # The server would cut the connection, which looks like an outage that a retry may mend.
+                raise Refused(f"a statement of {len(sql)} bytes; the server takes {self.max_statement}", 1153)
+        begins = [_BEGIN] if self._begun and self._autocommit else []
+        self._asked = self._begun
         try:
-            answer = await self._wire.ask(command, sql, begins=begins)
+            answers = await self._wire.ask(command, [*begins, *statements])
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError, ProtocolError) as error:
             lost = OutcomeUnknown if commits else Unavailable
             raise lost(f"the connection was lost: {error} (2013)", 2013) from error
-        if answer.error is not None:
-            self._raise(answer.error, commits=commits)
-        self._in_transaction = answer.in_transaction
-        return answer
+        for answer in answers:
+            if answer.error is not None:
+                self._raise(answer.error, commits=commits)
+        if begins:
+            self._autocommit = False
+        return answers[len(begins) :]
 
     def _raise(self, error: ServerError, *, commits: bool) -> NoReturn:
         fault = to_store_error(error.code, error.message)
@@ -249,8 +278,14 @@ class Connection:
             raise OutcomeUnknown(str(fault), error.code)
         if error.unasked and not isinstance(fault, Unavailable):
             raise Unavailable(str(fault), error.code)
-        self._must_roll_back = self._in_transaction and isinstance(fault, Contention)
+        self._must_roll_back = self._begun and isinstance(fault, Contention)
         raise fault
+
+
+def _done(answer: Answer, sql: bytes) -> Done:
+    if answer.columns:
+        raise ValueError(f"the statement gives rows, use fetch: {sql[:100]!r}")
+    return Done(answer.affected, answer.last_insert_id)
 
 
 async def connect(dsn: Dsn, *, write: bool, timeout: float = 5.0) -> Connection:
@@ -405,31 +440,32 @@ class _Wire(_TrioMysql):
             await self.write_packet(payload)
         return await self._read_packet()
 
-    async def ask(self, command: int, payload: bytes, *, begins: bool = False) -> Answer:
-        """Sends a command and reads the answer to its end, with one await to a read of the socket.
+    async def ask(self, command: int, payloads: Sequence[bytes]) -> list[Answer]:
+        """Sends commands, and then reads the answers, to their end, with one await to a read of the socket.
 
-        `begins` sends START TRANSACTION before it, without waiting for its answer in between.
+        After a command that the server refused, those behind it are carried out all the same.
         """
         stream = self._stream()
         self._busy = True
         deprecate_eof = bool(self.client_flag & _CLIENT_DEPRECATE_EOF)
+        answers: list[Answer] = []
         try:
-            if begins:
-                await self._write_bytes(_BEGIN)
-            await self._execute_command(command, payload)
-            begun = Answer(sequence=1, deprecate_eof=deprecate_eof, followed=True)
-            while begins and not begun.feed(await self._receive(stream)):
-                pass
-            if begun.error is not None:
-                raise ProtocolError(f"no transaction could be begun: {begun.error.message}")
-            answer = Answer(sequence=self._next_seq_id, deprecate_eof=deprecate_eof)
-            while not answer.feed(begun.take_rest() or await self._receive(stream)):
-                pass
+            for payload in payloads:
+                await self._execute_command(command, payload)
+                followed = len(answers) + 1 < len(payloads)
+                answers.append(Answer(sequence=self._next_seq_id, deprecate_eof=deprecate_eof, followed=followed))
+            rest = b""
+            for answer in answers:
+                while not answer.feed(rest or await self._receive(stream)):
+                    rest = b""
+                rest = answer.take_rest()
+                if answer.error is not None and answer.error.unasked:
+                    return [answer]
         except BaseException:
             self._force_close()
             raise
         self._busy = False
-        return answer
+        return answers
 
     def quit(self) -> None:
         """Closes; says so if that can be said without waiting, or the server's log complains."""

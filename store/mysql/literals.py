@@ -21,7 +21,17 @@ from typing import Any, cast
 
 from ..errors import Refused
 
-Scalar = int | float | str | bytes | None
+
+class Sql:
+    """A piece of SQL that stands for a value. Made of our own words and numbers, never of anybody's text."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+Scalar = int | float | str | bytes | Sql | None
 Value = Scalar | Sequence[Scalar] | Sequence[Sequence[Scalar]]
 
 _TOKEN = re.compile(
@@ -71,6 +81,7 @@ _LITERALS: dict[type, Callable[[Any], str]] = {
     type(None): lambda _: "NULL",
     bool: lambda value: "1" if value else "0",
     float: _float,
+    Sql: lambda piece: piece.text,
 }
 
 

@@ -31,7 +31,6 @@ _PEEK = HEADER + 1
 _OK, _LOCAL_FILE, _END, _ERR = 0x00, 0xFB, 0xFE, 0xFF
 _NULL = 251
 _MORE_RESULTS = 0x0008
-_IN_TRANSACTION = 0x0001
 _BINARY = 63
 
 _length_and_number = struct.Struct("<I").unpack_from
@@ -63,7 +62,7 @@ class Answer:
         self.rows: list[Row] = []
         self.columns = 0
         self.affected = 0
-        self.in_transaction = False
+        self.last_insert_id = 0
         self.error: ServerError | None = None
         self._sequence = sequence
         self._deprecate_eof = deprecate_eof
@@ -142,7 +141,7 @@ class Answer:
     def _first(self, payload: bytes) -> None:
         if payload[0] == _OK:
             self.affected, position = _read_length(payload, 1)
-            _, position = _read_length(payload, position)
+            self.last_insert_id, position = _read_length(payload, position)
             self._end(_two_shorts(payload, position)[0])
         elif payload[0] == _LOCAL_FILE:
             raise ProtocolError("the server asks for a file of this machine")
@@ -235,7 +234,6 @@ class Answer:
     def _end(self, status: int) -> None:
         if status & _MORE_RESULTS:
             raise ProtocolError("more than one result: the statement calls a procedure")
-        self.in_transaction = bool(status & _IN_TRANSACTION)
         self._expect = None
 
 

@@ -4,7 +4,7 @@ SELECT id, topic_id, group_id, number FROM queue WHERE topic_id IN (?*) ORDER BY
 
 -- name: add
 -- Queues that are not there yet.
-INSERT IGNORE INTO queue (topic_id, group_id, number, next_offset) VALUES ?;
+INSERT IGNORE INTO queue (topic_id, group_id, number, next_offset, straight) VALUES ?;
 
 -- name: lock
 -- The sequences of the queues, for update, in the one order that everybody keeps.
@@ -13,6 +13,10 @@ SELECT id, next_offset FROM queue /*! FORCE INDEX (PRIMARY) */ WHERE id IN (?*) 
 -- name: advance
 -- Offsets were drawn.
 UPDATE queue SET next_offset = ? WHERE id = ?;
+
+-- name: draw
+-- Offsets are drawn, all in one; on MySQL LAST_INSERT_ID() is then the first of them.
+UPDATE queue SET next_offset = /*! LAST_INSERT_ID( */ next_offset /*! ) */ + ?, straight = straight + ? WHERE id = ?;
 
 -- name: ends
 -- The ends of the queues: every offset below is committed.
@@ -23,5 +27,5 @@ SELECT id, next_offset FROM queue WHERE id IN (?*);
 SELECT id, next_offset FROM queue;
 
 -- name: streamed
--- How much each topic has in its own queues, ever.
-SELECT topic_id, SUM(next_offset) FROM queue WHERE topic_id IN (?*) AND group_id = 0 GROUP BY topic_id;
+-- How much each topic has in its own queues, ever, and how much of it never waited.
+SELECT topic_id, SUM(next_offset), SUM(straight) FROM queue WHERE topic_id IN (?*) AND group_id = 0 GROUP BY topic_id;

@@ -1,7 +1,7 @@
 """One connection to the embedded store's file, and transactions over it. Used by one thread at a time."""
 
 import sqlite3
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -59,6 +59,18 @@ class SQLiteTransaction:
             return self._connection.executemany(insert(query, len(rows[0])), rows).rowcount
         except (sqlite3.Error, OverflowError) as error:
             raise translate(error) from error
+
+    async def append(
+        self, query: str, rows: Mapping[int, Sequence[Sequence[Value]]], *, straight: bool
+    ) -> dict[int, int]:
+        """Draws offsets and inserts the rows."""
+        begins: dict[int, int] = dict(await self.fetch("queue.ends", sorted(rows)))
+        for queue_id, begin in begins.items():
+            many = len(rows[queue_id])
+            await self.execute("queue.draw", many, many if straight else 0, queue_id)
+            placed = [(queue_id, begin + number, *row) for number, row in enumerate(rows[queue_id])]
+            await self.execute_many(query, placed)
+        return begins
 
 
 def drive(work: Coroutine[Any, Any, T]) -> T:

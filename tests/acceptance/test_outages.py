@@ -2,6 +2,7 @@
 and nothing lost."""
 
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from support.gate import Gate
 from support.server import client_of, start_server
 from support.servers import free_port, run_sql
 from tarry.client import Tarry
-from tarry.service.cli.server_process import ServerProcess
+from tarry.service.cli.server_process import ServerProcess, python_path
 
 
 @pytest.fixture
@@ -77,6 +78,7 @@ def test_a_database_that_is_down_at_start_is_waited_for(gate: tuple[Gate, str], 
         [sys.executable, "-m", "tarry.service.cli.app", "serve", "--dsn", dsn, "--listen", f"127.0.0.1:{port}"],
         stdout=log,
         stderr=log,
+        env=os.environ | python_path(),
     )
     try:
         url = f"http://127.0.0.1:{port}"

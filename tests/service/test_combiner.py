@@ -70,6 +70,23 @@ async def test_a_batch_is_bounded_by_weight(nursery: trio.Nursery) -> None:
     assert sorted(one for batch in database.batches for one in batch) == [1, 4, 4, 4, 30]
 
 
+async def test_tasks_share_what_waits_and_none_is_forgotten(nursery: trio.Nursery) -> None:
+    database = Database()
+    combiner: Combiner[int, int] = Combiner(database.write)
+    for _ in range(2):
+        nursery.start_soon(combiner.run)
+    for _ in range(3):  # again after a rest
+        await trio.testing.wait_all_tasks_blocked()
+        database.batches = []
+        database.open = trio.Event()
+        async with trio.open_nursery() as asking:
+            asking.start_soon(ask_all, combiner, range(300))
+            await trio.testing.wait_all_tasks_blocked()
+            assert combiner.waiting == 0  # two batches are being written
+            database.open.set()
+        assert sorted(map(len, database.batches)) == [150, 150]
+
+
 async def test_only_the_refused_one_hears_of_it(nursery: trio.Nursery) -> None:
     database = Database()
     combiner: Combiner[int, int] = Combiner(database.write)

@@ -10,7 +10,7 @@ backend is wrapped where the parts are put together.
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from tarry.service import serve
@@ -61,6 +61,14 @@ class WatchedTransaction:
         inserted = await self._tx.execute_many(query, rows)
         self._killer.reach(f"{query}:after")
         return inserted
+
+    async def append(
+        self, query: str, rows: Mapping[int, Sequence[Sequence[Value]]], *, straight: bool
+    ) -> dict[int, int]:
+        self._before(query)
+        begins = await self._tx.append(query, rows, straight=straight)
+        self._killer.reach(f"{query}:after")
+        return begins
 
     def _before(self, query: str) -> None:
         self.queries.append(query)

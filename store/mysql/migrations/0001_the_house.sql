@@ -20,6 +20,7 @@ CREATE TABLE IF NOT EXISTS queue (
   group_id INT UNSIGNED NOT NULL COMMENT '0: the topic''s own; else the retry queue of that group',
   number INT UNSIGNED NOT NULL,
   next_offset BIGINT NOT NULL COMMENT 'the sequence: drawn under this row''s lock, so commit order is offset order',
+  straight BIGINT NOT NULL COMMENT 'how many of them were drawn for messages that never waited',
   PRIMARY KEY (id),
   UNIQUE KEY udx_queue_multi_topic (topic_id, group_id, number)
 ) ENGINE=InnoDB COMMENT='sequences of offsets';
@@ -99,7 +100,7 @@ CREATE TABLE IF NOT EXISTS idempotency (
 CREATE TABLE IF NOT EXISTS tally (
   topic_id INT UNSIGNED NOT NULL,
   maker INT UNSIGNED NOT NULL COMMENT 'who counts: rows of one writer each, so that counting waits for nobody',
-  accepted BIGINT NOT NULL,
+  scheduled BIGINT NOT NULL,
   cancelled BIGINT NOT NULL,
   PRIMARY KEY (topic_id, maker)
 ) ENGINE=InnoDB COMMENT='counters of a topic beside those in queue';

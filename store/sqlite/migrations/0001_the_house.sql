@@ -17,7 +17,8 @@ CREATE TABLE queue (
   topic_id INTEGER NOT NULL,
   group_id INTEGER NOT NULL,
   number INTEGER NOT NULL,
-  next_offset INTEGER NOT NULL
+  next_offset INTEGER NOT NULL,
+  straight INTEGER NOT NULL
 );
 CREATE UNIQUE INDEX udx_queue_multi_topic ON queue (topic_id, group_id, number);
 
@@ -96,7 +97,7 @@ CREATE INDEX idx_idempotency_expires_at ON idempotency (expires_at);
 CREATE TABLE tally (
   topic_id INTEGER NOT NULL,
   maker INTEGER NOT NULL,
-  accepted INTEGER NOT NULL,
+  scheduled INTEGER NOT NULL,
   cancelled INTEGER NOT NULL,
   PRIMARY KEY (topic_id, maker)
 ) WITHOUT ROWID;

@@ -48,7 +48,7 @@ def _rows(count: int) -> Rows:
             (i % 50, i % 3, i // 3, i // 3, i, b"c", i, 1, START, START, b"\1", bytes(8)) for i in numbers
         ],
         "cursor.add": [(i // 3, i % 3, *(0,) * 10) for i in numbers],
-        "queue.add": [(i // 3, 0, i % 3, 0) for i in numbers],
+        "queue.add": [(i // 3, 0, i % 3, 0, 0) for i in numbers],
         "idempotency.add": [(i % 3, b"%d" % i, bytes(32), b"[]", START + i * 100) for i in numbers],
         "label.add": [(i % 3, b"%d" % (i // 6), _id(i)) for i in numbers],
     }
@@ -78,7 +78,9 @@ class Explainer:
 async def _mysql_plans(connection: Connection, query: str, values: Sequence[Any]) -> list[Plan]:
     if query in _DELETES and connection.server.flavour == "mariadb":
         return await _mariadb_delete(connection, query, values)
+    await connection.begin()
     rows = await connection.fetch(b"EXPLAIN FORMAT=TRADITIONAL " + mysql_statements.bind(query, values))
+    await connection.rollback()
     plans: list[Plan] = []
     for row in rows:
         table = row[2]
@@ -96,9 +98,9 @@ async def _mariadb_delete(connection: Connection, query: str, values: Sequence[A
     ((_, before),) = await connection.fetch(asked)
     await connection.execute(mysql_statements.bind(query, values))
     ((_, after),) = await connection.fetch(asked)
-    await connection.rollback()
     # The question reads rows of its own.
     ((_, once_more),) = await connection.fetch(asked)
+    await connection.rollback()
     scanned = int(after) - int(before) - (int(once_more) - int(after))
     return [Plan(query.partition(".")[0], "ALL" if scanned else "range", "PRIMARY")]
 
@@ -191,6 +193,7 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "queue.lock": ({"queue": "PRIMARY"}, [([1],), ([1, 2],), (list(range(1, 30)),)]),
     "queue.ends": ({"queue": "PRIMARY"}, [([1],), ([1, 2],)]),
     "queue.advance": ({"queue": "PRIMARY"}, [(1, 1)]),
+    "queue.draw": ({"queue": "PRIMARY"}, [(1, 1, 1)]),
     "queue.of_topics": ({"queue": "udx_queue_multi_topic"}, [([1],)]),
     "idempotency.find": ({"idempotency": "PRIMARY"}, [(1, [b"1"]), (1, [b"1", b"4"])]),
     "idempotency.remove": ({"idempotency": "PRIMARY"}, [(1, [b"1"]), (1, [b"1", b"4"])]),

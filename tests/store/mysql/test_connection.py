@@ -384,7 +384,9 @@ async def test_both_ways_to_end_a_result(
         # The error comes with the third row.
         await connection.fetch(b"SELECT EXP(a) FROM (SELECT 1 AS a UNION ALL SELECT 2 UNION ALL SELECT 710) AS t")
     await connection.rollback()
+    await connection.begin()
     assert await connection.fetch(b"SELECT 3") == [(3,)]
+    await connection.rollback()
 
 
 async def test_a_transaction(connection: Connection, open_connection: Open) -> None:
@@ -474,7 +476,68 @@ async def test_a_deadlock_is_contention_and_wants_a_rollback(connection: Connect
     with pytest.raises(RuntimeError, match="ROLLBACK first"):
         await loser.execute(b"INSERT INTO t VALUES (3, 0)")
     await loser.rollback()
-    assert await loser.fetch(b"SELECT 1") == [(1,)]
+    await loser.begin()
+    assert await loser.fetch(b"SELECT a FROM t WHERE a = 3") == []
+    await loser.commit()
+
+
+async def test_statements_in_one_flight(connection: Connection, open_connection: Open) -> None:
+    other = await open_connection()
+    await connection.execute(b"CREATE TABLE t (a INT PRIMARY KEY, b INT)")
+    await connection.execute(b"INSERT INTO t VALUES (1, 40), (2, 0)")
+    with pytest.raises(RuntimeError, match="begin"):
+        await connection.execute_all([b"DELETE FROM t"])
+    for begins_at in (40, 42):
+        await connection.begin()
+        done = await connection.execute_all(
+            [
+                b"UPDATE t SET b = LAST_INSERT_ID(b) + 2 WHERE a = 1",
+                b"INSERT INTO t VALUES (LAST_INSERT_ID() + 0, 0), (LAST_INSERT_ID() + 1, 0)",
+            ]
+        )
+        assert [(one.affected, one.last_insert_id) for one in done] == [(1, begins_at), (2, 0)]
+        await connection.commit()
+    assert await other.fetch(b"SELECT a FROM t WHERE a > 2 ORDER BY a") == [(40,), (41,), (42,), (43,)]
+
+
+async def test_what_flies_behind_a_deadlock_is_not_committed(connection: Connection, open_connection: Open) -> None:
+    other = await open_connection()
+    await connection.execute(b"CREATE TABLE t (a INT PRIMARY KEY, b INT)")
+    await connection.execute(b"INSERT INTO t VALUES (1, 0), (2, 0)")
+    caught: list[tuple[Connection, Contention]] = []
+
+    async def write(writer: Connection, key: int) -> None:
+        try:
+            await writer.execute_all(
+                [b"UPDATE t SET b = 1 WHERE a = %d" % key, b"INSERT INTO t VALUES (%d, 0)" % (key + 10)]
+            )
+            await writer.commit()
+        except Contention as error:
+            caught.append((writer, error))
+
+    await connection.begin()
+    await other.begin()
+    await connection.execute(b"UPDATE t SET b = 1 WHERE a = 1")
+    await other.execute(b"UPDATE t SET b = 1 WHERE a = 2")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(write, connection, 2)
+        nursery.start_soon(write, other, 1)
+    ((loser, _),) = caught
+    winner = other if loser is connection else connection
+    await loser.rollback()
+    await winner.begin()
+    ((inserted,),) = await winner.fetch(b"SELECT a FROM t WHERE a > 2")
+    assert inserted == (11 if winner is other else 12)
+    await winner.rollback()
+
+
+async def test_a_session_that_has_begun_commits_nothing_by_itself(connection: Connection) -> None:
+    await connection.begin()
+    await connection.fetch(b"SELECT 1")
+    await connection.commit()
+    with pytest.raises(RuntimeError, match="begin"):
+        await connection.fetch(b"SELECT 1")
+    await connection.ping()
 
 
 async def test_a_lock_that_is_held_is_contention(connection: Connection, open_connection: Open) -> None:

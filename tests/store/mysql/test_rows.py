@@ -77,8 +77,8 @@ def result(
     )
 
 
-def ok(affected: int, status: int = 2) -> bytes:
-    return b"\x00" + length(affected) + length(0) + struct.pack("<HH", status, 0)
+def ok(affected: int, status: int = 2, last_insert_id: int = 0) -> bytes:
+    return b"\x00" + length(affected) + length(last_insert_id) + struct.pack("<HH", status, 0)
 
 
 def error(code: int, text: str) -> bytes:
@@ -118,8 +118,8 @@ def test_any_result_in_any_pieces(
 @given(affected=st.integers(0, 2**40), cuts=cuts, sequence=st.integers(1, 5))
 def test_ok(affected: int, cuts: list[int], sequence: int) -> None:
     answer = Answer(sequence=sequence)
-    feed(answer, packets(ok(affected, status=3), first=sequence), cuts)
-    assert (answer.affected, answer.columns, answer.in_transaction) == (affected, 0, True)
+    feed(answer, packets(ok(affected, last_insert_id=affected * 3), first=sequence), cuts)
+    assert (answer.affected, answer.columns, answer.last_insert_id) == (affected, 0, affected * 3)
 
 
 @pytest.mark.parametrize("deprecate_eof", [True, False])
