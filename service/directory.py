@@ -84,9 +84,9 @@ class Directory:
             self._note_group(group)
         return topic
 
-    async def change_topic(self, topic: Topic, retention: int | None, ladder: Ladder | None) -> Topic:
+    async def change_topic(self, topic: Topic, draft: TopicDraft) -> Topic:
         """Sets what may be changed of a topic."""
-        await self._store.change_topic(topic, retention, ladder)
+        await self._store.change_topic(topic, draft, self._clock.now())
         (topic,) = await self._store.topics([topic.name])
         self._note_topic(topic)
         for group in await self._store.groups([topic]):
@@ -130,6 +130,7 @@ class Directory:
         self._names[topic.id] = topic.name
         for queue in topic.queues:
             self._topic_of_queue[queue.id] = topic
+        self._store.backend.sequence([queue.id for queue in topic.queues], by_redis=topic.sequencer == "redis")
 
     def _note_group(self, group: Group) -> Group:
         self._groups[group.topic.id, group.name] = group

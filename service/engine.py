@@ -52,6 +52,8 @@ from .hand import Hand
 from .loader import Loader
 from .measures import Measures
 from .metrics import Metrics
+from .nudges import Nudges
+from .sealer import Sealer
 from .settings import Settings
 from .sweeps import Sweeps, every
 
@@ -85,6 +87,9 @@ class Engine:
         )
         self._cancelling: Combiner[int, Verdict] = Combiner(self._cancel)
         self._rescheduling: Combiner[tuple[int, int], Verdict] = Combiner(self._reschedule)
+        self._sealer = Sealer(store, self.clock, self._grown_here)
+        self.nudges: Nudges | None = None
+        """How other nodes hear of what is done here; None without a Redis."""
         self.hand: Hand | None = None
         self.loader: Loader | None = None
         self.ready = trio.Event()
@@ -120,6 +125,11 @@ class Engine:
             await sweeps.watch_all()
             nursery.start_soon(every, 10, sweeps.leases)
             nursery.start_soon(every, 60, sweeps.requests)
+            nursery.start_soon(self._sealer.run)
+            nursery.start_soon(every, 1, self._sealer.look)
+            nursery.start_soon(every, 60, self._sealer.look_everywhere)
+            if self.nudges is not None:
+                nursery.start_soon(self.nudges.run)
             nursery.start_soon(every, 10, Measures(self._store, self.directory, self._metrics).take)
             await self.loader.recovered.wait()
             nursery.start_soon(every, 1, sweeps.near)
@@ -182,6 +192,8 @@ class Engine:
             raise NotBuilt(f"topics of kind {draft.kind!r} are not built yet: leave kind out, or say cluster")
         if draft.ordered:
             raise NotBuilt("ordered topics are not built yet: leave ordered out, or say false")
+        if draft.sequencer == "redis":
+            self._store.backend.sequence([], by_redis=True)  # refused where there is no choice, before anything is done
         try:
             known = await self.directory.topic(draft.name, create=False)
         except UnknownTopic:
@@ -190,7 +202,7 @@ class Engine:
             raise TopicConflict(f"topic {draft.name!r} has {len(known.queues)} queues, and queues are never taken away")
         topic = await self.directory.make_topic(draft)
         if known is not None:
-            topic = await self.directory.change_topic(topic, draft.retention, draft.ladder)
+            topic = await self.directory.change_topic(topic, draft)
         return topic, known is None
 
     async def topics(self) -> list[tuple[Topic, TopicState]]:
@@ -236,7 +248,7 @@ class Engine:
                 else:
                     grown.add(draft.queue.id)
         for queue_id in grown:
-            self._grown(queue_id)
+            self._committed(queue_id)
         for topic, messages in accepted.items():
             self._metrics.published(topic, messages)
         return answers
@@ -412,6 +424,10 @@ class Engine:
 
     # What the tasks tell each other
 
+    def hear(self, queue_id: int) -> None:
+        """Another node has made a queue grow."""
+        self._grown(queue_id)
+
     async def _promote(self, entries: Sequence[int], now: int) -> Sequence[Promoted]:
         began = trio.current_time()
         promoted = await self._told(self._store.promote(entries, now))
@@ -420,7 +436,22 @@ class Engine:
 
     def _streamed(self, promoted: Sequence[Promoted]) -> None:
         for queue_id in {one.queue_id for one in promoted}:
-            self._grown(queue_id)
+            self._committed(queue_id)
+
+    def _committed(self, queue_id: int) -> None:
+        """Messages of ours are in the queue; readers may pass them once the queue is sealed, if it has to be."""
+        topic = self.directory.topic_of_queue(queue_id)
+        if topic is not None and topic.sequencer != "store":
+            self._sealer.needed = True
+            self._sealer.touch(queue_id)
+        else:
+            self._grown_here(queue_id)
+
+    def _grown_here(self, queue_id: int) -> None:
+        """A queue has grown by our hand: other nodes are told too."""
+        self._grown(queue_id)
+        if self.nudges is not None:
+            self.nudges.tell(queue_id)
 
     def _grown(self, queue_id: int) -> None:
         """A queue has grown: whoever reads it is told."""

@@ -12,7 +12,7 @@ from hypercorn.trio import serve as serve_http  # pyright: ignore[reportUnknownV
 from hypercorn.typing import ASGIFramework
 
 from ..store.errors import StoreError
-from ..store.opening import open_backend
+from ..store.opening import database_of, open_backend
 from ..store.store import Store
 from ..wheel.ladder import Ladder
 from .collector import tame_collector
@@ -20,6 +20,7 @@ from .engine import Engine
 from .http.app import make_app
 from .logs import set_up_logs
 from .metrics import Metrics
+from .nudges import Nudges
 from .settings import Settings
 
 _LEFT_FOR_THE_END = 5
@@ -49,11 +50,13 @@ def run(settings: Settings) -> int:
 
 
 async def _serve(settings: Settings) -> None:
-    backend = await open_backend(settings.dsn)
+    backend = await open_backend(settings.dsn, settings.redis or None)
     try:
         metrics = Metrics()
         store = Store(backend, window=settings.idempotency_window, ladder=Ladder(settings.ladder))
         engine = Engine(store, settings, metrics)
+        if settings.redis:
+            engine.nudges = Nudges(settings.redis, database_of(settings.dsn), engine.hear)
         app = make_app(engine, settings, metrics)
         stopped = trio.Event()
         async with trio.open_nursery() as nursery:

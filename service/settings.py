@@ -122,6 +122,12 @@ def _dsn(value: object) -> str:
     return value
 
 
+def _redis(value: object) -> str:
+    if not isinstance(value, str) or (value and not value.startswith(("redis://", "rediss://", "unix://"))):
+        raise ValueError("a Redis is redis://[:password@]host:port/number")
+    return value
+
+
 def _listen(value: object) -> str:
     match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):([0-9]{1,5})", value) if isinstance(value, str) else None
     if match is None or int(match[2]) > 65535:
@@ -173,6 +179,9 @@ class Settings:
     """Every setting; durations in milliseconds, sizes in bytes. `load` reads them from where users write them."""
 
     dsn: str = _setting("sqlite:///tarry.db", _dsn, "the store", masked)
+    redis: str = _setting(
+        "", _redis, "a Redis for nudges and for the topics that draw offsets there; not needed", masked
+    )
     listen: str = _setting("127.0.0.1:8277", _listen, "address and port of HTTP; loopback only")
     node: str = _setting("", _node, "this server's name; by default the host's")
     auto_create: bool = _setting(True, _yes_or_no, "topics and groups come into being when first used", _yes)

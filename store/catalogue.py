@@ -9,9 +9,11 @@ from attrs import frozen
 from ..wheel.ladder import Ladder
 from .ports import Row, Transaction
 from .records import Group, GroupState, Queue, QueueState, Topic, TopicState
+from .sealing import seal
 from .text import encode
 
 _KINDS: Sequence[Literal["cluster", "broadcast"]] = ("cluster", "broadcast")
+_SEQUENCERS: Sequence[Literal["store", "redis"]] = ("store", "redis")
 
 
 @frozen
@@ -24,6 +26,7 @@ class TopicDraft:
     ordered: bool = False
     retention: int | None = None
     ladder: Ladder | None = None
+    sequencer: Literal["store", "redis"] = "store"
 
 
 def encode_ladder(ladder: Ladder | None) -> bytes | None:
@@ -53,12 +56,12 @@ async def add_topic(tx: Transaction, draft: TopicDraft, now: int) -> Topic:
         [
             (
                 *(draft.name.encode(), _KINDS.index(draft.kind), draft.ordered, draft.retention),
-                *(encode_ladder(draft.ladder), now),
+                *(encode_ladder(draft.ladder), _SEQUENCERS.index(draft.sequencer), now),
             )
         ],
     )
     (topic_id, *_), *_ = await tx.fetch("topic.find", [draft.name.encode()])
-    await tx.execute_many("queue.add", [(topic_id, 0, number, 0, 0) for number in range(draft.queues)])
+    await tx.execute_many("queue.add", [(topic_id, 0, number, 0, 0, 0) for number in range(draft.queues)])
     groups = await tx.fetch("consumer_group.of_topics", [topic_id])
     (topic,) = await find_topics(tx, [draft.name])
     for row in groups:
@@ -66,9 +69,18 @@ async def add_topic(tx: Transaction, draft: TopicDraft, now: int) -> Topic:
     return topic
 
 
-async def change_topic(tx: Transaction, topic: Topic, retention: int | None, ladder: Ladder | None) -> None:
-    """Sets what may be changed of a topic that exists."""
-    await tx.execute("topic.change", retention, encode_ladder(ladder), topic.id)
+async def change_topic(tx: Transaction, topic: Topic, draft: TopicDraft, now: int) -> None:
+    """Sets what may be changed of a topic that exists: retention, ladder and sequencer.
+
+    Before the store draws offsets again, the queues are sealed to their ends.
+    """
+    await tx.execute(
+        "topic.change", draft.retention, encode_ladder(draft.ladder), _SEQUENCERS.index(draft.sequencer), topic.id
+    )
+    if draft.sequencer == "store" and topic.sequencer != "store":
+        for queue in topic.queues:
+            while (await seal(tx, queue.id, now, at_once=True)).more:
+                pass
 
 
 async def _with_queues(tx: Transaction, rows: Iterable[Row]) -> list[Topic]:
@@ -87,9 +99,10 @@ async def _with_queues(tx: Transaction, rows: Iterable[Row]) -> list[Topic]:
             queues=tuple(queues[id_]),
             retention=retention,
             ladder=decode_ladder(ladder),
+            sequencer=_SEQUENCERS[int(sequencer)],
             created_at=created_at,
         )
-        for id_, name, kind, ordered, retention, ladder, created_at in rows
+        for id_, name, kind, ordered, retention, ladder, sequencer, created_at in rows
     ]
 
 
@@ -134,7 +147,7 @@ async def change_group(tx: Transaction, group: Group, ladder: Ladder | None) -> 
 
 
 async def _add_queues_of_group(tx: Transaction, topic: Topic, group_id: int, begins: dict[int, int]) -> None:
-    await tx.execute_many("queue.add", [(topic.id, group_id, queue.number, 0, 0) for queue in topic.queues])
+    await tx.execute_many("queue.add", [(topic.id, group_id, queue.number, 0, 0, 0) for queue in topic.queues])
     rows = await tx.fetch("queue.of_topics", [topic.id])
     mine = [row[0] for row in rows if row[2] in (0, group_id)]
     cursors = [(group_id, id_, *(begins.get(id_, 0),) * 2, *(0,) * 8) for id_ in sorted(mine)]

@@ -38,6 +38,11 @@ def due_of(id_: int) -> int:
     return id_ >> SEQUENCE_BITS
 
 
+def is_straight(id_: int) -> bool:
+    """Whether the message went straight to the stream."""
+    return bool(id_ & _STRAIGHT)
+
+
 def first_id(ms: int) -> int:
     """The smallest id of that millisecond: scans by due time are ranges of ids."""
     return min(max(0, ms) << SEQUENCE_BITS, _LAST)

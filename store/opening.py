@@ -13,8 +13,11 @@ class BadDSN(StoreError):
     """The DSN names no store that Tarry has; the text says what it should look like."""
 
 
-async def open_backend(dsn: str) -> Backend:
-    """Opens the store named by `dsn`; the caller closes it. Raises `BadDSN`, `StoreInUse` or `Unavailable`."""
+async def open_backend(dsn: str, redis: str | None = None) -> Backend:
+    """Opens the store named by `dsn`; the caller closes it. Raises `BadDSN`, `StoreInUse` or `Unavailable`.
+
+    `redis` is the address of a Redis that may draw the offsets of topics, on MySQL.
+    """
     if dsn.startswith(_SQLITE):
         from .sqlite.backend import SQLiteBackend  # a MySQL node need not load it
 
@@ -22,8 +25,13 @@ async def open_backend(dsn: str) -> Backend:
     if dsn.startswith("mysql://"):
         from .mysql.backend import MySQLBackend  # nor the embedded store the MySQL driver
 
-        return MySQLBackend(dsn)
+        return MySQLBackend(dsn, redis)
     raise _unknown(dsn)
+
+
+def database_of(dsn: str) -> str:
+    """The name of a store among others of its kind: what nodes on one database have in common."""
+    return dsn.partition("?")[0].rpartition("/")[2]
 
 
 def migrations_for(dsn: str) -> list[Migration]:

@@ -32,6 +32,10 @@ class Transaction(Protocol):
         """Inserts the rows in as few statements as fit; returns how many rows were inserted."""
         ...
 
+    async def draw(self, counts: Mapping[int, int]) -> dict[int, int]:
+        """So many offsets of those among the queues that are not sequenced by their own rows; where each begins."""
+        ...
+
     async def append(
         self, query: str, rows: Mapping[int, Sequence[Sequence[Value]]], *, straight: bool
     ) -> dict[int, int]:
@@ -74,6 +78,14 @@ class Backend(Protocol):
 
     async def applied(self) -> dict[int, bytes]:
         """The checksums of the migrations applied, by version; empty when there is no schema yet."""
+        ...
+
+    def sequence(self, topic_queues: Sequence[int], *, by_redis: bool) -> None:
+        """Says who draws the offsets of a topic's queues. Raises `Refused` where there is no choice."""
+        ...
+
+    async def reseat(self, ends: Mapping[int, int]) -> list[int]:
+        """Tells a sequencer elsewhere of offsets that are taken; returns those among the queues that have none."""
         ...
 
     async def durability(self) -> list[str]:

@@ -191,8 +191,14 @@ class Publishing:
 
 
 async def draw_offsets(tx: Transaction, wanted: Mapping[int, int]) -> dict[int, int]:
-    """Locks the sequences of these queues and moves them on by so much; returns where each begins."""
-    begins: dict[int, int] = {}
+    """Draws so many offsets of each queue; returns where each begins.
+
+    The sequences are locked and moved on, but for those of the queues that have their sequencer elsewhere.
+    """
+    begins = await tx.draw(wanted)
+    wanted = {queue_id: many for queue_id, many in wanted.items() if queue_id not in begins}
+    if not wanted:
+        return begins
     for queue_id, next_offset in await tx.fetch("queue.lock", sorted(wanted)):
         begins[queue_id] = next_offset
         await tx.execute("queue.advance", next_offset + wanted[queue_id], queue_id)

@@ -30,6 +30,8 @@ class Topic:
     """Milliseconds; None is the service's default."""
     ladder: Ladder | None
     created_at: int
+    sequencer: Literal["store", "redis"] = "store"
+    """Where its offsets are drawn; see `mysql.sequencing`."""
 
 
 @frozen

@@ -4,18 +4,19 @@ The functions that do the work stand in `publishing`, `timers`, `claims`, `catal
 what they need, and run again with new ids when a key was taken already.
 """
 
+import functools
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from attrs import define, field
 
 from ..wheel.ladder import Ladder
-from . import catalogue, claims, dead_letters, publishing, stretches, timers, tracing
+from . import catalogue, claims, dead_letters, publishing, sealing, stretches, timers, tracing
 from .catalogue import TopicDraft
 from .claims import Turning
 from .errors import DuplicateKey
 from .ids import IdMaker
-from .ports import Backend, Row
+from .ports import Backend, Row, Work
 from .records import (
     ClaimKey,
     ClaimRequest,
@@ -35,6 +36,7 @@ from .records import (
     Turn,
     Verdict,
 )
+from .sealing import Sealed
 
 T = TypeVar("T")
 
@@ -64,11 +66,11 @@ class Store:
             run = publishing.Publishing(self.ids, now, self.window, self.maker, spread)
             return await self.backend.write(lambda tx: run.write(tx, publications), run.landed)
 
-        return await _with_new_ids(attempt)
+        return await self._again(attempt, now)
 
     async def promote(self, entries: Sequence[int], now: int) -> list[Promoted]:
         """Hands what is due among these wheel entries to the stream."""
-        return await self.backend.write(lambda tx: timers.promote(tx, entries, now))
+        return await self._again(lambda _: self.backend.write(lambda tx: timers.promote(tx, entries, now)), now)
 
     async def cancel(self, ids: Sequence[int], now: int) -> list[Verdict]:
         """Cancels waiting messages; a verdict for each."""
@@ -87,7 +89,7 @@ class Store:
             run = Turning(group, now, self.ids, spread)
             return await self.backend.write(lambda tx: run.write(tx, settlements, requests), run.landed)
 
-        return await _with_new_ids(attempt)
+        return await self._again(attempt, now)
 
     async def claims_over(self, now: int, limit: int) -> list[tuple[ClaimKey, int]]:
         """Claims whose lease has run out, each with the end of its lease, oldest first."""
@@ -124,9 +126,17 @@ class Store:
         """The topic, made if it is missing."""
         return await self.backend.write(lambda tx: catalogue.add_topic(tx, draft, now))
 
-    async def change_topic(self, topic: Topic, retention: int | None, ladder: Ladder | None) -> None:
+    async def change_topic(self, topic: Topic, draft: TopicDraft, now: int) -> None:
         """Sets what may be changed of a topic."""
-        await self.backend.write(lambda tx: catalogue.change_topic(tx, topic, retention, ladder))
+        await self._sealing(lambda tx: catalogue.change_topic(tx, topic, draft, now))
+
+    async def seal(self, queue_id: int, now: int, *, at_once: bool = False) -> Sealed:
+        """Moves the end of a queue on over what is committed; see `sealing`."""
+        return await self._sealing(lambda tx: sealing.seal(tx, queue_id, now, at_once=at_once))
+
+    async def overrun(self) -> list[int]:
+        """Queues that are to be sealed."""
+        return await self.backend.read(sealing.overrun)
 
     async def groups(self, topics: Sequence[Topic]) -> list[Group]:
         """All groups of these topics."""
@@ -182,12 +192,29 @@ class Store:
         """Removes a batch of idempotency keys whose window is over; returns how many."""
         return await self.backend.write(lambda tx: publishing.forget(tx, now, limit))
 
+    async def _again(self, attempt: Callable[[int], Awaitable[T]], now: int) -> T:
+        """Runs `attempt(spread)` until no key is taken: first in the very millisecond, then up to a second later."""
+        for tried in range(_KEY_TRIES - 1):
+            try:
+                return await attempt(min(4**tried - 1, _WIDEST_SPREAD))
+            except DuplicateKey:
+                await self._reseat(now)
+        return await attempt(_WIDEST_SPREAD)
 
-async def _with_new_ids(attempt: Callable[[int], Awaitable[T]]) -> T:
-    """Runs `attempt(spread)` until no key is taken: first in the very millisecond, then up to a second later."""
-    for tried in range(_KEY_TRIES - 1):
-        try:
-            return await attempt(min(4**tried - 1, _WIDEST_SPREAD))
-        except DuplicateKey:
-            continue
-    return await attempt(_WIDEST_SPREAD)
+    async def _sealing(self, work: Work[T]) -> T:
+        """Once more when a writer has filled a hole just before its tombstone."""
+        for _ in range(_KEY_TRIES - 1):
+            try:
+                return await self.backend.write(work)
+            except DuplicateKey:
+                continue
+        return await self.backend.write(work)
+
+    async def _reseat(self, now: int) -> None:
+        """It may have been an offset that was taken: whoever draws them is told of all that are."""
+        ends: dict[int, int] = {}
+        for queue_id in await self.overrun():
+            ends[queue_id] = await self.backend.read(functools.partial(sealing.last_end, queue_id=queue_id))
+        for queue_id in await self.backend.reseat(ends):
+            while (await self.seal(queue_id, now, at_once=True)).more:
+                pass

@@ -22,6 +22,7 @@ class Flags:
     dsn: Annotated[
         str | None, Parameter(help="The store: mysql://user:pw@host/db or sqlite:///tarry.db (the default).")
     ] = None
+    redis: Annotated[str | None, Parameter(help="A Redis for nudges and sequencers: redis://host:6379/0.")] = None
     listen: Annotated[str | None, Parameter(help="Where HTTP is served; 127.0.0.1:8277 by default.")] = None
     node: Annotated[str | None, Parameter(help="This server's name among several on one database.")] = None
     log_level: Annotated[str | None, Parameter(help="debug, info, warning or error.")] = None

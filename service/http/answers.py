@@ -159,6 +159,7 @@ class TopicAnswer(Answer, kw_only=True):
     ordered: bool
     retention: int | None
     ladder: list[int] | None
+    sequencer: str
     created_at: str
 
 

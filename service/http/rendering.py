@@ -128,6 +128,7 @@ def topic(one: Topic) -> TopicAnswer:
         ordered=one.ordered,
         retention=one.retention,
         ladder=None if one.ladder is None else list(one.ladder.rungs),
+        sequencer=one.sequencer,
         created_at=format_time(one.created_at),
     )
 

@@ -99,6 +99,7 @@ class PutTopic(Body):
     ordered: bool | UnsetType = UNSET
     retention: Annotated[Duration | None, Meta(description="null: the default")] | UnsetType = UNSET
     ladder: Annotated[Rungs | None, Meta(description="null: the default")] | UnsetType = UNSET
+    sequencer: Literal["store", "redis"] | UnsetType = UNSET
 
 
 class PutGroup(Body):

@@ -32,7 +32,9 @@ def _draft(call: Call, name: str, request: PutTopic, known: Topic | None) -> Top
     """What is left out stays as it is, or is the default."""
     was = TopicDraft(name)
     if known is not None:
-        was = TopicDraft(name, known.kind, len(known.queues), known.ordered, known.retention, known.ladder)
+        was = TopicDraft(
+            *(name, known.kind, len(known.queues), known.ordered, known.retention, known.ladder, known.sequencer)
+        )
     retention = was.retention
     if request.retention is None:
         retention = None
@@ -45,6 +47,7 @@ def _draft(call: Call, name: str, request: PutTopic, known: Topic | None) -> Top
         ordered=was.ordered if request.ordered is UNSET else request.ordered,
         retention=retention,
         ladder=was.ladder if request.ladder is UNSET else _ladder(call, request.ladder),
+        sequencer=was.sequencer if request.sequencer is UNSET else request.sequencer,
     )
 
 

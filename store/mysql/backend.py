@@ -21,6 +21,8 @@ from .connection import Connection, connect
 from .dsn import Dsn
 from .literals import Sql
 from .pool import Pool
+from .redis_sequencer import RedisSequencer
+from .sequencing import Sequencing
 from .statements import bind, statement
 
 T = TypeVar("T")
@@ -42,8 +44,9 @@ log = structlog.get_logger()
 class MySQLTransaction:
     """A `store.ports.Transaction` over one connection."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, sequencing: Sequencing) -> None:
         self._connection = connection
+        self._sequencing = sequencing
 
     async def fetch(self, query: str, *values: Value | Sequence[Value]) -> list[Row]:
         """The rows of a SELECT."""
@@ -68,7 +71,11 @@ class MySQLTransaction:
         prepared, _ = statement(query)
         flight: list[bytes] = []
         draws: dict[int, int] = {}
-        for queue_id in sorted(rows):
+        begins = await self.draw({queue_id: len(some) for queue_id, some in rows.items()})
+        for queue_id, begin in begins.items():
+            drawn = [(queue_id, begin + number, *row) for number, row in enumerate(rows[queue_id])]
+            flight += prepared.bind_many(drawn, max_bytes=self._connection.max_statement)
+        for queue_id in sorted(rows.keys() - begins):
             many = len(rows[queue_id])
             draws[queue_id] = len(flight)
             flight.append(bind("queue.draw", (many, many if straight else 0, queue_id)))
@@ -79,14 +86,21 @@ class MySQLTransaction:
         done = await self._connection.execute_all(flight)
         if not all(done[place].affected for place in draws.values()):
             raise Refused("a queue is not there any more")
-        return {queue_id: done[place].last_insert_id for queue_id, place in draws.items()}
+        return begins | {queue_id: done[place].last_insert_id for queue_id, place in draws.items()}
+
+    async def draw(self, counts: Mapping[int, int]) -> dict[int, int]:
+        """From Redis, for the queues that are sequenced there."""
+        counts = {queue_id: many for queue_id, many in counts.items() if queue_id in self._sequencing.queues}
+        return await self._sequencing.draw(self, counts) if counts else {}
 
 
 class MySQLBackend:
     """A `store.ports.Backend` over one database."""
 
-    def __init__(self, dsn: str) -> None:
+    def __init__(self, dsn: str, redis: str | None = None) -> None:
+        """`redis`: the address of a Redis, for the topics whose offsets are drawn there."""
         self.dsn = Dsn.parse(dsn)
+        self._sequencing = Sequencing(None if redis is None else RedisSequencer(redis, self.dsn.database))
         self._writers = Pool(self.dsn, size=_WRITERS, write=True)
         self._readers = Pool(self.dsn, size=_READERS, write=False)
         self._transactions = 0
@@ -112,7 +126,7 @@ class MySQLBackend:
             async with self._writers.connection() as connection:
                 await connection.begin()
                 try:
-                    result = await work(MySQLTransaction(connection))
+                    result = await work(MySQLTransaction(connection, self._sequencing))
                 except OutcomeUnknown as error:
                     raise Unavailable(str(error), error.code) from error  # before COMMIT nothing is in doubt
                 except Exception:
@@ -140,7 +154,7 @@ class MySQLBackend:
         for tried in range(_TRIES):
             try:
                 async with self._readers.connection() as connection:
-                    return await landed(MySQLTransaction(connection), result)
+                    return await landed(MySQLTransaction(connection, self._sequencing), result)
             except Unavailable:
                 await trio.sleep(_jitter(_PAUSE * 4**tried))
         raise unknown
@@ -150,7 +164,7 @@ class MySQLBackend:
         for last in (False, True):
             try:
                 async with self._readers.connection() as connection:
-                    return await work(MySQLTransaction(connection))
+                    return await work(MySQLTransaction(connection, self._sequencing))
             except Unavailable:
                 if last:
                     raise
@@ -208,6 +222,19 @@ class MySQLBackend:
             except Refused:  # no such table
                 return {}
 
+    def sequence(self, topic_queues: Sequence[int], *, by_redis: bool) -> None:
+        """Without a Redis the offsets of such a queue are drawn from the stream itself, one transaction at a time."""
+        if by_redis:
+            self._sequencing.queues.update(topic_queues)
+        else:
+            self._sequencing.queues.difference_update(topic_queues)
+
+    async def reseat(self, ends: Mapping[int, int]) -> list[int]:
+        """Raises the counters in Redis."""
+        elsewhere = self._sequencing.queues
+        await self._sequencing.raise_to({queue_id: end for queue_id, end in ends.items() if queue_id in elsewhere})
+        return [queue_id for queue_id in ends if queue_id not in elsewhere]
+
     async def durability(self) -> list[str]:
         """Settings of the server under which an answered commit may be lost with the machine."""
         problems: list[str] = []
@@ -229,6 +256,7 @@ class MySQLBackend:
 
     async def aclose(self) -> None:
         """Closes the connections."""
+        await self._sequencing.aclose()
         await self._writers.aclose()
         await self._readers.aclose()
 

@@ -15,12 +15,21 @@ FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*);
 -- name: range
 -- A stretch of a queue, in order.
 SELECT `offset`, id, `key`, ordering_key, tag, headers, content_type, body, accepted_at, deliver_at, streamed_at
-FROM message /*! FORCE INDEX (PRIMARY) */ WHERE queue_id = ? AND `offset` >= ? AND `offset` < ?
+FROM message /*! FORCE INDEX (PRIMARY) */ WHERE queue_id = ? AND `offset` >= ? AND `offset` < ? AND id >= 0
 ORDER BY `offset` LIMIT ?;
 
 -- name: ids
 -- The ids of a stretch of a queue.
-SELECT `offset`, id FROM message WHERE queue_id = ? AND `offset` >= ? AND `offset` < ?;
+SELECT `offset`, id FROM message WHERE queue_id = ? AND `offset` >= ? AND `offset` < ? AND id >= 0;
+
+-- name: last
+-- The last offset of a queue; NULL when it has none.
+SELECT MAX(`offset`) FROM message /*! FORCE INDEX (PRIMARY) */ WHERE queue_id = ?;
+
+-- name: behind
+-- What lies from an offset on, tombstones too; a bounded stretch.
+SELECT `offset`, id, streamed_at FROM message /*! FORCE INDEX (PRIMARY) */
+WHERE queue_id = ? AND `offset` >= ? ORDER BY `offset` LIMIT ?;
 
 -- name: find
 -- Where the messages lie in the stream, by id.

@@ -4,7 +4,7 @@ SELECT id, topic_id, group_id, number FROM queue WHERE topic_id IN (?*) ORDER BY
 
 -- name: add
 -- Queues that are not there yet.
-INSERT IGNORE INTO queue (topic_id, group_id, number, next_offset, straight) VALUES ?;
+INSERT IGNORE INTO queue (topic_id, group_id, number, next_offset, straight, holes) VALUES ?;
 
 -- name: lock
 -- The sequences of the queues, for update, in the one order that everybody keeps.
@@ -28,4 +28,13 @@ SELECT id, next_offset FROM queue;
 
 -- name: streamed
 -- How much each topic has in its own queues, ever, and how much of it never waited.
-SELECT topic_id, SUM(next_offset), SUM(straight) FROM queue WHERE topic_id IN (?*) AND group_id = 0 GROUP BY topic_id;
+SELECT topic_id, SUM(next_offset - holes), SUM(straight) FROM queue WHERE topic_id IN (?*) AND group_id = 0 GROUP BY topic_id;
+
+-- name: seal
+-- The queue is without a hole up to here; so many of these offsets are of messages that never waited, so many tombstones.
+UPDATE queue SET next_offset = ?, straight = straight + ?, holes = holes + ? WHERE id = ?;
+
+-- name: overrun
+-- Queues that have more in the stream than they are known to be without a hole.
+SELECT q.id FROM queue q WHERE EXISTS
+  (SELECT 1 FROM message m WHERE m.queue_id = q.id AND m.`offset` >= q.next_offset);

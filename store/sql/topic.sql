@@ -1,18 +1,18 @@
 -- name: find
 -- The topics named.
-SELECT id, name, kind, ordered, retention, ladder, created_at FROM topic WHERE name IN (?*);
+SELECT id, name, kind, ordered, retention, ladder, sequencer, created_at FROM topic WHERE name IN (?*);
 
 -- name: all
 -- Every topic, by name.
-SELECT id, name, kind, ordered, retention, ladder, created_at FROM topic ORDER BY name;
+SELECT id, name, kind, ordered, retention, ladder, sequencer, created_at FROM topic ORDER BY name;
 
 -- name: add
 -- Topics that are not there yet.
-INSERT IGNORE INTO topic (name, kind, ordered, retention, ladder, created_at) VALUES ?;
+INSERT IGNORE INTO topic (name, kind, ordered, retention, ladder, sequencer, created_at) VALUES ?;
 
 -- name: change
 -- What an operator may change of a topic.
-UPDATE topic SET retention = ?, ladder = ? WHERE id = ?;
+UPDATE topic SET retention = ?, ladder = ?, sequencer = ? WHERE id = ?;
 
 -- name: name
 -- The name of a topic.

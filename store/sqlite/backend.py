@@ -6,7 +6,7 @@ WAL with synchronous=FULL: an answered commit is on the disk. The clock is the h
 import fcntl
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from sqlite3 import Connection, OperationalError
@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import trio
 
-from ..errors import StoreError, StoreInUse, Unavailable
+from ..errors import Refused, StoreError, StoreInUse, Unavailable
 from ..migrations import Migration, load_migrations, pending
 from ..ports import Transaction, Work
 from .connection import SQLiteTransaction, connect, drive
@@ -102,6 +102,16 @@ class SQLiteBackend:
                 return dict(connection.execute(_APPLIED).fetchall())
             except OperationalError:  # no such table
                 return {}
+
+    def sequence(self, topic_queues: Sequence[int], *, by_redis: bool) -> None:
+        """There is one writer, so there is nothing to gain."""
+        del topic_queues
+        if by_redis:
+            raise Refused("offsets are drawn from Redis on MySQL only: leave sequencer out, or say store")
+
+    async def reseat(self, ends: Mapping[int, int]) -> list[int]:
+        """No queue is sequenced elsewhere."""
+        return list(ends)
 
     async def durability(self) -> list[str]:
         """The pragmas are set by every connection, so there is nothing to find."""

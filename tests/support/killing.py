@@ -62,6 +62,9 @@ class WatchedTransaction:
         self._killer.reach(f"{query}:after")
         return inserted
 
+    async def draw(self, counts: Mapping[int, int]) -> dict[int, int]:
+        return await self._tx.draw(counts)
+
     async def append(
         self, query: str, rows: Mapping[int, Sequence[Sequence[Value]]], *, straight: bool
     ) -> dict[int, int]:
@@ -106,8 +109,8 @@ def install(point: str, times: int) -> None:
     """Wraps every backend that `serve` opens from now on."""
     killer = Killer(point, times)
 
-    async def open_watched(dsn: str) -> Any:
-        return WatchedBackend(await open_backend(dsn), killer)
+    async def open_watched(dsn: str, redis: str | None = None) -> Any:
+        return WatchedBackend(await open_backend(dsn, redis), killer)
 
     serve.open_backend = open_watched  # type: ignore[attr-defined]  # imported there by name
 

@@ -18,11 +18,13 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NoReturn
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 import attrs
 import pymysql
+import pytest
 import trio
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -43,6 +45,13 @@ _DURABLE = ("--innodb-buffer-pool-size=128M", "--innodb-flush-log-at-trx-commit=
 
 class NoServerError(Exception):
     """There is no such server on this machine."""
+
+
+def skip_or_fail(missing: str) -> NoReturn:
+    """A server that cannot be had skips the test on a person's machine, and fails it where CI is set."""
+    if os.environ.get("CI", "").lower() in ("", "0", "false"):
+        pytest.skip(missing)
+    pytest.fail(missing)
 
 
 @attrs.define
@@ -89,6 +98,41 @@ def mysql() -> Iterator[PrivateServer]:
         "mysql", program, [program, "--initialize-insecure"], "--mysqlx=0", "--secure-file-priv=NULL"
     ) as server:
         yield server
+
+
+class PrivateRedis:
+    """A Redis of the test's own, without a disk; it can be stopped and started again, empty, on the same port."""
+
+    def __init__(self) -> None:
+        program = shutil.which("redis-server")
+        if program is None:
+            raise NoServerError("no redis-server on PATH")
+        self.port = free_port()
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self._command = [program, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    def start(self) -> None:
+        """Unless it runs."""
+        if self._process is not None:
+            return
+        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+            except OSError:
+                assert time.monotonic() < deadline, "redis-server does not answer"
+                time.sleep(0.01)
+            else:
+                return
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
 
 
 @contextmanager

@@ -9,6 +9,7 @@ CREATE TABLE IF NOT EXISTS topic (
   ordered TINYINT UNSIGNED NOT NULL,
   retention BIGINT NULL COMMENT 'milliseconds; NULL: the default of the service',
   ladder VARBINARY(2048) NULL COMMENT 'milliseconds of each rung with commas; NULL: the default ladder',
+  sequencer TINYINT UNSIGNED NOT NULL COMMENT 'of offsets: 0 the store, 1 Redis',
   created_at BIGINT NOT NULL,
   PRIMARY KEY (id),
   UNIQUE KEY udx_topic_name (name)
@@ -21,6 +22,7 @@ CREATE TABLE IF NOT EXISTS queue (
   number INT UNSIGNED NOT NULL,
   next_offset BIGINT NOT NULL COMMENT 'the sequence: drawn under this row''s lock, so commit order is offset order',
   straight BIGINT NOT NULL COMMENT 'how many of them were drawn for messages that never waited',
+  holes BIGINT NOT NULL COMMENT 'how many of them are tombstones',
   PRIMARY KEY (id),
   UNIQUE KEY udx_queue_multi_topic (topic_id, group_id, number)
 ) ENGINE=InnoDB COMMENT='sequences of offsets';

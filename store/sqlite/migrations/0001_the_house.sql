@@ -8,6 +8,7 @@ CREATE TABLE topic (
   ordered INTEGER NOT NULL,
   retention INTEGER NULL,
   ladder BLOB NULL,
+  sequencer INTEGER NOT NULL,
   created_at INTEGER NOT NULL
 );
 CREATE UNIQUE INDEX udx_topic_name ON topic (name);
@@ -18,7 +19,8 @@ CREATE TABLE queue (
   group_id INTEGER NOT NULL,
   number INTEGER NOT NULL,
   next_offset INTEGER NOT NULL,
-  straight INTEGER NOT NULL
+  straight INTEGER NOT NULL,
+  holes INTEGER NOT NULL
 );
 CREATE UNIQUE INDEX udx_queue_multi_topic ON queue (topic_id, group_id, number);
 

@@ -1,0 +1,78 @@
+"""Sealing: how far a queue is without a hole, when its offsets are not drawn under its row's lock.
+
+An offset is drawn before its message is there, so commits come in any order and a commit may never come. A reader goes
+as far as `queue.next_offset` and no further; sealing moves that on over what is committed, up to the first hole. A hole
+that stays gets a tombstone, a row without a message: whoever comes late with that offset meets it at the primary key,
+and draws anew. So nothing is passed that can still be filled.
+"""
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from .ids import is_straight
+from .ports import Row, Transaction, Value
+
+HOLE_AGE = 1_000
+"""Milliseconds that a hole may stay, and what lies behind it waits. Closed too soon, it costs its writer a new try."""
+
+_PAGE = 1_000
+_TOMB_BITS = 40
+
+
+@frozen
+class Sealed:
+    """What sealing did to a queue."""
+
+    end: int
+    """Every offset below is committed."""
+    moved: bool
+    more: bool
+    """Something lies behind the end: a page is full, or there is a hole."""
+
+
+async def seal(tx: Transaction, queue_id: int, now: int, *, at_once: bool = False) -> Sealed:
+    """Moves the end of a queue on, by a page at most. Holes older than `HOLE_AGE` are closed, or all `at_once`."""
+    ((_, begin),) = await tx.fetch("queue.lock", [queue_id])
+    rows = await tx.fetch("message.behind", queue_id, begin, _PAGE)
+    end = begin
+    straight = holes = sealed = 0
+    tombstones: list[Sequence[Value]] = []
+    for offset, id_, streamed_at in rows:
+        if offset > end:
+            if not at_once and streamed_at > now - HOLE_AGE:
+                break
+            if offset - end + len(tombstones) > _PAGE:
+                offset = end + _PAGE - len(tombstones)
+                tombstones += [_tombstone(queue_id, hole, now) for hole in range(end, offset)]
+                holes += offset - end
+                end = offset
+                break
+            tombstones += [_tombstone(queue_id, hole, now) for hole in range(end, offset)]
+            holes += offset - end
+        end = offset + 1
+        sealed += 1
+        straight += id_ >= 0 and is_straight(id_)
+        holes += id_ < 0
+    if end > begin:
+        if tombstones:
+            await tx.execute_many("message.add", tombstones)
+        await tx.execute("queue.seal", end, straight, holes, queue_id)
+    return Sealed(end, end > begin, sealed < len(rows) or len(rows) == _PAGE)
+
+
+async def overrun(tx: Transaction) -> list[int]:
+    """Queues that have something behind their end."""
+    rows: list[Row] = await tx.fetch("queue.overrun")
+    return [queue_id for (queue_id,) in rows]
+
+
+async def last_end(tx: Transaction, *, queue_id: int) -> int:
+    """Behind the last offset that is taken."""
+    ((last,),) = await tx.fetch("message.last", queue_id)
+    return 0 if last is None else int(last) + 1
+
+
+def _tombstone(queue_id: int, offset: int, now: int) -> Sequence[Value]:
+    id_ = -1 - (queue_id << _TOMB_BITS | offset)  # no message has an id below 0
+    return (queue_id, offset, id_, 0, None, None, None, None, None, b"", now, now, now)
