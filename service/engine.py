@@ -15,7 +15,7 @@ import structlog
 import trio
 
 from ..store.catalogue import TopicDraft
-from ..store.errors import OutcomeUnknown, StoreError, Unavailable
+from ..store.errors import OutcomeUnknown, Refused, StoreError, Unavailable
 from ..store.records import (
     Claim,
     ClaimKey,
@@ -193,7 +193,10 @@ class Engine:
         if draft.ordered:
             raise NotBuilt("ordered topics are not built yet: leave ordered out, or say false")
         if draft.sequencer == "redis":
-            self._store.backend.sequence([], by_redis=True)  # refused where there is no choice, before anything is done
+            try:
+                self._store.backend.sequence([], by_redis=True)  # before anything is done
+            except Refused as error:
+                raise TopicConflict(str(error)) from error
         try:
             known = await self.directory.topic(draft.name, create=False)
         except UnknownTopic:

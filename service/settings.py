@@ -278,7 +278,7 @@ def _from_file(config: str | Path | None, environment: Mapping[str, str]) -> Sou
 
 def _from_environment(environment: Mapping[str, str]) -> Source:
     known = {f"{_PREFIX}{name.upper()}": name for name in _fields()}
-    files = {f"{_PREFIX}DSN{_FILE}": "dsn"}
+    files = {f"{_PREFIX}{name.upper()}{_FILE}": name for name in ("dsn", "redis")}
     for variable, value in environment.items():
         if not variable.startswith(_PREFIX) or _FOREIGN.fullmatch(variable):
             continue

@@ -52,8 +52,7 @@ async def seal(tx: Transaction, queue_id: int, now: int, *, at_once: bool = Fals
             holes += offset - end
         end = offset + 1
         sealed += 1
-        straight += id_ >= 0 and is_straight(id_)
-        holes += id_ < 0
+        straight += is_straight(id_)
     if end > begin:
         if tombstones:
             await tx.execute_many("message.add", tombstones)

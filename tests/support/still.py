@@ -1,7 +1,7 @@
 """The embedded store's tables in memory, behind a backend whose methods never suspend."""
 
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from tarry.store.ports import Transaction, Work
@@ -45,6 +45,12 @@ class StillBackend:
 
     async def durability(self) -> list[str]:
         return []
+
+    def sequence(self, topic_queues: Sequence[int], *, by_redis: bool) -> None:
+        del topic_queues, by_redis
+
+    async def reseat(self, ends: Mapping[int, int]) -> list[int]:
+        return list(ends)
 
     async def aclose(self) -> None:
         self.close()

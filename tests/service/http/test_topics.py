@@ -30,6 +30,7 @@ async def test_a_topic_is_made_and_then_changed(client: httpx.AsyncClient, broke
         "ordered": False,
         "retention": 7 * DAY,
         "ladder": [10_000, 60_000],
+        "sequencer": "store",
         "created_at": "2026-11-21T10:00:00.000Z",
     }
     changed = await client.put(ORDERS, json={"retention": None})

@@ -48,7 +48,7 @@ def _rows(count: int) -> Rows:
             (i % 50, i % 3, i // 3, i // 3, i, b"c", i, 1, START, START, b"\1", bytes(8)) for i in numbers
         ],
         "cursor.add": [(i // 3, i % 3, *(0,) * 10) for i in numbers],
-        "queue.add": [(i // 3, 0, i % 3, 0, 0) for i in numbers],
+        "queue.add": [(i // 3, 0, i % 3, 0, 0, 0) for i in numbers],
         "idempotency.add": [(i % 3, b"%d" % i, bytes(32), b"[]", START + i * 100) for i in numbers],
         "label.add": [(i % 3, b"%d" % (i // 6), _id(i)) for i in numbers],
     }
@@ -193,6 +193,9 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "queue.lock": ({"queue": "PRIMARY"}, [([1],), ([1, 2],), (list(range(1, 30)),)]),
     "queue.ends": ({"queue": "PRIMARY"}, [([1],), ([1, 2],)]),
     "queue.advance": ({"queue": "PRIMARY"}, [(1, 1)]),
+    "queue.seal": ({"queue": "PRIMARY"}, [(1, 1, 0, 1)]),
+    "message.last": ({"message": "PRIMARY"}, [(1,)]),
+    "message.behind": ({"message": "PRIMARY"}, [(1, 0, 1000)]),
     "queue.draw": ({"queue": "PRIMARY"}, [(1, 1, 1)]),
     "queue.of_topics": ({"queue": "udx_queue_multi_topic"}, [([1],)]),
     "idempotency.find": ({"idempotency": "PRIMARY"}, [(1, [b"1"]), (1, [b"1", b"4"])]),

@@ -1,0 +1,68 @@
+"""A topic whose offsets come from Redis, through the front door, with a Redis that comes and goes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from support import servers
+from support.server import start_server
+from tarry.client import Tarry
+
+
+@pytest.fixture
+def private_redis() -> Iterator[servers.PrivateRedis]:
+    try:
+        server = servers.PrivateRedis()
+    except servers.NoServerError as missing:
+        servers.skip_or_fail(str(missing))
+    yield server
+    server.stop()
+
+
+def take(tarry: Tarry, many: int) -> list[object]:
+    """What a group gets, acked."""
+    bodies: list[object] = []
+    for message in tarry.consume("orders", group="billing", limit=many, idle_timeout=15):
+        with message:
+            bodies.append(message.body)
+    return bodies
+
+
+def test_redis_comes_and_goes(mysql_dsn: str, private_redis: servers.PrivateRedis, tmp_path: Path) -> None:
+    private_redis.stop()  # at the start, too, nobody waits for it
+    environment = {"TARRY_REDIS": private_redis.url}
+    with start_server(tmp_path, mysql_dsn, environment) as server, Tarry(server.url) as tarry:
+        answer = httpx.put(f"{server.url}/v1/topics/orders", json={"sequencer": "redis"})
+        assert (answer.status_code, answer.json()["sequencer"]) == (201, "redis")
+        sent: list[int] = []
+
+        def publish(many: int) -> None:
+            for _ in range(many):
+                sent.append(len(sent))
+                assert tarry.publish("orders", sent[-1]).offset == sent[-1]
+
+        publish(10)
+        private_redis.start()
+        publish(10)
+        assert take(tarry, 20) == sent
+        private_redis.stop()
+        publish(5)
+        later = tarry.publish("orders", "later", delay="100ms")
+        private_redis.start()
+        assert later.state == "scheduled"
+        publish(5)
+        assert httpx.put(f"{server.url}/v1/topics/orders", json={"sequencer": "store"}).json()["sequencer"] == "store"
+        rest = take(tarry, 11)
+        assert sorted(rest, key=str) == sorted([*sent[20:], "later"], key=str)
+        counts = httpx.get(f"{server.url}/v1/topics/orders").json()
+        assert (counts["accepted"], counts["streamed"], counts["pending"]) == (31, 31, 0)
+
+
+def test_the_embedded_store_refuses(tmp_path: Path) -> None:
+    with start_server(tmp_path) as server:
+        answer = httpx.put(f"{server.url}/v1/topics/orders", json={"sequencer": "redis"})
+        assert answer.status_code == 409
+        assert "MySQL" in answer.json()["detail"]
+        assert httpx.get(f"{server.url}/v1/topics/orders").status_code == 404
