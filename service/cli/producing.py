@@ -38,7 +38,10 @@ def publish(
     ordering_key: Annotated[str | None, Parameter(help="Messages of one ordering key share a queue.")] = None,
     file: Annotated[
         Path | None,
-        Parameter(help='Publish each line of this file (- is stdin): {"body": ..., "key": ..., "delay": ...}.'),
+        Parameter(
+            allow_leading_hyphen=True,
+            help='Publish each line of this file (- is stdin): {"body": ..., "key": ..., "delay": ...}.',
+        ),
     ] = None,
     server: Server = _HERE,
 ) -> int:

@@ -166,6 +166,11 @@ def test_publish_a_file(script: ScriptedServer, empty_folder: Path, capsys: pyte
     assert captured.err == "published 3 messages to t\n"
 
 
+def test_publish_a_file_from_stdin(script: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b'{"body": 1}\n')))
+    assert sent(script, "t", "--file", "-") == {"messages": [{"body": 1}]}
+
+
 @pytest.mark.parametrize(
     ("line", "word"),
     [
