@@ -14,8 +14,10 @@ import trio.testing
 from support import servers
 from tarry.store.errors import Contention, DuplicateKey, OutcomeUnknown, Refused, Unavailable
 from tarry.store.mysql import connection as module
-from tarry.store.mysql.connection import Connection, connect, to_store_error
+from tarry.store.mysql import wire
+from tarry.store.mysql.connection import Connection, connect
 from tarry.store.mysql.dsn import Dsn
+from tarry.store.mysql.errors import to_store_error
 
 Open = Callable[..., Awaitable[Connection]]
 
@@ -49,13 +51,13 @@ async def test_fault_1_and_9_login_by_password_and_by_hash(
     mysql_dsn: str, open_connection: Open, monkeypatch: pytest.MonkeyPatch, password: str
 ) -> None:
     sealed: list[bytes] = []
-    encrypt = module._encrypt
+    encrypt = wire._encrypt
 
     def count(secret: bytes, nonce: bytes, key: bytes) -> bytes:
         sealed.append(key)
         return encrypt(secret, nonce, key)
 
-    monkeypatch.setattr(module, "_encrypt", count)
+    monkeypatch.setattr(wire, "_encrypt", count)
     dsn = Dsn.parse(mysql_dsn)
     user = f"u_{dsn.database[-8:]}"
     servers.run_sql(
@@ -294,7 +296,7 @@ async def test_tls(dsn: Dsn, open_connection: Open, monkeypatch: pytest.MonkeyPa
     anyone = ssl.create_default_context()
     anyone.check_hostname = False
     anyone.verify_mode = ssl.CERT_NONE
-    monkeypatch.setattr(module, "_trust", lambda _: anyone)
+    monkeypatch.setattr(wire, "_trust", lambda _: anyone)
     before = open_files()
     connection = await open_connection(attrs.evolve(dsn, tls=True))
     ((_, cipher),) = await connection.fetch(b"SHOW SESSION STATUS LIKE 'Ssl_cipher'")
@@ -372,7 +374,7 @@ async def test_both_ways_to_end_a_result(
     open_connection: Open, monkeypatch: pytest.MonkeyPatch, deprecate_eof: bool
 ) -> None:
     if not deprecate_eof:
-        monkeypatch.setattr(module, "_CLIENT_DEPRECATE_EOF", 0)
+        monkeypatch.setattr(wire, "_CLIENT_DEPRECATE_EOF", 0)
     connection = await open_connection()
     assert bool(connection._wire.client_flag & 1 << 24) is deprecate_eof
     assert await connection.fetch(b"SELECT 1 UNION SELECT 2") == [(1,), (2,)]

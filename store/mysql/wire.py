@@ -1,0 +1,275 @@
+"""The bytes of one session. All use of trio-mysql is in this file.
+
+trio-mysql 1.0.3 has seen no release since 2021. It is used to log in and to send; `rows` reads the answers. `Wire`
+holds a remedy for each of its faults, numbered here and in the tests:
+
+    1   caching_sha2_password is not awaited, so MySQL 9 lets nobody in          `_CachingSha2`
+    2   text comes back as bytes                                                 `use_unicode`; `rows` knows the types
+    3   after a cancelled read it reconnects the same object with stale bytes    an object connects once
+    4   closing calls a method that streams do not have: the socket leaks        `_force_close`
+    5   a cancelled write leaves half a packet sent and the connection "open"    `_write_bytes`
+    6   an unread second result is an endless loop                               MULTI_STATEMENTS is never asked for
+    7   connect_timeout covers TCP only                                          `connect`
+    8   TLS is skipped in silence when the server offers none                    `_get_server_information`
+    9   a password beyond Latin-1 cannot be sent                                 it is given as UTF-8 bytes
+    10  a server that asks for the password in clear gets it, TLS or not         `_RefuseClear`
+"""
+
+import os
+import select
+import socket
+import ssl
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeAlias
+
+import trio
+
+from ..errors import Refused, Unavailable
+from .dsn import Dsn
+from .rows import Answer, ProtocolError
+
+if TYPE_CHECKING:
+    # trio-mysql carries no types: this is all of it that is used here, as it is in 1.0.3.
+    class _Packet:
+        def get_all_data(self) -> bytes: ...
+        def read_all(self) -> bytes: ...
+        def is_ok_packet(self) -> bool: ...
+
+    class _TrioMysql:
+        _sock: "_Stream | None"
+        _closed: bool
+        _secure: bool
+        _rbuf: bytearray
+        _rbuf_offset: int
+        _next_seq_id: int
+        _auth_plugin_name: str
+        server_capabilities: int
+        client_flag: int
+        password: bytes
+
+        def __init__(self, **settings: object) -> None: ...
+        async def connect(self) -> None: ...
+        async def write_packet(self, payload: bytes) -> None: ...
+        async def _read_packet(self) -> _Packet: ...
+        async def _get_server_information(self) -> None: ...
+        async def _execute_command(self, command: int, sql: bytes) -> None: ...
+
+    class MysqlError(Exception): ...
+
+    def _scramble(password: bytes, nonce: bytes) -> bytes: ...
+    def _encrypt(password: bytes, nonce: bytes, key: bytes) -> bytes: ...
+else:
+    from trio_mysql._auth import scramble_caching_sha2 as _scramble
+    from trio_mysql._auth import sha2_rsa_encrypt as _encrypt
+    from trio_mysql.connections import Connection as _TrioMysql
+    from trio_mysql.err import MySQLError as MysqlError
+
+_Stream: TypeAlias = trio.SocketStream | trio.SSLStream[trio.SocketStream]
+
+__all__ = ["COM_PING", "COM_QUERY", "MysqlError", "Wire"]
+
+COM_QUERY, COM_PING = 3, 14
+
+_QUIT = b"\x01\x00\x00\x00\x01"
+_CLIENT_FOUND_ROWS, _CLIENT_SSL, _CLIENT_DEPRECATE_EOF = 1 << 1, 1 << 11, 1 << 24
+_READ_BYTES = 1 << 16
+
+
+@lru_cache(4)
+def _trust(ca: str | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except (OSError, ssl.SSLError) as error:
+        raise Refused(f"ca={ca}: no certificates could be read ({error})") from error
+
+
+class _CachingSha2:
+    """Fault 1. The login of MySQL 8+: a hash if the server remembers the password, else the password, sealed by TLS or
+    by the server's RSA key."""
+
+    def __init__(self, wire: "Wire") -> None:
+        self._wire = wire
+
+    async def authenticate(self, request: "_Packet") -> "_Packet":
+        wire = self._wire
+        # 20 bytes and a NUL, which is not part of it.
+        nonce = request.read_all()[:20]
+        packet = await wire.exchange(_scramble(wire.password, nonce))
+        if packet.is_ok_packet():
+            return packet
+        verdict = packet.get_all_data()
+        if verdict == b"\x01\x03":
+            return await wire.exchange(None)
+        if verdict != b"\x01\x04":
+            raise ProtocolError(f"caching_sha2_password: {verdict!r}")
+        if wire.sealed:
+            return await wire.exchange(wire.password + b"\0")
+        key = (await wire.exchange(b"\x02")).get_all_data()[1:]
+        return await wire.exchange(_encrypt(wire.password, nonce, key))
+
+
+class _RefuseClear:
+    """Fault 10. Whoever sits between could ask for the password and would get it."""
+
+    def __init__(self, wire: "Wire") -> None:
+        self._wire = wire
+
+    async def authenticate(self, request: "_Packet") -> "_Packet":
+        if not self._wire.sealed:
+            raise Refused("the server asks for the password in clear: use tls=verify, or another account", 2061)
+        return await self._wire.exchange(self._wire.password + b"\0")
+
+
+class Wire(_TrioMysql):
+    """trio-mysql's connection with the remedies."""
+
+    def __init__(self, dsn: Dsn, timeout: float) -> None:
+        self._wants_tls = dsn.tls
+        self._spent = False
+        # A statement is on its way, or its answer.
+        self._busy = False
+        # Logged in and set up.
+        self.ready = False
+        super().__init__(
+            user=dsn.user,
+            password=dsn.password.encode(),  # fault 9
+            host=dsn.host,
+            port=dsn.port,
+            unix_socket=dsn.socket,
+            database=dsn.database,
+            charset="utf8mb4",
+            use_unicode=True,  # fault 2
+            autocommit=None,
+            client_flag=_CLIENT_FOUND_ROWS,  # fault 6: and nothing else
+            connect_timeout=timeout,
+            ssl=_trust(dsn.ca) if dsn.tls else None,
+            auth_plugin_map={
+                "caching_sha2_password": _CachingSha2,
+                "mysql_clear_password": _RefuseClear,
+                "dialog": _RefuseClear,
+            },
+            program_name="tarry",
+        )
+
+    @property
+    def closed(self) -> bool:
+        return self._sock is None
+
+    @property
+    def sealed(self) -> bool:
+        """TLS or a Unix socket: nobody listens."""
+        return self._secure
+
+    def is_readable(self) -> bool:
+        poll = select.poll()
+        poll.register(self._socket().fileno(), select.POLLIN)
+        return bool(poll.poll(0))
+
+    async def connect(self) -> None:
+        # Fault 3: bytes of the former life may be in the buffer, also by way of `ping`.
+        if self._spent:
+            raise RuntimeError("a connection is not used again: make a new one")
+        self._spent = True
+        await super().connect()
+        if self._rbuf_offset != len(self._rbuf):
+            raise ProtocolError("bytes after the login")
+        own = self._socket()
+        if own.family != socket.AF_UNIX:
+            # A server that vanishes without a word is noticed in half a minute, not in hours.
+            for option, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4)):
+                own.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+            own.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000)
+
+    async def exchange(self, payload: bytes | None) -> "_Packet":
+        """Sends a packet of the login, if there is one to send, and reads the next; raises for an ERR."""
+        if payload is not None:
+            await self.write_packet(payload)
+        return await self._read_packet()
+
+    async def ask(self, command: int, payloads: Sequence[bytes]) -> list[Answer]:
+        """Sends commands, and then reads the answers, to their end, with one await to a read of the socket.
+
+        After a command that the server refused, those behind it are carried out all the same.
+        """
+        stream = self._stream()
+        self._busy = True
+        deprecate_eof = bool(self.client_flag & _CLIENT_DEPRECATE_EOF)
+        answers: list[Answer] = []
+        try:
+            for payload in payloads:
+                await self._execute_command(command, payload)
+                followed = len(answers) + 1 < len(payloads)
+                answers.append(Answer(sequence=self._next_seq_id, deprecate_eof=deprecate_eof, followed=followed))
+            rest = b""
+            for answer in answers:
+                while not answer.feed(rest or await self._receive(stream)):
+                    rest = b""
+                rest = answer.take_rest()
+                if answer.error is not None and answer.error.unasked:
+                    return [answer]
+        except BaseException:
+            self._force_close()
+            raise
+        self._busy = False
+        return answers
+
+    def quit(self) -> None:
+        """Closes; says so if that can be said without waiting, or the server's log complains."""
+        if self.ready and not self._busy and isinstance(self._sock, trio.SocketStream):
+            with suppress(OSError):
+                os.write(self._sock.socket.fileno(), _QUIT)
+        self._force_close()
+
+    def _stream(self) -> _Stream:
+        if self._sock is None:
+            raise trio.ClosedResourceError("closed")
+        return self._sock
+
+    def _socket(self) -> trio.socket.SocketType:
+        stream = self._stream()
+        return (stream if isinstance(stream, trio.SocketStream) else stream.transport_stream).socket
+
+    async def _receive(self, stream: _Stream) -> bytes:
+        data = await stream.receive_some(_READ_BYTES)
+        if not data:
+            raise trio.BrokenResourceError("the server hung up")
+        return bytes(data)
+
+    async def _get_server_information(self) -> None:
+        await super()._get_server_information()
+        if self._wants_tls:
+            # Fault 8. And what was said in clear must not be taken for what comes under TLS.
+            if not self.server_capabilities & _CLIENT_SSL:
+                raise Unavailable("the server offers no TLS: set it up there, or say tls=off", 2026)
+            if self._rbuf_offset != len(self._rbuf):
+                raise ProtocolError("bytes between the greeting and TLS")
+        if self._auth_plugin_name != "mysql_native_password":
+            # Fault 1: with no name the server asks for its method, and then `auth_plugin_map` is heeded.
+            self._auth_plugin_name = ""
+        self.client_flag |= self.server_capabilities & _CLIENT_DEPRECATE_EOF
+
+    async def _write_bytes(self, data: bytes) -> None:
+        # Fault 5.
+        try:
+            await self._stream().send_all(data)
+        except BaseException:
+            self._force_close()
+            raise
+
+    def _force_close(self) -> None:
+        # Fault 4. Also called by the garbage collector, before __init__ has come far and after trio has ended.
+        stream: _Stream | None = getattr(self, "_sock", None)
+        self._sock = None
+        self._closed = True
+        if stream is None:
+            return
+        own = (stream if isinstance(stream, trio.SocketStream) else stream.transport_stream).socket
+        try:
+            own.close()
+        except RuntimeError:
+            with suppress(OSError):
+                os.close(own.detach())
+
+    __del__ = _force_close
