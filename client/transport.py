@@ -9,7 +9,7 @@ A repeated claim may leave the first one's messages to their lease, which then c
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 import httpx
@@ -87,15 +87,14 @@ def _torn(value: Any, path: str = "") -> str | None:
     """Where in a document the first text is that is not Unicode."""
     if isinstance(value, str):
         return path if any("\ud800" <= letter <= "\udfff" for letter in value) else None
+    kind: type[object] = value.__class__
     members: Iterable[tuple[str, Any]] = ()
-    if isinstance(value, Mapping):
-        fields: Mapping[Any, Any] = value
-        if any(_torn(name, "x") for name in fields if isinstance(name, str)):
+    if issubclass(kind, Mapping):
+        if any(_torn(name, "x") for name in value):
             return f"a name in {path or 'the document'}"
-        members = ((f"{path}.{name}" if path else str(name), member) for name, member in fields.items())
-    elif isinstance(value, list | tuple):
-        items: Sequence[Any] = value
-        members = ((f"{path}[{index}]", item) for index, item in enumerate(items))
+        members = ((f"{path}.{name}" if path else str(name), member) for name, member in value.items())
+    elif issubclass(kind, list | tuple):
+        members = ((f"{path}[{index}]", item) for index, item in enumerate(value))
     return next((found for name, member in members if (found := _torn(member, name)) is not None), None)
 
 
