@@ -1,16 +1,22 @@
-"""The producer and the consumer for users: `from tarry.client import Tarry`.
+"""The producer and the consumer for users: `from tarry.client import Tarry, AsyncTarry`.
 
 - `tarry`         the front: one object, one method per call of the contract.
 - `producer`      publishing, with an idempotency key of its own for each request; `batches` cuts the long ones.
 - `claims`        claim, ack, fail, extend, as plain calls.
-- `consumption`   the loop behind `consume` and `run`: `holds` is its state (pure), `delivery` what the user holds,
-                  `runner` the workers.
+- `consumption`   the loop behind `consume` and `run`: `stock` and `holds` are its state (pure), `delivery` what the
+                  user holds, `runner` the workers.
 - `transport`     HTTP, and the only place where a call is tried again.
+- `async_*`       the same for asyncio and trio, over anyio. `async_tarry`, `async_claims` and `async_producer` are made
+                  from the files without `async_` by `tests/support/async_client.py`, so that a call is written once and
+                  read as plain code; a machine puts in the awaits, and a test says when it has to be asked again.
+                  Threads and tasks differ, so the loops around `stock` are written for each.
 - `records`, `errors`, `durations`, `identity`   what goes in and comes out.
 
 It stands alone: nothing of the service, the store or trio is imported.
 """
 
+from .async_delivery import AsyncDelivery
+from .async_tarry import AsyncTarry
 from .delivery import Delivery
 from .errors import (
     BadRequest,
@@ -30,6 +36,8 @@ from .records import Claim, DeadLetter, Draft, Failed, Message, Pulled, Receipt,
 from .tarry import Tarry
 
 __all__ = [
+    "AsyncDelivery",
+    "AsyncTarry",
     "BadRequest",
     "Cancelled",
     "Claim",

@@ -1,4 +1,4 @@
-"""The loop behind `consume` and `run`: three threads around `Holds`, under one lock.
+"""The loop behind `consume` and `run`: three threads around a `Stock`, under one lock.
 
 The fetcher claims ahead while handlers work, the settler sends acks and fails, the keeper renews leases. A handler
 never waits for the server; that a lease was lost is told by a warning, and the message comes again.
@@ -7,46 +7,20 @@ never waits for the server; that a lease was lost is told by a warning, and the 
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 
-from attrs import frozen
-
 from .claims import Claims
-from .delivery import Delivery
+from .delivery import MESSAGE_FIELDS, Delivery
 from .durations import Duration
 from .errors import LeaseLost, NotFound, TarryError, Unavailable
-from .holds import Hold, Holds, Settlement
-from .records import Claim, Message
+from .holds import Hold, Settlement
+from .records import Claim
+from .stock import PATIENCE, Stock, Terms
 
 _log = logging.getLogger("tarry.client")
 
-_PATIENCE = 10.0
-"""Seconds that `close` gives a server that is away; then what is held is left to its lease."""
-
 _GLANCE = 0.2
 """Seconds that the main thread sleeps at most: a Ctrl-C that comes just before a sleep on a lock does not end it."""
-
-
-@frozen(kw_only=True)
-class Terms:
-    """What is consumed, and how. Times are seconds."""
-
-    topic: str
-    group: str
-    client: str
-    size: int
-    """Messages of one claim, at most."""
-    lease: float
-    wait: float
-    """Of one long poll; closing waits for it, so that nothing claimed is left to its lease."""
-    ahead: int
-    """The next claim is made when no more than this many wait to be handled."""
-    limit: int | None = None
-    """Messages in all."""
-    max_messages: int = 1000
-    max_bytes: int = 100 * 1024 * 1024
-    """No claim is made while so much is held."""
 
 
 class Consumption:
@@ -62,10 +36,8 @@ class Consumption:
         self._room = threading.Condition(self._lock)
         self._owed = threading.Condition(self._lock)
         self._held = threading.Condition(self._lock)
-        self._holds = Holds(terms.lease)
-        self._waiting: deque[tuple[Hold, Message]] = deque()
-        """Claimed, not yet handed out."""
-        self._handed = 0
+        self._stock = Stock(terms)
+        self._holds = self._stock.holds
         self._hungry = 0
         """Threads in `next` that have nothing to handle."""
         self._draining = False
@@ -89,7 +61,7 @@ class Consumption:
                     raise self._error
                 if (delivery := self._hand_out()) is not None:
                     return delivery
-                if self._terms.limit is not None and self._handed >= self._terms.limit:
+                if self._stock.exhausted():
                     return None
                 rest = None if until is None else until - self._clock()
                 if rest is not None and rest <= 0:
@@ -105,19 +77,15 @@ class Consumption:
             return None
 
     def _hand_out(self) -> Delivery | None:
-        while self._waiting:
-            hold, message = self._waiting[0]
-            if self._clock() >= hold.expires_at:
-                self._lose(hold)
-                continue
-            self._waiting.popleft()
-            self._handed += 1
-            self._room.notify()
-            if self._handed == self._terms.limit:
-                self._arrived.notify_all()
-            fields = {name: getattr(message, name) for name in _MESSAGE_FIELDS}
-            return Delivery(hold=hold, desk=self, **fields)
-        return None
+        taken = self._stock.take(self._clock())
+        self._room.notify()
+        if taken is None:
+            return None
+        if self._stock.exhausted():
+            self._arrived.notify_all()
+        hold, message = taken
+        fields = {name: getattr(message, name) for name in MESSAGE_FIELDS}
+        return Delivery(hold=hold, desk=self, **fields)
 
     def ack(self, hold: Hold, id_: str) -> bool:
         """Notes a handled message."""
@@ -149,12 +117,11 @@ class Consumption:
         self.stop()
         self._threads["fetcher"].join()
         with self._lock:
-            self._waiting.clear()
-            self._holds.give_back()
+            self._stock.give_back()
             self._draining = True
             self._owed.notify()
             self._held.notify()
-        self._threads["settler"].join(_PATIENCE)
+        self._threads["settler"].join(PATIENCE)
         self._abandoned.set()
         self._threads["settler"].join()
         self._threads["keeper"].join()
@@ -162,7 +129,7 @@ class Consumption:
     def statistics(self) -> dict[str, int]:
         """What is held at this moment."""
         with self._lock:
-            return {"messages": self._holds.messages, "bytes": self._holds.bytes, "waiting": len(self._waiting)}
+            return {"messages": self._holds.messages, "bytes": self._holds.bytes, "waiting": len(self._stock.waiting)}
 
     def _guard(self, loop: Callable[[], None]) -> None:
         """A loop that breaks ends the consumption, and its error is raised from `next`."""
@@ -186,8 +153,7 @@ class Consumption:
                 continue
             if claim is not None:
                 with self._lock:
-                    hold = self._holds.add(claim, self._clock())
-                    self._waiting.extend((hold, message) for message in claim.messages)
+                    self._stock.add(claim, self._clock())
                     self._arrived.notify(len(claim.messages))
                     self._held.notify()
             elif self._clock() - asked < self._terms.wait / 2:
@@ -208,12 +174,9 @@ class Consumption:
 
     def _await_room(self) -> int:
         """Waits until more is wanted, and says how many; 0 when it is over."""
-        terms = self._terms
         with self._room:
             while not self._stopped.is_set():
-                rest = terms.size if terms.limit is None else terms.limit - self._handed - len(self._waiting)
-                size = min(terms.size, rest, terms.max_messages - self._holds.messages)
-                if size > 0 and len(self._waiting) <= terms.ahead and self._holds.bytes < terms.max_bytes:
+                if size := self._stock.wanted():
                     return size
                 self._room.wait()
             return 0
@@ -230,7 +193,7 @@ class Consumption:
         with self._owed:
             while True:
                 now = self._clock()
-                hurry = self._draining or (self._hungry > 0 and not self._waiting)
+                hurry = self._draining or (self._hungry > 0 and not self._stock.waiting)
                 due = self._holds.take_settlements(now, hurry=hurry)
                 if due or self._draining:
                     return due
@@ -255,19 +218,11 @@ class Consumption:
                     abandon=self._abandoned,
                 )
         except (LeaseLost, NotFound) as error:
-            _log.warning("%s of %d messages of %s dropped: %s", settlement.verb, len(ids), self._terms.topic, error)
             with self._lock:
-                # The keeper finds out whether the rest of the claim is lost too.
-                settlement.hold.renew_at = self._clock()
+                self._stock.told_too_late(settlement, error, self._clock())
                 self._held.notify()
         except TarryError as error:
-            _log.warning(
-                "%s of %d messages of %s failed, they come again: %s",
-                settlement.verb,
-                len(ids),
-                self._terms.topic,
-                error,
-            )
+            self._stock.not_told(settlement, error)
 
     # The keeper
 
@@ -293,31 +248,18 @@ class Consumption:
             self._claims.extend(hold.claim.id, lease, deadline=self._terms.lease / 3, abandon=self._abandoned)
         except (LeaseLost, NotFound):
             with self._lock:
-                self._lose(hold)
+                self._stock.lose(hold)
+                self._room.notify()
         except TarryError as error:
-            _log.warning("renewing a lease on %s: %s", self._terms.topic, error)
             with self._lock:
-                now = self._clock()
-                if now >= hold.expires_at:
-                    self._lose(hold)
-                else:
-                    self._holds.not_renewed(hold, now)
+                self._stock.not_renewed(hold, error, self._clock())
+                self._room.notify()
         else:
             with self._lock:
                 self._holds.renewed(hold, self._clock())
-
-    def _lose(self, hold: Hold) -> None:
-        # A claim whose last ack is on its way is not lost, even if it is over.
-        if lost := self._holds.lose(hold):
-            _log.warning("a lease on %s is over; %d messages come again", self._terms.topic, lost)
-        self._waiting = deque(pair for pair in self._waiting if pair[0] is not hold)
-        self._room.notify()
 
 
 def _nap(rest: float | None) -> float | None:
     if threading.current_thread() is not threading.main_thread():
         return rest
     return _GLANCE if rest is None else min(rest, _GLANCE)
-
-
-_MESSAGE_FIELDS = tuple(Message.__annotations__)

@@ -63,7 +63,13 @@ class Delivery(Message):
             return False
         if isinstance(error, Exception):
             _log.warning("message %s of %s failed", self.id, self.topic, exc_info=error)
-            self.fail(f"{type(error).__name__}: {error}"[:500])
+            # What is half a character in the text of an error cannot be sent.
+            reason = f"{type(error).__name__}: {error}"[:500].encode("utf-8", "replace")
+            self.fail(reason.decode("utf-8"))
             return True
         self.fail("given back", retry_after=0, count=False)
         return False
+
+
+MESSAGE_FIELDS = tuple(Message.__annotations__)
+"""What a delivery takes over from its message."""

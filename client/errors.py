@@ -22,6 +22,9 @@ class TarryError(Exception):
         """For bad fields: `{"pointer": "/delay", "detail": "..."}`."""
         self.retry_after = retry_after
         """Seconds after which the server wants to be asked again."""
+        self.in_doubt = False
+        """An earlier try of the call, whose answer was lost, may have done what was asked. A fail that is tried again
+        after such a try raises `LeaseLost` either way: the messages are out of this client's hands and come again."""
 
 
 class BadRequest(TarryError):

@@ -12,13 +12,16 @@ from urllib.parse import urlsplit
 class Identity:
     """The default name of a consumer, `ip-pid-uuid-thread`: it tells an operator where to look."""
 
-    def __init__(self, url: str) -> None:
-        self._ip = _own_address(url)
+    def __init__(self, url: str, *, resolve: bool = True) -> None:
+        self._ip = _own_address(url, resolve=resolve)
         self._uuid = uuid.uuid4()
 
     def client(self) -> str:
         """The name of the calling thread."""
-        return f"{self._ip}-{os.getpid()}-{self._uuid}-{threading.get_native_id()}"
+        return f"{self._ip}-{os.getpid()}-{self._uuid}-{self._number()}"
+
+    def _number(self) -> int:
+        return threading.get_native_id()
 
 
 def new_idempotency_key() -> str:
@@ -26,15 +29,26 @@ def new_idempotency_key() -> str:
     return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
 
 
-def _own_address(url: str) -> str:
-    """The address this machine would talk to the server from; no packet is sent."""
+def _own_address(url: str, *, resolve: bool) -> str:
+    """The address this machine would talk to the server from; no packet is sent.
+
+    Unless names are to be resolved, the one it would talk to the world from, for a server that is known by name.
+    """
     parts = urlsplit(url)
+    flags = 0 if resolve else socket.AI_NUMERICHOST
     try:
-        family, _, _, _, address = socket.getaddrinfo(
-            parts.hostname or "127.0.0.1", parts.port or 80, type=socket.SOCK_DGRAM
-        )[0]
+        return _address_towards(parts.hostname or "127.0.0.1", parts.port or 80, flags)
+    except socket.gaierror:
+        return "0.0.0.0" if resolve else _address_towards("192.0.2.1", 80, flags)  # noqa: S104 - a name, nothing listens
+
+
+def _address_towards(host: str, port: int, flags: int) -> str:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM, flags=flags)[0]
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect(address)
             return str(probe.getsockname()[0])
+    except socket.gaierror:
+        raise
     except OSError:
         return "0.0.0.0"  # noqa: S104 - a name, nothing listens on it

@@ -12,13 +12,14 @@ import httpx
 
 from .batches import MAX_BYTES, MAX_MESSAGES
 from .claims import Claims
-from .consumption import Consumption, Terms
+from .consumption import Consumption
 from .delivery import Delivery
 from .durations import Duration, duration_out, instant_in, instant_out, milliseconds
 from .identity import Identity
 from .producer import OnFailure, Producer
 from .records import Claim, DeadLetter, Draft, Failed, Message, Pulled, Receipt, Rescheduled
 from .runner import Runner
+from .stock import Terms
 from .transport import Transport, encode
 
 

@@ -2,12 +2,14 @@
 
 Every call of the client may be repeated: a publish carries its idempotency key, and the contract makes the others safe.
 A repeated claim may leave the first one's messages to their lease, which then costs them an attempt.
+
+`async_transport` is the same for asyncio and trio; what both do with a request and an answer is written here.
 """
 
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 import httpx
@@ -29,6 +31,11 @@ from .errors import TarryError, Unavailable, refusal
 _BACKOFF = wait_random_exponential(multiplier=0.05, max=2)
 """Full jitter: anything from nothing to 50 ms, 100 ms, 200 ms ... 2 s."""
 
+RETRY = retry_if_exception_type(Unavailable)
+
+LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=64)
+HEADERS = {"User-Agent": f"tarry-client/{__version__}"}
+
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
@@ -40,9 +47,55 @@ class Reply:
     size: int
 
 
+class Doubt:
+    """Whether a try of a call whose answer was lost may have been carried out."""
+
+    def __init__(self) -> None:
+        self._doubtful = False
+
+    def note(self, state: RetryCallState) -> None:
+        """After each try that is followed by another."""
+        error = state.outcome.exception() if state.outcome is not None else None
+        self._doubtful |= isinstance(error, Unavailable) and may_have_run(error)
+
+    def tell(self, error: TarryError) -> None:
+        """Writes it on the error that the call ends with."""
+        error.in_doubt = self._doubtful or (isinstance(error, Unavailable) and may_have_run(error))
+        if self._doubtful:
+            error.add_note("An earlier try, whose answer was lost, may have done it.")
+
+
+def may_have_run(error: Unavailable) -> bool:
+    """False when the request never got there, or the server says that it did nothing."""
+    never_sent = isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
+    return not never_sent and error.status != 429 and error.problem.get("executed") is not False
+
+
 def encode(document: Any) -> bytes:
     """JSON in UTF-8. NaN, infinities and lone surrogates have no place in it: ValueError."""
-    return _ENCODER.encode(document).encode()
+    text = _ENCODER.encode(document)
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{_torn(document) or 'the text'} has half a character in it ({error.object[error.start]!r}): surrogates "
+            'come in pairs. Take bytes, or .encode("utf-8", "replace")'
+        ) from error
+
+
+def _torn(value: Any, path: str = "") -> str | None:
+    """Where in a document the first text is that is not Unicode."""
+    if isinstance(value, str):
+        return path if any("\ud800" <= letter <= "\udfff" for letter in value) else None
+    kind: type[object] = value.__class__
+    members: Iterable[tuple[str, Any]] = ()
+    if issubclass(kind, Mapping):
+        if any(_torn(name, "x") for name in value):
+            return f"a name in {path or 'the document'}"
+        members = ((f"{path}.{name}" if path else str(name), member) for name, member in value.items())
+    elif issubclass(kind, list | tuple):
+        members = ((f"{path}[{index}]", item) for index, item in enumerate(value))
+    return next((found for name, member in members if (found := _torn(member, name)) is not None), None)
 
 
 class Transport:
@@ -57,14 +110,11 @@ class Transport:
         client: httpx.Client | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        if not url.startswith(("http://", "https://")):
-            raise ValueError(f'"{url}" is not the address of a server: it begins with http:// or https://')
-        self.url = url.rstrip("/")
+        self.url = checked(url)
         self._timeout = timeout
         self._deadline = deadline
         self._owned = client is None
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
-        self._http = client or httpx.Client(limits=limits, headers={"User-Agent": f"tarry-client/{__version__}"})
+        self._http = client or httpx.Client(limits=LIMITS, headers=HEADERS)
         self._sleep = sleep
 
     def close(self) -> None:
@@ -88,14 +138,20 @@ class Transport:
         `wait` is how long the server may rightly take.
         """
         stop = stop_before_delay(self._deadline if deadline is None else deadline)
+        doubt = Doubt()
         retrying = Retrying(
-            retry=retry_if_exception_type(Unavailable),
-            wait=_pause,
+            retry=RETRY,
+            wait=pause,
             stop=stop if abandon is None else stop_any(stop, stop_when_event_set(abandon)),
             sleep=self._sleep if abandon is None else sleep_using_event(abandon),
+            before_sleep=doubt.note,
             reraise=True,
         )
-        return retrying(self._once, method, path, content, params, wait)
+        try:
+            return retrying(self._once, method, path, content, params, wait)
+        except TarryError as error:
+            doubt.tell(error)
+            raise
 
     def _once(
         self, method: str, path: str, content: bytes | None, params: Mapping[str, str | int] | None, wait: float
@@ -106,20 +162,42 @@ class Transport:
                 self.url + path,
                 content=content,
                 params=params,
-                headers=None if content is None else {"Content-Type": "application/json"},
+                headers=headers_of(content),
                 timeout=httpx.Timeout(self._timeout, read=self._timeout + wait),
             )
         except httpx.RequestError as error:
-            raise Unavailable(f"{self.url} does not answer: {error or type(error).__name__}") from error
-        document = _document(response)
-        if response.is_success and document is not None:
-            return Reply(document, len(response.content))
-        if document is None:
-            kind = response.headers.get("Content-Type", "no content")
-            document = {"detail": f"{self.url} answered {response.status_code} with {kind}: is it Tarry?"}
-            if response.is_success:
-                raise TarryError(document["detail"], status=response.status_code)
-        raise refusal(response.status_code, document, _retry_after(response))
+            raise unanswered(self.url, error) from error
+        return read(self.url, response)
+
+
+def checked(url: str) -> str:
+    """The server's address without a slash at its end."""
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f'"{url}" is not the address of a server: it begins with http:// or https://')
+    return url.rstrip("/")
+
+
+def headers_of(content: bytes | None) -> dict[str, str] | None:
+    """What goes with a request's body."""
+    return None if content is None else {"Content-Type": "application/json"}
+
+
+def unanswered(url: str, error: httpx.RequestError) -> Unavailable:
+    """For a request that was not answered."""
+    return Unavailable(f"{url} does not answer: {error or type(error).__name__}")
+
+
+def read(url: str, response: httpx.Response) -> Reply:
+    """A success; raises what anything else means."""
+    document = _document(response)
+    if response.is_success and document is not None:
+        return Reply(document, len(response.content))
+    if document is None:
+        kind = response.headers.get("Content-Type", "no content")
+        document = {"detail": f"{url} answered {response.status_code} with {kind}: is it Tarry?"}
+        if response.is_success:
+            raise TarryError(document["detail"], status=response.status_code)
+    raise refusal(response.status_code, document, _retry_after(response))
 
 
 def _document(response: httpx.Response) -> dict[str, Any] | None:
@@ -137,7 +215,7 @@ def _retry_after(response: httpx.Response) -> float | None:
         return None
 
 
-def _pause(state: RetryCallState) -> float:
+def pause(state: RetryCallState) -> float:
     """Full jitter, on top of what the server asked for: clients sent away together do not come back together."""
     error = state.outcome.exception() if state.outcome is not None else None
     return _BACKOFF(state) + ((error.retry_after or 0.0) if isinstance(error, TarryError) else 0.0)

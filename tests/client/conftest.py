@@ -1,9 +1,10 @@
-"""A scripted server, and a client of it that does not sleep."""
+"""A scripted server, and clients of it that do not sleep: `Tarry`, and `AsyncTarry` on each event loop."""
 
 from collections.abc import Iterator
 
 import pytest
 
+from support.blocking import Blocking
 from support.scripted_server import ScriptedServer, scripted_server
 from tarry.client import Tarry
 
@@ -20,7 +21,12 @@ def sleeps() -> list[float]:
     return []
 
 
-@pytest.fixture
-def tarry(script: ScriptedServer, sleeps: list[float]) -> Iterator[Tarry]:
-    with Tarry(script.url, sleep=sleeps.append) as client:
+@pytest.fixture(params=["threads", "asyncio", "trio"])
+def tarry(request: pytest.FixtureRequest, script: ScriptedServer, sleeps: list[float]) -> Iterator[Tarry]:
+    if request.param == "threads":
+        with Tarry(script.url, sleep=sleeps.append) as client:
+            yield client
+        return
+
+    with Blocking(request.param, script.url, sleeps) as client:
         yield client

@@ -167,6 +167,26 @@ def test_a_lost_answer_to_an_ack_is_asked_for_again(
     assert warnings.messages == []
 
 
+def test_a_fail_whose_answer_was_lost_is_no_warning(
+    script: ScriptedServer, tarry: Tarry, broker: SmallBroker, warnings: pytest.LogCaptureFixture
+) -> None:
+    broker.backlog.append(1)
+    for message in tarry.consume("t", "g", limit=1):
+        with message:
+            script.say(LOST, problem(409, result="lease_lost"))
+            message.retry(after="1h")
+    assert [request.path.split("/")[-1] for request in script.requests].count("fail") == 2
+    assert warnings.messages == []
+
+
+def test_an_error_with_half_a_character_in_its_text(tarry: Tarry, broker: SmallBroker) -> None:
+    broker.backlog.append(1)
+    for message in tarry.consume("t", "g", limit=1):
+        with message:
+            raise ValueError("\ud800")
+    assert broker.all("fail")[0]["reason"] == "ValueError: ?"
+
+
 def test_a_server_that_is_away_for_a_while(script: ScriptedServer, tarry: Tarry, broker: SmallBroker) -> None:
     broker.backlog.append(1)
     script.say(problem(503), LOST, problem(500))

@@ -160,3 +160,25 @@ def test_a_batch_that_fails_keeps_those_before_it(script: ScriptedServer) -> Non
         tarry.publish_many("orders", [{"body": n} for n in range(5)], on_batch=landed.extend, max_messages=2)
     assert len(landed) == 2
     assert failures == [[2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("body", "options", "where"),
+    [
+        ("\ud800", {}, "body has half a character"),
+        ({"a": [1, {"b": "x\udfff"}]}, {}, r"body\.a\[1\]\.b has half a character"),
+        ({"\ud800": 1}, {}, "a name in body has half a character"),
+        (1, {"key": "\ud800"}, "key has half"),
+        (1, {"headers": {"h": "\ud800"}}, r"headers\.h has half"),
+    ],
+)
+def test_half_a_character_is_refused_by_the_name_of_its_field(
+    script: ScriptedServer, tarry: Tarry, body: Any, options: dict[str, Any], where: str
+) -> None:
+    with pytest.raises(ValueError, match=where):
+        tarry.publish("orders", body, **options)
+    with pytest.raises(ValueError, match=where):
+        tarry.publish_many("orders", [Draft(body=0), Draft(body=body, **options)])
+    assert script.requests == []
+    script.respond = accept
+    tarry.publish("orders", "\ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16"))

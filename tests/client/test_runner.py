@@ -1,4 +1,4 @@
-"""`run`: workers, flow control, and an orderly end."""
+"""`run`: workers, flow control, and an orderly end. `test_async_runner` has what is in the main thread only."""
 
 import os
 import signal
@@ -52,6 +52,7 @@ def test_a_handler_may_have_the_message(tarry: Tarry, broker: SmallBroker) -> No
     assert broker.all("fail")[0]["retry_after"] == "1h"
 
 
+@pytest.mark.parametrize("tarry", ["threads"], indirect=True)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_finishes_what_is_in_flight_and_gives_back_the_rest(
     tarry: Tarry, broker: SmallBroker, number: signal.Signals
@@ -121,6 +122,7 @@ def test_a_refused_claim_ends_it(script: ScriptedServer, tarry: Tarry) -> None:
         tarry.run("t", "g", print, workers=3)
 
 
+@pytest.mark.parametrize("tarry", ["threads"], indirect=True)
 def test_a_handler_that_exits_ends_it(tarry: Tarry, broker: SmallBroker) -> None:
     broker.backlog.append(1)
     with pytest.raises(SystemExit):

@@ -134,5 +134,6 @@ def test_topics_and_groups(script: ScriptedServer, tarry: Tarry) -> None:
     assert script.requests[1].json == {"ladder": ["1s"]}
 
 
+@pytest.mark.parametrize("tarry", ["threads"], indirect=True)
 def test_it_says_where_it_leads(script: ScriptedServer, tarry: Tarry) -> None:
     assert repr(tarry) == f"Tarry('{script.url}')"

@@ -124,3 +124,32 @@ def test_names_are_quoted(script: ScriptedServer, tarry: Tarry) -> None:
     script.respond = respond
     tarry.topic("a/b ü")
     assert script.requests[0].path == "/v1/topics/a%2Fb%20%C3%BC"
+
+
+@pytest.mark.parametrize(
+    ("before", "in_doubt"),
+    [
+        (LOST, True),
+        (problem(500), True),
+        (problem(503, executed=False), False),
+        (problem(429), False),
+        (None, False),
+    ],
+)
+def test_a_refusal_tells_whether_an_earlier_try_may_have_done_it(
+    script: ScriptedServer, tarry: Tarry, before: Answer | None, in_doubt: bool
+) -> None:
+    script.say(*([before] if before is not None else []), problem(409, result="lease_lost"))
+    with pytest.raises(LeaseLost) as error:
+        tarry.fail("c1", reason="no")
+    assert error.value.in_doubt is in_doubt
+    assert bool(getattr(error.value, "__notes__", [])) is in_doubt
+
+
+def test_what_was_never_sent_is_not_in_doubt() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        with Tarry(f"http://127.0.0.1:{closed.getsockname()[1]}", deadline=0.0) as tarry:
+            with pytest.raises(Unavailable) as error:
+                tarry.fail("c1")
+            assert not error.value.in_doubt

@@ -1,0 +1,108 @@
+# Made from claims.py by tests/support/async_client.py. Change that file, and make this one again.
+"""Claim, ack, fail, extend: one method, one call; for asyncio and trio."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+from anyio import Event
+
+from .async_transport import AsyncTransport
+from .durations import Duration, duration_out, instant_in, instant_out, milliseconds
+from .records import Claim, Failed, Message
+from .transport import encode
+
+
+class AsyncClaims:
+    """The consuming half of `AsyncTarry`, without the loop."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+
+    async def claim(
+        self,
+        topic: str,
+        group: str,
+        *,
+        client: str,
+        size: int,
+        wait: Duration,
+        lease: Duration,
+        tags: Sequence[str] | None = None,
+        start: datetime | str | None = None,
+        abandon: Event | None = None,
+    ) -> Claim | None:
+        """Up to `size` messages; None when there are none."""
+        request: dict[str, Any] = {
+            "client": client,
+            "max": size,
+            "wait": milliseconds(wait),
+            "lease": milliseconds(lease),
+        }
+        if tags is not None:
+            request["tags"] = list(tags)
+        if start is not None:
+            request["from"] = instant_out(start)
+        path = f"/v1/topics/{quote(topic, safe='')}/groups/{quote(group, safe='')}/claim"
+        reply = await self._transport.call(
+            "POST", path, encode(request), wait=milliseconds(wait) / 1000, abandon=abandon
+        )
+        document = reply.document
+        if document["claim"] is None:
+            return None
+        messages = tuple(Message.read(record, topic) for record in document["messages"])
+        return Claim(document["claim"], topic, group, instant_in(document["lease_until"]), messages, reply.size)
+
+    async def ack(
+        self,
+        claim: str,
+        ids: Iterable[str] | None,
+        *,
+        deadline: float | None = None,
+        abandon: Event | None = None,
+    ) -> int:
+        """How many were acked; `LeaseLost` when none was."""
+        request = {} if ids is None else {"ids": list(ids)}
+        document = await self._settle(claim, "ack", request, deadline, abandon)
+        return int(document.get("acked", 0))
+
+    async def fail(
+        self,
+        claim: str,
+        ids: Iterable[str] | None,
+        *,
+        reason: str | None,
+        retry_after: Duration | None,
+        count: bool,
+        deadline: float | None = None,
+        abandon: Event | None = None,
+    ) -> Failed:
+        """What became of them; `LeaseLost` when nothing was done, or when a try whose answer was lost did it."""
+        request: dict[str, Any] = {"count": count}
+        if ids is not None:
+            request["ids"] = list(ids)
+        if reason is not None:
+            request["reason"] = reason
+        if retry_after is not None:
+            request["retry_after"] = duration_out(retry_after)
+        document = await self._settle(claim, "fail", request, deadline, abandon)
+        return Failed(int(document.get("retried", 0)), int(document.get("dead", 0)))
+
+    async def extend(
+        self, claim: str, lease: Duration, *, deadline: float | None = None, abandon: Event | None = None
+    ) -> datetime:
+        """The new end of the lease."""
+        document = await self._settle(claim, "extend", {"lease": milliseconds(lease)}, deadline, abandon)
+        return instant_in(document["lease_until"])
+
+    async def _settle(
+        self,
+        claim: str,
+        verb: str,
+        request: dict[str, Any],
+        deadline: float | None,
+        abandon: Event | None,
+    ) -> dict[str, Any]:
+        path = f"/v1/claims/{quote(claim, safe='')}/{verb}"
+        return (await self._transport.call("POST", path, encode(request), deadline=deadline, abandon=abandon)).document

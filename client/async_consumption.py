@@ -1,0 +1,270 @@
+"""The loop behind the asynchronous `consume` and `run`: three tasks around a `Stock`.
+
+The fetcher claims ahead while handlers work, the settler sends acks and fails, the keeper renews leases, as in
+`consumption`. They are shielded from cancellation, because what is held wants to be given back; `stop` and `close` end
+them. Nothing is awaited between a look at the state and the wait for its change, so no lock is needed.
+"""
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+from anyio import CancelScope, Event, create_task_group, move_on_after
+from anyio.lowlevel import checkpoint
+
+from .async_claims import AsyncClaims
+from .async_delivery import AsyncDelivery
+from .delivery import MESSAGE_FIELDS
+from .durations import Duration
+from .errors import LeaseLost, NotFound, TarryError, Unavailable
+from .holds import Hold, Settlement
+from .records import Claim
+from .stock import PATIENCE, Stock, Terms
+
+_log = logging.getLogger("tarry.client")
+
+
+class _Bell:
+    """Something has changed: whoever waits looks again."""
+
+    def __init__(self) -> None:
+        self._event = Event()
+
+    def ring(self) -> None:
+        self._event.set()
+        self._event = Event()
+
+    async def wait(self, seconds: float | None = None) -> None:
+        event = self._event
+        with CancelScope() if seconds is None else move_on_after(seconds):
+            await event.wait()
+
+
+class AsyncConsumption:
+    """Messages of one group, held by one client, for the tasks of one event loop."""
+
+    def __init__(self, claims: AsyncClaims, terms: Terms, clock: Callable[[], float] = time.monotonic) -> None:
+        self._claims = claims
+        self._terms = terms
+        self._clock = clock
+        self._stock = Stock(terms)
+        self._holds = self._stock.holds
+        self._arrived = _Bell()
+        self._room = _Bell()
+        self._owed = _Bell()
+        self._held = _Bell()
+        self._hungry = 0
+        """Tasks in `next` that have nothing to handle."""
+        self._draining = False
+        self._error: BaseException | None = None
+        self._stopped = Event()
+        self._closing = Event()
+        self._drained = Event()
+        self._ended = Event()
+
+    async def live(self) -> None:
+        """Claims, settles and renews until `close`; then gives back what is held and sends what is owed."""
+        try:
+            with CancelScope(shield=True):
+                async with create_task_group() as tasks:
+                    tasks.start_soon(self._guard, self._settle)
+                    tasks.start_soon(self._guard, self._keep)
+                    await self._guard(self._fetch)
+                    await self._closing.wait()
+                    self._stock.give_back()
+                    self._draining = True
+                    self._owed.ring()
+                    with move_on_after(PATIENCE):
+                        await self._drained.wait()
+                    tasks.cancel_scope.cancel()
+        finally:
+            self._ended.set()
+
+    async def next(self, timeout: float | None = None) -> AsyncDelivery | None:
+        """The next message; None when there was none for `timeout`, after `stop`, and past the limit.
+
+        Cancelled, it has taken none.
+        """
+        await checkpoint()
+        until = None if timeout is None else self._clock() + timeout
+        while not self._stopped.is_set():
+            if self._error is not None:
+                raise self._error
+            if (delivery := self._hand_out()) is not None:
+                return delivery
+            if self._stock.exhausted():
+                return None
+            rest = None if until is None else until - self._clock()
+            if rest is not None and rest <= 0:
+                return None
+            self._hungry += 1
+            self._owed.ring()
+            try:
+                await self._arrived.wait(rest)
+            finally:
+                self._hungry -= 1
+        if self._error is not None:
+            raise self._error
+        return None
+
+    def _hand_out(self) -> AsyncDelivery | None:
+        taken = self._stock.take(self._clock())
+        self._room.ring()
+        if taken is None:
+            return None
+        if self._stock.exhausted():
+            self._arrived.ring()
+        hold, message = taken
+        fields = {name: getattr(message, name) for name in MESSAGE_FIELDS}
+        return AsyncDelivery(hold=hold, desk=self, **fields)
+
+    def ack(self, hold: Hold, id_: str) -> bool:
+        """Notes a handled message."""
+        taken = self._holds.ack(hold, id_, self._clock())
+        self._settled()
+        return taken
+
+    def fail(self, hold: Hold, id_: str, reason: str | None, retry_after: Duration | None, *, count: bool) -> bool:
+        """Notes a message to be given back."""
+        taken = self._holds.fail(Settlement(hold, "fail", (id_,), reason, retry_after, count))
+        self._settled()
+        return taken
+
+    def _settled(self) -> None:
+        self._owed.ring()
+        self._room.ring()
+
+    def stop(self) -> None:
+        """No more claims, and nothing more is handed out; what is being handled may be finished."""
+        self._stopped.set()
+        self._arrived.ring()
+        self._room.ring()
+
+    def leave(self) -> None:
+        """Begins to close."""
+        self.stop()
+        self._closing.set()
+
+    async def close(self) -> None:
+        """Gives back what is held, sends what is owed, and ends the tasks; also where all else is cancelled."""
+        self.leave()
+        with CancelScope(shield=True):
+            await self._ended.wait()
+
+    def statistics(self) -> dict[str, int]:
+        """What is held at this moment."""
+        return {"messages": self._holds.messages, "bytes": self._holds.bytes, "waiting": len(self._stock.waiting)}
+
+    async def _guard(self, loop: Callable[[], Awaitable[None]]) -> None:
+        """A loop that breaks ends the consumption, and its error is raised from `next`."""
+        try:
+            await loop()
+        except Exception as error:
+            self._error = error
+            self.stop()
+
+    # The fetcher
+
+    async def _fetch(self) -> None:
+        while (size := await self._await_room()) > 0:
+            asked = self._clock()
+            try:
+                claim = await self._claim(size)
+            except Unavailable as error:
+                if not self._stopped.is_set():
+                    _log.warning("claiming from %s: %s; going on", self._terms.topic, error)
+                continue
+            if claim is not None:
+                self._stock.add(claim, self._clock())
+                self._arrived.ring()
+                self._held.ring()
+            elif self._clock() - asked < self._terms.wait / 2:
+                # A server that does not hold the poll, as one that is stopping, is not asked in a tight circle.
+                with move_on_after(0.1):
+                    await self._stopped.wait()
+
+    async def _claim(self, size: int) -> Claim | None:
+        terms = self._terms
+        return await self._claims.claim(
+            terms.topic,
+            terms.group,
+            client=terms.client,
+            size=size,
+            wait=round(terms.wait * 1000),
+            lease=round(terms.lease * 1000),
+            abandon=self._stopped,
+        )
+
+    async def _await_room(self) -> int:
+        """Waits until more is wanted, and says how many; 0 when it is over."""
+        while not self._stopped.is_set():
+            if size := self._stock.wanted():
+                return size
+            await self._room.wait()
+        return 0
+
+    # The settler
+
+    async def _settle(self) -> None:
+        try:
+            while due := await self._await_settlements():
+                for settlement in due:
+                    await self._send(settlement)
+        finally:
+            self._drained.set()
+
+    async def _await_settlements(self) -> list[Settlement]:
+        """Waits for calls that are due; none when it is over."""
+        while True:
+            now = self._clock()
+            hurry = self._draining or (self._hungry > 0 and not self._stock.waiting)
+            due = self._holds.take_settlements(now, hurry=hurry)
+            if due or self._draining:
+                return due
+            at = self._holds.next_settlement_at()
+            await self._owed.wait(None if at is None else max(0.0, at - now))
+
+    async def _send(self, settlement: Settlement) -> None:
+        # A result is worth telling for as long as the lease may last.
+        deadline = max(30.0, self._terms.lease)
+        claim, ids = settlement.hold.claim.id, settlement.ids
+        try:
+            if settlement.verb == "ack":
+                await self._claims.ack(claim, ids, deadline=deadline)
+            else:
+                await self._claims.fail(
+                    claim,
+                    ids,
+                    reason=settlement.reason,
+                    retry_after=settlement.retry_after,
+                    count=settlement.count,
+                    deadline=deadline,
+                )
+        except (LeaseLost, NotFound) as error:
+            self._stock.told_too_late(settlement, error, self._clock())
+            self._held.ring()
+        except TarryError as error:
+            self._stock.not_told(settlement, error)
+
+    # The keeper
+
+    async def _keep(self) -> None:
+        while not self._draining:
+            now = self._clock()
+            for hold in self._holds.due_for_renewal(now):
+                await self._renew(hold)
+            at = self._holds.next_renewal_at()
+            await self._held.wait(None if at is None else max(0.0, at - self._clock()))
+
+    async def _renew(self, hold: Hold) -> None:
+        lease = round(self._terms.lease * 1000)
+        try:
+            await self._claims.extend(hold.claim.id, lease, deadline=self._terms.lease / 3)
+        except (LeaseLost, NotFound):
+            self._stock.lose(hold)
+            self._room.ring()
+        except TarryError as error:
+            self._stock.not_renewed(hold, error, self._clock())
+            self._room.ring()
+        else:
+            self._holds.renewed(hold, self._clock())

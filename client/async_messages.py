@@ -1,0 +1,123 @@
+"""`async for message in tarry.consume(...)`, and the tasks behind it.
+
+No async generator: one that is left has no moment at which it may await. The tasks live in the block of the client
+(`Loops`), so they may outlive a loop that was left by `break`, and never the client.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+from anyio import create_task_group
+from anyio.abc import TaskGroup
+from anyio.lowlevel import current_token
+
+from .async_consumption import AsyncConsumption
+from .async_delivery import AsyncDelivery
+
+
+class Loops:
+    """The consumptions of one client; their tasks are in its `async with` block."""
+
+    def __init__(self) -> None:
+        self._tasks: TaskGroup | None = None
+        self._consumptions: set[AsyncConsumption] = set()
+
+    async def open(self) -> None:
+        """At the beginning of the block."""
+        tasks = create_task_group()
+        await tasks.__aenter__()
+        self._tasks = tasks
+
+    def start(self, consumption: AsyncConsumption) -> None:
+        """Begins one. Raises `RuntimeError` outside of the block."""
+        if self._tasks is None:
+            raise RuntimeError("consume wants `async with AsyncTarry(...) as tarry`: its tasks live in that block")
+        self._consumptions.add(consumption)
+        self._tasks.start_soon(self._live, consumption)
+
+    async def _live(self, consumption: AsyncConsumption) -> None:
+        try:
+            await consumption.live()
+        finally:
+            self._consumptions.discard(consumption)
+
+    async def close(self) -> None:
+        """Ends all of them: together, and shielded."""
+        for consumption in list(self._consumptions):
+            consumption.leave()
+        for consumption in list(self._consumptions):
+            await consumption.close()
+
+    async def leave(self) -> None:
+        """At the end of the block. No error of the block goes through the task group, which would wrap it."""
+        await self.close()
+        if (tasks := self._tasks) is not None:
+            self._tasks = None
+            # A task that has ended leaves its group in a step of its own, which is waited for whatever is cancelled.
+            tasks.cancel_scope.shield = True
+            await tasks.__aexit__(None, None, None)
+
+
+class AsyncMessages(AsyncIterator[AsyncDelivery]):
+    """Messages, one after the other. `async with` around the loop ends it there; `close` does so by hand.
+
+    Other tasks may handle them, when the block is around these tasks: `async with tarry.consume(...) as messages,
+    create_task_group() as tasks`. Without a block the end of the loop gives back what is not settled by then.
+    """
+
+    def __init__(self, loops: Loops, consumption: AsyncConsumption, idle_timeout: float | None) -> None:
+        self._loops = loops
+        self._idle_timeout = idle_timeout
+        self._consumption = consumption
+        self._begun = False
+        self._block = False
+        self._over = False
+        self._later: Callable[[Callable[[], object]], object] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._block = True
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> AsyncDelivery:
+        """Cancelled, it has taken no message, and may be called again."""
+        if self._over:
+            raise StopAsyncIteration
+        if not self._begun:
+            self._loops.start(self._consumption)
+            self._begun = True
+            token: Any = current_token().native_token
+            self._later = token.run_sync_soon if hasattr(token, "run_sync_soon") else token.call_soon_threadsafe
+        try:
+            delivery = await self._consumption.next(self._idle_timeout)
+        except Exception:
+            await self.close()
+            raise
+        if delivery is None:
+            if not self._block:
+                await self.close()
+            raise StopAsyncIteration
+        return delivery
+
+    async def close(self) -> None:
+        """Gives back what was not handled, uncounted; takes up to `wait`, also where all else is cancelled."""
+        self._over = True
+        if self._begun:
+            await self._consumption.close()
+
+    def __del__(self) -> None:
+        # Left by `break` or by an error. Nothing may be awaited here, and the collector may come at any moment, so the
+        # event loop is asked to begin.
+        if self._later is not None and not self._over:
+            # An event loop that has ended has ended the client before.
+            with suppress(Exception):
+                self._later(self._consumption.leave)

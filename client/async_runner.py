@@ -1,0 +1,100 @@
+"""Workers over an asynchronous consumption, until a signal or an event says stop."""
+
+import signal
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from inspect import isawaitable
+from typing import Protocol
+
+from anyio import Event, create_task_group, get_cancelled_exc_class, open_signal_receiver
+
+from .async_consumption import AsyncConsumption
+from .async_delivery import AsyncDelivery
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Stop(Protocol):
+    """An event of anyio, asyncio or trio."""
+
+    async def wait(self) -> object:
+        """Until it is set."""
+        ...
+
+
+class AsyncRunner:
+    """A handler in tasks, until SIGTERM, SIGINT (in the main thread) or `stop`; a second signal is not caught."""
+
+    def __init__(
+        self,
+        consumption: AsyncConsumption,
+        handle: Callable[[AsyncDelivery], object],
+        workers: int,
+        stop: Stop | None,
+    ) -> None:
+        self._consumption = consumption
+        self._handle = handle
+        self._workers = workers
+        self._stop = stop
+        self._over = Event()
+        self._error: BaseException | None = None
+
+    async def run(self) -> None:
+        """Returns when all that was in flight is finished and the rest is given back."""
+        async with create_task_group() as tasks:
+            tasks.start_soon(self._consumption.live)
+            try:
+                await self._work_until_over()
+            finally:
+                await self._consumption.close()
+        if self._error is not None:
+            raise self._error
+
+    async def _work_until_over(self) -> None:
+        async with create_task_group() as workers:
+            for _ in range(self._workers):
+                workers.start_soon(self._work)
+            async with create_task_group() as watchers:
+                if self._stop is not None:
+                    watchers.start_soon(self._await, self._stop)
+                if threading.current_thread() is threading.main_thread():
+                    watchers.start_soon(self._await_signal)
+                await self._over.wait()
+                watchers.cancel_scope.cancel()
+            self._consumption.stop()
+
+    async def _await(self, stop: Stop) -> None:
+        await stop.wait()
+        self._over.set()
+
+    async def _await_signal(self) -> None:
+        with _restored(), open_signal_receiver(*_SIGNALS) as signals:
+            async for _ in signals:
+                break
+        self._over.set()
+
+    async def _work(self) -> None:
+        try:
+            while (delivery := await self._consumption.next()) is not None:
+                with delivery:
+                    result = self._handle(delivery)
+                    if isawaitable(result):
+                        await result
+        except get_cancelled_exc_class():
+            raise
+        except BaseException as error:
+            # From `next`, or a handler's own SystemExit: the run is over, and `run` raises it.
+            self._error = self._error or error
+            self._over.set()
+
+
+@contextmanager
+def _restored() -> Generator[None, None, None]:
+    """Handlers as they were: asyncio leaves the default ones behind."""
+    former = {number: signal.getsignal(number) or signal.SIG_DFL for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number in _SIGNALS:
+            signal.signal(number, former[number])

@@ -1,0 +1,375 @@
+# Made from tarry.py by tests/support/async_client.py. Change that file, and make this one again.
+"""`AsyncTarry`, for asyncio and trio: one object for producers and consumers, one method per call of the contract."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Literal, Self
+from urllib.parse import quote
+
+import httpx
+from anyio import sleep
+
+from .async_claims import AsyncClaims
+from .async_consumption import AsyncConsumption
+from .async_delivery import AsyncDelivery
+from .async_identity import AsyncIdentity
+from .async_messages import AsyncMessages, Loops
+from .async_producer import AsyncProducer
+from .async_runner import AsyncRunner, Stop
+from .async_transport import AsyncTransport
+from .batches import MAX_BYTES, MAX_MESSAGES
+from .durations import Duration, duration_out, instant_in, instant_out, milliseconds
+from .producer import OnFailure
+from .records import Claim, DeadLetter, Draft, Failed, Message, Pulled, Receipt, Rescheduled
+from .stock import Terms
+from .transport import encode
+
+
+class AsyncTarry:
+    """A client of one server. For the tasks of one event loop, asyncio's or trio's. Use it in an
+    `async with`; what `consume` begins lives in that block and ends with it.
+
+    A call is tried again while the server is away, overloaded or failing (back-off with full jitter, `Retry-After`
+    honoured), and raises `Unavailable` when `deadline` seconds have passed. Repeating is harmless: a publish carries an
+    idempotency key of its own, and acks and cancels count once. Only a claim whose answer was lost costs something: its
+    messages come again when their lease is over, with one attempt used.
+
+    `timeout` is for one try. `client` is an httpx client of your own (proxies, certificates, credentials). `on_failure`
+    is called with topic, body (a list of them for a batch) and error when a publish has finally failed, before the
+    error is raised.
+    """
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:8277",
+        *,
+        timeout: float = 10.0,
+        deadline: float = 30.0,
+        client: httpx.AsyncClient | None = None,
+        on_failure: OnFailure | None = None,
+        sleep: Callable[[float], Awaitable[None]] = sleep,
+    ) -> None:
+        self._transport = AsyncTransport(url, timeout=timeout, deadline=deadline, client=client, sleep=sleep)
+        self._producer = AsyncProducer(self._transport, on_failure)
+        self._claims = AsyncClaims(self._transport)
+        self._identity = AsyncIdentity(url)
+        self._loops = Loops()
+
+    def __repr__(self) -> str:
+        return f"AsyncTarry({self._transport.url!r})"
+
+    async def __aenter__(self) -> Self:
+        await self._loops.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._loops.leave()
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends the loops of `consume` and closes the connections."""
+        await self._loops.close()
+        await self._transport.close()
+
+    # Publishing
+
+    async def publish(
+        self,
+        topic: str,
+        body: Any,
+        *,
+        key: str | None = None,
+        delay: Duration | None = None,
+        deliver_at: datetime | str | None = None,
+        headers: Mapping[str, str] | None = None,
+        tag: str | None = None,
+        ordering_key: str | None = None,
+        queue: int | None = None,
+        idempotency_key: str | None = None,
+        content_type: str | None = None,
+    ) -> Receipt:
+        """Publishes a message: now, after `delay` (`"48h"`, milliseconds, a timedelta), or at `deliver_at`."""
+        draft = Draft(
+            body=body,
+            content_type=content_type,
+            key=key,
+            delay=delay,
+            deliver_at=deliver_at,
+            headers=headers,
+            tag=tag,
+            ordering_key=ordering_key,
+            queue=queue,
+        )
+        return await self._producer.publish(topic, draft, idempotency_key)
+
+    async def publish_many(
+        self,
+        topic: str,
+        messages: Iterable[Draft | dict[str, Any]],
+        *,
+        on_batch: Callable[[list[Receipt]], object] | None = None,
+        max_messages: int = MAX_MESSAGES,
+        max_bytes: int = MAX_BYTES,
+    ) -> list[Receipt]:
+        """Publishes drafts, or dicts of a draft's fields, in batches; each batch is one transaction.
+
+        When one fails, those before it stay published: `on_batch` has had their receipts.
+        """
+        return await self._producer.publish_many(
+            topic, messages, on_batch=on_batch, max_messages=max_messages, max_bytes=max_bytes
+        )
+
+    async def cancel(self, id: str) -> Literal["cancelled"]:  # noqa: A002 - the contract's word
+        """Returns when the message will never be delivered. Raises `TooLate` when it was handed out, `NotFound`."""
+        await self._transport.call("DELETE", f"/v1/messages/{_part(id)}")
+        return "cancelled"
+
+    async def reschedule(
+        self,
+        id: str,  # noqa: A002 - the contract's word
+        *,
+        delay: Duration | None = None,
+        deliver_at: datetime | str | None = None,
+    ) -> Rescheduled:
+        """Gives a waiting message another time; its id stays. Raises `TooLate`, `Cancelled`, `NotFound`."""
+        request: dict[str, Any] = {}
+        if delay is not None:
+            request["delay"] = duration_out(delay)
+        if deliver_at is not None:
+            request["deliver_at"] = instant_out(deliver_at)
+        document = await self._call("PATCH", f"/v1/messages/{_part(id)}", request)
+        return Rescheduled(document["id"], instant_in(document["deliver_at"]))
+
+    # Consuming
+
+    def consume(
+        self,
+        topic: str,
+        group: str,
+        *,
+        max: int = 10,  # noqa: A002 - the contract's word
+        lease: Duration = "60s",
+        wait: Duration = "2s",
+        client: str | None = None,
+        limit: int | None = None,
+        idle_timeout: float | None = None,
+    ) -> AsyncMessages:
+        """Messages, one after the other, each to be handled in an `async with message:`.
+
+        While one is handled the next claim is made and leases are renewed, in tasks of their own. Acks go out with the
+        others of their claim, 100 ms later at most. It ends after `limit` messages, or `idle_timeout` seconds without
+        one. `async with tarry.consume(...) as messages` around the loop gives back at its end what was not handled,
+        uncounted. A loop that is left without it, by `break` or an error, does so in the background, at the
+        latest at the end of the client's own block. That takes up to `wait`, because a claim in
+        flight is waited for. A message that is never settled stays claimed until then.
+        """
+        terms = self._terms(topic, group, max, lease, wait, client, ahead=max // 2, limit=limit)
+        return AsyncMessages(self._loops, AsyncConsumption(self._claims, terms), idle_timeout)
+
+    async def run(
+        self,
+        topic: str,
+        group: str,
+        handler: Callable[[Any], object],
+        workers: int = 20,
+        *,
+        pass_message: bool = False,
+        max: int | None = None,  # noqa: A002 - the contract's word
+        lease: Duration = "60s",
+        wait: Duration = "2s",
+        client: str | None = None,
+        stop: Stop | None = None,
+        max_cached: int = 1000,
+        max_cached_bytes: int = 100 * 1024 * 1024,
+    ) -> None:
+        """The same with workers: `await handler(message.body)` in tasks, until SIGTERM, SIGINT or `stop`.
+
+        With `pass_message` the handler gets the message itself, with its headers, its attempt and `retry`. Then what is
+        in flight is finished, the rest is given back uncounted, and it returns. No claim is made while `max_cached`
+        messages or `max_cached_bytes` are held.
+        """
+        size = max or min(2 * workers, 1000)
+        terms = self._terms(
+            topic,
+            group,
+            size,
+            lease,
+            wait,
+            client,
+            ahead=workers,
+            max_messages=max_cached,
+            max_bytes=max_cached_bytes,
+        )
+
+        def handle_body(message: AsyncDelivery) -> object:
+            return handler(message.body)
+
+        await AsyncRunner(
+            AsyncConsumption(self._claims, terms), handler if pass_message else handle_body, workers, stop
+        ).run()
+
+    def _terms(
+        self,
+        topic: str,
+        group: str,
+        size: int,
+        lease: Duration,
+        wait: Duration,
+        client: str | None,
+        **rest: Any,
+    ) -> Terms:
+        return Terms(
+            topic=topic,
+            group=group,
+            client=client or self._identity.client(),
+            size=size,
+            lease=milliseconds(lease) / 1000,
+            wait=milliseconds(wait) / 1000,
+            **rest,
+        )
+
+    async def claim(
+        self,
+        topic: str,
+        group: str,
+        *,
+        client: str | None = None,
+        max: int = 10,  # noqa: A002 - the contract's word
+        wait: Duration = 0,
+        lease: Duration = "60s",
+        tags: Sequence[str] | None = None,
+        start: datetime | str | None = None,
+    ) -> Claim | None:
+        """Up to `max` messages for `lease`, waiting up to `wait` for the first; None when there are none.
+
+        `start` is where a new group begins: `"earliest"`, `"latest"` or a time.
+        """
+        name = client or self._identity.client()
+        return await self._claims.claim(
+            topic, group, client=name, size=max, wait=wait, lease=lease, tags=tags, start=start
+        )
+
+    async def ack(self, claim: Claim | str, ids: Iterable[str] | None = None) -> int:
+        """Settles messages of a claim, all when `ids` is left out; returns how many. Raises `LeaseLost`."""
+        return await self._claims.ack(_claim_id(claim), ids)
+
+    async def fail(
+        self,
+        claim: Claim | str,
+        ids: Iterable[str] | None = None,
+        *,
+        reason: str | None = None,
+        retry_after: Duration | None = None,
+        count: bool = True,
+    ) -> Failed:
+        """Gives messages back: onto the ladder, or after `retry_after`; `count=False` does not use up an attempt.
+
+        Raises `LeaseLost`, also when an earlier try did it and its answer was lost.
+        """
+        return await self._claims.fail(_claim_id(claim), ids, reason=reason, retry_after=retry_after, count=count)
+
+    async def extend(self, claim: Claim | str, lease: Duration) -> datetime:
+        """A lease that runs from now; returns its end. Raises `LeaseLost`."""
+        return await self._claims.extend(_claim_id(claim), lease)
+
+    # Looking
+
+    async def message(self, id: str) -> dict[str, Any]:  # noqa: A002 - the contract's word
+        """The message, its state and its `life`, as the server tells it."""
+        return await self._call("GET", f"/v1/messages/{_part(id)}")
+
+    async def pull(
+        self,
+        topic: str,
+        queue: int = 0,
+        offset: int = 0,
+        max: int = 10,  # noqa: A002 - the contract's word
+        *,
+        wait: Duration = 0,
+    ) -> Pulled:
+        """Messages of a queue by your own offset: no claim, no ack."""
+        patience = milliseconds(wait)
+        path = f"/v1/topics/{_part(topic)}/queues/{queue}/messages"
+        params: dict[str, str | int] = {"offset": offset, "max": max, "wait": patience}
+        document = (await self._transport.call("GET", path, params=params, wait=patience / 1000)).document
+        messages = tuple(Message.read(record, topic) for record in document["messages"])
+        return Pulled(messages, document["next_offset"])
+
+    async def topics(self) -> list[dict[str, Any]]:
+        """All topics with their counts."""
+        topics: list[dict[str, Any]] = (await self._call("GET", "/v1/topics"))["topics"]
+        return topics
+
+    async def topic(self, topic: str) -> dict[str, Any]:
+        """One topic with its counts, queues and groups."""
+        return await self._call("GET", f"/v1/topics/{_part(topic)}")
+
+    async def put_topic(
+        self,
+        topic: str,
+        *,
+        kind: Literal["cluster", "broadcast"] | None = None,
+        queues: int | None = None,
+        ordered: bool | None = None,
+        retention: Duration | None = None,
+        ladder: Sequence[Duration] | None = None,
+    ) -> dict[str, Any]:
+        """Makes a topic, or changes what is named."""
+        settings = {
+            "kind": kind,
+            "queues": queues,
+            "ordered": ordered,
+            "retention": None if retention is None else duration_out(retention),
+            "ladder": None if ladder is None else [duration_out(rung) for rung in ladder],
+        }
+        return await self._call("PUT", f"/v1/topics/{_part(topic)}", _given(settings))
+
+    async def group(self, topic: str, group: str) -> dict[str, Any]:
+        """A group's backlog, offsets, clients, retries per rung and dead letters."""
+        return await self._call("GET", f"/v1/topics/{_part(topic)}/groups/{_part(group)}")
+
+    async def put_group(self, topic: str, group: str, *, ladder: Sequence[Duration] | None = None) -> dict[str, Any]:
+        """Makes a group, or changes what is named."""
+        settings = {"ladder": None if ladder is None else [duration_out(rung) for rung in ladder]}
+        return await self._call("PUT", f"/v1/topics/{_part(topic)}/groups/{_part(group)}", _given(settings))
+
+    async def dead(self, topic: str, group: str) -> AsyncIterator[DeadLetter]:
+        """All dead letters of a group, page by page."""
+        path = f"/v1/topics/{_part(topic)}/groups/{_part(group)}/dead"
+        cursor: str | None = None
+        while True:
+            params: dict[str, str | int] = {} if cursor is None else {"cursor": cursor}
+            page = (await self._transport.call("GET", path, params=params)).document
+            for record in page["messages"]:
+                message = Message.read(record, topic)
+                yield DeadLetter(message, instant_in(record["dead_at"]), tuple(record["attempts"]))
+            cursor = page.get("cursor")
+            if cursor is None:
+                return
+
+    async def ready(self) -> bool:
+        """Whether the server takes calls at this moment; never raises for a server that is away."""
+        try:
+            await self._transport.call("GET", "/readyz", deadline=0.0)
+        except Exception:
+            return False
+        return True
+
+    async def _call(self, method: str, path: str, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        content = None if request is None else encode(request)
+        return (await self._transport.call(method, path, content)).document
+
+
+def _part(name: str) -> str:
+    return quote(name, safe="")
+
+
+def _claim_id(claim: Claim | str) -> str:
+    return claim.id if isinstance(claim, Claim) else claim
+
+
+def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if value is not None}

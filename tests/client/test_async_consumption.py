@@ -1,0 +1,223 @@
+"""The asynchronous `consume`: how it may be left, and that no task outlives its block. The rest is in
+`test_consumption`, which runs on asyncio and trio too."""
+
+import socket
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+
+from support.scripted_server import ScriptedServer
+from support.small_broker import SmallBroker
+from tarry.client import AsyncTarry
+
+BACKENDS = ["asyncio", "trio"]
+Body = Callable[[AsyncTarry], Awaitable[None]]
+
+
+@pytest.fixture
+def broker(script: ScriptedServer) -> SmallBroker:
+    broker = SmallBroker()
+    script.respond = broker.respond
+    return broker
+
+
+@pytest.fixture(params=BACKENDS)
+def run(request: pytest.FixtureRequest, script: ScriptedServer) -> Callable[[Body], None]:
+    """Runs a function with a client on each loop; with no task left at its end, or it would not end."""
+
+    def run(body: Body) -> None:
+        async def main() -> None:
+            async with AsyncTarry(script.url) as tarry:
+                await body(tarry)
+
+        anyio.run(main, backend=request.param)
+
+    return run
+
+
+def given_back(broker: SmallBroker) -> list[int]:
+    assert all(request["count"] is False for request in broker.all("fail"))
+    return sorted(int(id_) for request in broker.all("fail") for id_ in request["ids"])
+
+
+def acked(broker: SmallBroker) -> list[int]:
+    return sorted(int(id_) for request in broker.all("ack") for id_ in request["ids"])
+
+
+def claimed(broker: SmallBroker, total: int) -> int:
+    return total - len(broker.backlog)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    with anyio.fail_after(10):
+        while not condition():
+            await anyio.sleep(0.001)
+
+
+def test_a_block_around_the_loop_gives_back_at_its_end(run: Callable[[Body], None], broker: SmallBroker) -> None:
+    broker.backlog.extend(range(50))
+
+    async def body(tarry: AsyncTarry) -> None:
+        async with tarry.consume("t", "g") as messages:
+            async for message in messages:
+                async with message:
+                    pass
+                if message.body == 4:
+                    break
+        assert acked(broker) == [1, 2, 3, 4, 5]
+        assert given_back(broker) == list(range(6, claimed(broker, 50) + 1))
+
+    run(body)
+
+
+def test_a_break_gives_back_in_the_background(run: Callable[[Body], None], broker: SmallBroker) -> None:
+    broker.backlog.extend(range(50))
+
+    async def body(tarry: AsyncTarry) -> None:
+        async for message in tarry.consume("t", "g"):
+            async with message:
+                pass
+            break
+        await until(lambda: len(given_back(broker)) == claimed(broker, 50) - 1 > 0)
+        assert acked(broker) == [1]
+
+    run(body)
+
+
+def test_the_end_of_the_client_gives_back(run: Callable[[Body], None], broker: SmallBroker) -> None:
+    broker.backlog.extend(range(5))
+    kept: list[Any] = []
+
+    async def body(tarry: AsyncTarry) -> None:
+        kept.append(tarry.consume("t", "g"))
+        assert (await anext(kept[0])).body == 0
+
+    run(body)
+    assert given_back(broker) == [1, 2, 3, 4, 5]
+
+
+def test_an_error_in_the_loop_comes_out_as_it_is(run: Callable[[Body], None], broker: SmallBroker) -> None:
+    broker.backlog.extend(range(5))
+
+    async def body(tarry: AsyncTarry) -> None:
+        async for _ in tarry.consume("t", "g"):
+            raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        run(body)
+    assert given_back(broker) == [1, 2, 3, 4, 5]
+
+
+def test_a_cancelled_handler_gives_its_message_back_uncounted(run: Callable[[Body], None], broker: SmallBroker) -> None:
+    broker.backlog.extend(range(5))
+
+    async def body(tarry: AsyncTarry) -> None:
+        with anyio.CancelScope() as scope:
+            async for message in tarry.consume("t", "g"):
+                async with message:
+                    if message.body == 1:
+                        scope.cancel()
+                    await checkpoint()
+        assert scope.cancelled_caught
+
+    run(body)
+    assert acked(broker) == [1]
+    assert given_back(broker) == [2, 3, 4, 5]
+
+
+def test_a_cancelled_client_gives_everything_back(script: ScriptedServer, broker: SmallBroker) -> None:
+    broker.backlog.extend(range(5))
+
+    async def main() -> None:
+        with anyio.move_on_after(0.2) as scope:
+            async with AsyncTarry(script.url) as tarry, tarry.consume("t", "g") as messages:
+                async for _ in messages:
+                    await anyio.sleep_forever()
+        assert scope.cancelled_caught
+
+    for backend in BACKENDS:
+        anyio.run(main, backend=backend)
+        assert given_back(broker) == [1, 2, 3, 4, 5]
+        broker.calls.clear()
+        broker.backlog.extend(range(5))
+        broker._last = 0
+
+
+def test_waiting_for_a_message_may_be_cancelled_and_none_is_missed(
+    run: Callable[[Body], None], broker: SmallBroker
+) -> None:
+    async def body(tarry: AsyncTarry) -> None:
+        messages = tarry.consume("t", "g", limit=20)
+        for _ in range(3):
+            with anyio.move_on_after(0.01):
+                await anext(messages)
+        broker.backlog.extend(range(20))
+        seen: list[int] = []
+        while len(seen) < 20:
+            with anyio.move_on_after(0.001):
+                async with await anext(messages) as message:
+                    seen.append(message.body)
+        assert seen == list(range(20))
+        with pytest.raises(StopAsyncIteration):
+            await anext(messages)
+
+    run(body)
+    assert acked(broker) == list(range(1, 21))
+
+
+def test_tasks_handle_messages_side_by_side(run: Callable[[Body], None], broker: SmallBroker) -> None:
+    broker.backlog.extend(range(30))
+    together = 0
+    most = 0
+
+    async def handle(message: Any) -> None:
+        nonlocal together, most
+        async with message:
+            together += 1
+            most = max(most, together)
+            await anyio.sleep(0.001)
+            together -= 1
+
+    async def body(tarry: AsyncTarry) -> None:
+        async with tarry.consume("t", "g", max=5, limit=30) as messages, anyio.create_task_group() as tasks:
+            async for message in messages:
+                tasks.start_soon(handle, message)
+
+    run(body)
+    assert acked(broker) == list(range(1, 31))
+    assert most > 1
+
+
+def test_it_wants_the_clients_block(script: ScriptedServer) -> None:
+    async def main() -> None:
+        tarry = AsyncTarry(script.url)
+        with pytest.raises(RuntimeError, match="async with AsyncTarry"):
+            await anext(tarry.consume("t", "g"))
+        await tarry.close()
+
+    for backend in BACKENDS:
+        anyio.run(main, backend=backend)
+
+
+def test_no_thread_is_begun(run: Callable[[Body], None], broker: SmallBroker) -> None:
+    broker.backlog.extend(range(3))
+
+    async def body(tarry: AsyncTarry) -> None:
+        async for message in tarry.consume("t", "g", limit=3):
+            async with message:
+                assert not [thread for thread in threading.enumerate() if thread.name.startswith("tarry-")]
+
+    run(body)
+
+
+def test_a_server_known_by_name_is_not_looked_up(script: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(host: str, *_: Any, flags: int = 0, **__: Any) -> Any:
+        assert flags
+        raise socket.gaierror if not host[0].isdigit() else OSError
+
+    monkeypatch.setattr("socket.getaddrinfo", refused)
+    AsyncTarry("http://queue.example")

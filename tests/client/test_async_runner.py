@@ -1,0 +1,139 @@
+"""The asynchronous `run` in the main thread: signals, cancellation, errors. The rest is in `test_runner`."""
+
+import asyncio
+import os
+import signal
+from typing import Any
+
+import anyio
+import pytest
+import trio
+
+from support.scripted_server import ScriptedServer
+from support.small_broker import SmallBroker
+from tarry.client import AsyncDelivery, AsyncTarry
+
+both = pytest.mark.parametrize("backend", ["asyncio", "trio"])
+
+
+@pytest.fixture
+def broker(script: ScriptedServer) -> SmallBroker:
+    broker = SmallBroker()
+    script.respond = broker.respond
+    return broker
+
+
+def ids(broker: SmallBroker, verb: str) -> list[int]:
+    return sorted(int(id_) for request in broker.all(verb) for id_ in request["ids"])
+
+
+@both
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_finishes_what_is_in_flight_and_gives_back_the_rest(
+    script: ScriptedServer, broker: SmallBroker, backend: str, number: signal.Signals
+) -> None:
+    broker.backlog.extend(range(50))
+    finished: list[int] = []
+
+    async def main() -> None:
+        former = signal.getsignal(number)
+        over = anyio.Event()
+
+        async def handle(body: int) -> None:
+            if body == 0:
+                os.kill(os.getpid(), number)
+                while signal.getsignal(number) is not former:
+                    await anyio.sleep(0.001)
+                over.set()
+            await over.wait()
+            finished.append(body)
+
+        async with AsyncTarry(script.url) as tarry:
+            await tarry.run("t", "g", handle, workers=2, max=10)
+        assert signal.getsignal(number) is former
+
+    anyio.run(main, backend=backend)
+    assert ids(broker, "ack") == sorted(body + 1 for body in finished)
+    assert sorted([*ids(broker, "ack"), *ids(broker, "fail")]) == list(range(1, 51 - len(broker.backlog)))
+    assert 0 < len(finished) < 50
+
+
+@both
+def test_a_cancelled_run_gives_everything_back_uncounted(
+    script: ScriptedServer, broker: SmallBroker, backend: str
+) -> None:
+    broker.backlog.extend(range(8))
+
+    async def main() -> None:
+        async with AsyncTarry(script.url) as tarry:
+            with anyio.CancelScope() as scope:
+
+                async def handle(_: Any) -> None:
+                    scope.cancel()
+                    await anyio.sleep_forever()
+
+                await tarry.run("t", "g", handle, workers=2)
+            assert scope.cancelled_caught
+
+    anyio.run(main, backend=backend)
+    assert ids(broker, "fail") == list(range(1, 9))
+    assert not any(request["count"] for request in broker.all("fail"))
+    assert broker.all("ack") == []
+
+
+def test_asyncios_own_cancel(script: ScriptedServer, broker: SmallBroker) -> None:
+    broker.backlog.extend(range(4))
+
+    async def main() -> None:
+        async with AsyncTarry(script.url) as tarry:
+            began = asyncio.Event()
+
+            async def handle(_: Any) -> None:
+                began.set()
+                await asyncio.sleep(60)
+
+            task = asyncio.create_task(tarry.run("t", "g", handle, workers=1))
+            await began.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(main())
+    assert ids(broker, "fail") == [1, 2, 3, 4]
+
+
+@both
+def test_a_handler_that_exits_ends_it(script: ScriptedServer, broker: SmallBroker, backend: str) -> None:
+    broker.backlog.append(1)
+
+    async def handle(_: Any) -> None:
+        raise SystemExit(3)
+
+    async def main() -> None:
+        async with AsyncTarry(script.url) as tarry:
+            await tarry.run("t", "g", handle, workers=3)
+
+    with pytest.raises(SystemExit):
+        anyio.run(main, backend=backend)
+    assert broker.all("fail") == [{"ids": ["1"], "reason": "given back", "retry_after": 0, "count": False}]
+
+
+def test_an_event_of_each_loop_stops_it(script: ScriptedServer, broker: SmallBroker) -> None:
+    async def main(stop: Any) -> None:
+        def plain(message: AsyncDelivery) -> None:
+            message.retry(after="1h")
+            stop.set()
+
+        broker.backlog.append(1)
+        async with AsyncTarry(script.url) as tarry:
+            await tarry.run("t", "g", plain, workers=1, pass_message=True, stop=stop)
+
+    async def asyncios() -> None:
+        await main(asyncio.Event())
+
+    async def trios() -> None:
+        await main(trio.Event())
+
+    asyncio.run(asyncios())
+    trio.run(trios)
+    assert [request["retry_after"] for request in broker.all("fail")] == ["1h", "1h"]

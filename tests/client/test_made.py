@@ -1,0 +1,37 @@
+"""`Tarry` and `AsyncTarry` cannot drift: one is made from the other, and both offer the same."""
+
+import inspect
+
+import pytest
+
+from support.async_client import CLIENT, MADE, Made
+from tarry.client import AsyncTarry, Tarry
+
+
+@pytest.mark.parametrize("made", MADE, ids=lambda made: made.name)
+def test_what_is_made_is_up_to_date(made: Made) -> None:
+    told = "run `PYTHONPATH=.tree:tests .venv/bin/python -P -m support.async_client`"
+    assert (CLIENT / made.name).read_text("utf-8") == made.text(), told
+
+
+def public(front: type) -> dict[str, inspect.Signature]:
+    return {
+        name: inspect.signature(member)
+        for name, member in vars(front).items()
+        if callable(member) and (name == "__init__" or not name.startswith("_"))
+    }
+
+
+def test_both_have_the_same_methods_with_the_same_arguments() -> None:
+    threads, tasks = public(Tarry), public(AsyncTarry)
+    assert list(threads) == list(tasks)
+    for name, signature in threads.items():
+        own = [(p.name, p.kind, p.default) for p in signature.parameters.values() if p.name != "sleep"]
+        other = [(p.name, p.kind, p.default) for p in tasks[name].parameters.values() if p.name != "sleep"]
+        assert own == other, name
+
+
+def test_everything_but_the_loops_is_awaited() -> None:
+    awaited = {name for name in public(AsyncTarry) if inspect.iscoroutinefunction(getattr(AsyncTarry, name))}
+    assert set(public(AsyncTarry)) - awaited == {"__init__", "consume", "dead"}
+    assert inspect.isasyncgenfunction(AsyncTarry.dead)

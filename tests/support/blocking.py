@@ -1,0 +1,106 @@
+"""`AsyncTarry` on an event loop in another thread, in the shape of `Tarry`: what is tested of one is tested of both."""
+
+import inspect
+import threading
+from collections.abc import Callable, Generator
+from contextlib import ExitStack
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from anyio import sleep, to_thread
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from tarry.client import AsyncDelivery, AsyncTarry, Tarry
+
+
+class Blocking(Tarry):
+    """Every call is made in the event loop and waited for."""
+
+    def __init__(self, backend: str, url: str, sleeps: list[float]) -> None:
+        self._backend = backend
+        self._url = url
+        self._sleeps = sleeps
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        async def nap(seconds: float) -> None:
+            self._sleeps.append(seconds)
+
+        async def made() -> AsyncTarry:
+            return AsyncTarry(self._url, sleep=nap)
+
+        self.portal: BlockingPortal = self._stack.enter_context(start_blocking_portal(self._backend))
+        self.front = self._stack.enter_context(self.portal.wrap_async_context_manager(self.portal.call(made)))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def __getattribute__(self, name: str) -> Any:
+        own = ("consume", "run", "dead", "portal", "front")
+        if name.startswith("_") or name in own:
+            return super().__getattribute__(name)
+        call = getattr(self.front, name)
+        return lambda *args, **options: self.portal.call(partial(call, *args, **options))
+
+    def consume(self, *args: Any, **options: Any) -> Generator[Any, None, None]:
+        def begin() -> Any:
+            return self.front.consume(*args, **options)
+
+        messages = self.portal.call(begin)
+        try:
+            while True:
+                try:
+                    delivery = self.portal.call(messages.__anext__)
+                except StopAsyncIteration:
+                    return
+                yield BlockingDelivery(self.portal, delivery)
+        finally:
+            self.portal.call(messages.close)
+
+    def dead(self, topic: str, group: str) -> Any:
+        async def all_of_them() -> list[Any]:
+            return [letter async for letter in self.front.dead(topic, group)]
+
+        return self.portal.call(all_of_them)
+
+    def run(self, topic: str, group: str, handler: Callable[[Any], object], *args: Any, **options: Any) -> None:
+        stop: threading.Event | None = options.pop("stop", None)
+
+        class Polled:
+            async def wait(self) -> None:
+                while stop is None or not stop.is_set():
+                    await sleep(0.001)
+
+        async def handle(given: Any) -> None:
+            message = BlockingDelivery(self.portal, given) if isinstance(given, AsyncDelivery) else given
+            await to_thread.run_sync(handler, message)
+
+        async def call() -> None:
+            await self.front.run(topic, group, handle, *args, stop=Polled(), **options)
+
+        self.portal.call(call)
+
+
+class BlockingDelivery:
+    """A delivery that is settled in its event loop."""
+
+    def __init__(self, portal: BlockingPortal, delivery: AsyncDelivery) -> None:
+        self._portal = portal
+        self._delivery = delivery
+
+    def __enter__(self) -> Self:
+        self._portal.call(self._delivery.__aenter__)
+        return self
+
+    def __exit__(self, *error: Any) -> bool:
+        return self._portal.call(self._delivery.__aexit__, *error)
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._delivery, name)
+        if not inspect.ismethod(value):
+            return value
+        return lambda *args, **options: self._portal.call(partial(value, *args, **options))
