@@ -10,12 +10,12 @@ from typing import TypeVar
 from attrs import define, field
 
 from ..wheel.ladder import Ladder
-from . import catalogue, claims, dead_letters, publishing, stretches, timers, tracing
+from . import catalogue, claims, dead_letters, publishing, retention, stretches, timers, tracing
 from .catalogue import TopicDraft
 from .claims import Turning
 from .errors import DuplicateKey
 from .ids import IdMaker
-from .ports import Backend, Row
+from .ports import Backend, Row, Work
 from .records import (
     ClaimKey,
     ClaimRequest,
@@ -35,6 +35,7 @@ from .records import (
     Turn,
     Verdict,
 )
+from .retention import Removed
 
 T = TypeVar("T")
 
@@ -181,6 +182,18 @@ class Store:
     async def forget_requests(self, now: int, limit: int) -> int:
         """Removes a batch of idempotency keys whose window is over; returns how many."""
         return await self.backend.write(lambda tx: publishing.forget(tx, now, limit))
+
+    async def clean(self, batch: Work[Removed]) -> Removed:
+        """One batch of cleaning, a function of `retention`; it may be run again."""
+        return await self.backend.write(batch)
+
+    async def see_groups(self, group_ids: Sequence[int], now: int) -> None:
+        """Notes that somebody asked for these groups: retention waits for them."""
+        await self.backend.write(lambda tx: retention.see(tx, group_ids, now))
+
+    async def floors(self, queue_ids: Sequence[int]) -> dict[int, int]:
+        """By queue id: the lowest offset that may still exist."""
+        return await self.backend.read(lambda tx: retention.floors(tx, queue_ids))
 
 
 async def _with_new_ids(attempt: Callable[[int], Awaitable[T]]) -> T:
