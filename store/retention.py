@@ -243,7 +243,7 @@ async def clean_dead(
     """Removes a batch of a group's dead letters, oldest first."""
     del start  # what went is gone
     until = min(now - limits.dead, await _archived_until(tx))
-    ids = sorted(id_ for id_, _ in await tx.fetch("dead.oldest", group_id, until, limit))
+    ids = sorted(id_ for id_, *_ in await tx.fetch("dead.oldest", group_id, until, limit))
     removed = await tx.execute("dead.expunge", group_id, ids, until) if ids else 0
     return Removed(removed, 0, len(ids) < limit)
 

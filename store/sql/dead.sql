@@ -19,8 +19,8 @@ SELECT id, dead_at, history, queue_id, `offset`, `key`, ordering_key, tag, heade
 SELECT group_id, dead_at, history FROM dead WHERE id = ? AND group_id IN (?*);
 
 -- name: oldest
--- Dead letters of a group past their time, oldest first.
-SELECT id, dead_at FROM dead /*! FORCE INDEX (idx_dead_multi_dead_at) */
+-- Dead letters of a group past their time, oldest first. (With the queue, so that no index alone has it all.)
+SELECT id, queue_id, dead_at FROM dead /*! FORCE INDEX (idx_dead_multi_dead_at) */
 WHERE group_id = ? AND dead_at <= ? ORDER BY dead_at LIMIT ?;
 
 -- name: expunge

@@ -208,8 +208,10 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "message.oldest": ({"message": "PRIMARY"}, [(1, 0, 1), (1, 100, 1000)]),
     "message.held": (
         {
-            **{"cursor": "PRIMARY", "claim": "PRIMARY"},
-            **{"retry": "idx_retry_multi_source", "redelivery": "idx_redelivery_message_id"},
+            "cursor": "PRIMARY",
+            "claim": "PRIMARY",
+            "retry": "idx_retry_multi_source",
+            "redelivery": "idx_redelivery_message_id",
         },
         [([1], [1], 1, 0, 10, _ONE), ([1, 2, 3], [1, 2, 3], 1, 0, 1000, _THOUSAND)],
     ),
