@@ -43,6 +43,7 @@ from ..wheel.ladder import Ladder
 from ..wheel.timing_wheel import TimingWheel
 from .bells import Bells
 from .claim_ids import format_claim, parse_claim
+from .cleaner import Cleaner
 from .clock import Clock
 from .combiner import Combiner
 from .desk import Desk
@@ -60,6 +61,8 @@ from .sweeps import Sweeps, every
 _BATCH_BYTES = 2 << 20
 _LOCKED_PAUSES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.35)
 """Seconds between looks at a message that somebody else's transaction holds: about one in all."""
+_BEHIND = 1000
+"""Milliseconds by which the hand may be late while what is past its time is cleared up."""
 _START_PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 T = TypeVar("T")
@@ -96,6 +99,7 @@ class Engine:
         self._nursery: trio.Nursery | None = None
         self._stopping = False
         self._durability: list[str] = []
+        self.cleaner = Cleaner(store, self.directory, self.clock, metrics, settings, busy=self._is_behind)
 
     async def run(self) -> None:
         """Opens the schema, recovers and serves, until cancelled. Raises `SchemaError` when the schema is not ours."""
@@ -134,6 +138,7 @@ class Engine:
             await self.loader.recovered.wait()
             nursery.start_soon(every, 1, sweeps.near)
             nursery.start_soon(every, 60, sweeps.far)
+            nursery.start_soon(every, 60, self.cleaner.clean)
 
     async def _open(self) -> None:
         """Waits for the store, however long it is away."""
@@ -159,6 +164,7 @@ class Engine:
         self._stopping = True
         for desk in self._desks.values():
             desk.stop()
+        self.cleaner.stop()
         self.bells.ring_all()
 
     async def drain(self) -> None:
@@ -293,6 +299,7 @@ class Engine:
 
     async def claim(self, group: Group, client: str, size: int, wait: int, lease: int) -> Claim | None:
         self._ready()
+        self.cleaner.see(group.id)
         return await self._desk(group).claim(ClaimRequest(client, size, lease), wait)
 
     async def settle(
@@ -311,6 +318,7 @@ class Engine:
         group = None if key is None else await self._group_of_claim(key)
         if key is None or group is None:
             raise UnknownClaim(f"there is no claim {claim_id!r}")
+        self.cleaner.see(group.id)
         desk = self._desk(group)
         places: tuple[int, ...] | None = None
         if ids is not None:
@@ -472,6 +480,10 @@ class Engine:
     def _forget(self, due: int, entry: int) -> None:
         if self.hand is not None:
             self.hand.cancel(due, entry)
+
+    def _is_behind(self) -> bool:
+        """What is due comes first."""
+        return self.hand is None or self.hand.behind > _BEHIND
 
     def _topic_name(self, topic_id: int | None) -> str:
         return self.directory.name_of(topic_id) if topic_id is not None else ""

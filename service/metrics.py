@@ -57,6 +57,8 @@ class Metrics:
         self._lease_lost = self._counter("tarry_lease_lost", "Claims whose lease ran out with messages unsettled.")
         self._fenced_writes = self._counter("tarry_fenced_writes", "Acks, fails and extensions refused.")
         self._db_errors = self._counter("tarry_db_errors", "What the store could not do.", "code")
+        self._expired = self._counter("tarry_messages_expired", "Taken by retention unsettled.", "topic", "group")
+        self._cleaned = self._counter("tarry_cleaned_rows", "Removed because its time was over.", "what")
         self._http_requests = self._counter("tarry_http_requests", "Requests answered.", "route", "method", "status")
         self._wheel_entries = self._gauge("tarry_wheel_entries", "Timers in the wheel.")
         self._wheel_behind = self._gauge("tarry_wheel_behind_seconds", "By how much the oldest due timer is late.")
@@ -131,6 +133,14 @@ class Metrics:
     def fenced_write(self) -> None:
         """A settlement refused because the lease was over or the message in other hands."""
         self._fenced_writes.inc()
+
+    def expired(self, topic: str, group: str, messages: int) -> None:
+        """Taken by the hard limit of retention though the group had not settled them."""
+        self._expired.labels(*self._bounded(topic, group)).inc(messages)
+
+    def cleaned(self, what: str, rows: int) -> None:
+        """Removed by the cleaner; `what` is one of a few kinds of row."""
+        self._cleaned.labels(what).inc(rows)
 
     def db_error(self, code: str | int) -> None:
         """The store could not do something; `code` is the database's or the error's name."""

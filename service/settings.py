@@ -199,6 +199,10 @@ class Settings:
     max_lease: int = _setting(12 * _HOUR, _duration(), "the longest lease", format_duration)
     ladder: tuple[int, ...] = _setting(DEFAULT_RUNGS, _rungs, "rests between the retries of a message", _show_rungs)
     idempotency_window: int = _setting(_DAY, _duration(), "how long an idempotency key counts", format_duration)
+    retention: int = _setting(7 * _DAY, _duration(0), "of settled messages; a topic may say otherwise", format_duration)
+    hard_retention: int = _setting(28 * _DAY, _duration(), "of unsettled ones too, then expired", format_duration)
+    history_retention: int = _setting(28 * _DAY, _duration(), "of ended claims, returns and cancels", format_duration)
+    dead_retention: int = _setting(90 * _DAY, _duration(), "of dead letters", format_duration)
     horizon: int = _setting(3 * _HOUR, _duration(_SECOND), "how much of the future the wheel holds", format_duration)
     horizon_step: int = _setting(5 * _MINUTE, _duration(), "how much of it is loaded at a time", format_duration)
     shutdown_grace: int = _setting(25 * _SECOND, _duration(0, _HOUR), "from SIGTERM to the end", format_duration)
@@ -209,7 +213,10 @@ class Settings:
     _origins: Mapping[str, str] = attrs.field(factory=dict[str, str], repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
-        for small, large in (("horizon_step", "horizon"), ("lease", "max_lease"), ("max_body", "max_batch_bytes")):
+        for small, large in (
+            *(("horizon_step", "horizon"), ("lease", "max_lease"), ("max_body", "max_batch_bytes")),
+            ("retention", "hard_retention"),
+        ):
             if getattr(self, small) > getattr(self, large):
                 raise SettingError(
                     f"{small} ({self.origin(small)}) is {self._shown(small)}, more than {large}"

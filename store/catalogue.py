@@ -129,14 +129,13 @@ async def add_group(
 ) -> Group:
     """The group of that name, made if it is missing: a cursor and a retry queue for each queue of the topic.
 
-    A new group begins at the earliest message, or, with `latest`, behind the last one committed.
+    A new group begins at the earliest message that is still there, or, with `latest`, behind the last one committed.
     """
     await tx.execute_many("consumer_group.add", [(topic.id, encode(name), encode_ladder(ladder), 0, None, now)])
     rows = await tx.fetch("consumer_group.of_topics", [topic.id])
     group_id = next(row[0] for row in rows if row[2] == name.encode())
-    ends: dict[int, int] = {}
-    if latest:
-        ends = dict(await tx.fetch("queue.ends", [queue.id for queue in topic.queues]))
+    mine = [queue.id for queue in topic.queues]
+    ends: dict[int, int] = dict(await tx.fetch("queue.ends" if latest else "cleaned.find", mine))
     await _add_queues_of_group(tx, topic, group_id, ends)
     return next(group for group in await find_groups(tx, [topic], default) if group.id == group_id)
 

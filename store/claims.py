@@ -225,8 +225,10 @@ class Turning:
             if wait is None:
                 outcome = Outcome.LOST_DEAD if failure.lost else Outcome.DEAD
                 await tx.execute("dead.remove", self.group.id, message_id)
-                await tx.execute("dead.add", self.group.id, self.now, history, message_queue, message_offset)
-                answer = evolve(answer, dead=answer.dead + 1)
+                copied = await tx.execute("dead.add", self.group.id, self.now, history, message_queue, message_offset)
+                if not copied:  # retention took it in this very moment
+                    outcome = Outcome.EXPIRED
+                answer = evolve(answer, dead=answer.dead + copied)
             else:
                 due = failure.at + (wait if settlement.retry_after is None else settlement.retry_after)
                 id_ = self.ids.make(due, spread=self.spread)

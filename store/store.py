@@ -11,7 +11,7 @@ from typing import TypeVar
 from attrs import define, field
 
 from ..wheel.ladder import Ladder
-from . import catalogue, claims, dead_letters, publishing, sealing, stretches, timers, tracing
+from . import catalogue, claims, dead_letters, publishing, retention, sealing, stretches, timers, tracing
 from .catalogue import TopicDraft
 from .claims import Turning
 from .errors import DuplicateKey
@@ -36,6 +36,7 @@ from .records import (
     Turn,
     Verdict,
 )
+from .retention import Removed
 from .sealing import Sealed
 
 T = TypeVar("T")
@@ -191,6 +192,18 @@ class Store:
     async def forget_requests(self, now: int, limit: int) -> int:
         """Removes a batch of idempotency keys whose window is over; returns how many."""
         return await self.backend.write(lambda tx: publishing.forget(tx, now, limit))
+
+    async def clean(self, batch: Work[Removed]) -> Removed:
+        """One batch of cleaning, a function of `retention`; it may be run again."""
+        return await self.backend.write(batch)
+
+    async def see_groups(self, group_ids: Sequence[int], now: int) -> None:
+        """Notes that somebody asked for these groups: retention waits for them."""
+        await self.backend.write(lambda tx: retention.see(tx, group_ids, now))
+
+    async def floors(self, queue_ids: Sequence[int]) -> dict[int, int]:
+        """By queue id: the lowest offset that may still exist."""
+        return await self.backend.read(lambda tx: retention.floors(tx, queue_ids))
 
     async def _again(self, attempt: Callable[[int], Awaitable[T]], now: int) -> T:
         """Runs `attempt(spread)` until no key is taken: first in the very millisecond, then up to a second later."""

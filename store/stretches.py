@@ -71,5 +71,7 @@ class Stretch:
 async def pull(tx: Transaction, queue: Queue, offset: int, limit: int) -> list[Delivered]:
     """Messages of a topic's own queue from an offset on."""
     ((_, end),) = await tx.fetch("queue.ends", [queue.id])
+    for _, floor in await tx.fetch("cleaned.find", [queue.id]):
+        offset = max(offset, floor)  # what lay below is past its time and gone
     stretch = Stretch(tx, queue, "message.range", offset, end, min(PAGE, limit))
     return [message for _, message in await stretch.take(min(offset + limit, end))]

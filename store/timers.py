@@ -36,7 +36,7 @@ async def promote(tx: Transaction, entries: Sequence[int], now: int) -> list[Pro
     if due:
         await _stream_messages(tx, due, begins, now)
     if back:
-        await _stream_retries(tx, back, begins, now)
+        await stream_retries(tx, back, begins, now)
     return [Promoted(row[0], row[3], row[1]) for row in due] + [
         Promoted(~row[0], row[1], due_of(row[0])) for row in back
     ]
@@ -62,7 +62,8 @@ async def _stream_messages(tx: Transaction, due: Sequence[Row], begins: dict[int
             await tx.execute("moved.remove", shard_of(id_), row_due, id_)
 
 
-async def _stream_retries(tx: Transaction, back: Sequence[Row], begins: dict[int, int], now: int) -> None:
+async def stream_retries(tx: Transaction, back: Sequence[Row], begins: dict[int, int], now: int) -> None:
+    """Puts locked retries into their retry queues, from these offsets on."""
     ends = dict(begins)
     rows: list[Row] = []
     for id_, queue_id, *source in back:

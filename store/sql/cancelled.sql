@@ -10,3 +10,12 @@ FROM cancelled /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*);
 -- name: landed
 -- The message of this id, if it is ours.
 SELECT id FROM cancelled WHERE shard = ? AND id = ? AND nonce = ?;
+
+-- name: oldest
+-- Cancelled messages of a shard by id, from one id to another.
+SELECT id, topic_id, `key`, cancelled_at FROM cancelled /*! FORCE INDEX (PRIMARY) */
+WHERE shard = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?;
+
+-- name: expunge
+-- Cancelled messages that are past their time.
+DELETE /*+ INDEX(cancelled PRIMARY) */ FROM cancelled WHERE (shard, id) IN (?*);

@@ -29,3 +29,7 @@ WHERE group_id = ? AND queue_id = ? AND number = ?;
 -- name: of_group
 -- All open claims of a group.
 SELECT queue_id, number, client, `first`, size, claimed_at, lease_until, outcome, settled_at FROM claim WHERE group_id = ?;
+
+-- name: spans
+-- What is in the open claims of a cursor.
+SELECT `first`, size FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND queue_id = ?;

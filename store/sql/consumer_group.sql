@@ -10,3 +10,11 @@ INSERT IGNORE INTO consumer_group (topic_id, name, ladder, on_exhausted, concurr
 -- name: change
 -- What an operator may change of a group.
 UPDATE consumer_group SET ladder = ?, on_exhausted = ?, concurrency = ? WHERE id = ?;
+
+-- name: seen
+-- When somebody last asked for each group of a topic; a new group counts as asked for.
+SELECT id, CASE WHEN seen_at > created_at THEN seen_at ELSE created_at END FROM consumer_group WHERE topic_id = ?;
+
+-- name: see
+-- Somebody asked for this group.
+UPDATE consumer_group SET seen_at = ? WHERE id = ?;

@@ -26,3 +26,11 @@ FROM `cursor` c JOIN queue q ON q.id = c.queue_id WHERE c.group_id = ? ORDER BY 
 -- For each group: what it has yet to claim, what it ever put on the ladder, and what came back from it.
 SELECT c.group_id, SUM(q.next_offset - c.position), SUM(c.retried), SUM(CASE WHEN q.group_id = 0 THEN 0 ELSE q.next_offset END)
 FROM `cursor` c JOIN queue q ON q.id = c.queue_id GROUP BY c.group_id;
+
+-- name: expire
+-- The cursor moves on over what retention takes.
+UPDATE `cursor` SET position = ?, expired = ? WHERE group_id = ? AND queue_id = ?;
+
+-- name: position
+-- How far a group is in a queue.
+SELECT position FROM `cursor` WHERE group_id = ? AND queue_id = ?;

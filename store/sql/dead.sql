@@ -17,3 +17,13 @@ SELECT id, dead_at, history, queue_id, `offset`, `key`, ordering_key, tag, heade
 -- name: of_message
 -- The groups in whose dead letters a message is.
 SELECT group_id, dead_at, history FROM dead WHERE id = ? AND group_id IN (?*);
+
+-- name: oldest
+-- Dead letters of a group past their time, oldest first. (With the queue, so that no index alone has it all.)
+SELECT id, queue_id, dead_at FROM dead /*! FORCE INDEX (idx_dead_multi_dead_at) */
+WHERE group_id = ? AND dead_at <= ? ORDER BY dead_at LIMIT ?;
+
+-- name: expunge
+-- Those among these that are past their time; one may have died once more meanwhile. (With + 0, so that no index is
+-- walked by the time.)
+DELETE /*+ INDEX(dead PRIMARY) */ FROM dead WHERE group_id = ? AND id IN (?*) AND dead_at + 0 <= ?;

@@ -13,3 +13,12 @@ WHERE group_id = ? AND queue_id = ? AND `first` = ? AND claim = ?;
 SELECT client, `first`, size, claimed_at, ended_at, outcome, settled_at
 FROM delivery /*! FORCE INDEX (idx_delivery_multi_first) */
 WHERE group_id = ? AND queue_id = ? AND `first` > ? AND `first` <= ?;
+
+-- name: oldest
+-- The head of the log of a cursor, from a number on.
+SELECT number, ended_at FROM delivery /*! FORCE INDEX (PRIMARY) */
+WHERE group_id = ? AND queue_id = ? AND number >= ? ORDER BY number LIMIT ?;
+
+-- name: expunge
+-- A stretch of the log that is past its time.
+DELETE /*+ INDEX(delivery PRIMARY) */ FROM delivery WHERE group_id = ? AND queue_id = ? AND number >= ? AND number < ?;

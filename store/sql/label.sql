@@ -5,3 +5,7 @@ INSERT INTO label (topic_id, `key`, id) VALUES ?;
 -- name: find
 -- The messages of a key, oldest due first.
 SELECT id FROM label WHERE topic_id = ? AND `key` = ? AND id > ? ORDER BY id LIMIT ?;
+
+-- name: remove
+-- Messages that are gone: each id lies under one of the keys.
+DELETE /*+ INDEX(label PRIMARY) */ FROM label WHERE topic_id = ? AND `key` IN (?*) AND id IN (?*);

@@ -40,3 +40,22 @@ FROM message m JOIN queue q ON q.id = m.queue_id WHERE m.id IN (?*);
 -- name: landed
 -- The message of this id, if it is ours.
 SELECT id FROM message WHERE id = ? AND nonce = ?;
+
+-- name: oldest
+-- The head of a queue, from an offset on, without the bodies.
+SELECT `offset`, id, `key`, streamed_at FROM message /*! FORCE INDEX (PRIMARY) */
+WHERE queue_id = ? AND `offset` >= ? ORDER BY `offset` LIMIT ?;
+
+-- name: held
+-- Who may still want a stretch of a queue: cursors (0), open claims (1), retries (2) and returns from the ladder (3).
+-- One statement, so that all of it is seen at the same moment.
+SELECT 0, group_id, queue_id, position, 0 FROM `cursor` /*! FORCE INDEX (PRIMARY) */ WHERE group_id IN (?*)
+UNION ALL SELECT 1, group_id, queue_id, `first`, size FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE group_id IN (?*)
+UNION ALL SELECT 2, group_id, id, message_offset, 0 FROM retry /*! FORCE INDEX (idx_retry_multi_source) */
+WHERE message_queue_id = ? AND message_offset >= ? AND message_offset < ?
+UNION ALL SELECT 3, 0, queue_id, `offset`, message_offset
+FROM redelivery /*! FORCE INDEX (idx_redelivery_message_id) */ WHERE message_id IN (?*);
+
+-- name: remove
+-- A stretch of a queue that is past its time.
+DELETE /*+ INDEX(message PRIMARY) */ FROM message WHERE queue_id = ? AND `offset` >= ? AND `offset` < ?;

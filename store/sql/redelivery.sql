@@ -15,10 +15,20 @@ WHERE r.queue_id = ? AND r.`offset` >= ? AND r.`offset` < ? ORDER BY r.`offset` 
 SELECT `offset`, message_id FROM redelivery /*! FORCE INDEX (PRIMARY) */ WHERE queue_id = ? AND `offset` >= ? AND `offset` < ?;
 
 -- name: sources
--- Where the messages at these offsets of a retry queue lie, and what they have behind them.
-SELECT `offset`, message_queue_id, message_offset, message_id, attempt, history
-FROM redelivery /*! FORCE INDEX (PRIMARY) */ WHERE queue_id = ? AND `offset` IN (?*);
+-- Where the messages at these offsets of a retry queue lie, and what they have behind them; without those that are gone.
+SELECT r.`offset`, r.message_queue_id, r.message_offset, r.message_id, r.attempt, r.history
+FROM redelivery r /*! FORCE INDEX (PRIMARY) */ JOIN message m /*! FORCE INDEX (PRIMARY) */ ON m.queue_id = r.message_queue_id AND m.`offset` = r.message_offset
+WHERE r.queue_id = ? AND r.`offset` IN (?*);
 
 -- name: of_message
 -- A message's returns.
 SELECT queue_id, `offset`, attempt, history, streamed_at FROM redelivery WHERE message_id = ?;
+
+-- name: oldest
+-- The head of a retry queue, from an offset on.
+SELECT `offset`, streamed_at FROM redelivery /*! FORCE INDEX (PRIMARY) */
+WHERE queue_id = ? AND `offset` >= ? ORDER BY `offset` LIMIT ?;
+
+-- name: expunge
+-- A stretch of a retry queue that is past its time.
+DELETE /*+ INDEX(redelivery PRIMARY) */ FROM redelivery WHERE queue_id = ? AND `offset` >= ? AND `offset` < ?;

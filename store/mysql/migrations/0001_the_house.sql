@@ -115,6 +115,7 @@ CREATE TABLE IF NOT EXISTS consumer_group (
   on_exhausted TINYINT UNSIGNED NOT NULL COMMENT '0 dead letter, 1 block',
   concurrency INT UNSIGNED NULL,
   created_at BIGINT NOT NULL,
+  seen_at BIGINT NOT NULL DEFAULT 0 COMMENT 'when somebody last asked for it, to some minutes',
   PRIMARY KEY (id),
   UNIQUE KEY udx_consumer_group_multi_name (topic_id, name)
 ) ENGINE=InnoDB COMMENT='consumer groups';
@@ -232,3 +233,16 @@ CREATE TABLE IF NOT EXISTS lease (
   lease_until BIGINT NOT NULL,
   PRIMARY KEY (name)
 ) ENGINE=InnoDB COMMENT='what one node or client holds at a time, with the epoch that fences its writes';
+
+CREATE TABLE IF NOT EXISTS cleaned (
+  queue_id INT UNSIGNED NOT NULL,
+  floor BIGINT NOT NULL COMMENT 'the lowest offset that may still exist',
+  PRIMARY KEY (queue_id)
+) ENGINE=InnoDB COMMENT='how far retention has come; beside queue, whose rows publishers lock';
+
+CREATE TABLE IF NOT EXISTS archived (
+  group_id INT UNSIGNED NOT NULL COMMENT '0: messages; else the delivery log of this group',
+  queue_id INT UNSIGNED NOT NULL,
+  upto BIGINT NOT NULL COMMENT 'the first offset or delivery number not archived yet; where both ids are 0 a time, for dead and cancelled',
+  PRIMARY KEY (queue_id, group_id)
+) ENGINE=InnoDB COMMENT='what the archive has: nothing else goes while there is a row whose ids are both 0';

@@ -111,7 +111,8 @@ CREATE TABLE consumer_group (
   ladder BLOB NULL,
   on_exhausted INTEGER NOT NULL,
   concurrency INTEGER NULL,
-  created_at INTEGER NOT NULL
+  created_at INTEGER NOT NULL,
+  seen_at INTEGER NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX udx_consumer_group_multi_name ON consumer_group (topic_id, name);
 
@@ -227,4 +228,16 @@ CREATE TABLE lease (
   epoch INTEGER NOT NULL,
   lease_until INTEGER NOT NULL,
   PRIMARY KEY (name)
+) WITHOUT ROWID;
+
+CREATE TABLE cleaned (
+  queue_id INTEGER PRIMARY KEY,
+  floor INTEGER NOT NULL
+);
+
+CREATE TABLE archived (
+  group_id INTEGER NOT NULL,
+  queue_id INTEGER NOT NULL,
+  upto INTEGER NOT NULL,
+  PRIMARY KEY (queue_id, group_id)
 ) WITHOUT ROWID;

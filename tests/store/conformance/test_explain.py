@@ -21,6 +21,8 @@ from tarry.store.sqlite import statements as sqlite_statements
 
 MANY, FEW = 12_000, 3
 _DELETES = {"delay.remove", "retry.remove", "claim.remove", "idempotency.remove", "idempotency.forget", "moved.remove"}
+_DELETES |= {"message.remove", "label.remove", "redelivery.expunge", "delivery.expunge", "dead.expunge"}
+_DELETES |= {"cancelled.expunge"}
 ACCESS = {"const", "eq_ref", "ref", "range"}
 
 Rows = dict[str, list[Sequence[Value]]]
@@ -50,6 +52,8 @@ def _rows(count: int) -> Rows:
         "cursor.add": [(i // 3, i % 3, *(0,) * 10) for i in numbers],
         "queue.add": [(i // 3, 0, i % 3, 0, 0, 0) for i in numbers],
         "idempotency.add": [(i % 3, b"%d" % i, bytes(32), b"[]", START + i * 100) for i in numbers],
+        "consumer_group.add": [(i // 3, b"%d" % i, None, 0, None, START) for i in numbers],
+        "cleaned.add": [(i, i) for i in numbers],
         "label.add": [(i % 3, b"%d" % (i // 6), _id(i)) for i in numbers],
     }
 
@@ -179,7 +183,7 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "message.promote": ({"delay": "PRIMARY"}, [(0, START, _ONE), (0, START, _TEN), (0, START, _THOUSAND)]),
     "redelivery.range": ({"r": "PRIMARY", "m": "PRIMARY"}, [(2, 0, 200, 100), (2, 0, 1 << 40, 256)]),
     "redelivery.ids": ({"redelivery": "PRIMARY"}, [(2, 0, 200)]),
-    "redelivery.sources": ({"redelivery": "PRIMARY"}, [(2, [0]), (2, [0, 1, 2])]),
+    "redelivery.sources": ({"r": "PRIMARY", "m": "PRIMARY"}, [(2, [0]), (2, [0, 1, 2])]),
     "redelivery.of_message": ({"redelivery": "idx_redelivery_message_id"}, [(_id(0),)]),
     "claim.lock": ({"claim": "PRIMARY"}, [(1, 1, [0]), (1, 1, [0, 1, 2])]),
     "claim.change": ({"claim": "PRIMARY"}, [(START, b"\0", bytes(8), 1, 1, 0)]),
@@ -204,6 +208,35 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "idempotency.forget": ({"idempotency": "PRIMARY"}, [(1, [b"1"], 2 * START), (1, [b"1", b"4"], 2 * START)]),
     "delivery.find": ({"delivery": "idx_delivery_multi_first"}, [(1, 1, 1, 0)]),
     "delivery.of_offset": ({"delivery": "idx_delivery_multi_first"}, [(1, 1, 0, 1000)]),
+    "message.oldest": ({"message": "PRIMARY"}, [(1, 0, 1), (1, 100, 1000)]),
+    "message.held": (
+        {
+            "cursor": "PRIMARY",
+            "claim": "PRIMARY",
+            "retry": "idx_retry_multi_source",
+            "redelivery": "idx_redelivery_message_id",
+        },
+        [([1], [1], 1, 0, 10, _ONE), ([1, 2, 3], [1, 2, 3], 1, 0, 1000, _THOUSAND)],
+    ),
+    "message.remove": ({"message": "PRIMARY"}, [(1, 0, 1), (1, 0, 1000)]),
+    "label.remove": ({"label": "PRIMARY"}, [(1, [b"0"], _ONE), (1, [b"%d" % i for i in range(16)], _TEN)]),
+    "redelivery.oldest": ({"redelivery": "PRIMARY"}, [(2, 0, 1), (2, 100, 1000)]),
+    "redelivery.expunge": ({"redelivery": "PRIMARY"}, [(2, 0, 1), (2, 0, 1000)]),
+    "delivery.oldest": ({"delivery": "PRIMARY"}, [(1, 1, 0, 1), (1, 1, 5, 1000)]),
+    "delivery.expunge": ({"delivery": "PRIMARY"}, [(1, 1, 0, 1), (1, 1, 0, 1000)]),
+    "dead.oldest": ({"dead": "idx_dead_multi_dead_at"}, [(1, START + 10, 1000)]),
+    "dead.expunge": ({"dead": "PRIMARY"}, [(1, _ONE, START), (1, _TEN, 2 * START), (1, _THOUSAND, START)]),
+    "cancelled.oldest": ({"cancelled": "PRIMARY"}, [(3, 0, first_id(_UNTIL), 1000)]),
+    "cancelled.expunge": ({"cancelled": "PRIMARY"}, [(_ONE,), (_TEN,), (_THOUSAND,)]),
+    "moved.orphans": ({"m": "PRIMARY", "d": "PRIMARY"}, [(3, _UNTIL, 1000)]),
+    "claim.spans": ({"claim": "PRIMARY"}, [(1, 1)]),
+    "cursor.expire": ({"cursor": "PRIMARY"}, [(1, 1, 1, 1)]),
+    "cursor.position": ({"cursor": "PRIMARY"}, [(1, 1)]),
+    "cleaned.find": ({"cleaned": "PRIMARY"}, [([1],), ([1, 2, 3],)]),
+    "cleaned.move": ({"cleaned": "PRIMARY"}, [(1, 1, 1)]),
+    "archived.find": ({"archived": "PRIMARY"}, [(1,)]),
+    "consumer_group.see": ({"consumer_group": "PRIMARY"}, [(START, 1)]),
+    "consumer_group.seen": ({"consumer_group": "udx_consumer_group_multi_name"}, [(1,)]),
     "label.find": ({"label": "PRIMARY"}, [(1, b"0", 0, 100)]),
 }
 

@@ -1,0 +1,142 @@
+"""The cleaner: every minute, what is past its time goes, in small batches with rests between them.
+
+What may go, and why that holds nobody up, is told in `store.retention`. This file paces, counts and logs. It runs once
+the wheel is loaded, rests while the hand is behind, and ends between two batches.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
+from typing import Any, Protocol
+
+import structlog
+import trio
+from attrs import define, field
+
+from ..store import retention
+from ..store.ids import SHARDS
+from ..store.ports import Transaction
+from ..store.records import Group
+from ..store.retention import Limits, Removed
+from ..store.store import Store
+from .clock import Clock
+from .directory import Directory
+from .metrics import Metrics
+from .settings import Settings
+
+BATCH = 1000
+"""Rows to a transaction."""
+REST = 0.05
+"""Seconds between two batches that found something: writers come first."""
+
+log = structlog.get_logger()
+
+
+class Batch(Protocol):
+    """A function of `store.retention`, with everything but the moment and the place filled in."""
+
+    def __call__(self, tx: Transaction, *, now: int, start: int) -> Coroutine[Any, Any, Removed]: ...
+
+
+@define
+class _Place:
+    """One table, queue or log that is cleaned from its head on."""
+
+    what: str
+    batch: Batch
+    key: tuple[object, ...]
+    remembers: bool = False
+    """The next round begins where this one ended; what is behind it needs no second look."""
+
+
+@define(eq=False)
+class Cleaner:
+    """Goes round everything that has a retention."""
+
+    _store: Store
+    _directory: Directory
+    _clock: Clock
+    _metrics: Metrics
+    _settings: Settings
+    _busy: Callable[[], bool] = field(kw_only=True, alias="busy")
+    """Whether something more urgent is to be done."""
+    _starts: dict[tuple[object, ...], int] = field(factory=dict[tuple[object, ...], int], init=False)
+    _asked_for: set[int] = field(factory=set[int], init=False)
+    _stopping: bool = field(default=False, init=False)
+
+    def see(self, group_id: int) -> None:
+        """Somebody asked for this group; written down in the next round."""
+        self._asked_for.add(group_id)
+
+    def stop(self) -> None:
+        """No further batch."""
+        self._stopping = True
+
+    async def clean(self) -> None:
+        """One round. Raises `StoreError`: the rest is for the next round."""
+        if self._asked_for:
+            groups, self._asked_for = self._asked_for, set()
+            await self._store.see_groups(sorted(groups), self._clock.now())
+        total: Counter[str] = Counter()
+        began = self._clock.now()
+        try:
+            for place in self._places():
+                total[place.what] += await self._clean(place)
+                if self._stopping:
+                    break
+        finally:
+            if removed := {what: rows for what, rows in total.items() if rows}:
+                log.info("cleaned", **removed, took_ms=self._clock.now() - began)
+
+    async def _clean(self, place: _Place) -> int:
+        start = self._starts.get(place.key, 0)
+        rows = 0
+        while not self._stopping:
+            if self._busy():
+                break  # in a minute
+            done = await self._store.clean(partial(place.batch, now=self._clock.now(), start=start))
+            rows += done.rows
+            start = done.next
+            self._metrics.cleaned(place.what, done.rows)
+            self._tell(done)
+            if place.remembers:
+                self._starts[place.key] = start
+            if done.done:
+                break
+            await trio.sleep(REST)
+        return rows
+
+    def _tell(self, done: Removed) -> None:
+        for group_id, messages in done.expired.items():
+            group = self._directory.group_by_id(group_id)
+            if group is not None:
+                self._metrics.expired(group.topic.name, group.name, messages)
+                log.warning("messages_expired", topic=group.topic.name, group=group.name, messages=messages)
+
+    def _places(self) -> Iterator[_Place]:
+        settings = self._settings
+        limits = Limits(
+            settings.retention, settings.hard_retention, settings.history_retention, settings.dead_retention
+        )
+        for topic in list(self._directory.topics):
+            for queue in topic.queues:
+                messages = partial(retention.clean_messages, topic=topic, queue=queue, limits=limits, limit=BATCH)
+                yield _Place("messages", messages, ("messages", queue.id))
+            for group in self._directory.groups_of(topic):
+                yield from _places_of(group, limits)
+        for shard in range(SHARDS):
+            cancelled = partial(retention.clean_cancelled, shard=shard, limits=limits, limit=BATCH)
+            yield _Place("cancelled", cancelled, ("cancelled", shard))
+            moved = partial(retention.clean_moved, shard=shard, limit=BATCH)
+            yield _Place("moved", moved, ("moved", shard))
+
+
+def _places_of(group: Group, limits: Limits) -> Iterator[_Place]:
+    for queue in group.retry_queues.values():
+        returns = partial(retention.clean_returns, group=group, queue=queue, limits=limits, limit=BATCH)
+        yield _Place("returns", returns, ("returns", queue.id))
+    for queue_id in group.queue_ids:
+        log_of = partial(retention.clean_deliveries, group_id=group.id, queue_id=queue_id, limits=limits, limit=BATCH)
+        yield _Place("deliveries", log_of, ("deliveries", group.id, queue_id), remembers=True)
+    dead = partial(retention.clean_dead, group_id=group.id, limits=limits, limit=BATCH)
+    yield _Place("dead", dead, ("dead", group.id))

@@ -1,0 +1,11 @@
+-- name: find
+-- The floors of queues that have been cleaned.
+SELECT queue_id, floor FROM cleaned /*! FORCE INDEX (PRIMARY) */ WHERE queue_id IN (?*);
+
+-- name: add
+-- A queue that is cleaned for the first time.
+INSERT IGNORE INTO cleaned (queue_id, floor) VALUES ?;
+
+-- name: move
+-- A floor rises, and never sinks.
+UPDATE cleaned SET floor = CASE WHEN floor < ? THEN ? ELSE floor END WHERE queue_id = ?;

@@ -1,0 +1,184 @@
+"""Random histories with retention in them: what goes is what a few dictionaries say may go, and the counters conserve.
+
+On the embedded store, in memory, driven step by step (I1, I7, I14).
+"""
+
+from functools import partial
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from support.still import StillBackend
+from support.stores import START
+from tarry.store import retention
+from tarry.store.catalogue import TopicDraft
+from tarry.store.records import Claim, ClaimRequest, Draft, Publication, Settlement
+from tarry.store.retention import Limits, Removed
+from tarry.store.sqlite.connection import SQLiteTransaction, drive
+from tarry.store.store import Store
+from tarry.wheel.ladder import Ladder
+
+KEEP, HARD = 100, 1000
+LIMITS = Limits(retention=KEEP, hard=HARD, history=10_000_000, dead=10_000_000)
+EVER = 1 << 40
+
+
+class Lives(RuleBasedStateMachine):
+    """Two groups on one queue; `owed` is what each has not settled: never claimed, in a claim, on a rung, or back."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.backend = StillBackend()
+        self.store = Store(self.backend)
+        self.now = START
+        self.topic = drive(self.store.add_topic(TopicDraft("orders", ladder=Ladder((50, 50))), START))
+        self.groups = [drive(self.store.add_group(self.topic, name, START)) for name in ("a", "b")]
+        self.seen = [START, START]
+        self.streamed: list[int] = []
+        self.left: set[int] = set()
+        self.positions = [0, 0]
+        self.owed: list[set[int]] = [set(), set()]
+        self.claims: list[tuple[int, Claim]] = []
+
+    def teardown(self) -> None:
+        if hasattr(self, "backend"):
+            self.backend.close()
+
+    @rule(count=st.integers(1, 5))
+    def publish(self, count: int) -> None:
+        drafts = tuple(Draft(self.topic, self.topic.queues[0], b"1", key="k") for _ in range(count))
+        drive(self.store.publish([Publication(drafts)], self.now))
+        for _ in range(count):
+            self.left.add(len(self.streamed))
+            for owed in self.owed:
+                owed.add(len(self.streamed))
+            self.streamed.append(self.now)
+
+    @rule(step=st.sampled_from([1, 49, 50, KEEP, HARD - KEEP]))
+    def wait(self, step: int) -> None:
+        self.now += step
+
+    @rule(which=st.integers(0, 1))
+    def ask_for(self, which: int) -> None:
+        drive(self.store.see_groups([self.groups[which].id], self.now))
+        self.seen[which] = self.now
+
+    @rule(which=st.integers(0, 1), size=st.integers(1, 4))
+    def claim(self, which: int, size: int) -> None:
+        turn = drive(self.store.turn(self.groups[which], [], [ClaimRequest("me", size, EVER)], self.now))
+        claim = turn.claims[0]
+        if claim is not None:
+            self.claims.append((which, claim))
+            if claim.key.queue_id == self.topic.queues[0].id:
+                self.positions[which] = claim.key.first + claim.size
+            # Whoever gets a message has not settled it, and it is there.
+            assert {m.offset for m in claim.messages} <= self.owed[which] & self.left
+
+    @precondition(lambda self: self.claims)
+    @rule(number=st.integers(0, 100), verb=st.sampled_from(["ack", "fail"]))
+    def settle(self, number: int, verb: Any) -> None:
+        which, claim = self.claims.pop(number % len(self.claims))
+        (settled,) = drive(self.store.turn(self.groups[which], [Settlement(claim.key, verb)], [], self.now)).settled
+        assert settled is not None
+        assert not settled.lost
+        offsets = {m.offset for m in claim.messages}
+        if verb == "ack":
+            assert settled.acked == len(offsets)
+            self.owed[which] -= offsets
+        else:
+            assert settled.retried + settled.dead == len(offsets & self.left)
+            died = [letter.message.offset for letter in drive(self.store.dead_letters(self.groups[which], 0, 1000))]
+            self.owed[which] -= offsets & (set(died) | set(range(len(self.streamed))) - self.left)
+
+    @rule()
+    def promote(self) -> None:
+        for shard in range(16):
+            rows = drive(self.store.due_retries(shard, 0, EVER * 2, 1000))
+            drive(self.store.promote([~id_ for (id_,) in rows], self.now))
+
+    @rule(limit=st.integers(1, 7))
+    def clean(self, limit: int) -> None:
+        expected = self._expected()
+        start, rows = 0, 0
+        while True:
+            batch = partial(
+                retention.clean_messages,
+                topic=self.topic,
+                queue=self.topic.queues[0],
+                limits=LIMITS,
+                now=self.now,
+                start=start,
+                limit=limit,
+            )
+            done: Removed = drive(self.store.clean(batch))
+            rows, start = rows + done.rows, done.next
+            if done.done:
+                break
+        assert rows == len(self.left) - len(expected)
+        self.left = expected
+        for which in (0, 1):
+            self.positions[which] = drive(self._position(which))
+
+    def _expected(self) -> set[int]:
+        """What stays of a whole round."""
+        stays: set[int] = set()
+        passable = True
+        for offset, at in enumerate(self.streamed):
+            old = at <= self.now - KEEP
+            overdue = at <= self.now - HARD
+            holding = [
+                which
+                for which in (0, 1)
+                if offset in self.owed[which] and not overdue and self.seen[which] > self.now - HARD
+            ]
+            # An open claim holds even for a group that nobody asks for any more... unless the hard limit is over.
+            ahead = any(offset >= self.positions[which] for which in holding)
+            passable = passable and old and not ahead
+            if offset in self.left and (not passable or holding):
+                stays.add(offset)
+        return stays
+
+    async def _position(self, which: int) -> int:
+        async def look(tx: Any) -> int:
+            ((position,),) = await tx.fetch("cursor.position", self.groups[which].id, self.topic.queues[0].id)
+            return int(position)
+
+        return await self.backend.read(look)
+
+    @invariant()
+    def holds(self) -> None:
+        if not hasattr(self, "backend"):
+            return
+        tx = self.backend
+        left = [m.offset for m in drive(self.store.pull(self.topic.queues[0], 0, 10_000))]
+        assert left == sorted(self.left)
+        floors = drive(self.store.floors([self.topic.queues[0].id]))
+        assert not left or floors[self.topic.queues[0].id] <= left[0]
+        for group in self.groups:
+            for row in drive(tx.read(partial(_cursors, group.id))):
+                moves, told, open_ = row
+                assert moves == told + open_
+
+
+async def _cursors(group_id: int, tx: SQLiteTransaction) -> list[tuple[int, int, int]]:
+    """For each cursor: its moves, what its counters tell, and what is open (I14)."""
+    open_: dict[int, int] = {}
+    for row in await tx.fetch("claim.of_group", group_id):
+        open_[row[0]] = open_.get(row[0], 0) + row[7].count(0)
+    found: list[tuple[int, int, int]] = []
+    for row in await tx.fetch("cursor.of_group", group_id):
+        _, _, position, _, acked, dead, retried, origin, expired, skipped, queue_id = row
+        found.append((position - origin, acked + dead + retried + expired + skipped, open_.get(queue_id, 0)))
+    return found
+
+
+TestLives = Lives.TestCase
+TestLives.settings = settings(
+    max_examples=150,
+    stateful_step_count=40,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
