@@ -8,7 +8,7 @@ from attrs import frozen
 
 from ..wheel.ladder import Ladder
 from .ports import Row, Transaction
-from .records import Group, GroupState, Queue, QueueState, Topic, TopicState
+from .records import Group, GroupState, Outcome, Queue, QueueState, Topic, TopicState
 from .text import encode
 
 _KINDS: Sequence[Literal["cluster", "broadcast"]] = ("cluster", "broadcast")
@@ -171,5 +171,6 @@ async def group_state(tx: Transaction, group: Group) -> GroupState:
             retries[rung - 1] += pending
     claims = await tx.fetch("claim.of_group", group.id)
     clients: set[str] = {row[2].decode() for row in claims}
-    claimed = sum(row[7].count(0) for row in claims)
+    # Acked in a user's own transaction and not counted yet: claimed until it is.
+    claimed = sum(row[7].count(Outcome.OPEN) + row[7].count(Outcome.ACKED_OUTSIDE) for row in claims)
     return GroupState(tuple(queues), acked, dead, retried, len(claims), claimed, tuple(retries), tuple(sorted(clients)))

@@ -10,3 +10,7 @@ FROM cancelled /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*);
 -- name: landed
 -- The message of this id, if it is ours.
 SELECT id FROM cancelled WHERE shard = ? AND id = ? AND nonce = ?;
+
+-- name: remove
+-- A row that was put here to see whether there was one.
+DELETE FROM cancelled WHERE shard = ? AND id = ?;

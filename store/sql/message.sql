@@ -31,3 +31,7 @@ FROM message m JOIN queue q ON q.id = m.queue_id WHERE m.id IN (?*);
 -- name: landed
 -- The message of this id, if it is ours.
 SELECT id FROM message WHERE id = ? AND nonce = ?;
+
+-- name: place
+-- Where a message lies. (With the nonce, so that no index alone has it all.)
+SELECT queue_id, `offset`, nonce FROM message WHERE id = ?;

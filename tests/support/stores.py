@@ -39,7 +39,19 @@ MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 
 TABLES = (
-    *("topic", "queue", "message", "delay", "moved", "cancelled", "label", "idempotency", "tally", "consumer_group"),
+    *(
+        "topic",
+        "queue",
+        "message",
+        "delay",
+        "moved",
+        "cancelled",
+        "outbox_cancel",
+        "label",
+        "idempotency",
+        "tally",
+        "consumer_group",
+    ),
     *("cursor", "claim", "delivery", "retry", "redelivery", "dead", "client", "lease"),
 )
 
