@@ -113,7 +113,7 @@ class Steps:
             raise NotFound("there is no table tarry_once in this database: run outbox.prepare(cursor) once") from error
 
     async def _prepare(self, tx: _Transaction) -> None:
-        await tx.run(guards.DDL)
+        await guards.prepare(tx)
 
     async def _forget(self, tx: _Transaction, older_than: Duration, limit: int) -> int:
         return await guards.forget(tx, await tx.now() - milliseconds(older_than), limit)

@@ -20,6 +20,7 @@ _MAX_STATEMENT = 12 << 20
 """Bytes: below the max_allowed_packet that a server has unless it was told otherwise, 16 MiB or more."""
 _DUPLICATE = 1062
 _NO_TABLE = {1146, 1049}
+_TABLE_EXISTS = 1050
 
 
 class Cursor(Protocol):
@@ -42,6 +43,10 @@ class AsyncCursor(Protocol):
 
 class NoSuchTable(StoreError):
     """The database has no such table, or there is no such database."""
+
+
+class TableExists(StoreError):
+    """There is such a table."""
 
 
 def drive(work: Coroutine[Any, Any, T]) -> T:
@@ -143,6 +148,8 @@ def _raise(error: Exception) -> NoReturn:
     code = getattr(error, "errno", None) or (error.args[0] if error.args else None)
     if code == _DUPLICATE:
         raise DuplicateKey(str(error), _DUPLICATE) from error
+    if code == _TABLE_EXISTS:
+        raise TableExists(str(error), code) from error
     if code in _NO_TABLE:
         raise NoSuchTable(str(error), code) from error
     raise error

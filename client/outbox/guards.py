@@ -1,12 +1,13 @@
 """The guard table `tarry_once`, in the consumer's own database: which work was done before."""
 
+from contextlib import suppress
 from typing import Protocol
 
 from ...store.errors import DuplicateKey
 from ...store.mysql.literals import literal
-from .cursors import CLOCK
+from .cursors import CLOCK, TableExists
 
-DDL = """CREATE TABLE IF NOT EXISTS tarry_once (
+DDL = """CREATE TABLE tarry_once (
   topic VARBINARY(255) NOT NULL,
   consumer_group VARBINARY(255) NOT NULL,
   work VARBINARY(255) NOT NULL COMMENT 'the id of the message, or a key of the business',
@@ -20,6 +21,12 @@ class Runs(Protocol):
     """Runs a statement; how many rows it matched."""
 
     async def run(self, sql: str) -> int: ...
+
+
+async def prepare(tx: Runs) -> None:
+    """Makes the table if it is missing. (IF NOT EXISTS would warn, and some make errors of warnings.)"""
+    with suppress(TableExists):
+        await tx.run(DDL)
 
 
 async def guard(tx: Runs, topic: str, group: str, work: str) -> bool:
