@@ -86,8 +86,7 @@ async def test_it_commits_and_rolls_back_with_the_rows_of_the_user(
     user.commit()
     cursor.execute("INSERT INTO shop VALUES (1)")
     receipt = outbox.publish(
-        *(cursor, "orders", {"order": "7 % ' \\ ü"}),
-        **{"key": "order-7", "tag": "red", "headers": {"a": "%s"}, "ordering_key": "k"},
+        *(cursor, "orders", {"order": "7 % ' \\ ü"}), key="order-7", tag="red", headers={"a": "%s"}, ordering_key="k"
     )
     assert await stage.waiting() == {}
     user.rollback()
@@ -223,7 +222,7 @@ async def test_the_tables_may_be_in_another_database(
 
 async def test_bad_input_names_the_field(stage: Stage, topic: Topic, connect: Callable[..., Any]) -> None:
     cursor = connect().cursor()
-    publish = functools.partial(outbox.publish, cursor)
+    publish: Callable[..., Any] = functools.partial(outbox.publish, cursor)
     with pytest.raises(NotFound, match="PUT /v1/topics/nosuch"):
         publish("nosuch", 1)
     for field, fields in (
@@ -243,9 +242,9 @@ async def test_bad_input_names_the_field(stage: Stage, topic: Topic, connect: Ca
     ):
         with pytest.raises(BadRequest, match=f"^{field}: "):
             publish("orders", 1, **fields)
-    with pytest.raises(TooLarge, match="^body: "):
+    with pytest.raises(TooLarge, match=r"^body: "):
         publish("orders", b"x" * (256 * 1024 + 1))
-    with pytest.raises(BadRequest, match="^body: "):
+    with pytest.raises(BadRequest, match=r"^body: "):
         publish("orders", float("nan"))
     with pytest.raises(TooLarge, match="1000 messages"):
         outbox.publish_many(cursor, "orders", [{"body": 1}] * 1001)
@@ -276,7 +275,7 @@ async def test_a_transaction_open_for_an_hour_loses_nothing_and_holds_up_nobody(
     with trio.fail_after(10):  # each would wait for two seconds and be refused, were it held up
         for step in range(60):
             stage.now += MINUTE
-            straight, later = await stage.publish(
+            _straight, later = await stage.publish(
                 stage.draft(topic, b"straight", key="k"), stage.draft(topic, b"later", 30 * SECOND, key="k")
             )
             stage.now += 30 * SECOND
