@@ -7,8 +7,10 @@
                   `runner` the workers.
 - `transport`     HTTP, and the only place where a call is tried again.
 - `records`, `errors`, `durations`, `identity`   what goes in and comes out.
+- `outbox/`       messages in the user's own transaction: `from tarry.client import outbox`.
 
-It stands alone: nothing of the service, the store or trio is imported.
+It stands alone: nothing of the service, the store or trio is imported, but for the outbox, which shares the store's ids
+and SQL.
 """
 
 from .delivery import Delivery

@@ -69,6 +69,9 @@ class Turning:
         self._failures.clear()
         held = await self._lock_claims(tx, settlements)
         cursors = await self._lock_cursors(tx)
+        missing = [s for s in settlements if _place(s.key) not in held]
+        if missing:  # another turn may have held them; those are over now
+            held |= await self._lock_claims(tx, missing)
         self._count_outside(held.values(), cursors)
         ended = await self._ended(tx, settlements, held)
         locked = await self._locked(tx, settlements, held, ended)
@@ -134,7 +137,7 @@ class Turning:
         """The claims that are there and could not be locked: a user's transaction is acking them."""
         missing = {s.key for s in settlements if _place(s.key) not in held and s.key not in ended}
         locked: set[ClaimKey] = set()
-        for key in missing:
+        for key in (key for key in missing if key.group_id == self.group.id):
             for row in await tx.fetch("claim.find", key.group_id, key.queue_id, key.number):
                 if row[0] == key.token:
                     locked.add(key)

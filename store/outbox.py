@@ -162,7 +162,8 @@ async def _taken(tx: Transaction, ids: Sequence[int]) -> bool:
     """Whether a message has or had one of these ids.
 
     It is asked before, although the key would tell: a duplicate key leaves a lock on the other's row, and its message
-    would wait for this transaction.
+    would wait for this transaction. (At REPEATABLE READ what left since the transaction began is not seen. That takes
+    another outbox's message of the very same number that was rescheduled or cancelled meanwhile.)
     """
     return bool(await tx.fetch("delay.find", ids) or await tx.fetch("delay.used", ids, ids))
 

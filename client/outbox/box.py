@@ -55,7 +55,7 @@ class Steps:
             raise ValueError(f"database: {database[:100]!r} is not a name of letters, digits, _ and $, 64 at most")
         self.database = database
         self._limits = limits or Limits()
-        self._ids = IdMaker()
+        self._ids = IdMaker(outbox=True)
 
     async def _publish(self, tx: _Transaction, topic: str, drafts: Iterable[Draft | dict[str, Any]]) -> list[Receipt]:
         checked = entries(drafts, self._limits)

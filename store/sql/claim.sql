@@ -33,7 +33,7 @@ SELECT queue_id, number, client, `first`, size, claimed_at, lease_until, outcome
 -- name: hold
 -- Locks a claim; one that is not there is put in its place, of size 0 (see delay.hold).
 INSERT INTO claim (group_id, queue_id, number, token, client, `first`, size, claimed_at, lease_until, outcome,
-  settled_at) VALUES (?, ?, ?, 0, '', 0, 0, 0, 0, '', '') /*! ON DUPLICATE KEY UPDATE token = token */;
+  settled_at) VALUES (?, ?, ?, 0, '', 0, 0, 0, 9223372036854775807, '', '') /*! ON DUPLICATE KEY UPDATE token = token */;
 
 -- name: held
 -- The claim that `hold` has locked.

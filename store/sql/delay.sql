@@ -56,10 +56,10 @@ INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, `key`, ordering_ke
 SELECT id FROM delay WHERE shard = ? AND id = ?;
 
 -- name: hold
--- Locks the row of a message; one that is not there is put in its place, of topic 0. A SELECT ... FOR UPDATE would at
+-- Locks the row of a message; one that is not there is put in its place, of topic 0 and never due. A SELECT ... FOR UPDATE would at
 -- REPEATABLE READ lock the gap where a missing row was, and with it everybody who wants to publish there.
 INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, body, accepted_at, deliver_at)
-VALUES (?, ?, 0, 0, 0, 0, '', 0, 0) /*! ON DUPLICATE KEY UPDATE nonce = nonce */;
+VALUES (?, ?, 9223372036854775807, 0, 0, 0, '', 0, 0) /*! ON DUPLICATE KEY UPDATE nonce = nonce */;
 
 -- name: held
 -- The row that `hold` has locked.

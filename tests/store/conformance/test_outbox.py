@@ -11,7 +11,7 @@ import trio
 
 from support.drivers import DRIVERS, close
 from support.stores import HOUR, MINUTE, SECOND, Kind, Stage, bodies
-from tarry.client import BadRequest, LeaseLost, Message, NotFound, TooLarge, TooLate
+from tarry.client import BadRequest, Draft, LeaseLost, Message, NotFound, TooLarge, TooLate
 from tarry.client.durations import instant_in
 from tarry.client.outbox import Outbox, aio
 from tarry.store.claim_ids import format_claim
@@ -387,43 +387,29 @@ async def test_it_holds_no_gap_for_a_message_that_has_left(
 
 
 async def test_an_id_that_is_taken_is_left_alone(stage: Stage, topic: Topic, connect: Callable[..., Any]) -> None:
-    at = stage.now + HOUR
-    made: list[IdMaker] = [IdMaker(random.Random(7)) for _ in range(2)]
-    stage.store.ids = made[0]
-    receipts = await stage.publish(*(stage.draft(topic, b"%d" % n, HOUR) for n in range(40)))
-    box = Outbox()
-    box._ids = made[1]
-    user = connect()
-    cursor = user.cursor()
-    deliver_at = instant_in("1970-01-01T00:00:00+00:00") + timedelta(milliseconds=at)
-    mine = box.publish_many(cursor, "orders", [{"body": n, "deliver_at": deliver_at} for n in range(40)])
-    assert not {int(one.id) for one in mine} & {one.id for one in receipts}
-    stage.now += HOUR + 2 * SECOND
-    assert len(await stage.promote(*(one.id for one in receipts))) == 40
-    user.commit()
-    assert len(await stage.fall_due()) == 40
-    await conserves(stage, topic, accepted=80, streamed=80, cancelled=0)
+    """Seen or not: a transaction that began before the other was committed meets its ids only in the keys."""
+    at = instant_in("1970-01-01T00:00:00+00:00") + timedelta(milliseconds=stage.now + HOUR)
+    drafts: list[Draft | dict[str, Any]] = [{"body": n, "deliver_at": at} for n in range(40)]
+    old, fresh = connect(), connect()
+    old.cursor().execute("SELECT COUNT(*) FROM delay")
 
+    def publish(user: Any) -> list[int]:
+        box = Outbox()
+        box._ids = IdMaker(random.Random(7), outbox=True)
+        return [int(receipt.id) for receipt in box.publish_many(user.cursor(), "orders", drafts)]
 
-async def test_a_duplicate_key_that_nobody_saw_means_new_ids(
-    stage: Stage, topic: Topic, connect: Callable[..., Any]
-) -> None:
-    """The other's row came after this transaction began, which cannot see it."""
-    user = connect()
-    cursor = user.cursor()
-    cursor.execute("SELECT COUNT(*) FROM delay")
-    cursor.fetchall()
-    at = stage.now + HOUR
-    stage.store.ids = IdMaker(random.Random(7))
-    receipts = await stage.publish(*(stage.draft(topic, b"%d" % n, HOUR) for n in range(20)))
-    box = Outbox()
-    box._ids = IdMaker(random.Random(7))
-    deliver_at = instant_in("1970-01-01T00:00:00+00:00") + timedelta(milliseconds=at)
-    box.publish_many(cursor, "orders", [{"body": n, "deliver_at": deliver_at} for n in range(20)])
-    user.commit()
-    stage.now += HOUR + 2 * SECOND
-    assert len(await stage.fall_due()) == 40
-    assert len(receipts) == 20
+    first = publish(fresh)
+    fresh.commit()
+    second = publish(old)
+    old.commit()
+    third = publish(fresh)
+    stage.now += HOUR
+    assert len(await stage.promote(*first)) == 40, "the open transaction has locked the rows that it met"
+    fresh.commit()
+    stage.now += 2 * SECOND
+    await stage.fall_due()
+    assert len({*first, *second, *third}) == 120
+    await conserves(stage, topic, accepted=120, streamed=120, cancelled=0)
 
 
 # Verdicts and counters
