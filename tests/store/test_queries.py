@@ -16,6 +16,7 @@ from tarry.store.sqlite.backend import migrations as sqlite_migrations
 
 ROOM = Path(str(files("tarry.store")))
 NAMES = sorted(load_queries())
+_TABLES = re.compile(r"\b(?:FROM|INTO|JOIN|(?<!KEY )UPDATE)\s+`?[a-z]\w*`?")
 
 
 def test_they_are_loaded_once_and_cannot_be_changed() -> None:
@@ -73,6 +74,14 @@ def test_mysql_binds_it(name: str) -> None:
         asked = [[1, 2] if hole == "(?*)" else 1 for hole in re.findall(r"\(\?\*\)|\?", text)]
         bound = mysql_statements.bind(name, asked)
     assert b"?" not in bound
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_tables_may_be_named_with_their_database(name: str) -> None:
+    text = mysql_statements.statement(name, "other")[0].sql
+    before, after = (_TABLES.findall(t) for t in (text, load_queries()[name]))
+    assert len(before) == len(after) > 0
+    assert {one.split()[1] for one in before} == {"`other`"}
 
 
 def test_ids_are_looked_up_under_their_shards_in_key_order() -> None:
