@@ -11,8 +11,10 @@
                   read as plain code; a machine puts in the awaits, and a test says when it has to be asked again.
                   Threads and tasks differ, so the loops around `stock` are written for each.
 - `records`, `errors`, `durations`, `identity`   what goes in and comes out.
+- `outbox/`       messages in the user's own transaction: `from tarry.client import outbox`.
 
-It stands alone: nothing of the service, the store or trio is imported.
+It stands alone: nothing of the service, the store or trio is imported, but for the outbox, which shares the store's ids
+and SQL.
 """
 
 from .async_delivery import AsyncDelivery

@@ -41,6 +41,10 @@ class Broker(Protocol):
         """The queue of a message that names none: by hash of its ordering key, else in turn."""
         ...
 
+    def nudge(self) -> None:
+        """Looks at once for messages that others' transactions have committed."""
+        ...
+
     async def put_topic(self, draft: TopicDraft) -> tuple[Topic, bool]:
         """Makes or changes a topic; True when it was made. Raises `TopicConflict`, `NotBuilt`."""
         ...

@@ -22,6 +22,8 @@ _TOGETHER = 500
 _WAITING = 20_000
 """Settlements and claims that may wait at one desk."""
 _PAUSE = 0.2
+_LOCKED_REST = 1_000
+"""Milliseconds before a lease that ran out is ended, when a user's transaction holds the claim."""
 _PACE = 0.004
 """Seconds from one claiming turn that emptied the queues to the next. A steady trickle is then claimed in handfuls: at
 1000 a second a third fewer requests, and a p99 of lateness that is a quarter lower on the embedded store. Who comes
@@ -238,6 +240,9 @@ class Desk:
             place = settlement.key.queue_id, settlement.key.number
             if settled is None or settled.ended:
                 self._open.pop(place, None)
+            elif settled.locked:
+                if settlement.verb == "end":  # a user's transaction is acking of it: again when that is over
+                    self.watch(settlement.key, self._clock.now() + _LOCKED_REST)
             elif settled.lost:
                 continue  # nothing was done, or what is open goes when its lease is ended
             elif settled.lease_until and (claim := self._open.get(place)) is not None:

@@ -63,6 +63,8 @@ _LOCKED_PAUSES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.35)
 """Seconds between looks at a message that somebody else's transaction holds: about one in all."""
 _BEHIND = 1000
 """Milliseconds by which the hand may be late while what is past its time is cleared up."""
+_OUTBOX_ROWS = 1000
+"""Cancels of users' own transactions that are counted together."""
 _START_PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 T = TypeVar("T")
@@ -97,6 +99,7 @@ class Engine:
         self.loader: Loader | None = None
         self.ready = trio.Event()
         self._nursery: trio.Nursery | None = None
+        self._nudged = trio.Event()
         self._stopping = False
         self._durability: list[str] = []
         self.cleaner = Cleaner(store, self.directory, self.clock, metrics, settings, busy=self._is_behind)
@@ -134,11 +137,13 @@ class Engine:
             nursery.start_soon(every, 60, self._sealer.look_everywhere)
             if self.nudges is not None:
                 nursery.start_soon(self.nudges.run)
+            nursery.start_soon(every, 10, self._count_outbox)
             nursery.start_soon(every, 10, Measures(self._store, self.directory, self._metrics).take)
             await self.loader.recovered.wait()
             nursery.start_soon(every, 1, sweeps.near)
             nursery.start_soon(every, 60, sweeps.far)
             nursery.start_soon(every, 60, self.cleaner.clean)
+            nursery.start_soon(every, 0.02, functools.partial(self._sweep_when_nudged, sweeps))
 
     async def _open(self) -> None:
         """Waits for the store, however long it is away."""
@@ -158,6 +163,23 @@ class Engine:
             log.info("schema_migrated", migrations=applied)
         for warning in self._durability:
             log.warning("durability", problem=warning)
+
+    def nudge(self) -> None:
+        """Somebody has committed messages of their own transaction: they are looked for at once."""
+        self._ready()
+        self._nudged.set()
+
+    async def _sweep_when_nudged(self, sweeps: Sweeps) -> None:
+        await self._nudged.wait()
+        self._nudged = trio.Event()
+        await sweeps.nudged()
+
+    async def _count_outbox(self) -> None:
+        """Counts what users have cancelled in their own transactions."""
+        while cancelled := await self._store.count_outbox(_OUTBOX_ROWS):
+            for topic_id, messages in cancelled.items():
+                self._metrics.cancelled(self._topic_name(topic_id), messages)
+            await trio.sleep(0.05)  # others come first
 
     def stop(self) -> None:
         """No more claims, and long polls go home; everything else goes on until it is answered."""
@@ -329,7 +351,15 @@ class Engine:
                 self._metrics.fenced_write()
                 return Settled(lost=True)
             places = tuple(dict.fromkeys(known[id_] for id_ in ids))
-        settled = await desk.settle(Settlement(key, verb, places, reason, retry_after, count, lease))
+        settlement = Settlement(key, verb, places, reason, retry_after, count, lease)
+        settled = await desk.settle(settlement)
+        for pause in _LOCKED_PAUSES:
+            if settled is None or not settled.locked:
+                break
+            await trio.sleep(pause)
+            settled = await desk.settle(settlement)
+        if settled is not None and settled.locked:
+            raise Busy("a transaction holds this claim at the moment; try again in a second")
         if settled is None:
             raise UnknownClaim(f"there is no claim {claim_id!r}")
         if settled.lost:

@@ -3,6 +3,7 @@
 - near, every second: rows due from two minutes behind the hand to a second and a half ahead that the wheel does not
   know of, put there by another node or by a user's own SQL. (Five seconds ahead would read every row five times:
   measured, it doubles the lateness at 1000 due a second.)
+- both when somebody says that a transaction of theirs was committed (`nudged`).
 - far, every minute: whatever else is due. Only rows that were never promoted are there, from transactions that were
   committed hours late.
 - leases, every ten seconds: claims whose lease ran out and that no desk here has watched.
@@ -62,6 +63,7 @@ class Sweeps:
         self._grown = grown
         self._waiting = waiting
         self._ends: dict[int, int] = {}
+        self._far_again_at = 0
         self.found = 0
 
     async def near(self) -> None:
@@ -72,6 +74,14 @@ class Sweeps:
     async def far(self) -> None:
         """Adds rows that are long due and that the wheel does not hold."""
         await self._sweep(0, self._clock.now() - _BEHIND)
+
+    async def nudged(self) -> None:
+        """Somebody has committed: the near rows, and, when none of them is new, all that is due."""
+        before, now = self.found, self._clock.now()
+        await self.near()
+        if self.found == before and now >= self._far_again_at:  # it was open for more than two minutes
+            self._far_again_at = now + 1000
+            await self.far()
 
     async def _sweep(self, since: int, until: int) -> None:
         if self._hand.behind > 1000:

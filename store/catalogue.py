@@ -7,8 +7,8 @@ from typing import Literal
 from attrs import frozen
 
 from ..wheel.ladder import Ladder
-from .ports import Row, Transaction
-from .records import Group, GroupState, Queue, QueueState, Topic, TopicState
+from .ports import Queries, Row, Transaction
+from .records import Group, GroupState, Outcome, Queue, QueueState, Topic, TopicState
 from .sealing import seal
 from .text import encode
 
@@ -39,7 +39,7 @@ def decode_ladder(text: bytes | None) -> Ladder | None:
     return None if text is None else Ladder(tuple(int(rung) for rung in text.decode().split(",") if rung))
 
 
-async def find_topics(tx: Transaction, names: Sequence[str]) -> list[Topic]:
+async def find_topics(tx: Queries, names: Sequence[str]) -> list[Topic]:
     """The topics of these names that exist."""
     return await _with_queues(tx, await tx.fetch("topic.find", [name.encode() for name in names])) if names else []
 
@@ -83,7 +83,7 @@ async def change_topic(tx: Transaction, topic: Topic, draft: TopicDraft, now: in
                 pass
 
 
-async def _with_queues(tx: Transaction, rows: Iterable[Row]) -> list[Topic]:
+async def _with_queues(tx: Queries, rows: Iterable[Row]) -> list[Topic]:
     rows = list(rows)
     queues: dict[int, list[Queue]] = defaultdict(list)
     if rows:
@@ -183,5 +183,6 @@ async def group_state(tx: Transaction, group: Group) -> GroupState:
             retries[rung - 1] += pending
     claims = await tx.fetch("claim.of_group", group.id)
     clients: set[str] = {row[2].decode() for row in claims}
-    claimed = sum(row[7].count(0) for row in claims)
+    # Acked in a user's own transaction and not counted yet: claimed until it is.
+    claimed = sum(row[7].count(Outcome.OPEN) + row[7].count(Outcome.ACKED_OUTSIDE) for row in claims)
     return GroupState(tuple(queues), acked, dead, retried, len(claims), claimed, tuple(retries), tuple(sorted(clients)))

@@ -69,8 +69,16 @@ class Turning:
         self._failures.clear()
         held = await self._lock_claims(tx, settlements)
         cursors = await self._lock_cursors(tx)
+        missing = [s for s in settlements if _place(s.key) not in held]
+        if missing:  # another turn may have held them; those are over now
+            held |= await self._lock_claims(tx, missing)
+        self._count_outside(held.values(), cursors)
         ended = await self._ended(tx, settlements, held)
+        locked = await self._locked(tx, settlements, held, ended)
         answers = [self._settle(s, held, ended, cursors, index) for index, s in enumerate(settlements)]
+        answers = [
+            Settled(locked=True) if s.key in locked else answer for s, answer in zip(settlements, answers, strict=True)
+        ]
         await self._fail(tx, cursors, answers)
         await self._write_back(tx, held.values(), cursors)
         claims, more = await self._claim(tx, cursors, requests)
@@ -108,6 +116,32 @@ class Turning:
     async def _lock_cursors(self, tx: Transaction) -> dict[int, CursorRow]:
         rows = await tx.fetch("cursor.lock", self.group.id, sorted(self.group.queue_ids))
         return {row[0]: CursorRow(*row) for row in rows}
+
+    def _count_outside(self, held: Iterable[ClaimRow], cursors: Mapping[int, CursorRow]) -> None:
+        """What users' own transactions have acked since is counted now: they must not lock a cursor."""
+        for claim in held:
+            outside = claim.outcome.count(Outcome.ACKED_OUTSIDE)
+            if outside:
+                claim.outcome = claim.outcome.replace(bytes([Outcome.ACKED_OUTSIDE]), bytes([Outcome.ACKED]))
+                claim.changed = True
+                cursors[claim.queue_id].tell(Outcome.ACKED, outside)
+                self._touched.add(claim.queue_id)
+
+    async def _locked(
+        self,
+        tx: Transaction,
+        settlements: Iterable[Settlement],
+        held: Mapping[tuple[int, int], ClaimRow],
+        ended: Mapping[ClaimKey, bytes],
+    ) -> set[ClaimKey]:
+        """The claims that are there and could not be locked: a user's transaction is acking them."""
+        missing = {s.key for s in settlements if _place(s.key) not in held and s.key not in ended}
+        locked: set[ClaimKey] = set()
+        for key in (key for key in missing if key.group_id == self.group.id):
+            for row in await tx.fetch("claim.find", key.group_id, key.queue_id, key.number):
+                if row[0] == key.token:
+                    locked.add(key)
+        return locked
 
     async def _ended(
         self, tx: Transaction, settlements: Sequence[Settlement], held: Mapping[tuple[int, int], ClaimRow]

@@ -23,6 +23,10 @@ MAX_MS = (1 << 42) - 1
 
 _STRAIGHT = 1 << (SHARD_BITS + COUNT_BITS)
 _COUNTS = 1 << COUNT_BITS
+OUTBOX_COUNTS = 1 << (COUNT_BITS - 2)
+"""The last so many counts are for outboxes: the service must not meet the id of a transaction that stays open, since it
+would wait for that to end."""
+
 _LAST = (1 << 63) - 1
 _REMEMBERED = 100_000
 """Milliseconds and shards whose count is kept; forgetting one costs a new random start, nothing else."""
@@ -61,7 +65,9 @@ def random_nonce() -> int:
 class IdMaker:
     """Makes ids; one to a process. `statistics()` is not needed: it holds no message."""
 
-    def __init__(self, source: random.Random | None = None) -> None:
+    def __init__(self, source: random.Random | None = None, *, outbox: bool = False) -> None:
+        self._first = _COUNTS - OUTBOX_COUNTS if outbox else 0
+        self._size = OUTBOX_COUNTS if outbox else _COUNTS - OUTBOX_COUNTS
         self._random = source or random.Random()  # noqa: S311  # it spreads ids, it guards nothing
         # Next count and numbers left per (millisecond, straight bit, shard), oldest first.
         self._counts: dict[int, tuple[int, int]] = {}
@@ -80,10 +86,10 @@ class IdMaker:
         while True:
             place = due << SEQUENCE_BITS | (_STRAIGHT if straight else 0) | shard
             known = None if spread else self._counts.get(place)
-            count, left = known or (self._random.randrange(_COUNTS), _COUNTS)
+            count, left = known or (self._random.randrange(self._size), self._size)
             if left:
-                self._remember(place, ((count + 1) % _COUNTS, left - 1))
-                return place | count << SHARD_BITS
+                self._remember(place, ((count + 1) % self._size, left - 1))
+                return place | (self._first + count) << SHARD_BITS
             self._remember(place, (count, 0))
             due += 1  # this millisecond is full: a later one, never an earlier
 

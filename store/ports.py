@@ -17,8 +17,8 @@ Value = int | bytes | float | None
 Row = tuple[Any, ...]
 
 
-class Transaction(Protocol):
-    """One open transaction; queries go by their names (see `queries`)."""
+class Queries(Protocol):
+    """Queries of one open transaction, by their names (see `queries`). It may be a user's own (see `outbox`)."""
 
     async def fetch(self, query: str, *values: Value | Sequence[Value]) -> list[Row]:
         """The rows of a SELECT."""
@@ -31,6 +31,10 @@ class Transaction(Protocol):
     async def execute_many(self, query: str, rows: Sequence[Sequence[Value]]) -> int:
         """Inserts the rows in as few statements as fit; returns how many rows were inserted."""
         ...
+
+
+class Transaction(Queries, Protocol):
+    """One open transaction of the service's."""
 
     async def draw(self, counts: Mapping[int, int]) -> dict[int, int]:
         """So many offsets of those among the queues that are not sequenced by their own rows; where each begins."""

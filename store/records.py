@@ -147,6 +147,8 @@ class Outcome(IntEnum):
     """Given back uncounted."""
     EXPIRED = 7
     """No longer in the stream when it was claimed."""
+    ACKED_OUTSIDE = 16
+    """Acked in a user's own transaction; the next turn that locks the claim makes ACKED of it, and counts it."""
 
 
 @frozen
@@ -230,6 +232,8 @@ class Settled:
     """No message of the claim is open any more."""
     timers: tuple[tuple[int, int], ...] = ()
     """(due, entry) of the retries that were set."""
+    locked: bool = False
+    """A user's transaction holds the claim at this moment, so nothing was done; ask again."""
 
 
 @frozen

@@ -71,11 +71,19 @@ class Store:
 
     async def promote(self, entries: Sequence[int], now: int) -> list[Promoted]:
         """Hands what is due among these wheel entries to the stream."""
-        return await self._again(lambda _: self.backend.write(lambda tx: timers.promote(tx, entries, now)), now)
+
+        async def attempt(_: int) -> list[Promoted]:
+            return await self.backend.write(lambda tx: timers.promote(tx, entries, now, self.maker + 2))
+
+        return await self._again(attempt, now)
 
     async def cancel(self, ids: Sequence[int], now: int) -> list[Verdict]:
         """Cancels waiting messages; a verdict for each."""
         return await self.backend.write(lambda tx: timers.cancel(tx, ids, now, self.maker + 1))
+
+    async def count_outbox(self, limit: int) -> dict[int, int]:
+        """Counts a batch of what users have cancelled in their own transactions; how many, by topic id."""
+        return await self.backend.write(lambda tx: timers.count_outbox(tx, self.maker + 3, limit))
 
     async def reschedule(self, moves: Sequence[tuple[int, int]], now: int) -> list[Verdict]:
         """Moves waiting messages, each an (id, deliver_at); a verdict for each."""

@@ -20,8 +20,10 @@ Timer = tuple[int, int]
 """(due, entry): entry is the id of a message, or `~id` of a retry."""
 
 
-async def promote(tx: Transaction, entries: Sequence[int], now: int) -> list[Promoted]:
+async def promote(tx: Transaction, entries: Sequence[int], now: int, maker: int = 0) -> list[Promoted]:
     """Hands what is due among these entries to the stream, in one transaction.
+
+    Messages of an outbox are counted here, in this maker's tally: their publish must lock no counter.
 
     Rows that are gone, locked by somebody else or not yet due at `now` are left alone.
     """
@@ -30,6 +32,9 @@ async def promote(tx: Transaction, entries: Sequence[int], now: int) -> list[Pro
     due = [row for row in await tx.fetch("delay.lock", messages) if row[1] <= now] if messages else []
     back = [row for row in await tx.fetch("retry.lock", retries) if due_of(row[0]) <= now] if retries else []
     back.sort(key=_time_and_source)  # they were locked shard by shard
+    uncounted = Counter([row[2] for row in due if row[8]])
+    for topic_id in sorted(uncounted):
+        await count(tx, topic_id, maker, scheduled=uncounted[topic_id])
     # Sequence rows come last in the order of locks, all of them in one statement.
     wanted = Counter([row[3] for row in due] + [row[1] for row in back])
     begins = await draw_offsets(tx, wanted) if wanted else {}
@@ -86,14 +91,16 @@ async def cancel(tx: Transaction, ids: Sequence[int], now: int, maker: int) -> l
         await tx.execute("delay.remove", list(rows))
         taken: list[Row] = []
         cancelled: dict[int, int] = defaultdict(int)
-        for id_, due, topic_id, _queue_id, nonce, key, accepted_at, deliver_at in rows.values():
+        scheduled: dict[int, int] = defaultdict(int)
+        for id_, due, topic_id, _queue_id, nonce, key, accepted_at, deliver_at, uncounted in rows.values():
             if due != due_of(id_):
                 await tx.execute("moved.remove", shard_of(id_), due, id_)
             taken.append((shard_of(id_), id_, nonce, topic_id, key, accepted_at, deliver_at, now))
             cancelled[topic_id] += 1
+            scheduled[topic_id] += uncounted
         await tx.execute_many("cancelled.add", taken)
         for topic_id in sorted(cancelled):
-            await count(tx, topic_id, maker, cancelled=cancelled[topic_id])
+            await count(tx, topic_id, maker, scheduled=scheduled[topic_id], cancelled=cancelled[topic_id])
     others = await _elsewhere(tx, [id_ for id_ in ids if id_ not in rows])
     verdicts: list[Verdict] = []
     for id_ in ids:
@@ -104,6 +111,21 @@ async def cancel(tx: Transaction, ids: Sequence[int], now: int, maker: int) -> l
         else:
             verdicts.append(others[id_])
     return verdicts
+
+
+async def count_outbox(tx: Transaction, maker: int, limit: int) -> dict[int, int]:
+    """Counts a batch of what outboxes have cancelled; returns how many by topic id."""
+    if not await tx.fetch("outbox_cancel.some"):
+        return {}
+    rows = await tx.fetch("outbox_cancel.lock", limit)
+    cancelled = Counter([row[1] for row in rows])
+    for topic_id in sorted(cancelled):
+        scheduled = sum(row[2] for row in rows if row[1] == topic_id)
+        await count(tx, topic_id, maker, scheduled=scheduled, cancelled=cancelled[topic_id])
+    if rows:
+        ids = [row[0] for row in rows]
+        _exactly(len(ids), await tx.execute("outbox_cancel.remove", ids), "counted as cancelled")
+    return dict(cancelled)
 
 
 async def reschedule(tx: Transaction, moves: Sequence[tuple[int, int]], now: int) -> list[Verdict]:

@@ -13,6 +13,7 @@ from .text import decode
 _WIDEST_CLAIM = 1000
 _ENDS = {
     Outcome.ACKED: "acked",
+    Outcome.ACKED_OUTSIDE: "acked",
     Outcome.RETRIED: "failed",
     Outcome.LOST: "lease_lost",
     Outcome.DEAD: "dead",

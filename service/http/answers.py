@@ -150,6 +150,12 @@ class ExtendAnswer(Answer, kw_only=True):
     lease_until: str
 
 
+class NudgeAnswer(Answer, kw_only=True):
+    """The tables are being looked at."""
+
+    nudged: bool = True
+
+
 class TopicAnswer(Answer, kw_only=True):
     """A topic. Durations are milliseconds; null is the default."""
 

@@ -91,6 +91,12 @@ class Extend(Body):
     lease: Duration
 
 
+class Nudge(Body):
+    """Which topic has messages that were committed in a transaction of the caller's own."""
+
+    topic: str | None = None
+
+
 class PutTopic(Body):
     """What a topic is to be; what is left out stays as it is."""
 

@@ -108,6 +108,13 @@ OPERATIONS: tuple[Operation, ...] = (
         problems=(*_BODY, "unknown-claim", "lease-lost", *_WRITES),
     ),
     Operation(
+        *("POST", "/v1/nudge", topics.nudge, "Look at once for what an outbox has committed"),
+        answers={202: (answers.NudgeAnswer,)},
+        requests=(requests.Nudge,),
+        body_required=False,
+        problems=(*_BODY, "unknown-topic", *_READS),
+    ),
+    Operation(
         *("GET", "/v1/topics", topics.list_topics, "All topics with their counts"),
         answers={200: (answers.TopicList,)},
         query=(Parameter("sort", "name"),),

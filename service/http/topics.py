@@ -10,8 +10,9 @@ from ..errors import NotBuilt, UnknownGroup, UnknownTopic
 from . import answers, rendering
 from .call import Call, answer
 from .messages import PAGE, cursor
-from .problems import bad_parameter
-from .requests import PutGroup, PutTopic
+from .names import wrong_name
+from .problems import bad_field, bad_parameter
+from .requests import Nudge, PutGroup, PutTopic
 
 
 async def put_topic(call: Call) -> Response:
@@ -58,6 +59,18 @@ def _ladder(call: Call, rungs: list[int | str] | None) -> Ladder | None:
         call.duration(rung, f"/ladder/{number}", high=MAX_REST_MS) for number, rung in enumerate(rungs)
     )
     return Ladder(rests)
+
+
+async def nudge(call: Call) -> Response:
+    """An outbox has committed: its messages are looked for at once."""
+    call.query()
+    request = await call.read(Nudge)
+    if request.topic is not None:
+        if wrong := wrong_name(request.topic):
+            raise bad_field("/topic", wrong)
+        await call.broker.topic(request.topic, create=False)
+    call.broker.nudge()
+    return answer(answers.NudgeAnswer(), 202)
 
 
 async def list_topics(call: Call) -> Response:

@@ -1,5 +1,6 @@
 """The store's queries as MySQL and MariaDB read them (see `store.queries` for the notation)."""
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import groupby
@@ -11,19 +12,25 @@ from ..queries import load_queries
 from .literals import Sql, Statement
 
 _IDS = "(shard, id) IN (?*)"
+_TABLE = re.compile(r"\b(FROM|JOIN|INTO|(?<!KEY )UPDATE) (?=`?[a-z])")
 
 
 @cache
-def statement(query: str) -> tuple[Statement, int | None]:
-    """The query, and which of its placeholders takes ids to be looked up each under its own shard."""
+def statement(query: str, database: str | None = None) -> tuple[Statement, int | None]:
+    """The query, and which of its placeholders takes ids to be looked up each under its own shard.
+
+    Its tables are those of `database`, a checked identifier, or of the session's own.
+    """
     text = load_queries()[query]
+    if database is not None:
+        text = _TABLE.sub(rf"\1 `{database}`.", text)
     before, found, _ = text.partition(_IDS)
     return Statement(text.replace(_IDS, "?")), before.count("?") if found else None
 
 
-def bind(query: str, values: Sequence[Value | Sequence[Value]]) -> bytes:
+def bind(query: str, values: Sequence[Value | Sequence[Value]], database: str | None = None) -> bytes:
     """The bytes of a query with its values."""
-    prepared, place = statement(query)
+    prepared, place = statement(query, database)
     bound: list[Any] = list(values)
     if place is not None:
         bound[place] = _by_shard(bound[place])

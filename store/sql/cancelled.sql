@@ -19,3 +19,6 @@ WHERE shard = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?;
 -- name: expunge
 -- Cancelled messages that are past their time.
 DELETE /*+ INDEX(cancelled PRIMARY) */ FROM cancelled WHERE (shard, id) IN (?*);
+-- name: remove
+-- A row that was put here to see whether there was one.
+DELETE FROM cancelled WHERE shard = ? AND id = ?;

@@ -4,9 +4,9 @@ INSERT INTO claim (group_id, queue_id, number, token, client, `first`, size, cla
   settled_at) VALUES ?;
 
 -- name: lock
--- Claims of one cursor, for update, in key order.
+-- Claims of one cursor that no user's transaction holds, for update, in key order.
 SELECT number, token, client, `first`, size, claimed_at, lease_until, outcome, settled_at
-FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND queue_id = ? AND number IN (?*) ORDER BY number /*! FOR UPDATE */;
+FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND queue_id = ? AND number IN (?*) ORDER BY number /*! FOR UPDATE SKIP LOCKED */;
 
 -- name: change
 -- Some messages of a claim are settled, or it is leased anew.
@@ -33,3 +33,20 @@ SELECT queue_id, number, client, `first`, size, claimed_at, lease_until, outcome
 -- name: spans
 -- What is in the open claims of a cursor.
 SELECT `first`, size FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND queue_id = ?;
+-- name: hold
+-- Locks a claim; one that is not there is put in its place, of size 0 (see delay.hold).
+INSERT INTO claim (group_id, queue_id, number, token, client, `first`, size, claimed_at, lease_until, outcome,
+  settled_at) VALUES (?, ?, ?, 0, '', 0, 0, 0, 9223372036854775807, '', '') /*! ON DUPLICATE KEY UPDATE token = token */;
+
+-- name: held
+-- The claim that `hold` has locked.
+SELECT token, `first`, size, lease_until, outcome, settled_at FROM claim
+WHERE group_id = ? AND queue_id = ? AND number = ? /*! FOR UPDATE */;
+
+-- name: note
+-- A user's transaction has acked of a claim that it holds.
+UPDATE claim SET outcome = ?, settled_at = ? WHERE group_id = ? AND queue_id = ? AND number = ?;
+
+-- name: take
+-- A claim that was put in its place leaves.
+DELETE FROM claim WHERE group_id = ? AND queue_id = ? AND number = ?;

@@ -5,7 +5,7 @@ INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, `key`, ordering_ke
 
 -- name: lock
 -- The messages among these that nobody else is working on, for update, in key order.
-SELECT id, due, topic_id, queue_id, nonce, `key`, accepted_at, deliver_at
+SELECT id, due, topic_id, queue_id, nonce, `key`, accepted_at, deliver_at, uncounted
 FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*)
 ORDER BY shard, id /*! FOR UPDATE SKIP LOCKED */;
 
@@ -45,3 +45,27 @@ WHERE shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) AND id >= 
 -- name: count
 -- How many wait, for audits and tests: a scan of the table.
 SELECT COUNT(*) FROM delay;
+
+-- name: add_uncounted
+-- Messages of an outbox: whoever takes them out of here counts them.
+INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, `key`, ordering_key, tag, headers, content_type, body,
+  accepted_at, deliver_at, uncounted) VALUES ?;
+
+-- name: seen
+-- Whether a message waits, as far as this transaction sees.
+SELECT id FROM delay WHERE shard = ? AND id = ?;
+
+-- name: hold
+-- Locks the row of a message; one that is not there is put in its place, of topic 0 and never due. A SELECT ... FOR UPDATE would at
+-- REPEATABLE READ lock the gap where a missing row was, and with it everybody who wants to publish there.
+INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, body, accepted_at, deliver_at)
+VALUES (?, ?, 9223372036854775807, 0, 0, 0, '', 0, 0) /*! ON DUPLICATE KEY UPDATE nonce = nonce */;
+
+-- name: held
+-- The row that `hold` has locked.
+SELECT due, topic_id, nonce, `key`, accepted_at, deliver_at, uncounted
+FROM delay WHERE shard = ? AND id = ? /*! FOR UPDATE */;
+
+-- name: take
+-- The row that `hold` has locked leaves.
+DELETE FROM delay WHERE shard = ? AND id = ?;

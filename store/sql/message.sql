@@ -59,3 +59,6 @@ FROM redelivery /*! FORCE INDEX (idx_redelivery_message_id) */ WHERE message_id 
 -- name: remove
 -- A stretch of a queue that is past its time.
 DELETE /*+ INDEX(message PRIMARY) */ FROM message WHERE queue_id = ? AND `offset` >= ? AND `offset` < ?;
+-- name: place
+-- Where a message lies. (With the nonce, so that no index alone has it all.)
+SELECT queue_id, `offset`, nonce FROM message WHERE id = ?;

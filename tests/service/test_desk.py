@@ -18,6 +18,7 @@ from tarry.store.records import (
     Draft,
     Group,
     Publication,
+    Settled,
     Settlement,
     Topic,
     Turn,
@@ -38,6 +39,8 @@ class Counter:
         self.ms = 1_795_000_000_000
         self.turns: list[tuple[int, int]] = []
         self.away = False
+        self.locked = False
+        """A user's transaction holds every claim."""
         self.gate: trio.Event | None = None
         self.clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
         self.timers: list[tuple[int, int]] = []
@@ -50,6 +53,8 @@ class Counter:
         if self.away:
             raise Unavailable("away")
         self.turns.append((len(settlements), len(requests)))
+        if self.locked:
+            return Turn(tuple(Settled(locked=True) for _ in settlements), tuple(None for _ in requests))
         turn = await self.store.turn(group, settlements, requests, self.clock.now())
         if self.gate is not None:
             await self.gate.wait()
@@ -248,3 +253,25 @@ async def test_a_desk_that_stops_sends_claims_home_and_goes_on_settling(counter:
     settled = await counter.desk.settle(Settlement(claim.key, "ack"))
     assert settled is not None
     assert settled.acked == 1
+
+
+async def test_a_lease_is_ended_when_the_users_transaction_that_acks_of_it_is_over(
+    counter: Counter, autojump_clock: trio.testing.MockClock
+) -> None:
+    await counter.publish(1)
+    claim = await counter.claim(lease=50)
+    assert claim is not None
+    counter.locked = True
+    counter.ms += 51
+    settled = await counter.desk.settle(Settlement(claim.key, "ack"))
+    assert settled is not None
+    assert settled.locked
+    counter.ms += 1000
+    settled = await counter.desk.settle(Settlement(claim.key, "extend", lease=1))
+    assert settled is not None
+    assert settled.locked
+    assert counter.timers == []
+    counter.locked = False
+    counter.ms += 1000
+    await counter.desk.settle(Settlement(claim.key, "ack"))
+    assert len(counter.timers) == 1

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tarry.store.ids import (
     COUNT_BITS,
     MAX_MS,
+    OUTBOX_COUNTS,
     SHARDS,
     IdMaker,
     due_of,
@@ -52,10 +53,20 @@ def test_ids_of_a_millisecond_are_unique() -> None:
 
 def test_a_full_millisecond_goes_on_in_the_next() -> None:
     maker = IdMaker(random.Random(1))
-    ids = [maker.make(1000, shard=3) for _ in range((1 << COUNT_BITS) + 10)]
+    ids = [maker.make(1000, shard=3) for _ in range((1 << COUNT_BITS) - OUTBOX_COUNTS + 10)]
     assert len(set(ids)) == len(ids)
     assert [due_of(id_) for id_ in ids[-11:]] == [1000] + [1001] * 10
     assert due_of(maker.make(1000, shard=4)) == 1000
+
+
+def test_an_outbox_and_the_service_never_meet() -> None:
+    """The service would wait for the user's transaction to end."""
+    service, outbox = IdMaker(random.Random(1)), IdMaker(random.Random(1), outbox=True)
+    ours = {service.make(1000, shard=3) for _ in range((1 << COUNT_BITS) - OUTBOX_COUNTS)}
+    theirs = {outbox.make(1000, shard=3) for _ in range(OUTBOX_COUNTS)}
+    assert len(ours | theirs) == 1 << COUNT_BITS
+    assert {due_of(id_) for id_ in ours | theirs} == {1000}
+    assert due_of(outbox.make(1000, shard=3)) == 1001
 
 
 def test_makers_are_not_coordinated() -> None:

@@ -16,6 +16,7 @@ from tarry.store.sqlite.backend import migrations as sqlite_migrations
 
 ROOM = Path(str(files("tarry.store")))
 NAMES = sorted(load_queries())
+_TABLES = re.compile(r"\b(?:FROM|INTO|JOIN|(?<!KEY )UPDATE)\s+`?[a-z]\w*`?")
 
 
 def test_they_are_loaded_once_and_cannot_be_changed() -> None:
@@ -75,16 +76,26 @@ def test_mysql_binds_it(name: str) -> None:
     assert b"?" not in bound
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_its_tables_may_be_named_with_their_database(name: str) -> None:
+    text = mysql_statements.statement(name, "other")[0].sql
+    before, after = (_TABLES.findall(t) for t in (text, load_queries()[name]))
+    assert len(before) == len(after) > 0
+    assert {one.split()[1] for one in before} == {"`other`"}
+
+
 def test_ids_are_looked_up_under_their_shards_in_key_order() -> None:
     ids = [0x31, 0x12, 0x21, 0x02]
-    assert b"IN ((1,33),(1,49),(2,2),(2,18))" in mysql_statements.bind("delay.lock", [ids])
+    asked = b"(shard = 1 AND id IN (33,49) OR shard = 2 AND id IN (2,18))"
+    assert asked in mysql_statements.bind("delay.lock", [ids])
     text, values = sqlite_statements.bind("delay.lock", [ids])
     assert values == ["[49,18,33,2]"]
     assert "value & 15" in text
 
 
-def test_one_id_is_named_twice_for_mariadb() -> None:
-    assert b"IN ((1,33),(1,33))" in mysql_statements.bind("delay.remove", [[0x21]])
+def test_no_ids_are_no_question() -> None:
+    with pytest.raises(ValueError, match="leave the statement out"):
+        mysql_statements.bind("delay.remove", [[]])
 
 
 def test_an_index_that_is_forced_is_forced_on_both() -> None:

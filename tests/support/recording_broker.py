@@ -129,6 +129,9 @@ class RecordingBroker:
     def choose_queue(self, topic: Topic, ordering_key: str | None) -> Queue:
         return topic.queues[0]
 
+    def nudge(self) -> None:
+        self._called("nudge")
+
     async def put_topic(self, draft: TopicDraft) -> tuple[Topic, bool]:
         self._called("put_topic", draft)
         made = draft.name not in self.known

@@ -60,6 +60,7 @@ CREATE TABLE IF NOT EXISTS delay (
   body MEDIUMBLOB NOT NULL,
   accepted_at BIGINT NOT NULL,
   deliver_at BIGINT NOT NULL,
+  uncounted TINYINT UNSIGNED NOT NULL DEFAULT 0 COMMENT '1: from an outbox, and in no tally until it leaves',
   PRIMARY KEY (shard, id)
 ) ENGINE=InnoDB COMMENT='messages that wait for their time';
 
@@ -81,6 +82,14 @@ CREATE TABLE IF NOT EXISTS cancelled (
   cancelled_at BIGINT NOT NULL,
   PRIMARY KEY (shard, id)
 ) ENGINE=InnoDB COMMENT='messages cancelled in time';
+
+CREATE TABLE IF NOT EXISTS outbox_cancel (
+  shard TINYINT UNSIGNED NOT NULL,
+  id BIGINT NOT NULL,
+  topic_id INT UNSIGNED NOT NULL,
+  scheduled TINYINT UNSIGNED NOT NULL COMMENT '1: its publish is in no tally either',
+  PRIMARY KEY (shard, id)
+) ENGINE=InnoDB COMMENT='messages cancelled in a user''s transaction that no tally has heard of';
 
 CREATE TABLE IF NOT EXISTS label (
   topic_id INT UNSIGNED NOT NULL,

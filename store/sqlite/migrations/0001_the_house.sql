@@ -57,6 +57,7 @@ CREATE TABLE delay (
   body BLOB NOT NULL,
   accepted_at INTEGER NOT NULL,
   deliver_at INTEGER NOT NULL,
+  uncounted INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (shard, id)
 ) WITHOUT ROWID;
 
@@ -76,6 +77,14 @@ CREATE TABLE cancelled (
   accepted_at INTEGER NOT NULL,
   deliver_at INTEGER NOT NULL,
   cancelled_at INTEGER NOT NULL,
+  PRIMARY KEY (shard, id)
+) WITHOUT ROWID;
+
+CREATE TABLE outbox_cancel (
+  shard INTEGER NOT NULL,
+  id INTEGER NOT NULL,
+  topic_id INTEGER NOT NULL,
+  scheduled INTEGER NOT NULL,
   PRIMARY KEY (shard, id)
 ) WITHOUT ROWID;
 

@@ -161,3 +161,16 @@ async def test_looking_makes_nothing(client: httpx.AsyncClient, broker: Recordin
     if path.startswith(BILLING):
         assert response.json()["type"] == "/problems/unknown-group"
     assert (list(broker.known), broker.known_groups) == (["orders"], {})
+
+
+async def test_a_nudge_is_taken_at_once(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    assert (await client.post("/v1/nudge")).status_code == 202
+    broker.add_topic("orders")
+    response = await client.post("/v1/nudge", json={"topic": "orders"})
+    assert (response.status_code, response.json()) == (202, {"nudged": True})
+    assert [call[0] for call in broker.calls].count("nudge") == 2
+    unknown = await client.post("/v1/nudge", json={"topic": "nosuch"})
+    assert unknown.json()["type"] == "/problems/unknown-topic"
+    bad = await client.post("/v1/nudge", json={"topic": "a b"})
+    assert (bad.status_code, bad.json()["errors"][0]["pointer"]) == (400, "/topic")
+    assert [call[0] for call in broker.calls].count("nudge") == 2

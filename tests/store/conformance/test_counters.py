@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from support.oracle import Hand, Held, Oracle, choose
 from support.still import StillBackend
-from support.stores import HOUR, MINUTE, START, Stage
+from support.stores import HOUR, MINUTE, SECOND, START, Stage
 from tarry.store.records import Settlement
 from tarry.store.sqlite.connection import drive
 from tarry.store.store import Store
@@ -202,3 +202,52 @@ async def test_everything_comes_to_rest(stage: Stage) -> None:
         assert hand.acked + hand.deaths == left
         assert hand.deaths
         assert not hand.retries
+
+
+async def test_what_an_outbox_wrote_is_counted_when_it_leaves(stage: Stage) -> None:
+    """It is marked in `delay`, and counted by whoever takes it from there: promotion or a cancel."""
+    topic = await stage.topic()
+    receipts = await stage.schedule(topic, SECOND, SECOND, HOUR, HOUR)
+    stage.tables.rows("UPDATE delay SET uncounted = 1")
+    stage.tables.rows("UPDATE tally SET scheduled = 0")
+    assert (await stage.store.topic_states([topic]))[topic.id].accepted == 0
+    stage.now += SECOND
+    assert len(await stage.fall_due()) == 2
+    state = (await stage.store.topic_states([topic]))[topic.id]
+    assert (state.accepted, state.streamed, state.cancelled) == (2, 2, 0)
+    await stage.store.cancel([receipts[2].id], stage.now)
+    await stage.store.reschedule([(receipts[3].id, stage.now)], stage.now)
+    assert len(await stage.fall_due()) == 1
+    state = (await stage.store.topic_states([topic]))[topic.id]
+    assert (state.accepted, state.streamed, state.cancelled, state.pending) == (4, 3, 1, 0)
+
+
+async def test_what_an_outbox_cancelled_is_counted_in_batches(stage: Stage) -> None:
+    topic = await stage.topic()
+    assert await stage.store.count_outbox(2) == {}
+    stage.tables.rows(
+        "INSERT INTO outbox_cancel (shard, id, topic_id, scheduled) "
+        f"VALUES (1, 1, {topic.id}, 1), (2, 2, {topic.id}, 0), (3, 3, {topic.id}, 1)"
+    )
+    assert await stage.store.count_outbox(2) == {topic.id: 2}
+    assert await stage.store.count_outbox(2) == {topic.id: 1}
+    assert await stage.store.count_outbox(2) == {}
+    state = (await stage.store.topic_states([topic]))[topic.id]
+    assert (state.accepted, state.cancelled) == (2, 3)
+
+
+async def test_an_ack_from_outside_is_counted_by_the_next_turn(stage: Stage) -> None:
+    topic = await stage.topic()
+    group = await stage.group(topic)
+    await stage.publish(*(stage.draft(topic) for _ in range(3)))
+    claim = await stage.claim(group)
+    stage.tables.rows("UPDATE claim SET outcome = x'101000'")
+    state = await stage.store.group_state(group)
+    assert (state.acked, state.claimed) == (0, 3)
+    assert (await stage.fail(group, claim, (0,))).lost
+    assert (await stage.store.group_state(group)).acked == 2
+    failed = await stage.fail(group, claim)
+    assert (failed.retried, failed.ended) == (1, True)
+    state = await stage.store.group_state(group)
+    assert (state.acked, state.retried, state.claimed) == (2, 1, 0)
+    assert stage.column("SELECT outcome FROM delivery") == [b"\1\1\2"]

@@ -23,6 +23,8 @@ MANY, FEW = 12_000, 3
 _DELETES = {"delay.remove", "retry.remove", "claim.remove", "idempotency.remove", "idempotency.forget", "moved.remove"}
 _DELETES |= {"message.remove", "label.remove", "redelivery.expunge", "delivery.expunge", "dead.expunge"}
 _DELETES |= {"cancelled.expunge"}
+_DELETES = {"delay.take", "claim.take", "outbox_cancel.remove", "cancelled.remove"}
+_DELETES |= {"delay.remove", "retry.remove", "claim.remove", "idempotency.remove", "idempotency.forget", "moved.remove"}
 ACCESS = {"const", "eq_ref", "ref", "range"}
 
 Rows = dict[str, list[Sequence[Value]]]
@@ -40,6 +42,7 @@ def _rows(count: int) -> Rows:
         "delay.add": [(i & 15, _id(i), START + i * 100, i, 1, 1, *content, START, START) for i in numbers],
         "moved.add": [(i & 15, START + i * 100, _id(i)) for i in numbers],
         "cancelled.add": [(i & 15, _id(i + count), i, 1, b"k", START, START, START) for i in numbers],
+        "outbox_cancel.add": [(i & 15, _id(i), 1, 1) for i in numbers],
         "retry.add": [(i & 15, _id(i), i % 7, 2, 1, i, _id(i), 2, b"[]", START) for i in numbers],
         "message.add": [(1 + i % 3, i // 3, _id(i) | 1 << 20, i, *content, START, START, START) for i in numbers],
         "redelivery.add": [(2, i, _id(i), 1 + i % 3, i // 3, _id(i), 2, b"[]", START) for i in numbers],
@@ -237,6 +240,15 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "archived.find": ({"archived": "PRIMARY"}, [(1,)]),
     "consumer_group.see": ({"consumer_group": "PRIMARY"}, [(START, 1)]),
     "consumer_group.seen": ({"consumer_group": "udx_consumer_group_multi_name"}, [(1,)]),
+    "delay.seen": ({"delay": "PRIMARY"}, [(0, _id(0))]),
+    "delay.held": ({"delay": "PRIMARY"}, [(0, _id(0))]),
+    "delay.take": ({"delay": "PRIMARY"}, [(0, _id(0))]),
+    "cancelled.remove": ({"cancelled": "PRIMARY"}, [(0, _id(0))]),
+    "outbox_cancel.remove": ({"outbox_cancel": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
+    "claim.held": ({"claim": "PRIMARY"}, [(1, 1, 0)]),
+    "claim.note": ({"claim": "PRIMARY"}, [(b"\0", bytes(8), 1, 1, 0)]),
+    "claim.take": ({"claim": "PRIMARY"}, [(1, 1, 0)]),
+    "message.place": ({"message": "udx_message_id"}, [(_id(0) | 1 << 20,)]),
     "label.find": ({"label": "PRIMARY"}, [(1, b"0", 0, 100)]),
 }
 

@@ -194,7 +194,7 @@ async def test_an_open_insert_keeps_nobody_waiting(stage: Stage, count: int) -> 
         # In the middle of the others.
         cursor.execute(
             "INSERT INTO delay SELECT 7, 1, due, nonce, topic_id, queue_id, NULL, NULL, NULL, NULL, NULL, body,"
-            " accepted_at, deliver_at FROM delay LIMIT 1"
+            " accepted_at, deliver_at, uncounted FROM delay LIMIT 1"
         )
         cursor.execute(
             "INSERT INTO retry SELECT 7, 1, group_id, return_queue_id, message_queue_id, message_offset,"

@@ -7,6 +7,7 @@ import trio
 
 from support.stores import HOUR, MINUTE, START, Stage, bodies, ids_of
 from tarry.store import retention
+from tarry.store.catalogue import TopicDraft
 from tarry.store.ports import Transaction
 from tarry.store.records import Group, Queue, Topic
 from tarry.store.retention import Limits, Removed
@@ -112,14 +113,14 @@ async def test_a_topic_may_say_otherwise(stage: Stage) -> None:
     topic = await stage.topic()
     one, other = await stage.group(topic, "one"), await stage.group(topic, "other")
     await fill(stage, topic, 4)
-    await stage.store.change_topic(topic, 0, None)
+    await stage.store.change_topic(topic, TopicDraft("orders", retention=0), stage.now)
     (topic,) = await stage.store.topics([topic.name])
     await stage.ack(one, await stage.claim(one, 4))
     await stage.ack(other, await stage.claim(other, 3))
     assert (await clean(stage, topic)).rows == 3
     await stage.ack(other, await stage.claim(other, 1))
     assert (await clean(stage, topic)).rows == 1
-    await stage.store.change_topic(topic, 60 * DAY, None)
+    await stage.store.change_topic(topic, TopicDraft("orders", retention=60 * DAY), stage.now)
     (topic,) = await stage.store.topics([topic.name])
     await fill(stage, topic, 2)
     stage.now += 60 * DAY - 1
@@ -130,7 +131,7 @@ async def test_a_topic_may_say_otherwise(stage: Stage) -> None:
 
 async def test_before_the_first_group_comes_nothing_goes_at_once(stage: Stage) -> None:
     topic = await stage.topic()
-    await stage.store.change_topic(topic, 0, None)
+    await stage.store.change_topic(topic, TopicDraft("orders", retention=0), stage.now)
     (topic,) = await stage.store.topics([topic.name])
     await fill(stage, topic, 4)
     stage.now += 7 * DAY - 1

@@ -1,0 +1,33 @@
+"""Messages in the user's own transaction: `from tarry.client import outbox`.
+
+    outbox.publish(cursor, "orders", {"order": 7}, delay="30m", key="order-7")
+    outbox.cancel(cursor, topic="orders", key="order-7")
+    outbox.ack(cursor, message)
+    outbox.once(cursor, message)
+
+`cursor` is any DB-API cursor of PyMySQL, mysqlclient, mysql-connector-python or SQLAlchemy's raw connection, on the
+MySQL or MariaDB of the service. What is done becomes true when your transaction is committed, and is undone with it.
+The service's tables are taken to be in the cursor's own database; `Outbox(database="tarry")` says otherwise.
+`outbox.aio` is the same for asynchronous cursors.
+
+- `box`       `Outbox`, and the functions that both fronts share.
+- `aio`       the front for asynchronous cursors.
+- `cursors`   the store's transaction over somebody else's cursor.
+- `drafts`    checks of what is to be published.
+- `guards`    the table `tarry_once`.
+"""
+
+from . import aio
+from .box import Outbox
+
+_default = Outbox()
+
+publish = _default.publish
+publish_many = _default.publish_many
+cancel = _default.cancel
+ack = _default.ack
+once = _default.once
+prepare = _default.prepare
+forget = _default.forget
+
+__all__ = ["Outbox", "ack", "aio", "cancel", "forget", "once", "prepare", "publish", "publish_many"]

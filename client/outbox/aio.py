@@ -1,0 +1,73 @@
+"""The outbox over asynchronous cursors: trio-mysql, and any other whose `execute` and `fetchall` are awaited.
+
+from tarry.client.outbox import aio
+await aio.publish(cursor, "orders", {"order": 7}, delay="30m")
+"""
+
+from collections.abc import Iterable
+from typing import Any, Unpack
+
+from ..durations import Duration
+from ..records import Claim, Draft, Message, Receipt
+from .box import Fields, Steps
+from .cursors import AsyncCursor, AsyncCursorTransaction
+
+
+class AsyncOutbox(Steps):
+    """`Outbox`, awaited. Its methods do and raise the same."""
+
+    def _tx(self, cursor: AsyncCursor) -> AsyncCursorTransaction:
+        return AsyncCursorTransaction(cursor, self.database)
+
+    async def publish(self, cursor: AsyncCursor, topic: str, body: Any, **fields: Unpack[Fields]) -> Receipt:
+        """Publishes a message; see `Outbox.publish`."""
+        (receipt,) = await self._publish(self._tx(cursor), topic, [Draft(body=body, **fields)])
+        return receipt
+
+    async def publish_many(
+        self, cursor: AsyncCursor, topic: str, messages: Iterable[Draft | dict[str, Any]]
+    ) -> list[Receipt]:
+        """Publishes drafts, or dicts of a draft's fields; see `Outbox.publish_many`."""
+        return await self._publish(self._tx(cursor), topic, messages)
+
+    async def cancel(
+        self,
+        cursor: AsyncCursor,
+        *,
+        id: str | None = None,  # noqa: A002 - the contract's word
+        topic: str | None = None,
+        key: str | None = None,
+    ) -> list[str]:
+        """Cancels one message, or all that wait under a key; see `Outbox.cancel`."""
+        return await self._cancel(self._tx(cursor), id, topic, key)
+
+    async def ack(self, cursor: AsyncCursor, message: Message, *, claim: Claim | str | None = None) -> None:
+        """Settles a claimed message; see `Outbox.ack`."""
+        await self._ack(self._tx(cursor), message, claim)
+
+    async def once(
+        self, cursor: AsyncCursor, message: Message, *, key: str | None = None, group: str | None = None
+    ) -> bool:
+        """False when its work was done before; see `Outbox.once`."""
+        return await self._once(self._tx(cursor), message, key, group)
+
+    async def prepare(self, cursor: AsyncCursor) -> None:
+        """Makes the guard table. It commits the transaction; see `Outbox.prepare`."""
+        await self._prepare(self._tx(cursor))
+
+    async def forget(self, cursor: AsyncCursor, older_than: Duration = "28d", limit: int = 10_000) -> int:
+        """Removes old guards; see `Outbox.forget`."""
+        return await self._forget(self._tx(cursor), older_than, limit)
+
+
+_default = AsyncOutbox()
+
+publish = _default.publish
+publish_many = _default.publish_many
+cancel = _default.cancel
+ack = _default.ack
+once = _default.once
+prepare = _default.prepare
+forget = _default.forget
+
+__all__ = ["AsyncOutbox", "ack", "cancel", "forget", "once", "prepare", "publish", "publish_many"]

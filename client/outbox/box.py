@@ -1,0 +1,218 @@
+"""`Outbox`: publish, cancel, ack and once in the user's own transaction, over any DB-API cursor.
+
+`Steps` is written once, as functions over a transaction of the store's; `Outbox` drives them over a plain cursor and
+`aio.AsyncOutbox` over an asynchronous one.
+"""
+
+import re
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, NoReturn, TypedDict, TypeVar, Unpack
+
+from ...store import outbox as store
+from ...store.claim_ids import parse_claim
+from ...store.errors import DuplicateKey, StoreError
+from ...store.ids import IdMaker
+from ...store.records import ClaimKey
+from ..delivery import Delivery
+from ..durations import Duration, milliseconds
+from ..errors import BadRequest, LeaseLost, NotFound, TarryError, TooLate, Unavailable
+from ..records import Claim, Draft, Message, Receipt
+from . import guards
+from .cursors import AsyncCursorTransaction, Cursor, CursorTransaction, NoSuchTable, drive
+from .drafts import Limits, entries
+
+T = TypeVar("T")
+
+_IDENTIFIER = re.compile(r"[0-9A-Za-z_$]{1,64}", re.ASCII)
+_ID = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_Transaction = CursorTransaction | AsyncCursorTransaction
+
+
+class Fields(TypedDict, total=False):
+    """What a message may have beside its body."""
+
+    delay: Duration | None
+    deliver_at: datetime | str | None
+    key: str | None
+    ordering_key: str | None
+    tag: str | None
+    headers: Mapping[str, str] | None
+    queue: int | None
+    content_type: str | None
+
+
+class Steps:
+    """What both fronts do.
+
+    `database` is where the service's tables are, None for the cursor's own; `limits` are those of its settings.
+    """
+
+    def __init__(self, database: str | None = None, *, limits: Limits | None = None) -> None:
+        if database is not None and not _IDENTIFIER.fullmatch(database):
+            raise ValueError(f"database: {database[:100]!r} is not a name of letters, digits, _ and $, 64 at most")
+        self.database = database
+        self._limits = limits or Limits()
+        self._ids = IdMaker(outbox=True)
+
+    async def _publish(self, tx: _Transaction, topic: str, drafts: Iterable[Draft | dict[str, Any]]) -> list[Receipt]:
+        checked = entries(drafts, self._limits)
+        if not checked:
+            return []
+        accepted = await self._told(lambda: store.publish(tx, self._ids, topic, checked, self._limits.max_delay), topic)
+        # Whatever waits for the commit is scheduled; what is due is in the stream soon after it.
+        return [Receipt(str(one.id), topic, "scheduled", _instant(one.deliver_at)) for one in accepted]
+
+    async def _cancel(self, tx: _Transaction, id_: str | None, topic: str | None, key: str | None) -> list[str]:
+        if id_ is not None and topic is None and key is None:
+            return await self._cancel_one(tx, id_)
+        if id_ is not None or topic is None or key is None:
+            raise BadRequest("cancel takes an id, or a topic with a key")
+
+        async def work() -> list[str]:
+            ids = await store.labelled(tx, topic, key)
+            verdicts = await store.cancel(tx, ids)
+            return [str(i) for i, v in zip(ids, verdicts, strict=True) if v.result == "cancelled"]
+
+        return await self._told(work, topic)
+
+    async def _cancel_one(self, tx: _Transaction, id_: str) -> list[str]:
+        if not _ID.fullmatch(id_) or int(id_) >= 1 << 63:
+            raise NotFound(f"there is no message {id_[:100]!r}")
+        (verdict,) = await self._told(lambda: store.cancel(tx, [int(id_)]))
+        if verdict.result == "too_late":
+            raise TooLate(f"message {id_} was handed to the stream before")
+        if verdict.result == "not_found":
+            raise NotFound(f"there is no message {id_}, as far as this transaction sees")
+        return [id_]
+
+    async def _ack(self, tx: _Transaction, message: Message, claim: Claim | str | None) -> None:
+        key = _claim_key(message, claim)
+        done = await self._told(lambda: store.ack(tx, key, int(message.id)))
+        if done == "lost":
+            raise LeaseLost(f"message {message.id}: the lease is over, or it was given back; roll your work back")
+        if done == "not_in_claim":
+            raise NotFound(
+                f"message {message.id} is not in this claim, as far as this transaction sees: "
+                "begin the transaction after the message was received, or use READ COMMITTED"
+            )
+
+    async def _once(self, tx: _Transaction, message: Message, key: str | None, group: str | None) -> bool:
+        name = group or (message.hold.claim.group if isinstance(message, Delivery) else None)
+        if name is None:
+            raise BadRequest("group: the message does not tell it; name the consumer group, group=...")
+        work = message.id if key is None else key
+        for field, text in (("group", name), ("key", work)):
+            if not 0 < len(text.encode()) <= 255:
+                raise BadRequest(f"{field}: it has {len(text.encode())} bytes, and may have 1 to 255")
+        try:
+            return await guards.guard(tx, message.topic, name, work)
+        except NoSuchTable as error:
+            raise NotFound("there is no table tarry_once in this database: run outbox.prepare(cursor) once") from error
+
+    async def _prepare(self, tx: _Transaction) -> None:
+        await guards.prepare(tx)
+
+    async def _forget(self, tx: _Transaction, older_than: Duration, limit: int) -> int:
+        return await guards.forget(tx, await tx.now() - milliseconds(older_than), limit)
+
+    async def _told(self, work: Callable[[], Coroutine[Any, Any, T]], topic: str = "") -> T:
+        """The store's errors in the client's words; those of the driver pass as they are."""
+        try:
+            return await work()
+        except StoreError as error:
+            self._raise(error, topic)
+
+    def _raise(self, error: StoreError, topic: str) -> NoReturn:
+        if isinstance(error, NoSuchTable):
+            where = "the cursor's database" if self.database is None else f"database {self.database!r}"
+            text = f"{where} has no tables of Tarry: say where they are, Outbox(database=...) ({error})"
+            raise NotFound(text) from error
+        if isinstance(error, store.TopicMissing):
+            raise NotFound(
+                f"there is no topic {topic!r}, and an outbox makes none, since that would lock what others need: "
+                f"make it once, PUT /v1/topics/{topic}"
+            ) from error
+        if isinstance(error, store.QueueMissing):
+            raise BadRequest(f"queue: {error}") from error
+        if isinstance(error, store.TooFar):
+            raise BadRequest(f"deliver_at: {error}") from error
+        if isinstance(error, DuplicateKey):
+            raise Unavailable(str(error)) from error
+        raise TarryError(str(error)) from error
+
+
+class Outbox(Steps):
+    """The outbox over DB-API cursors. One may serve all threads; it holds nothing of any transaction.
+
+    Nothing here commits, but for `prepare`. Errors of the driver, deadlocks included, pass as they are.
+    """
+
+    def _tx(self, cursor: Cursor) -> CursorTransaction:
+        return CursorTransaction(cursor, self.database)
+
+    def publish(self, cursor: Cursor, topic: str, body: Any, **fields: Unpack[Fields]) -> Receipt:
+        """Publishes a message when your transaction is committed: then at once, after `delay`, or at `deliver_at`.
+
+        A delay runs from this call. Raises `NotFound` for an unknown topic, and `BadRequest` naming the bad field.
+        """
+        (receipt,) = drive(self._publish(self._tx(cursor), topic, [Draft(body=body, **fields)]))
+        return receipt
+
+    def publish_many(self, cursor: Cursor, topic: str, messages: Iterable[Draft | dict[str, Any]]) -> list[Receipt]:
+        """Publishes up to 1000 drafts, or dicts of a draft's fields."""
+        return drive(self._publish(self._tx(cursor), topic, messages))
+
+    def cancel(
+        self,
+        cursor: Cursor,
+        *,
+        id: str | None = None,  # noqa: A002 - the contract's word
+        topic: str | None = None,
+        key: str | None = None,
+    ) -> list[str]:
+        """Cancels the message of an id, or all that wait under a key; returns the ids that are cancelled.
+
+        With an id it raises `TooLate` when the message was handed to the stream, and `NotFound`. Until you commit
+        nobody else can cancel, move or promote it.
+        """
+        return drive(self._cancel(self._tx(cursor), id, topic, key))
+
+    def ack(self, cursor: Cursor, message: Message, *, claim: Claim | str | None = None) -> None:
+        """Settles a message of `consume` or `run`, or one of a `claim`. Raises `LeaseLost`: then roll back."""
+        drive(self._ack(self._tx(cursor), message, claim))
+
+    def once(self, cursor: Cursor, message: Message, *, key: str | None = None, group: str | None = None) -> bool:
+        """Whether this group does the work of this message for the first time; True at most once that is committed.
+
+        `key` stands for the work in place of the message's id: a business key that several messages may share.
+        """
+        return drive(self._once(self._tx(cursor), message, key, group))
+
+    def prepare(self, cursor: Cursor) -> None:
+        """Makes the table `tarry_once` in your current database, if it is missing. MySQL commits when it does."""
+        drive(self._prepare(self._tx(cursor)))
+
+    def forget(self, cursor: Cursor, older_than: Duration = "28d", limit: int = 10_000) -> int:
+        """Removes guards of `once` older than that, `limit` at most; returns how many. Commit, and call it again.
+
+        Keep them for longer than a message may come again: its ladder, and the days until somebody redrives it.
+        """
+        return drive(self._forget(self._tx(cursor), older_than, limit))
+
+
+def _claim_key(message: Message, claim: Claim | str | None) -> ClaimKey:
+    if claim is None and isinstance(message, Delivery):
+        claim = message.hold.claim
+    if claim is None:
+        raise BadRequest("claim: the message does not tell it; name the claim that holds it, claim=...")
+    key = parse_claim(claim if isinstance(claim, str) else claim.id)
+    if key is None or not _ID.fullmatch(message.id):
+        raise NotFound("there is no such claim")
+    return key
+
+
+def _instant(ms: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=ms)

@@ -1,0 +1,160 @@
+"""The store's transaction over somebody else's cursor, plain or asynchronous.
+
+A statement goes out whole, its values written as hexadecimal literals: no parameter style, escape or character set of a
+driver comes into it. Drivers differ in what they give back, too: dicts for rows, bytearrays for bytes.
+"""
+
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, NoReturn, Protocol, TypeVar, cast
+
+from ...store.errors import DuplicateKey, StoreError
+from ...store.mysql.statements import bind, statement
+from ...store.ports import Row, Value
+
+T = TypeVar("T")
+
+CLOCK = "CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(3)) DIV 1000 AS SIGNED)"
+"""The database's clock, Unix milliseconds."""
+
+_MAX_STATEMENT = 12 << 20
+"""Bytes: below the max_allowed_packet that a server has unless it was told otherwise, 16 MiB or more."""
+_DUPLICATE = 1062
+_NO_TABLE = {1146, 1049}
+_TABLE_EXISTS = 1050
+
+
+class Cursor(Protocol):
+    """A DB-API cursor."""
+
+    @property
+    def rowcount(self) -> int: ...
+    def execute(self, sql: str, /) -> object: ...
+    def fetchall(self) -> Iterable[Any]: ...
+
+
+class AsyncCursor(Protocol):
+    """A cursor whose calls are awaited."""
+
+    @property
+    def rowcount(self) -> int: ...
+    def execute(self, sql: str, /) -> Awaitable[object]: ...
+    def fetchall(self) -> Awaitable[Iterable[Any]]: ...
+
+
+class NoSuchTable(StoreError):
+    """The database has no such table, or there is no such database."""
+
+
+class TableExists(StoreError):
+    """There is such a table."""
+
+
+def drive(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a function over a plain cursor: nothing it awaits ever suspends, so one step is all."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        return cast("T", done.value)
+    work.close()
+    raise RuntimeError("an outbox function awaits something other than its transaction")
+
+
+class _OverCursor:
+    """What both kinds share: `_ask` runs a statement and returns its rows, `_run` how many it matched."""
+
+    def __init__(self, database: str | None) -> None:
+        self._database = database
+
+    async def ask(self, sql: str) -> list[Row]:
+        raise NotImplementedError
+
+    async def run(self, sql: str) -> int:
+        raise NotImplementedError
+
+    async def now(self) -> int:
+        """The database's clock."""
+        ((now,),) = await self.ask(f"SELECT {CLOCK} AS now")
+        return int(now)
+
+    async def fetch(self, query: str, *values: Value | Sequence[Value]) -> list[Row]:
+        """The rows of a SELECT of the store's."""
+        return await self.ask(bind(query, values, self._database).decode())
+
+    async def execute(self, query: str, *values: Value | Sequence[Value]) -> int:
+        """Runs a statement of the store's."""
+        return await self.run(bind(query, values, self._database).decode())
+
+    async def execute_many(self, query: str, rows: Sequence[Sequence[Value]]) -> int:
+        """Inserts the rows."""
+        prepared, _ = statement(query, self._database)
+        inserted = 0
+        for text in prepared.bind_many(rows, max_bytes=_MAX_STATEMENT):
+            inserted += await self.run(text.decode())
+        return inserted
+
+    async def append(
+        self, query: str, rows: Mapping[int, Sequence[Sequence[Value]]], *, straight: bool
+    ) -> dict[int, int]:
+        """Not from here: it would hold the queue until the user commits."""
+        raise NotImplementedError("an outbox draws no offsets")
+
+
+class CursorTransaction(_OverCursor):
+    """Over a DB-API cursor; its functions are run by `drive`."""
+
+    def __init__(self, cursor: Cursor, database: str | None) -> None:
+        super().__init__(database)
+        self._cursor = cursor
+
+    async def ask(self, sql: str) -> list[Row]:
+        try:
+            self._cursor.execute(sql)
+        except Exception as error:
+            _raise(error)
+        return [_row(row) for row in self._cursor.fetchall()]
+
+    async def run(self, sql: str) -> int:
+        try:
+            self._cursor.execute(sql)
+        except Exception as error:
+            _raise(error)
+        return self._cursor.rowcount
+
+
+class AsyncCursorTransaction(_OverCursor):
+    """Over an asynchronous cursor."""
+
+    def __init__(self, cursor: AsyncCursor, database: str | None) -> None:
+        super().__init__(database)
+        self._cursor = cursor
+
+    async def ask(self, sql: str) -> list[Row]:
+        try:
+            await self._cursor.execute(sql)
+        except Exception as error:
+            _raise(error)
+        return [_row(row) for row in await self._cursor.fetchall()]
+
+    async def run(self, sql: str) -> int:
+        try:
+            await self._cursor.execute(sql)
+        except Exception as error:
+            _raise(error)
+        return self._cursor.rowcount
+
+
+def _raise(error: Exception) -> NoReturn:
+    """What the functions know how to meet is told in their words; everything else stays the driver's own."""
+    code = getattr(error, "errno", None) or (error.args[0] if error.args else None)
+    if code == _DUPLICATE:
+        raise DuplicateKey(str(error), _DUPLICATE) from error
+    if code == _TABLE_EXISTS:
+        raise TableExists(str(error), code) from error
+    if code in _NO_TABLE:
+        raise NoSuchTable(str(error), code) from error
+    raise error
+
+
+def _row(row: Any) -> Row:
+    values: Iterable[Any] = cast("Mapping[str, Any]", row).values() if isinstance(row, Mapping) else row
+    return tuple([bytes(value) if isinstance(value, bytearray) else value for value in values])

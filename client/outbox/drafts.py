@@ -1,0 +1,118 @@
+"""A draft as the store takes it: the checks that the service makes at its door, made here, where there is no door."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from attrs import frozen
+
+from ...store.outbox import Entry
+from ..durations import instant_in, instant_out, milliseconds
+from ..errors import BadRequest, TooLarge
+from ..records import Draft
+from ..transport import encode
+
+MAX_BATCH = 1000
+_MAX_HEADERS = 16 << 10
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@frozen
+class Limits:
+    """As the service's settings have them; the outbox cannot ask."""
+
+    max_body: int = 256 << 10
+    max_key: int = 255
+    max_delay: int = 3650 * 86_400_000
+    """Milliseconds."""
+
+
+def entries(drafts: Iterable[Draft | dict[str, Any]], limits: Limits) -> list[Entry]:
+    """The drafts, or dicts of a draft's fields, checked. Raises `BadRequest` naming the field."""
+    checked: list[Entry] = []
+    for index, draft in enumerate(drafts):
+        if index == MAX_BATCH:
+            raise TooLarge(f"a batch has {MAX_BATCH} messages at most: publish the rest in another call")
+        checked.append(_entry(Draft(**draft) if isinstance(draft, dict) else draft, limits))
+    return checked
+
+
+def _entry(draft: Draft, limits: Limits) -> Entry:
+    body, content_type = _body(draft)
+    if len(body) > limits.max_body:
+        raise TooLarge(f"body: it has {len(body)} bytes, and may have {limits.max_body}")
+    for name in ("key", "ordering_key", "tag"):
+        label: str | None = getattr(draft, name)
+        if label is not None and not 0 < len(_utf8(name, label)) <= limits.max_key:
+            raise BadRequest(f"{name}: it has {len(label.encode())} bytes, and may have 1 to {limits.max_key}")
+    if draft.delay is not None and draft.deliver_at is not None:
+        raise BadRequest("delay: there is a deliver_at too: leave one of them out")
+    return Entry(
+        body=body,
+        content_type=content_type,
+        delay=_delay(draft, limits),
+        deliver_at=_deliver_at(draft),
+        key=draft.key,
+        ordering_key=draft.ordering_key,
+        tag=draft.tag,
+        headers=_headers(draft.headers),
+        queue=draft.queue,
+    )
+
+
+def _body(draft: Draft) -> tuple[bytes, str | None]:
+    if isinstance(draft.body, bytes | bytearray):
+        content_type = draft.content_type or "application/octet-stream"
+        if not content_type.isascii() or not content_type.isprintable() or len(content_type) > 255:
+            raise BadRequest("content_type: it is 1 to 255 printable ASCII characters, such as image/png")
+        return bytes(draft.body), content_type
+    if draft.content_type is not None:
+        raise BadRequest("content_type: it goes with a body of bytes; any other body is JSON")
+    try:
+        return encode(draft.body), None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadRequest(f"body: it is no JSON value: {error}") from error
+
+
+def _headers(headers: Mapping[str, str] | None) -> bytes | None:
+    if headers is None:
+        return None
+    for name, value in headers.items():
+        if not isinstance(name, str) or not isinstance(value, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]  # users are not all typed
+            raise BadRequest("headers: names and values are text, and no name is empty")
+    text = encode(dict(headers))
+    if len(text) > _MAX_HEADERS:
+        raise BadRequest(f"headers: together they may have {_MAX_HEADERS} bytes as JSON")
+    return text
+
+
+def _utf8(name: str, text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise BadRequest(f"{name}: it holds half a surrogate pair, which UTF-8 cannot carry") from error
+
+
+def _delay(draft: Draft, limits: Limits) -> int:
+    if draft.delay is None:
+        return 0
+    try:
+        delay = milliseconds(draft.delay)
+    except ValueError as error:
+        raise BadRequest(f"delay: {error}") from error
+    if not 0 <= delay <= limits.max_delay:
+        raise BadRequest(f"delay: it lies between 0 and {limits.max_delay} milliseconds")
+    return delay
+
+
+def _deliver_at(draft: Draft) -> int | None:
+    if draft.deliver_at is None:
+        return None
+    try:
+        at = instant_in(instant_out(draft.deliver_at))
+        if at.tzinfo is None:
+            raise ValueError("it has no zone: add Z or an offset such as +02:00")
+    except ValueError as error:
+        raise BadRequest(f"deliver_at: {error}") from error
+    since = at - _EPOCH
+    return since.days * 86_400_000 + since.seconds * 1000 + -(-since.microseconds // 1000)

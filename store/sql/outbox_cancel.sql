@@ -1,0 +1,15 @@
+-- name: add
+-- A message was cancelled in a user's transaction, which must not lock a tally.
+INSERT INTO outbox_cancel (shard, id, topic_id, scheduled) VALUES ?;
+
+-- name: some
+-- Whether there is something to count.
+SELECT id FROM outbox_cancel LIMIT 1;
+
+-- name: lock
+-- Cancellations to be counted, a bounded batch.
+SELECT id, topic_id, scheduled FROM outbox_cancel ORDER BY shard, id LIMIT ? /*! FOR UPDATE SKIP LOCKED */;
+
+-- name: remove
+-- Cancellations that are counted.
+DELETE /*+ INDEX(outbox_cancel PRIMARY) */ FROM outbox_cancel WHERE (shard, id) IN (?*);

@@ -1,0 +1,74 @@
+"""A nudge looks for what an outbox has committed: near by, and farther when nothing is new there."""
+
+from typing import Any, cast
+
+import pytest
+
+from tarry.service.clock import Clock
+from tarry.service.hand import Hand
+from tarry.service.sweeps import Sweeps
+from tarry.store.store import Store
+
+NOW = 1_795_000_000_000
+
+
+class Rows:
+    """A store that has what is due, and a hand that holds what it was told of."""
+
+    def __init__(self) -> None:
+        self.ms = NOW
+        self.due: list[tuple[int, int]] = []
+        self.held: set[int] = set()
+        self.asked: list[tuple[int, int]] = []
+        self.behind = 0
+
+    async def near(self, since: int, until: int, limit: int) -> list[tuple[int, int]]:
+        self.asked.append((since, until))
+        return [row for row in self.due if since <= row[0] < until][:limit]
+
+    def add_missing(self, timers: list[tuple[int, int]]) -> int:
+        new = {entry for _, entry in timers} - self.held
+        self.held |= new
+        return len(new)
+
+    async def sample(self) -> int:
+        return self.ms
+
+
+@pytest.fixture
+def rows() -> Rows:
+    return Rows()
+
+
+@pytest.fixture
+async def sweeps(rows: Rows) -> Sweeps:
+    clock = Clock(rows.sample, monotonic=lambda: rows.ms * 1_000_000)
+    await clock.take()
+
+    async def lost(*_: Any) -> None:
+        raise AssertionError
+
+    store, hand = cast(Store, rows), cast(Hand, rows)
+    return Sweeps(store, hand, clock, lost=lost, grown=lambda _: None, waiting=lambda: False)
+
+
+async def test_a_nudge_finds_what_was_just_committed_and_looks_no_farther(rows: Rows, sweeps: Sweeps) -> None:
+    rows.due = [(NOW - 10, 1)]
+    await sweeps.nudged()
+    assert rows.held == {1}
+    assert rows.asked == [(NOW - 120_000, NOW + 1500)]
+
+
+async def test_a_nudge_after_a_long_transaction_finds_it_too(rows: Rows, sweeps: Sweeps) -> None:
+    rows.due = [(NOW - 3_600_000, 1)]
+    await sweeps.nudged()
+    assert rows.held == {1}
+
+
+async def test_the_far_sweep_follows_nudges_once_a_second_at_most(rows: Rows, sweeps: Sweeps) -> None:
+    for _ in range(10):
+        await sweeps.nudged()
+    assert len([asked for asked in rows.asked if asked[0] == 0]) == 1
+    rows.ms += 1000
+    await sweeps.nudged()
+    assert len([asked for asked in rows.asked if asked[0] == 0]) == 2
