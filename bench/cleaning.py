@@ -133,7 +133,7 @@ def fill(dsn: str, topic: Topic, group_id: int, at: int, rows: int) -> None:
             connection.execute("PRAGMA synchronous=OFF")
             _fill(connection.execute, "BLOB", topic, group_id, at, rows)
     else:
-        with databases.log_in(dsn) as connection, connection.cursor() as cursor:
+        with databases.log_in(dsn) as session, session.cursor() as cursor:
             cursor.execute("SET SESSION wait_timeout = 3600")
             _fill(cursor.execute, "BINARY", topic, group_id, at, rows)
 

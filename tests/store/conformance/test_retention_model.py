@@ -14,9 +14,10 @@ from support.still import StillBackend
 from support.stores import START
 from tarry.store import retention
 from tarry.store.catalogue import TopicDraft
+from tarry.store.ports import Transaction
 from tarry.store.records import Claim, ClaimRequest, Draft, Publication, Settlement
 from tarry.store.retention import Limits, Removed
-from tarry.store.sqlite.connection import SQLiteTransaction, drive
+from tarry.store.sqlite.connection import drive
 from tarry.store.store import Store
 from tarry.wheel.ladder import Ladder
 
@@ -172,7 +173,7 @@ class Lives(RuleBasedStateMachine):
                 assert moves == told + open_
 
 
-async def _cursors(group_id: int, tx: SQLiteTransaction) -> list[tuple[int, int, int]]:
+async def _cursors(group_id: int, tx: Transaction) -> list[tuple[int, int, int]]:
     """For each cursor: its moves, what its counters tell, and what is open (I14)."""
     open_: dict[int, int] = {}
     for row in await tx.fetch("claim.of_group", group_id):
