@@ -10,18 +10,19 @@ behind the end, and the ranges that are removed lie before it.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 
 from attrs import define, field, frozen
 
 from .ids import first_id, shard_of
-from .ports import Row, Transaction
+from .ports import Row, Transaction, Value
 from .publishing import draw_offsets
 from .records import Group, Queue, Topic
 from .timers import stream_retries
 
 _CURSOR, _CLAIM, _RETRY, _RETURN = range(4)
-_LABELS = 16
-"""Keys to a statement: each is looked up with each id."""
+_LABELS = 200
+"""Keys to a statement."""
 _NO_END = 1 << 62
 
 
@@ -182,14 +183,10 @@ def _runs(rows: Sequence[Row], stay: set[int]) -> list[tuple[int, int]]:
 
 
 async def _remove_labels(tx: Transaction, labels: Iterable[tuple[int, bytes, int]]) -> None:
-    by_topic: dict[int, list[tuple[bytes, int]]] = defaultdict(list)
-    for topic_id, key, id_ in labels:
-        by_topic[topic_id].append((key, id_))
-    for topic_id in sorted(by_topic):
-        some = sorted(by_topic[topic_id])
-        for at in range(0, len(some), _LABELS):
-            keys, ids = zip(*some[at : at + _LABELS], strict=True)
-            await tx.execute("label.remove", topic_id, sorted(set(keys)), sorted(ids))
+    rows = sorted(labels)
+    for at in range(0, len(rows), _LABELS):
+        some = rows[at : at + _LABELS]
+        await tx.execute("label.remove", cast("list[Value]", some * 2 if len(some) == 1 else some))
 
 
 async def clean_returns(

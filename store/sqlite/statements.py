@@ -3,17 +3,19 @@
 import re
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
-from ..ports import Value
+from ..ports import Row, Value
 from ..queries import load_queries
 
 _IDS = "(shard, id) IN (?*)"
 _IDS_HERE = "(shard, id) IN (SELECT value & 15, value FROM json_each(?))"
 # Nobody runs ANALYZE here, and without it SQLite may prefer a part of the primary key to the whole of an index.
 _INDEX = re.compile(r"/\*! FORCE INDEX \(((?:idx|udx)_\w+)\) \*/")
+
+_ROWS = re.compile(r"\(([^()?]+)\) IN \(\?\*\)")
 
 
 @cache
@@ -26,7 +28,7 @@ def bind(query: str, values: Sequence[Value | Sequence[Value]]) -> tuple[str, li
     """The statement's text and its parameters.
 
     A list of numbers travels as one JSON parameter, so that the text stays the same and its plan is kept; a list of
-    bytes is spelled out, since JSON holds none.
+    bytes or of rows is spelled out, since JSON holds no bytes.
     """
     text = _text(query)
     flat: list[Any] = []
@@ -36,10 +38,20 @@ def bind(query: str, values: Sequence[Value | Sequence[Value]]) -> tuple[str, li
         elif value and isinstance(value[0], bytes):
             text = text.replace("(?*)", f"({', '.join('?' * len(value))})", 1)
             flat.extend(value)
+        elif value and isinstance(value[0], tuple):
+            text = _any_of(text, len(value))
+            flat.extend(one for some in value for one in cast("Row", some))
         else:
             text = text.replace("(?*)", "(SELECT value FROM json_each(?))", 1)
             flat.append(msgspec.json.encode(value).decode())
     return text, flat
+
+
+def _any_of(text: str, rows: int) -> str:
+    """A search for each row: SQLite would read the whole table for a list of rows."""
+    before, columns, after = _ROWS.split(text, maxsplit=1)
+    row = " AND ".join(f"{column.strip()} = ?" for column in columns.split(","))
+    return f"{before}({' OR '.join([row] * rows)}){after}"
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-MODULES = ("claim", "flights", "lateness", "promote", "publish")
+MODULES = ("claim", "cleaning", "flights", "lateness", "promote", "publish")
 
 
 def run(module: str, *arguments: str) -> list[dict[str, Any]]:
@@ -70,6 +70,12 @@ def test_claim() -> None:
     lines = run("claim", "--dsn", "sqlite", "--rows", "50000", "--seconds", "0.2", "--runs", "1")
     assert lines[0]["messages"] == 10 * lines[0]["answered"] > 0
     assert lines[-1]["messages_per_s"]["turn"]["median"] > 0
+
+
+def test_cleaning() -> None:
+    (line,) = run("cleaning", "--dsn", "sqlite", "--rows", "3000", "--seconds", "0.2")
+    assert line["removed_per_s"] > 0
+    assert line["times_before"]["p99"] > 0
 
 
 def test_flights(tmp_path: Path) -> None:

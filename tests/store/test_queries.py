@@ -5,6 +5,7 @@ import sqlite3
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 
@@ -55,7 +56,8 @@ def test_sqlite_reads_it(name: str) -> None:
         columns = text.partition("VALUES")[0].rpartition("(")[2].count(",") + 1
         text, values = sqlite_statements.insert(name, columns), [1] * columns
     else:
-        asked = [[1, 2] if hole == "(?*)" else 1 for hole in re.findall(r"\(\?\*\)|\?", text)]
+        some: list[Any] = [(1, b"k", 2)] * 2 if "`key`, id) IN" in text else [1, 2]
+        asked: list[Any] = [some if hole == "(?*)" else 1 for hole in re.findall(r"\(\?\*\)|\?", text)]
         text, values = sqlite_statements.bind(name, asked)
     connection.execute("EXPLAIN " + text, values)
     connection.close()
@@ -71,7 +73,8 @@ def test_mysql_binds_it(name: str) -> None:
         assert place is None
         assert bound.count(b"(1") == 3
     else:
-        asked = [[1, 2] if hole == "(?*)" else 1 for hole in re.findall(r"\(\?\*\)|\?", text)]
+        some: list[Any] = [(1, b"k", 2)] * 2 if "`key`, id) IN" in text else [1, 2]
+        asked: list[Any] = [some if hole == "(?*)" else 1 for hole in re.findall(r"\(\?\*\)|\?", text)]
         bound = mysql_statements.bind(name, asked)
     assert b"?" not in bound
 

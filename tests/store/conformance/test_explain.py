@@ -222,7 +222,10 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
         [([1], [1], 1, 0, 10, _ONE), ([1, 2, 3], [1, 2, 3], 1, 0, 1000, _THOUSAND)],
     ),
     "message.remove": ({"message": "PRIMARY"}, [(1, 0, 1), (1, 0, 1000)]),
-    "label.remove": ({"label": "PRIMARY"}, [(1, [b"0"], _ONE), (1, [b"%d" % i for i in range(16)], _TEN)]),
+    "label.remove": (
+        {"label": "PRIMARY"},
+        [([(1, b"0", _id(0))] * 2,), ([(1, b"%d" % i, id_) for i, id_ in enumerate(_TEN)],)],
+    ),
     "redelivery.oldest": ({"redelivery": "PRIMARY"}, [(2, 0, 1), (2, 100, 1000)]),
     "redelivery.expunge": ({"redelivery": "PRIMARY"}, [(2, 0, 1), (2, 0, 1000)]),
     "delivery.oldest": ({"delivery": "PRIMARY"}, [(1, 1, 0, 1), (1, 1, 5, 1000)]),

@@ -1,0 +1,166 @@
+"""Does clearing up settled messages hold up publishers?
+
+    python -m tarry.bench.cleaning --dsn mysql://root@127.0.0.1:3306/any [--rows 10000000] [--callers 8] [--seconds 10]
+
+A log of old messages of 200 bytes with keys, all of them acknowledged, is written by bulk SQL. Publishers then work for
+a while with nobody cleaning, and after that while the service's own cleaner removes the log, at its own pace, to the
+last row. `times_before` is the p99 of a publish during the cleaning against before, in the same run: within 2 is the
+goal. What was published meanwhile must still be there at the end.
+"""
+
+import argparse
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from statistics import median
+
+import trio
+
+from ..service.cleaner import Cleaner
+from ..service.clock import Clock
+from ..service.combiner import Combiner
+from ..service.directory import Directory
+from ..service.logs import set_up_logs
+from ..service.metrics import Metrics
+from ..service.settings import Settings
+from ..store.ids import first_id
+from ..store.opening import open_backend
+from ..store.records import Conflict, Draft, Publication, Receipt, Topic
+from ..store.store import Store
+from . import databases
+from .closed_loop import in_tasks
+from .report import Figures, say, show
+
+BODY = b'"' + b"x" * 198 + b'"'
+
+_DAY = 24 * 3600 * 1000
+_AGE = 8 * _DAY
+_CHUNK = 50_000
+_BATCH_BYTES = 2 << 20
+_MAX_WAITING = 64 << 20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tarry.bench.cleaning", description=(__doc__ or "").splitlines()[0])
+    databases.add_dsn(parser)
+    parser.add_argument("--rows", type=int, default=10_000_000, help="messages to be removed (default: 10000000)")
+    parser.add_argument("--callers", type=int, default=8, help="publishers, each awaiting its answer (default: 8)")
+    parser.add_argument("--seconds", type=float, default=10, help="of a window that p99 is taken of (default: 10)")
+    arguments = parser.parse_args()
+    if min(arguments.rows, arguments.callers) < 1:
+        parser.error("at least one of each")
+    with databases.server(arguments.dsn) as dsn, databases.scratch(dsn) as scratch:
+        settings = databases.durability(scratch)
+        figures = trio.run(measure, scratch, arguments.rows, arguments.callers, arguments.seconds)
+    show({"bench": "cleaning", "rows": arguments.rows, "callers": arguments.callers, **settings, **figures})
+
+
+async def measure(dsn: str, rows: int, callers: int, seconds: float) -> Figures:
+    """Before, during, and what is left."""
+    set_up_logs("warning", "console")
+    backend = await open_backend(dsn)
+    try:
+        await backend.migrate()
+        store = Store(backend)
+        clock = Clock(backend.now)
+        await clock.take()
+        directory = Directory(store, clock, auto_create=True)
+        topic = await directory.topic("bench", create=True)
+        group = await directory.group(topic, "bench", create=True)
+        await trio.to_thread.run_sync(fill, dsn, topic, group.id, clock.now() - _AGE, rows)
+        cleaner = Cleaner(store, directory, clock, Metrics(), Settings(), busy=lambda: False)
+
+        async def write(publications: Sequence[Publication]) -> list[list[Receipt] | Conflict]:
+            return await store.publish(publications, clock.now())
+
+        combiner: Combiner[Publication, list[Receipt] | Conflict] = Combiner(
+            write, weigh=lambda publication: publication.weight, batch=_BATCH_BYTES, waiting=_MAX_WAITING
+        )
+
+        async def publish() -> None:
+            await combiner.ask(Publication((Draft(topic, topic.queues[0], BODY),)))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(2):  # as the engine has it
+                nursery.start_soon(combiner.run)
+            say("publishing, nobody cleans")
+            before = await in_tasks([publish] * callers, seconds)
+            cleaned = trio.Event()
+            took = 0
+
+            async def clean() -> None:
+                nonlocal took
+                began = clock.now()
+                await cleaner.clean()
+                took = clock.now() - began
+                cleaned.set()
+
+            nursery.start_soon(clean)
+            during: list[Figures] = []
+            while not cleaned.is_set():
+                say(f"publishing and cleaning, window {len(during) + 1}")
+                during.append(await in_tasks([publish] * callers, seconds))
+            nursery.cancel_scope.cancel()
+        published = sum(window["answered"] for window in (before, *during))
+        ((left,),) = databases.ask(dsn, "SELECT COUNT(*) FROM message")
+        if left != published:
+            raise AssertionError(f"{published} messages were published, and {left} are left")
+        p99 = [window["p99_ms"] for window in during]
+        return {
+            "before": before,
+            "windows": len(during),
+            "during": {
+                "per_s": round(median(window["per_s"] for window in during)),
+                "p50_ms": round(median(window["p50_ms"] for window in during), 2),
+                "p99_ms": round(median(p99), 2),
+                "worst_p99_ms": max(p99),
+            },
+            "cleaning_s": round(took / 1000, 1),
+            "removed_per_s": round(rows / max(took, 1) * 1000),
+            "times_before": {
+                "p99": round(median(p99) / before["p99_ms"], 2),
+                "worst_p99": round(max(p99) / before["p99_ms"], 2),
+            },
+        }
+    finally:
+        await backend.aclose()
+
+
+def fill(dsn: str, topic: Topic, group_id: int, at: int, rows: int) -> None:
+    """The log, in statements of many rows, as if a group had read all of it."""
+    if dsn.startswith(databases.SQLITE):
+        with closing(sqlite3.connect(dsn.removeprefix(databases.SQLITE), isolation_level=None)) as connection:
+            connection.execute("PRAGMA synchronous=OFF")
+            _fill(connection.execute, "BLOB", topic, group_id, at, rows)
+    else:
+        with databases.log_in(dsn) as session, session.cursor() as cursor:
+            cursor.execute("SET SESSION wait_timeout = 3600")
+            _fill(cursor.execute, "BINARY", topic, group_id, at, rows)
+
+
+def _fill(execute: Callable[[str], object], binary: str, topic: Topic, group_id: int, at: int, rows: int) -> None:
+    queue, id_ = topic.queues[0].id, first_id(at)
+    columns = "queue_id, `offset`, id, nonce, `key`, body, accepted_at, deliver_at, streamed_at"
+    execute(f"INSERT INTO message ({columns}) VALUES ({queue}, 0, {id_}, 0, x'30', x'{BODY.hex()}', {at}, {at}, {at})")
+    there = 1
+    while there < rows:
+        say(f"filling {there} of {rows}")
+        more = min(there, rows - there, _CHUNK)
+        # In steps of one, far from the ids that the clock gives now.
+        execute(
+            f"INSERT INTO message ({columns}) SELECT queue_id, `offset` + {there}, id + {there}, 0,"
+            f" CAST(`offset` + {there} AS {binary}), body, accepted_at, deliver_at, streamed_at"
+            f" FROM message WHERE queue_id = {queue} AND `offset` < {more}"
+        )
+        there += more
+    for start in range(0, rows, _CHUNK):
+        execute(
+            f"INSERT INTO label (topic_id, `key`, id) SELECT {topic.id}, `key`, id FROM message"
+            f" WHERE queue_id = {queue} AND `offset` >= {start} AND `offset` < {start + _CHUNK}"
+        )
+    execute(f"UPDATE queue SET next_offset = {rows}, straight = {rows} WHERE id = {queue}")
+    execute(f"UPDATE `cursor` SET position = {rows}, acked = {rows} WHERE group_id = {group_id} AND queue_id = {queue}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""Through the front door: what is settled goes, also when the server is killed in the middle of it."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support.server import client_of, start_server
+from support.servers import free_port
+from tarry.client import Tarry
+
+ROOT = Path(__file__).parents[2]
+SETTLED, OWED = 2500, 40
+
+
+@pytest.fixture(params=["sqlite", "mysql"])
+def dsn(request: pytest.FixtureRequest, tmp_path: Path, fresh_database: Callable[[str], str]) -> str:
+    """A fresh store."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/tarry.db"
+    return fresh_database(request.getfixturevalue("mysql_server"))
+
+
+@pytest.mark.parametrize("point", ["message.remove:after", "cleaned.move:commit", "message.remove:committed"])
+def test_kill_in_the_middle_of_cleaning(dsn: str, point: str, tmp_path: Path) -> None:
+    with start_server(tmp_path, dsn) as server, client_of(server) as tarry:
+        tarry.put_topic("orders", retention=0)
+        tarry.put_group("orders", "billing")
+        for start in range(0, SETTLED + OWED, 500):
+            bodies = range(start, min(start + 500, SETTLED + OWED))
+            tarry.publish_many("orders", [{"body": body, "key": str(body)} for body in bodies])
+        for _ in range(SETTLED // 500):
+            claim = tarry.claim("orders", group="billing", max=500)
+            assert claim is not None
+            assert tarry.ack(claim) == 500
+    # Cleaning begins with the server, and the second batch is its end.
+    port = free_port()
+    dying = subprocess.run(
+        [
+            *(sys.executable, str(ROOT / "tests/support/killing.py"), point, "2"),
+            *("serve", "--dsn", dsn, "--listen", f"127.0.0.1:{port}"),
+        ],
+        env={**os.environ, "PYTHONPATH": str(ROOT / ".tree")},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert dying.returncode == -9, dying.stderr.decode()
+    with start_server(tmp_path, dsn) as server, client_of(server) as tarry:
+        first = _wait_until_cleaned(tarry)
+        assert first == SETTLED
+        claim = tarry.claim("orders", group="billing", max=500)
+        assert claim is not None
+        assert [message.body for message in claim.messages] == list(range(SETTLED, SETTLED + OWED))
+        assert tarry.ack(claim) == OWED
+        group = tarry.group("orders", "billing")
+        assert (group["acked"], group["backlog"], group["dead"]) == (SETTLED + OWED, 0, 0)
+
+
+def _wait_until_cleaned(tarry: Tarry) -> int:
+    """The lowest offset that is there, once the cleaner has come to it."""
+    pause, deadline = threading.Event(), time.monotonic() + 30
+    while True:
+        (message,) = tarry.pull("orders", 0, 0, max=1).messages
+        if message.offset >= SETTLED or time.monotonic() > deadline:
+            return message.offset
+        pause.wait(0.05)
