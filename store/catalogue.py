@@ -8,6 +8,7 @@ from attrs import frozen
 
 from ..wheel.ladder import Ladder
 from .ports import Row, Transaction
+from .positions import Position, offset_of
 from .records import Group, GroupState, Queue, QueueState, Topic, TopicState
 from .text import encode
 
@@ -112,11 +113,20 @@ async def find_groups(tx: Transaction, topics: Sequence[Topic], default: Ladder)
 
 
 async def add_group(
-    tx: Transaction, topic: Topic, name: str, now: int, default: Ladder, *, ladder: Ladder | None, latest: bool
+    tx: Transaction,
+    topic: Topic,
+    name: str,
+    now: int,
+    default: Ladder,
+    *,
+    ladder: Ladder | None,
+    latest: bool,
+    since: int | None = None,
 ) -> Group:
     """The group of that name, made if it is missing: a cursor and a retry queue for each queue of the topic.
 
-    A new group begins at the earliest message, or, with `latest`, behind the last one committed.
+    A new group begins at the earliest message, or, with `latest`, behind the last one committed, or at the first that
+    came into the stream at `since` or later.
     """
     await tx.execute_many("consumer_group.add", [(topic.id, encode(name), encode_ladder(ladder), 0, None, now)])
     rows = await tx.fetch("consumer_group.of_topics", [topic.id])
@@ -124,6 +134,8 @@ async def add_group(
     ends: dict[int, int] = {}
     if latest:
         ends = dict(await tx.fetch("queue.ends", [queue.id for queue in topic.queues]))
+    elif since is not None:
+        ends = {queue.id: await offset_of(tx, queue.id, Position("time", since)) for queue in topic.queues}
     await _add_queues_of_group(tx, topic, group_id, ends)
     return next(group for group in await find_groups(tx, [topic], default) if group.id == group_id)
 
@@ -159,11 +171,12 @@ async def topic_states(tx: Transaction, topics: Sequence[Topic]) -> dict[int, To
 async def group_state(tx: Transaction, group: Group) -> GroupState:
     """A group's position in each queue, and its counters."""
     queues: list[QueueState] = []
-    acked = dead = retried = 0
+    acked = dead = retried = redriven = cleared = 0
     for row in await tx.fetch("cursor.of_group", group.id):
         number, owner, position, end, cursor_acked, cursor_dead, cursor_retried = row[:7]
         queues.append(QueueState(number, position, end, retry=bool(owner)))
         acked, dead, retried = acked + cursor_acked, dead + cursor_dead, retried + cursor_retried
+        redriven, cleared = redriven + row[12], cleared + row[13]
     retries = [0] * len(group.ladder.rungs)
     for attempt, pending in await tx.fetch("retry.of_group", group.id):
         rung = min(max(attempt - 1, 1), len(retries))
@@ -172,4 +185,5 @@ async def group_state(tx: Transaction, group: Group) -> GroupState:
     claims = await tx.fetch("claim.of_group", group.id)
     clients: set[str] = {row[2].decode() for row in claims}
     claimed = sum(row[7].count(0) for row in claims)
-    return GroupState(tuple(queues), acked, dead, retried, len(claims), claimed, tuple(retries), tuple(sorted(clients)))
+    counts = (acked, dead, retried, len(claims), claimed, tuple(retries), tuple(sorted(clients)))
+    return GroupState(tuple(queues), *counts, letters=dead - cleared, redriven=redriven)

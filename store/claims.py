@@ -149,7 +149,7 @@ class Turning:
     def _settle_ended(self, settlement: Settlement, outcome: bytes) -> Settled:
         places = settlement.places
         if settlement.verb == "ack":
-            if places is None and (Outcome.LOST in outcome or Outcome.LOST_DEAD in outcome):
+            if places is None and any(o in outcome for o in (Outcome.LOST, Outcome.LOST_DEAD, Outcome.RELEASED)):
                 return Settled(lost=True, ended=True)
             acked = outcome.count(Outcome.ACKED) if places is None else len(places)
             if acked and all(outcome[place] == Outcome.ACKED for place in places or ()):
@@ -224,7 +224,8 @@ class Turning:
             answer = answers[failure.answer] or Settled()
             if wait is None:
                 outcome = Outcome.LOST_DEAD if failure.lost else Outcome.DEAD
-                await tx.execute("dead.remove", self.group.id, message_id)
+                if await tx.execute("dead.remove", self.group.id, message_id):
+                    await tx.execute("cursor.cleared", 1, self.group.id, failure.held.queue_id)
                 await tx.execute("dead.add", self.group.id, self.now, history, message_queue, message_offset)
                 answer = evolve(answer, dead=answer.dead + 1)
             else:
@@ -273,13 +274,7 @@ class Turning:
                 ended[claim.queue_id].append(claim.number)
                 number = cursors[claim.queue_id].take_delivery_number()
                 self._touched.add(claim.queue_id)
-                log.append(
-                    (
-                        *(self.group.id, claim.queue_id, number, claim.number, claim.token, encode(claim.client)),
-                        *(claim.first, claim.size, claim.claimed_at, self.now),
-                        *(bytes(claim.outcome), bytes(claim.settled_at)),
-                    )
-                )
+                log.append(log_row(self.group, claim, number, self.now))
                 continue
             place = (self.group.id, claim.queue_id, claim.number)
             await tx.execute("claim.change", claim.lease_until, bytes(claim.outcome), bytes(claim.settled_at), *place)
@@ -341,6 +336,15 @@ class Turning:
         places = {message.id: offset - first for offset, message in messages}
         lease_until = self.now + request.lease
         return Claim(key, request.client, self.now, lease_until, size, tuple(m for _, m in messages), places)
+
+
+def log_row(group: Group, claim: ClaimRow, number: int, now: int) -> Sequence[Value]:
+    """The row of `delivery` for a claim that ended."""
+    return (
+        *(group.id, claim.queue_id, number, claim.number, claim.token, encode(claim.client)),
+        *(claim.first, claim.size, claim.claimed_at, now),
+        *(bytes(claim.outcome), bytes(claim.settled_at)),
+    )
 
 
 def _claim_row(claim: Claim) -> Sequence[Value]:

@@ -145,6 +145,8 @@ class Outcome(IntEnum):
     """Given back uncounted."""
     EXPIRED = 7
     """No longer in the stream when it was claimed."""
+    RELEASED = 20
+    """Its claim was closed by a seek: it comes again where the seek says, or from the ladder."""
 
 
 @frozen
@@ -313,6 +315,10 @@ class GroupState:
     retries: tuple[int, ...]
     """Pending retries per rung."""
     clients: tuple[str, ...]
+    letters: int = 0
+    """Dead letters there are now; `dead` counts all that ever died."""
+    redriven: int = 0
+    """Put onto the ladder by redrive or replay, ever."""
 
 
 @frozen

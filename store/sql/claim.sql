@@ -29,3 +29,12 @@ WHERE group_id = ? AND queue_id = ? AND number = ?;
 -- name: of_group
 -- All open claims of a group.
 SELECT queue_id, number, client, `first`, size, claimed_at, lease_until, outcome, settled_at FROM claim WHERE group_id = ?;
+
+-- name: lock_all
+-- All open claims of some cursors of a group, for update, in key order.
+SELECT queue_id, number, token, client, `first`, size, claimed_at, lease_until, outcome, settled_at
+FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND queue_id IN (?*) ORDER BY queue_id, number /*! FOR UPDATE */;
+
+-- name: numbers
+-- The open claims of some cursors of a group.
+SELECT queue_id, number FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND queue_id IN (?*);

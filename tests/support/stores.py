@@ -40,7 +40,7 @@ HOUR = 60 * MINUTE
 
 TABLES = (
     *("topic", "queue", "message", "delay", "moved", "cancelled", "label", "idempotency", "tally", "consumer_group"),
-    *("cursor", "claim", "delivery", "retry", "redelivery", "dead", "client", "lease"),
+    *("cursor", "claim", "delivery", "retry", "redelivery", "dead", "client", "lease", "seek", "replay"),
 )
 
 
