@@ -28,13 +28,18 @@ class TopicDraft:
 
 
 def encode_ladder(ladder: Ladder | None) -> bytes | None:
-    """Milliseconds of each rung, with commas."""
-    return None if ladder is None else ",".join(map(str, ladder.rungs)).encode()
+    """Milliseconds of each rung, with commas; behind a tilde the jitter, if there is one."""
+    if ladder is None:
+        return None
+    return (",".join(map(str, ladder.rungs)) + (f"~{ladder.jitter!r}" if ladder.jitter else "")).encode()
 
 
 def decode_ladder(text: bytes | None) -> Ladder | None:
     """The reverse of `encode_ladder`."""
-    return None if text is None else Ladder(tuple(int(rung) for rung in text.decode().split(",") if rung))
+    if text is None:
+        return None
+    rungs, _, jitter = text.decode().partition("~")
+    return Ladder(tuple(int(rung) for rung in rungs.split(",") if rung), float(jitter or 0))
 
 
 async def find_topics(tx: Transaction, names: Sequence[str]) -> list[Topic]:

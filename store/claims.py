@@ -229,7 +229,11 @@ class Turning:
                 await tx.execute("dead.add", self.group.id, self.now, history, message_queue, message_offset)
                 answer = evolve(answer, dead=answer.dead + 1)
             else:
-                due = failure.at + (wait if settlement.retry_after is None else settlement.retry_after)
+                if settlement.retry_after is not None:
+                    wait = settlement.retry_after
+                elif self.group.ladder.jitter:
+                    wait += secrets.randbelow(self.group.ladder.longest(wait) - wait + 1)
+                due = failure.at + wait
                 id_ = self.ids.make(due, spread=self.spread)
                 timer = (due_of(id_), ~id_)
                 retries.append(

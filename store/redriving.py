@@ -1,6 +1,6 @@
 """Redrive and purge: dead letters go back to their group, or away; a bounded batch in a transaction.
 
-A redriven letter leaves `dead` and enters the group's ladder in the same transaction, due at once and with attempt 1, so
+A redriven letter leaves `dead` and enters the ladder of its group in one transaction, due at once and with attempt 1:
 it is in one place at any moment. A message that retention has taken from the stream is put back there from the letter's
 copy. Locks: the group's cursors, under which letters come and go, and then the letters.
 """

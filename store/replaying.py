@@ -1,4 +1,4 @@
-"""Replay: a range of the stream comes once more to one group, through its retry queues; a bounded batch in a transaction.
+"""Replay: a range of the stream comes once more to one group, through its retry queues, in bounded batches.
 
 How far it has come is written in the same transaction, under what was asked for: the same request goes on where an
 earlier one stopped or was killed, so nothing is left out or comes twice. Another request takes its place. Locks: the

@@ -149,9 +149,7 @@ class Store:
     ) -> Group:
         """The group, made if it is missing."""
         return await self.backend.write(
-            lambda tx: catalogue.add_group(
-                tx, topic, name, now, self.ladder, ladder=ladder, latest=latest, since=since
-            )
+            lambda tx: catalogue.add_group(tx, topic, name, now, self.ladder, ladder=ladder, latest=latest, since=since)
         )
 
     async def change_group(self, group: Group, ladder: Ladder | None) -> None:

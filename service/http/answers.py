@@ -159,6 +159,7 @@ class TopicAnswer(Answer, kw_only=True):
     ordered: bool
     retention: int | None
     ladder: list[int] | None
+    jitter: float | None
     created_at: str
 
 
@@ -168,6 +169,7 @@ class GroupSummary(Answer, kw_only=True):
     group: str
     topic: str
     ladder: list[int]
+    jitter: float
 
 
 class GroupCounts(GroupSummary, kw_only=True):
@@ -177,6 +179,7 @@ class GroupCounts(GroupSummary, kw_only=True):
     claimed: int
     retrying: int
     dead: int
+    dead_letters: int
 
 
 class TopicCounts(TopicAnswer, kw_only=True):
@@ -228,7 +231,47 @@ class GroupDetail(GroupSummary, kw_only=True):
     """Resting, per rung."""
     acked: int
     retried: int
+    redriven: int
+    """Put onto the ladder by redrive and replay."""
     dead: int
+    """All that ever died; those that are dead letters now are `dead_letters`."""
+    dead_letters: int
+
+
+class PositionAnswer(Answer, kw_only=True):
+    """Where a group goes on in a queue."""
+
+    queue: int
+    offset: int
+
+
+class SeekAnswer(Answer, kw_only=True):
+    """Where the group is now, in each queue that was moved."""
+
+    queues: list[PositionAnswer]
+
+
+class ReplayAnswer(Answer, kw_only=True):
+    """How many come once more. With `more` it stopped for the time being: the same call goes on."""
+
+    replayed: int
+    more: bool
+
+
+class RedriveAnswer(Answer, kw_only=True):
+    """How many went back to the group. With `more` it stopped for the time being: the same call, with `to`, goes on."""
+
+    redriven: int
+    more: bool
+    to: str
+
+
+class PurgeAnswer(Answer, kw_only=True):
+    """How many are gone. With `more` it stopped for the time being: the same call, with `to`, goes on."""
+
+    purged: int
+    more: bool
+    to: str
 
 
 class Live(Answer, kw_only=True):
