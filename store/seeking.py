@@ -52,7 +52,7 @@ class Seeking:
         places = sorted([*targets, *backs])
         held = [_claim_row(row) for row in await tx.fetch("claim.lock_all", self.group.id, places)]
         cursors = {row[0]: CursorRow(*row) for row in await tx.fetch("cursor.lock", self.group.id, places)}
-        locked = {(claim.queue_id, claim.number) for claim in held}
+        locked = {(claim.queue_id, claim.number, claim.token) for claim in held}
         if set(await tx.fetch("claim.numbers", self.group.id, places)) - locked:
             raise Contention("a claim was granted while the group was being moved")
         timers = await self._back(tx, [claim for claim in held if claim.queue_id in backs])

@@ -36,5 +36,5 @@ SELECT queue_id, number, token, client, `first`, size, claimed_at, lease_until, 
 FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND queue_id IN (?*) ORDER BY queue_id, number /*! FOR UPDATE */;
 
 -- name: numbers
--- The open claims of some cursors of a group.
-SELECT queue_id, number FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND queue_id IN (?*);
+-- The open claims of some cursors of a group. (With the token, so that no index alone has it all.)
+SELECT queue_id, number, token FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND queue_id IN (?*);

@@ -12,7 +12,7 @@ DELETE FROM dead WHERE group_id = ? AND id = ?;
 -- name: list
 -- A page of a group's dead letters.
 SELECT id, dead_at, history, queue_id, `offset`, `key`, ordering_key, tag, headers, content_type, body, accepted_at,
-  deliver_at FROM dead WHERE group_id = ? AND id > ? ORDER BY id LIMIT ?;
+  deliver_at FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND id > ? ORDER BY id LIMIT ?;
 
 -- name: of_message
 -- The groups in whose dead letters a message is.

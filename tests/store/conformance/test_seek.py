@@ -136,8 +136,8 @@ async def test_one_queue_of_many(stage: Stage) -> None:
 async def test_a_time_is_found_although_writers_overtook_each_other(stage: Stage) -> None:
     began = stage.now
     group = await filled(stage, 40)
-    stage.tables.rows(f"UPDATE message SET streamed_at = {began + 21 * SECOND} WHERE `offset` = 18")
-    assert await seek(stage, group, Position("time", began + 20 * SECOND)) == 18
+    stage.tables.rows(f"UPDATE message SET streamed_at = {began + 20 * SECOND} WHERE `offset` = 16")
+    assert await seek(stage, group, Position("time", began + 20 * SECOND)) == 16
     stage.tables.rows("DELETE FROM message WHERE `offset` < 5")
     assert await seek(stage, group, EARLIEST) == 5
     assert await seek(stage, group, Position("time", 0)) == 5
