@@ -123,6 +123,31 @@ class Operations:
                 return
             params["cursor"] = page["cursor"]
 
+    def find(
+        self,
+        topic: str,
+        *,
+        key: str | None,
+        state: str | None,
+        start: str | datetime | None,
+        end: str | datetime | None,
+    ) -> Iterator[dict[str, Any]]:
+        """Messages that fit, page by page."""
+        search = {
+            "topic": topic,
+            "key": key,
+            "state": state,
+            "from": None if start is None else instant_out(start),
+            "to": None if end is None else instant_out(end),
+        }
+        params: dict[str, str | int] = {name: value for name, value in search.items() if value is not None}
+        while True:
+            page = self._transport.call("GET", "/v1/messages", params=params).document
+            yield from page["messages"]
+            if page.get("cursor") is None:
+                return
+            params["cursor"] = page["cursor"]
+
 
 def _path(topic: str, group: str) -> str:
     return f"/v1/topics/{quote(topic, safe='')}/groups/{quote(group, safe='')}"

@@ -290,6 +290,23 @@ class Tarry:
         messages = tuple(Message.read(record, topic) for record in document["messages"])
         return Pulled(messages, document["next_offset"])
 
+    def find(
+        self,
+        topic: str,
+        *,
+        key: str | None = None,
+        state: Literal["scheduled", "published", "cancelled"] | None = None,
+        start: datetime | str | None = None,
+        end: datetime | str | None = None,
+    ) -> Iterator[dict[str, Any]]:
+        """The messages of a key, or in a state, due from `start` to before `end`, page by page."""
+        return self._operations.find(topic, key=key, state=state, start=start, end=end)
+
+    def upcoming(self, topic: str, *, buckets: int = 24, width: Duration = "1h") -> dict[str, Any]:
+        """How many messages fall due in each stretch of `width` from now on."""
+        params: dict[str, str | int] = {"buckets": buckets, "width": milliseconds(width)}
+        return self._transport.call("GET", f"/v1/topics/{_part(topic)}/upcoming", params=params).document
+
     def topics(self) -> list[dict[str, Any]]:
         """All topics with their counts."""
         topics: list[dict[str, Any]] = self._call("GET", "/v1/topics")["topics"]

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 from ..store.catalogue import TopicDraft
 from ..store.dead_letters import DeadPage, DeadSearch
+from ..store.finding import Place, Wanted
 from ..store.positions import Position
 from ..store.records import (
     Claim,
@@ -112,6 +113,14 @@ class Broker(Protocol):
 
     async def find_labelled(self, topic: Topic, key: str, after: int, limit: int) -> list[Found]:
         """The messages of a key by id, from behind `after`."""
+        ...
+
+    async def find(self, topic: Topic, wanted: Wanted, place: Place, limit: int) -> tuple[list[Found], Place | None]:
+        """Messages of a topic by state and time, and where the next page begins."""
+        ...
+
+    async def upcoming(self, topic: Topic, width: int, buckets: int) -> tuple[int, list[int]]:
+        """Now, and how many messages fall due in each stretch of `width` from now on."""
         ...
 
     async def find_dead(self, group: Group, search: DeadSearch, after: int, limit: int) -> DeadPage:

@@ -17,6 +17,7 @@ import trio
 from ..store.catalogue import TopicDraft
 from ..store.dead_letters import DeadPage, DeadSearch
 from ..store.errors import OutcomeUnknown, StoreError, Unavailable
+from ..store.finding import Place, Wanted
 from ..store.positions import Position
 from ..store.records import (
     Claim,
@@ -415,6 +416,17 @@ class Engine:
         ids = await self._store.find_labelled(topic, key, after, limit)
         found = [await self._store.find_message(id_) for id_ in ids]
         return [one for one in found if one is not None]
+
+    async def find(self, topic: Topic, wanted: Wanted, place: Place, limit: int) -> tuple[list[Found], Place | None]:
+        page = await self._store.find(topic, wanted, place, limit)
+        found = [await self._store.find_message(id_) for id_ in page.ids]
+        # One that has moved on meanwhile is not of this state any more.
+        return [one for one in found if one is not None and one.state == wanted.state], page.after
+
+    async def upcoming(self, topic: Topic, width: int, buckets: int) -> tuple[int, list[int]]:
+        self._ready()
+        now = self.clock.now()
+        return now, await self._store.upcoming(topic, now, width, buckets)
 
     async def find_dead(self, group: Group, search: DeadSearch, after: int, limit: int) -> DeadPage:
         return await self._store.find_dead(group, search, after, limit)

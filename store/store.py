@@ -10,7 +10,7 @@ from typing import TypeVar
 from attrs import define, field
 
 from ..wheel.ladder import Ladder
-from . import catalogue, claims, dead_letters, publishing, redriving, replaying, stretches, timers, tracing
+from . import catalogue, claims, dead_letters, finding, publishing, redriving, replaying, stretches, timers, tracing
 from .catalogue import TopicDraft
 from .claims import Turning
 from .dead_letters import DeadPage, DeadSearch
@@ -185,6 +185,14 @@ class Store:
     async def dead_letters(self, group: Group, after: int, limit: int) -> list[DeadLetter]:
         """A page of a group's dead letters, by id from behind `after`."""
         return await self.backend.read(lambda tx: dead_letters.page(tx, group, after, limit))
+
+    async def find(self, topic: Topic, wanted: finding.Wanted, place: finding.Place, limit: int) -> finding.Page:
+        """Ids of messages of a topic by state and time."""
+        return await self.backend.read(lambda tx: finding.find(tx, topic, wanted, place, limit))
+
+    async def upcoming(self, topic: Topic, now: int, width: int, buckets: int) -> list[int]:
+        """How many messages fall due in each stretch of `width` milliseconds; see `finding`."""
+        return await self.backend.read(lambda tx: finding.upcoming(tx, topic, now, width, buckets))
 
     async def find_dead(self, group: Group, search: DeadSearch, after: int, limit: int) -> DeadPage:
         """Dead letters that fit, by id from behind `after`."""

@@ -95,6 +95,20 @@ class FoundPage(Answer, kw_only=True):
     cursor: str | None
 
 
+class BucketAnswer(Answer, kw_only=True):
+    """A stretch of time from `at` on."""
+
+    at: str
+    messages: int
+
+
+class UpcomingAnswer(Answer, kw_only=True):
+    """How many messages fall due in each stretch of `width` milliseconds; the first holds what is overdue, too."""
+
+    width: int
+    buckets: list[BucketAnswer]
+
+
 class Attempt(Answer, kw_only=True):
     """A counted delivery that failed."""
 

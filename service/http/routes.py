@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from . import answers, claims, dead, health, messages, positions, publishing, requests, topics
+from . import answers, claims, dead, finding, health, messages, positions, publishing, requests, topics
 from .call import Handler
 
 _WRITES = ("busy", "overloaded", "stopping", "store-unavailable", "outcome-unknown")
@@ -60,10 +60,26 @@ OPERATIONS: tuple[Operation, ...] = (
         problems=(*_BODY, "unknown-topic", "idempotency-conflict", *_WRITES),
     ),
     Operation(
-        *("GET", "/v1/messages", messages.find_messages, "Find messages by their key"),
+        *("GET", "/v1/messages", finding.find_messages, "Find messages by key, or by state, and by time"),
         answers={200: (answers.FoundPage,)},
-        query=(Parameter("topic", "a topic", required=True), Parameter("key", "a key", required=True), *_PAGE),
-        problems=("bad-request", "not-built", "unknown-topic", *_READS),
+        query=(
+            Parameter("topic", "a topic", required=True),
+            Parameter("key", "a key; else state is needed"),
+            Parameter("state", "scheduled, published or cancelled"),
+            Parameter("from", "a time: due then or later; of published ones, in the stream since then"),
+            Parameter("to", "a time, itself not included"),
+            *_PAGE,
+        ),
+        problems=("bad-request", "unknown-topic", *_READS),
+    ),
+    Operation(
+        *("GET", f"{_TOPIC}/upcoming", finding.upcoming, "How many messages fall due when"),
+        answers={200: (answers.UpcomingAnswer,)},
+        query=(
+            Parameter("buckets", "how many, 1 to 100; 24 unless said"),
+            Parameter("width", "a duration from 1 s on; 1 h unless said"),
+        ),
+        problems=("bad-request", "unknown-topic", *_READS),
     ),
     Operation(
         *("GET", _MESSAGE, messages.get_message, "A message and its life"),

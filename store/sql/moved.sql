@@ -15,3 +15,9 @@ WHERE m.shard = ? AND (m.due > ? OR m.due = ? AND m.id > ?) AND m.due < ? ORDER 
 -- The due scan over all shards.
 SELECT id, due FROM moved /*! FORCE INDEX (PRIMARY) */
 WHERE shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) AND due >= ? AND due < ? LIMIT ?;
+
+-- name: upcoming
+-- How many rescheduled messages of a topic fall due in a stretch of time.
+SELECT COUNT(*) FROM moved m /*! FORCE INDEX (PRIMARY) */ JOIN delay d ON d.shard = m.shard AND d.id = m.id AND d.due = m.due
+WHERE m.shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) AND m.due >= ? AND m.due < ?
+  AND d.topic_id = ?;

@@ -11,6 +11,7 @@ from tarry.service.errors import UnknownGroup, UnknownTopic
 from tarry.service.operations import Worked
 from tarry.store.catalogue import TopicDraft
 from tarry.store.dead_letters import DeadPage, DeadSearch
+from tarry.store.finding import Place, Wanted
 from tarry.store.positions import Position
 from tarry.store.records import (
     Claim,
@@ -235,6 +236,14 @@ class RecordingBroker:
     async def find_labelled(self, topic: Topic, key: str, after: int, limit: int) -> list[Found]:
         self._called("find_labelled", topic.name, key, after, limit)
         return [one for one in self.page if one.id > after][:limit]
+
+    async def find(self, topic: Topic, wanted: Wanted, place: Place, limit: int) -> tuple[list[Found], Place | None]:
+        self._called("find", topic.name, wanted, place, limit)
+        return self.page[:limit], Place(1, 5) if len(self.page) >= limit else None
+
+    async def upcoming(self, topic: Topic, width: int, buckets: int) -> tuple[int, list[int]]:
+        self._called("upcoming", topic.name, width, buckets)
+        return NOW, list(range(buckets))
 
     async def find_dead(self, group: Group, search: DeadSearch, after: int, limit: int) -> DeadPage:
         self._called("find_dead", group.name, search, after, limit)

@@ -101,6 +101,9 @@ QUERY: dict[str, st.SearchStrategy[str]] = {
     "sort": st.sampled_from(["name", "rate"]),
     "verbose": st.just(""),
     "reason": labels,
+    "state": st.sampled_from(["scheduled", "published", "cancelled", "dead"]),
+    "buckets": st.integers(1, 3).map(str),
+    "width": st.sampled_from(["1h", "x"]),
     "from": st.just("2026-11-21T10:00:00Z"),
     "to": st.sampled_from(["2026-11-21T10:00:00Z", "later"]),
 }
