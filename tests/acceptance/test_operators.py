@@ -162,3 +162,19 @@ def test_a_replay_that_was_killed_goes_on(tmp_path: Path) -> None:
         assert before < 20_000, "killed too late to show anything"
         assert tarry.replay("big", "g", "earliest") == 20_000 - before
         assert tarry.group("big", "g")["redriven"] == 20_000
+
+
+def test_finding(tarry: Tarry) -> None:
+    receipts = [tarry.publish("found", n, key=f"k{n % 2}", delay=f"{n + 1}h") for n in range(4)]
+    tarry.publish("found", 9)
+    tarry.cancel(receipts[0].id)
+
+    def bodies(**search: Any) -> list[Any]:
+        return sorted(message["body"] for message in tarry.find("found", **search) if "body" in message)
+
+    assert bodies(state="scheduled") == [1, 2, 3]
+    assert bodies(state="published") == [9]
+    assert bodies(key="k1") == [1, 3]
+    assert bodies(key="k1", end=datetime.now(UTC) + timedelta(hours=3)) == [1]
+    assert [message["id"] for message in tarry.find("found", state="cancelled")] == [receipts[0].id]
+    assert [bucket["messages"] for bucket in tarry.upcoming("found", buckets=4)["buckets"]] == [0, 1, 1, 1]
