@@ -332,12 +332,14 @@ class Turning:
         messages = await reader.take(min(first + request.size, end))
         cursor.position = reader.position
         size = cursor.position - first
+        # After a replay or a redrive a message may lie in a retry queue twice: a claim holds it once, the later one.
+        places = {message.id: offset - first for offset, message in messages}
+        messages = [(offset, message) for offset, message in messages if places[message.id] == offset - first]
         if len(messages) < size:
             cursor.expired += size - len(messages)
         if not messages:
             return None
         key = ClaimKey(self.group.id, cursor.queue_id, cursor.take_claim_number(), first, secrets.randbits(63))
-        places = {message.id: offset - first for offset, message in messages}
         lease_until = self.now + request.lease
         return Claim(key, request.client, self.now, lease_until, size, tuple(m for _, m in messages), places)
 

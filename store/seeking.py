@@ -5,8 +5,8 @@ them afterwards hears that its lease is lost. What such a claim of the topic's o
 position; what it held of a retry queue goes back onto the ladder, uncounted and due at once, since no seek brings it
 again. Messages that rest on the ladder, and dead letters, stay where they are.
 
-Locks: claims by key, then cursors. A claim that came between the two is found under the cursors' lock, and the
-transaction is run again.
+Locks: claims by key, then cursors. Claims that came between the two are locked last, when no more can come: who is just
+settling one of these may meet us in a deadlock, and one of the two is run again.
 """
 
 import secrets
@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from attrs import define, field, frozen
 
 from .claims import log_row
-from .errors import Contention
 from .ids import IdMaker, due_of, shard_of
 from .locked_rows import ClaimRow, CursorRow
 from .ports import Row, Transaction, Value
@@ -50,11 +49,9 @@ class Seeking:
         targets = {queue.id: await offset_of(tx, queue.id, position) for queue in queues}
         backs = {self.group.retry_queues[queue.id].id for queue in queues}
         places = sorted([*targets, *backs])
-        held = [_claim_row(row) for row in await tx.fetch("claim.lock_all", self.group.id, places)]
+        await tx.fetch("claim.lock_all", self.group.id, places)
         cursors = {row[0]: CursorRow(*row) for row in await tx.fetch("cursor.lock", self.group.id, places)}
-        locked = {(claim.queue_id, claim.number, claim.token) for claim in held}
-        if set(await tx.fetch("claim.numbers", self.group.id, places)) - locked:
-            raise Contention("a claim was granted while the group was being moved")
+        held = [_claim_row(row) for row in await tx.fetch("claim.lock_all", self.group.id, places)]
         timers = await self._back(tx, [claim for claim in held if claim.queue_id in backs])
         released = Counter[int]()
         for claim in held:

@@ -34,7 +34,3 @@ SELECT queue_id, number, client, `first`, size, claimed_at, lease_until, outcome
 -- All open claims of some cursors of a group, for update, in key order.
 SELECT queue_id, number, token, client, `first`, size, claimed_at, lease_until, outcome, settled_at
 FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND queue_id IN (?*) ORDER BY queue_id, number /*! FOR UPDATE */;
-
--- name: numbers
--- The open claims of some cursors of a group. (With the token, so that no index alone has it all.)
-SELECT queue_id, number, token FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND queue_id IN (?*);

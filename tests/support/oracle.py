@@ -207,13 +207,19 @@ class Oracle:
             hops = self._queue(hand, queue_id)[first : first + request.size]
             assert (claim.key.first, claim.size, claim.client) == (first, len(hops), request.client)
             assert claim.lease_until == self.now + lease
-            for place, (hop, message) in enumerate(zip(hops, claim.messages, strict=True)):
+            # A message that lies there twice is handed out once, the later one.
+            last = {hop.message.id: place for place, hop in enumerate(hops)}
+            kept = [(place, hop) for place, hop in enumerate(hops) if last[hop.message.id] == place]
+            for (place, hop), message in zip(kept, claim.messages, strict=True):
                 assert (message.id, message.body, message.attempt) == (hop.message.id, hop.message.body, hop.attempt)
                 assert (message.offset, message.deliver_at) == (hop.message.offset, hop.message.deliver_at)
                 assert message.deliver_at <= self.now, "early"
                 assert claim.places[message.id] == place
             hand.positions[queue_id] += len(hops)
-            hand.held.append(Held(claim, hops, claim.lease_until, [Outcome.OPEN] * len(hops)))
+            outcomes = [Outcome.EXPIRED] * len(hops)
+            for place, _ in kept:
+                outcomes[place] = Outcome.OPEN
+            hand.held.append(Held(claim, hops, claim.lease_until, outcomes))
         assert turn.more == self._left(hand)
 
     async def settle(self, hand: Hand, wishes: Sequence[tuple[Held, Settlement]]) -> None:

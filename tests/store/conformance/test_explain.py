@@ -207,7 +207,6 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "claim.find": ({"claim": "PRIMARY"}, [(1, 1, 0)]),
     "claim.of_group": ({"claim": "PRIMARY"}, [(1,)]),
     "claim.lock_all": ({"claim": "PRIMARY"}, [(1, [0]), (1, [0, 1, 2])]),
-    "claim.numbers": ({"claim": "PRIMARY"}, [(1, [0]), (1, [0, 1, 2])]),
     "cursor.lock": ({"cursor": "PRIMARY"}, [(1, [0]), (1, [0, 1, 2])]),
     "cursor.move": ({"cursor": "PRIMARY"}, [(*(0,) * 9, 1, 1)]),
     "cursor.seek": ({"cursor": "PRIMARY"}, [(0, 0, 0, 0, 0, 1, 1)]),

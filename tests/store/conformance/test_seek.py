@@ -1,10 +1,12 @@
 """Seek and replay: a group is moved, its claims are closed, the others feel nothing, and the books stay right (I14)."""
 
 import pytest
+import trio
 
 from support.stores import MINUTE, SECOND, Stage, bodies
 from tarry.store.positions import Position
 from tarry.store.records import Group, Settlement
+from tarry.store.redriving import Letters
 from tarry.store.replaying import Range
 from tarry.wheel.ladder import Ladder
 
@@ -171,6 +173,19 @@ async def test_a_range_is_replayed_to_one_group(stage: Stage) -> None:
     books(stage, group)
 
 
+async def test_a_message_that_comes_twice_is_in_a_claim_once(stage: Stage) -> None:
+    group = await filled(stage, 2)
+    await rest(stage, group)
+    for request in (b"a" * 32, b"b" * 32):
+        await stage.store.replay(group, range_of(group, EARLIEST, LATEST, request), 10, stage.now)
+    await stage.fall_due()
+    claim = await stage.claim(group)
+    assert (claim.size, sorted(bodies(claim))) == (4, [b"0", b"1"])
+    books(stage, group)
+    assert (await stage.ack(group, claim, tuple(claim.places.values()))).ended
+    books(stage, group)
+
+
 async def test_a_replay_goes_on_where_it_was_killed(stage: Stage) -> None:
     topic = await stage.topic(queues=2)
     await stage.publish(*(stage.draft(topic, b"%d" % i, queue=i % 2) for i in range(20)))
@@ -217,3 +232,32 @@ async def test_redriven_then_dead_again_is_one_letter(stage: Stage) -> None:
     books(stage, group)
     (letter,) = await stage.store.dead_letters(group, 0, 10)
     assert b"second" in letter.history
+
+
+async def test_seeks_beside_claims_acks_and_redrives(stage: Stage) -> None:
+    """Whatever overtakes what: the books are right, and no lock is waited for in a circle for long."""
+    topic = await stage.topic(queues=2)
+    group = await stage.group(topic, ladder=Ladder(()))
+    await stage.publish(*(stage.draft(topic, b"%d" % i, queue=i % 2) for i in range(200)))
+
+    async def consume(client: str) -> None:
+        for turn in range(25):
+            claim = await stage.claim_some(group, 5, client=client)
+            if claim is not None:
+                verb = stage.fail if turn % 3 == 0 else stage.ack
+                await verb(group, claim)
+
+    async def operate() -> None:
+        for turn in range(12):
+            position = Position("offset", turn * 5)
+            await stage.store.seek(group, topic.queues, position, stage.now)
+            await stage.store.redrive(group, Letters(), 10, stage.now)
+            await stage.store.purge(group, Letters(), 2)
+            await stage.store.replay(group, range_of(group, position, LATEST), 3, stage.now)
+            await stage.fall_due()
+
+    async with trio.open_nursery() as nursery:
+        for number in range(3):
+            nursery.start_soon(consume, f"client-{number}")
+        nursery.start_soon(operate)
+    books(stage, group)
