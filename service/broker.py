@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from ..store.catalogue import TopicDraft
+from ..store.dead_letters import DeadPage, DeadSearch
+from ..store.finding import Place, Wanted
+from ..store.positions import Position
 from ..store.records import (
     Claim,
     Conflict,
-    DeadLetter,
     Delivered,
     Found,
     Group,
@@ -23,7 +25,10 @@ from ..store.records import (
     TopicState,
     Verdict,
 )
+from ..store.redriving import Letters
+from ..store.replaying import Range
 from ..wheel.ladder import Ladder
+from .operations import Worked
 
 
 class Broker(Protocol):
@@ -57,12 +62,19 @@ class Broker(Protocol):
         """The groups of a topic, by name."""
         ...
 
-    async def group(self, topic: Topic, name: str, *, create: bool = True, latest: bool = False) -> Group:
-        """The group; made at first use when `create` and the settings allow. Raises `UnknownGroup`."""
+    async def group(
+        self, topic: Topic, name: str, *, create: bool = True, latest: bool = False, since: int | None = None
+    ) -> Group:
+        """The group; made at first use when `create` and the settings allow. Raises `UnknownGroup`.
+
+        One that is made begins at the earliest message, or behind the `latest`, or at the first of the time `since`.
+        """
         ...
 
-    async def put_group(self, topic: Topic, name: str, ladder: Ladder | None) -> tuple[Group, bool]:
-        """Makes a group or changes its ladder; True when it was made."""
+    async def put_group(
+        self, topic: Topic, name: str, ladder: Ladder | None, *, latest: bool = False, since: int | None = None
+    ) -> tuple[Group, bool]:
+        """Makes a group or changes its ladder; True when it was made. Where it begins counts when it is made."""
         ...
 
     async def group_state(self, group: Group) -> GroupState:
@@ -107,8 +119,34 @@ class Broker(Protocol):
         """The messages of a key by id, from behind `after`."""
         ...
 
-    async def dead_letters(self, group: Group, after: int, limit: int) -> list[DeadLetter]:
-        """A page of a group's dead letters, by message id from behind `after`."""
+    async def find(self, topic: Topic, wanted: Wanted, place: Place, limit: int) -> tuple[list[Found], Place | None]:
+        """Messages of a topic by state and time, and where the next page begins."""
+        ...
+
+    async def upcoming(self, topic: Topic, width: int, buckets: int) -> tuple[int, list[int]]:
+        """Now, and how many messages fall due in each stretch of `width` from now on."""
+        ...
+
+    async def find_dead(self, group: Group, search: DeadSearch, after: int, limit: int) -> DeadPage:
+        """A page of a group's dead letters that fit, by message id from behind `after`."""
+        ...
+
+    async def seek(
+        self, group: Group, queues: Sequence[Queue], position: Position, *, dry_run: bool
+    ) -> list[tuple[int, int]]:
+        """Closes the group's claims on these queues and moves it; (number, offset) of each."""
+        ...
+
+    async def replay(self, group: Group, range_: Range, *, dry_run: bool) -> Worked:
+        """A range once more for this group, through its retry queues."""
+        ...
+
+    async def redrive(self, group: Group, letters: Letters, rate: int | None, *, dry_run: bool) -> Worked:
+        """Dead letters back to their group, `rate` a second at most."""
+        ...
+
+    async def purge(self, group: Group, letters: Letters, rate: int | None, *, dry_run: bool) -> Worked:
+        """Dead letters away for good."""
         ...
 
     async def pull(self, queue: Queue, offset: int, size: int, wait: int) -> list[Delivered]:

@@ -99,6 +99,12 @@ class Desk:
         self._strangers[key.queue_id, key.number] = key
         self._wake.set()
 
+    def forget(self, keys: Sequence[ClaimKey]) -> None:
+        """These claims were ended by somebody else: their leases are no business of ours any more."""
+        for key in keys:
+            self._open.pop((key.queue_id, key.number), None)
+            self._strangers.pop((key.queue_id, key.number), None)
+
     def places(self, key: ClaimKey) -> dict[int, int] | None:
         """Position by message id of an open claim that this desk granted; None when it does not know it."""
         claim = self._open.get((key.queue_id, key.number))

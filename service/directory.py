@@ -101,6 +101,7 @@ class Directory:
         create: bool,
         asked_for: bool = False,
         latest: bool = False,
+        since: int | None = None,
         ladder: Ladder | None = None,
     ) -> Group:
         """The group of this name, made when it is missing and may be made, or is `asked_for` by name."""
@@ -115,7 +116,9 @@ class Directory:
                 return group
             if not (asked_for or (create and self._auto_create)):
                 raise UnknownGroup(f"topic {topic.name!r} has no group {name!r}")
-            group = await self._store.add_group(topic, name, self._clock.now(), ladder=ladder, latest=latest)
+            group = await self._store.add_group(
+                topic, name, self._clock.now(), ladder=ladder, latest=latest, since=since
+            )
             return self._note_group(group)
 
     async def change_group(self, group: Group, ladder: Ladder | None) -> Group:

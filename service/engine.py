@@ -15,13 +15,15 @@ import structlog
 import trio
 
 from ..store.catalogue import TopicDraft
+from ..store.dead_letters import DeadPage, DeadSearch
 from ..store.errors import OutcomeUnknown, Refused, StoreError, Unavailable
+from ..store.finding import Place, Wanted
+from ..store.positions import Position
 from ..store.records import (
     Claim,
     ClaimKey,
     ClaimRequest,
     Conflict,
-    DeadLetter,
     Delivered,
     Found,
     Group,
@@ -37,6 +39,8 @@ from ..store.records import (
     Turn,
     Verdict,
 )
+from ..store.redriving import Letters
+from ..store.replaying import Range
 from ..store.store import Store
 from ..wheel.horizon import Horizon
 from ..wheel.ladder import Ladder
@@ -54,6 +58,7 @@ from .loader import Loader
 from .measures import Measures
 from .metrics import Metrics
 from .nudges import Nudges
+from .operations import Operations, Worked
 from .sealer import Sealer
 from .settings import Settings
 from .sweeps import Sweeps, every
@@ -82,6 +87,7 @@ class Engine:
         self.clock = Clock(store.backend.now)
         self.directory = Directory(store, self.clock, auto_create=settings.auto_create)
         self.bells = Bells()
+        self._operations = Operations(store, self.clock, self._add, self._closed)
         self._desks: dict[int, Desk] = {}
         self._turn = itertools.count()
         self._publishing: Combiner[Publication, list[Receipt] | Conflict] = Combiner(
@@ -246,12 +252,18 @@ class Engine:
     async def groups(self, topic: Topic) -> list[Group]:
         return self.directory.groups_of(topic)
 
-    async def group(self, topic: Topic, name: str, *, create: bool = True, latest: bool = False) -> Group:
-        return await self.directory.group(topic, name, create=create, latest=latest)
+    async def group(
+        self, topic: Topic, name: str, *, create: bool = True, latest: bool = False, since: int | None = None
+    ) -> Group:
+        return await self.directory.group(topic, name, create=create, latest=latest, since=since)
 
-    async def put_group(self, topic: Topic, name: str, ladder: Ladder | None) -> tuple[Group, bool]:
+    async def put_group(
+        self, topic: Topic, name: str, ladder: Ladder | None, *, latest: bool = False, since: int | None = None
+    ) -> tuple[Group, bool]:
         known = name in {group.name for group in self.directory.groups_of(topic)}
-        group = await self.directory.group(topic, name, create=True, asked_for=True, ladder=ladder)
+        group = await self.directory.group(
+            topic, name, create=True, asked_for=True, ladder=ladder, latest=latest, since=since
+        )
         if known:
             group = await self.directory.change_group(group, ladder)
         return group, not known
@@ -421,6 +433,32 @@ class Engine:
         if group is not None:
             self._desk(group).watch(key, lease_until)
 
+    # What operators do
+
+    async def seek(
+        self, group: Group, queues: Sequence[Queue], position: Position, *, dry_run: bool
+    ) -> list[tuple[int, int]]:
+        self._ready()
+        return await self._told(self._operations.seek(group, queues, position, dry_run=dry_run))
+
+    async def replay(self, group: Group, range_: Range, *, dry_run: bool) -> Worked:
+        self._ready()
+        return await self._told(self._operations.replay(group, range_, dry_run=dry_run))
+
+    async def redrive(self, group: Group, letters: Letters, rate: int | None, *, dry_run: bool) -> Worked:
+        self._ready()
+        return await self._told(self._operations.redrive(group, letters, rate, dry_run=dry_run))
+
+    async def purge(self, group: Group, letters: Letters, rate: int | None, *, dry_run: bool) -> Worked:
+        self._ready()
+        return await self._told(self._operations.purge(group, letters, rate, dry_run=dry_run))
+
+    def _closed(self, group: Group, keys: Sequence[ClaimKey]) -> None:
+        """A seek has moved the group: these claims are over, and there may be messages."""
+        desk = self._desk(group)
+        desk.forget(keys)
+        desk.nudge()
+
     # Looking
 
     async def find_message(self, id_: int) -> Found | None:
@@ -432,8 +470,19 @@ class Engine:
         found = [await self._store.find_message(id_) for id_ in ids]
         return [one for one in found if one is not None]
 
-    async def dead_letters(self, group: Group, after: int, limit: int) -> list[DeadLetter]:
-        return await self._store.dead_letters(group, after, limit)
+    async def find(self, topic: Topic, wanted: Wanted, place: Place, limit: int) -> tuple[list[Found], Place | None]:
+        page = await self._store.find(topic, wanted, place, limit)
+        found = [await self._store.find_message(id_) for id_ in page.ids]
+        # One that has moved on meanwhile is not of this state any more.
+        return [one for one in found if one is not None and one.state == wanted.state], page.after
+
+    async def upcoming(self, topic: Topic, width: int, buckets: int) -> tuple[int, list[int]]:
+        self._ready()
+        now = self.clock.now()
+        return now, await self._store.upcoming(topic, now, width, buckets)
+
+    async def find_dead(self, group: Group, search: DeadSearch, after: int, limit: int) -> DeadPage:
+        return await self._store.find_dead(group, search, after, limit)
 
     async def pull(self, queue: Queue, offset: int, size: int, wait: int) -> list[Delivered]:
         self._ready()

@@ -8,6 +8,7 @@ from attrs import frozen
 
 from ..wheel.ladder import Ladder
 from .ports import Queries, Row, Transaction
+from .positions import Position, offset_of
 from .records import Group, GroupState, Outcome, Queue, QueueState, Topic, TopicState
 from .sealing import seal
 from .text import encode
@@ -30,13 +31,18 @@ class TopicDraft:
 
 
 def encode_ladder(ladder: Ladder | None) -> bytes | None:
-    """Milliseconds of each rung, with commas."""
-    return None if ladder is None else ",".join(map(str, ladder.rungs)).encode()
+    """Milliseconds of each rung, with commas; behind a tilde the jitter, if there is one."""
+    if ladder is None:
+        return None
+    return (",".join(map(str, ladder.rungs)) + (f"~{ladder.jitter!r}" if ladder.jitter else "")).encode()
 
 
 def decode_ladder(text: bytes | None) -> Ladder | None:
     """The reverse of `encode_ladder`."""
-    return None if text is None else Ladder(tuple(int(rung) for rung in text.decode().split(",") if rung))
+    if text is None:
+        return None
+    rungs, _, jitter = text.decode().partition("~")
+    return Ladder(tuple(int(rung) for rung in rungs.split(",") if rung), float(jitter or 0))
 
 
 async def find_topics(tx: Queries, names: Sequence[str]) -> list[Topic]:
@@ -125,17 +131,30 @@ async def find_groups(tx: Transaction, topics: Sequence[Topic], default: Ladder)
 
 
 async def add_group(
-    tx: Transaction, topic: Topic, name: str, now: int, default: Ladder, *, ladder: Ladder | None, latest: bool
+    tx: Transaction,
+    topic: Topic,
+    name: str,
+    now: int,
+    default: Ladder,
+    *,
+    ladder: Ladder | None,
+    latest: bool,
+    since: int | None = None,
 ) -> Group:
     """The group of that name, made if it is missing: a cursor and a retry queue for each queue of the topic.
 
-    A new group begins at the earliest message that is still there, or, with `latest`, behind the last one committed.
+    A new group begins at the earliest message that is still there, or, with `latest`, behind the last one committed, or
+    at the first that came into the stream at `since` or later.
     """
     await tx.execute_many("consumer_group.add", [(topic.id, encode(name), encode_ladder(ladder), 0, None, now)])
     rows = await tx.fetch("consumer_group.of_topics", [topic.id])
     group_id = next(row[0] for row in rows if row[2] == name.encode())
     mine = [queue.id for queue in topic.queues]
-    ends: dict[int, int] = dict(await tx.fetch("queue.ends" if latest else "cleaned.find", mine))
+    ends: dict[int, int]
+    if since is not None and not latest:
+        ends = {queue_id: await offset_of(tx, queue_id, Position("time", since)) for queue_id in mine}
+    else:
+        ends = dict(await tx.fetch("queue.ends" if latest else "cleaned.find", mine))
     await _add_queues_of_group(tx, topic, group_id, ends)
     return next(group for group in await find_groups(tx, [topic], default) if group.id == group_id)
 
@@ -171,11 +190,12 @@ async def topic_states(tx: Transaction, topics: Sequence[Topic]) -> dict[int, To
 async def group_state(tx: Transaction, group: Group) -> GroupState:
     """A group's position in each queue, and its counters."""
     queues: list[QueueState] = []
-    acked = dead = retried = 0
+    acked = dead = retried = redriven = cleared = 0
     for row in await tx.fetch("cursor.of_group", group.id):
         number, owner, position, end, cursor_acked, cursor_dead, cursor_retried = row[:7]
         queues.append(QueueState(number, position, end, retry=bool(owner)))
         acked, dead, retried = acked + cursor_acked, dead + cursor_dead, retried + cursor_retried
+        redriven, cleared = redriven + row[12], cleared + row[13]
     retries = [0] * len(group.ladder.rungs)
     for attempt, pending in await tx.fetch("retry.of_group", group.id):
         rung = min(max(attempt - 1, 1), len(retries))
@@ -185,4 +205,5 @@ async def group_state(tx: Transaction, group: Group) -> GroupState:
     clients: set[str] = {row[2].decode() for row in claims}
     # Acked in a user's own transaction and not counted yet: claimed until it is.
     claimed = sum(row[7].count(Outcome.OPEN) + row[7].count(Outcome.ACKED_OUTSIDE) for row in claims)
-    return GroupState(tuple(queues), acked, dead, retried, len(claims), claimed, tuple(retries), tuple(sorted(clients)))
+    counts = (acked, dead, retried, len(claims), claimed, tuple(retries), tuple(sorted(clients)))
+    return GroupState(tuple(queues), *counts, letters=dead - cleared, redriven=redriven)

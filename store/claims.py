@@ -183,7 +183,7 @@ class Turning:
     def _settle_ended(self, settlement: Settlement, outcome: bytes) -> Settled:
         places = settlement.places
         if settlement.verb == "ack":
-            if places is None and (Outcome.LOST in outcome or Outcome.LOST_DEAD in outcome):
+            if places is None and any(o in outcome for o in (Outcome.LOST, Outcome.LOST_DEAD, Outcome.RELEASED)):
                 return Settled(lost=True, ended=True)
             acked = outcome.count(Outcome.ACKED) if places is None else len(places)
             if acked and all(outcome[place] == Outcome.ACKED for place in places or ()):
@@ -258,13 +258,19 @@ class Turning:
             answer = answers[failure.answer] or Settled()
             if wait is None:
                 outcome = Outcome.LOST_DEAD if failure.lost else Outcome.DEAD
-                await tx.execute("dead.remove", self.group.id, message_id)
+                cleared = await tx.execute("dead.remove", self.group.id, message_id)
                 copied = await tx.execute("dead.add", self.group.id, self.now, history, message_queue, message_offset)
                 if not copied:  # retention took it in this very moment
                     outcome = Outcome.EXPIRED
+                if cleared:
+                    await tx.execute("cursor.cleared", 1, self.group.id, failure.held.queue_id)
                 answer = evolve(answer, dead=answer.dead + copied)
             else:
-                due = failure.at + (wait if settlement.retry_after is None else settlement.retry_after)
+                if settlement.retry_after is not None:
+                    wait = settlement.retry_after
+                elif self.group.ladder.jitter:
+                    wait += secrets.randbelow(self.group.ladder.longest(wait) - wait + 1)
+                due = failure.at + wait
                 id_ = self.ids.make(due, spread=self.spread)
                 timer = (due_of(id_), ~id_)
                 retries.append(
@@ -309,13 +315,7 @@ class Turning:
                 ended[claim.queue_id].append(claim.number)
                 number = cursors[claim.queue_id].take_delivery_number()
                 self._touched.add(claim.queue_id)
-                log.append(
-                    (
-                        *(self.group.id, claim.queue_id, number, claim.number, claim.token, encode(claim.client)),
-                        *(claim.first, claim.size, claim.claimed_at, self.now),
-                        *(bytes(claim.outcome), bytes(claim.settled_at)),
-                    )
-                )
+                log.append(log_row(self.group, claim, number, self.now))
                 continue
             place = (self.group.id, claim.queue_id, claim.number)
             await tx.execute("claim.change", claim.lease_until, bytes(claim.outcome), bytes(claim.settled_at), *place)
@@ -369,14 +369,25 @@ class Turning:
         messages = await reader.take(min(first + request.size, end))
         cursor.position = reader.position
         size = cursor.position - first
+        # After a replay or a redrive a message may lie in a retry queue twice: a claim holds it once, the later one.
+        places = {message.id: offset - first for offset, message in messages}
+        messages = [(offset, message) for offset, message in messages if places[message.id] == offset - first]
         if len(messages) < size:
             cursor.expired += size - len(messages)
         if not messages:
             return None
         key = ClaimKey(self.group.id, cursor.queue_id, cursor.take_claim_number(), first, secrets.randbits(63))
-        places = {message.id: offset - first for offset, message in messages}
         lease_until = self.now + request.lease
         return Claim(key, request.client, self.now, lease_until, size, tuple(m for _, m in messages), places)
+
+
+def log_row(group: Group, claim: ClaimRow, number: int, now: int) -> Sequence[Value]:
+    """The row of `delivery` for a claim that ended."""
+    return (
+        *(group.id, claim.queue_id, number, claim.number, claim.token, encode(claim.client)),
+        *(claim.first, claim.size, claim.claimed_at, now),
+        *(bytes(claim.outcome), bytes(claim.settled_at)),
+    )
 
 
 def _claim_row(claim: Claim) -> Sequence[Value]:

@@ -149,6 +149,8 @@ class Outcome(IntEnum):
     """No longer in the stream when it was claimed."""
     ACKED_OUTSIDE = 16
     """Acked in a user's own transaction; the next turn that locks the claim makes ACKED of it, and counts it."""
+    RELEASED = 20
+    """Its claim was closed by a seek: it comes again where the seek says, or from the ladder."""
 
 
 @frozen
@@ -319,6 +321,10 @@ class GroupState:
     retries: tuple[int, ...]
     """Pending retries per rung."""
     clients: tuple[str, ...]
+    letters: int = 0
+    """Dead letters there are now; `dead` counts all that ever died."""
+    redriven: int = 0
+    """Put onto the ladder by redrive or replay, ever."""
 
 
 @frozen

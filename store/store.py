@@ -11,12 +11,27 @@ from typing import TypeVar
 from attrs import define, field
 
 from ..wheel.ladder import Ladder
-from . import catalogue, claims, dead_letters, publishing, retention, sealing, stretches, timers, tracing
+from . import (
+    catalogue,
+    claims,
+    dead_letters,
+    finding,
+    publishing,
+    redriving,
+    replaying,
+    retention,
+    sealing,
+    stretches,
+    timers,
+    tracing,
+)
 from .catalogue import TopicDraft
 from .claims import Turning
+from .dead_letters import DeadPage, DeadSearch
 from .errors import DuplicateKey
 from .ids import IdMaker
-from .ports import Backend, Row, Work
+from .ports import Backend, Row, Transaction, Work
+from .positions import Position, offset_of
 from .records import (
     ClaimKey,
     ClaimRequest,
@@ -36,8 +51,11 @@ from .records import (
     Turn,
     Verdict,
 )
+from .redriving import Letters, Redriven, Redriving
+from .replaying import Range, Replayed, Replaying
 from .retention import Removed
 from .sealing import Sealed
+from .seeking import Seeking, Sought
 
 T = TypeVar("T")
 
@@ -152,11 +170,18 @@ class Store:
         return await self.backend.read(lambda tx: catalogue.find_groups(tx, topics, self.ladder))
 
     async def add_group(
-        self, topic: Topic, name: str, now: int, *, ladder: Ladder | None = None, latest: bool = False
+        self,
+        topic: Topic,
+        name: str,
+        now: int,
+        *,
+        ladder: Ladder | None = None,
+        latest: bool = False,
+        since: int | None = None,
     ) -> Group:
         """The group, made if it is missing."""
         return await self.backend.write(
-            lambda tx: catalogue.add_group(tx, topic, name, now, self.ladder, ladder=ladder, latest=latest)
+            lambda tx: catalogue.add_group(tx, topic, name, now, self.ladder, ladder=ladder, latest=latest, since=since)
         )
 
     async def change_group(self, group: Group, ladder: Ladder | None) -> None:
@@ -192,6 +217,65 @@ class Store:
     async def dead_letters(self, group: Group, after: int, limit: int) -> list[DeadLetter]:
         """A page of a group's dead letters, by id from behind `after`."""
         return await self.backend.read(lambda tx: dead_letters.page(tx, group, after, limit))
+
+    async def find(self, topic: Topic, wanted: finding.Wanted, place: finding.Place, limit: int) -> finding.Page:
+        """Ids of messages of a topic by state and time."""
+        return await self.backend.read(lambda tx: finding.find(tx, topic, wanted, place, limit))
+
+    async def upcoming(self, topic: Topic, now: int, width: int, buckets: int) -> list[int]:
+        """How many messages fall due in each stretch of `width` milliseconds; see `finding`."""
+        return await self.backend.read(lambda tx: finding.upcoming(tx, topic, now, width, buckets))
+
+    async def find_dead(self, group: Group, search: DeadSearch, after: int, limit: int) -> DeadPage:
+        """Dead letters that fit, by id from behind `after`."""
+        return await self.backend.read(lambda tx: dead_letters.find(tx, group, search, after, limit))
+
+    async def redrive(self, group: Group, letters: Letters, limit: int, now: int) -> Redriven:
+        """Puts a batch of dead letters onto their group's ladder, due at once, with attempt 1."""
+
+        async def attempt(spread: int) -> Redriven:
+            run = Redriving(group, now, self.ids, spread)
+            return await self.backend.write(lambda tx: run.write(tx, letters, limit), run.landed)
+
+        return await self._again(attempt, now)
+
+    async def purge(self, group: Group, letters: Letters, limit: int) -> int:
+        """Removes a batch of dead letters; returns how many."""
+        return await self.backend.write(lambda tx: redriving.purge(tx, group, letters, limit))
+
+    async def count_dead(self, group: Group, letters: Letters) -> int:
+        """How many dead letters these are."""
+        return await self.backend.read(lambda tx: redriving.count(tx, group, letters))
+
+    async def seek(self, group: Group, queues: Sequence[Queue], position: Position, now: int) -> Sought:
+        """Closes the group's claims on these queues and moves it."""
+
+        async def attempt(spread: int) -> Sought:
+            run = Seeking(group, now, self.ids, spread)
+            return await self.backend.write(lambda tx: run.write(tx, queues, position), run.landed)
+
+        return await self._again(attempt, now)
+
+    async def offsets_of(self, queues: Sequence[Queue], position: Position) -> list[tuple[int, int]]:
+        """(number, offset) of a position in each of these queues."""
+
+        async def look(tx: Transaction) -> list[tuple[int, int]]:
+            return [(queue.number, await offset_of(tx, queue.id, position)) for queue in queues]
+
+        return await self.backend.read(look)
+
+    async def replay(self, group: Group, range_: Range, limit: int, now: int) -> Replayed:
+        """Puts a batch of a range of the stream onto the group's ladder, due at once, with attempt 1."""
+
+        async def attempt(spread: int) -> Replayed:
+            run = Replaying(group, now, self.ids, spread)
+            return await self.backend.write(lambda tx: run.write(tx, range_, limit), run.landed)
+
+        return await self._again(attempt, now)
+
+    async def count_replay(self, range_: Range) -> int:
+        """How many offsets a range has."""
+        return replaying.size(await self.backend.read(lambda tx: replaying.extent(tx, range_)))
 
     async def pull(self, queue: Queue, offset: int, limit: int) -> list[Delivered]:
         """Messages of a topic's own queue from an offset on; no claim, no ack."""

@@ -20,6 +20,7 @@ _ENDS = {
     Outcome.LOST_DEAD: "dead",
     Outcome.SUSPENDED: "suspended",
     Outcome.EXPIRED: "expired",
+    Outcome.RELEASED: "released",
 }
 _WITH_REASON = {"failed", "lease_lost", "dead"}
 

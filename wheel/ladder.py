@@ -35,6 +35,11 @@ def _rungs_are_sound(_ladder: object, _field: object, rungs: tuple[int, ...]) ->
             raise ValueError(f"rung {number} is {rest} ms; a rung lies between 0 and {MAX_REST_MS} ms (10 years)")
 
 
+def _jitter_is_sound(_ladder: object, _field: object, jitter: float) -> None:
+    if not 0 <= jitter <= 1:
+        raise ValueError(f"jitter is {jitter}; it lies between 0 and 1")
+
+
 def _as_tuple(rungs: Iterable[int]) -> tuple[int, ...]:
     return tuple(rungs)
 
@@ -44,9 +49,15 @@ class Ladder:
     """The waits in milliseconds, first failure first. An empty ladder sends every failure to the dead letters."""
 
     rungs: tuple[int, ...] = attrs.field(default=DEFAULT_RUNGS, converter=_as_tuple, validator=_rungs_are_sound)
+    jitter: float = attrs.field(default=0.0, converter=float, validator=_jitter_is_sound)
+    """By which part of itself, 0 to 1, a rest may be longer, so that what failed together does not return together."""
 
     def rung(self, attempt: int) -> int | None:
         """The wait after the failure of the counted attempt (1 is the first); None when the ladder is exhausted."""
         if attempt < 1:
             raise ValueError(f"attempt {attempt}: attempts count from 1")
         return self.rungs[attempt - 1] if attempt <= len(self.rungs) else None
+
+    def longest(self, rest: int) -> int:
+        """The longest that a rung's rest may be drawn out to; the shortest is the rest itself."""
+        return rest + int(rest * self.jitter)

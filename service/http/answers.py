@@ -95,6 +95,20 @@ class FoundPage(Answer, kw_only=True):
     cursor: str | None
 
 
+class BucketAnswer(Answer, kw_only=True):
+    """A stretch of time from `at` on."""
+
+    at: str
+    messages: int
+
+
+class UpcomingAnswer(Answer, kw_only=True):
+    """How many messages fall due in each stretch of `width` milliseconds; the first holds what is overdue, too."""
+
+    width: int
+    buckets: list[BucketAnswer]
+
+
 class Attempt(Answer, kw_only=True):
     """A counted delivery that failed."""
 
@@ -166,6 +180,7 @@ class TopicAnswer(Answer, kw_only=True):
     retention: int | None
     ladder: list[int] | None
     sequencer: str
+    jitter: float | None
     created_at: str
 
 
@@ -175,6 +190,7 @@ class GroupSummary(Answer, kw_only=True):
     group: str
     topic: str
     ladder: list[int]
+    jitter: float
 
 
 class GroupCounts(GroupSummary, kw_only=True):
@@ -184,6 +200,7 @@ class GroupCounts(GroupSummary, kw_only=True):
     claimed: int
     retrying: int
     dead: int
+    dead_letters: int
 
 
 class TopicCounts(TopicAnswer, kw_only=True):
@@ -235,7 +252,47 @@ class GroupDetail(GroupSummary, kw_only=True):
     """Resting, per rung."""
     acked: int
     retried: int
+    redriven: int
+    """Put onto the ladder by redrive and replay."""
     dead: int
+    """All that ever died; those that are dead letters now are `dead_letters`."""
+    dead_letters: int
+
+
+class PositionAnswer(Answer, kw_only=True):
+    """Where a group goes on in a queue."""
+
+    queue: int
+    offset: int
+
+
+class SeekAnswer(Answer, kw_only=True):
+    """Where the group is now, in each queue that was moved."""
+
+    queues: list[PositionAnswer]
+
+
+class ReplayAnswer(Answer, kw_only=True):
+    """How many come once more. With `more` it stopped for the time being: the same call goes on."""
+
+    replayed: int
+    more: bool
+
+
+class RedriveAnswer(Answer, kw_only=True):
+    """How many went back to the group. With `more` it stopped for the time being: the same call, with `to`, goes on."""
+
+    redriven: int
+    more: bool
+    to: str
+
+
+class PurgeAnswer(Answer, kw_only=True):
+    """How many are gone. With `more` it stopped for the time being: the same call, with `to`, goes on."""
+
+    purged: int
+    more: bool
+    to: str
 
 
 class Live(Answer, kw_only=True):

@@ -120,6 +120,19 @@ class Call:
             raise bad_field(f"{pointer}/{field}", f"it is more than {format_duration(limit)} ahead, or after 2109")
         return at
 
+    def start(self, value: str | None, pointer: str) -> tuple[bool, int | None]:
+        """Where a group begins: whether behind the latest, and else from which time on."""
+        if value is None or value in ("earliest", "latest"):
+            return value == "latest", None
+        return False, self.time(value, pointer, or_else='"earliest", "latest" or ')
+
+    def time(self, value: str, pointer: str, *, or_else: str = "") -> int:
+        """Unix milliseconds, not before 1970."""
+        try:
+            return max(parse_time(value), 0)
+        except ValueError as error:
+            raise bad_field(pointer, f"say {or_else}a time; {error}" if or_else else str(error)) from None
+
     def duration(self, value: int | str, pointer: str, *, high: int, low: int = 0) -> int:
         """Milliseconds between two bounds."""
         try:

@@ -24,13 +24,15 @@ async def claim(call: Call) -> Response:
     settings = call.settings
     if wrong := wrong_client(request.client):
         raise bad_field("/client", wrong)
-    if request.max > settings.max_claim:
+    size = 10 if request.max is None else request.max
+    if size > settings.max_claim:
         raise bad_field("/max", f"a claim has {settings.max_claim} messages at most")
-    wait = call.duration(request.wait, "/wait", high=settings.max_wait)
+    wait = call.duration(0 if request.wait is None else request.wait, "/wait", high=settings.max_wait)
     lease = settings.lease if request.lease is None else _lease(call, request.lease)
+    latest, since = call.start(request.from_, "/from")
     topic = await call.broker.topic(topic_name)
-    group = await call.broker.group(topic, group_name, latest=request.from_ == "latest")
-    granted = await call.unless_gone(partial(call.broker.claim, group, request.client, request.max, wait, lease))
+    group = await call.broker.group(topic, group_name, latest=latest, since=since)
+    granted = await call.unless_gone(partial(call.broker.claim, group, request.client, size, wait, lease))
     if granted is None:
         return answer(answers.ClaimAnswer(claim=None, messages=[]))
     return answer(
@@ -70,7 +72,7 @@ async def fail(call: Call) -> Response:
         ids=parse_ids(request.ids),
         reason=None if request.reason is None else _cut(request.reason),
         retry_after=rest,
-        count=request.count,
+        count=request.count is not False,
     )
     _unless_lost(settled)
     return answer(answers.FailAnswer(retried=settled.retried, dead=settled.dead))

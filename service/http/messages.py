@@ -7,7 +7,7 @@ from ..durations import format_time
 from ..errors import Busy
 from . import answers, rendering
 from .call import Call, answer
-from .names import parse_id, wrong_label, wrong_name
+from .names import parse_id
 from .problems import Problem, bad_field, bad_parameter
 from .requests import Reschedule
 
@@ -21,24 +21,6 @@ async def get_message(call: Call) -> Response:
     if found is None:
         raise call.unknown_message()
     return answer(rendering.found(found))
-
-
-async def find_messages(call: Call) -> Response:
-    """The messages of a key."""
-    query = call.query("topic", "key", "max", "cursor", later=("state", "from", "to"))
-    for name in ("topic", "key"):
-        if name not in query:
-            raise Problem("not-built", f"?{name}= is needed: messages are found by topic and key so far")
-    if wrong := wrong_name(query["topic"]):
-        raise bad_parameter("topic", wrong)
-    if wrong := wrong_label(query["key"], call.settings.max_key):
-        raise bad_parameter("key", wrong)
-    limit = call.number(query.get("max"), "max", default=PAGE, low=1, high=1000)
-    after = cursor(query.get("cursor"))
-    topic = await call.broker.topic(query["topic"], create=False)
-    found = await call.broker.find_labelled(topic, query["key"], after, limit)
-    page = [rendering.found(one) for one in found]
-    return answer(answers.FoundPage(messages=page, cursor=page[-1].id if len(page) == limit else None))
 
 
 def cursor(text: str | None) -> int:

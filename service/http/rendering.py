@@ -129,6 +129,7 @@ def topic(one: Topic) -> TopicAnswer:
         retention=one.retention,
         ladder=None if one.ladder is None else list(one.ladder.rungs),
         sequencer=one.sequencer,
+        jitter=None if one.ladder is None else one.ladder.jitter,
         created_at=format_time(one.created_at),
     )
 
@@ -155,6 +156,7 @@ def topic_detail(one: Topic, state: TopicState, groups: Sequence[tuple[Group, Gr
                 claimed=counts.claimed,
                 retrying=sum(counts.retries),
                 dead=counts.dead,
+                dead_letters=counts.letters,
             )
             for group, counts in groups
         ],
@@ -163,7 +165,7 @@ def topic_detail(one: Topic, state: TopicState, groups: Sequence[tuple[Group, Gr
 
 def group_summary(one: Group) -> GroupSummary:
     """Its ladder: its own, its topic's or the default."""
-    return GroupSummary(group=one.name, topic=one.topic.name, ladder=list(one.ladder.rungs))
+    return GroupSummary(group=one.name, topic=one.topic.name, ladder=list(one.ladder.rungs), jitter=one.ladder.jitter)
 
 
 def group_detail(one: Group, state: GroupState) -> GroupDetail:
@@ -184,7 +186,9 @@ def group_detail(one: Group, state: GroupState) -> GroupDetail:
         retries=list(state.retries),
         acked=state.acked,
         retried=state.retried,
+        redriven=state.redriven,
         dead=state.dead,
+        dead_letters=state.letters,
     )
 
 

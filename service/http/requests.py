@@ -56,12 +56,12 @@ class Claim(Body):
     """A wish for messages."""
 
     client: Annotated[str, Meta(description="who asks: 1 to 255 bytes, printable")]
-    max: Annotated[int, Meta(ge=1, le=1000)] = 10
-    wait: Annotated[Duration, Meta(description="how long to wait for the first message, up to 30 s")] = 0
+    max: Annotated[int, Meta(ge=1, le=1000, description="10 unless said")] | None = None
+    wait: Annotated[Duration | None, Meta(description="how long to wait for the first message, up to 30 s")] = None
     lease: Annotated[Duration | None, Meta(description="60 s unless said")] = None
     from_: Annotated[
-        Literal["earliest", "latest"] | None,
-        Meta(description="where a group begins that this claim brings into being"),
+        str | None,
+        Meta(description="where a group begins that this claim brings into being: earliest, latest or a time"),
     ] = msgspec.field(name="from", default=None)
 
     later: ClassVar = {
@@ -82,13 +82,16 @@ class Fail(Body):
     ids: Annotated[list[Id], Meta(max_length=10_000)] | None = None
     reason: Annotated[str | None, Meta(description="kept with the message; cut after 1 KiB")] = None
     retry_after: Annotated[Duration | None, Meta(description="a rest in place of the rung's")] = None
-    count: Annotated[bool, Meta(description="false: the attempt is not counted")] = True
+    count: Annotated[bool | None, Meta(description="false: the attempt is not counted")] = None
 
 
 class Extend(Body):
     """The lease, from now."""
 
     lease: Duration
+
+
+Jitter = Annotated[float, Meta(ge=0, le=1, description="by which part of itself a rest may be longer at most")]
 
 
 class Nudge(Body):
@@ -98,23 +101,62 @@ class Nudge(Body):
 
 
 class PutTopic(Body):
-    """What a topic is to be; what is left out stays as it is."""
+    """What a topic is to be; what is left out, or null, stays as it is, but for ladder and retention."""
 
-    kind: Literal["cluster", "broadcast"] | UnsetType = UNSET
-    queues: Annotated[int, Meta(ge=1, le=1024)] | UnsetType = UNSET
-    ordered: bool | UnsetType = UNSET
+    kind: Literal["cluster", "broadcast"] | None = None
+    queues: Annotated[int, Meta(ge=1, le=1024)] | None = None
+    ordered: bool | None = None
     retention: Annotated[Duration | None, Meta(description="null: the default")] | UnsetType = UNSET
     ladder: Annotated[Rungs | None, Meta(description="null: the default")] | UnsetType = UNSET
-    sequencer: Literal["store", "redis"] | UnsetType = UNSET
+    sequencer: Literal["store", "redis"] | None = None
+    jitter: Jitter | None = None
 
 
 class PutGroup(Body):
     """What a group is to be; what is left out stays as it is."""
 
     ladder: Annotated[Rungs | None, Meta(description="null: the topic's, or the default")] | UnsetType = UNSET
+    jitter: Jitter | None = None
+
+    from_: Annotated[
+        str | None, Meta(description="where a group begins that is made by this: earliest, latest or a time")
+    ] = msgspec.field(name="from", default=None)
 
     later: ClassVar = {
-        "from": "choosing where a group begins is not built yet here: say it in the group's first claim",
         "on_exhausted": "on_exhausted is not built yet: a message that exhausts the ladder goes to the dead letters",
         "concurrency": "limits of concurrency are not built yet",
     }
+
+
+class SeekTo(Body):
+    """An offset of a queue, or a time."""
+
+    offset: Annotated[int, Meta(ge=0)] | None = None
+    queue: Annotated[int | None, Meta(description="needed when the topic has several")] = None
+    time: Time | None = None
+
+
+class Seek(Body):
+    """Where a group is to go on reading."""
+
+    to: Annotated[str | SeekTo, Meta(description="earliest, latest, {offset, queue} or {time}")]
+    dry_run: Annotated[bool, Meta(description="tell where it would be, and move nothing")] = False
+
+
+class Replay(Body):
+    """A range of the stream, from one place up to another that is not of it: offsets or times."""
+
+    from_: Annotated[int | str, Meta(description="an offset, a time, or earliest")] = msgspec.field(name="from")
+    to: Annotated[int | str | None, Meta(description="an offset, a time, or latest; latest when left out")] = None
+    queue: Annotated[int | None, Meta(description="all queues when left out; offsets need it")] = None
+    dry_run: Annotated[bool, Meta(description="tell how many, and replay nothing")] = False
+
+
+class Letters(Body):
+    """Dead letters: those named, or those that died in a stretch of time, or all."""
+
+    ids: Annotated[list[Id], Meta(max_length=10_000)] | None = None
+    from_: Annotated[Time | None, Meta(description="died then or later")] = msgspec.field(name="from", default=None)
+    to: Annotated[Time | None, Meta(description="died before")] = None
+    rate: Annotated[int, Meta(ge=1, le=100_000, description="so many a second at most")] | None = None
+    dry_run: Annotated[bool, Meta(description="tell how many, and do nothing")] = False

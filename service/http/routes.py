@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from . import answers, claims, health, messages, publishing, requests, topics
+from . import answers, claims, dead, finding, health, messages, positions, publishing, requests, topics
 from .call import Handler
 
 _WRITES = ("busy", "overloaded", "stopping", "store-unavailable", "outcome-unknown")
@@ -60,10 +60,26 @@ OPERATIONS: tuple[Operation, ...] = (
         problems=(*_BODY, "unknown-topic", "idempotency-conflict", *_WRITES),
     ),
     Operation(
-        *("GET", "/v1/messages", messages.find_messages, "Find messages by their key"),
+        *("GET", "/v1/messages", finding.find_messages, "Find messages by key, or by state, and by time"),
         answers={200: (answers.FoundPage,)},
-        query=(Parameter("topic", "a topic", required=True), Parameter("key", "a key", required=True), *_PAGE),
-        problems=("bad-request", "not-built", "unknown-topic", *_READS),
+        query=(
+            Parameter("topic", "a topic", required=True),
+            Parameter("key", "a key; else state is needed"),
+            Parameter("state", "scheduled, published or cancelled"),
+            Parameter("from", "a time: due then or later; of published ones, in the stream since then"),
+            Parameter("to", "a time, itself not included"),
+            *_PAGE,
+        ),
+        problems=("bad-request", "unknown-topic", *_READS),
+    ),
+    Operation(
+        *("GET", f"{_TOPIC}/upcoming", finding.upcoming, "How many messages fall due when"),
+        answers={200: (answers.UpcomingAnswer,)},
+        query=(
+            Parameter("buckets", "how many, 1 to 100; 24 unless said"),
+            Parameter("width", "a duration from 1 s on; 1 h unless said"),
+        ),
+        problems=("bad-request", "unknown-topic", *_READS),
     ),
     Operation(
         *("GET", _MESSAGE, messages.get_message, "A message and its life"),
@@ -150,10 +166,42 @@ OPERATIONS: tuple[Operation, ...] = (
         problems=(*_BODY, "not-built", "unknown-topic", "unknown-group", *_WRITES),
     ),
     Operation(
-        *("GET", f"{_GROUP}/dead", topics.list_dead, "The dead letters of a group"),
+        *("GET", f"{_GROUP}/dead", dead.list_dead, "The dead letters of a group"),
         answers={200: (answers.DeadPage,)},
-        query=_PAGE,
+        query=(
+            Parameter("key", "of this key"),
+            Parameter("reason", "a part of the last attempt's reason, upper and lower case alike"),
+            Parameter("from", "a time: died then or later"),
+            Parameter("to", "a time: died before"),
+            *_PAGE,
+        ),
         problems=("bad-request", "unknown-topic", "unknown-group", *_READS),
+    ),
+    Operation(
+        *("POST", f"{_GROUP}/dead/redrive", dead.redrive, "Dead letters back to their group"),
+        answers={200: (answers.RedriveAnswer,)},
+        requests=(requests.Letters,),
+        body_required=False,
+        problems=(*_BODY, "unknown-topic", "unknown-group", *_WRITES),
+    ),
+    Operation(
+        *("POST", f"{_GROUP}/dead/purge", dead.purge, "Dead letters away for good"),
+        answers={200: (answers.PurgeAnswer,)},
+        requests=(requests.Letters,),
+        body_required=False,
+        problems=(*_BODY, "unknown-topic", "unknown-group", *_WRITES),
+    ),
+    Operation(
+        *("POST", f"{_GROUP}/seek", positions.seek, "Move a group to another position"),
+        answers={200: (answers.SeekAnswer,)},
+        requests=(requests.Seek,),
+        problems=(*_BODY, "unknown-topic", "unknown-group", "unknown-queue", *_WRITES),
+    ),
+    Operation(
+        *("POST", f"{_GROUP}/replay", positions.replay, "A range of the stream once more for one group"),
+        answers={200: (answers.ReplayAnswer,)},
+        requests=(requests.Replay,),
+        problems=(*_BODY, "unknown-topic", "unknown-group", "unknown-queue", *_WRITES),
     ),
     Operation(
         *("GET", f"{_TOPIC}/queues/{{queue}}/messages", claims.pull, "Pull by your own offset; no claim, no ack"),

@@ -1,5 +1,6 @@
 """/v1/topics, their groups and dead letters."""
 
+from attrs import evolve
 from msgspec import UNSET, UnsetType
 from starlette.responses import Response
 
@@ -9,7 +10,6 @@ from ...wheel.ladder import MAX_REST_MS, Ladder
 from ..errors import NotBuilt, UnknownGroup, UnknownTopic
 from . import answers, rendering
 from .call import Call, answer
-from .messages import PAGE, cursor
 from .names import wrong_name
 from .problems import bad_field, bad_parameter
 from .requests import Nudge, PutGroup, PutTopic
@@ -43,22 +43,27 @@ def _draft(call: Call, name: str, request: PutTopic, known: Topic | None) -> Top
         retention = call.duration(request.retention, "/retention", high=MAX_REST_MS)
     return TopicDraft(
         name=name,
-        kind=was.kind if request.kind is UNSET else request.kind,
-        queues=was.queues if request.queues is UNSET else request.queues,
-        ordered=was.ordered if request.ordered is UNSET else request.ordered,
+        kind=was.kind if request.kind is None else request.kind,
+        queues=was.queues if request.queues is None else request.queues,
+        ordered=was.ordered if request.ordered is None else request.ordered,
         retention=retention,
-        ladder=was.ladder if request.ladder is UNSET else _ladder(call, request.ladder),
-        sequencer=was.sequencer if request.sequencer is UNSET else request.sequencer,
+        ladder=_ladder(call, request, was.ladder, Ladder(call.settings.ladder)),
+        sequencer=was.sequencer if request.sequencer is None else request.sequencer,
     )
 
 
-def _ladder(call: Call, rungs: list[int | str] | None) -> Ladder | None:
-    if rungs is None:
-        return None
-    rests: tuple[int, ...] = tuple(
-        call.duration(rung, f"/ladder/{number}", high=MAX_REST_MS) for number, rung in enumerate(rungs)
-    )
-    return Ladder(rests)
+def _ladder(call: Call, request: PutTopic | PutGroup, own: Ladder | None, inherited: Ladder) -> Ladder | None:
+    """The ladder asked for; what is left out of it stays, and a jitter alone makes the inherited one its own."""
+    ladder = own
+    if request.ladder is None:
+        ladder = None
+    elif not isinstance(request.ladder, UnsetType):
+        rungs = enumerate(request.ladder)
+        rests = tuple(call.duration(rung, f"/ladder/{number}", high=MAX_REST_MS) for number, rung in rungs)
+        ladder = Ladder(rests, 0 if own is None else own.jitter)
+    if request.jitter is not None:
+        ladder = evolve(inherited if ladder is None else ladder, jitter=request.jitter)
+    return ladder
 
 
 async def nudge(call: Call) -> Response:
@@ -108,14 +113,19 @@ async def put_group(call: Call) -> Response:
     topic_name, name = call.topic_name, call.group_name
     call.query()
     request = await call.read(PutGroup)
-    ladder = None if request.ladder is UNSET else _ladder(call, request.ladder)
+    latest, since = call.start(request.from_, "/from")
     topic = await call.broker.topic(topic_name)
-    if request.ladder is UNSET:
-        try:
-            return answer(rendering.group_summary(await call.broker.group(topic, name, create=False)))
-        except UnknownGroup:
-            pass  # made below
-    group, made = await call.broker.put_group(topic, name, ladder)
+    try:
+        known = await call.broker.group(topic, name, create=False)
+    except UnknownGroup:
+        known = None  # made below
+    if known is not None and request.ladder is UNSET and request.jitter is None:
+        return answer(rendering.group_summary(known))
+    inherited = Ladder(call.settings.ladder) if topic.ladder is None else topic.ladder
+    ladder = _ladder(call, request, None if known is None else known.ladder, inherited)
+    if known is None and request.ladder is UNSET and request.jitter is None:
+        ladder = None
+    group, made = await call.broker.put_group(topic, name, ladder, latest=latest, since=since)
     return answer(rendering.group_summary(group), 201 if made else 200)
 
 
@@ -126,15 +136,3 @@ async def get_group(call: Call) -> Response:
     topic = await call.broker.topic(topic_name, create=False)
     group = await call.broker.group(topic, name, create=False)
     return answer(rendering.group_detail(group, await call.broker.group_state(group)))
-
-
-async def list_dead(call: Call) -> Response:
-    """A page of a group's dead letters."""
-    topic_name, name = call.topic_name, call.group_name
-    query = call.query("max", "cursor")
-    limit = call.number(query.get("max"), "max", default=PAGE, low=1, high=1000)
-    after = cursor(query.get("cursor"))
-    topic = await call.broker.topic(topic_name, create=False)
-    group = await call.broker.group(topic, name, create=False)
-    page = [rendering.dead_letter(topic, letter) for letter in await call.broker.dead_letters(group, after, limit)]
-    return answer(answers.DeadPage(messages=page, cursor=page[-1].id if len(page) == limit else None))

@@ -22,3 +22,7 @@ DELETE /*+ INDEX(cancelled PRIMARY) */ FROM cancelled WHERE (shard, id) IN (?*);
 -- name: remove
 -- A row that was put here to see whether there was one.
 DELETE FROM cancelled WHERE shard = ? AND id = ?;
+
+-- name: scan
+-- A page of one shard, to look through.
+SELECT id, topic_id, deliver_at FROM cancelled /*! FORCE INDEX (PRIMARY) */ WHERE shard = ? AND id > ? ORDER BY id LIMIT ?;

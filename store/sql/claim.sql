@@ -50,3 +50,8 @@ UPDATE claim SET outcome = ?, settled_at = ? WHERE group_id = ? AND queue_id = ?
 -- name: take
 -- A claim that was put in its place leaves.
 DELETE FROM claim WHERE group_id = ? AND queue_id = ? AND number = ?;
+
+-- name: lock_all
+-- All open claims of some cursors of a group, for update, in key order.
+SELECT queue_id, number, token, client, `first`, size, claimed_at, lease_until, outcome, settled_at
+FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND queue_id IN (?*) ORDER BY queue_id, number /*! FOR UPDATE */;

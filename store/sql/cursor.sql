@@ -19,12 +19,13 @@ SELECT queue_id FROM `cursor` WHERE group_id = ? AND queue_id = ? AND turn = ?;
 
 -- name: of_group
 -- A group's cursors with the ends of their queues.
-SELECT q.number, q.group_id, c.position, q.next_offset, c.acked, c.dead, c.retried, c.origin, c.expired, c.skipped, c.queue_id
+SELECT q.number, q.group_id, c.position, q.next_offset, c.acked, c.dead, c.retried, c.origin, c.expired, c.skipped, c.queue_id,
+  c.sought, c.redriven, c.cleared
 FROM `cursor` c JOIN queue q ON q.id = c.queue_id WHERE c.group_id = ? ORDER BY q.group_id, q.number;
 
 -- name: lags
--- For each group: what it has yet to claim, what it ever put on the ladder, and what came back from it.
-SELECT c.group_id, SUM(q.next_offset - c.position), SUM(c.retried), SUM(CASE WHEN q.group_id = 0 THEN 0 ELSE q.next_offset END)
+-- For each group: what it has yet to claim, what was ever put on the ladder, and what came back from it.
+SELECT c.group_id, SUM(q.next_offset - c.position), SUM(c.retried + c.redriven), SUM(CASE WHEN q.group_id = 0 THEN 0 ELSE q.next_offset END)
 FROM `cursor` c JOIN queue q ON q.id = c.queue_id GROUP BY c.group_id;
 
 -- name: expire
@@ -34,3 +35,16 @@ UPDATE `cursor` SET position = ?, expired = ? WHERE group_id = ? AND queue_id = 
 -- name: position
 -- How far a group is in a queue.
 SELECT position FROM `cursor` WHERE group_id = ? AND queue_id = ?;
+
+-- name: seek
+-- An operator moved it; `sought` keeps the books.
+UPDATE `cursor` SET position = ?, sought = sought + ?, retried = retried + ?, next_delivery = ?, turn = ?
+WHERE group_id = ? AND queue_id = ?;
+
+-- name: redriven
+-- An operator put messages into this retry queue, some of them out of the dead letters.
+UPDATE `cursor` SET redriven = redriven + ?, cleared = cleared + ?, turn = ? WHERE group_id = ? AND queue_id = ?;
+
+-- name: cleared
+-- Dead letters of this queue's messages are gone.
+UPDATE `cursor` SET cleared = cleared + ? WHERE group_id = ? AND queue_id = ?;

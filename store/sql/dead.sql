@@ -12,7 +12,7 @@ DELETE FROM dead WHERE group_id = ? AND id = ?;
 -- name: list
 -- A page of a group's dead letters.
 SELECT id, dead_at, history, queue_id, `offset`, `key`, ordering_key, tag, headers, content_type, body, accepted_at,
-  deliver_at FROM dead WHERE group_id = ? AND id > ? ORDER BY id LIMIT ?;
+  deliver_at FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND id > ? ORDER BY id LIMIT ?;
 
 -- name: of_message
 -- The groups in whose dead letters a message is.
@@ -27,3 +27,36 @@ WHERE group_id = ? AND dead_at <= ? ORDER BY dead_at LIMIT ?;
 -- Those among these that are past their time; one may have died once more meanwhile. (With + 0, so that no index is
 -- walked by the time.)
 DELETE /*+ INDEX(dead PRIMARY) */ FROM dead WHERE group_id = ? AND id IN (?*) AND dead_at + 0 <= ?;
+
+-- name: scan
+-- A page of a group's dead letters, for a search.
+SELECT id, dead_at, `key`, history FROM dead /*! FORCE INDEX (PRIMARY) */
+WHERE group_id = ? AND id > ? ORDER BY id LIMIT ?;
+
+-- name: whole
+-- The dead letters of these ids.
+SELECT id, dead_at, history, queue_id, `offset`, `key`, ordering_key, tag, headers, content_type, body, accepted_at,
+  deliver_at FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND id IN (?*) ORDER BY id;
+
+-- name: aged
+-- The dead letters of a stretch of time, oldest first, for update.
+SELECT id, queue_id, `offset`, dead_at FROM dead /*! FORCE INDEX (idx_dead_multi_dead_at) */
+WHERE group_id = ? AND dead_at >= ? AND dead_at < ? ORDER BY dead_at, id LIMIT ? /*! FOR UPDATE */;
+
+-- name: named
+-- Those of these ids that are dead letters, for update.
+SELECT id, queue_id, `offset`, dead_at FROM dead /*! FORCE INDEX (PRIMARY) */
+WHERE group_id = ? AND id IN (?*) ORDER BY id /*! FOR UPDATE */;
+
+-- name: remove_all
+-- Dead letters locked before.
+DELETE /*+ INDEX(dead PRIMARY) */ FROM dead WHERE group_id = ? AND id IN (?*);
+
+-- name: count
+-- How many dead letters of a group are of a stretch of time.
+SELECT COUNT(*) FROM dead /*! FORCE INDEX (idx_dead_multi_dead_at) */
+WHERE group_id = ? AND dead_at >= ? AND dead_at < ?;
+
+-- name: dates
+-- When these died.
+SELECT id, dead_at FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND id IN (?*);

@@ -69,3 +69,14 @@ FROM delay WHERE shard = ? AND id = ? /*! FOR UPDATE */;
 -- name: take
 -- The row that `hold` has locked leaves.
 DELETE FROM delay WHERE shard = ? AND id = ?;
+
+-- name: scan
+-- A page of one shard, to look through.
+SELECT id, topic_id, deliver_at FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE shard = ? AND id > ? ORDER BY id LIMIT ?;
+
+-- name: upcoming
+-- How many of a topic fall due in a stretch of time, without those that have been moved (`moved.upcoming` counts them).
+SELECT COUNT(*) FROM (
+  SELECT id FROM delay /*! FORCE INDEX (PRIMARY) */
+  WHERE shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) AND id >= ? AND id < ?
+    AND topic_id = ? AND due = id >> 21 LIMIT ?) some_of_them;

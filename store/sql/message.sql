@@ -62,3 +62,26 @@ DELETE /*+ INDEX(message PRIMARY) */ FROM message WHERE queue_id = ? AND `offset
 -- name: place
 -- Where a message lies. (With the nonce, so that no index alone has it all.)
 SELECT queue_id, `offset`, nonce FROM message WHERE id = ?;
+
+-- name: first
+-- The first message at or after an offset, and when it came into the stream.
+SELECT `offset`, streamed_at FROM message /*! FORCE INDEX (PRIMARY) */
+WHERE queue_id = ? AND `offset` >= ? ORDER BY `offset` LIMIT 1;
+
+-- name: since
+-- The first message of a stretch that came into the stream at a time or later.
+SELECT `offset` FROM message /*! FORCE INDEX (PRIMARY) */
+WHERE queue_id = ? AND `offset` >= ? AND `offset` < ? AND streamed_at >= ? ORDER BY `offset` LIMIT 1;
+
+-- name: page
+-- The ids of a stretch of a queue, in order, and when they came.
+SELECT `offset`, id, streamed_at FROM message /*! FORCE INDEX (PRIMARY) */
+WHERE queue_id = ? AND `offset` >= ? AND `offset` < ? ORDER BY `offset` LIMIT ?;
+
+-- name: restore
+-- Messages of dead letters that retention has taken from the stream, back into their places.
+INSERT IGNORE INTO message (queue_id, `offset`, id, nonce, `key`, ordering_key, tag, headers, content_type, body,
+  accepted_at, deliver_at, streamed_at)
+SELECT queue_id, `offset`, id, 0, `key`, ordering_key, tag, headers, content_type, body, accepted_at, deliver_at,
+  CASE WHEN deliver_at > accepted_at THEN deliver_at ELSE accepted_at END
+FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND id IN (?*);

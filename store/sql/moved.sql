@@ -21,3 +21,9 @@ WHERE shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) AND due >=
 SELECT m.due, m.id FROM moved m /*! FORCE INDEX (PRIMARY) */
 LEFT JOIN delay d /*! FORCE INDEX (PRIMARY) */ ON d.shard = m.shard AND d.id = m.id AND d.due = m.due
 WHERE m.shard = ? AND m.due < ? AND d.id IS NULL ORDER BY m.due LIMIT ?;
+
+-- name: upcoming
+-- How many rescheduled messages of a topic fall due in a stretch of time.
+SELECT COUNT(*) FROM moved m /*! FORCE INDEX (PRIMARY) */ JOIN delay d ON d.shard = m.shard AND d.id = m.id AND d.due = m.due
+WHERE m.shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) AND m.due >= ? AND m.due < ?
+  AND d.topic_id = ?;

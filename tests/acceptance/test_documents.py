@@ -153,6 +153,30 @@ def test_the_how_to_for_asyncio_and_trio(reader: Reader) -> None:
     assert reader.run(ROOT / "docs/how-to/async.md") == ["scheduled", "0", "read Grace"]
 
 
+def test_how_to_dead_letters(reader: Reader) -> None:
+    made, counted, listed, would, redriven, none, purged = reader.run(ROOT / "docs" / "how-to" / "dead-letters.md")
+    assert (made["ladder"], made["jitter"]) == ([100, 200], 0.5)
+    assert counted == "4 dead letters"
+    assert listed.count("the mail server is away") == 4
+    assert [text.split()[-1] for text in (would, redriven, none)] == ["4", "4", "0"]
+    assert purged.split()[-1] == "0"
+
+
+def test_how_to_replay(reader: Reader) -> None:
+    answers = reader.run(ROOT / "docs" / "how-to" / "replay.md")
+    taken = [answer.count('"parcel":') for answer in answers if isinstance(answer, str)]
+    assert taken[3:5] == [3, 3]
+    would, beyond, moved, again = answers[6:10]
+    assert would.split()[-3:] == ["0", "3", "0"]
+    assert beyond.split()[-3:] == ["0", "3", "3"]
+    assert moved.split()[-3:] == ["0", "3", "0"]
+    assert again.count('"parcel":') == 3
+    assert answers[10] == {"replayed": 2, "more": False}
+    assert [json.loads(line)["body"]["parcel"] for line in answers[11].splitlines()] == [2, 3]
+    assert answers[12] == "3 come again"
+    assert answers[13]["group"] == "returns"
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_links_lead_somewhere(path: Path) -> None:
     for link in _LINK.findall(path.read_text("utf-8")):

@@ -11,7 +11,8 @@ import attrs
 
 from support.stores import START
 from tarry.store.catalogue import TopicDraft
-from tarry.store.ids import SHARDS, due_of
+from tarry.store.ids import SHARDS, due_of, shard_of
+from tarry.store.positions import Position
 from tarry.store.records import (
     Claim,
     ClaimRequest,
@@ -26,6 +27,8 @@ from tarry.store.records import (
     Topic,
     Verdict,
 )
+from tarry.store.redriving import Letters
+from tarry.store.replaying import Range
 from tarry.store.store import Store
 from tarry.wheel.ladder import Ladder
 
@@ -85,6 +88,10 @@ class Hand:
     acked: int = 0
     deaths: int = 0
     retried: int = 0
+    redriven: int = 0
+    purged: list[int] = attrs.field(factory=list[int])
+    sought: bool = False
+    """An operator moved it: from then on a message may be in several places, or passed over."""
 
 
 @attrs.define
@@ -200,13 +207,19 @@ class Oracle:
             hops = self._queue(hand, queue_id)[first : first + request.size]
             assert (claim.key.first, claim.size, claim.client) == (first, len(hops), request.client)
             assert claim.lease_until == self.now + lease
-            for place, (hop, message) in enumerate(zip(hops, claim.messages, strict=True)):
+            # A message that lies there twice is handed out once, the later one.
+            last = {hop.message.id: place for place, hop in enumerate(hops)}
+            kept = [(place, hop) for place, hop in enumerate(hops) if last[hop.message.id] == place]
+            for (place, hop), message in zip(kept, claim.messages, strict=True):
                 assert (message.id, message.body, message.attempt) == (hop.message.id, hop.message.body, hop.attempt)
                 assert (message.offset, message.deliver_at) == (hop.message.offset, hop.message.deliver_at)
                 assert message.deliver_at <= self.now, "early"
                 assert claim.places[message.id] == place
             hand.positions[queue_id] += len(hops)
-            hand.held.append(Held(claim, hops, claim.lease_until, [Outcome.OPEN] * len(hops)))
+            outcomes = [Outcome.EXPIRED] * len(hops)
+            for place, _ in kept:
+                outcomes[place] = Outcome.OPEN
+            hand.held.append(Held(claim, hops, claim.lease_until, outcomes))
         assert turn.more == self._left(hand)
 
     async def settle(self, hand: Hand, wishes: Sequence[tuple[Held, Settlement]]) -> None:
@@ -235,6 +248,65 @@ class Oracle:
             settled = turn.settled[index]
             assert settled is not None
             assert settled.ended == held.ended
+
+    async def seek(self, hand: Hand, queue: int, offset: int) -> None:
+        """To an offset of one queue."""
+        place = self.topic.queues[queue % len(self.topic.queues)]
+        target = min(offset, len(self.streams[place.id]))
+        back = hand.group.retry_queues[place.id].id
+        closed = [h for h in hand.held if not h.ended and h.claim.key.queue_id in (place.id, back)]
+        sought = await self.store.seek(hand.group, [place], Position("offset", offset), self.now)
+        assert sought.queues == ((place.number, target),)
+        assert set(sought.closed) == {held.claim.key for held in closed}
+        returned: list[Hop] = []
+        for held in closed:
+            for i, outcome in enumerate(held.outcomes):
+                if outcome == Outcome.OPEN:
+                    held.outcomes[i] = Outcome.RELEASED
+                    returned += [held.hops[i]] if held.claim.key.queue_id == back else []
+        assert len(sought.timers) == len(returned)
+        hand.retried += len(returned)
+        hand.positions[place.id] = target
+        hand.sought = True
+        rows = await self.store.backend.read(lambda tx: tx.fetch("retry.lock", [~e for _, e in sought.timers] or [5]))
+        by_message = {(hop.message.id, hop.attempt, len(hop.history)): hop for hop in returned}
+        for id_, back_queue, _, _, message_id, attempt, history in rows:
+            hop = by_message[message_id, attempt, len(json.loads(history))]
+            hand.retries[id_] = (back_queue, hop)
+
+    async def redrive(self, hand: Hand, ids: Sequence[int], *, purge: bool) -> None:
+        """Some dead letters, whether they are there or not."""
+        there = [id_ for id_ in dict.fromkeys(ids) if id_ in hand.dead]
+        letters = Letters(ids=tuple(ids))
+        assert await self.store.count_dead(hand.group, letters) == len(there)
+        if purge:
+            assert await self.store.purge(hand.group, letters, 100) == len(there)
+            hand.purged += [hand.dead.pop(id_).message.id for id_ in there]
+            return
+        redriven = await self.store.redrive(hand.group, letters, 100, self.now)
+        assert redriven.count == len(redriven.timers) == len(there)
+        for id_, (due, entry) in zip(sorted(there), redriven.timers, strict=True):
+            assert self.now <= due <= self.now + 1
+            message = hand.dead.pop(id_).message
+            hand.retries[~entry] = (hand.group.retry_queues[message.queue_id].id, Hop(message))
+            hand.redriven += 1
+
+    async def replay(self, hand: Hand, queue: int, begin: int, end: int) -> None:
+        """A range of one queue, in batches of two."""
+        place = self.topic.queues[queue % len(self.topic.queues)]
+        hops = self.streams[place.id][begin:end]
+        asked = Range(Position("offset", begin), Position("offset", end), (place,), b"%032d" % begin)
+        entries: list[int] = []
+        done = False
+        while not done:
+            replayed = await self.store.replay(hand.group, asked, 2, self.now)
+            entries += [~entry for _, entry in replayed.timers]
+            done = replayed.done
+        assert len(entries) == len(hops)
+        for id_, hop in zip(entries, hops, strict=True):
+            hand.retries[id_] = (hand.group.retry_queues[place.id].id, Hop(hop.message))
+        hand.redriven += len(hops)
+        hand.sought = hand.sought or bool(hops)
 
     async def end_leases(self, hand: Hand) -> None:
         """Those that are over, as the store names them."""
@@ -304,7 +376,9 @@ class Oracle:
         places += hand.dead
         for queue_id, position in hand.positions.items():
             places += [hop.message.id for hop in self._queue(hand, queue_id)[position:]]
-        assert sorted(places) == sorted(m.id for m in self.messages.values() if m.state == "streamed")
+        places += hand.purged
+        if not hand.sought:
+            assert sorted(places) == sorted(m.id for m in self.messages.values() if m.state == "streamed")
         # I14: and the rows say so.
         state = await self.store.group_state(hand.group)
         assert (state.acked, state.dead, state.retried) == (hand.acked, hand.deaths, hand.retried)
@@ -320,9 +394,14 @@ class Oracle:
         }
         rows = await self.store.backend.read(lambda tx: tx.fetch("cursor.of_group", hand.group.id))
         claims = await self.store.backend.read(lambda tx: tx.fetch("claim.of_group", hand.group.id))
-        for _, _, position, _, acked, dead, retried, origin, expired, skipped, queue_id in rows:
+        for _, _, position, _, acked, dead, retried, origin, expired, skipped, queue_id, sought, *_ in rows:
             in_hands = sum(row[7].count(0) for row in claims if row[0] == queue_id)
-            assert position - origin == acked + dead + retried + in_hands + expired + skipped
+            assert position - origin == acked + dead + retried + in_hands + expired + skipped + sought
+        assert sum(row[5] - row[13] for row in rows) == state.letters == len(hand.dead)
+        assert sum(row[6] + row[12] for row in rows) == len(hand.retries) + sum(map(len, hand.backs.values()))
+        assert state.redriven == hand.redriven
+        entries = await self.store.backend.read(lambda tx: tx.fetch("seek.of_group", hand.group.id))
+        assert dict(entries) == {row[10]: row[11] for row in rows if row[10] in dict(entries)}
         letters = await self.store.dead_letters(hand.group, 0, 10_000)
         assert [letter.message.id for letter in letters] == sorted(hand.dead)
         for letter in letters:
@@ -337,11 +416,11 @@ class Oracle:
     def _hand_of(self, retry_id: int) -> Hand | None:
         return next((hand for hand in self.hands if retry_id in hand.retries), None)
 
-    def _order_of_return(self, retry_id: int) -> tuple[int, int, int]:
+    def _order_of_return(self, retry_id: int) -> tuple[int, int, int, int, int]:
         hand = self._hand_of(retry_id)
         assert hand is not None
         message = hand.retries[retry_id][1].message
-        return due_of(retry_id), message.queue_id, message.offset
+        return due_of(retry_id), message.queue_id, message.offset, shard_of(retry_id), retry_id
 
     def _stream(self, message: Message) -> None:
         stream = self.streams[message.queue_id]
@@ -365,7 +444,7 @@ class Oracle:
         if was_ended:
             if settlement.verb == "ack":
                 outcomes = held.outcomes if named is None else [held.outcomes[place] for place in named]
-                lost = named is None and {Outcome.LOST, Outcome.LOST_DEAD} & set(outcomes)
+                lost = named is None and {Outcome.LOST, Outcome.LOST_DEAD, Outcome.RELEASED} & set(outcomes)
                 acked = outcomes.count(Outcome.ACKED)
                 if acked and not lost and (named is None or acked == len(named)):
                     return Settled(acked=acked)
@@ -415,7 +494,7 @@ class Oracle:
                 following = Hop(hop.message, hop.attempt, hop.history)
             elif hop.attempt > len(rungs):
                 held.outcomes[place] = Outcome.LOST_DEAD if lost else Outcome.DEAD
-                assert hop.message.id not in hand.dead, "dead twice"
+                assert hand.sought or hop.message.id not in hand.dead, "dead twice"
                 hand.dead[hop.message.id] = Hop(hop.message, hop.attempt, (*hop.history, entry))
                 hand.deaths += 1
                 dead += 1

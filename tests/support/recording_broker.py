@@ -8,7 +8,11 @@ import trio
 from attrs import evolve
 
 from tarry.service.errors import UnknownGroup, UnknownTopic
+from tarry.service.operations import Worked
 from tarry.store.catalogue import TopicDraft
+from tarry.store.dead_letters import DeadPage, DeadSearch
+from tarry.store.finding import Place, Wanted
+from tarry.store.positions import Position
 from tarry.store.records import (
     Claim,
     ClaimKey,
@@ -28,6 +32,8 @@ from tarry.store.records import (
     TopicState,
     Verdict,
 )
+from tarry.store.redriving import Letters
+from tarry.store.replaying import Range
 from tarry.wheel.ladder import Ladder
 
 NOW = 1_795_255_200_000
@@ -96,6 +102,7 @@ class RecordingBroker:
         self.letters: list[DeadLetter] = []
         self.stream: list[Delivered] = []
         self.checks: list[tuple[str, str | None]] = [("store", None), ("durability", None)]
+        self.worked = Worked(3, until=NOW)
         self.auto_create = True
         self.waiting = trio.Event()
         self.wait_cancelled = False
@@ -147,16 +154,20 @@ class RecordingBroker:
         self._called("groups", topic.name)
         return [group for (name, _), group in self.known_groups.items() if name == topic.name]
 
-    async def group(self, topic: Topic, name: str, *, create: bool = True, latest: bool = False) -> Group:
-        self._called("group", topic.name, name, create, latest)
+    async def group(
+        self, topic: Topic, name: str, *, create: bool = True, latest: bool = False, since: int | None = None
+    ) -> Group:
+        self._called("group", topic.name, name, create, latest if since is None else since)
         if (topic.name, name) not in self.known_groups:
             if not create:
                 raise UnknownGroup(f"topic {topic.name!r} has no group {name!r}")
             self.known_groups[topic.name, name] = Group(1, topic, name, Ladder(), {})
         return self.known_groups[topic.name, name]
 
-    async def put_group(self, topic: Topic, name: str, ladder: Ladder | None) -> tuple[Group, bool]:
-        self._called("put_group", topic.name, name, ladder)
+    async def put_group(
+        self, topic: Topic, name: str, ladder: Ladder | None, *, latest: bool = False, since: int | None = None
+    ) -> tuple[Group, bool]:
+        self._called("put_group", topic.name, name, ladder, *(["latest"] if latest else [since] if since else []))
         made = (topic.name, name) not in self.known_groups
         group = Group(1, topic, name, ladder or Ladder(), {})
         self.known_groups[topic.name, name] = group
@@ -229,9 +240,37 @@ class RecordingBroker:
         self._called("find_labelled", topic.name, key, after, limit)
         return [one for one in self.page if one.id > after][:limit]
 
-    async def dead_letters(self, group: Group, after: int, limit: int) -> list[DeadLetter]:
-        self._called("dead_letters", group.name, after, limit)
-        return [letter for letter in self.letters if letter.message.id > after][:limit]
+    async def find(self, topic: Topic, wanted: Wanted, place: Place, limit: int) -> tuple[list[Found], Place | None]:
+        self._called("find", topic.name, wanted, place, limit)
+        return self.page[:limit], Place(1, 5) if len(self.page) >= limit else None
+
+    async def upcoming(self, topic: Topic, width: int, buckets: int) -> tuple[int, list[int]]:
+        self._called("upcoming", topic.name, width, buckets)
+        return NOW, list(range(buckets))
+
+    async def find_dead(self, group: Group, search: DeadSearch, after: int, limit: int) -> DeadPage:
+        self._called("find_dead", group.name, search, after, limit)
+        letters = [letter for letter in self.letters if letter.message.id > after][:limit]
+        return DeadPage(tuple(letters), letters[-1].message.id if len(letters) == limit else None)
+
+    async def seek(
+        self, group: Group, queues: Sequence[Queue], position: Position, *, dry_run: bool
+    ) -> list[tuple[int, int]]:
+        self._called("seek", group.name, tuple(queue.number for queue in queues), position, dry_run)
+        return [(queue.number, position.value % 100) for queue in queues]
+
+    async def replay(self, group: Group, range_: Range, *, dry_run: bool) -> Worked:
+        numbers = tuple(queue.number for queue in range_.queues)
+        self._called("replay", group.name, numbers, range_.begin, range_.end, range_.request, dry_run)
+        return self.worked
+
+    async def redrive(self, group: Group, letters: Letters, rate: int | None, *, dry_run: bool) -> Worked:
+        self._called("redrive", group.name, letters, rate, dry_run)
+        return self.worked
+
+    async def purge(self, group: Group, letters: Letters, rate: int | None, *, dry_run: bool) -> Worked:
+        self._called("purge", group.name, letters, rate, dry_run)
+        return self.worked
 
     async def pull(self, queue: Queue, offset: int, size: int, wait: int) -> list[Delivered]:
         self._called("pull", queue.number, offset, size, wait)

@@ -41,7 +41,7 @@ HOUR = 60 * MINUTE
 TABLES = (
     *("topic", "queue", "message", "delay", "moved", "cancelled", "label", "idempotency", "tally", "consumer_group"),
     *("cursor", "claim", "delivery", "retry", "redelivery", "dead", "client", "lease", "cleaned", "archived"),
-    *("outbox_cancel",),
+    *("outbox_cancel", "seek", "replay"),
 )
 
 

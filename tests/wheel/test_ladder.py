@@ -46,3 +46,11 @@ def test_the_bounds_themselves_are_allowed_and_a_list_becomes_a_tuple() -> None:
     assert Ladder([0, MAX_REST_MS]).rungs == (0, MAX_REST_MS)
     assert len(Ladder((1,) * 64).rungs) == 64
     assert hash(Ladder([1])) == hash(Ladder((1,)))
+
+
+def test_jitter_makes_longer_and_never_shorter() -> None:
+    assert Ladder((100,), jitter=0.25).longest(100) == 125
+    assert Ladder((100,)).longest(100) == 100
+    for wrong in (-0.1, 1.1):
+        with pytest.raises(ValueError, match="between 0 and 1"):
+            Ladder((100,), jitter=wrong)

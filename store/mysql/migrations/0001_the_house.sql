@@ -142,8 +142,31 @@ CREATE TABLE IF NOT EXISTS `cursor` (
   expired BIGINT NOT NULL,
   skipped BIGINT NOT NULL,
   turn BIGINT NOT NULL COMMENT 'nonce of the last transaction that changed it',
+  sought BIGINT NOT NULL DEFAULT 0 COMMENT 'what seeks moved it by, and what they took out of claims',
+  redriven BIGINT NOT NULL DEFAULT 0 COMMENT 'of a retry queue: put there by redrive or replay',
+  cleared BIGINT NOT NULL DEFAULT 0 COMMENT 'dead letters redriven, purged or replaced by a newer one',
   PRIMARY KEY (group_id, queue_id)
 ) ENGINE=InnoDB COMMENT='how far a group is in a queue';
+
+CREATE TABLE IF NOT EXISTS seek (
+  group_id INT UNSIGNED NOT NULL,
+  queue_id INT UNSIGNED NOT NULL,
+  number BIGINT NOT NULL COMMENT 'drawn as those of delivery are',
+  sought_at BIGINT NOT NULL,
+  position_before BIGINT NOT NULL,
+  position_after BIGINT NOT NULL,
+  released BIGINT NOT NULL COMMENT 'open messages of the claims that it closed',
+  PRIMARY KEY (group_id, queue_id, number)
+) ENGINE=InnoDB COMMENT='seeks, entries of the delivery log';
+
+CREATE TABLE IF NOT EXISTS replay (
+  group_id INT UNSIGNED NOT NULL,
+  queue_id INT UNSIGNED NOT NULL,
+  request BINARY(32) NOT NULL COMMENT 'SHA-256 of what was asked for: asked again, it goes on',
+  position BIGINT NOT NULL COMMENT 'the next offset to replay',
+  until BIGINT NOT NULL,
+  PRIMARY KEY (group_id, queue_id)
+) ENGINE=InnoDB COMMENT='replays under way';
 
 CREATE TABLE IF NOT EXISTS claim (
   group_id INT UNSIGNED NOT NULL,

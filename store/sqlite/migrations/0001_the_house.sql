@@ -138,6 +138,29 @@ CREATE TABLE `cursor` (
   expired INTEGER NOT NULL,
   skipped INTEGER NOT NULL,
   turn INTEGER NOT NULL,
+  sought INTEGER NOT NULL DEFAULT 0,
+  redriven INTEGER NOT NULL DEFAULT 0,
+  cleared INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (group_id, queue_id)
+) WITHOUT ROWID;
+
+CREATE TABLE seek (
+  group_id INTEGER NOT NULL,
+  queue_id INTEGER NOT NULL,
+  number INTEGER NOT NULL,
+  sought_at INTEGER NOT NULL,
+  position_before INTEGER NOT NULL,
+  position_after INTEGER NOT NULL,
+  released INTEGER NOT NULL,
+  PRIMARY KEY (group_id, queue_id, number)
+) WITHOUT ROWID;
+
+CREATE TABLE replay (
+  group_id INTEGER NOT NULL,
+  queue_id INTEGER NOT NULL,
+  request BLOB NOT NULL,
+  position INTEGER NOT NULL,
+  until INTEGER NOT NULL,
   PRIMARY KEY (group_id, queue_id)
 ) WITHOUT ROWID;
 

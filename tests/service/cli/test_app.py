@@ -53,7 +53,22 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["serve", "demo", "doctor", "migrate", "publish", "consume", "cancel", "peek", "topics", "config"]
+    "command",
+    [
+        "serve",
+        "demo",
+        "doctor",
+        "migrate",
+        "publish",
+        "consume",
+        "cancel",
+        "peek",
+        "topics",
+        "groups",
+        "seek",
+        "dead",
+        "config",
+    ],
 )
 def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([command, "--help"]) == 0

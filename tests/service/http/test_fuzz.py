@@ -73,7 +73,13 @@ SOUND: dict[str, st.SearchStrategy[Any]] = {
     "max": st.integers(1, 1000),
     "wait": st.just(0),
     "lease": durations,
-    "from": st.sampled_from(["earliest", "latest"]),
+    "from": st.sampled_from(["earliest", "latest", "2026-11-21T10:00:00Z", 5]),
+    "to": st.sampled_from(["earliest", "latest", {"offset": 3}, {"time": "2026-11-21T10:00:00Z"}, 7]),
+    "offset": st.integers(0, 9),
+    "time": st.just("2026-11-21T10:00:00Z"),
+    "jitter": st.sampled_from([0, 0.5, 1, 2]),
+    "rate": st.integers(1, 9),
+    "dry_run": st.booleans(),
     "ids": st.lists(ids, max_size=3),
     "reason": st.text(max_size=5),
     "retry_after": durations,
@@ -94,6 +100,12 @@ QUERY: dict[str, st.SearchStrategy[str]] = {
     "wait": st.just("0"),
     "sort": st.sampled_from(["name", "rate"]),
     "verbose": st.just(""),
+    "reason": labels,
+    "state": st.sampled_from(["scheduled", "published", "cancelled", "dead"]),
+    "buckets": st.integers(1, 3).map(str),
+    "width": st.sampled_from(["1h", "x"]),
+    "from": st.just("2026-11-21T10:00:00Z"),
+    "to": st.sampled_from(["2026-11-21T10:00:00Z", "later"]),
 }
 
 

@@ -4,6 +4,7 @@ import httpx
 import pytest
 
 from support.recording_broker import NOW, RecordingBroker, found
+from tarry.store.finding import Place, Wanted
 from tarry.store.records import Verdict
 
 MESSAGE = "/v1/messages/7"
@@ -139,11 +140,14 @@ async def test_messages_are_found_by_key_page_by_page(client: httpx.AsyncClient,
 @pytest.mark.parametrize(
     ("query", "kind"),
     [
-        ("", "not-built"),
-        ("topic=orders", "not-built"),
-        ("key=a", "not-built"),
-        ("topic=orders&key=a&state=dead", "not-built"),
-        ("topic=orders&key=a&from=2026-11-21T10:00:00Z", "not-built"),
+        ("", "bad-request"),
+        ("topic=orders", "bad-request"),
+        ("key=a", "bad-request"),
+        ("topic=orders&key=a&state=dead", "bad-request"),
+        ("topic=orders&state=gone", "bad-request"),
+        ("topic=orders&key=a&from=noon", "bad-request"),
+        ("topic=orders&state=scheduled&cursor=5", "bad-request"),
+        ("topic=orders&state=scheduled&cursor=0-9999999999999999999", "bad-request"),
         ("topic=orders&key=", "bad-request"),
         ("topic=a+b&key=a", "bad-request"),
         ("topic=orders&key=a&max=0", "bad-request"),
@@ -162,3 +166,45 @@ async def test_other_ways_to_find_are_refused(
     response = await client.get(f"/v1/messages?{query}")
     assert response.json()["type"] == f"/problems/{kind}"
     assert "none" not in broker.known
+
+
+async def test_by_state_and_time(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    broker.add_topic("orders")
+    broker.page = [found(3), found(5)]
+    query = {"topic": "orders", "state": "published", "from": "1970-01-01T00:00:01Z", "max": "2", "cursor": "1-7"}
+    page = (await client.get("/v1/messages", params=query)).json()
+    assert ([message["id"] for message in page["messages"]], page["cursor"]) == (["3", "5"], "1-5")
+    assert broker.calls[-1] == ("find", "orders", Wanted("published", 1000, None), Place(1, 7), 2)
+    widest = query | {"cursor": "0-9223372036854775807"}
+    assert (await client.get("/v1/messages", params=widest)).status_code == 200
+
+
+async def test_of_a_key_by_state_and_time(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    broker.add_topic("orders")
+    broker.page = [found(3), found(5, state="cancelled", body=None), found(7, deliver_at=NOW + 5)]
+
+    async def ids(**query: str) -> list[str]:
+        response = await client.get("/v1/messages", params={"topic": "orders", "key": "order-7"} | query)
+        return [message["id"] for message in response.json()["messages"]]
+
+    assert await ids() == ["3", "5", "7"]
+    assert await ids(state="cancelled") == ["5"]
+    assert await ids(state="published", to="2026-11-21T10:00:00.005Z") == ["3"]
+    assert await ids(**{"from": "2026-11-21T10:00:00.001Z"}) == ["7"]
+
+
+async def test_upcoming(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    broker.add_topic("orders")
+    response = await client.get("/v1/topics/orders/upcoming?buckets=2&width=1m")
+    assert response.json() == {
+        "width": 60_000,
+        "buckets": [
+            {"at": "2026-11-21T10:00:00.000Z", "messages": 0},
+            {"at": "2026-11-21T10:01:00.000Z", "messages": 1},
+        ],
+    }
+    await client.get("/v1/topics/orders/upcoming")
+    assert broker.calls[-1] == ("upcoming", "orders", 3_600_000, 24)
+    for wrong in ("buckets=0", "buckets=101", "width=1ms", "width=x", "widht=1h"):
+        assert (await client.get(f"/v1/topics/orders/upcoming?{wrong}")).status_code == 400
+    assert (await client.get("/v1/topics/none/upcoming")).status_code == 404

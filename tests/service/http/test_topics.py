@@ -31,6 +31,7 @@ async def test_a_topic_is_made_and_then_changed(client: httpx.AsyncClient, broke
         "retention": 7 * DAY,
         "ladder": [10_000, 60_000],
         "sequencer": "store",
+        "jitter": 0.0,
         "created_at": "2026-11-21T10:00:00.000Z",
     }
     changed = await client.put(ORDERS, json={"retention": None})
@@ -57,7 +58,8 @@ async def test_what_the_contract_names_is_passed_on(client: httpx.AsyncClient, b
     [
         ({"queues": 0}, "/queues"),
         ({"queues": 1025}, "/queues"),
-        ({"queues": None}, "/queues"),
+        ({"jitter": 1.5}, "/jitter"),
+        ({"jitter": "a lot"}, "/jitter"),
         ({"kind": "queue"}, "/kind"),
         ({"ordered": 1}, "/ordered"),
         ({"retention": "P1Y"}, "/retention"),
@@ -98,7 +100,10 @@ async def test_a_topic_is_told_with_its_groups(client: httpx.AsyncClient, broker
 
 async def test_a_group_is_made_and_then_changed(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
     made = await client.put(BILLING, json={"ladder": ["1s"]})
-    assert (made.status_code, made.json()) == (201, {"group": "billing", "topic": "orders", "ladder": [1000]})
+    assert (made.status_code, made.json()) == (
+        201,
+        {"group": "billing", "topic": "orders", "ladder": [1000], "jitter": 0.0},
+    )
     changed = await client.put(BILLING, json={"ladder": None})
     assert (changed.status_code, len(changed.json()["ladder"])) == (200, 16)
     same = await client.put(BILLING, json={})
@@ -110,7 +115,7 @@ async def test_a_group_is_made_and_then_changed(client: httpx.AsyncClient, broke
     assert (await client.get(f"{ORDERS}/groups")).json() == {"groups": [changed.json()]}
 
 
-@pytest.mark.parametrize("field", ["from", "on_exhausted", "concurrency"])
+@pytest.mark.parametrize("field", ["on_exhausted", "concurrency"])
 async def test_what_is_not_built_is_named(client: httpx.AsyncClient, field: str) -> None:
     response = await client.put(BILLING, json={field: "block"})
     assert (response.status_code, response.json()["type"]) == (400, "/problems/not-built")
@@ -120,7 +125,7 @@ async def test_what_is_not_built_is_named(client: httpx.AsyncClient, field: str)
 async def test_a_groups_state(client: httpx.AsyncClient) -> None:
     await client.put(BILLING)
     state = (await client.get(BILLING)).json()
-    del state["ladder"]
+    del state["ladder"], state["jitter"]
     assert state == {
         "group": "billing",
         "topic": "orders",
@@ -133,7 +138,9 @@ async def test_a_groups_state(client: httpx.AsyncClient) -> None:
         "retries": [0, 2],
         "acked": 3,
         "retried": 2,
+        "redriven": 0,
         "dead": 1,
+        "dead_letters": 0,
     }
 
 

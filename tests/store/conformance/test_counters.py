@@ -90,6 +90,20 @@ class Histories(RuleBasedStateMachine):
         self.oracle.now += step
         drive(self.oracle.end_leases(self.oracle.hands[group]))
 
+    @rule(group=st.integers(0, 1), queue=st.integers(0, 1), offset=st.integers(0, 12))
+    def seek(self, group: int, queue: int, offset: int) -> None:
+        drive(self.oracle.seek(self.oracle.hands[group], queue, offset))
+
+    @rule(group=st.integers(0, 1), queue=st.integers(0, 1), begin=st.integers(0, 6), size=st.integers(0, 5))
+    def replay(self, group: int, queue: int, begin: int, size: int) -> None:
+        drive(self.oracle.replay(self.oracle.hands[group], queue, begin, begin + size))
+
+    @rule(group=st.integers(0, 1), number=st.integers(0, 1 << 16), purge=st.booleans())
+    def redrive(self, group: int, number: int, purge: bool) -> None:
+        hand = self.oracle.hands[group]
+        ids = [id_ for i, id_ in enumerate(hand.dead) if number >> i & 1]
+        drive(self.oracle.redrive(hand, [*ids, 5], purge=purge))
+
     @rule(group=st.integers(0, 1))
     def give_up(self, group: int) -> None:
         """A consumer that fails all it gets, over and over: this is how letters die."""
@@ -141,7 +155,15 @@ async def test_random_histories(stage: Stage, seed: int) -> None:
     for step in range(120):
         hand = dice.choice(oracle.hands)
         ids = list(oracle.messages) or [5]
-        match dice.randrange(8):
+        match dice.randrange(10):
+            case 8:
+                chosen = dice.sample(list(hand.dead), dice.randrange(len(hand.dead) + 1))
+                await oracle.redrive(hand, chosen, purge=dice.random() < 0.2)
+            case 9 if step > 60 and dice.random() < 0.5:
+                await oracle.seek(hand, dice.randrange(2), dice.randrange(20))
+            case 9 if step > 60:
+                begin = dice.randrange(20)
+                await oracle.replay(hand, dice.randrange(2), begin, begin + dice.randrange(6))
             case 0 | 1:
                 await oracle.publish([dice.choice(_DELAYS) for _ in range(dice.randrange(1, 8))], dice.randrange(2))
             case 2:

@@ -1,9 +1,14 @@
 """Dead letters: every exhausted message once, whole, with its history (I7)."""
 
 import json
+import random
+
+import pytest
 
 from support.stores import MINUTE, SECOND, START, Stage, ids_of
+from tarry.store.dead_letters import DeadSearch
 from tarry.store.records import DeadLetter, Group
+from tarry.store.redriving import Letters
 from tarry.wheel.ladder import Ladder
 
 
@@ -150,3 +155,165 @@ async def test_a_second_exhaustion_replaces_the_letter(stage: Stage) -> None:
     (letter,) = await stage.store.dead_letters(group, 0, 10)
     assert letter.dead_at == stage.now
     assert [entry["reason"] for entry in json.loads(letter.history)] == ["second"]
+
+
+async def _dead(stage: Stage, count: int, every: int = SECOND) -> Group:
+    """Letters, one after the other, their bodies 0, 1, 2, ..."""
+    topic = await stage.topic(queues=2)
+    group = await stage.group(topic, ladder=Ladder(()))
+    for i in range(count):
+        await stage.publish(stage.draft(topic, b"%d" % i, queue=i % 2, key=f"k{i % 3}", headers=b'{"h":"1"}'))
+        await stage.fail(group, await stage.claim(group), reason=f"No ink in {i}")
+        stage.now += every
+    return group
+
+
+async def _bodies(stage: Stage, group: Group) -> list[int]:
+    return sorted(int(letter.message.body) for letter in await stage.store.dead_letters(group, 0, 1000))
+
+
+async def _redriven(stage: Stage, group: Group) -> list[int]:
+    """What comes back, each from its first attempt on."""
+    await stage.fall_due()
+    got: list[int] = []
+    while (claim := await stage.claim_some(group, 100)) is not None:
+        assert {(message.attempt, message.headers) for message in claim.messages} == {(1, b'{"h":"1"}')}
+        got += [int(message.body) for message in claim.messages]
+        await stage.ack(group, claim)
+    return sorted(got)
+
+
+async def test_redrive_in_batches_exactly_once(stage: Stage) -> None:
+    group = await _dead(stage, 10)
+    counts: list[int] = []
+    while (redriven := await stage.store.redrive(group, Letters(), 4, stage.now)).count:
+        counts.append(redriven.count)
+        assert len(redriven.timers) == redriven.count
+        # At any moment a letter is in one place.
+        assert stage.count("dead") + stage.count("retry") == 10
+    assert counts == [4, 4, 2]
+    assert await _redriven(stage, group) == list(range(10))
+    assert await _redriven(stage, group) == []
+    assert await _bodies(stage, group) == []
+    state = await stage.store.group_state(group)
+    assert (state.acked, state.dead, state.letters, sum(state.retries)) == (10, 10, 0, 0)
+    assert (await stage.store.lags())[group.id] == (0, 0)
+
+
+async def test_redrive_and_purge_by_ids_and_by_time(stage: Stage) -> None:
+    group = await _dead(stage, 6)
+    letters = {int(letter.message.body): letter for letter in await stage.store.dead_letters(group, 0, 10)}
+    some = tuple(letters[n].message.id for n in (1, 4))
+    assert await stage.store.count_dead(group, Letters(ids=(*some, 5))) == 2
+    assert (await stage.store.redrive(group, Letters(ids=(*some, 5)), 100, stage.now)).count == 2
+    assert (await stage.store.redrive(group, Letters(ids=some), 100, stage.now)).count == 0
+    assert (await stage.store.redrive(group, Letters(ids=()), 100, stage.now)).count == 0
+    assert await _bodies(stage, group) == [0, 2, 3, 5]
+    between = Letters(letters[2].dead_at, letters[5].dead_at)
+    assert await stage.store.count_dead(group, between) == 2
+    assert await stage.store.purge(group, between, 100) == 2
+    assert await stage.store.purge(group, Letters(0, letters[0].dead_at, (letters[5].message.id,)), 100) == 0
+    assert await _bodies(stage, group) == [0, 5]
+    assert await stage.store.purge(group, Letters(), 1) == 1
+    assert await _bodies(stage, group) == [5]
+    assert (await stage.store.group_state(group)).letters == 1
+    assert await _redriven(stage, group) == [1, 4]
+
+
+async def test_one_redriven_may_die_again(stage: Stage) -> None:
+    group = await _dead(stage, 1)
+    for again in range(3):
+        assert (await stage.store.redrive(group, Letters(), 10, stage.now)).count == 1
+        await stage.fall_due()
+        await stage.fail(group, await stage.claim(group), reason=f"again {again}")
+        (letter,) = await stage.store.dead_letters(group, 0, 10)
+        assert [entry["reason"] for entry in json.loads(letter.history)] == [f"again {again}"]
+    assert (await stage.store.group_state(group)).letters == 1
+
+
+async def test_one_that_retention_took_from_the_stream_comes_back_whole(stage: Stage) -> None:
+    group = await _dead(stage, 2)
+    before = stage.tables.rows("SELECT queue_id, `offset`, id, body, `key`, accepted_at FROM message ORDER BY id")
+    stage.tables.rows("DELETE FROM message")
+    assert (await stage.store.redrive(group, Letters(), 10, stage.now)).count == 2
+    after = stage.tables.rows("SELECT queue_id, `offset`, id, body, `key`, accepted_at FROM message ORDER BY id")
+    assert after == before
+    assert await _redriven(stage, group) == [0, 1]
+
+
+async def test_other_groups_letters_are_left_alone(stage: Stage) -> None:
+    group = await _dead(stage, 2)
+    other = await stage.group(group.topic, "shipping", ladder=Ladder(()))
+    await _exhaust(stage, other)
+    assert (await stage.store.redrive(group, Letters(), 10, stage.now)).count == 2
+    assert len(await stage.store.dead_letters(other, 0, 10)) == 2
+    assert await stage.store.purge(group, Letters(), 10) == 0
+    await stage.fall_due()
+    assert await stage.claim_some(other) is None
+
+
+async def test_search(stage: Stage) -> None:
+    group = await _dead(stage, 9)
+    letters = {int(letter.message.body): letter for letter in await stage.store.dead_letters(group, 0, 10)}
+
+    async def found(search: DeadSearch, limit: int = 100) -> list[int]:
+        got: list[int] = []
+        after: int | None = 0
+        while after is not None:
+            page = await stage.store.find_dead(group, search, after, limit)
+            got += [int(letter.message.body) for letter in page.letters]
+            after = page.after
+        return sorted(got)
+
+    for limit in (2, 100):
+        assert await found(DeadSearch(), limit) == list(range(9))
+        assert await found(DeadSearch(key="k1"), limit) == [1, 4, 7]
+        assert await found(DeadSearch(reason="ink in 3"), limit) == [3]
+        assert await found(DeadSearch(reason="NO INK"), limit) == list(range(9))
+        assert await found(DeadSearch(key="k0", since=letters[2].dead_at, until=letters[6].dead_at), limit) == [3]
+    assert await found(DeadSearch(key="nobody")) == []
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_whatever_an_operator_does_every_letter_is_there_once(stage: Stage, seed: int) -> None:
+    """I7: acked, or a dead letter, or on the ladder, or purged; and the letters are whole."""
+    dice = random.Random(seed)
+    topic = await stage.topic(queues=2)
+    group = await stage.group(topic, ladder=Ladder((SECOND,)))
+    receipts = await stage.publish(*(stage.draft(topic, b"%d" % i, queue=i % 2) for i in range(30)))
+    acked: set[int] = set()
+    purged: set[int] = set()
+    for _ in range(60):
+        letters = await stage.store.dead_letters(group, 0, 100)
+        some = tuple(letter.message.id for letter in letters if dice.random() < 0.5)
+        match dice.randrange(5):
+            case 0:
+                chosen = Letters(ids=some) if dice.random() < 0.5 else Letters(until=stage.now)
+                redriven = await stage.store.redrive(group, chosen, 3, stage.now)
+                assert redriven.count == len(some) or chosen.ids is None
+            case 1 if dice.random() < 0.3:
+                assert await stage.store.purge(group, Letters(ids=some[:2]), 100) == len(some[:2])
+                purged |= set(some[:2])
+            case _:
+                if (claim := await stage.claim_some(group, dice.randrange(1, 8))) is not None:
+                    good = tuple(place for place in claim.places.values() if dice.random() < 0.2)
+                    acked |= {message.id for message in claim.messages if claim.places[message.id] in good}
+                    if good:
+                        await stage.ack(group, claim, good)
+                    if len(good) < claim.size:
+                        await stage.fail(group, claim, reason="no")
+        stage.now += SECOND
+        await stage.fall_due()
+    letters = await stage.store.dead_letters(group, 0, 100)
+    dead = [letter.message.id for letter in letters]
+    waiting = stage.column("SELECT message_id FROM retry")
+    coming = stage.column(
+        "SELECT r.message_id FROM redelivery r JOIN `cursor` c ON c.queue_id = r.queue_id AND r.`offset` >= c.position"
+    ) + stage.column(
+        "SELECT m.id FROM message m JOIN `cursor` c ON c.queue_id = m.queue_id AND m.`offset` >= c.position"
+    )
+    places = [*acked, *purged, *dead, *waiting, *coming]
+    assert sorted(places) == sorted(ids_of(receipts))
+    assert all(letter.message.body == b"%d" % ids_of(receipts).index(letter.message.id) for letter in letters)
+    assert all(len(json.loads(letter.history)) == 2 for letter in letters)
+    assert (await stage.store.group_state(group)).letters == len(dead)

@@ -232,3 +232,19 @@ async def test_settlements_of_one_turn_keep_their_own_terms(stage: Stage) -> Non
     assert waits == [(MINUTE,), (), (10 * SECOND,), (HOUR,)]
     assert [s and s.ended for s in settled] == [True] * 4
     assert sorted(stage.column("SELECT attempt FROM retry")) == [1, 2, 2]
+
+
+async def test_jitter_draws_a_rest_out_and_never_cuts_it(stage: Stage) -> None:
+    topic = await stage.topic()
+    ladder = Ladder((10 * SECOND,), jitter=0.5)
+    group = await stage.group(topic, ladder=ladder)
+    (known,) = await stage.store.groups([topic])
+    assert known.ladder == group.ladder == ladder
+    await stage.publish(*(stage.draft(topic) for _ in range(200)))
+    settled = await stage.fail(group, await stage.claim(group, 200))
+    rests = [due - stage.now for due, _ in settled.timers]
+    assert all(10 * SECOND <= rest <= 15 * SECOND for rest in rests)
+    assert max(rests) - min(rests) > 3 * SECOND
+    await stage.publish(stage.draft(topic))
+    settled = await stage.fail(group, await stage.claim(group), retry_after=7 * SECOND)
+    assert [due - stage.now for due, _ in settled.timers] == [7 * SECOND]

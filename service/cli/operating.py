@@ -1,0 +1,201 @@
+"""`groups`, `seek`, and `dead list|redrive|purge`: what an operator does to a consumer group."""
+
+import sys
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+from rich.console import Console
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
+
+from ...client import DeadLetter
+from .printing import note, print_json, print_table
+from .rendering import body_text, message_record, time_text
+from .server import Server
+from .usage import UsageError
+
+_HERE = Server()
+
+Group = Annotated[str, Parameter(help="The consumer group.")]
+DryRun = Annotated[bool, Parameter(negative=(), help="Tell what it would do, and do nothing.")]
+Yes = Annotated[bool, Parameter(negative=(), help="Do not ask.")]
+Ids = Annotated[list[str] | None, Parameter(name="--id", help="This one; may be repeated.", negative=())]
+Since = Annotated[str | None, Parameter(name="--from", help="Those that died then or later: 2030-01-01T09:00:00Z.")]
+Until = Annotated[str | None, Parameter(name="--to", help="Those that died before.")]
+
+
+def groups(topic: str, /, *, server: Server = _HERE) -> int:
+    """List the consumer groups of a topic with their backlog, retries and dead letters."""
+    with server.client() as tarry:
+        details = [tarry.group(topic, one["group"]) for one in tarry.topic(topic)["groups"]]
+    if server.json:
+        for detail in details:
+            print_json(detail)
+        return 0
+    rows: list[tuple[Any, ...]] = []
+    for one in details:
+        counts = (one["backlog"], one["claimed"], sum(one["retries"]), one["dead_letters"], one["acked"])
+        rows.append((one["group"], *counts, len(one["clients"])))
+    columns = ("group", ">backlog", ">claimed", ">retrying", ">dead letters", ">acked", ">clients")
+    print_table(columns, rows)
+    return 0
+
+
+def seek(
+    topic: str,
+    /,
+    *,
+    group: Group,
+    to: Annotated[str, Parameter(help="earliest, latest, a time, or an offset.")],
+    queue: Annotated[int | None, Parameter(help="Of an offset or a time: this queue only.")] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    server: Server = _HERE,
+) -> int:
+    """Move a consumer group to another position. Its open claims are closed first; other groups feel nothing."""
+    if queue is not None and to in ("earliest", "latest"):
+        raise UsageError(f"--queue goes with an offset or a time; --to {to} moves all queues")
+    place: str | int = int(to) if to.isascii() and to.isdecimal() else to
+    with server.client() as tarry:
+        before = {q["queue"]: q["offset"] for q in tarry.group(topic, group)["queues"]}
+        if not dry_run:
+            _confirm(f"move group {group} of topic {topic} to {to}, and close its open claims", yes=yes)
+        after = tarry.seek(topic, group, place, queue=queue, dry_run=dry_run)
+    if server.json:
+        for number, offset in after.items():
+            print_json({"queue": number, "offset": offset, "before": before.get(number), "dry_run": dry_run})
+        return 0
+    print_table((">queue", ">before", ">after"), [(number, before.get(number), after[number]) for number in after])
+    if dry_run:
+        note("nothing was moved: --dry-run")
+    return 0
+
+
+dead = App(name="dead", help="The dead letters of a consumer group.")
+
+
+@dead.command(name="list")
+def list_dead(
+    topic: str,
+    /,
+    *,
+    group: Group,
+    key: Annotated[str | None, Parameter(help="Those of this key.")] = None,
+    reason: Annotated[str | None, Parameter(help="Those whose last attempt's reason has this in it.")] = None,
+    since: Since = None,
+    until: Until = None,
+    max: Annotated[int, Parameter(help="At most so many.")] = 100,  # noqa: A002 - the contract's word
+    server: Server = _HERE,
+) -> int:
+    """List dead letters."""
+    if max < 1:
+        raise UsageError("--max is 1 or more")
+    with server.client() as tarry:
+        letters: list[DeadLetter] = []
+        for letter in tarry.dead_letters(topic, group, key=key, reason=reason, start=since, end=until):
+            letters.append(letter)
+            if len(letters) == max:
+                break
+    if server.json:
+        for letter in letters:
+            died = {"dead_at": time_text(letter.dead_at), "attempts": list(letter.attempts)}
+            print_json(message_record(letter.message) | died)
+        return 0
+    rows: list[tuple[Any, ...]] = []
+    for letter in letters:
+        message = letter.message
+        last = letter.attempts[-1]["reason"] if letter.attempts else None
+        rows.append(
+            (message.id, time_text(letter.dead_at), message.key, len(letter.attempts), last, body_text(message))
+        )
+    print_table(("id", "died", "key", ">attempts", "last reason", "body"), rows)
+    return 0
+
+
+@dead.command
+def redrive(
+    topic: str,
+    /,
+    *,
+    group: Group,
+    id: Ids = None,  # noqa: A002 - the contract's word
+    since: Since = None,
+    until: Until = None,
+    rate: Annotated[int | None, Parameter(help="So many a second at most.")] = None,
+    dry_run: DryRun = False,
+    server: Server = _HERE,
+) -> int:
+    """Give dead letters back to their group, from the first attempt on. Ctrl-C stops it; what is done stays done."""
+    if rate is not None and rate < 1:
+        raise UsageError("--rate is 1 or more")
+    with server.client() as tarry, _Count("redriven") as count:
+        count(tarry.redrive(topic, group, id, start=since, end=until, rate=rate, dry_run=dry_run, on_progress=count))
+    _tell("redriven", count.count, server, dry_run=dry_run)
+    return 0
+
+
+@dead.command
+def purge(
+    topic: str,
+    /,
+    *,
+    group: Group,
+    id: Ids = None,  # noqa: A002 - the contract's word
+    since: Since = None,
+    until: Until = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    server: Server = _HERE,
+) -> int:
+    """Remove dead letters for good."""
+    with server.client() as tarry, _Count("purged") as count:
+        if not dry_run:
+            there = tarry.purge(topic, group, id, start=since, end=until, dry_run=True)
+            _confirm(f"remove {there} dead letters of group {group} for good", yes=yes)
+        count(tarry.purge(topic, group, id, start=since, end=until, dry_run=dry_run, on_progress=count))
+    _tell("purged", count.count, server, dry_run=dry_run)
+    return 0
+
+
+class _Count:
+    """How far it is: told on a terminal while it goes on, and at the end however that comes."""
+
+    def __init__(self, done: str) -> None:
+        self.count = 0
+        self._done = done
+        console = Console(stderr=True)
+        columns = (TextColumn("{task.completed}"), TextColumn(done), TimeElapsedColumn())
+        self._progress = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
+        self._task = self._progress.add_task(done, total=None)
+
+    def __call__(self, count: int) -> None:
+        self.count = count
+        if not self._progress.live.is_started:
+            self._progress.start()
+        self._progress.update(self._task, completed=count)
+
+    def __enter__(self) -> "_Count":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._progress.stop()
+        if kind is not None and self.count:
+            note(f"{self.count} {self._done} before it stopped")
+
+
+def _tell(done: str, count: int, server: Server, *, dry_run: bool) -> None:
+    if server.json:
+        print_json({done: count, "dry_run": dry_run})
+    else:
+        print_table((f">{'would be ' if dry_run else ''}{done}",), [(count,)])
+
+
+def _confirm(what: str, *, yes: bool) -> None:
+    """Asks on a terminal; elsewhere --yes is needed."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(f"say --yes to {what}; --dry-run only tells what would be done")
+    sys.stderr.write(f"tarry: {what}? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise UsageError("nothing was done")

@@ -1,0 +1,104 @@
+"""Finding messages by key, state and time, and how many fall due when."""
+
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+from starlette.responses import Response
+
+from ...store.finding import Place, Wanted
+from ...store.records import Found, Topic
+from ..durations import format_time
+from . import answers, rendering
+from .call import Call, answer
+from .dead import time_of
+from .messages import PAGE, cursor
+from .names import wrong_label, wrong_name
+from .problems import Problem, bad_parameter
+
+_STATES: tuple[Literal["scheduled", "published", "cancelled"], ...] = ("scheduled", "published", "cancelled")
+_PLACE = re.compile("([0-9]{1,4})-([0-9]{1,18})")
+_HOUR = 3_600_000
+_WIDEST = 366 * 24 * _HOUR
+
+
+async def find_messages(call: Call) -> Response:
+    """The messages of a topic with a key, or in a state; of a stretch of time."""
+    query = call.query("topic", "key", "state", "from", "to", "max", "cursor")
+    if "topic" not in query:
+        raise bad_parameter("topic", "it is required")
+    if wrong := wrong_name(query["topic"]):
+        raise bad_parameter("topic", wrong)
+    if "key" in query and (wrong := wrong_label(query["key"], call.settings.max_key)):
+        raise bad_parameter("key", wrong)
+    limit = call.number(query.get("max"), "max", default=PAGE, low=1, high=1000)
+    since, until = time_of(call, query.get("from"), "from"), time_of(call, query.get("to"), "to")
+    state = _state(query)
+    if "key" in query:
+        after = cursor(query.get("cursor"))
+        topic = await call.broker.topic(query["topic"], create=False)
+        return await _of_key(call, topic, query["key"], (state, since, until), after, limit)
+    if state is None:
+        raise bad_parameter("state", f"say key, or state: one of {', '.join(_STATES)}")
+    place = _place(query.get("cursor"))
+    topic = await call.broker.topic(query["topic"], create=False)
+    found, following = await call.broker.find(topic, Wanted(state, since, until), place, limit)
+    text = None if following is None else f"{following.queue}-{following.after}"
+    return answer(answers.FoundPage(messages=[rendering.found(one) for one in found], cursor=text))
+
+
+def _state(query: Mapping[str, str]) -> Literal["scheduled", "published", "cancelled"] | None:
+    for state in _STATES:
+        if query.get("state") == state:
+            return state
+    if query.get("state") in ("dead", "retrying"):
+        raise bad_parameter("state", "a message is dead or retrying in a group: GET .../groups/{group}, .../dead?key=")
+    if "state" in query:
+        raise bad_parameter("state", f"there are {', '.join(_STATES)}")
+    return None
+
+
+def _place(text: str | None) -> Place:
+    if text is None:
+        return Place()
+    match = _PLACE.fullmatch(text)
+    if match is None or not text.isascii():
+        # An id has up to 19 digits.
+        whole = re.fullmatch("0-([0-9]{19})", text)
+        if whole is None or int(whole[1]) >= 1 << 63:
+            raise bad_parameter("cursor", "pass the cursor of the page before, as it is")
+        return Place(0, int(whole[1]))
+    return Place(int(match[1]), int(match[2]))
+
+
+async def _of_key(
+    call: Call, topic: Topic, key: str, wanted: tuple[str | None, int | None, int | None], after: int, limit: int
+) -> Response:
+    state, since, until = wanted
+
+    def fits(one: Found) -> bool:
+        if state is not None and one.state != state:
+            return False
+        return (since is None or one.deliver_at >= since) and (until is None or one.deliver_at < until)
+
+    found = await call.broker.find_labelled(topic, key, after, limit)
+    page = [rendering.found(one) for one in found if fits(one)]
+    return answer(answers.FoundPage(messages=page, cursor=str(found[-1].id) if len(found) == limit else None))
+
+
+async def upcoming(call: Call) -> Response:
+    """How many messages fall due, bucket by bucket."""
+    topic_name = call.topic_name
+    query = call.query("buckets", "width")
+    buckets = call.number(query.get("buckets"), "buckets", default=24, low=1, high=100)
+    try:
+        width = call.duration(query.get("width", _HOUR), "/width", low=1000, high=_WIDEST)
+    except Problem as problem:
+        raise bad_parameter("width", problem.body.detail.removeprefix("/width: ")) from None
+    topic = await call.broker.topic(topic_name, create=False)
+    now, counts = await call.broker.upcoming(topic, width, buckets)
+    made = [
+        answers.BucketAnswer(at=format_time(now + number * width), messages=count)
+        for number, count in enumerate(counts)
+    ]
+    return answer(answers.UpcomingAnswer(width=width, buckets=made))

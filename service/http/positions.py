@@ -1,0 +1,87 @@
+"""Seek and replay: where a group reads, and what it is to read once more."""
+
+from functools import partial
+from hashlib import sha256
+
+import msgspec
+from starlette.responses import Response
+
+from ...store.positions import Position
+from ...store.records import Queue, Topic
+from ...store.replaying import Range
+from . import answers
+from .call import Call, answer
+from .problems import Problem, bad_field
+from .requests import Replay, Seek
+
+_MOST = (1 << 63) - 1
+
+
+async def seek(call: Call) -> Response:
+    """Moves a group; its open claims are closed first."""
+    topic_name, group_name = call.topic_name, call.group_name
+    call.query()
+    request = await call.read(Seek)
+    position = _target(call, request)
+    topic = await call.broker.topic(topic_name, create=False)
+    group = await call.broker.group(topic, group_name, create=False)
+    queues = topic.queues
+    if not isinstance(request.to, str):
+        queues = _queues(topic, request.to.queue, "/to/queue", needed=position.at == "offset")
+    moved = await call.broker.seek(group, queues, position, dry_run=request.dry_run)
+    return answer(answers.SeekAnswer(queues=[answers.PositionAnswer(queue=q, offset=o) for q, o in moved]))
+
+
+def _target(call: Call, request: Seek) -> Position:
+    to = request.to
+    if isinstance(to, str):
+        if to in ("earliest", "latest"):
+            return Position("earliest" if to == "earliest" else "latest")
+        raise bad_field("/to", 'say "earliest", "latest", {"offset": ..., "queue": ...} or {"time": ...}')
+    if (to.offset is None) == (to.time is None):
+        raise bad_field("/to", "say offset or time, one of them")
+    if to.time is not None:
+        return Position("time", call.time(to.time, "/to/time"))
+    return _offset(to.offset or 0, "/to/offset")
+
+
+def _offset(offset: int, pointer: str) -> Position:
+    if not 0 <= offset <= _MOST:
+        raise bad_field(pointer, f"an offset is a whole number from 0 to {_MOST}")
+    return Position("offset", offset)
+
+
+def _queues(topic: Topic, number: int | None, pointer: str, *, needed: bool) -> tuple[Queue, ...]:
+    """The queue of this number, or all."""
+    if number is None:
+        if needed and len(topic.queues) > 1:
+            raise bad_field(pointer, f"an offset is of one queue: say which, topic {topic.name!r} has several")
+        return topic.queues
+    queues = tuple(queue for queue in topic.queues if queue.number == number)
+    if not queues:
+        raise Problem("unknown-queue", f"topic {topic.name!r} has {len(topic.queues)} queues, from 0 on")
+    return queues
+
+
+async def replay(call: Call) -> Response:
+    """A range of the stream once more for one group."""
+    topic_name, group_name = call.topic_name, call.group_name
+    call.query()
+    request = await call.read(Replay)
+    begin = _place(call, request.from_, "/from", "earliest")
+    end = Position("latest") if request.to is None else _place(call, request.to, "/to", "latest")
+    topic = await call.broker.topic(topic_name, create=False)
+    group = await call.broker.group(topic, group_name, create=False)
+    queues = _queues(topic, request.queue, "/queue", needed="offset" in (begin.at, end.at))
+    asked = msgspec.json.encode([request.from_, request.to, request.queue])
+    range_ = Range(begin, end, queues, sha256(asked).digest())
+    worked = await call.unless_gone(partial(call.broker.replay, group, range_, dry_run=request.dry_run))
+    return answer(answers.ReplayAnswer(replayed=worked.count, more=worked.more))
+
+
+def _place(call: Call, value: int | str, pointer: str, word: str) -> Position:
+    if isinstance(value, int):
+        return _offset(value, pointer)
+    if value == word:
+        return Position("earliest" if word == "earliest" else "latest")
+    return Position("time", call.time(value, pointer, or_else=f'"{word}", an offset or '))

@@ -1,0 +1,180 @@
+"""Seek, replay, redrive and purge through the front door, by the client and the command line."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.server import client_of, start_server
+from tarry.client import LeaseLost, Tarry
+from tarry.service.cli.server_process import ServerProcess, python_path
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with start_server(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.fixture
+def tarry(server: ServerProcess) -> Iterator[Tarry]:
+    with client_of(server) as tarry:
+        yield tarry
+
+
+def command(server: ServerProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tarry.service.cli.app", *arguments],
+        env=os.environ | python_path() | {"TARRY_URL": server.url},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def lines(done: subprocess.CompletedProcess[str]) -> list[Any]:
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def take(tarry: Tarry, topic: str, group: str, limit: int | None = None) -> list[Any]:
+    """Acks what comes, in the order of the bodies."""
+    got: list[Any] = []
+    for message in tarry.consume(topic, group, max=100, wait="500ms", limit=limit, idle_timeout=0.7):
+        with message:
+            assert message.attempt == 1
+            got.append(message.body)
+    return sorted(got)
+
+
+def make_letters(tarry: Tarry, topic: str, group: str, count: int) -> None:
+    tarry.put_group(topic, group, ladder=[])
+    tarry.publish_many(topic, [{"body": n, "key": f"k{n % 2}"} for n in range(count)])
+    while (claim := tarry.claim(topic, group, max=1000, wait="1s")) is not None:
+        tarry.fail(claim, reason="no ink")
+        if tarry.group(topic, group)["dead_letters"] >= count:
+            return
+
+
+def test_seek(tarry: Tarry, server: ServerProcess) -> None:
+    tarry.publish_many("seek", [{"body": n} for n in range(5)])
+    between = datetime.now(UTC) + timedelta(milliseconds=1)
+    time.sleep(0.01)
+    tarry.publish_many("seek", [{"body": n} for n in range(5, 10)])
+    assert take(tarry, "seek", "g", 10) == take(tarry, "seek", "other", 10) == list(range(10))
+    assert tarry.seek("seek", "g", "earliest", dry_run=True) == {0: 0}
+    assert tarry.group("seek", "g")["backlog"] == 0
+    assert tarry.seek("seek", "g", "earliest") == {0: 0}
+    claim = tarry.claim("seek", "g", max=3)
+    assert claim is not None
+    assert tarry.seek("seek", "g", between) == {0: 5}
+    with pytest.raises(LeaseLost):
+        tarry.ack(claim)
+    assert take(tarry, "seek", "g", 5) == list(range(5, 10))
+    assert command(server, "seek", "seek", "--group", "g", "--to", "8").returncode == 2  # who could say yes?
+    moved = lines(command(server, "seek", "seek", "--group", "g", "--to", "8", "--yes", "--json"))
+    assert moved == [{"queue": 0, "offset": 8, "before": 10, "dry_run": False}]
+    assert take(tarry, "seek", "g", 2) == [8, 9]
+    assert tarry.group("seek", "other")["backlog"] == 0
+    (one,) = [line for line in lines(command(server, "groups", "seek", "--json")) if line["group"] == "g"]
+    assert (one["backlog"], one["acked"]) == (0, 17)
+
+
+def test_replay_and_a_group_that_begins_at_a_time(tarry: Tarry) -> None:
+    tarry.publish_many("again", [{"body": n} for n in range(700)])
+    assert len(take(tarry, "again", "g", 700)) == 700
+    assert tarry.replay("again", "g", 10, 13, dry_run=True) == 3
+    assert tarry.replay("again", "g", "earliest") == 700
+    assert take(tarry, "again", "g", 700) == list(range(700))
+    tarry.put_group("again", "late", start=datetime.now(UTC) + timedelta(hours=1))
+    assert tarry.group("again", "late")["backlog"] == 0
+
+
+def test_redrive_and_purge(tarry: Tarry, server: ServerProcess) -> None:
+    make_letters(tarry, "poison", "g", 450)
+    found = [letter.message.body for letter in tarry.dead_letters("poison", "g", key="k1", reason="INK")]
+    assert sorted(found) == list(range(1, 450, 2))
+    first, second, *_ = tarry.dead("poison", "g")
+    assert tarry.purge("poison", "g", [first.message.id]) == 1
+    assert tarry.redrive("poison", "g", [second.message.id]) == 1
+    assert take(tarry, "poison", "g", 1) == [second.message.body]
+    assert lines(command(server, "dead", "redrive", "poison", "--group", "g", "--dry-run", "--json")) == [
+        {"redriven": 448, "dry_run": True}
+    ]
+    assert lines(command(server, "dead", "redrive", "poison", "--group", "g", "--json")) == [
+        {"redriven": 448, "dry_run": False}
+    ]
+    assert len(take(tarry, "poison", "g", 448)) == 448
+    state = tarry.group("poison", "g")
+    assert (state["dead_letters"], state["acked"], state["redriven"], state["dead"]) == (0, 449, 449, 450)
+
+
+def test_a_long_redrive_is_stopped(tarry: Tarry, server: ServerProcess) -> None:
+    """At ten a second; whoever stops it has some redriven, and the rest are dead letters as before."""
+    make_letters(tarry, "slow", "g", 100)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tarry.service.cli.app", "dead", "redrive", "slow", "--group", "g", "--rate", "10"],
+        env=os.environ | python_path() | {"TARRY_URL": server.url},
+    )
+    while tarry.group("slow", "g")["dead_letters"] > 95:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    time.sleep(0.5)
+    left = tarry.group("slow", "g")["dead_letters"]
+    assert 50 < left <= 95
+    time.sleep(0.5)
+    assert tarry.group("slow", "g")["dead_letters"] == left
+    purged = lines(command(server, "dead", "purge", "slow", "--group", "g", "--yes", "--json"))
+    assert purged == [{"purged": left, "dry_run": False}]
+    assert len(take(tarry, "slow", "g", 100 - left)) == 100 - left
+
+
+def test_a_replay_that_was_killed_goes_on(tmp_path: Path) -> None:
+    with start_server(tmp_path) as server, client_of(server) as tarry:
+        tarry.publish_many("big", [{"body": n} for n in range(20_000)], max_messages=1000)
+        tarry.put_group("big", "g", start="latest")
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                f"from tarry.client import Tarry; Tarry({server.url!r}, deadline=0).replay('big', 'g', 'earliest')",
+            ],
+            env=os.environ | python_path(),
+            stderr=subprocess.DEVNULL,
+        )
+        while tarry.group("big", "g")["redriven"] < 1000:
+            time.sleep(0.01)
+        server.kill()
+        server.start()
+        process.wait(30)
+        before = tarry.group("big", "g")["redriven"]
+        assert before < 20_000, "killed too late to show anything"
+        assert tarry.replay("big", "g", "earliest") == 20_000 - before
+        assert tarry.group("big", "g")["redriven"] == 20_000
+
+
+def test_finding(tarry: Tarry) -> None:
+    receipts = [tarry.publish("found", n, key=f"k{n % 2}", delay=f"{n + 1}h") for n in range(4)]
+    tarry.publish("found", 9)
+    tarry.cancel(receipts[0].id)
+
+    def bodies(**search: Any) -> list[Any]:
+        return sorted(message["body"] for message in tarry.find("found", **search) if "body" in message)
+
+    assert bodies(state="scheduled") == [1, 2, 3]
+    assert bodies(state="published") == [9]
+    assert bodies(key="k1") == [1, 3]
+    assert bodies(key="k1", end=datetime.now(UTC) + timedelta(hours=3)) == [1]
+    assert [message["id"] for message in tarry.find("found", state="cancelled")] == [receipts[0].id]
+    assert [bucket["messages"] for bucket in tarry.upcoming("found", buckets=4)["buckets"]] == [0, 1, 1, 1]

@@ -1,0 +1,84 @@
+"""What the client sends to operate, and that it goes on until the server is done."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from support.scripted_server import LOST, Answer, ScriptedServer
+from tarry.client import Tarry, Unavailable
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("to", "queue", "sent"),
+    [
+        ("earliest", None, "earliest"),
+        (7, 1, {"offset": 7, "queue": 1}),
+        (AT, None, {"time": "2026-01-01T00:00:00.000Z"}),
+        ("2026-01-01T00:00:00Z", 0, {"time": "2026-01-01T00:00:00Z", "queue": 0}),
+    ],
+)
+def test_seek(script: ScriptedServer, tarry: Tarry, to: str | int | datetime, queue: int | None, sent: object) -> None:
+    script.say(Answer(200, {"queues": [{"queue": 1, "offset": 7}]}))
+    assert tarry.seek("orders", "billing", to, queue=queue) == {1: 7}
+    assert script.requests[0].path == "/v1/topics/orders/groups/billing/seek"
+    assert script.requests[0].json == {"to": sent, "dry_run": False}
+
+
+def test_one_queue_to_the_latest_is_refused_here(tarry: Tarry) -> None:
+    with pytest.raises(ValueError, match="queue goes with"):
+        tarry.seek("orders", "billing", "latest", queue=1)
+
+
+def test_a_redrive_goes_on_with_the_time_of_its_first_answer(script: ScriptedServer, tarry: Tarry) -> None:
+    first, last = {"redriven": 200, "more": True, "to": "T"}, {"redriven": 7, "more": False, "to": "T"}
+    script.say(Answer(200, first), LOST, Answer(200, last))
+    progress: list[int] = []
+    assert tarry.redrive("orders", "billing", rate=50, on_progress=progress.append) == 207
+    assert progress == [200, 207]
+    assert script.requests[0].json == {"rate": 50, "dry_run": False}
+    assert script.requests[1].json == script.requests[2].json == {"rate": 50, "dry_run": False, "to": "T"}
+
+
+def test_purge(script: ScriptedServer, tarry: Tarry) -> None:
+    script.say(Answer(200, {"purged": 2, "more": False, "to": "T"}))
+    assert tarry.purge("orders", "billing", ["5", "6"], start=AT, dry_run=True) == 2
+    assert script.requests[0].path == "/v1/topics/orders/groups/billing/dead/purge"
+    assert script.requests[0].json == {"ids": ["5", "6"], "from": "2026-01-01T00:00:00.000Z", "dry_run": True}
+
+
+def test_a_replay_is_not_tried_again_by_itself(script: ScriptedServer, tarry: Tarry) -> None:
+    script.say(Answer(200, {"replayed": 3, "more": True}), Answer(200, {"replayed": 1, "more": False}))
+    assert tarry.replay("orders", "billing", 3, AT, queue=0) == 4
+    asked = {"from": 3, "to": "2026-01-01T00:00:00.000Z", "queue": 0, "dry_run": False}
+    assert [request.json for request in script.requests] == [asked, asked]
+    script.say(LOST)
+    with pytest.raises(Unavailable):
+        tarry.replay("orders", "billing", "earliest")
+    assert len(script.requests) == 3
+
+
+def test_pages(script: ScriptedServer, tarry: Tarry) -> None:
+    script.say(Answer(200, {"messages": [], "cursor": "9"}), Answer(200, {"messages": [], "cursor": None}))
+    assert list(tarry.dead_letters("orders", "billing", key="k", reason="ink")) == []
+    script.say(Answer(200, {"messages": [{"id": "1"}], "cursor": "0-9"}), Answer(200, {"messages": [], "cursor": None}))
+    assert list(tarry.find("orders", state="scheduled", start=AT)) == [{"id": "1"}]
+    assert [request.path for request in script.requests] == [
+        "/v1/topics/orders/groups/billing/dead?key=k&reason=ink",
+        "/v1/topics/orders/groups/billing/dead?key=k&reason=ink&cursor=9",
+        "/v1/messages?topic=orders&state=scheduled&from=2026-01-01T00%3A00%3A00.000Z",
+        "/v1/messages?topic=orders&state=scheduled&from=2026-01-01T00%3A00%3A00.000Z&cursor=0-9",
+    ]
+
+
+def test_back_to_the_default(script: ScriptedServer, tarry: Tarry) -> None:
+    script.say(Answer(200), Answer(200), Answer(200))
+    tarry.put_group("orders", "billing", ladder="default")
+    tarry.put_topic("orders", ladder="default", retention="default", queues=2)
+    tarry.put_group("orders", "billing", ladder=["10s"], jitter=0.5, start="latest")
+    assert [request.json for request in script.requests] == [
+        {"ladder": None},
+        {"queues": 2, "retention": None, "ladder": None},
+        {"ladder": ["10s"], "jitter": 0.5, "from": "latest"},
+    ]
