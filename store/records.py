@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Literal
 
-from attrs import frozen
+from attrs import field, frozen
 
 from ..wheel.ladder import Ladder
 
@@ -42,6 +42,8 @@ class Group:
     ladder: Ladder
     retry_queues: Mapping[int, Queue]
     """By the id of the topic's own queue."""
+    block: bool = False
+    """Ordered topics: a message that exhausts the ladder comes again for ever, and its key waits."""
 
     @property
     def queue_ids(self) -> tuple[int, ...]:
@@ -145,6 +147,8 @@ class Outcome(IntEnum):
     """Given back uncounted."""
     EXPIRED = 7
     """No longer in the stream when it was claimed."""
+    PARKED = 9
+    """Ordered topics: behind one of its key that comes back; uncounted. At the claim it was not even handed out."""
 
 
 @frozen
@@ -213,6 +217,8 @@ class Settlement:
     retry_after: int | None = None
     count: bool = True
     lease: int = 0
+    at_once: bool = False
+    """Of an end: the client is gone, so its lease is over now."""
 
 
 @frozen
@@ -240,6 +246,8 @@ class Turn:
     """None: there was nothing to claim."""
     more: bool = False
     """Messages were left in the queues when it ended."""
+    left: bool = False
+    """Ordered topics: messages were left that none of those who asked may have."""
 
 
 @frozen
@@ -313,6 +321,10 @@ class GroupState:
     retries: tuple[int, ...]
     """Pending retries per rung."""
     clients: tuple[str, ...]
+    parked: int = 0
+    """Behind one of their key that comes back."""
+    owners: Mapping[int, str] = field(factory=dict[int, str])
+    """Ordered topics: the client that owns each queue, by its number."""
 
 
 @frozen

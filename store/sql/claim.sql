@@ -29,3 +29,11 @@ WHERE group_id = ? AND queue_id = ? AND number = ?;
 -- name: of_group
 -- All open claims of a group.
 SELECT queue_id, number, client, `first`, size, claimed_at, lease_until, outcome, settled_at FROM claim WHERE group_id = ?;
+
+-- name: holders
+-- Who holds open claims of a group.
+SELECT queue_id, client FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ?;
+
+-- name: of_clients
+-- The open claims of clients that have gone: a scan of what is open, once for each end.
+SELECT group_id, queue_id, number, `first`, token FROM claim WHERE client IN (?*);

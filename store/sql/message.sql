@@ -31,3 +31,8 @@ FROM message m JOIN queue q ON q.id = m.queue_id WHERE m.id IN (?*);
 -- name: landed
 -- The message of this id, if it is ours.
 SELECT id FROM message WHERE id = ? AND nonce = ?;
+
+-- name: members
+-- The ordering keys of a stretch of a queue.
+SELECT `offset`, `offset`, id, ordering_key FROM message /*! FORCE INDEX (PRIMARY) */
+WHERE queue_id = ? AND `offset` >= ? AND `offset` < ?;

@@ -22,3 +22,9 @@ FROM redelivery /*! FORCE INDEX (PRIMARY) */ WHERE queue_id = ? AND `offset` IN 
 -- name: of_message
 -- A message's returns.
 SELECT queue_id, `offset`, attempt, history, streamed_at FROM redelivery WHERE message_id = ?;
+
+-- name: members
+-- The ordering keys of a stretch of a retry queue; without an id where the message is gone.
+SELECT r.`offset`, r.message_offset, m.id, m.ordering_key FROM redelivery r /*! FORCE INDEX (PRIMARY) */
+LEFT JOIN message m /*! FORCE INDEX (PRIMARY) */ ON m.queue_id = r.message_queue_id AND m.`offset` = r.message_offset
+WHERE r.queue_id = ? AND r.`offset` >= ? AND r.`offset` < ?;

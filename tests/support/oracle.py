@@ -320,9 +320,9 @@ class Oracle:
         }
         rows = await self.store.backend.read(lambda tx: tx.fetch("cursor.of_group", hand.group.id))
         claims = await self.store.backend.read(lambda tx: tx.fetch("claim.of_group", hand.group.id))
-        for _, _, position, _, acked, dead, retried, origin, expired, skipped, queue_id in rows:
+        for _, _, position, _, acked, dead, retried, origin, expired, skipped, queue_id, parked in rows:
             in_hands = sum(row[7].count(0) for row in claims if row[0] == queue_id)
-            assert position - origin == acked + dead + retried + in_hands + expired + skipped
+            assert position - origin == acked + dead + retried + in_hands + expired + skipped + parked
         letters = await self.store.dead_letters(hand.group, 0, 10_000)
         assert [letter.message.id for letter in letters] == sorted(hand.dead)
         for letter in letters:
