@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 from attrs import frozen
 
@@ -23,6 +24,9 @@ _log = logging.getLogger("tarry.client")
 
 _PATIENCE = 10.0
 """Seconds that `close` gives a server that is away; then what is held is left to its lease."""
+
+_SIGN = 5.0
+"""Seconds from one sign of life to the next."""
 
 _GLANCE = 0.2
 """Seconds that the main thread sleeps at most: a Ctrl-C that comes just before a sleep on a lock does not end it."""
@@ -65,6 +69,11 @@ class Consumption:
         self._holds = Holds(terms.lease)
         self._waiting: deque[tuple[Hold, Message]] = deque()
         """Claimed, not yet handed out."""
+        self._lanes: dict[str, _Lane] = {}
+        """Ordered topics: by message in a handler's hands, whatever else of its key has to wait for it."""
+        self._sign_at = clock()
+        """When the next sign of life is due."""
+        self._registered = False
         self._handed = 0
         self._hungry = 0
         """Threads in `next` that have nothing to handle."""
@@ -105,12 +114,14 @@ class Consumption:
             return None
 
     def _hand_out(self) -> Delivery | None:
-        while self._waiting:
-            hold, message = self._waiting[0]
+        while (index := self._first_free()) is not None:
+            hold, message = self._waiting[index]
             if self._clock() >= hold.expires_at:
                 self._lose(hold)
                 continue
-            self._waiting.popleft()
+            del self._waiting[index]
+            if (lane := _lane(hold, message)) is not None:
+                self._lanes[message.id] = lane
             self._handed += 1
             self._room.notify()
             if self._handed == self._terms.limit:
@@ -119,9 +130,24 @@ class Consumption:
             return Delivery(hold=hold, desk=self, **fields)
         return None
 
+    def _first_free(self) -> int | None:
+        """The first that waits and has nothing of its key in a handler's hands."""
+        if not self._lanes:
+            return 0 if self._waiting else None
+        busy = set(self._lanes.values())
+        return next((i for i, (hold, message) in enumerate(self._waiting) if _lane(hold, message) not in busy), None)
+
+    def _leave_lane(self, id_: str) -> "_Lane | None":
+        """The handler has let go of a message; the next of its key may be handed out."""
+        lane = self._lanes.pop(id_, None)
+        if lane is not None:
+            self._arrived.notify()
+        return lane
+
     def ack(self, hold: Hold, id_: str) -> bool:
         """Notes a handled message."""
         with self._lock:
+            self._leave_lane(id_)
             taken = self._holds.ack(hold, id_, self._clock())
             self._settled()
             return taken
@@ -129,7 +155,13 @@ class Consumption:
     def fail(self, hold: Hold, id_: str, reason: str | None, retry_after: Duration | None, *, count: bool) -> bool:
         """Notes a message to be given back."""
         with self._lock:
+            lane = self._leave_lane(id_)
             taken = self._holds.fail(Settlement(hold, "fail", (id_,), reason, retry_after, count))
+            if taken and lane is not None:
+                # The server takes back what lies behind it; it comes again after it.
+                behind = [pair for pair in self._waiting if pair[0] is hold and _lane(*pair) == lane]
+                self._holds.drop(hold, [message.id for _, message in behind])
+                self._waiting = deque(pair for pair in self._waiting if pair not in behind)
             self._settled()
             return taken
 
@@ -158,6 +190,9 @@ class Consumption:
         self._abandoned.set()
         self._threads["settler"].join()
         self._threads["keeper"].join()
+        if self._registered:
+            with suppress(TarryError):
+                self._claims.deregister(self._terms.client, deadline=_SIGN / 5)
 
     def statistics(self) -> dict[str, int]:
         """What is held at this moment."""
@@ -272,20 +307,32 @@ class Consumption:
     # The keeper
 
     def _keep(self) -> None:
-        while due := self._await_renewals():
+        while (due := self._await_renewals()) is not None:
+            if self._clock() >= self._sign_at:
+                self._give_sign()
             for hold in due:
                 self._renew(hold)
 
-    def _await_renewals(self) -> list[Hold]:
-        """Waits for leases that want renewing; none when it is over."""
+    def _await_renewals(self) -> list[Hold] | None:
+        """Waits for leases that want renewing, or for the next sign of life; None when it is over."""
         with self._held:
             while not self._draining:
                 now = self._clock()
-                if due := self._holds.due_for_renewal(now):
+                due = self._holds.due_for_renewal(now)
+                if due or now >= self._sign_at:
                     return due
                 at = self._holds.next_renewal_at()
-                self._held.wait(None if at is None else max(0.0, at - now))
-            return []
+                self._held.wait(max(0.0, min(self._sign_at if at is None else at, self._sign_at) - now))
+            return None
+
+    def _give_sign(self) -> None:
+        try:
+            self._claims.renew(self._terms.client, deadline=0.0, abandon=self._abandoned)
+            self._registered = True
+        except TarryError as error:
+            # Without one the claims live by their leases alone, or die with the silence: either is told by the claims.
+            _log.debug("a sign of life to %s: %s", self._terms.topic, error)
+        self._sign_at = self._clock() + _SIGN
 
     def _renew(self, hold: Hold) -> None:
         lease = round(self._terms.lease * 1000)
@@ -318,6 +365,14 @@ def _nap(rest: float | None) -> float | None:
     if threading.current_thread() is not threading.main_thread():
         return rest
     return _GLANCE if rest is None else min(rest, _GLANCE)
+
+
+_Lane = tuple[int, str | None]
+"""Queue and ordering key: messages without one share a lane of their queue."""
+
+
+def _lane(hold: Hold, message: Message) -> _Lane | None:
+    return (message.queue, message.ordering_key) if hold.claim.ordered else None
 
 
 _MESSAGE_FIELDS = tuple(Message.__annotations__)

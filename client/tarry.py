@@ -216,7 +216,7 @@ class Tarry:
         return Terms(
             topic=topic,
             group=group,
-            client=client or self._identity.client(),
+            client=client or self._identity.consumer(),
             size=size,
             lease=milliseconds(lease) / 1000,
             wait=milliseconds(wait) / 1000,
@@ -264,6 +264,17 @@ class Tarry:
     def extend(self, claim: Claim | str, lease: Duration) -> datetime:
         """A lease that runs from now; returns its end. Raises `LeaseLost`."""
         return self._claims.extend(_claim_id(claim), lease)
+
+    def renew(self, client: str | None = None) -> datetime:
+        """A sign of life of a consumer; from the first on it is taken for dead 15 s after the last, and its claims end.
+
+        A claim and an open long poll are signs, too. `consume` and `run` send their own. Returns until when it lives.
+        """
+        return self._claims.renew(client or self._identity.client())
+
+    def deregister(self, client: str | None = None) -> int:
+        """The consumer goes: its claims end at once, and what is open comes to others. Returns how many claims."""
+        return self._claims.deregister(client or self._identity.client())
 
     # Looking
 
@@ -321,9 +332,19 @@ class Tarry:
         """A group's backlog, offsets, clients, retries per rung and dead letters."""
         return self._call("GET", f"/v1/topics/{_part(topic)}/groups/{_part(group)}")
 
-    def put_group(self, topic: str, group: str, *, ladder: Sequence[Duration] | None = None) -> dict[str, Any]:
+    def put_group(
+        self,
+        topic: str,
+        group: str,
+        *,
+        ladder: Sequence[Duration] | None = None,
+        on_exhausted: Literal["dead", "block"] | None = None,
+    ) -> dict[str, Any]:
         """Makes a group, or changes what is named."""
-        settings = {"ladder": None if ladder is None else [duration_out(rung) for rung in ladder]}
+        settings = {
+            "ladder": None if ladder is None else [duration_out(rung) for rung in ladder],
+            "on_exhausted": on_exhausted,
+        }
         return self._call("PUT", f"/v1/topics/{_part(topic)}/groups/{_part(group)}", _given(settings))
 
     def dead(self, topic: str, group: str) -> Iterator[DeadLetter]:

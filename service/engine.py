@@ -13,6 +13,7 @@ from typing import Literal, TypeVar
 
 import structlog
 import trio
+from attrs import evolve
 
 from ..store.catalogue import TopicDraft
 from ..store.errors import OutcomeUnknown, StoreError, Unavailable
@@ -49,6 +50,7 @@ from .desk import Desk
 from .directory import Directory
 from .errors import Busy, NotBuilt, Stopping, TopicConflict, UnknownClaim, UnknownTopic
 from .hand import Hand
+from .liveness import Liveness
 from .loader import Loader
 from .measures import Measures
 from .metrics import Metrics
@@ -59,6 +61,10 @@ _BATCH_BYTES = 2 << 20
 _LOCKED_PAUSES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.35)
 """Seconds between looks at a message that somebody else's transaction holds: about one in all."""
 _START_PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
+
+_ROUNDS = 5
+"""Seconds from one writing of the renewals to the next."""
+_LOOKS = 3
 
 T = TypeVar("T")
 
@@ -77,6 +83,7 @@ class Engine:
         self.bells = Bells()
         self._desks: dict[int, Desk] = {}
         self._turn = itertools.count()
+        self._rounds = itertools.count(1)
         self._publishing: Combiner[Publication, list[Receipt] | Conflict] = Combiner(
             self._publish,
             weigh=lambda publication: publication.weight,
@@ -85,6 +92,7 @@ class Engine:
         )
         self._cancelling: Combiner[int, Verdict] = Combiner(self._cancel)
         self._rescheduling: Combiner[tuple[int, int], Verdict] = Combiner(self._reschedule)
+        self.liveness = Liveness(store, self.clock, self._clients_gone)
         self.hand: Hand | None = None
         self.loader: Loader | None = None
         self.ready = trio.Event()
@@ -111,6 +119,8 @@ class Engine:
             # Two: while the database writes one batch, the callers of the other are answered and their next are taken.
             for combiner in (self._publishing, self._publishing, self._cancelling, self._rescheduling):
                 nursery.start_soon(combiner.run)
+            for leaving in (self.liveness.registering, self.liveness.leaving):
+                nursery.start_soon(leaving.run)
             nursery.start_soon(hand.run)
             nursery.start_soon(self.loader.run)
             nursery.start_soon(every, 1, self.clock.take)
@@ -118,6 +128,7 @@ class Engine:
             nursery.start_soon(every, 1, sweeps.look)
             self.ready.set()
             await sweeps.watch_all()
+            nursery.start_soon(every, 1, self._look_after_clients)
             nursery.start_soon(every, 10, sweeps.leases)
             nursery.start_soon(every, 60, sweeps.requests)
             nursery.start_soon(every, 10, Measures(self._store, self.directory, self._metrics).take)
@@ -133,6 +144,7 @@ class Engine:
                 applied = await self._store.backend.migrate()
                 await self.clock.take()
                 await self.directory.refresh()
+                await self.liveness.load()
                 self._durability = await self._store.backend.durability()
                 break
             except Unavailable as error:
@@ -180,14 +192,16 @@ class Engine:
         self._ready()
         if draft.kind != "cluster":
             raise NotBuilt(f"topics of kind {draft.kind!r} are not built yet: leave kind out, or say cluster")
-        if draft.ordered:
-            raise NotBuilt("ordered topics are not built yet: leave ordered out, or say false")
         try:
             known = await self.directory.topic(draft.name, create=False)
         except UnknownTopic:
             known = None
         if known is not None and draft.queues < len(known.queues):
             raise TopicConflict(f"topic {draft.name!r} has {len(known.queues)} queues, and queues are never taken away")
+        if known is not None and draft.ordered != known.ordered:
+            raise TopicConflict(f"topic {draft.name!r} is {'' if known.ordered else 'not '}ordered, and stays so")
+        if known is not None and known.ordered and draft.queues != len(known.queues):
+            raise TopicConflict(f"topic {draft.name!r} is ordered and has {len(known.queues)} queues for good")
         topic = await self.directory.make_topic(draft)
         if known is not None:
             topic = await self.directory.change_topic(topic, draft.retention, draft.ladder)
@@ -206,15 +220,20 @@ class Engine:
     async def group(self, topic: Topic, name: str, *, create: bool = True, latest: bool = False) -> Group:
         return await self.directory.group(topic, name, create=create, latest=latest)
 
-    async def put_group(self, topic: Topic, name: str, ladder: Ladder | None) -> tuple[Group, bool]:
+    async def put_group(
+        self, topic: Topic, name: str, ladder: Ladder | None, *, block: bool = False
+    ) -> tuple[Group, bool]:
         known = name in {group.name for group in self.directory.groups_of(topic)}
         group = await self.directory.group(topic, name, create=True, asked_for=True, ladder=ladder)
-        if known:
-            group = await self.directory.change_group(group, ladder)
+        if known or block:
+            group = await self.directory.change_group(group, ladder, block=block)
         return group, not known
 
     async def group_state(self, group: Group) -> GroupState:
-        return await self._store.group_state(group)
+        state = await self._store.group_state(group)
+        desk = self._desks.get(group.id)
+        clients = {*state.clients, *state.owners.values(), *(desk.present() if desk is not None else ())}
+        return evolve(state, clients=tuple(sorted(clients)))
 
     # Publish, cancel, reschedule
 
@@ -278,7 +297,45 @@ class Engine:
 
     async def claim(self, group: Group, client: str, size: int, wait: int, lease: int) -> Claim | None:
         self._ready()
-        return await self._desk(group).claim(ClaimRequest(client, size, lease), wait)
+        with self.liveness.polling(client):
+            return await self._desk(group).claim(ClaimRequest(client, size, lease), wait)
+
+    async def renew(self, client: str) -> int:
+        self._ready()
+        return await self.liveness.renew(client)
+
+    async def deregister(self, client: str) -> tuple[bool, int]:
+        self._ready()
+        return await self.liveness.deregister(client)
+
+    async def _look_after_clients(self) -> None:
+        for desk in self._desks.values():
+            desk.look_around()
+        await self.liveness.bury()
+        if next(self._rounds) % _ROUNDS == 0:
+            await self.liveness.write()
+
+    async def _clients_gone(self, clients: Sequence[str]) -> int:
+        """Ends at once what these clients hold; returns how many claims that were."""
+        ended: set[ClaimKey] = set()
+        for client in clients:
+            for desk in self._desks.values():
+                desk.dismiss(client)
+        for _ in range(_LOOKS):
+            # A turn that was under way may have granted them one more: it is seen at the next look.
+            keys = [key for key in await self._store.open_claims(clients) if key not in ended]
+            if not keys:
+                break
+            async with trio.open_nursery() as nursery:
+                for key in keys:
+                    nursery.start_soon(self._end_at_once, key)
+            ended.update(keys)
+        return len(ended)
+
+    async def _end_at_once(self, key: ClaimKey) -> None:
+        group = await self._group_of_claim(key)
+        if group is not None:
+            await self._desk(group).settle(Settlement(key, "end", at_once=True))
 
     async def settle(
         self,
@@ -339,7 +396,8 @@ class Engine:
     async def _take_turn(
         self, group: Group, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]
     ) -> Turn:
-        return await self._told(self._store.turn(group, settlements, requests, self.clock.now()))
+        present = self._desk(group).present() if group.topic.ordered else ()
+        return await self._told(self._store.turn(group, settlements, requests, self.clock.now(), present))
 
     def _turn_done(self, group: Group, settlements: Sequence[Settlement], turn: Turn) -> None:
         topic = group.topic.name

@@ -107,7 +107,7 @@ async def find_groups(tx: Transaction, topics: Sequence[Topic], default: Ladder)
         retry_queues = {q.id: numbers[id_, q.number] for q in topic.queues if (id_, q.number) in numbers}
         own = decode_ladder(ladder)
         rungs = own if own is not None else topic.ladder if topic.ladder is not None else default
-        groups.append(Group(id_, topic, name.decode(), rungs, retry_queues, block=bool(on_exhausted)))
+        groups.append(Group(id_, topic, name.decode(), rungs, retry_queues, bool(on_exhausted), own))
     return groups
 
 

@@ -1,4 +1,4 @@
-"""Chains of an ordered topic: what of an ordering key has to come back before the key goes on, and what waits behind it.
+"""Chains of an ordered topic: what of a key has to come back before the key goes on, and what waits behind it.
 
 A key has a chain in a group from the failure of one of its messages until nothing of it is left to come back. Its
 members are `away` (on the ladder, in the retry queue, or in a claim from it) or parked. While there is a chain, new
@@ -45,7 +45,7 @@ class Chains:
     _chains: dict[tuple[int, bytes], Chain] = field(factory=dict[tuple[int, bytes], Chain])
     _looked: set[tuple[int, bytes]] = field(factory=set[tuple[int, bytes]])
     _changed: set[tuple[int, bytes]] = field(factory=set[tuple[int, bytes]])
-    _parked: list[Sequence[Value]] = field(factory=list[Sequence[Value]])
+    _parked: list[Row] = field(factory=list[Row])
 
     async def load(self, tx: Transaction, queue_id: int, ordering_keys: Iterable[bytes]) -> None:
         """Locks and reads the chains of these keys, once."""
@@ -73,12 +73,13 @@ class Chains:
             chain.away.discard(offset)
             self._changed.add((queue_id, ordering_key))
 
-    def park(self, queue_id: int, ordering_key: bytes, source: Sequence[Value]) -> None:
-        """A message waits behind its key: (offset, id, attempt, history)."""
-        offset = source[0]
-        assert isinstance(offset, int)
+    def park(
+        self, queue_id: int, ordering_key: bytes, offset: int, message_id: int, attempt: int, history: bytes
+    ) -> None:
+        """A message waits behind its key."""
         self._begin(queue_id, ordering_key).away.discard(offset)
-        self._parked.append((self.group.id, queue_id, ordering_key, *source, self.now))
+        row = (self.group.id, queue_id, ordering_key, offset, message_id, attempt, history, self.now)
+        self._parked.append(row)
 
     def _begin(self, queue_id: int, ordering_key: bytes) -> Chain:
         place = (queue_id, ordering_key)
@@ -100,9 +101,8 @@ class Chains:
     async def first_parked(self, tx: Transaction, queue_id: int, ordering_key: bytes) -> int:
         """The offset of the first parked message of the key; past every offset when there is none."""
         rows = await tx.fetch("parked.first", self.group.id, queue_id, ordering_key, sys.maxsize, 1)
-        parked = [row[3] for row in self._parked if row[1:3] == (queue_id, ordering_key)]
-        first: int = min([row[0] for row in rows] + parked, default=sys.maxsize)
-        return first
+        parked: list[int] = [row[3] for row in self._parked if row[1:3] == (queue_id, ordering_key)]
+        return min([*(row[0] for row in rows), *parked], default=sys.maxsize)
 
     async def write(self, tx: Transaction) -> bool:
         """Writes what changed and releases what has nothing before it; True when something came into a retry queue."""

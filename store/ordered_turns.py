@@ -65,7 +65,9 @@ class OrderedTurning(Turning):
             if own == claim.queue_id and place not in giving_back:
                 continue  # of an ack in the topic's own queue no chain needs to hear
             query = "message.members" if own == claim.queue_id else "redelivery.members"
-            for offset, source, id_, key in await tx.fetch(query, claim.queue_id, claim.first, claim.first + claim.size):
+            for offset, source, id_, key in await tx.fetch(
+                query, claim.queue_id, claim.first, claim.first + claim.size
+            ):
                 if id_ is not None:
                     self._members[claim.queue_id][offset] = _Member(key or b"", source)
             members = self._members[claim.queue_id].values()
@@ -131,7 +133,7 @@ class OrderedTurning(Turning):
                 outcome = Outcome.EXPIRED
                 self._went(one, outcome)
             else:
-                self._chains.park(self._own(claim.queue_id), member.ordering_key, source[2:])
+                self._chains.park(self._own(claim.queue_id), member.ordering_key, *source[2:])
             claim.settle(one.place, outcome, self.now)
             cursors[claim.queue_id].tell(outcome)
             self._touched.add(claim.queue_id)
@@ -144,7 +146,9 @@ class OrderedTurning(Turning):
     ) -> tuple[list[Claim | None], bool]:
         if not requests:
             return [], bool(self._touched) or self._released  # a queue may be free now
-        busy = {self._own(queue_id): client.decode() for queue_id, client in await tx.fetch("claim.holders", self.group.id)}
+        busy = {
+            self._own(queue_id): client.decode() for queue_id, client in await tx.fetch("claim.holders", self.group.id)
+        }
         members = {*self.present, *(request.client for request in requests), *busy.values()}
         owners = await (await Owners.lock(tx, self.group)).share(tx, busy, members, self.now)
         ends: dict[int, int] = dict(await tx.fetch("queue.ends", list(cursors)))
@@ -218,11 +222,11 @@ class OrderedTurning(Turning):
                 back.add((key, message.offset))
             elif own == queue.id:
                 parked.append(offset)
-                self._chains.park(own, key, (message.offset, message.id, 1, b"[]"))
+                self._chains.park(own, key, message.offset, message.id, 1, b"[]")
             else:
                 parked.append(offset)
                 ((_, _, source, id_, attempt, history),) = await tx.fetch("redelivery.sources", queue.id, [offset])
-                self._chains.park(own, key, (source, id_, attempt, history))
+                self._chains.park(own, key, source, id_, attempt, history)
         return given, parked
 
     async def _may_return(

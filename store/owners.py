@@ -1,7 +1,7 @@
 """Who owns the queues of an ordered topic in a group: one client each, until another has a better right to it.
 
-Ownership is a row with an epoch, read and changed under a lock in the very transaction that claims. A queue with an open
-claim stays where it is: it changes hands when the claim is settled or over. So no ordering key is in two hands.
+Ownership is a row with an epoch, read and changed under a lock in the very transaction that claims. A queue with an
+open claim stays where it is: it changes hands when the claim is settled or over. So no key is in two hands.
 """
 
 from collections.abc import Collection, Mapping, Sequence

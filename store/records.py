@@ -44,6 +44,8 @@ class Group:
     """By the id of the topic's own queue."""
     block: bool = False
     """Ordered topics: a message that exhausts the ladder comes again for ever, and its key waits."""
+    own_ladder: Ladder | None = None
+    """None: `ladder` is its topic's, or the default."""
 
     @property
     def queue_ids(self) -> tuple[int, ...]:

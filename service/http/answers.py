@@ -58,6 +58,8 @@ class ClaimAnswer(Answer, kw_only=True):
 
     claim: str | None
     lease_until: str | UnsetType = UNSET
+    ordered: bool | UnsetType = UNSET
+    """True: messages of one queue and ordering key (or of none) are to be handled one after the other."""
     messages: list[MessageAnswer]
 
 
@@ -150,6 +152,21 @@ class ExtendAnswer(Answer, kw_only=True):
     lease_until: str
 
 
+class RenewAnswer(Answer, kw_only=True):
+    """The client lives, and without another sign of life until then."""
+
+    client: str
+    alive_until: str
+
+
+class DeregisterAnswer(Answer, kw_only=True):
+    """The client has gone: whether it had ever renewed, and how many claims ended with it."""
+
+    client: str
+    registered: bool
+    claims: int
+
+
 class TopicAnswer(Answer, kw_only=True):
     """A topic. Durations are milliseconds; null is the default."""
 
@@ -168,6 +185,7 @@ class GroupSummary(Answer, kw_only=True):
     group: str
     topic: str
     ladder: list[int]
+    on_exhausted: str
 
 
 class GroupCounts(GroupSummary, kw_only=True):
@@ -213,6 +231,8 @@ class QueueAnswer(Answer, kw_only=True):
     offset: int
     end: int
     lag: int
+    owner: str | UnsetType | None = UNSET
+    """Ordered topics: the client that may claim from it, null before the first claim."""
 
 
 class GroupDetail(GroupSummary, kw_only=True):
@@ -226,6 +246,8 @@ class GroupDetail(GroupSummary, kw_only=True):
     claimed: int
     retries: list[int]
     """Resting, per rung."""
+    parked: int
+    """Ordered topics: behind one of their key that comes back."""
     acked: int
     retried: int
     dead: int

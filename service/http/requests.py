@@ -105,9 +105,15 @@ class PutGroup(Body):
     """What a group is to be; what is left out stays as it is."""
 
     ladder: Annotated[Rungs | None, Meta(description="null: the topic's, or the default")] | UnsetType = UNSET
+    on_exhausted: (
+        Annotated[
+            Literal["dead", "block"],
+            Meta(description="block, of ordered topics: it comes again for ever, and its ordering key waits"),
+        ]
+        | UnsetType
+    ) = UNSET
 
     later: ClassVar = {
         "from": "choosing where a group begins is not built yet here: say it in the group's first claim",
-        "on_exhausted": "on_exhausted is not built yet: a message that exhausts the ladder goes to the dead letters",
         "concurrency": "limits of concurrency are not built yet",
     }

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from . import answers, claims, health, messages, publishing, requests, topics
+from . import answers, claims, clients, health, messages, publishing, requests, topics
 from .call import Handler
 
 _WRITES = ("busy", "overloaded", "stopping", "store-unavailable", "outcome-unknown")
@@ -44,6 +44,7 @@ _TOPIC = "/v1/topics/{topic}"
 _GROUP = "/v1/topics/{topic}/groups/{group}"
 _CLAIM = "/v1/claims/{claim}"
 _MESSAGE = "/v1/messages/{id}"
+_CLIENT = "/v1/clients/{client}"
 
 _PAGE = (
     Parameter("max", "how many at most, 1 to 1000; 100 unless said"),
@@ -106,6 +107,16 @@ OPERATIONS: tuple[Operation, ...] = (
         answers={200: (answers.ExtendAnswer,)},
         requests=(requests.Extend,),
         problems=(*_BODY, "unknown-claim", "lease-lost", *_WRITES),
+    ),
+    Operation(
+        *("POST", f"{_CLIENT}/renew", clients.renew, "The client lives, and is watched from now on"),
+        answers={200: (answers.RenewAnswer,)},
+        problems=("bad-request", "cross-origin", *_WRITES),
+    ),
+    Operation(
+        *("DELETE", _CLIENT, clients.deregister, "The client goes, and its claims end at once"),
+        answers={200: (answers.DeregisterAnswer,)},
+        problems=("bad-request", "cross-origin", *_WRITES),
     ),
     Operation(
         *("GET", "/v1/topics", topics.list_topics, "All topics with their counts"),

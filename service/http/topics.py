@@ -10,7 +10,7 @@ from ..errors import NotBuilt, UnknownGroup, UnknownTopic
 from . import answers, rendering
 from .call import Call, answer
 from .messages import PAGE, cursor
-from .problems import bad_parameter
+from .problems import bad_field, bad_parameter
 from .requests import PutGroup, PutTopic
 
 
@@ -94,12 +94,22 @@ async def put_group(call: Call) -> Response:
     request = await call.read(PutGroup)
     ladder = None if request.ladder is UNSET else _ladder(call, request.ladder)
     topic = await call.broker.topic(topic_name)
-    if request.ladder is UNSET:
+    block = request.on_exhausted == "block"
+    if block and not topic.ordered:
+        raise bad_field("/on_exhausted", "block is for ordered topics: here a message has nothing to hold up")
+    if request.ladder is UNSET or request.on_exhausted is UNSET:
         try:
-            return answer(rendering.group_summary(await call.broker.group(topic, name, create=False)))
+            known = await call.broker.group(topic, name, create=False)
         except UnknownGroup:
             pass  # made below
-    group, made = await call.broker.put_group(topic, name, ladder)
+        else:
+            if request.on_exhausted is UNSET:
+                block = known.block
+            if request.ladder is UNSET and block == known.block:
+                return answer(rendering.group_summary(known))
+            if request.ladder is UNSET:
+                ladder = known.own_ladder
+    group, made = await call.broker.put_group(topic, name, ladder, block=block)
     return answer(rendering.group_summary(group), 201 if made else 200)
 
 

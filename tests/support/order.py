@@ -125,8 +125,13 @@ class Watch:
             self.settled |= {(number, offset) for offset in offsets}
         if verb == "fail":
             keys = {m.ordering_key for m in held.claim.messages if m.offset in offsets}
-            first = {k: min(m.offset for m in held.claim.messages if m.ordering_key == k and m.offset in offsets) for k in keys}
-            gone = {m.offset for m in held.claim.messages if m.ordering_key in keys and m.offset > first[m.ordering_key]}
+            first = {
+                k: min(m.offset for m in held.claim.messages if m.ordering_key == k and m.offset in offsets)
+                for k in keys
+            }
+            gone = {
+                m.offset for m in held.claim.messages if m.ordering_key in keys and m.offset > first[m.ordering_key]
+            }
             held.open = [offset for offset in held.open if offset not in gone]
         await self.bury()
 

@@ -72,7 +72,8 @@ async def test_later_messages_of_the_key_are_parked_until_the_chain_is_through(s
     back = await _back(stage, group, 10 * SECOND + 2)
     assert bodies(back) == [b"a2"]
     await stage.ack(group, back)
-    assert bodies(rest := await stage.claim(group)) == [b"a3", b"a4"]
+    rest = await stage.claim(group)
+    assert bodies(rest) == [b"a3", b"a4"]
     await stage.ack(group, rest)
     assert stage.count("chain") == stage.count("parked") == 0
 
@@ -114,14 +115,29 @@ async def test_fails_in_reverse_come_back_in_order(stage: Stage) -> None:
     assert got == [b"a1", b"a2", b"a3"]
 
 
+async def test_one_that_returns_waits_for_those_parked_before_it(stage: Stage) -> None:
+    """The first and the last of four come back at once, and two lie between them."""
+    _, group = await _published(stage, "aaaa")
+    claim = await stage.claim(group)
+    for place in (3, 0):
+        await stage.fail(group, claim, (place,), retry_after=SECOND)
+    back = await _back(stage, group, SECOND + 2)
+    assert bodies(back) == [b"a1"]
+    await stage.ack(group, back)
+    rest = await stage.claim(group)
+    assert [(m.body, m.attempt) for m in rest.messages] == [(b"a2", 1), (b"a3", 1), (b"a4", 2)]
+
+
 async def test_an_exhausted_message_is_dead_and_its_chain_goes_on(stage: Stage) -> None:
     _, group = await _published(stage, "aaa", Ladder(()))
     claim = await stage.claim(group)
     failed = await stage.fail(group, claim)
     assert (failed.retried, failed.dead) == (2, 1), "the ids named, those parked included"
-    assert bodies(next_ := await stage.claim(group)) == [b"a2", b"a3"]
-    await stage.fail(group, next_, (0,))
-    assert bodies(last := await stage.claim(group)) == [b"a3"]
+    claim = await stage.claim(group)
+    assert bodies(claim) == [b"a2", b"a3"]
+    await stage.fail(group, claim, (0,))
+    last = await stage.claim(group)
+    assert bodies(last) == [b"a3"]
     await stage.ack(group, last)
     assert stage.count("dead") == 2
     assert stage.count("chain") == 0
