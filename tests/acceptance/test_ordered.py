@@ -80,7 +80,7 @@ def test_what_cannot_be_changed(tarry: Tarry) -> None:
     assert tarry.put_topic("fixed", ladder=["1s"])["queues"] == 2
     for wrong in ({"queues": 3}, {"queues": 1}, {"ordered": False}):
         with pytest.raises(Conflict):
-            tarry.put_topic("fixed", **wrong)  # type: ignore[arg-type]
+            tarry.put_topic("fixed", **wrong)
     tarry.publish("loose", 1)
     with pytest.raises(Conflict):
         tarry.put_topic("loose", ordered=True)

@@ -15,7 +15,7 @@ from tarry.service.engine import Engine
 from tarry.service.metrics import Metrics
 from tarry.service.settings import Settings
 from tarry.store.catalogue import TopicDraft
-from tarry.store.records import Claim, Draft, Group, Publication, Settled
+from tarry.store.records import Claim, ClaimRequest, Draft, Group, Publication, Settled
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 from tarry.wheel.ladder import Ladder
@@ -185,8 +185,8 @@ async def test_liveness_survives_a_restart(
         await second.engine._store.backend.aclose()
 
 
-def _request(client: str) -> "engine_module.ClaimRequest":
-    return engine_module.ClaimRequest(client, 1, 10 * MINUTE)
+def _request(client: str) -> ClaimRequest:
+    return ClaimRequest(client, 1, 10 * MINUTE)
 
 
 async def store_open(town: Town) -> int:
@@ -290,17 +290,17 @@ async def test_no_key_is_in_two_hands_whoever_dies_or_rests(town: Town, seed: in
         consumer.claims.clear()
         await town.engine.renew(consumer.name)
         for _ in range(dice.randrange(1, 4)):
-            claim = await town.claim(consumer.name, dice.randrange(1, 6))
-            if claim is None:
+            got = await town.claim(consumer.name, dice.randrange(1, 6))
+            if got is None:
                 break
-            consumer.claims.append(claim)
+            consumer.claims.append(got)
             rows = await town.engine._store.backend.read(lambda tx: tx.fetch("claim.of_clients", [*names]))
             still_open = {row[4] for row in rows}
-            for message in claim.messages:
+            for message in got.messages:
                 key = message.body.decode()
-                taken = hands.get(key, claim.key.token)
-                assert taken == claim.key.token or taken not in still_open, f"{key} is in two hands"
-                hands[key] = claim.key.token
+                taken = hands.get(key, got.key.token)
+                assert taken == got.key.token or taken not in still_open, f"{key} is in two hands"
+                hands[key] = got.key.token
                 assert message.offset > max(done[key], default=-1), "out of order"
 
     names = [consumer.name.encode() for consumer in crew]
