@@ -218,3 +218,10 @@ async def test_a_queue_belongs_to_one_client_and_changes_hands_when_it_is_free(s
     assert again.messages[0].queue == second.messages[0].queue
     assert none is None
     assert stage.column("SELECT epoch FROM queue_owner ORDER BY epoch") == [1, 2]
+    free = [Settlement(hers.key, "ack")]
+    turn = await stage.store.turn(group, free, [ClaimRequest("a", 1, MINUTE)], stage.now, {"a", "b"})
+    assert turn.claims == (None,), "free, with messages in it, and b's as long as b is there"
+    assert turn.left
+    (taken,) = await ask("a")
+    assert taken is not None, "b has gone"
+    assert taken.messages[0].queue == first.messages[0].queue
