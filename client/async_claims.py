@@ -52,7 +52,20 @@ class AsyncClaims:
         if document["claim"] is None:
             return None
         messages = tuple(Message.read(record, topic) for record in document["messages"])
-        return Claim(document["claim"], topic, group, instant_in(document["lease_until"]), messages, reply.size)
+        until = instant_in(document["lease_until"])
+        return Claim(document["claim"], topic, group, until, messages, reply.size, document.get("ordered", False))
+
+    async def renew(self, client: str, *, deadline: float | None = None, abandon: Event | None = None) -> datetime:
+        """Until when the client is taken to live, without another sign of life."""
+        path = f"/v1/clients/{quote(client, safe='')}/renew"
+        return instant_in(
+            (await self._transport.call("POST", path, deadline=deadline, abandon=abandon)).document["alive_until"]
+        )
+
+    async def deregister(self, client: str, *, deadline: float | None = None) -> int:
+        """How many of its claims were ended."""
+        path = f"/v1/clients/{quote(client, safe='')}"
+        return int((await self._transport.call("DELETE", path, deadline=deadline)).document["claims"])
 
     async def ack(
         self,

@@ -8,6 +8,7 @@ them. Nothing is awaited between a look at the state and the wait for its change
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from anyio import CancelScope, Event, create_task_group, move_on_after
 from anyio.lowlevel import checkpoint
@@ -19,7 +20,7 @@ from .durations import Duration
 from .errors import LeaseLost, NotFound, TarryError, Unavailable
 from .holds import Hold, Settlement
 from .records import Claim
-from .stock import PATIENCE, Stock, Terms
+from .stock import PATIENCE, SIGN, Stock, Terms
 
 _log = logging.getLogger("tarry.client")
 
@@ -53,6 +54,9 @@ class AsyncConsumption:
         self._room = _Bell()
         self._owed = _Bell()
         self._held = _Bell()
+        self._sign_at = clock()
+        """When the next sign of life is due."""
+        self._registered = False
         self._hungry = 0
         """Tasks in `next` that have nothing to handle."""
         self._draining = False
@@ -77,6 +81,9 @@ class AsyncConsumption:
                     with move_on_after(PATIENCE):
                         await self._drained.wait()
                     tasks.cancel_scope.cancel()
+                if self._registered:
+                    with suppress(TarryError):
+                        await self._claims.deregister(self._terms.client, deadline=SIGN / 5)
         finally:
             self._ended.set()
 
@@ -120,17 +127,19 @@ class AsyncConsumption:
 
     def ack(self, hold: Hold, id_: str) -> bool:
         """Notes a handled message."""
-        taken = self._holds.ack(hold, id_, self._clock())
-        self._settled()
+        taken = self._stock.ack(hold, id_, self._clock())
+        self._settled(hold)
         return taken
 
     def fail(self, hold: Hold, id_: str, reason: str | None, retry_after: Duration | None, *, count: bool) -> bool:
         """Notes a message to be given back."""
-        taken = self._holds.fail(Settlement(hold, "fail", (id_,), reason, retry_after, count))
-        self._settled()
+        taken = self._stock.fail(Settlement(hold, "fail", (id_,), reason, retry_after, count))
+        self._settled(hold)
         return taken
 
-    def _settled(self) -> None:
+    def _settled(self, hold: Hold) -> None:
+        if hold.claim.ordered:
+            self._arrived.ring()  # the next of its key may be handed out
         self._owed.ring()
         self._room.ring()
 
@@ -251,10 +260,22 @@ class AsyncConsumption:
     async def _keep(self) -> None:
         while not self._draining:
             now = self._clock()
+            if now >= self._sign_at:
+                await self._give_sign()
             for hold in self._holds.due_for_renewal(now):
                 await self._renew(hold)
             at = self._holds.next_renewal_at()
-            await self._held.wait(None if at is None else max(0.0, at - self._clock()))
+            at = self._sign_at if at is None else min(at, self._sign_at)
+            await self._held.wait(max(0.0, at - self._clock()))
+
+    async def _give_sign(self) -> None:
+        try:
+            await self._claims.renew(self._terms.client, deadline=0.0)
+            self._registered = True
+        except TarryError as error:
+            # Without one the claims live by their leases alone, or die with the silence: either is told by the claims.
+            _log.debug("a sign of life to %s: %s", self._terms.topic, error)
+        self._sign_at = self._clock() + SIGN
 
     async def _renew(self, hold: Hold) -> None:
         lease = round(self._terms.lease * 1000)

@@ -15,11 +15,13 @@ from .async_consumption import AsyncConsumption
 from .async_delivery import AsyncDelivery
 from .async_identity import AsyncIdentity
 from .async_messages import AsyncMessages, Loops
+from .async_operations import AsyncOperations
 from .async_producer import AsyncProducer
 from .async_runner import AsyncRunner, Stop
 from .async_transport import AsyncTransport
 from .batches import MAX_BYTES, MAX_MESSAGES
 from .durations import Duration, duration_out, instant_in, instant_out, milliseconds
+from .operations import OnProgress
 from .producer import OnFailure
 from .records import Claim, DeadLetter, Draft, Failed, Message, Pulled, Receipt, Rescheduled
 from .stock import Terms
@@ -53,6 +55,7 @@ class AsyncTarry:
         self._transport = AsyncTransport(url, timeout=timeout, deadline=deadline, client=client, sleep=sleep)
         self._producer = AsyncProducer(self._transport, on_failure)
         self._claims = AsyncClaims(self._transport)
+        self._operations = AsyncOperations(self._transport)
         self._identity = AsyncIdentity(url)
         self._loops = Loops()
 
@@ -228,7 +231,7 @@ class AsyncTarry:
         return Terms(
             topic=topic,
             group=group,
-            client=client or self._identity.client(),
+            client=client or self._identity.consumer(),
             size=size,
             lease=milliseconds(lease) / 1000,
             wait=milliseconds(wait) / 1000,
@@ -279,6 +282,17 @@ class AsyncTarry:
         """A lease that runs from now; returns its end. Raises `LeaseLost`."""
         return await self._claims.extend(_claim_id(claim), lease)
 
+    async def renew(self, client: str | None = None) -> datetime:
+        """A sign of life of a consumer; from the first on it is taken for dead 15 s after the last, and its claims end.
+
+        A claim and an open long poll are signs, too. `consume` and `run` send their own. Returns until when it lives.
+        """
+        return await self._claims.renew(client or self._identity.client())
+
+    async def deregister(self, client: str | None = None) -> int:
+        """The consumer goes: its claims end at once, and what is open comes to others. Returns how many claims."""
+        return await self._claims.deregister(client or self._identity.client())
+
     # Looking
 
     async def message(self, id: str) -> dict[str, Any]:  # noqa: A002 - the contract's word
@@ -302,6 +316,23 @@ class AsyncTarry:
         messages = tuple(Message.read(record, topic) for record in document["messages"])
         return Pulled(messages, document["next_offset"])
 
+    def find(
+        self,
+        topic: str,
+        *,
+        key: str | None = None,
+        state: Literal["scheduled", "published", "cancelled"] | None = None,
+        start: datetime | str | None = None,
+        end: datetime | str | None = None,
+    ) -> AsyncIterator[dict[str, Any]]:
+        """The messages of a key, or in a state, due from `start` to before `end`, page by page."""
+        return self._operations.find(topic, key=key, state=state, start=start, end=end)
+
+    async def upcoming(self, topic: str, *, buckets: int = 24, width: Duration = "1h") -> dict[str, Any]:
+        """How many messages fall due in each stretch of `width` from now on."""
+        params: dict[str, str | int] = {"buckets": buckets, "width": milliseconds(width)}
+        return (await self._transport.call("GET", f"/v1/topics/{_part(topic)}/upcoming", params=params)).document
+
     async def topics(self) -> list[dict[str, Any]]:
         """All topics with their counts."""
         topics: list[dict[str, Any]] = (await self._call("GET", "/v1/topics"))["topics"]
@@ -319,15 +350,17 @@ class AsyncTarry:
         queues: int | None = None,
         ordered: bool | None = None,
         retention: Duration | None = None,
-        ladder: Sequence[Duration] | None = None,
+        ladder: Sequence[Duration] | Literal["default"] | None = None,
+        jitter: float | None = None,
     ) -> dict[str, Any]:
-        """Makes a topic, or changes what is named."""
+        """Makes a topic, or changes what is named. `"default"` for `ladder` or `retention` takes back an own one."""
         settings = {
             "kind": kind,
             "queues": queues,
             "ordered": ordered,
-            "retention": None if retention is None else duration_out(retention),
-            "ladder": None if ladder is None else [duration_out(rung) for rung in ladder],
+            "retention": None if retention is None else _or_default(retention, duration_out),
+            "ladder": None if ladder is None else _or_default(ladder, _rungs_out),
+            "jitter": jitter,
         }
         return await self._call("PUT", f"/v1/topics/{_part(topic)}", _given(settings))
 
@@ -335,24 +368,116 @@ class AsyncTarry:
         """A group's backlog, offsets, clients, retries per rung and dead letters."""
         return await self._call("GET", f"/v1/topics/{_part(topic)}/groups/{_part(group)}")
 
-    async def put_group(self, topic: str, group: str, *, ladder: Sequence[Duration] | None = None) -> dict[str, Any]:
-        """Makes a group, or changes what is named."""
-        settings = {"ladder": None if ladder is None else [duration_out(rung) for rung in ladder]}
+    async def put_group(
+        self,
+        topic: str,
+        group: str,
+        *,
+        ladder: Sequence[Duration] | Literal["default"] | None = None,
+        jitter: float | None = None,
+        start: datetime | str | None = None,
+        on_exhausted: Literal["dead", "block"] | None = None,
+    ) -> dict[str, Any]:
+        """Makes a group, or changes what is named. `"default"` for `ladder` takes back an own one.
+
+        `start` is where a group that is made begins: `"earliest"`, `"latest"` or a time. `seek` moves one there is.
+        """
+        settings = {
+            "ladder": None if ladder is None else _or_default(ladder, _rungs_out),
+            "jitter": jitter,
+            "from": None if start is None else instant_out(start),
+            "on_exhausted": on_exhausted,
+        }
         return await self._call("PUT", f"/v1/topics/{_part(topic)}/groups/{_part(group)}", _given(settings))
 
-    async def dead(self, topic: str, group: str) -> AsyncIterator[DeadLetter]:
+    def dead(self, topic: str, group: str) -> AsyncIterator[DeadLetter]:
         """All dead letters of a group, page by page."""
-        path = f"/v1/topics/{_part(topic)}/groups/{_part(group)}/dead"
-        cursor: str | None = None
-        while True:
-            params: dict[str, str | int] = {} if cursor is None else {"cursor": cursor}
-            page = (await self._transport.call("GET", path, params=params)).document
-            for record in page["messages"]:
-                message = Message.read(record, topic)
-                yield DeadLetter(message, instant_in(record["dead_at"]), tuple(record["attempts"]))
-            cursor = page.get("cursor")
-            if cursor is None:
-                return
+        return self._operations.dead(topic, group)
+
+    def dead_letters(
+        self,
+        topic: str,
+        group: str,
+        *,
+        key: str | None = None,
+        reason: str | None = None,
+        start: datetime | str | None = None,
+        end: datetime | str | None = None,
+    ) -> AsyncIterator[DeadLetter]:
+        """Dead letters with this key, with this text in their last reason, that died from `start` to before `end`."""
+        return self._operations.dead(topic, group, key=key, reason=reason, start=start, end=end)
+
+    # What operators do
+
+    async def seek(
+        self,
+        topic: str,
+        group: str,
+        to: datetime | str | int,
+        *,
+        queue: int | None = None,
+        dry_run: bool = False,
+    ) -> dict[int, int]:
+        """Moves a group to `"earliest"`, `"latest"`, a time or an offset (of `queue`); the offset by queue.
+
+        Its open claims are closed first: who acks one afterwards gets `LeaseLost`.
+        """
+        return await self._operations.seek(topic, group, to, queue=queue, dry_run=dry_run)
+
+    async def replay(
+        self,
+        topic: str,
+        group: str,
+        start: datetime | str | int,
+        end: datetime | str | int | None = None,
+        *,
+        queue: int | None = None,
+        dry_run: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> int:
+        """Gives one group a range of the stream once more, from `start` up to and without `end`; how many messages.
+
+        When it is interrupted, the same call goes on where it stopped.
+        """
+        return await self._operations.replay(
+            topic, group, start, end, queue=queue, dry_run=dry_run, on_progress=on_progress
+        )
+
+    async def redrive(
+        self,
+        topic: str,
+        group: str,
+        ids: Iterable[str] | None = None,
+        *,
+        start: datetime | str | None = None,
+        end: datetime | str | None = None,
+        rate: int | None = None,
+        dry_run: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> int:
+        """Gives dead letters back to their group, all, or some by id or by the time of their death; how many.
+
+        `rate` is how many a second at most. An exception in `on_progress` stops it; what is done stays done.
+        """
+        return await self._operations.letters(
+            "redrive", topic, group, ids, start=start, end=end, rate=rate, dry_run=dry_run, on_progress=on_progress
+        )
+
+    async def purge(
+        self,
+        topic: str,
+        group: str,
+        ids: Iterable[str] | None = None,
+        *,
+        start: datetime | str | None = None,
+        end: datetime | str | None = None,
+        dry_run: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> int:
+        """Removes dead letters for good, all, or some by id or by the time of their death; how many."""
+        return await self._operations.letters(
+            "purge", topic, group, ids, start=start, end=end, rate=None, dry_run=dry_run, on_progress=on_progress
+        )
 
     async def ready(self) -> bool:
         """Whether the server takes calls at this moment; never raises for a server that is away."""
@@ -375,5 +500,21 @@ def _claim_id(claim: Claim | str) -> str:
     return claim.id if isinstance(claim, Claim) else claim
 
 
+class _Default:
+    """Stands for `null` in what is sent."""
+
+
+_DEFAULT = _Default()
+
+
+def _or_default(value: Any, write: Callable[[Any], Any]) -> Any:
+    return _DEFAULT if value == "default" else write(value)
+
+
+def _rungs_out(ladder: Sequence[Duration]) -> list[int | str]:
+    return [duration_out(rung) for rung in ladder]
+
+
 def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if value is not None}
+    """What is None is left out; the default is sent as null."""
+    return {name: None if value is _DEFAULT else value for name, value in settings.items() if value is not None}

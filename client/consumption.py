@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from .claims import Claims
 from .delivery import MESSAGE_FIELDS, Delivery
@@ -15,7 +16,7 @@ from .durations import Duration
 from .errors import LeaseLost, NotFound, TarryError, Unavailable
 from .holds import Hold, Settlement
 from .records import Claim
-from .stock import PATIENCE, Stock, Terms
+from .stock import PATIENCE, SIGN, Stock, Terms
 
 _log = logging.getLogger("tarry.client")
 
@@ -38,6 +39,9 @@ class Consumption:
         self._held = threading.Condition(self._lock)
         self._stock = Stock(terms)
         self._holds = self._stock.holds
+        self._sign_at = clock()
+        """When the next sign of life is due."""
+        self._registered = False
         self._hungry = 0
         """Threads in `next` that have nothing to handle."""
         self._draining = False
@@ -90,18 +94,20 @@ class Consumption:
     def ack(self, hold: Hold, id_: str) -> bool:
         """Notes a handled message."""
         with self._lock:
-            taken = self._holds.ack(hold, id_, self._clock())
-            self._settled()
+            taken = self._stock.ack(hold, id_, self._clock())
+            self._settled(hold)
             return taken
 
     def fail(self, hold: Hold, id_: str, reason: str | None, retry_after: Duration | None, *, count: bool) -> bool:
         """Notes a message to be given back."""
         with self._lock:
-            taken = self._holds.fail(Settlement(hold, "fail", (id_,), reason, retry_after, count))
-            self._settled()
+            taken = self._stock.fail(Settlement(hold, "fail", (id_,), reason, retry_after, count))
+            self._settled(hold)
             return taken
 
-    def _settled(self) -> None:
+    def _settled(self, hold: Hold) -> None:
+        if hold.claim.ordered:
+            self._arrived.notify()  # the next of its key may be handed out
         self._owed.notify()
         self._room.notify()
 
@@ -125,6 +131,9 @@ class Consumption:
         self._abandoned.set()
         self._threads["settler"].join()
         self._threads["keeper"].join()
+        if self._registered:
+            with suppress(TarryError):
+                self._claims.deregister(self._terms.client, deadline=SIGN / 5)
 
     def statistics(self) -> dict[str, int]:
         """What is held at this moment."""
@@ -227,20 +236,32 @@ class Consumption:
     # The keeper
 
     def _keep(self) -> None:
-        while due := self._await_renewals():
+        while (due := self._await_renewals()) is not None:
+            if self._clock() >= self._sign_at:
+                self._give_sign()
             for hold in due:
                 self._renew(hold)
 
-    def _await_renewals(self) -> list[Hold]:
-        """Waits for leases that want renewing; none when it is over."""
+    def _await_renewals(self) -> list[Hold] | None:
+        """Waits for leases that want renewing, or for the next sign of life; None when it is over."""
         with self._held:
             while not self._draining:
                 now = self._clock()
-                if due := self._holds.due_for_renewal(now):
+                due = self._holds.due_for_renewal(now)
+                if due or now >= self._sign_at:
                     return due
                 at = self._holds.next_renewal_at()
-                self._held.wait(None if at is None else max(0.0, at - now))
-            return []
+                self._held.wait(max(0.0, min(self._sign_at if at is None else at, self._sign_at) - now))
+            return None
+
+    def _give_sign(self) -> None:
+        try:
+            self._claims.renew(self._terms.client, deadline=0.0, abandon=self._abandoned)
+            self._registered = True
+        except TarryError as error:
+            # Without one the claims live by their leases alone, or die with the silence: either is told by the claims.
+            _log.debug("a sign of life to %s: %s", self._terms.topic, error)
+        self._sign_at = self._clock() + SIGN
 
     def _renew(self, hold: Hold) -> None:
         lease = round(self._terms.lease * 1000)

@@ -137,6 +137,11 @@ class Holds:
         self._holds = [other for other in self._holds if other is not hold]
         return lost
 
+    def drop(self, hold: Hold, ids: list[str]) -> None:
+        """The server has taken these back itself."""
+        for id_ in ids:
+            self._close(hold, id_)
+
     def give_back(self) -> None:
         """Everything that is still open goes back at once, uncounted."""
         for hold in self._holds:

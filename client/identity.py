@@ -1,5 +1,6 @@
 """Names that the client makes up: its own as a consumer, and an idempotency key for each request."""
 
+import itertools
 import os
 import secrets
 import socket
@@ -15,6 +16,7 @@ class Identity:
     def __init__(self, url: str, *, resolve: bool = True) -> None:
         self._ip = _own_address(url, resolve=resolve)
         self._uuid = uuid.uuid4()
+        self._consumers = itertools.count(1)
 
     def client(self) -> str:
         """The name of the calling thread."""
@@ -22,6 +24,10 @@ class Identity:
 
     def _number(self) -> int:
         return threading.get_native_id()
+
+    def consumer(self) -> str:
+        """A name for one `consume` or `run`: when it is over, what goes by that name is let go of."""
+        return f"{self.client()}-{next(self._consumers)}"
 
 
 def new_idempotency_key() -> str:

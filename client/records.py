@@ -102,6 +102,8 @@ class Claim:
     messages: tuple[Message, ...]
     size: int = 0
     """Bytes of the answer, for flow control."""
+    ordered: bool = False
+    """Messages of one queue and ordering key (or of none) are to be handled one after the other."""
 
 
 @frozen

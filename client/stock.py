@@ -18,6 +18,10 @@ PATIENCE = 10.0
 """Seconds that closing gives a server that is away; then what is held is left to its lease."""
 
 
+SIGN = 5.0
+"""Seconds from one sign of life to the next."""
+
+
 @frozen(kw_only=True)
 class Terms:
     """What is consumed, and how. Times are seconds."""
@@ -47,6 +51,8 @@ class Stock:
         self.holds = Holds(terms.lease)
         self.waiting: deque[tuple[Hold, Message]] = deque()
         """Claimed, not yet handed out."""
+        self._lanes: dict[str, _Lane] = {}
+        """Ordered topics: by message in a handler's hands, what else of its key has to wait for it."""
         self.handed = 0
 
     def add(self, claim: Claim, now: float) -> None:
@@ -56,15 +62,41 @@ class Stock:
 
     def take(self, now: float) -> tuple[Hold, Message] | None:
         """The next message to be handled; None when none waits. What is past its lease is dropped."""
-        while self.waiting:
-            hold, message = self.waiting[0]
+        while (index := self._first_free()) is not None:
+            hold, message = self.waiting[index]
             if now >= hold.expires_at:
                 self.lose(hold)
                 continue
-            self.waiting.popleft()
+            del self.waiting[index]
+            if (lane := _lane(hold, message)) is not None:
+                self._lanes[message.id] = lane
             self.handed += 1
             return hold, message
         return None
+
+    def _first_free(self) -> int | None:
+        """The first that waits and has nothing of its key in a handler's hands."""
+        if not self._lanes:
+            return 0 if self.waiting else None
+        busy = set(self._lanes.values())
+        return next((i for i, (hold, message) in enumerate(self.waiting) if _lane(hold, message) not in busy), None)
+
+    def ack(self, hold: Hold, id_: str, now: float) -> bool:
+        """Notes that a message was handled; False when it is not in our hands."""
+        self._lanes.pop(id_, None)
+        return self.holds.ack(hold, id_, now)
+
+    def fail(self, settlement: Settlement) -> bool:
+        """Notes that a message is to be given back; False when it is not in our hands."""
+        hold = settlement.hold
+        lane = self._lanes.pop(settlement.ids[0], None)
+        taken = self.holds.fail(settlement)
+        if taken and lane is not None:
+            # The server takes back what lies behind it; it comes again after it.
+            behind = [message.id for other, message in self.waiting if other is hold and _lane(other, message) == lane]
+            self.holds.drop(hold, behind)
+            self.waiting = deque(pair for pair in self.waiting if pair[0] is not hold or pair[1].id not in behind)
+        return taken
 
     def exhausted(self) -> bool:
         """Whether `limit` messages were handed out."""
@@ -114,3 +146,11 @@ class Stock:
         _log.warning(
             "%s of %d messages of %s failed, they come again: %s", settlement.verb, count, self._terms.topic, error
         )
+
+
+_Lane = tuple[int, str | None]
+"""Queue and ordering key: messages without one share a lane of their queue."""
+
+
+def _lane(hold: Hold, message: Message) -> _Lane | None:
+    return (message.queue, message.ordering_key) if hold.claim.ordered else None

@@ -223,7 +223,7 @@ class Tarry:
         return Terms(
             topic=topic,
             group=group,
-            client=client or self._identity.client(),
+            client=client or self._identity.consumer(),
             size=size,
             lease=milliseconds(lease) / 1000,
             wait=milliseconds(wait) / 1000,
@@ -271,6 +271,17 @@ class Tarry:
     def extend(self, claim: Claim | str, lease: Duration) -> datetime:
         """A lease that runs from now; returns its end. Raises `LeaseLost`."""
         return self._claims.extend(_claim_id(claim), lease)
+
+    def renew(self, client: str | None = None) -> datetime:
+        """A sign of life of a consumer; from the first on it is taken for dead 15 s after the last, and its claims end.
+
+        A claim and an open long poll are signs, too. `consume` and `run` send their own. Returns until when it lives.
+        """
+        return self._claims.renew(client or self._identity.client())
+
+    def deregister(self, client: str | None = None) -> int:
+        """The consumer goes: its claims end at once, and what is open comes to others. Returns how many claims."""
+        return self._claims.deregister(client or self._identity.client())
 
     # Looking
 
@@ -355,6 +366,7 @@ class Tarry:
         ladder: Sequence[Duration] | Literal["default"] | None = None,
         jitter: float | None = None,
         start: datetime | str | None = None,
+        on_exhausted: Literal["dead", "block"] | None = None,
     ) -> dict[str, Any]:
         """Makes a group, or changes what is named. `"default"` for `ladder` takes back an own one.
 
@@ -364,6 +376,7 @@ class Tarry:
             "ladder": None if ladder is None else _or_default(ladder, _rungs_out),
             "jitter": jitter,
             "from": None if start is None else instant_out(start),
+            "on_exhausted": on_exhausted,
         }
         return self._call("PUT", f"/v1/topics/{_part(topic)}/groups/{_part(group)}", _given(settings))
 

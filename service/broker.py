@@ -72,9 +72,19 @@ class Broker(Protocol):
         ...
 
     async def put_group(
-        self, topic: Topic, name: str, ladder: Ladder | None, *, latest: bool = False, since: int | None = None
+        self,
+        topic: Topic,
+        name: str,
+        ladder: Ladder | None,
+        *,
+        block: bool = False,
+        latest: bool = False,
+        since: int | None = None,
     ) -> tuple[Group, bool]:
-        """Makes a group or changes its ladder; True when it was made. Where it begins counts when it is made."""
+        """Makes a group or changes its ladder and what exhaustion does; True when it was made.
+
+        Where it begins counts when it is made.
+        """
         ...
 
     async def group_state(self, group: Group) -> GroupState:
@@ -95,6 +105,14 @@ class Broker(Protocol):
 
     async def claim(self, group: Group, client: str, size: int, wait: int, lease: int) -> Claim | None:
         """Up to `size` messages for `lease`, waiting up to `wait` for the first; None when there are none."""
+        ...
+
+    async def renew(self, client: str) -> int:
+        """The client lives, and is watched from now on; until when, without another sign of life."""
+        ...
+
+    async def deregister(self, client: str) -> tuple[bool, int]:
+        """The client goes: whether it was watched, and how many of its claims were ended."""
         ...
 
     async def settle(

@@ -24,6 +24,8 @@ _WAITING = 20_000
 _PAUSE = 0.2
 _LOCKED_REST = 1_000
 """Milliseconds before a lease that ran out is ended, when a user's transaction holds the claim."""
+_PRESENT = 15_000
+"""Milliseconds after its last claim for which a client has a share of the queues of an ordered topic."""
 _PACE = 0.004
 """Seconds from one claiming turn that emptied the queues to the next. A steady trickle is then claimed in handfuls: at
 1000 a second a third fewer requests, and a p99 of lateness that is a quarter lower on the embedded store. Who comes
@@ -78,6 +80,9 @@ class Desk:
         self._claims_from = 0.0  # trio's time before which a trickle is not claimed
         self._wake = trio.Event()
         self._stopping = False
+        self._asked_at: dict[str, int] = {}  # when each client last asked, of an ordered topic
+        self._sharing: set[str] = set()  # among whom the queues were shared in the last turn
+        self._left = False  # the last turn left messages that none of those who asked may have
         self.turns = 0
 
     def nudge(self) -> None:
@@ -92,6 +97,25 @@ class Desk:
         for asking in self._asking:
             asking.answered.set()
         self._asking.clear()
+
+    def present(self) -> set[str]:
+        """The clients of an ordered topic that share its queues: who waits, or asked not long ago."""
+        since = self._clock.now() - _PRESENT
+        self._asked_at = {client: at for client, at in self._asked_at.items() if at > since}
+        return {*self._asked_at, *(asking.request.client for asking in self._asking)}
+
+    def look_around(self) -> None:
+        """Somebody may have a right to messages that another has left."""
+        if self._left and self._asking and self.present() != self._sharing:
+            self.nudge()
+
+    def dismiss(self, client: str) -> None:
+        """The client goes: it waits no longer, and what it shared in is free."""
+        for asking in [asking for asking in self._asking if asking.request.client == client]:
+            self._asking.remove(asking)
+            asking.answered.set()
+        if self._asked_at.pop(client, None) is not None:
+            self.nudge()
 
     def watch(self, key: ClaimKey, lease_until: int) -> None:
         """Watches the lease of a claim that another desk, or this one before a restart, has granted."""
@@ -114,6 +138,9 @@ class Desk:
         """A claim, or None when there is nothing within `wait` milliseconds."""
         if self._stopping:
             return None
+        if self._find_group().topic.ordered:
+            self._nudged |= self._left or request.client not in self._asked_at
+            self._asked_at[request.client] = self._clock.now()
         if not self._nudged and wait <= 0:
             return None  # the last turn left nothing, and nothing came since
         if len(self._asking) >= _WAITING:
@@ -212,6 +239,7 @@ class Desk:
         settlements = [s.settlement for s in settling]
         group = self._find_group()
         began = trio.current_time()
+        sharing = self.present() if group.topic.ordered else set[str]()
         try:
             turn = await self._take_turn(group, settlements, [a.request for a in asking])
         except Exception as error:
@@ -219,6 +247,8 @@ class Desk:
             await self._failed(settling, asking, error)
             return
         self.turns += 1
+        if asking:
+            self._left, self._sharing = turn.left, sharing
         self._note(settlements, turn)
         self._done(group, settlements, turn)
         if turn.more:

@@ -121,9 +121,9 @@ class Directory:
             )
             return self._note_group(group)
 
-    async def change_group(self, group: Group, ladder: Ladder | None) -> Group:
-        """Sets a group's own ladder."""
-        await self._store.change_group(group, ladder)
+    async def change_group(self, group: Group, ladder: Ladder | None, *, block: bool = False) -> Group:
+        """Sets a group's own ladder, and whether an exhausted message blocks its key."""
+        await self._store.change_group(group, ladder, block=block)
         for changed in await self._store.groups([group.topic]):
             self._note_group(changed)
         return self._by_id[group.id]

@@ -13,6 +13,7 @@ from typing import Literal, TypeVar
 
 import structlog
 import trio
+from attrs import evolve
 
 from ..store.catalogue import TopicDraft
 from ..store.dead_letters import DeadPage, DeadSearch
@@ -54,6 +55,7 @@ from .desk import Desk
 from .directory import Directory
 from .errors import Busy, NotBuilt, Stopping, TopicConflict, UnknownClaim, UnknownTopic
 from .hand import Hand
+from .liveness import Liveness
 from .loader import Loader
 from .measures import Measures
 from .metrics import Metrics
@@ -71,6 +73,10 @@ _BEHIND = 1000
 _OUTBOX_ROWS = 1000
 """Cancels of users' own transactions that are counted together."""
 _START_PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
+
+_ROUNDS = 5
+"""Seconds from one writing of the renewals to the next."""
+_LOOKS = 3
 
 T = TypeVar("T")
 
@@ -90,6 +96,7 @@ class Engine:
         self._operations = Operations(store, self.clock, self._add, self._closed)
         self._desks: dict[int, Desk] = {}
         self._turn = itertools.count()
+        self._rounds = itertools.count(1)
         self._publishing: Combiner[Publication, list[Receipt] | Conflict] = Combiner(
             self._publish,
             weigh=lambda publication: publication.weight,
@@ -101,6 +108,7 @@ class Engine:
         self._sealer = Sealer(store, self.clock, self._grown_here)
         self.nudges: Nudges | None = None
         """How other nodes hear of what is done here; None without a Redis."""
+        self.liveness = Liveness(store, self.clock, self._clients_gone)
         self.hand: Hand | None = None
         self.loader: Loader | None = None
         self.ready = trio.Event()
@@ -129,6 +137,8 @@ class Engine:
             # Two: while the database writes one batch, the callers of the other are answered and their next are taken.
             for combiner in (self._publishing, self._publishing, self._cancelling, self._rescheduling):
                 nursery.start_soon(combiner.run)
+            for leaving in (self.liveness.registering, self.liveness.leaving):
+                nursery.start_soon(leaving.run)
             nursery.start_soon(hand.run)
             nursery.start_soon(self.loader.run)
             nursery.start_soon(every, 1, self.clock.take)
@@ -136,6 +146,7 @@ class Engine:
             nursery.start_soon(every, 1, sweeps.look)
             self.ready.set()
             await sweeps.watch_all()
+            nursery.start_soon(every, 1, self._look_after_clients)
             nursery.start_soon(every, 10, sweeps.leases)
             nursery.start_soon(every, 60, sweeps.requests)
             nursery.start_soon(self._sealer.run)
@@ -159,6 +170,7 @@ class Engine:
                 applied = await self._store.backend.migrate()
                 await self.clock.take()
                 await self.directory.refresh()
+                await self.liveness.load()
                 self._durability = await self._store.backend.durability()
                 break
             except Unavailable as error:
@@ -224,8 +236,6 @@ class Engine:
         self._ready()
         if draft.kind != "cluster":
             raise NotBuilt(f"topics of kind {draft.kind!r} are not built yet: leave kind out, or say cluster")
-        if draft.ordered:
-            raise NotBuilt("ordered topics are not built yet: leave ordered out, or say false")
         if draft.sequencer == "redis":
             try:
                 self._store.backend.sequence([], by_redis=True)  # before anything is done
@@ -237,6 +247,10 @@ class Engine:
             known = None
         if known is not None and draft.queues < len(known.queues):
             raise TopicConflict(f"topic {draft.name!r} has {len(known.queues)} queues, and queues are never taken away")
+        if known is not None and draft.ordered != known.ordered:
+            raise TopicConflict(f"topic {draft.name!r} is {'' if known.ordered else 'not '}ordered, and stays so")
+        if known is not None and known.ordered and draft.queues != len(known.queues):
+            raise TopicConflict(f"topic {draft.name!r} is ordered and has {len(known.queues)} queues for good")
         topic = await self.directory.make_topic(draft)
         if known is not None:
             topic = await self.directory.change_topic(topic, draft)
@@ -258,18 +272,28 @@ class Engine:
         return await self.directory.group(topic, name, create=create, latest=latest, since=since)
 
     async def put_group(
-        self, topic: Topic, name: str, ladder: Ladder | None, *, latest: bool = False, since: int | None = None
+        self,
+        topic: Topic,
+        name: str,
+        ladder: Ladder | None,
+        *,
+        block: bool = False,
+        latest: bool = False,
+        since: int | None = None,
     ) -> tuple[Group, bool]:
         known = name in {group.name for group in self.directory.groups_of(topic)}
         group = await self.directory.group(
             topic, name, create=True, asked_for=True, ladder=ladder, latest=latest, since=since
         )
-        if known:
-            group = await self.directory.change_group(group, ladder)
+        if known or block:
+            group = await self.directory.change_group(group, ladder, block=block)
         return group, not known
 
     async def group_state(self, group: Group) -> GroupState:
-        return await self._store.group_state(group)
+        state = await self._store.group_state(group)
+        desk = self._desks.get(group.id)
+        clients = {*state.clients, *state.owners.values(), *(desk.present() if desk is not None else ())}
+        return evolve(state, clients=tuple(sorted(clients)))
 
     # Publish, cancel, reschedule
 
@@ -334,7 +358,45 @@ class Engine:
     async def claim(self, group: Group, client: str, size: int, wait: int, lease: int) -> Claim | None:
         self._ready()
         self.cleaner.see(group.id)
-        return await self._desk(group).claim(ClaimRequest(client, size, lease), wait)
+        with self.liveness.polling(client):
+            return await self._desk(group).claim(ClaimRequest(client, size, lease), wait)
+
+    async def renew(self, client: str) -> int:
+        self._ready()
+        return await self.liveness.renew(client)
+
+    async def deregister(self, client: str) -> tuple[bool, int]:
+        self._ready()
+        return await self.liveness.deregister(client)
+
+    async def _look_after_clients(self) -> None:
+        for desk in self._desks.values():
+            desk.look_around()
+        await self.liveness.bury()
+        if next(self._rounds) % _ROUNDS == 0:
+            await self.liveness.write()
+
+    async def _clients_gone(self, clients: Sequence[str]) -> int:
+        """Ends at once what these clients hold; returns how many claims that were."""
+        ended: set[ClaimKey] = set()
+        for client in clients:
+            for desk in self._desks.values():
+                desk.dismiss(client)
+        for _ in range(_LOOKS):
+            # A turn that was under way may have granted them one more: it is seen at the next look.
+            keys = [key for key in await self._store.open_claims(clients) if key not in ended]
+            if not keys:
+                break
+            async with trio.open_nursery() as nursery:
+                for key in keys:
+                    nursery.start_soon(self._end_at_once, key)
+            ended.update(keys)
+        return len(ended)
+
+    async def _end_at_once(self, key: ClaimKey) -> None:
+        group = await self._group_of_claim(key)
+        if group is not None:
+            await self._desk(group).settle(Settlement(key, "end", at_once=True))
 
     async def settle(
         self,
@@ -404,7 +466,8 @@ class Engine:
     async def _take_turn(
         self, group: Group, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]
     ) -> Turn:
-        return await self._told(self._store.turn(group, settlements, requests, self.clock.now()))
+        present = self._desk(group).present() if group.topic.ordered else ()
+        return await self._told(self._store.turn(group, settlements, requests, self.clock.now(), present))
 
     def _turn_done(self, group: Group, settlements: Sequence[Settlement], turn: Turn) -> None:
         topic = group.topic.name

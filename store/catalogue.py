@@ -121,12 +121,12 @@ async def find_groups(tx: Transaction, topics: Sequence[Topic], default: Ladder)
     for id_, _topic_id, group_id, number in await tx.fetch("queue.of_topics", list(by_id)):
         numbers[group_id, number] = Queue(id_, number)
     groups: list[Group] = []
-    for id_, topic_id, name, ladder, *_ in await tx.fetch("consumer_group.of_topics", list(by_id)):
+    for id_, topic_id, name, ladder, on_exhausted, *_ in await tx.fetch("consumer_group.of_topics", list(by_id)):
         topic = by_id[topic_id]
         retry_queues = {q.id: numbers[id_, q.number] for q in topic.queues if (id_, q.number) in numbers}
         own = decode_ladder(ladder)
         rungs = own if own is not None else topic.ladder if topic.ladder is not None else default
-        groups.append(Group(id_, topic, name.decode(), rungs, retry_queues))
+        groups.append(Group(id_, topic, name.decode(), rungs, retry_queues, bool(on_exhausted), own))
     return groups
 
 
@@ -159,16 +159,16 @@ async def add_group(
     return next(group for group in await find_groups(tx, [topic], default) if group.id == group_id)
 
 
-async def change_group(tx: Transaction, group: Group, ladder: Ladder | None) -> None:
-    """Sets a group's own ladder; None: the topic's or the default one."""
-    await tx.execute("consumer_group.change", encode_ladder(ladder), 0, None, group.id)
+async def change_group(tx: Transaction, group: Group, ladder: Ladder | None, *, block: bool = False) -> None:
+    """Sets a group's own ladder (None: the topic's or the default one), and whether an exhausted message blocks."""
+    await tx.execute("consumer_group.change", encode_ladder(ladder), block, None, group.id)
 
 
 async def _add_queues_of_group(tx: Transaction, topic: Topic, group_id: int, begins: dict[int, int]) -> None:
     await tx.execute_many("queue.add", [(topic.id, group_id, queue.number, 0, 0, 0) for queue in topic.queues])
     rows = await tx.fetch("queue.of_topics", [topic.id])
     mine = [row[0] for row in rows if row[2] in (0, group_id)]
-    cursors = [(group_id, id_, *(begins.get(id_, 0),) * 2, *(0,) * 8) for id_ in sorted(mine)]
+    cursors = [(group_id, id_, *(begins.get(id_, 0),) * 2, *(0,) * 9) for id_ in sorted(mine)]
     await tx.execute_many("cursor.add", cursors)
 
 
@@ -197,6 +197,8 @@ async def group_state(tx: Transaction, group: Group) -> GroupState:
         acked, dead, retried = acked + cursor_acked, dead + cursor_dead, retried + cursor_retried
         redriven, cleared = redriven + row[12], cleared + row[13]
     retries = [0] * len(group.ladder.rungs)
+    owners = {row[0]: row[1].decode() for row in await tx.fetch("queue_owner.of_group", group.id)}
+    ((parked,),) = await tx.fetch("parked.count", group.id)
     for attempt, pending in await tx.fetch("retry.of_group", group.id):
         rung = min(max(attempt - 1, 1), len(retries))
         if retries:
@@ -206,4 +208,10 @@ async def group_state(tx: Transaction, group: Group) -> GroupState:
     # Acked in a user's own transaction and not counted yet: claimed until it is.
     claimed = sum(row[7].count(Outcome.OPEN) + row[7].count(Outcome.ACKED_OUTSIDE) for row in claims)
     counts = (acked, dead, retried, len(claims), claimed, tuple(retries), tuple(sorted(clients)))
-    return GroupState(tuple(queues), *counts, letters=dead - cleared, redriven=redriven)
+    return GroupState(
+        *(tuple(queues), *counts),
+        letters=dead - cleared,
+        redriven=redriven,
+        parked=parked,
+        owners={queue.number: owners[queue.id] for queue in group.topic.queues if queue.id in owners},
+    )

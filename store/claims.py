@@ -34,10 +34,11 @@ from .stretches import PAGE, Stretch
 from .text import encode
 
 _OPEN = bytes([Outcome.OPEN])
+_REMEMBERED = 99
 
 
 @define
-class _Failure:
+class Failure:
     """A message that leaves its claim; what lies behind it is read for all of a turn at once."""
 
     held: ClaimRow
@@ -61,7 +62,8 @@ class Turning:
     """The run before this one may have been committed: what it settled is taken as settled by us."""
     nonce: int = field(factory=lambda: secrets.randbits(63))
     _touched: set[int] = field(factory=set[int])
-    _failures: list[_Failure] = field(factory=list[_Failure])
+    _failures: list[Failure] = field(factory=list[Failure])
+    _left: bool = False
 
     async def write(self, tx: Transaction, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]) -> Turn:
         """Settles first, then claims. `requests` share what there is, the first come first served."""
@@ -75,6 +77,7 @@ class Turning:
         self._count_outside(held.values(), cursors)
         ended = await self._ended(tx, settlements, held)
         locked = await self._locked(tx, settlements, held, ended)
+        await self._prepare(tx, settlements, held)
         answers = [self._settle(s, held, ended, cursors, index) for index, s in enumerate(settlements)]
         answers = [
             Settled(locked=True) if s.key in locked else answer for s, answer in zip(settlements, answers, strict=True)
@@ -87,13 +90,13 @@ class Turning:
             await tx.execute(
                 "cursor.move",
                 *(cursor.position, cursor.next_claim, cursor.next_delivery, cursor.acked, cursor.dead, cursor.retried),
-                *(cursor.expired, cursor.skipped, self.nonce, self.group.id, queue_id),
+                *(cursor.expired, cursor.skipped, cursor.parked, self.nonce, self.group.id, queue_id),
             )
         for index, settlement in enumerate(settlements):
             answer, row = answers[index], held.get(_place(settlement.key))
             if answer is not None and row is not None and row.ended:
                 answers[index] = evolve(answer, ended=True)
-        return Turn(tuple(answers), tuple(claims), more)
+        return Turn(tuple(answers), tuple(claims), more, self._left)
 
     async def landed(self, tx: Transaction, _turn: Turn) -> bool:
         """Whether this run is in the database, after the answer to its COMMIT was lost."""
@@ -217,31 +220,49 @@ class Turning:
             places = tuple(dict.fromkeys(settlement.places))  # named twice, it goes onto its rung once
         if any(claim.outcome[place] != Outcome.OPEN for place in places):
             return _repeated(claim.outcome, places) if self.again else Settled(lost=True)
-        for place in places:
-            claim.settle(place, Outcome.RETRIED, self.now)
-            self._failures.append(_Failure(claim, place, index, settlement, self.now, lost=False))
-        return Settled()
+        return Settled(retried=self._send_back(Failure(claim, 0, index, settlement, self.now, lost=False), places))
 
     def _end(self, settlement: Settlement, claim: ClaimRow, index: int) -> Settled:
         """The lease is over: what is open goes to the ladder, its rung counted from the lease's end."""
-        if claim.lease_until > self.now:
+        if claim.lease_until > self.now and not settlement.at_once:
             return Settled(lease_until=claim.lease_until)  # extended meanwhile
-        for place, outcome in enumerate(claim.outcome):
-            if outcome == Outcome.OPEN:
-                claim.settle(place, Outcome.LOST, self.now)
-                self._failures.append(_Failure(claim, place, index, settlement, claim.lease_until, lost=True))
+        at = min(claim.lease_until, self.now)
+        places = [place for place, outcome in enumerate(claim.outcome) if outcome == Outcome.OPEN]
+        self._send_back(Failure(claim, 0, index, settlement, at, lost=True), places)
         return Settled(lost=True)
+
+    # What an ordered topic does otherwise
+
+    async def _prepare(
+        self, tx: Transaction, settlements: Sequence[Settlement], held: Mapping[tuple[int, int], ClaimRow]
+    ) -> None:
+        """Reads what is needed to settle."""
+
+    def _send_back(self, failure: Failure, places: Sequence[int]) -> int:
+        """Open messages leave their claim for the ladder; how many go elsewhere, though they were named."""
+        for place in places:
+            failure.held.settle(place, Outcome.LOST if failure.lost else Outcome.RETRIED, self.now)
+            self._failures.append(evolve(failure, place=place))
+        return 0
+
+    def _rest(self, attempt: int) -> int | None:
+        """The rung after a failed attempt; None: the ladder is exhausted."""
+        return self.group.ladder.rung(attempt)
+
+    def _went(self, failure: Failure, outcome: Outcome) -> None:
+        """Hears where a message went."""
 
     async def _fail(self, tx: Transaction, cursors: Mapping[int, CursorRow], answers: list[Settled | None]) -> None:
         """Puts each failed message on its next rung, or with the dead letters after the last."""
         retries: list[Sequence[Value]] = []
-        sources = await self._sources(tx)
+        sources = await self._sources(tx, self._failures)
         for failure in self._failures:
             offset = failure.held.first + failure.place
             source = sources.get((failure.held.queue_id, offset))
             if source is None:
                 failure.held.settle(failure.place, Outcome.EXPIRED, self.now)
                 cursors[failure.held.queue_id].tell(Outcome.EXPIRED)
+                self._went(failure, Outcome.EXPIRED)
                 self._touched.add(failure.held.queue_id)
                 continue
             return_queue, message_queue, message_offset, message_id, attempt, history = source
@@ -249,8 +270,11 @@ class Turning:
             reason = "lease lost" if failure.lost else settlement.reason
             if settlement.count:
                 entry = {"at": failure.at, "client": failure.held.client, "reason": reason}
-                history = msgspec.json.encode([*msgspec.json.decode(history), entry])
-            wait = self.group.ladder.rung(attempt)
+                before = msgspec.json.decode(history)
+                # A message that blocks its key may fail for ever: it keeps its first failures and the last.
+                before = before[: max(len(self.group.ladder.rungs), _REMEMBERED)] if self.group.block else before
+                history = msgspec.json.encode([*before, entry])
+            wait = self._rest(attempt)
             outcome = Outcome.LOST if failure.lost else Outcome.RETRIED
             if not settlement.count:
                 outcome = Outcome.SUSPENDED
@@ -283,14 +307,15 @@ class Turning:
             answers[failure.answer] = answer
             failure.held.settle(failure.place, outcome, self.now)
             cursors[failure.held.queue_id].tell(outcome)
+            self._went(failure, outcome)
             self._touched.add(failure.held.queue_id)
         if retries:
             await tx.execute_many("retry.add", retries)
 
-    async def _sources(self, tx: Transaction) -> dict[tuple[int, int], Row]:
-        """(return queue, message's queue, offset, id, attempt, history) of each failed message, by its place."""
+    async def _sources(self, tx: Transaction, failures: Iterable[Failure]) -> dict[tuple[int, int], Row]:
+        """(return queue, message's queue, offset, id, attempt, history) of each of these messages, by its place."""
         places: dict[int, list[int]] = defaultdict(list)
-        for failure in self._failures:
+        for failure in failures:
             places[failure.held.queue_id].append(failure.held.first + failure.place)
         retry_queues = {queue.id for queue in self.group.retry_queues.values()}
         sources: dict[tuple[int, int], Row] = {}
@@ -344,7 +369,7 @@ class Turning:
                 if claim is None:
                     continue  # a stretch that retention has taken
                 claims.append(claim)
-                rows.append(_claim_row(claim))
+                rows.append(claim_row(claim))
                 waiting.pop(0)
         if rows:
             await tx.execute_many("claim.add", rows)
@@ -390,8 +415,11 @@ def log_row(group: Group, claim: ClaimRow, number: int, now: int) -> Sequence[Va
     )
 
 
-def _claim_row(claim: Claim) -> Sequence[Value]:
+def claim_row(claim: Claim, parked: Iterable[int] = ()) -> Sequence[Value]:
+    """Its row; what is neither in its places nor `parked` is gone from the stream."""
     outcome = bytearray([Outcome.EXPIRED]) * claim.size
+    for place in parked:
+        outcome[place] = Outcome.PARKED
     for place in claim.places.values():
         outcome[place] = Outcome.OPEN
     key = claim.key
@@ -427,7 +455,7 @@ def _place(key: ClaimKey) -> tuple[int, int]:
 def _repeated(outcome: Sequence[int], places: Sequence[int]) -> Settled:
     """The answer to a fail that had been carried out before its answer was lost."""
     told = [Outcome(outcome[place]) for place in places]
-    if any(o not in (Outcome.RETRIED, Outcome.DEAD, Outcome.SUSPENDED) for o in told):
+    if any(o not in (Outcome.RETRIED, Outcome.DEAD, Outcome.SUSPENDED, Outcome.PARKED) for o in told):
         return Settled(lost=True)
     dead = sum(1 for o in told if o == Outcome.DEAD)
     return Settled(retried=len(told) - dead, dead=dead)

@@ -12,6 +12,7 @@ _COUNTED = {
     Outcome.DEAD: "dead",
     Outcome.LOST_DEAD: "dead",
     Outcome.EXPIRED: "expired",
+    Outcome.PARKED: "parked",
 }
 
 
@@ -28,6 +29,7 @@ class CursorRow:
     retried: int
     expired: int
     skipped: int
+    parked: int
 
     def take_claim_number(self) -> int:
         self.next_claim += 1

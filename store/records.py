@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Literal
 
-from attrs import frozen
+from attrs import field, frozen
 
 from ..wheel.ladder import Ladder
 
@@ -44,6 +44,10 @@ class Group:
     ladder: Ladder
     retry_queues: Mapping[int, Queue]
     """By the id of the topic's own queue."""
+    block: bool = False
+    """Ordered topics: a message that exhausts the ladder comes again for ever, and its key waits."""
+    own_ladder: Ladder | None = None
+    """None: `ladder` is its topic's, or the default."""
 
     @property
     def queue_ids(self) -> tuple[int, ...]:
@@ -151,6 +155,8 @@ class Outcome(IntEnum):
     """Acked in a user's own transaction; the next turn that locks the claim makes ACKED of it, and counts it."""
     RELEASED = 20
     """Its claim was closed by a seek: it comes again where the seek says, or from the ladder."""
+    PARKED = 9
+    """Ordered topics: behind one of its key that comes back; uncounted. At the claim it was not even handed out."""
 
 
 @frozen
@@ -219,6 +225,8 @@ class Settlement:
     retry_after: int | None = None
     count: bool = True
     lease: int = 0
+    at_once: bool = False
+    """Of an end: the client is gone, so its lease is over now."""
 
 
 @frozen
@@ -248,6 +256,8 @@ class Turn:
     """None: there was nothing to claim."""
     more: bool = False
     """Messages were left in the queues when it ended."""
+    left: bool = False
+    """Ordered topics: messages were left that none of those who asked may have."""
 
 
 @frozen
@@ -325,6 +335,10 @@ class GroupState:
     """Dead letters there are now; `dead` counts all that ever died."""
     redriven: int = 0
     """Put onto the ladder by redrive or replay, ever."""
+    parked: int = 0
+    """Behind one of their key that comes back."""
+    owners: Mapping[int, str] = field(factory=dict[int, str])
+    """Ordered topics: the client that owns each queue, by its number."""
 
 
 @frozen

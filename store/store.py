@@ -5,7 +5,7 @@ what they need, and run again with new ids when a key was taken already.
 """
 
 import functools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
 from attrs import define, field
@@ -30,6 +30,7 @@ from .claims import Turning
 from .dead_letters import DeadPage, DeadSearch
 from .errors import DuplicateKey
 from .ids import IdMaker
+from .ordered_turns import OrderedTurning
 from .ports import Backend, Row, Transaction, Work
 from .positions import Position, offset_of
 from .records import (
@@ -108,12 +109,19 @@ class Store:
         return await self.backend.write(lambda tx: timers.reschedule(tx, moves, now))
 
     async def turn(
-        self, group: Group, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest], now: int
+        self,
+        group: Group,
+        settlements: Sequence[Settlement],
+        requests: Sequence[ClaimRequest],
+        now: int,
+        present: Collection[str] = (),
     ) -> Turn:
-        """Settles and claims for one group in one transaction."""
+        """Settles and claims for one group in one transaction; `present`: see `OrderedTurning`."""
 
         async def attempt(spread: int) -> Turn:
             run = Turning(group, now, self.ids, spread)
+            if group.topic.ordered:
+                run = OrderedTurning(group, now, self.ids, spread, present=present)
             return await self.backend.write(lambda tx: run.write(tx, settlements, requests), run.landed)
 
         return await self._again(attempt, now)
@@ -184,9 +192,30 @@ class Store:
             lambda tx: catalogue.add_group(tx, topic, name, now, self.ladder, ladder=ladder, latest=latest, since=since)
         )
 
-    async def change_group(self, group: Group, ladder: Ladder | None) -> None:
-        """Sets a group's own ladder."""
-        await self.backend.write(lambda tx: catalogue.change_group(tx, group, ladder))
+    async def change_group(self, group: Group, ladder: Ladder | None, *, block: bool = False) -> None:
+        """Sets a group's own ladder, and whether an exhausted message of an ordered topic blocks its key."""
+        await self.backend.write(lambda tx: catalogue.change_group(tx, group, ladder, block=block))
+
+    async def open_claims(self, clients: Sequence[str]) -> list[ClaimKey]:
+        """What these clients hold."""
+        names = [name.encode() for name in clients]
+        rows = await self.backend.read(lambda tx: tx.fetch("claim.of_clients", names))
+        return [ClaimKey(*row) for row in rows]
+
+    async def clients(self) -> dict[str, tuple[int, int]]:
+        """Every client whose liveness is watched, with when it registered and last renewed."""
+        rows = await self.backend.read(lambda tx: tx.fetch("client.all"))
+        return {name.decode(): (registered_at, renewed_at) for name, registered_at, renewed_at in rows}
+
+    async def renew_clients(self, clients: Mapping[str, tuple[int, int]]) -> None:
+        """Notes when clients registered and last renewed."""
+        rows = [(name.encode(), *clients[name]) for name in sorted(clients)]
+        await self.backend.write(lambda tx: tx.execute_many("client.put", rows))
+
+    async def remove_clients(self, clients: Sequence[str]) -> int:
+        """Forgets clients; returns how many of them were watched."""
+        names = sorted(name.encode() for name in clients)
+        return await self.backend.write(lambda tx: tx.execute("client.remove", names))
 
     async def topic_states(self, topics: Sequence[Topic]) -> dict[int, TopicState]:
         """Counters by topic id."""

@@ -21,6 +21,7 @@ _ENDS = {
     Outcome.SUSPENDED: "suspended",
     Outcome.EXPIRED: "expired",
     Outcome.RELEASED: "released",
+    Outcome.PARKED: "parked",
 }
 _WITH_REASON = {"failed", "lease_lost", "dead"}
 
@@ -111,6 +112,9 @@ async def _streamed(tx: Transaction, row: Row) -> Found:
     for group_id, retry_id, attempt, history in await tx.fetch("retry.of_message", id_):
         life.append(Event("retrying", due_of(retry_id), groups[group_id], attempt=attempt))
         histories.append((group_id, history))
+    for group_id, attempt, history, parked_at in await tx.fetch("parked.of_message", id_):
+        life.append(Event("waiting", parked_at, groups[group_id], attempt=attempt))
+        histories.append((group_id, history))
     if groups:
         dead = await tx.fetch("dead.of_message", id_, list(groups))
         histories += [(group_id, history) for group_id, _dead_at, history in dead]
@@ -150,11 +154,13 @@ async def _handled(tx: Transaction, place: _Place, group: str) -> list[Event]:
         at = place.offset - span.first
         if not 0 <= at < span.size:
             continue
+        settled_at = int.from_bytes(span.settled_at[8 * at : 8 * at + 8], "big")
+        if span.outcome[at] == Outcome.PARKED and not settled_at:
+            continue  # it lay in the range, and was not handed out
         client = span.client.decode()
         events.append(Event("claimed", span.claimed_at, group, client, place.attempt))
         outcome = Outcome(span.outcome[at])
         if outcome != Outcome.OPEN:
-            settled_at = int.from_bytes(span.settled_at[8 * at : 8 * at + 8], "big")
             events.append(Event(_ENDS[outcome], settled_at, group, client, place.attempt))
     return events
 

@@ -58,6 +58,8 @@ class ClaimAnswer(Answer, kw_only=True):
 
     claim: str | None
     lease_until: str | UnsetType = UNSET
+    ordered: bool | UnsetType = UNSET
+    """True: messages of one queue and ordering key (or of none) are to be handled one after the other."""
     messages: list[MessageAnswer]
 
 
@@ -170,6 +172,21 @@ class NudgeAnswer(Answer, kw_only=True):
     nudged: bool = True
 
 
+class RenewAnswer(Answer, kw_only=True):
+    """The client lives, and without another sign of life until then."""
+
+    client: str
+    alive_until: str
+
+
+class DeregisterAnswer(Answer, kw_only=True):
+    """The client has gone: whether it had ever renewed, and how many claims ended with it."""
+
+    client: str
+    registered: bool
+    claims: int
+
+
 class TopicAnswer(Answer, kw_only=True):
     """A topic. Durations are milliseconds; null is the default."""
 
@@ -191,6 +208,7 @@ class GroupSummary(Answer, kw_only=True):
     topic: str
     ladder: list[int]
     jitter: float
+    on_exhausted: str
 
 
 class GroupCounts(GroupSummary, kw_only=True):
@@ -237,6 +255,8 @@ class QueueAnswer(Answer, kw_only=True):
     offset: int
     end: int
     lag: int
+    owner: str | UnsetType | None = UNSET
+    """Ordered topics: the client that may claim from it, null before the first claim."""
 
 
 class GroupDetail(GroupSummary, kw_only=True):
@@ -250,6 +270,8 @@ class GroupDetail(GroupSummary, kw_only=True):
     claimed: int
     retries: list[int]
     """Resting, per rung."""
+    parked: int
+    """Ordered topics: behind one of their key that comes back."""
     acked: int
     retried: int
     redriven: int

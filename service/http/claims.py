@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from msgspec import UNSET
 from starlette.responses import Response
 
 from ...store.ids import MAX_MS
@@ -39,6 +40,7 @@ async def claim(call: Call) -> Response:
         answers.ClaimAnswer(
             claim=call.broker.claim_id(granted),
             lease_until=format_time(granted.lease_until),
+            ordered=True if topic.ordered else UNSET,
             messages=[rendering.message(topic, message) for message in granted.messages],
         )
     )

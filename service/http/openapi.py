@@ -21,6 +21,7 @@ _PARTS: dict[str, dict[str, Any]] = {
     "id": {"type": "string", "pattern": "^[0-9]{1,19}$"},
     "queue": {"type": "integer", "minimum": 0},
     "claim": {"type": "string"},
+    "client": {"type": "string", "minLength": 1, "maxLength": 255},
     "kind": {"type": "string", "enum": list(KINDS)},
 }
 

@@ -165,7 +165,13 @@ def topic_detail(one: Topic, state: TopicState, groups: Sequence[tuple[Group, Gr
 
 def group_summary(one: Group) -> GroupSummary:
     """Its ladder: its own, its topic's or the default."""
-    return GroupSummary(group=one.name, topic=one.topic.name, ladder=list(one.ladder.rungs), jitter=one.ladder.jitter)
+    return GroupSummary(
+        group=one.name,
+        topic=one.topic.name,
+        ladder=list(one.ladder.rungs),
+        jitter=one.ladder.jitter,
+        on_exhausted="block" if one.block else "dead",
+    )
 
 
 def group_detail(one: Group, state: GroupState) -> GroupDetail:
@@ -173,7 +179,17 @@ def group_detail(one: Group, state: GroupState) -> GroupDetail:
 
     def queues(*, retry: bool) -> list[QueueAnswer]:
         mine = [queue for queue in state.queues if queue.retry == retry]
-        return [QueueAnswer(queue=q.queue, offset=q.offset, end=q.end, lag=q.lag) for q in mine]
+        shown = one.topic.ordered and not retry
+        return [
+            QueueAnswer(
+                queue=q.queue,
+                offset=q.offset,
+                end=q.end,
+                lag=q.lag,
+                owner=state.owners.get(q.queue) if shown else UNSET,
+            )
+            for q in mine
+        ]
 
     return GroupDetail(
         **msgspec.structs.asdict(group_summary(one)),
@@ -184,6 +200,7 @@ def group_detail(one: Group, state: GroupState) -> GroupDetail:
         claims=state.claims,
         claimed=state.claimed,
         retries=list(state.retries),
+        parked=state.parked,
         acked=state.acked,
         retried=state.retried,
         redriven=state.redriven,

@@ -121,9 +121,15 @@ class PutGroup(Body):
     from_: Annotated[
         str | None, Meta(description="where a group begins that is made by this: earliest, latest or a time")
     ] = msgspec.field(name="from", default=None)
+    on_exhausted: (
+        Annotated[
+            Literal["dead", "block"],
+            Meta(description="block, of ordered topics: it comes again for ever, and its ordering key waits"),
+        ]
+        | UnsetType
+    ) = UNSET
 
     later: ClassVar = {
-        "on_exhausted": "on_exhausted is not built yet: a message that exhausts the ladder goes to the dead letters",
         "concurrency": "limits of concurrency are not built yet",
     }
 

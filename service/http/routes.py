@@ -4,7 +4,19 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from . import answers, claims, dead, finding, health, messages, positions, publishing, requests, topics
+from . import (
+    answers,
+    claims,
+    clients,
+    dead,
+    finding,
+    health,
+    messages,
+    positions,
+    publishing,
+    requests,
+    topics,
+)
 from .call import Handler
 
 _WRITES = ("busy", "overloaded", "stopping", "store-unavailable", "outcome-unknown")
@@ -44,6 +56,7 @@ _TOPIC = "/v1/topics/{topic}"
 _GROUP = "/v1/topics/{topic}/groups/{group}"
 _CLAIM = "/v1/claims/{claim}"
 _MESSAGE = "/v1/messages/{id}"
+_CLIENT = "/v1/clients/{client}"
 
 _PAGE = (
     Parameter("max", "how many at most, 1 to 1000; 100 unless said"),
@@ -129,6 +142,16 @@ OPERATIONS: tuple[Operation, ...] = (
         requests=(requests.Nudge,),
         body_required=False,
         problems=(*_BODY, "unknown-topic", *_READS),
+    ),
+    Operation(
+        *("POST", f"{_CLIENT}/renew", clients.renew, "The client lives, and is watched from now on"),
+        answers={200: (answers.RenewAnswer,)},
+        problems=("bad-request", "cross-origin", *_WRITES),
+    ),
+    Operation(
+        *("DELETE", _CLIENT, clients.deregister, "The client goes, and its claims end at once"),
+        answers={200: (answers.DeregisterAnswer,)},
+        problems=("bad-request", "cross-origin", *_WRITES),
     ),
     Operation(
         *("GET", "/v1/topics", topics.list_topics, "All topics with their counts"),

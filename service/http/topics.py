@@ -115,17 +115,22 @@ async def put_group(call: Call) -> Response:
     request = await call.read(PutGroup)
     latest, since = call.start(request.from_, "/from")
     topic = await call.broker.topic(topic_name)
+    block = request.on_exhausted == "block"
+    if block and not topic.ordered:
+        raise bad_field("/on_exhausted", "block is for ordered topics: here a message has nothing to hold up")
     try:
         known = await call.broker.group(topic, name, create=False)
     except UnknownGroup:
         known = None  # made below
-    if known is not None and request.ladder is UNSET and request.jitter is None:
+    if known is not None and request.on_exhausted is UNSET:
+        block = known.block
+    own_asked = request.ladder is not UNSET or request.jitter is not None
+    if known is not None and not own_asked and block == known.block:
         return answer(rendering.group_summary(known))
     inherited = Ladder(call.settings.ladder) if topic.ladder is None else topic.ladder
-    ladder = _ladder(call, request, None if known is None else known.ladder, inherited)
-    if known is None and request.ladder is UNSET and request.jitter is None:
-        ladder = None
-    group, made = await call.broker.put_group(topic, name, ladder, latest=latest, since=since)
+    own = None if known is None else known.own_ladder
+    ladder = _ladder(call, request, own, inherited) if own_asked else own
+    group, made = await call.broker.put_group(topic, name, ladder, block=block, latest=latest, since=since)
     return answer(rendering.group_summary(group), 201 if made else 200)
 
 

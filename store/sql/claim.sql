@@ -55,3 +55,11 @@ DELETE FROM claim WHERE group_id = ? AND queue_id = ? AND number = ?;
 -- All open claims of some cursors of a group, for update, in key order.
 SELECT queue_id, number, token, client, `first`, size, claimed_at, lease_until, outcome, settled_at
 FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND queue_id IN (?*) ORDER BY queue_id, number /*! FOR UPDATE */;
+
+-- name: holders
+-- Who holds open claims of a group.
+SELECT queue_id, client FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ?;
+
+-- name: of_clients
+-- The open claims of clients that have gone: a scan of what is open, once for each end.
+SELECT group_id, queue_id, number, `first`, token FROM claim WHERE client IN (?*);

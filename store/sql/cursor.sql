@@ -1,17 +1,17 @@
 -- name: add
 -- Cursors that are not there yet.
 INSERT IGNORE INTO `cursor` (group_id, queue_id, origin, position, next_claim, next_delivery, acked, dead, retried,
-  expired, skipped, turn) VALUES ?;
+  expired, skipped, parked, turn) VALUES ?;
 
 -- name: lock
 -- A group's cursors, for update, in key order.
-SELECT queue_id, position, next_claim, next_delivery, acked, dead, retried, expired, skipped
+SELECT queue_id, position, next_claim, next_delivery, acked, dead, retried, expired, skipped, parked
 FROM `cursor` /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND queue_id IN (?*) ORDER BY queue_id /*! FOR UPDATE */;
 
 -- name: move
 -- What a turn of the group changed; `turn` tells whose it was.
 UPDATE `cursor` SET position = ?, next_claim = ?, next_delivery = ?, acked = ?, dead = ?, retried = ?, expired = ?,
-  skipped = ?, turn = ? WHERE group_id = ? AND queue_id = ?;
+  skipped = ?, parked = ?, turn = ? WHERE group_id = ? AND queue_id = ?;
 
 -- name: turn
 -- Whether the last turn of this cursor was ours.
@@ -20,12 +20,13 @@ SELECT queue_id FROM `cursor` WHERE group_id = ? AND queue_id = ? AND turn = ?;
 -- name: of_group
 -- A group's cursors with the ends of their queues.
 SELECT q.number, q.group_id, c.position, q.next_offset, c.acked, c.dead, c.retried, c.origin, c.expired, c.skipped, c.queue_id,
-  c.sought, c.redriven, c.cleared
+  c.sought, c.redriven, c.cleared, c.parked
 FROM `cursor` c JOIN queue q ON q.id = c.queue_id WHERE c.group_id = ? ORDER BY q.group_id, q.number;
 
 -- name: lags
--- For each group: what it has yet to claim, what was ever put on the ladder, and what came back from it.
-SELECT c.group_id, SUM(q.next_offset - c.position), SUM(c.retried + c.redriven), SUM(CASE WHEN q.group_id = 0 THEN 0 ELSE q.next_offset END)
+-- For each group: what it has yet to claim, what was ever put on the ladder or parked, and what came back from there.
+SELECT c.group_id, SUM(q.next_offset - c.position), SUM(c.retried + c.redriven + c.parked),
+  SUM(CASE WHEN q.group_id = 0 THEN 0 ELSE q.next_offset END)
 FROM `cursor` c JOIN queue q ON q.id = c.queue_id GROUP BY c.group_id;
 
 -- name: expire

@@ -85,3 +85,8 @@ INSERT IGNORE INTO message (queue_id, `offset`, id, nonce, `key`, ordering_key, 
 SELECT queue_id, `offset`, id, 0, `key`, ordering_key, tag, headers, content_type, body, accepted_at, deliver_at,
   CASE WHEN deliver_at > accepted_at THEN deliver_at ELSE accepted_at END
 FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND id IN (?*);
+
+-- name: members
+-- The ordering keys of a stretch of a queue.
+SELECT `offset`, `offset`, id, ordering_key FROM message /*! FORCE INDEX (PRIMARY) */
+WHERE queue_id = ? AND `offset` >= ? AND `offset` < ?;

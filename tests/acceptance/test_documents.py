@@ -177,6 +177,19 @@ def test_how_to_replay(reader: Reader) -> None:
     assert answers[13]["group"] == "returns"
 
 
+def test_keeping_order(reader: Reader) -> None:
+    topic, sent, python, strict, group, renewed, gone = reader.run(ROOT / "docs/how-to/keep-order.md")
+    assert (topic["ordered"], topic["queues"]) == (True, 4)
+    first, second, _ = sent["messages"]
+    assert (first["queue"], first["offset"] + 1) == (second["queue"], second["offset"])
+    assert python in ("account-7 50", "account-8 10")
+    assert (strict["ladder"], strict["on_exhausted"]) == ([1000], "block")
+    assert len(group["queues"]) == 4
+    assert {"owner"} < set(group["queues"][0])
+    assert renewed["client"] == "worker-1"
+    assert gone == {"client": "worker-1", "registered": True, "claims": 0}
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_links_lead_somewhere(path: Path) -> None:
     for link in _LINK.findall(path.read_text("utf-8")):

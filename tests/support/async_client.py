@@ -18,8 +18,8 @@ from attrs import frozen
 
 CLIENT = Path(__file__).parents[2] / "client"
 
-_TALKS = re.compile(r"self\._(transport|producer|claims)\.\w+")
-"""What is awaited to begin with."""
+_TALKS = re.compile(r"self\._(transport|producer|claims|operations)\.(?!(dead|find)\b)\w+")
+"""What is awaited to begin with; not what gives messages page by page."""
 
 
 @frozen
@@ -82,6 +82,29 @@ MADE = (
         ),
     ),
     Made(
+        "operations.py",
+        (
+            ("call by call: seek", "call by call, for asyncio and trio: seek"),
+            ("class Operations:", "class AsyncOperations:"),
+            ("Callable, Iterable, Iterator\n", "AsyncIterator, Iterable\n"),
+            ("-> Iterator[", "-> AsyncIterator["),
+            (
+                '            yield from page["messages"]\n',
+                '            for message in page["messages"]:\n                yield message\n',
+            ),
+            ('OnProgress = Callable[[int], object]\n"""Called with how many there were so far."""\n', ""),
+            (
+                "from .records import DeadLetter, Message\n",
+                "from .operations import OnProgress\nfrom .records import DeadLetter, Message\n",
+            ),
+            (
+                "from .transport import Transport, encode",
+                "from .async_transport import AsyncTransport\nfrom .transport import encode",
+            ),
+            ("transport: Transport", "transport: AsyncTransport"),
+        ),
+    ),
+    Made(
         "tarry.py",
         (
             ('"""`Tarry`: one object', '"""`AsyncTarry`, for asyncio and trio: one object'),
@@ -100,6 +123,12 @@ MADE = (
             ("sleep: Callable[[float], None] = time.sleep", "sleep: Callable[[float], Awaitable[None]] = sleep"),
             ("import Callable, Generator, Iterable, Iterator,", "import AsyncIterator, Awaitable, Callable, Iterable,"),
             ("Iterator[DeadLetter]", "AsyncIterator[DeadLetter]"),
+            ("Iterator[dict[str, Any]]", "AsyncIterator[dict[str, Any]]"),
+            ("= Operations(", "= AsyncOperations("),
+            (
+                "from .operations import OnProgress, Operations\n",
+                "from .async_operations import AsyncOperations\nfrom .operations import OnProgress\n",
+            ),
             ("Generator[Delivery, None, None]", "AsyncMessages"),
             ("Delivery", "AsyncDelivery"),
             ("from .delivery import AsyncDelivery\n", "from .async_delivery import AsyncDelivery\n"),

@@ -116,9 +116,9 @@ class RecordingBroker:
     def now(self) -> int:
         return NOW
 
-    def add_topic(self, name: str, queues: int = 1) -> Topic:
+    def add_topic(self, name: str, queues: int = 1, *, ordered: bool = False) -> Topic:
         topic = Topic(
-            *(len(self.known) + 1, name, "cluster", False),
+            *(len(self.known) + 1, name, "cluster", ordered),
             tuple(Queue(100 + number, number) for number in range(queues)),
             *(None, None, NOW),
         )
@@ -165,11 +165,19 @@ class RecordingBroker:
         return self.known_groups[topic.name, name]
 
     async def put_group(
-        self, topic: Topic, name: str, ladder: Ladder | None, *, latest: bool = False, since: int | None = None
+        self,
+        topic: Topic,
+        name: str,
+        ladder: Ladder | None,
+        *,
+        block: bool = False,
+        latest: bool = False,
+        since: int | None = None,
     ) -> tuple[Group, bool]:
-        self._called("put_group", topic.name, name, ladder, *(["latest"] if latest else [since] if since else []))
+        start = ["latest"] if latest else [since] if since else []
+        self._called("put_group", topic.name, name, ladder, *([block] if block else ()), *start)
         made = (topic.name, name) not in self.known_groups
-        group = Group(1, topic, name, ladder or Ladder(), {})
+        group = Group(1, topic, name, ladder or Ladder(), {}, block)
         self.known_groups[topic.name, name] = group
         return group, made
 
@@ -217,6 +225,14 @@ class RecordingBroker:
         except trio.Cancelled:
             self.wait_cancelled = True
             raise
+
+    async def renew(self, client: str) -> int:
+        self._called("renew", client)
+        return NOW + 15_000
+
+    async def deregister(self, client: str) -> tuple[bool, int]:
+        self._called("deregister", client)
+        return True, 2
 
     async def settle(
         self,

@@ -50,6 +50,8 @@ class ScriptedServer:
 
     url: str = ""
     requests: list[Request] = field(factory=list[Request])
+    signs: list[Request] = field(factory=list[Request])
+    """Renewals and deregistrations of clients."""
     respond: Callable[[Request], Answer] = field(default=lambda _: problem(404))
     _answers: deque[Answer] = field(factory=deque[Answer])
 
@@ -57,6 +59,9 @@ class ScriptedServer:
         self._answers.extend(answers)
 
     def answer(self, request: Request) -> Answer:
+        if request.path.startswith("/v1/clients/"):  # a consumer's signs of life stand beside its calls
+            self.signs.append(request)
+            return Answer(200, {"alive_until": "2026-01-01T00:00:15.000Z", "claims": 0})
         self.requests.append(request)
         return self._answers.popleft() if self._answers else self.respond(request)
 

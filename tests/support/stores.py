@@ -42,6 +42,7 @@ TABLES = (
     *("topic", "queue", "message", "delay", "moved", "cancelled", "label", "idempotency", "tally", "consumer_group"),
     *("cursor", "claim", "delivery", "retry", "redelivery", "dead", "client", "lease", "cleaned", "archived"),
     *("outbox_cancel", "seek", "replay"),
+    *("chain", "parked", "queue_owner"),
 )
 
 
@@ -127,8 +128,10 @@ class Stage:
     tables: Tables
     now: int = START
 
-    async def topic(self, name: str = "orders", queues: int = 1, ladder: Ladder | None = None) -> Topic:
-        return await self.store.add_topic(TopicDraft(name, queues=queues, ladder=ladder), self.now)
+    async def topic(
+        self, name: str = "orders", queues: int = 1, ladder: Ladder | None = None, *, ordered: bool = False
+    ) -> Topic:
+        return await self.store.add_topic(TopicDraft(name, queues=queues, ordered=ordered, ladder=ladder), self.now)
 
     async def group(
         self, topic: Topic, name: str = "billing", *, ladder: Ladder | None = None, latest: bool = False

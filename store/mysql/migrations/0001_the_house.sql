@@ -141,6 +141,7 @@ CREATE TABLE IF NOT EXISTS `cursor` (
   retried BIGINT NOT NULL,
   expired BIGINT NOT NULL,
   skipped BIGINT NOT NULL,
+  parked BIGINT NOT NULL,
   turn BIGINT NOT NULL COMMENT 'nonce of the last transaction that changed it',
   sought BIGINT NOT NULL DEFAULT 0 COMMENT 'what seeks moved it by, and what they took out of claims',
   redriven BIGINT NOT NULL DEFAULT 0 COMMENT 'of a retry queue: put there by redrive or replay',
@@ -231,6 +232,36 @@ CREATE TABLE IF NOT EXISTS redelivery (
   PRIMARY KEY (queue_id, `offset`),
   KEY idx_redelivery_message_id (message_id)
 ) ENGINE=InnoDB COMMENT='the streams of the retry queues: where each message lies';
+
+CREATE TABLE IF NOT EXISTS chain (
+  group_id INT UNSIGNED NOT NULL,
+  queue_id INT UNSIGNED NOT NULL COMMENT 'the topic''s own queue',
+  ordering_key VARBINARY(255) NOT NULL COMMENT 'empty: messages without one',
+  away MEDIUMBLOB NOT NULL COMMENT 'per member that is not parked its offset in 8 bytes, big-endian',
+  PRIMARY KEY (group_id, queue_id, ordering_key)
+) ENGINE=InnoDB COMMENT='ordering keys whose next messages wait for earlier ones to come back';
+
+CREATE TABLE IF NOT EXISTS parked (
+  group_id INT UNSIGNED NOT NULL,
+  queue_id INT UNSIGNED NOT NULL COMMENT 'the topic''s own queue',
+  ordering_key VARBINARY(255) NOT NULL,
+  message_offset BIGINT NOT NULL,
+  message_id BIGINT NOT NULL,
+  attempt INT UNSIGNED NOT NULL,
+  history MEDIUMBLOB NOT NULL,
+  parked_at BIGINT NOT NULL,
+  PRIMARY KEY (group_id, queue_id, ordering_key, message_offset),
+  KEY idx_parked_message_id (message_id)
+) ENGINE=InnoDB COMMENT='messages that wait behind one of their key, uncounted';
+
+CREATE TABLE IF NOT EXISTS queue_owner (
+  group_id INT UNSIGNED NOT NULL,
+  queue_id INT UNSIGNED NOT NULL,
+  client VARBINARY(255) NOT NULL,
+  epoch BIGINT NOT NULL COMMENT 'one more at each change of hands',
+  owned_at BIGINT NOT NULL,
+  PRIMARY KEY (group_id, queue_id)
+) ENGINE=InnoDB COMMENT='the one client of a group that may claim from a queue of an ordered topic';
 
 CREATE TABLE IF NOT EXISTS dead (
   group_id INT UNSIGNED NOT NULL,

@@ -137,6 +137,7 @@ CREATE TABLE `cursor` (
   retried INTEGER NOT NULL,
   expired INTEGER NOT NULL,
   skipped INTEGER NOT NULL,
+  parked INTEGER NOT NULL,
   turn INTEGER NOT NULL,
   sought INTEGER NOT NULL DEFAULT 0,
   redriven INTEGER NOT NULL DEFAULT 0,
@@ -227,6 +228,36 @@ CREATE TABLE redelivery (
   PRIMARY KEY (queue_id, `offset`)
 ) WITHOUT ROWID;
 CREATE INDEX idx_redelivery_message_id ON redelivery (message_id);
+
+CREATE TABLE chain (
+  group_id INTEGER NOT NULL,
+  queue_id INTEGER NOT NULL,
+  ordering_key BLOB NOT NULL,
+  away BLOB NOT NULL,
+  PRIMARY KEY (group_id, queue_id, ordering_key)
+) WITHOUT ROWID;
+
+CREATE TABLE parked (
+  group_id INTEGER NOT NULL,
+  queue_id INTEGER NOT NULL,
+  ordering_key BLOB NOT NULL,
+  message_offset INTEGER NOT NULL,
+  message_id INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  history BLOB NOT NULL,
+  parked_at INTEGER NOT NULL,
+  PRIMARY KEY (group_id, queue_id, ordering_key, message_offset)
+) WITHOUT ROWID;
+CREATE INDEX idx_parked_message_id ON parked (message_id);
+
+CREATE TABLE queue_owner (
+  group_id INTEGER NOT NULL,
+  queue_id INTEGER NOT NULL,
+  client BLOB NOT NULL,
+  epoch INTEGER NOT NULL,
+  owned_at INTEGER NOT NULL,
+  PRIMARY KEY (group_id, queue_id)
+) WITHOUT ROWID;
 
 CREATE TABLE dead (
   group_id INTEGER NOT NULL,

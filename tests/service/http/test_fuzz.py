@@ -89,8 +89,10 @@ SOUND: dict[str, st.SearchStrategy[Any]] = {
     "queues": st.integers(1, 4),
     "kind": st.just("cluster"),
     "ordered": st.booleans(),
+    "on_exhausted": st.sampled_from(["dead", "block"]),
 }
 PARTS = {"topic": "orders", "group": "billing", "id": "7", "queue": "0", "claim": "1-1-1-41-63", "kind": "busy"}
+PARTS |= {"client": "10.0.0.1-42"}
 QUERY: dict[str, st.SearchStrategy[str]] = {
     "topic": st.just("orders"),
     "key": labels,

@@ -100,10 +100,8 @@ async def test_a_topic_is_told_with_its_groups(client: httpx.AsyncClient, broker
 
 async def test_a_group_is_made_and_then_changed(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
     made = await client.put(BILLING, json={"ladder": ["1s"]})
-    assert (made.status_code, made.json()) == (
-        201,
-        {"group": "billing", "topic": "orders", "ladder": [1000], "jitter": 0.0},
-    )
+    summary = {"group": "billing", "topic": "orders", "ladder": [1000], "jitter": 0.0, "on_exhausted": "dead"}
+    assert (made.status_code, made.json()) == (201, summary)
     changed = await client.put(BILLING, json={"ladder": None})
     assert (changed.status_code, len(changed.json()["ladder"])) == (200, 16)
     same = await client.put(BILLING, json={})
@@ -115,7 +113,27 @@ async def test_a_group_is_made_and_then_changed(client: httpx.AsyncClient, broke
     assert (await client.get(f"{ORDERS}/groups")).json() == {"groups": [changed.json()]}
 
 
-@pytest.mark.parametrize("field", ["on_exhausted", "concurrency"])
+async def test_a_group_of_an_ordered_topic_may_block(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    broker.add_topic("orders", ordered=True)
+    made = await client.put(BILLING, json={"on_exhausted": "block"})
+    assert (made.status_code, made.json()["on_exhausted"]) == (201, "block")
+    again = await client.put(BILLING, json={"ladder": ["1s"]})
+    assert (again.status_code, again.json()["on_exhausted"]) == (200, "block"), "what is left out stays"
+    await client.put(BILLING, json={"on_exhausted": "dead"})
+    assert [call[2:] for call in broker.calls if call[0] == "put_group"] == [
+        ("billing", None, True),
+        ("billing", Ladder((1000,)), True),
+        ("billing", None),
+    ]
+
+
+async def test_a_group_of_another_topic_has_nothing_to_block(client: httpx.AsyncClient) -> None:
+    response = await client.put(BILLING, json={"on_exhausted": "block"})
+    assert response.status_code == 400
+    assert [error["pointer"] for error in response.json()["errors"]] == ["/on_exhausted"]
+
+
+@pytest.mark.parametrize("field", ["concurrency"])
 async def test_what_is_not_built_is_named(client: httpx.AsyncClient, field: str) -> None:
     response = await client.put(BILLING, json={field: "block"})
     assert (response.status_code, response.json()["type"]) == (400, "/problems/not-built")
@@ -133,6 +151,8 @@ async def test_a_groups_state(client: httpx.AsyncClient) -> None:
         "queues": [{"queue": 0, "offset": 4, "end": 9, "lag": 5}],
         "retry_queues": [{"queue": 0, "offset": 1, "end": 2, "lag": 1}],
         "clients": ["c1"],
+        "on_exhausted": "dead",
+        "parked": 0,
         "claims": 1,
         "claimed": 1,
         "retries": [0, 2],

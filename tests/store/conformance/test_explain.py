@@ -22,7 +22,8 @@ from tarry.store.sqlite import statements as sqlite_statements
 MANY, FEW = 12_000, 3
 # fmt: off
 _DELETES = {
-    "cancelled.expunge", "cancelled.remove", "claim.remove", "claim.take", "dead.expunge", "dead.remove_all",
+    "cancelled.expunge", "cancelled.remove", "chain.remove", "client.remove", "parked.remove",
+     "claim.remove", "claim.take", "dead.expunge", "dead.remove_all",
     "delay.remove", "delay.take", "delivery.expunge", "idempotency.forget", "idempotency.remove", "label.remove",
     "message.remove", "moved.remove", "outbox_cancel.remove", "redelivery.expunge", "retry.remove",
 }
@@ -54,7 +55,11 @@ def _rows(count: int) -> Rows:
         "delivery.add": [
             (i % 50, i % 3, i // 3, i // 3, i, b"c", i, 1, START, START, b"\1", bytes(8)) for i in numbers
         ],
-        "cursor.add": [(i // 3, i % 3, *(0,) * 10) for i in numbers],
+        "cursor.add": [(i // 3, i % 3, *(0,) * 11) for i in numbers],
+        "chain.put": [(i // 100, i % 3, b"%d" % i, bytes(8)) for i in numbers],
+        "parked.add": [(i // 100, i % 3, b"%d" % (i // 9), i, _id(i), 1, b"[]", START) for i in numbers],
+        "queue_owner.put": [(i // 3, i % 3, b"c", 1, START) for i in numbers],
+        "client.put": [(b"%d" % i, START, START) for i in numbers],
         "queue.add": [(i // 3, 0, i % 3, 0, 0, 0) for i in numbers],
         "replay.add": [(i // 3, i % 3, bytes(32), 0, 9) for i in numbers],
         "idempotency.add": [(i % 3, b"%d" % i, bytes(32), b"[]", START + i * 100) for i in numbers],
@@ -209,7 +214,7 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "claim.of_group": ({"claim": "PRIMARY"}, [(1,)]),
     "claim.lock_all": ({"claim": "PRIMARY"}, [(1, [0]), (1, [0, 1, 2])]),
     "cursor.lock": ({"cursor": "PRIMARY"}, [(1, [0]), (1, [0, 1, 2])]),
-    "cursor.move": ({"cursor": "PRIMARY"}, [(*(0,) * 9, 1, 1)]),
+    "cursor.move": ({"cursor": "PRIMARY"}, [(*(0,) * 10, 1, 1)]),
     "cursor.seek": ({"cursor": "PRIMARY"}, [(0, 0, 0, 0, 0, 1, 1)]),
     "cursor.redriven": ({"cursor": "PRIMARY"}, [(1, 1, 0, 1, 1)]),
     "cursor.cleared": ({"cursor": "PRIMARY"}, [(1, 1, 1)]),
@@ -277,6 +282,19 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "claim.note": ({"claim": "PRIMARY"}, [(b"\0", bytes(8), 1, 1, 0)]),
     "claim.take": ({"claim": "PRIMARY"}, [(1, 1, 0)]),
     "message.place": ({"message": "udx_message_id"}, [(_id(0) | 1 << 20,)]),
+    "chain.lock": ({"chain": "PRIMARY"}, [(0, 0, [b"0"]), (0, 0, [b"0", b"3"])]),
+    "chain.of_queue": ({"chain": "PRIMARY"}, [(0, 0)]),
+    "chain.remove": ({"chain": "PRIMARY"}, [(0, 0, b"0")]),
+    "parked.first": ({"parked": "PRIMARY"}, [(0, 0, b"0", 5, 1), (0, 0, b"0", 1 << 62, 100)]),
+    "parked.remove": ({"parked": "PRIMARY"}, [(0, 0, b"0", 5)]),
+    "parked.count": ({"parked": "PRIMARY"}, [(0,)]),
+    "parked.of_message": ({"parked": "idx_parked_message_id"}, [(_id(0),)]),
+    "queue_owner.lock": ({"queue_owner": "PRIMARY"}, [(0,)]),
+    "queue_owner.of_group": ({"queue_owner": "PRIMARY"}, [(0,)]),
+    "claim.holders": ({"claim": "PRIMARY"}, [(1,)]),
+    "client.remove": ({"client": "PRIMARY"}, [([b"1"],), ([b"1", b"2"],)]),
+    "message.members": ({"message": "PRIMARY"}, [(1, 0, 200)]),
+    "redelivery.members": ({"r": "PRIMARY", "m": "PRIMARY"}, [(2, 0, 200)]),
     "label.find": ({"label": "PRIMARY"}, [(1, b"0", 0, 100)]),
 }
 

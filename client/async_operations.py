@@ -1,0 +1,160 @@
+# Made from operations.py by tests/support/async_client.py. Change that file, and make this one again.
+"""What an operator does to a group, call by call, for asyncio and trio: seek, replay, redrive, purge. Long ones are cut by the server, and go
+on here until they are done; leaving in between stops them, and what is done stays done."""
+
+from collections.abc import AsyncIterator, Iterable
+from datetime import datetime
+from typing import Any, Literal
+from urllib.parse import quote
+
+from .async_transport import AsyncTransport
+from .durations import instant_in, instant_out
+from .operations import OnProgress
+from .records import DeadLetter, Message
+from .transport import encode
+
+_PATIENCE = 25.0
+"""Seconds that the server may take for one call: it stops after 20."""
+
+
+class AsyncOperations:
+    """The calls under /v1/topics/{topic}/groups/{group}."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+
+    async def _post(self, topic: str, group: str, verb: str, request: dict[str, Any], **how: Any) -> dict[str, Any]:
+        content = encode({name: value for name, value in request.items() if value is not None})
+        return (
+            await self._transport.call("POST", f"{_path(topic, group)}/{verb}", content, wait=_PATIENCE, **how)
+        ).document
+
+    async def seek(
+        self, topic: str, group: str, to: str | datetime | int, *, queue: int | None, dry_run: bool
+    ) -> dict[int, int]:
+        """The offset by queue."""
+        target: str | dict[str, Any]
+        if isinstance(to, int):
+            target = {"offset": to}
+        elif isinstance(to, str) and to in ("earliest", "latest"):
+            target = to
+        else:
+            target = {"time": instant_out(to)}
+        if queue is not None:
+            if isinstance(target, str):
+                raise ValueError("queue goes with an offset or a time; earliest and latest move all queues")
+            target["queue"] = queue
+        answer = await self._post(topic, group, "seek", {"to": target, "dry_run": dry_run})
+        return {place["queue"]: place["offset"] for place in answer["queues"]}
+
+    async def replay(
+        self,
+        topic: str,
+        group: str,
+        start: str | datetime | int,
+        end: str | datetime | int | None,
+        *,
+        queue: int | None,
+        dry_run: bool,
+        on_progress: OnProgress | None,
+    ) -> int:
+        """How many. A call is not tried again by itself: one that was done in full would be done twice."""
+        request = {"from": _place(start), "to": _place(end), "queue": queue, "dry_run": dry_run}
+        count, more = 0, True
+        while more:
+            answer = await self._post(topic, group, "replay", request, deadline=0.0)
+            count, more = count + answer["replayed"], answer["more"]
+            if on_progress is not None:
+                on_progress(count)
+        return count
+
+    async def letters(
+        self,
+        verb: Literal["redrive", "purge"],
+        topic: str,
+        group: str,
+        ids: Iterable[str] | None,
+        *,
+        start: str | datetime | None,
+        end: str | datetime | None,
+        rate: int | None,
+        dry_run: bool,
+        on_progress: OnProgress | None,
+    ) -> int:
+        """How many. Letters that die after the first call are not meant."""
+        request = {
+            "ids": None if ids is None else list(ids),
+            "from": None if start is None else instant_out(start),
+            "to": None if end is None else instant_out(end),
+            "rate": rate,
+            "dry_run": dry_run,
+        }
+        count, more = 0, True
+        while more:
+            answer = await self._post(topic, group, f"dead/{verb}", request)
+            count, more = count + answer["redriven" if verb == "redrive" else "purged"], answer["more"]
+            request["to"] = answer["to"]
+            if on_progress is not None:
+                on_progress(count)
+        return count
+
+    async def dead(
+        self,
+        topic: str,
+        group: str,
+        *,
+        key: str | None = None,
+        reason: str | None = None,
+        start: str | datetime | None = None,
+        end: str | datetime | None = None,
+    ) -> AsyncIterator[DeadLetter]:
+        """Dead letters that fit, page by page."""
+        search = {
+            "key": key,
+            "reason": reason,
+            "from": None if start is None else instant_out(start),
+            "to": None if end is None else instant_out(end),
+        }
+        params: dict[str, str | int] = {name: value for name, value in search.items() if value is not None}
+        while True:
+            page = (await self._transport.call("GET", f"{_path(topic, group)}/dead", params=params)).document
+            for record in page["messages"]:
+                message = Message.read(record, topic)
+                yield DeadLetter(message, instant_in(record["dead_at"]), tuple(record["attempts"]))
+            if page.get("cursor") is None:
+                return
+            params["cursor"] = page["cursor"]
+
+    async def find(
+        self,
+        topic: str,
+        *,
+        key: str | None,
+        state: str | None,
+        start: str | datetime | None,
+        end: str | datetime | None,
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Messages that fit, page by page."""
+        search = {
+            "topic": topic,
+            "key": key,
+            "state": state,
+            "from": None if start is None else instant_out(start),
+            "to": None if end is None else instant_out(end),
+        }
+        params: dict[str, str | int] = {name: value for name, value in search.items() if value is not None}
+        while True:
+            page = (await self._transport.call("GET", "/v1/messages", params=params)).document
+            for message in page["messages"]:
+                yield message
+            if page.get("cursor") is None:
+                return
+            params["cursor"] = page["cursor"]
+
+
+def _path(topic: str, group: str) -> str:
+    return f"/v1/topics/{quote(topic, safe='')}/groups/{quote(group, safe='')}"
+
+
+def _place(place: str | datetime | int | None) -> str | int | None:
+    return place if place is None or isinstance(place, int) else instant_out(place)

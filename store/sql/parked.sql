@@ -1,0 +1,22 @@
+-- name: add
+-- Messages behind one of their key. (One that a seek made the group claim again may be here already.)
+INSERT IGNORE INTO parked (group_id, queue_id, ordering_key, message_offset, message_id, attempt, history, parked_at)
+VALUES ?;
+
+-- name: first
+-- The parked messages of a key before an offset, in order, for update.
+SELECT message_offset, message_id, attempt, history FROM parked /*! FORCE INDEX (PRIMARY) */
+WHERE group_id = ? AND queue_id = ? AND ordering_key = ? AND message_offset < ?
+ORDER BY message_offset LIMIT ? /*! FOR UPDATE */;
+
+-- name: remove
+-- The parked messages of a key up to an offset.
+DELETE FROM parked WHERE group_id = ? AND queue_id = ? AND ordering_key = ? AND message_offset <= ?;
+
+-- name: count
+-- How many messages of a group are parked.
+SELECT COUNT(*) FROM parked WHERE group_id = ?;
+
+-- name: of_message
+-- The groups in which a message is parked.
+SELECT group_id, attempt, history, parked_at FROM parked WHERE message_id = ?;

@@ -1,0 +1,12 @@
+-- name: lock
+-- Who owns the queues of an ordered topic in a group, for update.
+SELECT queue_id, client, epoch FROM queue_owner /*! FORCE INDEX (PRIMARY) */
+WHERE group_id = ? ORDER BY queue_id /*! FOR UPDATE */;
+
+-- name: put
+-- Queues that change hands.
+REPLACE INTO queue_owner (group_id, queue_id, client, epoch, owned_at) VALUES ?;
+
+-- name: of_group
+-- Who owns the queues of an ordered topic in a group.
+SELECT queue_id, client, epoch, owned_at FROM queue_owner WHERE group_id = ?;

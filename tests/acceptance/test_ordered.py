@@ -1,0 +1,132 @@
+"""Ordered topics against a real server: keys in order whoever handles them, through failures and changes of hands."""
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+
+import pytest
+
+from support.server import client_of, start_server
+from tarry.client import BadRequest, Conflict, Delivery, LeaseLost, Tarry
+from tarry.service.cli.server_process import ServerProcess
+
+KEYS = [f"account-{number}" for number in range(8)]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with start_server(tmp_path_factory.mktemp("server"), env={"TARRY_LADDER": "20ms,50ms,50ms,50ms,50ms"}) as server:
+        yield server
+
+
+@pytest.fixture
+def tarry(server: ServerProcess) -> Iterator[Tarry]:
+    with client_of(server) as tarry:
+        yield tarry
+
+
+def test_two_consumers_share_the_keys_and_each_is_in_order(tarry: Tarry, server: ServerProcess) -> None:
+    """One of them leaves half-way; every fifth handling fails."""
+    tarry.put_topic("bank", ordered=True, queues=4)
+    for number in range(25):
+        for key in KEYS:
+            tarry.publish("bank", {"number": number}, ordering_key=key)
+    lock = threading.Lock()
+    in_hands: set[str] = set()
+    done: dict[str, list[int]] = defaultdict(list)
+    handled = 0
+    stops = {name: threading.Event() for name in ("ann", "bob")}
+    faults: list[str] = []
+
+    def handle(message: Delivery) -> None:
+        nonlocal handled
+        key = message.ordering_key or ""
+        with lock:
+            if key in in_hands:
+                faults.append(f"{key} is in two hands")
+            in_hands.add(key)
+            handled += 1
+            fails = handled % 5 == 0
+            if handled == 80:
+                stops["bob"].set()
+        threading.Event().wait(0.002)
+        with lock:
+            in_hands.discard(key)
+            if fails:
+                raise ValueError("every fifth")
+            done[key].append(message.body["number"])
+            if sum(map(len, done.values())) == 25 * len(KEYS):
+                stops["ann"].set()
+
+    def consume(name: str) -> None:
+        with client_of(server) as mine:
+            mine.run("bank", "ledger", handle, 8, pass_message=True, max=5, wait="200ms", client=name, stop=stops[name])
+
+    threads = [threading.Thread(target=consume, args=(name,)) for name in stops]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+        assert not thread.is_alive()
+    assert not faults
+    assert done == {key: list(range(25)) for key in KEYS}
+    state = tarry.group("bank", "ledger")
+    assert (state["claims"], state["parked"], state["dead"], sum(state["retries"])) == (0, 0, 0, 0)
+    assert {queue["owner"] for queue in state["queues"]} <= {"ann", "bob"}
+
+
+def test_what_cannot_be_changed(tarry: Tarry) -> None:
+    tarry.put_topic("fixed", ordered=True, queues=2)
+    assert tarry.put_topic("fixed", ladder=["1s"])["queues"] == 2
+    for queues in (1, 3):
+        with pytest.raises(Conflict):
+            tarry.put_topic("fixed", queues=queues)
+    with pytest.raises(Conflict):
+        tarry.put_topic("fixed", ordered=False)
+    tarry.publish("loose", 1)
+    with pytest.raises(Conflict):
+        tarry.put_topic("loose", ordered=True)
+    with pytest.raises(BadRequest):
+        tarry.put_group("loose", "g", on_exhausted="block")
+
+
+def test_queues_named_by_key_and_in_turn(tarry: Tarry) -> None:
+    tarry.put_topic("spread", ordered=True, queues=3)
+    assert {tarry.publish("spread", 1, ordering_key="a").queue for _ in range(5)} == {
+        tarry.publish("spread", 1, ordering_key="a").queue
+    }
+    assert tarry.publish("spread", 1, queue=2).queue == 2
+    assert {tarry.publish("spread", 1).queue for _ in range(3)} == {0, 1, 2}
+
+
+def test_one_queue_without_keys_is_one_order(tarry: Tarry) -> None:
+    tarry.put_topic("log", ordered=True)
+    for number in range(20):
+        tarry.publish("log", number)
+    got: list[int] = []
+    failed = False
+    for message in tarry.consume("log", "g", limit=21, max=6):
+        with message:
+            if message.body == 7 and not failed:
+                failed = True
+                raise ValueError("once")
+            got.append(message.body)
+    assert got == list(range(20))
+
+
+def test_a_client_that_goes_leaves_its_messages_to_others(tarry: Tarry) -> None:
+    tarry.put_topic("left", ordered=True)
+    tarry.publish("left", 1, ordering_key="a")
+    claim = tarry.claim("left", "g", client="ann")
+    assert claim is not None
+    assert claim.ordered
+    assert tarry.renew("ann") > claim.messages[0].published_at
+    assert tarry.group("left", "g")["clients"] == ["ann"]
+    assert tarry.claim("left", "g", client="bob") is None
+    assert tarry.deregister("ann") == 1
+    with pytest.raises(LeaseLost):
+        tarry.ack(claim)
+    again = tarry.claim("left", "g", client="bob", wait="10s")
+    assert again is not None
+    assert [(m.body, m.attempt) for m in again.messages] == [(1, 2)]
+    assert tarry.ack(again) == 1

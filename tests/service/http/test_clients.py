@@ -1,0 +1,41 @@
+"""Renewing and deregistering clients."""
+
+import httpx
+import pytest
+
+from support.recording_broker import RecordingBroker, claim, delivered
+from tarry.store.errors import Unavailable
+
+
+async def test_a_client_renews(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    response = await client.post("/v1/clients/10.0.0.1-42/renew")
+    assert (response.status_code, response.json()) == (
+        *(200, {"client": "10.0.0.1-42", "alive_until": "2026-11-21T10:00:15.000Z"}),
+    )
+    assert broker.calls == [("renew", "10.0.0.1-42")]
+
+
+async def test_a_client_goes(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    response = await client.delete("/v1/clients/a%20b")
+    assert (response.status_code, response.json()) == (200, {"client": "a b", "registered": True, "claims": 2})
+    assert broker.calls == [("deregister", "a b")]
+
+
+@pytest.mark.parametrize("name", ["x" * 256, "a%00b"])
+async def test_what_is_no_name(client: httpx.AsyncClient, broker: RecordingBroker, name: str) -> None:
+    assert (await client.post(f"/v1/clients/{name}/renew")).status_code == 400
+    assert (await client.delete(f"/v1/clients/{name}")).status_code == 400
+    assert broker.calls == []
+
+
+async def test_a_store_that_is_away(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    broker.error = Unavailable("away")
+    assert (await client.post("/v1/clients/c/renew")).status_code == 503
+
+
+async def test_a_claim_says_that_its_topic_is_ordered(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    broker.granted = claim(delivered())
+    for name, ordered in (("orders", True), ("events", False)):
+        broker.add_topic(name, ordered=ordered)
+        answer = await client.post(f"/v1/topics/{name}/groups/g/claim", json={"client": "c1"})
+        assert answer.json().get("ordered", False) is ordered
