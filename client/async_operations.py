@@ -1,6 +1,9 @@
 # Made from operations.py by tests/support/async_client.py. Change that file, and make this one again.
-"""What an operator does to a group, call by call, for asyncio and trio: seek, replay, redrive, purge. Long ones are cut by the server, and go
-on here until they are done; leaving in between stops them, and what is done stays done."""
+"""What an operator does to a group, call by call: seek, replay, redrive, purge. Long ones are cut by the server, and go
+on here until they are done; leaving in between stops them, and what is done stays done.
+
+For asyncio and trio.
+"""
 
 from collections.abc import AsyncIterator, Iterable
 from datetime import datetime

@@ -63,6 +63,8 @@ class Turning:
     nonce: int = field(factory=lambda: secrets.randbits(63))
     _touched: set[int] = field(factory=set[int])
     _failures: list[Failure] = field(factory=list[Failure])
+    _outside: list[tuple[ClaimRow, int]] = field(factory=list[tuple[ClaimRow, int]])
+    """What was acked in users' own transactions and is counted by this turn, with its place in the claim."""
     _left: bool = False
 
     async def write(self, tx: Transaction, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]) -> Turn:
@@ -122,9 +124,11 @@ class Turning:
 
     def _count_outside(self, held: Iterable[ClaimRow], cursors: Mapping[int, CursorRow]) -> None:
         """What users' own transactions have acked since is counted now: they must not lock a cursor."""
+        self._outside.clear()
         for claim in held:
             outside = claim.outcome.count(Outcome.ACKED_OUTSIDE)
             if outside:
+                self._outside += [(claim, i) for i, o in enumerate(claim.outcome) if o == Outcome.ACKED_OUTSIDE]
                 claim.outcome = claim.outcome.replace(bytes([Outcome.ACKED_OUTSIDE]), bytes([Outcome.ACKED]))
                 claim.changed = True
                 cursors[claim.queue_id].tell(Outcome.ACKED, outside)

@@ -72,6 +72,10 @@ class OrderedTurning(Turning):
                     self._members[claim.queue_id][offset] = _Member(key or b"", source)
             members = self._members[claim.queue_id].values()
             await self._chains.load(tx, own, {member.ordering_key for member in members})
+        for claim, at in self._outside:
+            member = self._member(claim, at)
+            if member is not None and (own := self._own(claim.queue_id)) != claim.queue_id:
+                self._chains.come(own, member.ordering_key, member.offset)
 
     def _member(self, claim: ClaimRow, place: int) -> _Member | None:
         return self._members[claim.queue_id].get(claim.first + place)

@@ -20,7 +20,7 @@ from .publishing import draw_offsets
 from .records import Group, Queue, Topic
 from .timers import stream_retries
 
-_CURSOR, _CLAIM, _RETRY, _RETURN = range(4)
+_CURSOR, _CLAIM, _RETRY, _RETURN, _PARKED = range(5)
 _LABELS = 200
 """Keys to a statement."""
 _NO_END = 1 << 62
@@ -68,6 +68,8 @@ class _Held:
     """Offsets in open claims by group; of the queue itself."""
     retries: list[tuple[int, int, int]] = field(factory=list[tuple[int, int, int]])
     """(group, retry, offset)."""
+    parked: set[int] = field(factory=set[int])
+    """Offsets that wait behind one of their key, in an ordered topic. They stay, however old."""
     returns: list[tuple[int, int]] = field(factory=list[tuple[int, int]])
     """(group, offset) of what came back from the ladder and is not settled since."""
 
@@ -79,7 +81,7 @@ class _Held:
         owners: dict[int, int] = {}
         back: list[tuple[int, int, int]] = []
         claimed: dict[int, list[range]] = defaultdict(list)
-        for row in await tx.fetch("message.held", of, of, *stretch, [row[1] for row in rows]):
+        for row in await tx.fetch("message.held", of, of, *stretch, [row[1] for row in rows], *stretch):
             kind, group_id, a, b, c = map(int, row)
             if kind == _CURSOR:
                 held.positions[group_id, a] = b
@@ -90,6 +92,8 @@ class _Held:
                 claimed[a].append(range(b, b + c))
             elif kind == _RETRY:
                 held.retries.append((group_id, a, b))
+            elif kind == _PARKED:
+                held.parked.add(b)
             else:
                 back.append((a, b, c))
         for queue_id, offset, source in back:
@@ -104,7 +108,7 @@ class _Held:
         """The offsets that must stay; below its stop a group holds nothing."""
         stay = {o for group, some in self.claims.items() for one in some for o in one if o >= stops[group]}
         stay |= {offset for group, _, offset in self.retries if offset >= stops.get(group, 0)}
-        return stay | {offset for group, offset in self.returns if offset >= stops[group]}
+        return stay | self.parked | {offset for group, offset in self.returns if offset >= stops[group]}
 
 
 async def clean_messages(
@@ -240,9 +244,18 @@ async def clean_dead(
     """Removes a batch of a group's dead letters, oldest first."""
     del start  # what went is gone
     until = min(now - limits.dead, await _archived_until(tx))
-    ids = sorted(id_ for id_, *_ in await tx.fetch("dead.oldest", group_id, until, limit))
-    removed = await tx.execute("dead.expunge", group_id, ids, until) if ids else 0
-    return Removed(removed, 0, len(ids) < limit)
+    page = await tx.fetch("dead.oldest", group_id, until, limit)
+    if not page:
+        return Removed(0, 0, True)
+    # Cursors before dead letters, as everybody locks them; then those that did not die once more meanwhile.
+    await tx.fetch("cursor.lock", group_id, sorted({queue_id for _, queue_id, _ in page}))
+    letters = await tx.fetch("dead.named", group_id, sorted(id_ for id_, *_ in page))
+    gone = [(id_, queue_id) for id_, queue_id, _, dead_at in letters if dead_at <= until]
+    if gone:
+        await tx.execute("dead.remove_all", group_id, [id_ for id_, _ in gone])
+        for queue_id, many in sorted(Counter(queue_id for _, queue_id in gone).items()):
+            await tx.execute("cursor.cleared", many, group_id, queue_id)
+    return Removed(len(gone), 0, len(page) < limit)
 
 
 async def clean_cancelled(tx: Transaction, *, shard: int, limits: Limits, now: int, start: int, limit: int) -> Removed:

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from attrs import define, field, frozen
 
+from .chains import Chains
 from .claims import log_row
 from .ids import IdMaker, due_of, shard_of
 from .locked_rows import ClaimRow, CursorRow
@@ -53,9 +54,14 @@ class Seeking:
         cursors = {row[0]: CursorRow(*row) for row in await tx.fetch("cursor.lock", self.group.id, places)}
         held = [_claim_row(row) for row in await tx.fetch("claim.lock_all", self.group.id, places)]
         timers = await self._back(tx, [claim for claim in held if claim.queue_id in backs])
-        released = Counter[int]()
+        released, acked = Counter[int](), Counter[int]()
+        through: dict[int, list[int]] = defaultdict(list)
         for claim in held:
             for place, outcome in enumerate(claim.outcome):
+                if outcome == Outcome.ACKED_OUTSIDE:
+                    claim.outcome[place] = Outcome.ACKED
+                    acked[claim.queue_id] += 1
+                    through[claim.queue_id].append(claim.first + place)
                 if outcome == Outcome.OPEN:
                     claim.settle(place, Outcome.RELEASED, self.now)
                     released[claim.queue_id] += 1
@@ -68,8 +74,10 @@ class Seeking:
                 entry = (self.group.id, queue_id, number, self.now, cursor.position, target, out)
                 await tx.execute_many("seek.add", [entry])
             sought, retried = (target - cursor.position + out, 0) if queue_id in targets else (0, out)
-            moved = (target, sought, retried, cursor.next_delivery, self.nonce)
+            moved = (target, sought, retried, acked[queue_id], cursor.next_delivery, self.nonce)
             await tx.execute("cursor.seek", *moved, self.group.id, queue_id)
+        if self.group.topic.ordered:
+            await self._let_through(tx, {queue_id: through[queue_id] for queue_id in backs if through[queue_id]})
         closed = [ClaimKey(self.group.id, claim.queue_id, claim.number, claim.first, claim.token) for claim in held]
         return Sought(tuple((queue.number, targets[queue.id]) for queue in queues), tuple(closed), tuple(timers))
 
@@ -98,6 +106,15 @@ class Seeking:
         if rows:
             await tx.execute_many("retry.add", rows)
         return timers
+
+    async def _let_through(self, tx: Transaction, acked: Mapping[int, Sequence[int]]) -> None:
+        """Ordered topics: nothing waits any more for what a user's own transaction has acked of a retry queue."""
+        chains = Chains(self.group, self.now)
+        for own, back in self.group.retry_queues.items():
+            if back.id in acked:
+                sources = await tx.fetch("redelivery.sources", back.id, acked[back.id])
+                await chains.forget(tx, own, {row[2] for row in sources})
+        await chains.write(tx)
 
     async def _close(self, tx: Transaction, held: Sequence[ClaimRow], cursors: Mapping[int, CursorRow]) -> None:
         log: list[Sequence[Value]] = []

@@ -39,7 +39,8 @@ SELECT position FROM `cursor` WHERE group_id = ? AND queue_id = ?;
 
 -- name: seek
 -- An operator moved it; `sought` keeps the books.
-UPDATE `cursor` SET position = ?, sought = sought + ?, retried = retried + ?, next_delivery = ?, turn = ?
+UPDATE `cursor` SET position = ?, sought = sought + ?, retried = retried + ?, acked = acked + ?, next_delivery = ?,
+  turn = ?
 WHERE group_id = ? AND queue_id = ?;
 
 -- name: redriven

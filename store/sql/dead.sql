@@ -23,11 +23,6 @@ SELECT group_id, dead_at, history FROM dead WHERE id = ? AND group_id IN (?*);
 SELECT id, queue_id, dead_at FROM dead /*! FORCE INDEX (idx_dead_multi_dead_at) */
 WHERE group_id = ? AND dead_at <= ? ORDER BY dead_at LIMIT ?;
 
--- name: expunge
--- Those among these that are past their time; one may have died once more meanwhile. (With + 0, so that no index is
--- walked by the time.)
-DELETE /*+ INDEX(dead PRIMARY) */ FROM dead WHERE group_id = ? AND id IN (?*) AND dead_at + 0 <= ?;
-
 -- name: scan
 -- A page of a group's dead letters, for a search.
 SELECT id, dead_at, `key`, history FROM dead /*! FORCE INDEX (PRIMARY) */

@@ -84,7 +84,7 @@ MADE = (
     Made(
         "operations.py",
         (
-            ("call by call: seek", "call by call, for asyncio and trio: seek"),
+            ('what is done stays done."""', 'what is done stays done.\n\nFor asyncio and trio.\n"""'),
             ("class Operations:", "class AsyncOperations:"),
             ("Callable, Iterable, Iterator\n", "AsyncIterator, Iterable\n"),
             ("-> Iterator[", "-> AsyncIterator["),

@@ -251,7 +251,8 @@ CREATE TABLE IF NOT EXISTS parked (
   history MEDIUMBLOB NOT NULL,
   parked_at BIGINT NOT NULL,
   PRIMARY KEY (group_id, queue_id, ordering_key, message_offset),
-  KEY idx_parked_message_id (message_id)
+  KEY idx_parked_message_id (message_id),
+  KEY idx_parked_multi_source (queue_id, message_offset)
 ) ENGINE=InnoDB COMMENT='messages that wait behind one of their key, uncounted';
 
 CREATE TABLE IF NOT EXISTS queue_owner (

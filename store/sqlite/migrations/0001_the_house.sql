@@ -249,6 +249,7 @@ CREATE TABLE parked (
   PRIMARY KEY (group_id, queue_id, ordering_key, message_offset)
 ) WITHOUT ROWID;
 CREATE INDEX idx_parked_message_id ON parked (message_id);
+CREATE INDEX idx_parked_multi_source ON parked (queue_id, message_offset);
 
 CREATE TABLE queue_owner (
   group_id INTEGER NOT NULL,

@@ -23,7 +23,7 @@ MANY, FEW = 12_000, 3
 # fmt: off
 _DELETES = {
     "cancelled.expunge", "cancelled.remove", "chain.remove", "client.remove", "parked.remove",
-     "claim.remove", "claim.take", "dead.expunge", "dead.remove_all",
+    "claim.remove", "claim.take", "dead.remove_all",
     "delay.remove", "delay.take", "delivery.expunge", "idempotency.forget", "idempotency.remove", "label.remove",
     "message.remove", "moved.remove", "outbox_cancel.remove", "redelivery.expunge", "retry.remove",
 }
@@ -215,7 +215,7 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "claim.lock_all": ({"claim": "PRIMARY"}, [(1, [0]), (1, [0, 1, 2])]),
     "cursor.lock": ({"cursor": "PRIMARY"}, [(1, [0]), (1, [0, 1, 2])]),
     "cursor.move": ({"cursor": "PRIMARY"}, [(*(0,) * 10, 1, 1)]),
-    "cursor.seek": ({"cursor": "PRIMARY"}, [(0, 0, 0, 0, 0, 1, 1)]),
+    "cursor.seek": ({"cursor": "PRIMARY"}, [(0, 0, 0, 0, 0, 0, 1, 1)]),
     "cursor.redriven": ({"cursor": "PRIMARY"}, [(1, 1, 0, 1, 1)]),
     "cursor.cleared": ({"cursor": "PRIMARY"}, [(1, 1, 1)]),
     "cursor.turn": ({"cursor": "PRIMARY"}, [(1, 1, 0)]),
@@ -248,8 +248,9 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
             "claim": "PRIMARY",
             "retry": "idx_retry_multi_source",
             "redelivery": "idx_redelivery_message_id",
+            "parked": "idx_parked_multi_source",
         },
-        [([1], [1], 1, 0, 10, _ONE), ([1, 2, 3], [1, 2, 3], 1, 0, 1000, _THOUSAND)],
+        [([1], [1], 1, 0, 10, _ONE, 1, 0, 10), ([1, 2, 3], [1, 2, 3], 1, 0, 1000, _THOUSAND, 1, 0, 1000)],
     ),
     "message.remove": ({"message": "PRIMARY"}, [(1, 0, 1), (1, 0, 1000)]),
     "label.remove": (
@@ -261,7 +262,6 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "delivery.oldest": ({"delivery": "PRIMARY"}, [(1, 1, 0, 1), (1, 1, 5, 1000)]),
     "delivery.expunge": ({"delivery": "PRIMARY"}, [(1, 1, 0, 1), (1, 1, 0, 1000)]),
     "dead.oldest": ({"dead": "idx_dead_multi_dead_at"}, [(1, START + 10, 1000)]),
-    "dead.expunge": ({"dead": "PRIMARY"}, [(1, _ONE, START), (1, _TEN, 2 * START), (1, _THOUSAND, START)]),
     "cancelled.oldest": ({"cancelled": "PRIMARY"}, [(3, 0, first_id(_UNTIL), 1000)]),
     "cancelled.expunge": ({"cancelled": "PRIMARY"}, [(_ONE,), (_TEN,), (_THOUSAND,)]),
     "moved.orphans": ({"m": "PRIMARY", "d": "PRIMARY"}, [(3, _UNTIL, 1000)]),
