@@ -6,13 +6,15 @@ that goes away cuts no transaction in two.
 
 import functools
 import itertools
+import time
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, TypeVar
 
 import structlog
 import trio
+from attrs import evolve
 
 from ..store.catalogue import TopicDraft
 from ..store.errors import OutcomeUnknown, StoreError, Unavailable
@@ -29,6 +31,8 @@ from ..store.records import (
     Promoted,
     Publication,
     Queue,
+    ReadAnswer,
+    ReadRequest,
     Receipt,
     Settled,
     Settlement,
@@ -47,15 +51,18 @@ from .clock import Clock
 from .combiner import Combiner
 from .desk import Desk
 from .directory import Directory
-from .errors import Busy, NotBuilt, Stopping, TopicConflict, UnknownClaim, UnknownTopic
+from .errors import Busy, NotBuilt, NothingToSettle, Stopping, TopicConflict, UnknownClaim, UnknownTopic
 from .hand import Hand
 from .loader import Loader
 from .measures import Measures
 from .metrics import Metrics
+from .rates import Activity, Rates
 from .settings import Settings
 from .sweeps import Sweeps, every
 
 _BATCH_BYTES = 2 << 20
+_READ_TOGETHER = 10_000
+"""Messages that clients of broadcast topics are given in one transaction, at most."""
 _LOCKED_PAUSES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.35)
 """Seconds between looks at a message that somebody else's transaction holds: about one in all."""
 _START_PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
@@ -75,7 +82,9 @@ class Engine:
         self.clock = Clock(store.backend.now)
         self.directory = Directory(store, self.clock, auto_create=settings.auto_create)
         self.bells = Bells()
+        self.rates = Rates(time.monotonic)
         self._desks: dict[int, Desk] = {}
+        self._desks_of_topic: defaultdict[int, list[Desk]] = defaultdict(list)
         self._turn = itertools.count()
         self._publishing: Combiner[Publication, list[Receipt] | Conflict] = Combiner(
             self._publish,
@@ -85,6 +94,9 @@ class Engine:
         )
         self._cancelling: Combiner[int, Verdict] = Combiner(self._cancel)
         self._rescheduling: Combiner[tuple[int, int], Verdict] = Combiner(self._reschedule)
+        self._reading: Combiner[ReadRequest, ReadAnswer] = Combiner(
+            self._store.read_on, weigh=lambda request: request.size, batch=_READ_TOGETHER
+        )
         self.hand: Hand | None = None
         self.loader: Loader | None = None
         self.ready = trio.Event()
@@ -103,7 +115,7 @@ class Engine:
             *(self._store, hand, self.clock),
             lost=self._watch,
             grown=self._grown,
-            waiting=lambda: any(desk.waiting for desk in self._desks.values()),
+            waiting=lambda: self.bells.waiting or any(desk.waiting for desk in self._desks.values()),
         )
         self._metrics.watch(self)
         async with trio.open_nursery() as nursery:
@@ -111,6 +123,7 @@ class Engine:
             # Two: while the database writes one batch, the callers of the other are answered and their next are taken.
             for combiner in (self._publishing, self._publishing, self._cancelling, self._rescheduling):
                 nursery.start_soon(combiner.run)
+            nursery.start_soon(self._reading.run)
             nursery.start_soon(hand.run)
             nursery.start_soon(self.loader.run)
             nursery.start_soon(every, 1, self.clock.take)
@@ -153,7 +166,7 @@ class Engine:
 
     async def drain(self) -> None:
         """Waits until nothing is left to be written."""
-        combiners = (self._publishing, self._cancelling, self._rescheduling)
+        combiners = (self._publishing, self._cancelling, self._rescheduling, self._reading)
         while not all(combiner.idle for combiner in combiners) or not all(d.idle for d in self._desks.values()):
             await trio.sleep(0.01)
 
@@ -178,14 +191,14 @@ class Engine:
 
     async def put_topic(self, draft: TopicDraft) -> tuple[Topic, bool]:
         self._ready()
-        if draft.kind != "cluster":
-            raise NotBuilt(f"topics of kind {draft.kind!r} are not built yet: leave kind out, or say cluster")
         if draft.ordered:
             raise NotBuilt("ordered topics are not built yet: leave ordered out, or say false")
         try:
             known = await self.directory.topic(draft.name, create=False)
         except UnknownTopic:
             known = None
+        if known is not None and draft.kind != known.kind:
+            raise TopicConflict(f"topic {draft.name!r} is of kind {known.kind!r}, and the kind of a topic stays")
         if known is not None and draft.queues < len(known.queues):
             raise TopicConflict(f"topic {draft.name!r} has {len(known.queues)} queues, and queues are never taken away")
         topic = await self.directory.make_topic(draft)
@@ -213,6 +226,22 @@ class Engine:
             group = await self.directory.change_group(group, ladder)
         return group, not known
 
+    async def limit_group(self, group: Group, concurrency: int | None) -> Group:
+        group = await self.directory.limit_group(group, concurrency)
+        if (desk := self._desks.get(group.id)) is not None:
+            desk.free()
+        return group
+
+    async def activity(self) -> dict[int, Activity]:
+        lags = await self._store.lags()
+        return {
+            topic.id: Activity(
+                self.rates.of(topic.id),
+                sum(lags.get(group.id, (0, 0))[0] for group in self.directory.groups_of(topic)),
+            )
+            for topic in self.directory.topics
+        }
+
     async def group_state(self, group: Group) -> GroupState:
         return await self._store.group_state(group)
 
@@ -225,20 +254,21 @@ class Engine:
     async def _publish(self, publications: Sequence[Publication]) -> list[list[Receipt] | Conflict]:
         answers = await self._told(self._store.publish(publications, self.clock.now()))
         grown: set[int] = set()
-        accepted: Counter[str] = Counter()
+        accepted: Counter[int] = Counter()
         for publication, answer in zip(publications, answers, strict=True):
             if isinstance(answer, Conflict) or answer[0].replayed:
                 continue
             for draft, receipt in zip(publication.drafts, answer, strict=True):
-                accepted[draft.topic.name] += 1
+                accepted[draft.topic.id] += 1
                 if receipt.state == "scheduled":
                     self._add(receipt.due, receipt.id)
                 else:
                     grown.add(draft.queue.id)
         for queue_id in grown:
             self._grown(queue_id)
-        for topic, messages in accepted.items():
-            self._metrics.published(topic, messages)
+        for topic_id, messages in accepted.items():
+            self._metrics.published(self._topic_name(topic_id), messages)
+            self.rates.count(topic_id, published=messages)
         return answers
 
     async def cancel(self, id_: int) -> Verdict:
@@ -276,9 +306,28 @@ class Engine:
 
     # Claims
 
-    async def claim(self, group: Group, client: str, size: int, wait: int, lease: int) -> Claim | None:
+    async def claim(
+        self, group: Group, client: str, size: int, wait: int, lease: int, *, tags: frozenset[str] | None = None
+    ) -> Claim | None:
         self._ready()
-        return await self._desk(group).claim(ClaimRequest(client, size, lease), wait)
+        return await self._desk(group).claim(ClaimRequest(client, size, lease, tags), wait)
+
+    async def read_on(self, request: ReadRequest, wait: int) -> ReadAnswer:
+        self._ready()
+        until = trio.current_time() + wait / 1000
+        while True:
+            with self.bells.listen(queue.id for queue in request.group.topic.queues) as bell:
+                # What moves an offset is not broken off: only the waiting is.
+                answer = await self._reading.ask(request)
+                if answer.messages or answer.beyond:
+                    self._handed_out(request.group, answer.messages, self.clock.now())
+                    return answer
+                request = evolve(request, after=None)  # confirmed
+                if not answer.more:
+                    with trio.move_on_at(until):
+                        await bell.wait()
+                    if self._stopping or trio.current_time() >= until:
+                        return answer
 
     async def settle(
         self,
@@ -294,6 +343,11 @@ class Engine:
         self._ready()
         key = parse_claim(claim_id)
         group = None if key is None else await self._group_of_claim(key)
+        if claim_id == "null" or (group is not None and group.topic.kind == "broadcast"):
+            raise NothingToSettle(
+                "a broadcast topic hands messages out without a claim: there is nothing to ack, fail or extend;"
+                " confirm them with after: next in the next claim"
+            )
         if key is None or group is None:
             raise UnknownClaim(f"there is no claim {claim_id!r}")
         desk = self._desk(group)
@@ -327,6 +381,7 @@ class Engine:
                 raise Stopping("the server is starting: its store has not answered yet")
             find = functools.partial(self._present, group)
             desk = self._desks[group.id] = Desk(find, self.clock, self._take_turn, self._turn_done)
+            self._desks_of_topic[group.topic.id].append(desk)
             if self._stopping:
                 desk.stop()
             self._nursery.start_soon(desk.run)
@@ -356,12 +411,16 @@ class Engine:
                 log.warning("consume_timeout", topic=topic, group=group.name, claim=format_claim(settlement.key))
         for claim in turn.claims:
             if claim is not None:
-                self._metrics.delivered(topic, group.name, len(claim.messages))
-                for message in claim.messages:
-                    if message.attempt == 1:
-                        # What was asked for in the past was due when it was accepted.
-                        due = max(message.deliver_at, message.published_at)
-                        self._metrics.lateness(topic, (claim.claimed_at - due) / 1000)
+                self._handed_out(group, claim.messages, claim.claimed_at)
+
+    def _handed_out(self, group: Group, messages: Sequence[Delivered], at: int) -> None:
+        self._metrics.delivered(group.topic.name, group.name, len(messages))
+        self.rates.count(group.topic.id, delivered=len(messages))
+        for message in messages:
+            if message.attempt == 1:
+                # What was asked for in the past was due when it was accepted.
+                due = max(message.deliver_at, message.published_at)
+                self._metrics.lateness(group.topic.name, (at - due) / 1000)
 
     async def _watch(self, key: ClaimKey, lease_until: int) -> None:
         group = await self._group_of_claim(key)
@@ -384,12 +443,17 @@ class Engine:
 
     async def pull(self, queue: Queue, offset: int, size: int, wait: int) -> list[Delivered]:
         self._ready()
-        messages = await self._store.pull(queue, offset, size)
-        with trio.move_on_after(wait / 1000):
-            while not messages and wait and not self._stopping:
-                await self.bells.wait(queue.id)
+        messages: list[Delivered] = []
+        until = trio.current_time() + wait / 1000
+        while True:
+            with self.bells.listen([queue.id]) as bell:
                 messages = await self._store.pull(queue, offset, size)
-        return messages
+                if messages:
+                    return messages
+                with trio.move_on_at(until):
+                    await bell.wait()
+                if self._stopping or trio.current_time() >= until:
+                    return messages
 
     def claim_id(self, claim: Claim) -> str:
         return format_claim(claim.key)
@@ -425,11 +489,12 @@ class Engine:
     def _grown(self, queue_id: int) -> None:
         """A queue has grown: whoever reads it is told."""
         self.bells.ring(queue_id)
-        topic, group = self.directory.topic_of_queue(queue_id), self.directory.group_of_queue(queue_id)
-        groups = self.directory.groups_of(topic) if topic is not None else [group] if group is not None else []
-        for one in groups:
-            if (desk := self._desks.get(one.id)) is not None:
+        # Of a topic with very many groups those alone are told that have a desk here: somebody has claimed for them.
+        if (topic := self.directory.topic_of_queue(queue_id)) is not None:
+            for desk in self._desks_of_topic.get(topic.id, ()):
                 desk.nudge()
+        elif (group := self.directory.group_of_queue(queue_id)) is not None and group.id in self._desks:
+            self._desks[group.id].nudge()
 
     def _add(self, due: int, entry: int) -> None:
         if self.hand is not None:

@@ -12,6 +12,7 @@ _COUNTED = {
     Outcome.DEAD: "dead",
     Outcome.LOST_DEAD: "dead",
     Outcome.EXPIRED: "expired",
+    Outcome.SKIPPED: "skipped",
 }
 
 

@@ -42,6 +42,8 @@ class Group:
     ladder: Ladder
     retry_queues: Mapping[int, Queue]
     """By the id of the topic's own queue."""
+    concurrency: int | None = None
+    """Messages in the hands of its clients at once, at most; None is no limit."""
 
     @property
     def queue_ids(self) -> tuple[int, ...]:
@@ -145,6 +147,8 @@ class Outcome(IntEnum):
     """Given back uncounted."""
     EXPIRED = 7
     """No longer in the stream when it was claimed."""
+    SKIPPED = 8
+    """Its tag was not among those that were asked for."""
 
 
 @frozen
@@ -185,6 +189,37 @@ class ClaimRequest:
     size: int
     lease: int
     """Milliseconds."""
+    tags: frozenset[str] | None = None
+    """Messages of other tags, or of none, are skipped for the group; None takes all."""
+
+
+@frozen
+class ReadRequest:
+    """A wish of a client of a broadcast topic for up to `size` messages from its own offset on."""
+
+    group: Group
+    client: str
+    size: int
+    after: tuple[Queue, int] | None = None
+    """The offset in a queue that the client has got to, and confirms."""
+    moves: bool = True
+    """The offset moves with the answer; otherwise when it is confirmed."""
+    latest: bool = True
+    """Where a client that is not known yet begins: behind the last message committed, or at the first."""
+    tags: frozenset[str] | None = None
+
+
+@frozen
+class ReadAnswer:
+    """Messages of one queue."""
+
+    messages: tuple[Delivered, ...]
+    next: tuple[int, int]
+    """The queue's number, and the offset behind the messages: to be confirmed."""
+    more: bool = False
+    """It has stopped among messages of other tags: to be gone on with."""
+    beyond: bool = False
+    """Nothing was done: `after` lies behind the end of its queue."""
 
 
 @frozen
@@ -200,6 +235,8 @@ class Claim:
     messages: tuple[Delivered, ...]
     places: Mapping[int, int]
     """Position in the range by message id."""
+    skipped: tuple[int, ...] = ()
+    """Positions of messages whose tags were not asked for."""
 
 
 @frozen
@@ -240,6 +277,10 @@ class Turn:
     """None: there was nothing to claim."""
     more: bool = False
     """Messages were left in the queues when it ended."""
+    cut: bool = False
+    """A claim by tags has stopped among messages of other tags: to be gone on with."""
+    full: bool = False
+    """The group has as many messages in hand as it may: there is nothing to claim until one is settled."""
 
 
 @frozen

@@ -10,7 +10,7 @@ from typing import TypeVar
 from attrs import define, field
 
 from ..wheel.ladder import Ladder
-from . import catalogue, claims, dead_letters, publishing, stretches, timers, tracing
+from . import catalogue, claims, dead_letters, publishing, readers, stretches, timers, tracing
 from .catalogue import TopicDraft
 from .claims import Turning
 from .errors import DuplicateKey
@@ -28,6 +28,8 @@ from .records import (
     Promoted,
     Publication,
     Queue,
+    ReadAnswer,
+    ReadRequest,
     Receipt,
     Settlement,
     Topic,
@@ -143,6 +145,19 @@ class Store:
     async def change_group(self, group: Group, ladder: Ladder | None) -> None:
         """Sets a group's own ladder."""
         await self.backend.write(lambda tx: catalogue.change_group(tx, group, ladder))
+
+    async def limit_group(self, group: Group, concurrency: int | None) -> None:
+        """Sets how many messages a group's clients may have in hand at once; None is no limit."""
+        await self.backend.write(lambda tx: catalogue.limit_group(tx, group, concurrency))
+
+    async def read_on(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
+        """Messages for clients of broadcast topics, each from its own offset on; an answer to each, in order."""
+        run = readers.Reading()
+        return await self.backend.write(lambda tx: run.write(tx, requests), run.landed)
+
+    async def forget_reader(self, client: str) -> None:
+        """Forgets the offsets of a client on all broadcast topics, with its registration."""
+        await self.backend.write(lambda tx: readers.forget(tx, client))
 
     async def topic_states(self, topics: Sequence[Topic]) -> dict[int, TopicState]:
         """Counters by topic id."""

@@ -149,8 +149,11 @@ async def _handled(tx: Transaction, place: _Place, group: str) -> list[Event]:
         if not 0 <= at < span.size:
             continue
         client = span.client.decode()
-        events.append(Event("claimed", span.claimed_at, group, client, place.attempt))
         outcome = Outcome(span.outcome[at])
+        if outcome == Outcome.SKIPPED:  # its tag was not asked for: nobody had it
+            events.append(Event("skipped", span.claimed_at, group, attempt=place.attempt))
+            continue
+        events.append(Event("claimed", span.claimed_at, group, client, place.attempt))
         if outcome != Outcome.OPEN:
             settled_at = int.from_bytes(span.settled_at[8 * at : 8 * at + 8], "big")
             events.append(Event(_ENDS[outcome], settled_at, group, client, place.attempt))

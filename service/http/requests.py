@@ -61,13 +61,22 @@ class Claim(Body):
     lease: Annotated[Duration | None, Meta(description="60 s unless said")] = None
     from_: Annotated[
         Literal["earliest", "latest"] | None,
-        Meta(description="where a group begins that this claim brings into being"),
+        Meta(description="where a group begins that this claim brings into being, or a client of a broadcast topic"),
     ] = msgspec.field(name="from", default=None)
-
-    later: ClassVar = {
-        "tags": "claiming by tags is not built yet",
-        "after": "broadcast topics are not built yet, and `after` is theirs",
-    }
+    tags: (
+        Annotated[
+            list[Label],
+            Meta(min_length=1, max_length=100, description="messages of other tags are skipped: settled for the group"),
+        ]
+        | None
+    ) = None
+    after: Annotated[
+        str | None,
+        Meta(
+            description="of a broadcast topic: `next` of the answer before, which it confirms; empty when there was"
+            " none yet; left out, the offset moves with the answer"
+        ),
+    ] = None
 
 
 class Ack(Body):
@@ -105,9 +114,13 @@ class PutGroup(Body):
     """What a group is to be; what is left out stays as it is."""
 
     ladder: Annotated[Rungs | None, Meta(description="null: the topic's, or the default")] | UnsetType = UNSET
+    concurrency: (
+        Annotated[int, Meta(ge=1, le=1_000_000, description="messages in its clients' hands at once; null: no limit")]
+        | UnsetType
+        | None
+    ) = UNSET
 
     later: ClassVar = {
         "from": "choosing where a group begins is not built yet here: say it in the group's first claim",
         "on_exhausted": "on_exhausted is not built yet: a message that exhausts the ladder goes to the dead letters",
-        "concurrency": "limits of concurrency are not built yet",
     }

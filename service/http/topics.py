@@ -4,14 +4,17 @@ from msgspec import UNSET, UnsetType
 from starlette.responses import Response
 
 from ...store.catalogue import TopicDraft
-from ...store.records import Topic
+from ...store.records import Group, Topic
 from ...wheel.ladder import MAX_REST_MS, Ladder
-from ..errors import NotBuilt, UnknownGroup, UnknownTopic
+from ..errors import UnknownGroup, UnknownTopic
+from ..rates import Activity, Rate
 from . import answers, rendering
 from .call import Call, answer
 from .messages import PAGE, cursor
 from .problems import bad_parameter
 from .requests import PutGroup, PutTopic
+
+_QUIET = Activity(Rate(), 0)
 
 
 async def put_topic(call: Call) -> Response:
@@ -60,12 +63,16 @@ def _ladder(call: Call, rungs: list[int | str] | None) -> Ladder | None:
 async def list_topics(call: Call) -> Response:
     """All topics with their counts."""
     sort = call.query("sort").get("sort", "name")
-    if sort in ("rate", "backlog"):
-        raise NotBuilt(f"?sort={sort} is not built yet; topics come by name")
-    if sort != "name":
+    if sort not in ("name", "rate", "backlog"):
         raise bad_parameter("sort", "there are name, rate and backlog")
     topics = await call.broker.topics()
-    return answer(answers.TopicList(topics=[rendering.topic_counts(topic, state) for topic, state in topics]))
+    activity = await call.broker.activity()
+    ranked = [rendering.topic_ranked(one, state, activity.get(one.id, _QUIET)) for one, state in topics]
+    if sort == "rate":
+        ranked.sort(key=lambda one: -(one.published_rate + one.delivered_rate))
+    elif sort == "backlog":
+        ranked.sort(key=lambda one: -one.backlog)
+    return answer(answers.TopicList(topics=ranked))
 
 
 async def get_topic(call: Call) -> Response:
@@ -94,13 +101,21 @@ async def put_group(call: Call) -> Response:
     request = await call.read(PutGroup)
     ladder = None if request.ladder is UNSET else _ladder(call, request.ladder)
     topic = await call.broker.topic(topic_name)
+    group, made = await _put_group(call, topic, name, request, ladder)
+    if not isinstance(request.concurrency, UnsetType):
+        group = await call.broker.limit_group(group, request.concurrency)
+    return answer(rendering.group_summary(group), 201 if made else 200)
+
+
+async def _put_group(
+    call: Call, topic: Topic, name: str, request: PutGroup, ladder: Ladder | None
+) -> tuple[Group, bool]:
     if request.ladder is UNSET:
         try:
-            return answer(rendering.group_summary(await call.broker.group(topic, name, create=False)))
+            return await call.broker.group(topic, name, create=False), False
         except UnknownGroup:
             pass  # made below
-    group, made = await call.broker.put_group(topic, name, ladder)
-    return answer(rendering.group_summary(group), 201 if made else 200)
+    return await call.broker.put_group(topic, name, ladder)
 
 
 async def get_group(call: Call) -> Response:

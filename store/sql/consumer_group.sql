@@ -9,4 +9,12 @@ INSERT IGNORE INTO consumer_group (topic_id, name, ladder, on_exhausted, concurr
 
 -- name: change
 -- What an operator may change of a group.
-UPDATE consumer_group SET ladder = ?, on_exhausted = ?, concurrency = ? WHERE id = ?;
+UPDATE consumer_group SET ladder = ?, on_exhausted = ? WHERE id = ?;
+
+-- name: limit
+-- How many messages its clients may have in hand at once.
+UPDATE consumer_group SET concurrency = ? WHERE id = ?;
+
+-- name: of_broadcasts
+-- All groups of broadcast topics.
+SELECT g.id FROM consumer_group g JOIN topic t ON t.id = g.topic_id WHERE t.kind = 1;

@@ -21,6 +21,7 @@ from tarry.store.records import (
     Group,
     Promoted,
     Publication,
+    ReadAnswer,
     Receipt,
     Settled,
     Settlement,
@@ -40,7 +41,7 @@ HOUR = 60 * MINUTE
 
 TABLES = (
     *("topic", "queue", "message", "delay", "moved", "cancelled", "label", "idempotency", "tally", "consumer_group"),
-    *("cursor", "claim", "delivery", "retry", "redelivery", "dead", "client", "lease"),
+    *("cursor", "claim", "delivery", "retry", "redelivery", "dead", "reader", "client", "lease"),
 )
 
 
@@ -219,6 +220,10 @@ class Stage:
 
     def column(self, sql: str) -> list[Any]:
         return [row[0] for row in self.tables.rows(sql)]
+
+
+def bodies_of(answer: ReadAnswer) -> list[bytes]:
+    return [message.body for message in answer.messages]
 
 
 def bodies(claim: Claim) -> list[bytes]:

@@ -20,7 +20,15 @@ from tarry.store.sqlite import connection as sqlite_connection
 from tarry.store.sqlite import statements as sqlite_statements
 
 MANY, FEW = 12_000, 3
-_DELETES = {"delay.remove", "retry.remove", "claim.remove", "idempotency.remove", "idempotency.forget", "moved.remove"}
+_DELETES = {
+    "delay.remove",
+    "retry.remove",
+    "claim.remove",
+    "idempotency.remove",
+    "idempotency.forget",
+    "moved.remove",
+    "reader.forget",
+}
 ACCESS = {"const", "eq_ref", "ref", "range"}
 
 Rows = dict[str, list[Sequence[Value]]]
@@ -50,6 +58,7 @@ def _rows(count: int) -> Rows:
         "cursor.add": [(i // 3, i % 3, *(0,) * 10) for i in numbers],
         "queue.add": [(i // 3, 0, i % 3, 0, 0) for i in numbers],
         "idempotency.add": [(i % 3, b"%d" % i, bytes(32), b"[]", START + i * 100) for i in numbers],
+        "reader.add": [(i % 50, b"%d" % (i // 50), i % 3, 0, 0) for i in numbers],
         "label.add": [(i % 3, b"%d" % (i // 6), _id(i)) for i in numbers],
     }
 
@@ -173,11 +182,13 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "retry.remove": ({"retry": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
     "retry.of_message": ({"retry": "idx_retry_message_id"}, [(_id(0),)]),
     "message.range": ({"message": "PRIMARY"}, [(1, 0, 200, 100), (1, 0, 1 << 40, 256)]),
+    "message.tags": ({"message": "PRIMARY"}, [(1, 0, 200, 100), (1, 0, 1 << 40, 500)]),
     "message.ids": ({"message": "PRIMARY"}, [(1, 0, 200)]),
     "message.find": ({"m": "udx_message_id", "q": "PRIMARY"}, [([_id(0) | 1 << 20],)]),
     "message.landed": ({"message": "udx_message_id"}, [(_id(0) | 1 << 20, 0)]),
     "message.promote": ({"delay": "PRIMARY"}, [(0, START, _ONE), (0, START, _TEN), (0, START, _THOUSAND)]),
     "redelivery.range": ({"r": "PRIMARY", "m": "PRIMARY"}, [(2, 0, 200, 100), (2, 0, 1 << 40, 256)]),
+    "redelivery.tags": ({"r": "PRIMARY", "m": "PRIMARY"}, [(2, 0, 200, 100), (2, 0, 1 << 40, 500)]),
     "redelivery.ids": ({"redelivery": "PRIMARY"}, [(2, 0, 200)]),
     "redelivery.sources": ({"redelivery": "PRIMARY"}, [(2, [0]), (2, [0, 1, 2])]),
     "redelivery.of_message": ({"redelivery": "idx_redelivery_message_id"}, [(_id(0),)]),
@@ -186,6 +197,7 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "claim.remove": ({"claim": "PRIMARY"}, [(1, 1, [0]), (1, 1, [0, 1, 2])]),
     "claim.over": ({"claim": "idx_claim_lease_until"}, [(START + HOUR // 60, 100)]),
     "claim.find": ({"claim": "PRIMARY"}, [(1, 1, 0)]),
+    "claim.outcomes": ({"claim": "PRIMARY"}, [(1,)]),
     "claim.of_group": ({"claim": "PRIMARY"}, [(1,)]),
     "cursor.lock": ({"cursor": "PRIMARY"}, [(1, [0]), (1, [0, 1, 2])]),
     "cursor.move": ({"cursor": "PRIMARY"}, [(*(0,) * 9, 1, 1)]),
@@ -201,6 +213,11 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "idempotency.forget": ({"idempotency": "PRIMARY"}, [(1, [b"1"], 2 * START), (1, [b"1", b"4"], 2 * START)]),
     "delivery.find": ({"delivery": "idx_delivery_multi_first"}, [(1, 1, 1, 0)]),
     "delivery.of_offset": ({"delivery": "idx_delivery_multi_first"}, [(1, 1, 0, 1000)]),
+    "reader.lock": ({"reader": "PRIMARY"}, [(1, b"1")]),
+    "reader.move": ({"reader": "PRIMARY"}, [(1, 1, 1, b"1", 1)]),
+    "reader.turn": ({"reader": "PRIMARY"}, [(1, b"1", 1, 1)]),
+    "reader.of_group": ({"reader": "PRIMARY"}, [(1,)]),
+    "reader.forget": ({"reader": "PRIMARY"}, [([1], b"1"), ([1, 2, 3], b"1")]),
     "label.find": ({"label": "PRIMARY"}, [(1, b"0", 0, 100)]),
 }
 
