@@ -44,6 +44,9 @@ class Terms:
     """The next claim is made when no more than this many wait to be handled."""
     limit: int | None = None
     """Messages in all."""
+    tags: tuple[str, ...] | None = None
+    start: str | None = None
+    """Where a group begins that is new, or a client of a broadcast topic."""
     max_messages: int = 1000
     max_bytes: int = 100 * 1024 * 1024
     """No claim is made while so much is held."""
@@ -65,6 +68,10 @@ class Consumption:
         self._holds = Holds(terms.lease)
         self._waiting: deque[tuple[Hold, Message]] = deque()
         """Claimed, not yet handed out."""
+        self._after = ""
+        """Of a broadcast topic: up to where this client has seen everything, which its next claim confirms."""
+        self._unseen: Hold | None = None
+        """Of a broadcast topic: the last answer. The next is asked for when all of it was seen, and confirmed so."""
         self._handed = 0
         self._hungry = 0
         """Threads in `next` that have nothing to handle."""
@@ -122,6 +129,8 @@ class Consumption:
     def ack(self, hold: Hold, id_: str) -> bool:
         """Notes a handled message."""
         with self._lock:
+            if hold is self._unseen:
+                return self._see(hold, id_)
             taken = self._holds.ack(hold, id_, self._clock())
             self._settled()
             return taken
@@ -129,9 +138,18 @@ class Consumption:
     def fail(self, hold: Hold, id_: str, reason: str | None, retry_after: Duration | None, *, count: bool) -> bool:
         """Notes a message to be given back."""
         with self._lock:
+            if hold is self._unseen:
+                # Nothing comes again on a broadcast topic; what is given back uncounted was not seen.
+                return self._see(hold, id_, seen=count)
             taken = self._holds.fail(Settlement(hold, "fail", (id_,), reason, retry_after, count))
             self._settled()
             return taken
+
+    def _see(self, hold: Hold, id_: str, *, seen: bool = True) -> bool:
+        taken = self._holds.forget(hold, id_, seen=seen)
+        self._after = hold.seen_to() or self._after
+        self._settled()
+        return taken
 
     def _settled(self) -> None:
         self._owed.notify()
@@ -142,22 +160,35 @@ class Consumption:
         self._stopped.set()
         with self._lock:
             self._arrived.notify_all()
-            self._room.notify()
+            self._room.notify_all()
 
     def close(self) -> None:
         """Gives back what is held, sends what is owed, and ends the threads."""
         self.stop()
         self._threads["fetcher"].join()
+        self._confirm()
         with self._lock:
             self._waiting.clear()
             self._holds.give_back()
             self._draining = True
-            self._owed.notify()
-            self._held.notify()
+            # All, though one waits: a Ctrl-C within an earlier `notify` may have left a waiter that is none any more.
+            self._owed.notify_all()
+            self._held.notify_all()
         self._threads["settler"].join(_PATIENCE)
         self._abandoned.set()
         self._threads["settler"].join()
         self._threads["keeper"].join()
+
+    def _confirm(self) -> None:
+        """Of a broadcast topic: what was seen is not to come again. The answer is left, and not confirmed."""
+        if self._unseen is None:
+            return
+        try:
+            self._claim(1, deadline=_PATIENCE)
+        except TarryError as error:
+            _log.warning("confirming on %s: %s; the last messages come again", self._terms.topic, error)
+        with self._lock:
+            self._holds.drop(self._unseen)
 
     def statistics(self) -> dict[str, int]:
         """What is held at this moment."""
@@ -187,6 +218,8 @@ class Consumption:
             if claim is not None:
                 with self._lock:
                     hold = self._holds.add(claim, self._clock())
+                    if claim.next is not None:
+                        self._unseen = hold
                     self._waiting.extend((hold, message) for message in claim.messages)
                     self._arrived.notify(len(claim.messages))
                     self._held.notify()
@@ -194,16 +227,21 @@ class Consumption:
                 # A server that does not hold the poll, as one that is stopping, is not asked in a tight circle.
                 self._stopped.wait(0.1)
 
-    def _claim(self, size: int) -> Claim | None:
+    def _claim(self, size: int, deadline: float | None = None) -> Claim | None:
         terms = self._terms
+        last = deadline is not None
         return self._claims.claim(
             terms.topic,
             terms.group,
             client=terms.client,
             size=size,
-            wait=round(terms.wait * 1000),
+            wait=0 if last else round(terms.wait * 1000),
             lease=round(terms.lease * 1000),
-            abandon=self._stopped,
+            tags=terms.tags,
+            start=terms.start,
+            after=self._after,
+            deadline=deadline,
+            abandon=None if last else self._stopped,
         )
 
     def _await_room(self) -> int:
@@ -213,7 +251,8 @@ class Consumption:
             while not self._stopped.is_set():
                 rest = terms.size if terms.limit is None else terms.limit - self._handed - len(self._waiting)
                 size = min(terms.size, rest, terms.max_messages - self._holds.messages)
-                if size > 0 and len(self._waiting) <= terms.ahead and self._holds.bytes < terms.max_bytes:
+                seen = self._unseen is None or not self._unseen.open
+                if size > 0 and seen and len(self._waiting) <= terms.ahead and self._holds.bytes < terms.max_bytes:
                     return size
                 self._room.wait()
             return 0

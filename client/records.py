@@ -93,15 +93,18 @@ class Message:
 
 @frozen
 class Claim:
-    """Messages in this client's hands until `lease_until`."""
+    """Messages in this client's hands until `lease_until`; of a broadcast topic, messages to be confirmed by `next`."""
 
     id: str
+    """Empty for messages of a broadcast topic: there is nothing to settle."""
     topic: str
     group: str
     lease_until: datetime
     messages: tuple[Message, ...]
     size: int = 0
     """Bytes of the answer, for flow control."""
+    next: str | None = None
+    """Of a broadcast topic: to be passed on as `after` of the next claim, which confirms these messages."""
 
 
 @frozen

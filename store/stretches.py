@@ -80,7 +80,11 @@ class Stretch:
 
 
 async def pull(tx: Transaction, queue: Queue, offset: int, limit: int) -> list[Delivered]:
-    """Messages of a topic's own queue from an offset on."""
+    """Messages of a topic's own queue from an offset on; what retention has taken is passed over."""
     ((_, end),) = await tx.fetch("queue.ends", [queue.id])
     stretch = Stretch(tx, queue, "message.range", offset, end, min(PAGE, limit))
-    return [message for _, message in await stretch.take(min(offset + limit, end))]
+    while stretch.position < end:
+        if found := await stretch.take(min(stretch.position + limit, end)):
+            return [message for _, message in found]
+        stretch.skip_hole()
+    return []

@@ -180,3 +180,14 @@ async def test_whether_a_commit_without_an_answer_landed(stage: Stage, committed
         answers = await stage.store.backend.write(lambda tx: Reading().write(tx, wishes))
     assert bodies_of(answers[0]) == [b"1"]
     assert await stage.store.backend.read(lambda tx: run.landed(tx, answers)) is committed
+
+
+async def test_a_pull_passes_what_retention_has_taken(stage: Stage) -> None:
+    topic = await stage.topic()
+    await tell(stage, topic, *[b"%d" % i for i in range(30)])
+    stage.tables.rows("DELETE FROM message WHERE `offset` < 20")
+    queue = topic.queues[0]
+    for offset, expected in ((0, [20, 21, 22]), (19, [20, 21]), (28, [28, 29]), (30, []), (1 << 62, [])):
+        assert [m.offset for m in await stage.store.pull(queue, offset, 3)] == expected
+    stage.tables.rows("DELETE FROM message")
+    assert await stage.store.pull(queue, 0, 3) == []
