@@ -45,12 +45,14 @@ from ..store.store import Store
 from ..wheel.horizon import Horizon
 from ..wheel.ladder import Ladder
 from ..wheel.timing_wheel import TimingWheel
+from .alarm import Alarm
 from .bells import Bells
 from .claim_ids import format_claim, parse_claim
 from .clock import Clock
 from .combiner import Combiner
 from .desk import Desk
 from .directory import Directory
+from .durations import format_time
 from .errors import Busy, NotBuilt, NothingToSettle, Stopping, TopicConflict, UnknownClaim, UnknownTopic
 from .hand import Hand
 from .loader import Loader
@@ -82,6 +84,7 @@ class Engine:
         self.clock = Clock(store.backend.now)
         self.directory = Directory(store, self.clock, auto_create=settings.auto_create)
         self.bells = Bells()
+        self.alarm = Alarm(settings.alarm_url)
         self.rates = Rates(time.monotonic)
         self._desks: dict[int, Desk] = {}
         self._desks_of_topic: defaultdict[int, list[Desk]] = defaultdict(list)
@@ -124,6 +127,7 @@ class Engine:
             for combiner in (self._publishing, self._publishing, self._cancelling, self._rescheduling):
                 nursery.start_soon(combiner.run)
             nursery.start_soon(self._reading.run)
+            nursery.start_soon(self.alarm.run)
             nursery.start_soon(hand.run)
             nursery.start_soon(self.loader.run)
             nursery.start_soon(every, 1, self.clock.take)
@@ -408,10 +412,23 @@ class Engine:
             self._metrics.dead(topic, group.name, settled.dead)
             if settlement.verb == "end" and settled.lost:
                 self._metrics.lease_lost(1)
-                log.warning("consume_timeout", topic=topic, group=group.name, claim=format_claim(settlement.key))
+                self._consume_timeout(group, settlement.key, settled)
         for claim in turn.claims:
             if claim is not None:
                 self._handed_out(group, claim.messages, claim.claimed_at)
+
+    def _consume_timeout(self, group: Group, key: ClaimKey, settled: Settled) -> None:
+        facts = {
+            "topic": group.topic.name,
+            "group": group.name,
+            # The number, not the name: whoever has that may settle the claim.
+            "queue": key.queue_id,
+            "claim": key.number,
+            "retried": settled.retried,
+            "dead": settled.dead,
+        }
+        log.warning("consume_timeout", **facts)
+        self.alarm.ring("consume_timeout", at=format_time(self.clock.now()), **facts)
 
     def _handed_out(self, group: Group, messages: Sequence[Delivered], at: int) -> None:
         self._metrics.delivered(group.topic.name, group.name, len(messages))

@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from support.scripted_server import Answer, Request, scripted_server
 from support.server import client_of, start_server
 from tarry.client import Message, Tarry
 from tarry.service.cli.server_process import ServerProcess, python_path
@@ -161,3 +162,32 @@ def test_the_command_line(server: ServerProcess, tarry: Tarry) -> None:
     assert run(*common, "--tag", "odd", "--no-ack") == [1, 3]
     assert run(*common, "--max", "3") == [0, 1, 2]
     assert run(*common) == [3]
+
+
+def test_a_lost_lease_raises_the_alarm(tmp_path: Path) -> None:
+    heard = threading.Event()
+
+    def hear(_: Request) -> Answer:
+        heard.set()
+        return Answer(200, {})
+
+    with scripted_server() as hook:
+        hook.respond = hear
+        with (
+            start_server(tmp_path, env={"TARRY_ALARM_URL": f"{hook.url}/secret"}) as server,
+            client_of(server) as tarry,
+        ):
+            tarry.publish("orders", 1)
+            assert tarry.claim("orders", "billing", lease=20) is not None
+            assert heard.wait(20)
+            log = server.tail(10_000)
+        (event,) = [request.json for request in hook.requests]
+        assert {name: event[name] for name in ("event", "topic", "group", "retried", "dead")} == {
+            "event": "consume_timeout",
+            "topic": "orders",
+            "group": "billing",
+            "retried": 1,
+            "dead": 0,
+        }
+        assert "consume_timeout" in log
+        assert "secret" not in log
