@@ -140,7 +140,7 @@ def _listen(value: object) -> str:
 
 
 def _alarm_url(value: object) -> str:
-    if value == "":
+    if value in ("", "none"):
         return ""
     if not isinstance(value, str) or not re.fullmatch(r"https?://[^\s/?#]+\S*", value):
         raise ValueError("an alarm goes to http:// or https:// and a host")

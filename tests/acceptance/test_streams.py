@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -51,7 +52,7 @@ def test_every_client_gets_every_message_and_a_kill_changes_nothing(server: Serv
         assert tarry.claim("news", "screens", client=name) is None
     for number in range(10):
         tarry.publish("news", number, delay=20 * (number % 2))
-    together(*(lambda n=name, s=seen: take(tarry, n, 10, s) for name, seen in clients.items()))
+    together(*(partial(take, tarry, name, 10, seen) for name, seen in clients.items()))
     assert all(sorted(seen) == list(range(10)) for seen in clients.values())
     tarry.publish("news", 10)
     server.kill()
@@ -72,7 +73,7 @@ def test_a_broadcast_poll_is_woken_by_publish_and_by_promotion(tarry: Tarry) -> 
             claim = tarry.claim("news", "screens", client="hall", wait="20s")
             into.extend(claim.messages if claim is not None else ())
 
-        together(poll, lambda d=delay: tarry.publish("news", d, delay=d))
+        together(poll, partial(tarry.publish, "news", delay, delay=delay))
         assert [message.body for message in got] == [delay]
 
 
