@@ -75,17 +75,28 @@ class AsyncConsumption:
                     tasks.start_soon(self._guard, self._keep)
                     await self._guard(self._fetch)
                     await self._closing.wait()
+                    await self._confirm()
                     self._stock.give_back()
                     self._draining = True
                     self._owed.ring()
                     with move_on_after(PATIENCE):
                         await self._drained.wait()
                     tasks.cancel_scope.cancel()
-                if self._registered:
+                if self._registered and not self._stock.keeps_place:
                     with suppress(TarryError):
                         await self._claims.deregister(self._terms.client, deadline=SIGN / 5)
         finally:
             self._ended.set()
+
+    async def _confirm(self) -> None:
+        """Of a broadcast topic: what was seen is not to come again. The answer is left, and not confirmed."""
+        if not self._stock.unseen:
+            return
+        try:
+            await self._claim(1, deadline=PATIENCE)
+        except TarryError as error:
+            _log.warning("confirming on %s: %s; the last messages come again", self._terms.topic, error)
+        self._stock.confirmed()
 
     async def next(self, timeout: float | None = None) -> AsyncDelivery | None:
         """The next message; None when there was none for `timeout`, after `stop`, and past the limit.
@@ -192,16 +203,21 @@ class AsyncConsumption:
                 with move_on_after(0.1):
                     await self._stopped.wait()
 
-    async def _claim(self, size: int) -> Claim | None:
+    async def _claim(self, size: int, deadline: float | None = None) -> Claim | None:
         terms = self._terms
+        last = deadline is not None
         return await self._claims.claim(
             terms.topic,
             terms.group,
             client=terms.client,
             size=size,
-            wait=round(terms.wait * 1000),
+            wait=0 if last else round(terms.wait * 1000),
             lease=round(terms.lease * 1000),
-            abandon=self._stopped,
+            tags=terms.tags,
+            start=terms.start,
+            after=self._stock.after,
+            deadline=deadline,
+            abandon=None if last else self._stopped,
         )
 
     async def _await_room(self) -> int:

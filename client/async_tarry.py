@@ -163,6 +163,8 @@ class AsyncTarry:
         client: str | None = None,
         limit: int | None = None,
         idle_timeout: float | None = None,
+        tags: Sequence[str] | None = None,
+        start: str | None = None,
     ) -> AsyncMessages:
         """Messages, one after the other, each to be handled in an `async with message:`.
 
@@ -172,8 +174,14 @@ class AsyncTarry:
         uncounted. A loop that is left without it, by `break` or an error, does so in the background, at the
         latest at the end of the client's own block. That takes up to `wait`, because a claim in
         flight is waited for. A message that is never settled stays claimed until then.
+
+        `tags` chooses: other messages are skipped for the group. Of a broadcast topic each `client` gets every message,
+        from `start` on (`"earliest"`, or `"latest"`, the default, for one that is new). Leaving `with message:` notes
+        it as seen, whether it raises or not: nothing is acked, and nothing comes again, but for what was not seen.
         """
-        terms = self._terms(topic, group, max, lease, wait, client, ahead=max // 2, limit=limit)
+        terms = self._terms(
+            *(topic, group, max, lease, wait, client), ahead=max // 2, limit=limit, tags=_tags(tags), start=start
+        )
         return AsyncMessages(self._loops, AsyncConsumption(self._claims, terms), idle_timeout)
 
     async def run(
@@ -191,12 +199,14 @@ class AsyncTarry:
         stop: Stop | None = None,
         max_cached: int = 1000,
         max_cached_bytes: int = 100 * 1024 * 1024,
+        tags: Sequence[str] | None = None,
+        start: str | None = None,
     ) -> None:
         """The same with workers: `await handler(message.body)` in tasks, until SIGTERM, SIGINT or `stop`.
 
         With `pass_message` the handler gets the message itself, with its headers, its attempt and `retry`. Then what is
         in flight is finished, the rest is given back uncounted, and it returns. No claim is made while `max_cached`
-        messages or `max_cached_bytes` are held.
+        messages or `max_cached_bytes` are held. `tags`, `start` and broadcast topics: as in `consume`.
         """
         size = max or min(2 * workers, 1000)
         terms = self._terms(
@@ -209,6 +219,8 @@ class AsyncTarry:
             ahead=workers,
             max_messages=max_cached,
             max_bytes=max_cached_bytes,
+            tags=_tags(tags),
+            start=start,
         )
 
         def handle_body(message: AsyncDelivery) -> object:
@@ -235,6 +247,7 @@ class AsyncTarry:
             size=size,
             lease=milliseconds(lease) / 1000,
             wait=milliseconds(wait) / 1000,
+            named=client is not None,
             **rest,
         )
 
@@ -249,14 +262,24 @@ class AsyncTarry:
         lease: Duration = "60s",
         tags: Sequence[str] | None = None,
         start: datetime | str | None = None,
+        after: str | None = None,
     ) -> Claim | None:
         """Up to `max` messages for `lease`, waiting up to `wait` for the first; None when there are none.
 
-        `start` is where a new group begins: `"earliest"`, `"latest"` or a time.
+        `start` is where a new group begins, or a new client of a broadcast topic: `"earliest"` or `"latest"`. Messages
+        with other `tags` than these are skipped for the group. Of a broadcast topic, `after` is `next` of the claim
+        before, and confirms it (`""` at first); without it the client's offset moves with the answer.
         """
         name = client or self._identity.client()
         return await self._claims.claim(
-            topic, group, client=name, size=max, wait=wait, lease=lease, tags=tags, start=start
+            *(topic, group),
+            client=name,
+            size=max,
+            wait=wait,
+            lease=lease,
+            tags=tags,
+            start=start,
+            after=after,
         )
 
     async def ack(self, claim: Claim | str, ids: Iterable[str] | None = None) -> int:
@@ -333,9 +356,12 @@ class AsyncTarry:
         params: dict[str, str | int] = {"buckets": buckets, "width": milliseconds(width)}
         return (await self._transport.call("GET", f"/v1/topics/{_part(topic)}/upcoming", params=params)).document
 
-    async def topics(self) -> list[dict[str, Any]]:
-        """All topics with their counts."""
-        topics: list[dict[str, Any]] = (await self._call("GET", "/v1/topics"))["topics"]
+    async def topics(self, sort: Literal["name", "rate", "backlog"] = "name") -> list[dict[str, Any]]:
+        """All topics with their counts, rates of the last minute and backlogs."""
+        params: dict[str, str | int] = {"sort": sort}
+        topics: list[dict[str, Any]] = (await self._transport.call("GET", "/v1/topics", params=params)).document[
+            "topics"
+        ]
         return topics
 
     async def topic(self, topic: str) -> dict[str, Any]:
@@ -377,16 +403,19 @@ class AsyncTarry:
         jitter: float | None = None,
         start: datetime | str | None = None,
         on_exhausted: Literal["dead", "block"] | None = None,
+        concurrency: int | None = None,
     ) -> dict[str, Any]:
         """Makes a group, or changes what is named. `"default"` for `ladder` takes back an own one.
 
         `start` is where a group that is made begins: `"earliest"`, `"latest"` or a time. `seek` moves one there is.
+        `concurrency`: messages in its clients' hands at once, at most.
         """
         settings = {
             "ladder": None if ladder is None else _or_default(ladder, _rungs_out),
             "jitter": jitter,
             "from": None if start is None else instant_out(start),
             "on_exhausted": on_exhausted,
+            "concurrency": concurrency,
         }
         return await self._call("PUT", f"/v1/topics/{_part(topic)}/groups/{_part(group)}", _given(settings))
 
@@ -513,6 +542,12 @@ def _or_default(value: Any, write: Callable[[Any], Any]) -> Any:
 
 def _rungs_out(ladder: Sequence[Duration]) -> list[int | str]:
     return [duration_out(rung) for rung in ladder]
+
+
+def _tags(tags: Sequence[str] | None) -> tuple[str, ...] | None:
+    if isinstance(tags, str):
+        raise ValueError(f"tags is a list of tags, such as [{tags!r}]")
+    return None if tags is None else tuple(tags)
 
 
 def _given(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -28,6 +28,8 @@ class Claims:
         lease: Duration,
         tags: Sequence[str] | None = None,
         start: datetime | str | None = None,
+        after: str | None = None,
+        deadline: float | None = None,
         abandon: threading.Event | None = None,
     ) -> Claim | None:
         """Up to `size` messages; None when there are none."""
@@ -41,14 +43,23 @@ class Claims:
             request["tags"] = list(tags)
         if start is not None:
             request["from"] = instant_out(start)
+        if after is not None:
+            request["after"] = after
         path = f"/v1/topics/{quote(topic, safe='')}/groups/{quote(group, safe='')}/claim"
-        reply = self._transport.call("POST", path, encode(request), wait=milliseconds(wait) / 1000, abandon=abandon)
+        reply = self._transport.call(
+            "POST", path, encode(request), wait=milliseconds(wait) / 1000, deadline=deadline, abandon=abandon
+        )
         document = reply.document
-        if document["claim"] is None:
-            return None
+        claim = document["claim"]
         messages = tuple(Message.read(record, topic) for record in document["messages"])
+        if claim is None:
+            if not messages:
+                return None
+            return Claim(
+                *("", topic, group, datetime.max.replace(tzinfo=UTC), messages, reply.size), next=document["next"]
+            )
         until = instant_in(document["lease_until"])
-        return Claim(document["claim"], topic, group, until, messages, reply.size, document.get("ordered", False))
+        return Claim(claim, topic, group, until, messages, reply.size, document.get("ordered", False))
 
     def renew(self, client: str, *, deadline: float | None = None, abandon: threading.Event | None = None) -> datetime:
         """Until when the client is taken to live, without another sign of life."""

@@ -116,24 +116,37 @@ class Consumption:
         self._stopped.set()
         with self._lock:
             self._arrived.notify_all()
-            self._room.notify()
+            self._room.notify_all()
 
     def close(self) -> None:
         """Gives back what is held, sends what is owed, and ends the threads."""
         self.stop()
         self._threads["fetcher"].join()
+        self._confirm()
         with self._lock:
             self._stock.give_back()
             self._draining = True
-            self._owed.notify()
-            self._held.notify()
+            # All, though one waits: a Ctrl-C within an earlier `notify` may have left a waiter that is none any more.
+            self._owed.notify_all()
+            self._held.notify_all()
         self._threads["settler"].join(PATIENCE)
         self._abandoned.set()
         self._threads["settler"].join()
         self._threads["keeper"].join()
-        if self._registered:
+        if self._registered and not self._stock.keeps_place:
             with suppress(TarryError):
                 self._claims.deregister(self._terms.client, deadline=SIGN / 5)
+
+    def _confirm(self) -> None:
+        """Of a broadcast topic: what was seen is not to come again. The answer is left, and not confirmed."""
+        if not self._stock.unseen:
+            return
+        try:
+            self._claim(1, deadline=PATIENCE)
+        except TarryError as error:
+            _log.warning("confirming on %s: %s; the last messages come again", self._terms.topic, error)
+        with self._lock:
+            self._stock.confirmed()
 
     def statistics(self) -> dict[str, int]:
         """What is held at this moment."""
@@ -169,16 +182,21 @@ class Consumption:
                 # A server that does not hold the poll, as one that is stopping, is not asked in a tight circle.
                 self._stopped.wait(0.1)
 
-    def _claim(self, size: int) -> Claim | None:
+    def _claim(self, size: int, deadline: float | None = None) -> Claim | None:
         terms = self._terms
+        last = deadline is not None
         return self._claims.claim(
             terms.topic,
             terms.group,
             client=terms.client,
             size=size,
-            wait=round(terms.wait * 1000),
+            wait=0 if last else round(terms.wait * 1000),
             lease=round(terms.lease * 1000),
-            abandon=self._stopped,
+            tags=terms.tags,
+            start=terms.start,
+            after=self._stock.after,
+            deadline=deadline,
+            abandon=None if last else self._stopped,
         )
 
     def _await_room(self) -> int:

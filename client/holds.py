@@ -3,6 +3,7 @@
 No thread, no clock and no call lives here: `consumption` brings the time, keeps the lock and makes the calls.
 """
 
+import math
 from typing import Literal
 
 from attrs import define, evolve, field, frozen
@@ -26,6 +27,21 @@ class Hold:
     acks_since: float = 0.0
     lost: bool = False
     """The lease is over or given back: results come too late."""
+
+    given_back: set[str] = field(factory=set[str])
+    """Of a broadcast topic: ids that were handed out and not seen to the end."""
+
+    def seen_to(self) -> str | None:
+        """Of a broadcast topic: what confirms the messages from the first on that are all seen."""
+        unseen = self.open | self.given_back
+        if not unseen:
+            return self.claim.next
+        last = None
+        for message in self.claim.messages:
+            if message.id in unseen:
+                break
+            last = message
+        return None if last is None else f"{last.queue}-{last.offset + 1}"
 
     @property
     def share(self) -> int:
@@ -60,7 +76,10 @@ class Holds:
     def add(self, claim: Claim, now: float) -> Hold:
         """A claim whose answer arrived now."""
         ids = {message.id for message in claim.messages}
-        hold = Hold(claim, now + self._lease, now + self._lease / 3, ids)
+        expires_at, renew_at = now + self._lease, now + self._lease / 3
+        if claim.next is not None:  # a broadcast topic has no leases
+            expires_at = renew_at = math.inf
+        hold = Hold(claim, expires_at, renew_at, ids)
         self._holds.append(hold)
         self.messages += len(ids)
         self.bytes += hold.share * len(ids)
@@ -81,6 +100,22 @@ class Holds:
             return False
         self._fails.append(settlement)
         return True
+
+    def forget(self, hold: Hold, id_: str, *, seen: bool) -> bool:
+        """Of a broadcast topic: a message was handled, and nobody is told; False when it is not in our hands."""
+        if not self._close(hold, id_):
+            return False
+        if not seen:
+            hold.given_back.add(id_)
+        if not hold.open:
+            self.let_go(hold)
+        return True
+
+    def let_go(self, hold: Hold) -> None:
+        """Of a broadcast topic: an answer that is done with."""
+        for id_ in list(hold.open):
+            self._close(hold, id_)
+        self._holds = [other for other in self._holds if other is not hold]
 
     def _close(self, hold: Hold, id_: str) -> bool:
         if id_ not in hold.open:
@@ -117,7 +152,8 @@ class Holds:
 
     def next_renewal_at(self) -> float | None:
         """When the next lease wants to be renewed."""
-        return min((hold.renew_at for hold in self._holds if hold.open), default=None)
+        times = (hold.renew_at for hold in self._holds if hold.open and hold.renew_at < math.inf)
+        return min(times, default=None)
 
     def renewed(self, hold: Hold, now: float) -> None:
         """The lease runs anew."""

@@ -93,9 +93,10 @@ class Message:
 
 @frozen
 class Claim:
-    """Messages in this client's hands until `lease_until`."""
+    """Messages in this client's hands until `lease_until`; of a broadcast topic, messages to be confirmed by `next`."""
 
     id: str
+    """Empty for messages of a broadcast topic: there is nothing to settle."""
     topic: str
     group: str
     lease_until: datetime
@@ -104,6 +105,8 @@ class Claim:
     """Bytes of the answer, for flow control."""
     ordered: bool = False
     """Messages of one queue and ordering key (or of none) are to be handled one after the other."""
+    next: str | None = None
+    """Of a broadcast topic: to be passed on as `after` of the next claim, which confirms these messages."""
 
 
 @frozen

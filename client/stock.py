@@ -38,6 +38,11 @@ class Terms:
     """The next claim is made when no more than this many wait to be handled."""
     limit: int | None = None
     """Messages in all."""
+    tags: tuple[str, ...] | None = None
+    start: str | None = None
+    """Where a group begins that is new, or a client of a broadcast topic."""
+    named: bool = False
+    """The client's name is of the user's choice."""
     max_messages: int = 1000
     max_bytes: int = 100 * 1024 * 1024
     """No claim is made while so much is held."""
@@ -53,11 +58,17 @@ class Stock:
         """Claimed, not yet handed out."""
         self._lanes: dict[str, _Lane] = {}
         """Ordered topics: by message in a handler's hands, what else of its key has to wait for it."""
+        self.after = ""
+        """Of a broadcast topic: up to where this client has seen everything, which its next claim confirms."""
+        self._unseen: Hold | None = None
+        """Of a broadcast topic: the last answer. The next is asked for when all of it was seen, and confirmed so."""
         self.handed = 0
 
     def add(self, claim: Claim, now: float) -> None:
         """A claim whose answer arrived now."""
         hold = self.holds.add(claim, now)
+        if claim.next is not None:
+            self._unseen = hold
         self.waiting.extend((hold, message) for message in claim.messages)
 
     def take(self, now: float) -> tuple[Hold, Message] | None:
@@ -83,12 +94,17 @@ class Stock:
 
     def ack(self, hold: Hold, id_: str, now: float) -> bool:
         """Notes that a message was handled; False when it is not in our hands."""
+        if hold is self._unseen:
+            return self._see(hold, id_, seen=True)
         self._lanes.pop(id_, None)
         return self.holds.ack(hold, id_, now)
 
     def fail(self, settlement: Settlement) -> bool:
         """Notes that a message is to be given back; False when it is not in our hands."""
         hold = settlement.hold
+        if hold is self._unseen:
+            # Nothing comes again on a broadcast topic; what is given back uncounted was not seen.
+            return self._see(hold, settlement.ids[0], seen=settlement.count)
         lane = self._lanes.pop(settlement.ids[0], None)
         taken = self.holds.fail(settlement)
         if taken and lane is not None:
@@ -97,6 +113,26 @@ class Stock:
             self.holds.drop(hold, behind)
             self.waiting = deque(pair for pair in self.waiting if pair[0] is not hold or pair[1].id not in behind)
         return taken
+
+    def _see(self, hold: Hold, id_: str, *, seen: bool) -> bool:
+        taken = self.holds.forget(hold, id_, seen=seen)
+        self.after = hold.seen_to() or self.after
+        return taken
+
+    @property
+    def unseen(self) -> bool:
+        """Whether there was an answer of a broadcast topic, to be confirmed at the end."""
+        return self._unseen is not None
+
+    @property
+    def keeps_place(self) -> bool:
+        """Whether the client goes on where it was, under the same name: of a broadcast topic, when it was given one."""
+        return self._unseen is not None and self._terms.named
+
+    def confirmed(self) -> None:
+        """The server knows what was seen of a broadcast topic."""
+        if self._unseen is not None:
+            self.holds.let_go(self._unseen)
 
     def exhausted(self) -> bool:
         """Whether `limit` messages were handed out."""
@@ -108,7 +144,8 @@ class Stock:
         rest = terms.size if terms.limit is None else terms.limit - self.handed - len(self.waiting)
         size = min(terms.size, rest, terms.max_messages - self.holds.messages)
         room = len(self.waiting) <= terms.ahead and self.holds.bytes < terms.max_bytes
-        return size if size > 0 and room else 0
+        seen = self._unseen is None or not self._unseen.open
+        return size if size > 0 and room and seen else 0
 
     def give_back(self) -> None:
         """All that is not handled, uncounted."""

@@ -19,6 +19,8 @@ from ..store.records import (
     GroupState,
     Publication,
     Queue,
+    ReadAnswer,
+    ReadRequest,
     Receipt,
     Settled,
     Topic,
@@ -29,6 +31,7 @@ from ..store.redriving import Letters
 from ..store.replaying import Range
 from ..wheel.ladder import Ladder
 from .operations import Worked
+from .rates import Activity
 
 
 class Broker(Protocol):
@@ -87,6 +90,14 @@ class Broker(Protocol):
         """
         ...
 
+    async def limit_group(self, group: Group, concurrency: int | None) -> Group:
+        """Sets how many messages the group's clients may have in hand at once; None is no limit."""
+        ...
+
+    async def activity(self) -> dict[int, Activity]:
+        """By topic id: what came in and went out lately, and what its groups have yet to claim."""
+        ...
+
     async def group_state(self, group: Group) -> GroupState:
         """A group's counters."""
         ...
@@ -103,8 +114,17 @@ class Broker(Protocol):
         """Gives a waiting message another time. Raises `Busy`."""
         ...
 
-    async def claim(self, group: Group, client: str, size: int, wait: int, lease: int) -> Claim | None:
-        """Up to `size` messages for `lease`, waiting up to `wait` for the first; None when there are none."""
+    async def claim(
+        self, group: Group, client: str, size: int, wait: int, lease: int, *, tags: frozenset[str] | None = None
+    ) -> Claim | None:
+        """Up to `size` messages for `lease`, waiting up to `wait` for the first; None when there are none.
+
+        Messages of other `tags` are skipped for the group.
+        """
+        ...
+
+    async def read_on(self, request: ReadRequest, wait: int) -> ReadAnswer:
+        """Messages for a client of a broadcast topic, waiting up to `wait` for the first."""
         ...
 
     async def renew(self, client: str) -> int:

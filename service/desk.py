@@ -49,6 +49,8 @@ class _Asking(_Waiting):
     gone: bool = False
     final: bool = False
     """It does not wait: the next turn's answer stands, even if it is empty."""
+    cut: bool = False
+    """Its last turn stopped among messages of other tags: it is gone on with, and not sent home in between."""
 
 
 @define(eq=False)
@@ -77,6 +79,7 @@ class Desk:
         self._leases: list[tuple[int, int, int]] = []  # (lease_until, queue, number), a heap; may hold ended claims
         self._strangers: dict[tuple[int, int], ClaimKey] = {}  # claims not of this desk whose leases it watches
         self._nudged = True  # there may be messages; false after a turn that left none
+        self._full = False  # the group has as many messages in hand as it may, until something is settled
         self._claims_from = 0.0  # trio's time before which a trickle is not claimed
         self._wake = trio.Event()
         self._stopping = False
@@ -87,9 +90,16 @@ class Desk:
 
     def nudge(self) -> None:
         """There may be messages for this group."""
+        if self._full:
+            return  # none of them may be handed out before something is settled
         self._nudged = True
         if self._asking:
             self._wake.set()
+
+    def free(self) -> None:
+        """The group may have more in hand than before, or something was settled elsewhere."""
+        self._full = False
+        self.nudge()
 
     def stop(self) -> None:
         """No more claims: those that wait go home empty-handed. Settlements go on."""
@@ -152,7 +162,7 @@ class Desk:
         try:
             with trio.move_on_after(wait / 1000 if wait > 0 else float("inf")):
                 await asking.answered.wait()
-            if not asking.answered.is_set() and asking in self._asking:
+            if not asking.answered.is_set() and asking in self._asking and not asking.cut:
                 self._asking.remove(asking)
                 return None
             asking.final = True
@@ -197,6 +207,8 @@ class Desk:
             self._wake = trio.Event()
             settling = [*self._settling[:_TOGETHER], *self._lost()]
             del self._settling[:_TOGETHER]
+            if settling and self._full:
+                self._full, self._nudged = False, True
             asking: list[_Asking] = []
             if self._nudged and trio.current_time() >= self._claims_from:
                 asking, self._asking = self._asking[:_TOGETHER], self._asking[_TOGETHER:]
@@ -251,7 +263,11 @@ class Desk:
             self._left, self._sharing = turn.left, sharing
         self._note(settlements, turn)
         self._done(group, settlements, turn)
-        if turn.more:
+        if asking:
+            self._full = turn.full
+        if self._full:
+            self._nudged = False
+        elif turn.more:
             self._nudged = True
         elif asking:
             self._claims_from = began + _PACE
@@ -259,13 +275,14 @@ class Desk:
             waiting.settled = settled
             waiting.answered.set()
         for asker, claim in zip(asking, turn.claims, strict=True):
+            asker.cut = turn.cut and claim is None and asker.request.tags is not None
             self._answer(asker, claim)
 
     def _answer(self, asking: _Asking, claim: Claim | None) -> None:
         asking.claim = claim
         if claim is not None and asking.gone:
             self._give_back(claim)
-        elif claim is None and not asking.final and not asking.gone and not self._stopping:
+        elif claim is None and not (asking.final and not asking.cut) and not asking.gone and not self._stopping:
             self._asking.append(asking)  # it goes on waiting
             return
         asking.answered.set()

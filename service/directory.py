@@ -128,6 +128,13 @@ class Directory:
             self._note_group(changed)
         return self._by_id[group.id]
 
+    async def limit_group(self, group: Group, concurrency: int | None) -> Group:
+        """Sets how many messages a group's clients may have in hand at once."""
+        await self._store.limit_group(group, concurrency)
+        for changed in await self._store.groups([group.topic]):
+            self._note_group(changed)
+        return self._by_id[group.id]
+
     def _note_topic(self, topic: Topic) -> None:
         self._topics[topic.name] = topic
         self._names[topic.id] = topic.name

@@ -6,8 +6,9 @@ that goes away cuts no transaction in two.
 
 import functools
 import itertools
+import time
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, TypeVar
 
@@ -32,6 +33,8 @@ from ..store.records import (
     Promoted,
     Publication,
     Queue,
+    ReadAnswer,
+    ReadRequest,
     Receipt,
     Settled,
     Settlement,
@@ -46,6 +49,7 @@ from ..store.store import Store
 from ..wheel.horizon import Horizon
 from ..wheel.ladder import Ladder
 from ..wheel.timing_wheel import TimingWheel
+from .alarm import Alarm
 from .bells import Bells
 from .claim_ids import format_claim, parse_claim
 from .cleaner import Cleaner
@@ -53,7 +57,8 @@ from .clock import Clock
 from .combiner import Combiner
 from .desk import Desk
 from .directory import Directory
-from .errors import Busy, NotBuilt, Stopping, TopicConflict, UnknownClaim, UnknownTopic
+from .durations import format_time
+from .errors import Busy, NothingToSettle, Stopping, TopicConflict, UnknownClaim, UnknownTopic
 from .hand import Hand
 from .liveness import Liveness
 from .loader import Loader
@@ -61,11 +66,14 @@ from .measures import Measures
 from .metrics import Metrics
 from .nudges import Nudges
 from .operations import Operations, Worked
+from .rates import Activity, Rates
 from .sealer import Sealer
 from .settings import Settings
 from .sweeps import Sweeps, every
 
 _BATCH_BYTES = 2 << 20
+_READ_TOGETHER = 10_000
+"""Messages that clients of broadcast topics are given in one transaction, at most."""
 _LOCKED_PAUSES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.35)
 """Seconds between looks at a message that somebody else's transaction holds: about one in all."""
 _BEHIND = 1000
@@ -94,7 +102,10 @@ class Engine:
         self.directory = Directory(store, self.clock, auto_create=settings.auto_create)
         self.bells = Bells()
         self._operations = Operations(store, self.clock, self._add, self._closed)
+        self.alarm = Alarm(settings.alarm_url)
+        self.rates = Rates(time.monotonic)
         self._desks: dict[int, Desk] = {}
+        self._desks_of_topic: defaultdict[int, list[Desk]] = defaultdict(list)
         self._turn = itertools.count()
         self._rounds = itertools.count(1)
         self._publishing: Combiner[Publication, list[Receipt] | Conflict] = Combiner(
@@ -109,6 +120,9 @@ class Engine:
         self.nudges: Nudges | None = None
         """How other nodes hear of what is done here; None without a Redis."""
         self.liveness = Liveness(store, self.clock, self._clients_gone)
+        self._reading: Combiner[ReadRequest, ReadAnswer] = Combiner(
+            self._store.read_on, weigh=lambda request: request.size, batch=_READ_TOGETHER
+        )
         self.hand: Hand | None = None
         self.loader: Loader | None = None
         self.ready = trio.Event()
@@ -129,7 +143,7 @@ class Engine:
             *(self._store, hand, self.clock),
             lost=self._watch,
             grown=self._grown,
-            waiting=lambda: any(desk.waiting for desk in self._desks.values()),
+            waiting=lambda: self.bells.waiting or any(desk.waiting for desk in self._desks.values()),
         )
         self._metrics.watch(self)
         async with trio.open_nursery() as nursery:
@@ -139,6 +153,8 @@ class Engine:
                 nursery.start_soon(combiner.run)
             for leaving in (self.liveness.registering, self.liveness.leaving):
                 nursery.start_soon(leaving.run)
+            nursery.start_soon(self._reading.run)
+            nursery.start_soon(self.alarm.run)
             nursery.start_soon(hand.run)
             nursery.start_soon(self.loader.run)
             nursery.start_soon(every, 1, self.clock.take)
@@ -209,7 +225,7 @@ class Engine:
 
     async def drain(self) -> None:
         """Waits until nothing is left to be written."""
-        combiners = (self._publishing, self._cancelling, self._rescheduling)
+        combiners = (self._publishing, self._cancelling, self._rescheduling, self._reading)
         while not all(combiner.idle for combiner in combiners) or not all(d.idle for d in self._desks.values()):
             await trio.sleep(0.01)
 
@@ -234,8 +250,6 @@ class Engine:
 
     async def put_topic(self, draft: TopicDraft) -> tuple[Topic, bool]:
         self._ready()
-        if draft.kind != "cluster":
-            raise NotBuilt(f"topics of kind {draft.kind!r} are not built yet: leave kind out, or say cluster")
         if draft.sequencer == "redis":
             try:
                 self._store.backend.sequence([], by_redis=True)  # before anything is done
@@ -245,6 +259,8 @@ class Engine:
             known = await self.directory.topic(draft.name, create=False)
         except UnknownTopic:
             known = None
+        if known is not None and draft.kind != known.kind:
+            raise TopicConflict(f"topic {draft.name!r} is of kind {known.kind!r}, and the kind of a topic stays")
         if known is not None and draft.queues < len(known.queues):
             raise TopicConflict(f"topic {draft.name!r} has {len(known.queues)} queues, and queues are never taken away")
         if known is not None and draft.ordered != known.ordered:
@@ -289,6 +305,22 @@ class Engine:
             group = await self.directory.change_group(group, ladder, block=block)
         return group, not known
 
+    async def limit_group(self, group: Group, concurrency: int | None) -> Group:
+        group = await self.directory.limit_group(group, concurrency)
+        if (desk := self._desks.get(group.id)) is not None:
+            desk.free()
+        return group
+
+    async def activity(self) -> dict[int, Activity]:
+        lags = await self._store.lags()
+        return {
+            topic.id: Activity(
+                self.rates.of(topic.id),
+                sum(lags.get(group.id, (0, 0))[0] for group in self.directory.groups_of(topic)),
+            )
+            for topic in self.directory.topics
+        }
+
     async def group_state(self, group: Group) -> GroupState:
         state = await self._store.group_state(group)
         desk = self._desks.get(group.id)
@@ -304,20 +336,21 @@ class Engine:
     async def _publish(self, publications: Sequence[Publication]) -> list[list[Receipt] | Conflict]:
         answers = await self._told(self._store.publish(publications, self.clock.now()))
         grown: set[int] = set()
-        accepted: Counter[str] = Counter()
+        accepted: Counter[int] = Counter()
         for publication, answer in zip(publications, answers, strict=True):
             if isinstance(answer, Conflict) or answer[0].replayed:
                 continue
             for draft, receipt in zip(publication.drafts, answer, strict=True):
-                accepted[draft.topic.name] += 1
+                accepted[draft.topic.id] += 1
                 if receipt.state == "scheduled":
                     self._add(receipt.due, receipt.id)
                 else:
                     grown.add(draft.queue.id)
         for queue_id in grown:
             self._committed(queue_id)
-        for topic, messages in accepted.items():
-            self._metrics.published(topic, messages)
+        for topic_id, messages in accepted.items():
+            self._metrics.published(self._topic_name(topic_id), messages)
+            self.rates.count(topic_id, published=messages)
         return answers
 
     async def cancel(self, id_: int) -> Verdict:
@@ -355,11 +388,13 @@ class Engine:
 
     # Claims
 
-    async def claim(self, group: Group, client: str, size: int, wait: int, lease: int) -> Claim | None:
+    async def claim(
+        self, group: Group, client: str, size: int, wait: int, lease: int, *, tags: frozenset[str] | None = None
+    ) -> Claim | None:
         self._ready()
         self.cleaner.see(group.id)
         with self.liveness.polling(client):
-            return await self._desk(group).claim(ClaimRequest(client, size, lease), wait)
+            return await self._desk(group).claim(ClaimRequest(client, size, lease, tags), wait)
 
     async def renew(self, client: str) -> int:
         self._ready()
@@ -367,7 +402,9 @@ class Engine:
 
     async def deregister(self, client: str) -> tuple[bool, int]:
         self._ready()
-        return await self.liveness.deregister(client)
+        gone = await self.liveness.deregister(client)
+        await self._store.forget_reader(client)
+        return gone
 
     async def _look_after_clients(self) -> None:
         for desk in self._desks.values():
@@ -398,6 +435,26 @@ class Engine:
         if group is not None:
             await self._desk(group).settle(Settlement(key, "end", at_once=True))
 
+    async def read_on(self, request: ReadRequest, wait: int) -> ReadAnswer:
+        self._ready()
+        with self.liveness.polling(request.client):
+            return await self._read_on(request, trio.current_time() + wait / 1000)
+
+    async def _read_on(self, request: ReadRequest, until: float) -> ReadAnswer:
+        while True:
+            with self.bells.listen(queue.id for queue in request.group.topic.queues) as bell:
+                # What moves an offset is not broken off: only the waiting is.
+                answer = await self._reading.ask(request)
+                if answer.messages or answer.beyond:
+                    self._handed_out(request.group, answer.messages, self.clock.now())
+                    return answer
+                request = evolve(request, after=None)  # confirmed
+                if not answer.more:
+                    with trio.move_on_at(until):
+                        await bell.wait()
+                    if self._stopping or trio.current_time() >= until:
+                        return answer
+
     async def settle(
         self,
         claim_id: str,
@@ -412,6 +469,11 @@ class Engine:
         self._ready()
         key = parse_claim(claim_id)
         group = None if key is None else await self._group_of_claim(key)
+        if claim_id == "null" or (group is not None and group.topic.kind == "broadcast"):
+            raise NothingToSettle(
+                "a broadcast topic hands messages out without a claim: there is nothing to ack, fail or extend;"
+                " confirm them with after: next in the next claim"
+            )
         if key is None or group is None:
             raise UnknownClaim(f"there is no claim {claim_id!r}")
         self.cleaner.see(group.id)
@@ -454,6 +516,7 @@ class Engine:
                 raise Stopping("the server is starting: its store has not answered yet")
             find = functools.partial(self._present, group)
             desk = self._desks[group.id] = Desk(find, self.clock, self._take_turn, self._turn_done)
+            self._desks_of_topic[group.topic.id].append(desk)
             if self._stopping:
                 desk.stop()
             self._nursery.start_soon(desk.run)
@@ -481,15 +544,32 @@ class Engine:
             self._metrics.dead(topic, group.name, settled.dead)
             if settlement.verb == "end" and settled.lost:
                 self._metrics.lease_lost(1)
-                log.warning("consume_timeout", topic=topic, group=group.name, claim=format_claim(settlement.key))
+                self._consume_timeout(group, settlement.key, settled)
         for claim in turn.claims:
             if claim is not None:
-                self._metrics.delivered(topic, group.name, len(claim.messages))
-                for message in claim.messages:
-                    if message.attempt == 1:
-                        # What was asked for in the past was due when it was accepted.
-                        due = max(message.deliver_at, message.published_at)
-                        self._metrics.lateness(topic, (claim.claimed_at - due) / 1000)
+                self._handed_out(group, claim.messages, claim.claimed_at)
+
+    def _consume_timeout(self, group: Group, key: ClaimKey, settled: Settled) -> None:
+        facts = {
+            "topic": group.topic.name,
+            "group": group.name,
+            # The number, not the name: whoever has that may settle the claim.
+            "queue": key.queue_id,
+            "claim": key.number,
+            "retried": settled.retried,
+            "dead": settled.dead,
+        }
+        log.warning("consume_timeout", **facts)
+        self.alarm.ring("consume_timeout", at=format_time(self.clock.now()), **facts)
+
+    def _handed_out(self, group: Group, messages: Sequence[Delivered], at: int) -> None:
+        self._metrics.delivered(group.topic.name, group.name, len(messages))
+        self.rates.count(group.topic.id, delivered=len(messages))
+        for message in messages:
+            if message.attempt == 1:
+                # What was asked for in the past was due when it was accepted.
+                due = max(message.deliver_at, message.published_at)
+                self._metrics.lateness(group.topic.name, (at - due) / 1000)
 
     async def _watch(self, key: ClaimKey, lease_until: int) -> None:
         group = await self._group_of_claim(key)
@@ -502,10 +582,12 @@ class Engine:
         self, group: Group, queues: Sequence[Queue], position: Position, *, dry_run: bool
     ) -> list[tuple[int, int]]:
         self._ready()
+        _unless_broadcast(group)
         return await self._told(self._operations.seek(group, queues, position, dry_run=dry_run))
 
     async def replay(self, group: Group, range_: Range, *, dry_run: bool) -> Worked:
         self._ready()
+        _unless_broadcast(group)
         return await self._told(self._operations.replay(group, range_, dry_run=dry_run))
 
     async def redrive(self, group: Group, letters: Letters, rate: int | None, *, dry_run: bool) -> Worked:
@@ -549,12 +631,17 @@ class Engine:
 
     async def pull(self, queue: Queue, offset: int, size: int, wait: int) -> list[Delivered]:
         self._ready()
-        messages = await self._store.pull(queue, offset, size)
-        with trio.move_on_after(wait / 1000):
-            while not messages and wait and not self._stopping:
-                await self.bells.wait(queue.id)
+        messages: list[Delivered] = []
+        until = trio.current_time() + wait / 1000
+        while True:
+            with self.bells.listen([queue.id]) as bell:
                 messages = await self._store.pull(queue, offset, size)
-        return messages
+                if messages:
+                    return messages
+                with trio.move_on_at(until):
+                    await bell.wait()
+                if self._stopping or trio.current_time() >= until:
+                    return messages
 
     def claim_id(self, claim: Claim) -> str:
         return format_claim(claim.key)
@@ -609,11 +696,12 @@ class Engine:
     def _grown(self, queue_id: int) -> None:
         """A queue has grown: whoever reads it is told."""
         self.bells.ring(queue_id)
-        topic, group = self.directory.topic_of_queue(queue_id), self.directory.group_of_queue(queue_id)
-        groups = self.directory.groups_of(topic) if topic is not None else [group] if group is not None else []
-        for one in groups:
-            if (desk := self._desks.get(one.id)) is not None:
+        # Of a topic with very many groups those alone are told that have a desk here: somebody has claimed for them.
+        if (topic := self.directory.topic_of_queue(queue_id)) is not None:
+            for desk in self._desks_of_topic.get(topic.id, ()):
                 desk.nudge()
+        elif (group := self.directory.group_of_queue(queue_id)) is not None and group.id in self._desks:
+            self._desks[group.id].nudge()
 
     def _add(self, due: int, entry: int) -> None:
         if self.hand is not None:
@@ -639,3 +727,8 @@ class Engine:
             if isinstance(error, OutcomeUnknown):
                 log.warning("outcome_unknown", error=str(error))
             raise
+
+
+def _unless_broadcast(group: Group) -> None:
+    if group.topic.kind == "broadcast":
+        raise TopicConflict(f"topic {group.topic.name!r} is a broadcast topic: its clients have offsets of their own")

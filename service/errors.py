@@ -25,6 +25,10 @@ class TopicConflict(ServiceError):
     """The topic exists and cannot be changed in this way."""
 
 
+class NothingToSettle(ServiceError):
+    """Messages of a broadcast topic are neither acked nor failed."""
+
+
 class Busy(ServiceError):
     """Somebody else's transaction holds the message; ask again in a moment."""
 

@@ -145,6 +145,20 @@ def _listen(value: object) -> str:
     return match[0]
 
 
+def _alarm_url(value: object) -> str:
+    if value in ("", "none"):
+        return ""
+    if not isinstance(value, str) or not re.fullmatch(r"https?://[^\s/?#]+\S*", value):
+        raise ValueError("an alarm goes to http:// or https:// and a host")
+    return value
+
+
+def _show_alarm_url(url: str) -> str:
+    """Its host alone: webhooks carry their secret in the path, the query or before the @."""
+    match = re.match(r"(https?://)[^/?#]*?([^/?#@]+)(?:[/?#]|$)", url)
+    return f"{match[1]}{match[2]}/***" if match else "none"
+
+
 def _node(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is not a name")
@@ -206,6 +220,10 @@ class Settings:
     horizon: int = _setting(3 * _HOUR, _duration(_SECOND), "how much of the future the wheel holds", format_duration)
     horizon_step: int = _setting(5 * _MINUTE, _duration(), "how much of it is loaded at a time", format_duration)
     shutdown_grace: int = _setting(25 * _SECOND, _duration(0, _HOUR), "from SIGTERM to the end", format_duration)
+
+    alarm_url: str = _setting(
+        "", _alarm_url, "events such as consume_timeout are posted there as JSON; empty: nowhere", _show_alarm_url
+    )
 
     log_level: str = _setting("info", _choice("debug", "info", "warning", "error"), "the least that is logged")
     log_format: str = _setting("auto", _choice("auto", "console", "json"), "auto: console on a terminal, else json")

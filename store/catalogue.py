@@ -9,6 +9,7 @@ from attrs import frozen
 from ..wheel.ladder import Ladder
 from .ports import Queries, Row, Transaction
 from .positions import Position, offset_of
+from .readers import broadcast_state
 from .records import Group, GroupState, Outcome, Queue, QueueState, Topic, TopicState
 from .sealing import seal
 from .text import encode
@@ -121,12 +122,14 @@ async def find_groups(tx: Transaction, topics: Sequence[Topic], default: Ladder)
     for id_, _topic_id, group_id, number in await tx.fetch("queue.of_topics", list(by_id)):
         numbers[group_id, number] = Queue(id_, number)
     groups: list[Group] = []
-    for id_, topic_id, name, ladder, on_exhausted, *_ in await tx.fetch("consumer_group.of_topics", list(by_id)):
+    for id_, topic_id, name, ladder, on_exhausted, concurrency, *_ in await tx.fetch(
+        "consumer_group.of_topics", list(by_id)
+    ):
         topic = by_id[topic_id]
         retry_queues = {q.id: numbers[id_, q.number] for q in topic.queues if (id_, q.number) in numbers}
         own = decode_ladder(ladder)
         rungs = own if own is not None else topic.ladder if topic.ladder is not None else default
-        groups.append(Group(id_, topic, name.decode(), rungs, retry_queues, bool(on_exhausted), own))
+        groups.append(Group(id_, topic, name.decode(), rungs, retry_queues, bool(on_exhausted), own, concurrency))
     return groups
 
 
@@ -161,10 +164,17 @@ async def add_group(
 
 async def change_group(tx: Transaction, group: Group, ladder: Ladder | None, *, block: bool = False) -> None:
     """Sets a group's own ladder (None: the topic's or the default one), and whether an exhausted message blocks."""
-    await tx.execute("consumer_group.change", encode_ladder(ladder), block, None, group.id)
+    await tx.execute("consumer_group.change", encode_ladder(ladder), block, group.id)
+
+
+async def limit_group(tx: Transaction, group: Group, concurrency: int | None) -> None:
+    """Sets how many messages a group's clients may have in hand at once; None: no limit."""
+    await tx.execute("consumer_group.limit", concurrency, group.id)
 
 
 async def _add_queues_of_group(tx: Transaction, topic: Topic, group_id: int, begins: dict[int, int]) -> None:
+    if topic.kind == "broadcast":
+        return  # each client has offsets of its own, see `readers`
     await tx.execute_many("queue.add", [(topic.id, group_id, queue.number, 0, 0, 0) for queue in topic.queues])
     rows = await tx.fetch("queue.of_topics", [topic.id])
     mine = [row[0] for row in rows if row[2] in (0, group_id)]
@@ -189,6 +199,8 @@ async def topic_states(tx: Transaction, topics: Sequence[Topic]) -> dict[int, To
 
 async def group_state(tx: Transaction, group: Group) -> GroupState:
     """A group's position in each queue, and its counters."""
+    if group.topic.kind == "broadcast":
+        return await broadcast_state(tx, group)
     queues: list[QueueState] = []
     acked = dead = retried = redriven = cleared = 0
     for row in await tx.fetch("cursor.of_group", group.id):

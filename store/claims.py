@@ -11,7 +11,7 @@ to `delivery`, under a number drawn under its cursor's lock, so that the log's n
 import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, takewhile
 
 import msgspec
 from attrs import define, evolve, field
@@ -23,6 +23,7 @@ from .records import (
     Claim,
     ClaimKey,
     ClaimRequest,
+    Delivered,
     Group,
     Outcome,
     Queue,
@@ -30,11 +31,16 @@ from .records import (
     Settlement,
     Turn,
 )
-from .stretches import PAGE, Stretch
+from .stretches import CLAIM_BYTES, PAGE, Stretch
 from .text import encode
 
 _OPEN = bytes([Outcome.OPEN])
 _REMEMBERED = 99
+SCAN = 5_000
+"""Messages that a turn looks at for their tags; it stops there, and is gone on with in the next turn."""
+_TAGS_AT_ONCE = 500
+WIDEST = 1_000
+"""Offsets of a claim at most; `tracing` looks no further back for one."""
 
 
 @define
@@ -62,6 +68,11 @@ class Turning:
     """The run before this one may have been committed: what it settled is taken as settled by us."""
     nonce: int = field(factory=lambda: secrets.randbits(63))
     _touched: set[int] = field(factory=set[int])
+    _scanned: int = 0
+    """Messages looked at for their tags."""
+    _cut: bool = False
+    _taken: int = 0
+    """Messages claimed."""
     _failures: list[Failure] = field(factory=list[Failure])
     _outside: list[tuple[ClaimRow, int]] = field(factory=list[tuple[ClaimRow, int]])
     """What was acked in users' own transactions and is counted by this turn, with its place in the claim."""
@@ -71,6 +82,7 @@ class Turning:
         """Settles first, then claims. `requests` share what there is, the first come first served."""
         self._touched.clear()
         self._failures.clear()
+        self._scanned, self._cut, self._taken = 0, False, 0
         held = await self._lock_claims(tx, settlements)
         cursors = await self._lock_cursors(tx)
         missing = [s for s in settlements if _place(s.key) not in held]
@@ -86,7 +98,8 @@ class Turning:
         ]
         await self._fail(tx, cursors, answers)
         await self._write_back(tx, held.values(), cursors)
-        claims, more = await self._claim(tx, cursors, requests)
+        room = await self._room(tx) if requests else None
+        claims, more = await self._claim(tx, cursors, requests, room)
         for queue_id in sorted(self._touched):
             cursor = cursors[queue_id]
             await tx.execute(
@@ -98,7 +111,8 @@ class Turning:
             answer, row = answers[index], held.get(_place(settlement.key))
             if answer is not None and row is not None and row.ended:
                 answers[index] = evolve(answer, ended=True)
-        return Turn(tuple(answers), tuple(claims), more, self._left)
+        full = room is not None and self._taken >= room
+        return Turn(tuple(answers), tuple(claims), more, self._left, cut=self._cut, full=full)
 
     async def landed(self, tx: Transaction, _turn: Turn) -> bool:
         """Whether this run is in the database, after the answer to its COMMIT was lost."""
@@ -353,8 +367,15 @@ class Turning:
         for queue_id, numbers in ended.items():
             await tx.execute("claim.remove", self.group.id, queue_id, numbers)
 
+    async def _room(self, tx: Transaction) -> int | None:
+        """How many messages more may be in hand; None is no limit. Exact, since the group's cursors are locked."""
+        if self.group.concurrency is None:
+            return None
+        held: int = sum(outcome.count(Outcome.OPEN) for (outcome,) in await tx.fetch("claim.outcomes", self.group.id))
+        return max(0, self.group.concurrency - held)
+
     async def _claim(
-        self, tx: Transaction, cursors: Mapping[int, CursorRow], requests: Sequence[ClaimRequest]
+        self, tx: Transaction, cursors: Mapping[int, CursorRow], requests: Sequence[ClaimRequest], room: int | None
     ) -> tuple[list[Claim | None], bool]:
         if not requests:
             return [], False
@@ -368,10 +389,18 @@ class Turning:
             queue, query = self._stretch(queue_id)
             reader = Stretch(tx, queue, query, cursor.position, end, min(PAGE, wanted))
             while waiting and cursor.position < end:
-                claim = await self._claim_range(reader, cursor, end, waiting[0])
+                request = waiting[0]
+                if room is not None:
+                    if self._taken >= room:
+                        break
+                    request = evolve(request, size=min(request.size, room - self._taken))
+                if request.tags is not None and not await self._skip(tx, reader, cursor, end, request.tags):
+                    break
+                claim = await self._claim_range(reader, cursor, end, request)
                 self._touched.add(queue_id)
                 if claim is None:
                     continue  # a stretch that retention has taken
+                self._taken += len(claim.messages)
                 claims.append(claim)
                 rows.append(claim_row(claim))
                 waiting.pop(0)
@@ -393,21 +422,71 @@ class Turning:
         behind = [queue_id for queue_id in cursors if cursors[queue_id].position < ends[queue_id]]
         return sorted(behind, key=lambda q: (q in own, cursors[q].position - ends[q]))
 
+    async def _skip(self, tx: Transaction, reader: Stretch, cursor: CursorRow, end: int, tags: frozenset[str]) -> bool:
+        """Moves the cursor to the next message of these tags; False when there is none, or the turn has read enough.
+
+        Bodies are not read for it. What is passed over is settled for the group: skipped, or expired where it is gone.
+        """
+        wanted = {encode(tag) for tag in tags}
+        query = reader.query.partition(".")[0] + ".tags"
+        self._touched.add(cursor.queue_id)
+        while cursor.position < end:
+            if self._scanned >= SCAN:
+                self._cut = True
+                return False
+            rows = await tx.fetch(query, cursor.queue_id, cursor.position, end, _TAGS_AT_ONCE)
+            self._scanned += len(rows)
+            others = list(takewhile(lambda row: row[1] not in wanted, rows))
+            if len(others) < len(rows):
+                until = rows[len(others)][0]
+            else:
+                until = rows[-1][0] + 1 if len(rows) == _TAGS_AT_ONCE else end
+            cursor.tell(Outcome.SKIPPED, len(others))
+            cursor.tell(Outcome.EXPIRED, until - cursor.position - len(others))
+            cursor.position = until
+            reader.skip_to(until)
+            if len(others) < len(rows):
+                return True
+        return False
+
     async def _claim_range(self, reader: Stretch, cursor: CursorRow, end: int, request: ClaimRequest) -> Claim | None:
         first = cursor.position
         messages = await reader.take(min(first + request.size, end))
+        skipped: tuple[int, ...] = ()
+        if request.tags is not None:
+            messages, skipped = await _choose(reader, messages, first, min(first + WIDEST, end), request)
+            cursor.tell(Outcome.SKIPPED, len(skipped))
         cursor.position = reader.position
         size = cursor.position - first
         # After a replay or a redrive a message may lie in a retry queue twice: a claim holds it once, the later one.
         places = {message.id: offset - first for offset, message in messages}
         messages = [(offset, message) for offset, message in messages if places[message.id] == offset - first]
-        if len(messages) < size:
-            cursor.expired += size - len(messages)
+        if len(messages) + len(skipped) < size:
+            cursor.expired += size - len(messages) - len(skipped)
         if not messages:
             return None
         key = ClaimKey(self.group.id, cursor.queue_id, cursor.take_claim_number(), first, secrets.randbits(63))
         lease_until = self.now + request.lease
-        return Claim(key, request.client, self.now, lease_until, size, tuple(m for _, m in messages), places)
+        return Claim(key, request.client, self.now, lease_until, size, tuple(m for _, m in messages), places, skipped)
+
+
+async def _choose(
+    reader: Stretch, found: list[tuple[int, Delivered]], first: int, end: int, request: ClaimRequest
+) -> tuple[list[tuple[int, Delivered]], tuple[int, ...]]:
+    """The messages of the tags asked for, and the places of the others; reads on until they are as many as wished."""
+    chosen: list[tuple[int, Delivered]] = []
+    skipped: list[int] = []
+    weight = 0
+    while True:
+        for offset, message in found:
+            if request.tags is not None and message.tag not in request.tags:
+                skipped.append(offset - first)
+                continue
+            chosen.append((offset, message))
+            weight += len(message.body)
+        if len(chosen) >= request.size or weight > CLAIM_BYTES or reader.position >= end:
+            return chosen, tuple(skipped)
+        found = await reader.take(min(reader.position + request.size - len(chosen), end))
 
 
 def log_row(group: Group, claim: ClaimRow, number: int, now: int) -> Sequence[Value]:
@@ -426,6 +505,8 @@ def claim_row(claim: Claim, parked: Iterable[int] = ()) -> Sequence[Value]:
         outcome[place] = Outcome.PARKED
     for place in claim.places.values():
         outcome[place] = Outcome.OPEN
+    for place in claim.skipped:
+        outcome[place] = Outcome.SKIPPED
     key = claim.key
     return (
         *(key.group_id, key.queue_id, key.number, key.token, encode(claim.client), key.first, claim.size),

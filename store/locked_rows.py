@@ -13,6 +13,7 @@ _COUNTED = {
     Outcome.LOST_DEAD: "dead",
     Outcome.EXPIRED: "expired",
     Outcome.PARKED: "parked",
+    Outcome.SKIPPED: "skipped",
 }
 
 

@@ -8,7 +8,7 @@ import secrets
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from .chains import Chains
 from .claims import Failure, Turning, claim_row
@@ -146,7 +146,7 @@ class OrderedTurning(Turning):
     # Claiming
 
     async def _claim(
-        self, tx: Transaction, cursors: Mapping[int, CursorRow], requests: Sequence[ClaimRequest]
+        self, tx: Transaction, cursors: Mapping[int, CursorRow], requests: Sequence[ClaimRequest], room: int | None
     ) -> tuple[list[Claim | None], bool]:
         if not requests:
             return [], bool(self._touched) or self._released  # a queue may be free now
@@ -164,8 +164,14 @@ class OrderedTurning(Turning):
             index = next((i for i, r in enumerate(requests) if claims[i] is None and r.client == owners.get(own)), None)
             if index is None:
                 continue
-            claim, parked = await self._claim_queue(tx, cursors[queue_id], ends[queue_id], requests[index])
+            request = requests[index]
+            if room is not None:
+                if self._taken >= room:
+                    break
+                request = evolve(request, size=min(request.size, room - self._taken))
+            claim, parked = await self._claim_queue(tx, cursors[queue_id], ends[queue_id], request)
             if claim is not None:
+                self._taken += len(claim.messages)
                 claims[index] = claim
                 rows.append(claim_row(claim, parked))
                 del owners[own]  # one open claim of a queue and its retry queue

@@ -48,6 +48,8 @@ class Group:
     """Ordered topics: a message that exhausts the ladder comes again for ever, and its key waits."""
     own_ladder: Ladder | None = None
     """None: `ladder` is its topic's, or the default."""
+    concurrency: int | None = None
+    """Messages in the hands of its clients at once, at most; None is no limit."""
 
     @property
     def queue_ids(self) -> tuple[int, ...]:
@@ -157,6 +159,8 @@ class Outcome(IntEnum):
     """Its claim was closed by a seek: it comes again where the seek says, or from the ladder."""
     PARKED = 9
     """Ordered topics: behind one of its key that comes back; uncounted. At the claim it was not even handed out."""
+    SKIPPED = 8
+    """Its tag was not among those that were asked for."""
 
 
 @frozen
@@ -197,6 +201,37 @@ class ClaimRequest:
     size: int
     lease: int
     """Milliseconds."""
+    tags: frozenset[str] | None = None
+    """Messages of other tags, or of none, are skipped for the group; None takes all."""
+
+
+@frozen
+class ReadRequest:
+    """A wish of a client of a broadcast topic for up to `size` messages from its own offset on."""
+
+    group: Group
+    client: str
+    size: int
+    after: tuple[Queue, int] | None = None
+    """The offset in a queue that the client has got to, and confirms."""
+    moves: bool = True
+    """The offset moves with the answer; otherwise when it is confirmed."""
+    latest: bool = True
+    """Where a client that is not known yet begins: behind the last message committed, or at the first."""
+    tags: frozenset[str] | None = None
+
+
+@frozen
+class ReadAnswer:
+    """Messages of one queue."""
+
+    messages: tuple[Delivered, ...]
+    next: tuple[int, int]
+    """The queue's number, and the offset behind the messages: to be confirmed."""
+    more: bool = False
+    """It has stopped among messages of other tags: to be gone on with."""
+    beyond: bool = False
+    """Nothing was done: `after` lies behind the end of its queue."""
 
 
 @frozen
@@ -212,6 +247,8 @@ class Claim:
     messages: tuple[Delivered, ...]
     places: Mapping[int, int]
     """Position in the range by message id."""
+    skipped: tuple[int, ...] = ()
+    """Positions of messages whose tags were not asked for."""
 
 
 @frozen
@@ -258,6 +295,10 @@ class Turn:
     """Messages were left in the queues when it ended."""
     left: bool = False
     """Ordered topics: messages were left that none of those who asked may have."""
+    cut: bool = False
+    """A claim by tags has stopped among messages of other tags: to be gone on with."""
+    full: bool = False
+    """The group has as many messages in hand as it may: there is nothing to claim until one is settled."""
 
 
 @frozen

@@ -117,8 +117,9 @@ async def clean_messages(
     """Removes what may go of one batch of a topic's own queue, from an offset on (0: from its floor)."""
     keep, hard = limits.of(topic)
     groups = {id_: int(at) for id_, at in await tx.fetch("consumer_group.seen", topic.id)}
-    if not groups:
-        keep = max(keep, limits.retention)  # the first group to come begins at the earliest message
+    if not groups or topic.kind == "broadcast":
+        # The first group to come begins at the earliest message; clients of a broadcast topic hold nothing back.
+        keep = max(keep, limits.retention)
     floor = (await floors(tx, [queue.id]))[queue.id]
     start = max(start, floor)
     end = await _archived(tx, 0, queue.id)

@@ -17,6 +17,7 @@ from . import (
     dead_letters,
     finding,
     publishing,
+    readers,
     redriving,
     replaying,
     retention,
@@ -45,6 +46,8 @@ from .records import (
     Promoted,
     Publication,
     Queue,
+    ReadAnswer,
+    ReadRequest,
     Receipt,
     Settlement,
     Topic,
@@ -216,6 +219,19 @@ class Store:
         """Forgets clients; returns how many of them were watched."""
         names = sorted(name.encode() for name in clients)
         return await self.backend.write(lambda tx: tx.execute("client.remove", names))
+
+    async def limit_group(self, group: Group, concurrency: int | None) -> None:
+        """Sets how many messages a group's clients may have in hand at once; None is no limit."""
+        await self.backend.write(lambda tx: catalogue.limit_group(tx, group, concurrency))
+
+    async def read_on(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
+        """Messages for clients of broadcast topics, each from its own offset on; an answer to each, in order."""
+        run = readers.Reading()
+        return await self.backend.write(lambda tx: run.write(tx, requests), run.landed)
+
+    async def forget_reader(self, client: str) -> None:
+        """Forgets the offsets of a client on all broadcast topics, with its registration."""
+        await self.backend.write(lambda tx: readers.forget(tx, client))
 
     async def topic_states(self, topics: Sequence[Topic]) -> dict[int, TopicState]:
         """Counters by topic id."""

@@ -16,7 +16,7 @@ class Stretch:
     def __init__(self, tx: Transaction, queue: Queue, query: str, position: int, end: int, page_size: int) -> None:
         self._tx = tx
         self._queue = queue
-        self._query = query
+        self.query = query
         self.position = position
         self._read_to = position  # every row below it has been read
         self._end = end
@@ -41,8 +41,19 @@ class Stretch:
             self.position = offset + 1
         return taken
 
+    def skip_to(self, position: int) -> None:
+        """Goes on at a later offset."""
+        self._page = [(offset, message) for offset, message in self._page if offset >= position]
+        self.position = max(self.position, position)
+        self._read_to = max(self._read_to, self.position)
+
+    def skip_hole(self) -> None:
+        """Goes on at the next message, past those that are gone, as far as that is known."""
+        if self._page:
+            self.position = max(self.position, self._page[0][0])
+
     async def _read(self) -> None:
-        rows = await self._tx.fetch(self._query, self._queue.id, self.position, self._end, self._page_size)
+        rows = await self._tx.fetch(self.query, self._queue.id, self.position, self._end, self._page_size)
         self._page = [(row[0], self._delivered(row)) for row in rows]
         self._read_to = self._page[-1][0] + 1 if len(rows) == self._page_size else self._end
 
@@ -69,9 +80,13 @@ class Stretch:
 
 
 async def pull(tx: Transaction, queue: Queue, offset: int, limit: int) -> list[Delivered]:
-    """Messages of a topic's own queue from an offset on."""
+    """Messages of a topic's own queue from an offset on; what retention has taken is passed over."""
     ((_, end),) = await tx.fetch("queue.ends", [queue.id])
     for _, floor in await tx.fetch("cleaned.find", [queue.id]):
         offset = max(offset, floor)  # what lay below is past its time and gone
     stretch = Stretch(tx, queue, "message.range", offset, end, min(PAGE, limit))
-    return [message for _, message in await stretch.take(min(offset + limit, end))]
+    while stretch.position < end:
+        if found := await stretch.take(min(stretch.position + limit, end)):
+            return [message for _, message in found]
+        stretch.skip_hole()
+    return []

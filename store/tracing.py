@@ -158,8 +158,11 @@ async def _handled(tx: Transaction, place: _Place, group: str) -> list[Event]:
         if span.outcome[at] == Outcome.PARKED and not settled_at:
             continue  # it lay in the range, and was not handed out
         client = span.client.decode()
-        events.append(Event("claimed", span.claimed_at, group, client, place.attempt))
         outcome = Outcome(span.outcome[at])
+        if outcome == Outcome.SKIPPED:  # its tag was not asked for: nobody had it
+            events.append(Event("skipped", span.claimed_at, group, attempt=place.attempt))
+            continue
+        events.append(Event("claimed", span.claimed_at, group, client, place.attempt))
         if outcome != Outcome.OPEN:
             events.append(Event(_ENDS[outcome], settled_at, group, client, place.attempt))
     return events

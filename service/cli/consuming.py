@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from contextlib import suppress
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -34,6 +34,17 @@ def consume(
             negative=(),
         ),
     ] = None,
+    tag: Annotated[
+        list[str] | None,
+        Parameter(help="Only messages of this tag; may be repeated. Others are skipped for the group.", negative=()),
+    ] = None,
+    client: Annotated[
+        str | None, Parameter(help="The client's name; on a broadcast topic its offset is kept under it.")
+    ] = None,
+    start: Annotated[
+        Literal["earliest", "latest"] | None,
+        Parameter(name="--from", help="Where a new group begins, or a new client of a broadcast topic."),
+    ] = None,
     server: Server = _HERE,
 ) -> int:
     """Take messages, print them and ack them: what is there now, or with --follow for ever."""
@@ -43,11 +54,13 @@ def consume(
         raise UsageError("--no-ack goes with neither --follow nor --exec: it only shows what is there now")
     with server.client() as tarry:
         if not ack:
-            _show(tarry, topic, group, max or 1000, server)
+            _show(tarry, topic, group, max or 1000, server, {"tags": tag, "client": client, "start": start})
             return 0
         size = min(max or 10, 10)
         idle = None if follow else 1.0
-        deliveries = tarry.consume(topic, group, max=size, wait="1s", limit=max, idle_timeout=idle)
+        deliveries = tarry.consume(
+            topic, group, max=size, wait="1s", limit=max, idle_timeout=idle, tags=tag, client=client, start=start
+        )
         for delivery in deliveries:
             with delivery:
                 if not exec:
@@ -58,12 +71,15 @@ def consume(
     return 0
 
 
-def _show(tarry: Tarry, topic: str, group: str, limit: int, server: Server) -> None:
+def _show(tarry: Tarry, topic: str, group: str, limit: int, server: Server, terms: dict[str, Any]) -> None:
     claims: list[Claim] = []
     try:
-        while limit > 0 and (claim := tarry.claim(topic, group, max=min(limit, 1000))) is not None:
-            claims.append(claim)
-            limit -= len(claim.messages)
+        while limit > 0 and (claim := tarry.claim(topic, group, max=min(limit, 1000), after="", **terms)) is not None:
+            if claim.next is None:
+                claims.append(claim)
+                limit -= len(claim.messages)
+            else:
+                limit = 0  # of a broadcast topic the same would come again, since it is not confirmed
             for message in claim.messages:
                 _print_message(message, server)
     finally:
@@ -105,17 +121,24 @@ def peek(
     return 0
 
 
-def topics(*, server: Server = _HERE) -> int:
-    """List the topics with their counts."""
+def topics(
+    *,
+    sort: Annotated[
+        Literal["name", "rate", "backlog"],
+        Parameter(help="By name, messages a second, or what waits."),
+    ] = "name",
+    server: Server = _HERE,
+) -> int:
+    """List the topics with their counts, their rates of the last minute and their backlogs."""
     with server.client() as tarry:
-        records = tarry.topics()
+        records = tarry.topics(sort)
     if server.json:
         for record in records:
             print_json(record)
     else:
         counts = [
             name
-            for name in ("accepted", "streamed", "cancelled", "pending", "backlog", "rate")
+            for name in ("accepted", "streamed", "cancelled", "pending", "backlog", "published_rate", "delivered_rate")
             if any(name in record for record in records)
         ]
         rows = [

@@ -54,9 +54,10 @@ class MessageAnswer(Content, kw_only=True):
 
 
 class ClaimAnswer(Answer, kw_only=True):
-    """A claim, or `claim: null` and no messages."""
+    """A claim, or `claim: null` and no messages. Messages of a broadcast topic come without a claim, with `next`."""
 
     claim: str | None
+    next: str | UnsetType = UNSET
     lease_until: str | UnsetType = UNSET
     ordered: bool | UnsetType = UNSET
     """True: messages of one queue and ordering key (or of none) are to be handled one after the other."""
@@ -209,6 +210,7 @@ class GroupSummary(Answer, kw_only=True):
     ladder: list[int]
     jitter: float
     on_exhausted: str
+    concurrency: int | None
 
 
 class GroupCounts(GroupSummary, kw_only=True):
@@ -230,6 +232,15 @@ class TopicCounts(TopicAnswer, kw_only=True):
     pending: int
 
 
+class TopicRanked(TopicCounts, kw_only=True):
+    """A topic with what it is doing: messages a second over the last minute, by this server."""
+
+    published_rate: float
+    delivered_rate: float
+    backlog: int
+    """What its groups have yet to claim."""
+
+
 class TopicDetail(TopicCounts, kw_only=True):
     """A topic with its counts and groups."""
 
@@ -239,7 +250,7 @@ class TopicDetail(TopicCounts, kw_only=True):
 class TopicList(Answer, kw_only=True):
     """All topics."""
 
-    topics: list[TopicCounts]
+    topics: list[TopicRanked]
 
 
 class GroupList(Answer, kw_only=True):

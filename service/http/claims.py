@@ -1,20 +1,22 @@
 """Claiming messages, settling claims, and pulling by offset."""
 
+import re
 from functools import partial
 
 from msgspec import UNSET
 from starlette.responses import Response
 
 from ...store.ids import MAX_MS
-from ...store.records import Settled
+from ...store.records import Group, Queue, ReadRequest, Settled, Topic
 from ..durations import format_time
 from . import answers, rendering
 from .call import Call, answer
-from .names import parse_ids, wrong_client
+from .names import parse_ids, wrong_client, wrong_label
 from .problems import Problem, bad_field, bad_parameter
 from .requests import Ack, Claim, Extend, Fail
 
 MAX_REASON = 1 << 10
+_NEXT = re.compile(r"(\d{1,5})-(\d{1,19})", re.ASCII)
 
 
 async def claim(call: Call) -> Response:
@@ -31,9 +33,18 @@ async def claim(call: Call) -> Response:
     wait = call.duration(0 if request.wait is None else request.wait, "/wait", high=settings.max_wait)
     lease = settings.lease if request.lease is None else _lease(call, request.lease)
     latest, since = call.start(request.from_, "/from")
+    tags = _tags(call, request.tags)
     topic = await call.broker.topic(topic_name)
+    if request.after and topic.kind != "broadcast":
+        raise bad_field("/after", f"topic {topic.name!r} is no broadcast topic: ack the claim, and leave it out")
+    if tags is not None and topic.ordered:
+        raise bad_field("/tags", "an ordered topic hands out all of a key or nothing: leave tags out")
+    if since is not None and topic.kind == "broadcast":
+        raise bad_field("/from", "a client of a broadcast topic begins at earliest or latest")
     group = await call.broker.group(topic, group_name, latest=latest, since=since)
-    granted = await call.unless_gone(partial(call.broker.claim, group, request.client, size, wait, lease))
+    if topic.kind == "broadcast":
+        return await _read_on(call, group, request, size, wait, tags)
+    granted = await call.unless_gone(partial(call.broker.claim, group, request.client, size, wait, lease, tags=tags))
     if granted is None:
         return answer(answers.ClaimAnswer(claim=None, messages=[]))
     return answer(
@@ -48,6 +59,49 @@ async def claim(call: Call) -> Response:
 
 def _lease(call: Call, lease: int | str) -> int:
     return call.duration(lease, "/lease", low=1, high=call.settings.max_lease)
+
+
+def _tags(call: Call, tags: list[str] | None) -> frozenset[str] | None:
+    if tags is None:
+        return None
+    for index, tag in enumerate(tags):
+        if wrong := wrong_label(tag, call.settings.max_key):
+            raise bad_field(f"/tags/{index}", wrong)
+    return frozenset(tags)
+
+
+async def _read_on(
+    call: Call, group: Group, request: Claim, size: int, wait: int, tags: frozenset[str] | None
+) -> Response:
+    """Messages of a broadcast topic, from the client's own offset on."""
+    topic = group.topic
+    wish = ReadRequest(
+        *(group, request.client, size, _after(topic, request.after)),
+        moves=request.after is None,
+        latest=request.from_ != "earliest",
+        tags=tags,
+    )
+    read = await call.unless_gone(partial(call.broker.read_on, wish, wait))
+    if read.beyond:
+        raise bad_field("/after", "it lies behind the end of its queue")
+    queue, offset = read.next
+    return answer(
+        answers.ClaimAnswer(
+            claim=None,
+            next=f"{queue}-{offset}",
+            messages=[rendering.message(topic, message) for message in read.messages],
+        )
+    )
+
+
+def _after(topic: Topic, after: str | None) -> tuple[Queue, int] | None:
+    if not after:
+        return None
+    match = _NEXT.fullmatch(after)
+    queue = None if match is None else next((q for q in topic.queues if q.number == int(match[1])), None)
+    if match is None or queue is None or int(match[2]) >= 1 << 63:
+        raise bad_field("/after", "pass on `next` of an answer of this topic as it came, or an empty text")
+    return queue, int(match[2])
 
 
 async def ack(call: Call) -> Response:

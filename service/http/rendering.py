@@ -7,6 +7,7 @@ from msgspec import UNSET, UnsetType
 
 from ...store.records import DeadLetter, Delivered, Event, Found, Group, GroupState, Receipt, Topic, TopicState
 from ..durations import format_time
+from ..rates import Activity
 from .answers import (
     Attempt,
     DeadAnswer,
@@ -21,6 +22,7 @@ from .answers import (
     TopicAnswer,
     TopicCounts,
     TopicDetail,
+    TopicRanked,
 )
 
 
@@ -145,6 +147,16 @@ def topic_counts(one: Topic, state: TopicState) -> TopicCounts:
     )
 
 
+def topic_ranked(one: Topic, state: TopicState, activity: Activity) -> TopicRanked:
+    """With what it is doing."""
+    return TopicRanked(
+        **msgspec.structs.asdict(topic_counts(one, state)),
+        published_rate=round(activity.rate.published, 2),
+        delivered_rate=round(activity.rate.delivered, 2),
+        backlog=activity.backlog,
+    )
+
+
 def topic_detail(one: Topic, state: TopicState, groups: Sequence[tuple[Group, GroupState]]) -> TopicDetail:
     """With its counts and groups."""
     return TopicDetail(
@@ -164,13 +176,14 @@ def topic_detail(one: Topic, state: TopicState, groups: Sequence[tuple[Group, Gr
 
 
 def group_summary(one: Group) -> GroupSummary:
-    """Its ladder: its own, its topic's or the default."""
+    """Its ladder (its own, its topic's or the default) and its limit."""
     return GroupSummary(
         group=one.name,
         topic=one.topic.name,
         ladder=list(one.ladder.rungs),
         jitter=one.ladder.jitter,
         on_exhausted="block" if one.block else "dead",
+        concurrency=one.concurrency,
     )
 
 

@@ -1,6 +1,6 @@
 """What comes in: the bodies of requests. /openapi.json is made from these structs."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -61,13 +61,25 @@ class Claim(Body):
     lease: Annotated[Duration | None, Meta(description="60 s unless said")] = None
     from_: Annotated[
         str | None,
-        Meta(description="where a group begins that this claim brings into being: earliest, latest or a time"),
+        Meta(
+            description="where a group begins that this claim brings into being, or a client of a broadcast topic:"
+            " earliest, latest or a time (a group only)"
+        ),
     ] = msgspec.field(name="from", default=None)
-
-    later: ClassVar = {
-        "tags": "claiming by tags is not built yet",
-        "after": "broadcast topics are not built yet, and `after` is theirs",
-    }
+    tags: (
+        Annotated[
+            list[Label],
+            Meta(min_length=1, max_length=100, description="messages of other tags are skipped: settled for the group"),
+        ]
+        | None
+    ) = None
+    after: Annotated[
+        str | None,
+        Meta(
+            description="of a broadcast topic: `next` of the answer before, which it confirms; empty when there was"
+            " none yet; left out, the offset moves with the answer"
+        ),
+    ] = None
 
 
 class Ack(Body):
@@ -128,10 +140,11 @@ class PutGroup(Body):
         ]
         | UnsetType
     ) = UNSET
-
-    later: ClassVar = {
-        "concurrency": "limits of concurrency are not built yet",
-    }
+    concurrency: (
+        Annotated[int, Meta(ge=1, le=1_000_000, description="messages in its clients' hands at once; null: no limit")]
+        | UnsetType
+        | None
+    ) = UNSET
 
 
 class SeekTo(Body):

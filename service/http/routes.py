@@ -121,20 +121,20 @@ OPERATIONS: tuple[Operation, ...] = (
         answers={200: (answers.AckAnswer,)},
         requests=(requests.Ack,),
         body_required=False,
-        problems=(*_BODY, "unknown-claim", "lease-lost", *_WRITES),
+        problems=(*_BODY, "unknown-claim", "nothing-to-settle", "lease-lost", *_WRITES),
     ),
     Operation(
         *("POST", f"{_CLAIM}/fail", claims.fail, "The messages failed: onto the ladder, or dead"),
         answers={200: (answers.FailAnswer,)},
         requests=(requests.Fail,),
         body_required=False,
-        problems=(*_BODY, "unknown-claim", "lease-lost", *_WRITES),
+        problems=(*_BODY, "unknown-claim", "nothing-to-settle", "lease-lost", *_WRITES),
     ),
     Operation(
         *("POST", f"{_CLAIM}/extend", claims.extend, "The lease begins anew"),
         answers={200: (answers.ExtendAnswer,)},
         requests=(requests.Extend,),
-        problems=(*_BODY, "unknown-claim", "lease-lost", *_WRITES),
+        problems=(*_BODY, "unknown-claim", "nothing-to-settle", "lease-lost", *_WRITES),
     ),
     Operation(
         *("POST", "/v1/nudge", topics.nudge, "Look at once for what an outbox has committed"),
@@ -156,8 +156,8 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         *("GET", "/v1/topics", topics.list_topics, "All topics with their counts"),
         answers={200: (answers.TopicList,)},
-        query=(Parameter("sort", "name"),),
-        problems=("bad-request", "not-built", *_READS),
+        query=(Parameter("sort", "name, rate or backlog; name unless said"),),
+        problems=("bad-request", *_READS),
     ),
     Operation(
         *("GET", _TOPIC, topics.get_topic, "One topic with its counts and groups"),

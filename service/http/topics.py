@@ -7,12 +7,15 @@ from starlette.responses import Response
 from ...store.catalogue import TopicDraft
 from ...store.records import Topic
 from ...wheel.ladder import MAX_REST_MS, Ladder
-from ..errors import NotBuilt, UnknownGroup, UnknownTopic
+from ..errors import UnknownGroup, UnknownTopic
+from ..rates import Activity, Rate
 from . import answers, rendering
 from .call import Call, answer
 from .names import wrong_name
 from .problems import bad_field, bad_parameter
 from .requests import Nudge, PutGroup, PutTopic
+
+_QUIET = Activity(Rate(), 0)
 
 
 async def put_topic(call: Call) -> Response:
@@ -81,12 +84,16 @@ async def nudge(call: Call) -> Response:
 async def list_topics(call: Call) -> Response:
     """All topics with their counts."""
     sort = call.query("sort").get("sort", "name")
-    if sort in ("rate", "backlog"):
-        raise NotBuilt(f"?sort={sort} is not built yet; topics come by name")
-    if sort != "name":
+    if sort not in ("name", "rate", "backlog"):
         raise bad_parameter("sort", "there are name, rate and backlog")
     topics = await call.broker.topics()
-    return answer(answers.TopicList(topics=[rendering.topic_counts(topic, state) for topic, state in topics]))
+    activity = await call.broker.activity()
+    ranked = [rendering.topic_ranked(one, state, activity.get(one.id, _QUIET)) for one, state in topics]
+    if sort == "rate":
+        ranked.sort(key=lambda one: -(one.published_rate + one.delivered_rate))
+    elif sort == "backlog":
+        ranked.sort(key=lambda one: -one.backlog)
+    return answer(answers.TopicList(topics=ranked))
 
 
 async def get_topic(call: Call) -> Response:
@@ -125,12 +132,15 @@ async def put_group(call: Call) -> Response:
     if known is not None and request.on_exhausted is UNSET:
         block = known.block
     own_asked = request.ladder is not UNSET or request.jitter is not None
-    if known is not None and not own_asked and block == known.block:
-        return answer(rendering.group_summary(known))
     inherited = Ladder(call.settings.ladder) if topic.ladder is None else topic.ladder
     own = None if known is None else known.own_ladder
     ladder = _ladder(call, request, own, inherited) if own_asked else own
-    group, made = await call.broker.put_group(topic, name, ladder, block=block, latest=latest, since=since)
+    if known is not None and not own_asked and block == known.block:
+        group, made = known, False
+    else:
+        group, made = await call.broker.put_group(topic, name, ladder, block=block, latest=latest, since=since)
+    if not isinstance(request.concurrency, UnsetType):
+        group = await call.broker.limit_group(group, request.concurrency)
     return answer(rendering.group_summary(group), 201 if made else 200)
 
 

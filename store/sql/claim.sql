@@ -26,6 +26,10 @@ FROM claim /*! FORCE INDEX (idx_claim_lease_until) */ WHERE lease_until <= ? ORD
 SELECT token, client, `first`, size, claimed_at, lease_until, outcome FROM claim
 WHERE group_id = ? AND queue_id = ? AND number = ?;
 
+-- name: outcomes
+-- What has become of the messages of a group's open claims.
+SELECT outcome FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ?;
+
 -- name: of_group
 -- All open claims of a group.
 SELECT queue_id, number, client, `first`, size, claimed_at, lease_until, outcome, settled_at FROM claim WHERE group_id = ?;

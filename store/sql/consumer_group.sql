@@ -9,7 +9,7 @@ INSERT IGNORE INTO consumer_group (topic_id, name, ladder, on_exhausted, concurr
 
 -- name: change
 -- What an operator may change of a group.
-UPDATE consumer_group SET ladder = ?, on_exhausted = ?, concurrency = ? WHERE id = ?;
+UPDATE consumer_group SET ladder = ?, on_exhausted = ? WHERE id = ?;
 
 -- name: seen
 -- When somebody last asked for each group of a topic; a new group counts as asked for.
@@ -18,3 +18,11 @@ SELECT id, CASE WHEN seen_at > created_at THEN seen_at ELSE created_at END FROM 
 -- name: see
 -- Somebody asked for this group.
 UPDATE consumer_group SET seen_at = ? WHERE id = ?;
+
+-- name: limit
+-- How many messages its clients may have in hand at once.
+UPDATE consumer_group SET concurrency = ? WHERE id = ?;
+
+-- name: of_broadcasts
+-- All groups of broadcast topics.
+SELECT g.id FROM consumer_group g JOIN topic t ON t.id = g.topic_id WHERE t.kind = 1;

@@ -18,6 +18,11 @@ SELECT `offset`, id, `key`, ordering_key, tag, headers, content_type, body, acce
 FROM message /*! FORCE INDEX (PRIMARY) */ WHERE queue_id = ? AND `offset` >= ? AND `offset` < ? AND id >= 0
 ORDER BY `offset` LIMIT ?;
 
+-- name: tags
+-- The tags of a stretch of a queue, in order.
+SELECT `offset`, tag FROM message /*! FORCE INDEX (PRIMARY) */ WHERE queue_id = ? AND `offset` >= ? AND `offset` < ?
+ORDER BY `offset` LIMIT ?;
+
 -- name: ids
 -- The ids of a stretch of a queue.
 SELECT `offset`, id FROM message WHERE queue_id = ? AND `offset` >= ? AND `offset` < ? AND id >= 0;

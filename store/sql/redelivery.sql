@@ -10,6 +10,12 @@ SELECT r.`offset`, r.message_id, m.`key`, m.ordering_key, m.tag, m.headers, m.co
 FROM redelivery r /*! FORCE INDEX (PRIMARY) */ JOIN message m /*! FORCE INDEX (PRIMARY) */ ON m.queue_id = r.message_queue_id AND m.`offset` = r.message_offset
 WHERE r.queue_id = ? AND r.`offset` >= ? AND r.`offset` < ? ORDER BY r.`offset` LIMIT ?;
 
+-- name: tags
+-- The tags of the messages in a stretch of a retry queue, in order.
+SELECT r.`offset`, m.tag
+FROM redelivery r /*! FORCE INDEX (PRIMARY) */ JOIN message m /*! FORCE INDEX (PRIMARY) */ ON m.queue_id = r.message_queue_id AND m.`offset` = r.message_offset
+WHERE r.queue_id = ? AND r.`offset` >= ? AND r.`offset` < ? ORDER BY r.`offset` LIMIT ?;
+
 -- name: ids
 -- The ids of the messages in a stretch of a retry queue.
 SELECT `offset`, message_id FROM redelivery /*! FORCE INDEX (PRIMARY) */ WHERE queue_id = ? AND `offset` >= ? AND `offset` < ?;

@@ -190,6 +190,18 @@ def test_keeping_order(reader: Reader) -> None:
     assert gone == {"client": "worker-1", "registered": True, "claims": 0}
 
 
+def test_how_to_broadcast(reader: Reader) -> None:
+    made, hall, door, sent, to_hall, to_door, after, python = reader.run(ROOT / "docs/how-to/broadcast.md")
+    assert made["kind"] == "broadcast"
+    assert hall["messages"] == door["messages"] == []
+    assert sent["state"] == "published"
+    for answer in (to_hall, to_door):
+        assert [m["body"] for m in answer["messages"]] == [{"tea": 3}]
+        assert (answer["claim"], answer["next"]) == (None, "0-1")
+    assert (after["messages"], after["next"]) == ([], "0-1")
+    assert python == "{'tea': 3}"
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_links_lead_somewhere(path: Path) -> None:
     for link in _LINK.findall(path.read_text("utf-8")):

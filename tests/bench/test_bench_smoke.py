@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-MODULES = ("claim", "cleaning", "flights", "lateness", "promote", "publish")
+MODULES = ("claim", "cleaning", "flights", "groups", "lateness", "offsets", "promote", "publish")
 
 
 def run(module: str, *arguments: str) -> list[dict[str, Any]]:
@@ -51,6 +51,12 @@ def test_publish() -> None:
     assert all(line["answered"] > 0 for line in lines[:-1])
     assert lines[-1]["times_the_published_design"]["publish"]["median"] > 0
     assert lines[-1]["synchronous"] == 2
+
+
+def test_groups() -> None:
+    lines = run("groups", "--dsn", "sqlite", "--groups", "3", "--callers", "2", "--seconds", "0.2", "--runs", "2")
+    assert [line.get("groups") for line in lines[:-1]] == [1, 3, 3, 1]
+    assert lines[-1]["many_to_one"]["median"] > 0
 
 
 def test_promote() -> None:

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
+from attrs import evolve
 
 from tarry.service import desk
 from tarry.service.clock import Clock
 from tarry.service.desk import Desk
+from tarry.store import claims
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import Unavailable
 from tarry.store.records import (
@@ -44,7 +46,7 @@ class Counter:
         self.gate: trio.Event | None = None
         self.clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
         self.timers: list[tuple[int, int]] = []
-        self.desk = Desk(lambda: group, self.clock, self.turn, self.done)
+        self.desk = Desk(lambda: self.group, self.clock, self.turn, self.done)
 
     async def sample(self) -> int:
         return self.ms
@@ -68,8 +70,10 @@ class Counter:
         await self.store.publish([Publication(drafts)], self.clock.now())
         self.desk.nudge()
 
-    async def claim(self, size: int = 10, wait: int = 0, lease: int = LEASE) -> Claim | None:
-        return await self.desk.claim(ClaimRequest("client", size, lease), wait)
+    async def claim(
+        self, size: int = 10, wait: int = 0, lease: int = LEASE, tags: frozenset[str] | None = None
+    ) -> Claim | None:
+        return await self.desk.claim(ClaimRequest("client", size, lease, tags), wait)
 
 
 @pytest.fixture
@@ -275,3 +279,57 @@ async def test_a_lease_is_ended_when_the_users_transaction_that_acks_of_it_is_ov
     counter.ms += 1000
     await counter.desk.settle(Settlement(claim.key, "ack"))
     assert len(counter.timers) == 1
+
+
+async def test_a_claim_by_tag_does_not_go_home_while_there_is_more(counter: Counter) -> None:
+    drafts = [Draft(counter.topic, counter.topic.queues[0], b"1", tag="blue") for _ in range(claims.SCAN + 1)]
+    drafts.append(Draft(counter.topic, counter.topic.queues[0], b"2", tag="red"))
+    await counter.store.publish([Publication(tuple(drafts))], counter.clock.now())
+    claim = await counter.claim(tags=frozenset({"red"}))
+    assert claim is not None
+    assert [message.body for message in claim.messages] == [b"2"]
+    assert len(counter.turns) == 2
+    assert await counter.claim(tags=frozenset({"red"})) is None
+
+
+async def test_a_full_group_waits_until_something_is_settled(counter: Counter) -> None:
+    counter.group = evolve(counter.group, concurrency=2)
+    await counter.publish(5)
+    first = await counter.claim()
+    assert first is not None
+    assert len(first.messages) == 2
+    assert await counter.claim() is None
+    got: list[Claim | None] = []
+
+    async def wait() -> None:
+        got.append(await counter.claim(wait=60_000))
+
+    async with trio.open_nursery() as waiting:
+        waiting.start_soon(wait)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        asked = len(counter.turns)
+        for _ in range(5):
+            await counter.publish(1)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+        assert len(counter.turns) == asked, "what is published cannot be handed out: nobody asks for it"
+        await counter.desk.settle(Settlement(first.key, "ack", (0,)))
+    assert got[0] is not None
+    assert len(got[0].messages) == 1
+
+
+async def test_a_higher_limit_wakes_who_waits(counter: Counter) -> None:
+    counter.group = evolve(counter.group, concurrency=1)
+    await counter.publish(3)
+    assert await counter.claim() is not None
+    got: list[Claim | None] = []
+
+    async def wait() -> None:
+        got.append(await counter.claim(wait=60_000))
+
+    async with trio.open_nursery() as waiting:
+        waiting.start_soon(wait)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        counter.group = evolve(counter.group, concurrency=None)
+        counter.desk.free()
+    assert got[0] is not None
+    assert len(got[0].messages) == 2

@@ -9,6 +9,7 @@ from attrs import evolve
 
 from tarry.service.errors import UnknownGroup, UnknownTopic
 from tarry.service.operations import Worked
+from tarry.service.rates import Activity
 from tarry.store.catalogue import TopicDraft
 from tarry.store.dead_letters import DeadPage, DeadSearch
 from tarry.store.finding import Place, Wanted
@@ -26,6 +27,8 @@ from tarry.store.records import (
     Publication,
     Queue,
     QueueState,
+    ReadAnswer,
+    ReadRequest,
     Receipt,
     Settled,
     Topic,
@@ -101,6 +104,8 @@ class RecordingBroker:
         self.page: list[Found] = []
         self.letters: list[DeadLetter] = []
         self.stream: list[Delivered] = []
+        self.activities: dict[int, Activity] = {}
+        self.read = ReadAnswer((), (0, 0))
         self.checks: list[tuple[str, str | None]] = [("store", None), ("durability", None)]
         self.worked = Worked(3, until=NOW)
         self.auto_create = True
@@ -212,8 +217,24 @@ class RecordingBroker:
         self._called("reschedule", id_, deliver_at)
         return evolve(self.verdict, deliver_at=deliver_at)
 
-    async def claim(self, group: Group, client: str, size: int, wait: int, lease: int) -> Claim | None:
-        self._called("claim", group.name, client, size, wait, lease)
+    async def limit_group(self, group: Group, concurrency: int | None) -> Group:
+        self._called("limit_group", group.name, concurrency)
+        group = evolve(group, concurrency=concurrency)
+        self.known_groups[group.topic.name, group.name] = group
+        return group
+
+    async def activity(self) -> dict[int, Activity]:
+        self._called("activity")
+        return self.activities
+
+    async def read_on(self, request: ReadRequest, wait: int) -> ReadAnswer:
+        self._called("read_on", request, wait)
+        return self.read
+
+    async def claim(
+        self, group: Group, client: str, size: int, wait: int, lease: int, *, tags: frozenset[str] | None = None
+    ) -> Claim | None:
+        self._called("claim", group.name, client, size, wait, lease, *([] if tags is None else [tags]))
         if self.granted is None and wait:
             await self._wait()
         return self.granted

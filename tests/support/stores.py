@@ -21,6 +21,7 @@ from tarry.store.records import (
     Group,
     Promoted,
     Publication,
+    ReadAnswer,
     Receipt,
     Settled,
     Settlement,
@@ -43,6 +44,7 @@ TABLES = (
     *("cursor", "claim", "delivery", "retry", "redelivery", "dead", "client", "lease", "cleaned", "archived"),
     *("outbox_cancel", "seek", "replay"),
     *("chain", "parked", "queue_owner"),
+    *("reader",),
 )
 
 
@@ -223,6 +225,10 @@ class Stage:
 
     def column(self, sql: str) -> list[Any]:
         return [row[0] for row in self.tables.rows(sql)]
+
+
+def bodies_of(answer: ReadAnswer) -> list[bytes]:
+    return [message.body for message in answer.messages]
 
 
 def bodies(claim: Claim) -> list[bytes]:

@@ -283,6 +283,15 @@ CREATE TABLE IF NOT EXISTS dead (
   KEY idx_dead_multi_dead_at (group_id, dead_at)
 ) ENGINE=InnoDB COMMENT='dead letters, each with a copy of its message';
 
+CREATE TABLE IF NOT EXISTS reader (
+  group_id INT UNSIGNED NOT NULL,
+  client VARBINARY(255) NOT NULL,
+  queue_id INT UNSIGNED NOT NULL,
+  position BIGINT NOT NULL COMMENT 'the next offset to hand out',
+  turn BIGINT NOT NULL COMMENT 'nonce of the last transaction that changed it',
+  PRIMARY KEY (group_id, client, queue_id)
+) ENGINE=InnoDB COMMENT='how far each client of a broadcast topic is';
+
 CREATE TABLE IF NOT EXISTS client (
   name VARBINARY(255) NOT NULL,
   registered_at BIGINT NOT NULL,

@@ -279,6 +279,15 @@ CREATE TABLE dead (
 ) WITHOUT ROWID;
 CREATE INDEX idx_dead_multi_dead_at ON dead (group_id, dead_at);
 
+CREATE TABLE reader (
+  group_id INTEGER NOT NULL,
+  client BLOB NOT NULL,
+  queue_id INTEGER NOT NULL,
+  position INTEGER NOT NULL,
+  turn INTEGER NOT NULL,
+  PRIMARY KEY (group_id, client, queue_id)
+) WITHOUT ROWID;
+
 CREATE TABLE client (
   name BLOB NOT NULL,
   registered_at INTEGER NOT NULL,

@@ -5,9 +5,11 @@ from typing import Any
 
 import httpx
 import pytest
+from attrs import evolve
 
 from support.recording_broker import NOW, RecordingBroker, claim, delivered
-from tarry.store.records import Settled
+from tarry.service.errors import NothingToSettle
+from tarry.store.records import Queue, ReadAnswer, ReadRequest, Settled
 
 CLAIM = "/v1/topics/orders/groups/billing/claim"
 HELD = "/v1/claims/1-1-1-41-63"
@@ -83,8 +85,11 @@ async def test_where_a_new_group_begins(
         ({"lease": 0}, "/lease"),
         ({"lease": "13h"}, "/lease"),
         ({"from": "yesterday"}, "/from"),
-        ({"tags": ["a"]}, "/tags"),
-        ({"after": "5"}, "/after"),
+        ({"tags": []}, "/tags"),
+        ({"tags": ["a", ""]}, "/tags/1"),
+        ({"tags": ["a", "é" * 128]}, "/tags/1"),
+        ({"tags": ["a"] * 101}, "/tags"),
+        ({"tags": "a"}, "/tags"),
         ({"clinet": "c"}, "/clinet"),
     ],
 )
@@ -95,8 +100,7 @@ async def test_what_is_wrong_with_a_claim(
     assert response.status_code == 400, response.text
     assert [error["pointer"] for error in response.json()["errors"]] == [pointer]
     assert broker.calls == []
-    not_built = pointer in ("/tags", "/after")
-    assert response.json()["type"] == ("/problems/not-built" if not_built else "/problems/bad-request")
+    assert response.json()["type"] == "/problems/bad-request"
 
 
 async def test_a_claim_names_its_client(client: httpx.AsyncClient) -> None:
@@ -227,3 +231,72 @@ async def test_what_cannot_be_pulled(
     if status == 400:
         assert response.json()["errors"][0]["parameter"] in path
     assert "none" not in broker.known
+
+
+async def test_tags_are_passed_on(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    await client.post(CLAIM, json={"client": "c1", "tags": ["red", "blue", "red"]})
+    assert ("claim", "billing", "c1", 10, 0, 60_000, frozenset({"red", "blue"})) in broker.calls
+
+
+def broadcast(broker: RecordingBroker, queues: int = 2) -> None:
+    broker.known["orders"] = evolve(broker.add_topic("orders", queues), kind="broadcast")
+
+
+async def test_a_broadcast_claim_has_no_claim_and_a_next(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    broadcast(broker)
+    broker.read = ReadAnswer((delivered(queue=1),), (1, 42))
+    answer = (await client.post(CLAIM, json={"client": "c1", "wait": "5s", "tags": ["red"]})).json()
+    assert (answer["claim"], answer["next"], [m["id"] for m in answer["messages"]]) == (None, "1-42", ["7"])
+    assert "lease_until" not in answer
+    ((_, request, wait),) = [call for call in broker.calls if call[0] == "read_on"]
+    group = broker.known_groups["orders", "billing"]
+    assert request == ReadRequest(group, "c1", 10, None, moves=True, latest=True, tags=frozenset({"red"}))
+    assert wait == 5000
+
+
+@pytest.mark.parametrize(
+    ("wish", "after", "moves", "latest"),
+    [
+        ({"after": "1-42"}, (Queue(101, 1), 42), False, True),
+        ({"after": ""}, None, False, True),
+        ({"from": "earliest"}, None, True, False),
+        ({"from": "latest", "after": "0-0"}, (Queue(100, 0), 0), False, True),
+    ],
+)
+async def test_the_wishes_of_a_broadcast_client(
+    client: httpx.AsyncClient, broker: RecordingBroker, wish: dict[str, Any], after: Any, moves: bool, latest: bool
+) -> None:
+    broadcast(broker)
+    assert (await client.post(CLAIM, json={"client": "c1", **wish})).status_code == 200
+    ((_, request, _),) = [call for call in broker.calls if call[0] == "read_on"]
+    assert (request.after, request.moves, request.latest) == (after, moves, latest)
+
+
+@pytest.mark.parametrize("after", ["x", "2-0", "0", "-1", "0--1", "0-1-2", "0-9999999999999999999"])
+async def test_a_next_that_is_none(client: httpx.AsyncClient, broker: RecordingBroker, after: str) -> None:
+    broadcast(broker)
+    response = await client.post(CLAIM, json={"client": "c1", "after": after})
+    assert response.status_code == 400, response.text
+    assert [error["pointer"] for error in response.json()["errors"]] == ["/after"]
+
+
+async def test_after_is_of_broadcast_topics(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    response = await client.post(CLAIM, json={"client": "c1", "after": "0-5"})
+    assert (response.status_code, response.json()["errors"][0]["pointer"]) == (400, "/after")
+    assert (await client.post(CLAIM, json={"client": "c1", "after": ""})).status_code == 200, "it says nothing"
+
+
+async def test_a_next_behind_the_end(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    broadcast(broker)
+    broker.read = ReadAnswer((), (0, 0), beyond=True)
+    response = await client.post(CLAIM, json={"client": "c1", "after": "0-9"})
+    assert (response.status_code, response.json()["errors"][0]["pointer"]) == (400, "/after")
+
+
+@pytest.mark.parametrize("verb", ["ack", "fail", "extend"])
+async def test_a_broadcast_message_is_not_settled(
+    client: httpx.AsyncClient, broker: RecordingBroker, verb: str
+) -> None:
+    broker.errors = {"settle": NothingToSettle("there is nothing to ack")}
+    response = await client.post(f"/v1/claims/null/{verb}", json={"lease": 1} if verb == "extend" else {})
+    assert (response.status_code, response.json()["type"]) == (409, "/problems/nothing-to-settle")

@@ -7,6 +7,7 @@ import pytest
 from attrs import evolve
 
 from support.recording_broker import NOW, RecordingBroker, delivered, history
+from tarry.service.rates import Activity, Rate
 from tarry.store.catalogue import TopicDraft
 from tarry.store.records import DeadLetter
 from tarry.wheel.ladder import Ladder
@@ -84,8 +85,20 @@ async def test_topics_are_listed_with_their_counts(client: httpx.AsyncClient, br
     (topic,) = (await client.get("/v1/topics?sort=name")).json()["topics"]
     counts = {name: topic[name] for name in ("topic", "accepted", "streamed", "cancelled", "pending")}
     assert counts == {"topic": "orders", "accepted": 10, "streamed": 6, "cancelled": 1, "pending": 3}
-    for sort, kind in (("rate", "not-built"), ("backlog", "not-built"), ("age", "bad-request")):
-        assert (await client.get(f"/v1/topics?sort={sort}")).json()["type"] == f"/problems/{kind}"
+    assert (await client.get("/v1/topics?sort=age")).json()["type"] == "/problems/bad-request"
+
+
+@pytest.mark.parametrize(
+    ("sort", "order"), [("name", "abc"), ("rate", "bca"), ("backlog", "cab")], ids=["name", "rate", "backlog"]
+)
+async def test_topics_are_ranked(client: httpx.AsyncClient, broker: RecordingBroker, sort: str, order: str) -> None:
+    for name in "abc":
+        broker.add_topic(name)
+    broker.activities = {1: Activity(Rate(0, 0), 5), 2: Activity(Rate(1.234, 8), 0), 3: Activity(Rate(2, 0.5), 9)}
+    topics = (await client.get(f"/v1/topics?sort={sort}")).json()["topics"]
+    assert [topic["topic"] for topic in topics] == list(order)
+    (b,) = [topic for topic in topics if topic["topic"] == "b"]
+    assert (b["published_rate"], b["delivered_rate"], b["backlog"]) == (1.23, 8.0, 0)
 
 
 async def test_a_topic_is_told_with_its_groups(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
@@ -101,7 +114,7 @@ async def test_a_topic_is_told_with_its_groups(client: httpx.AsyncClient, broker
 async def test_a_group_is_made_and_then_changed(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
     made = await client.put(BILLING, json={"ladder": ["1s"]})
     summary = {"group": "billing", "topic": "orders", "ladder": [1000], "jitter": 0.0, "on_exhausted": "dead"}
-    assert (made.status_code, made.json()) == (201, summary)
+    assert (made.status_code, made.json()) == (201, summary | {"concurrency": None})
     changed = await client.put(BILLING, json={"ladder": None})
     assert (changed.status_code, len(changed.json()["ladder"])) == (200, 16)
     same = await client.put(BILLING, json={})
@@ -140,6 +153,21 @@ async def test_what_is_not_built_is_named(client: httpx.AsyncClient, field: str)
     assert [error["pointer"] for error in response.json()["errors"]] == [f"/{field}"]
 
 
+async def test_a_groups_concurrency(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    made = await client.put(BILLING, json={"concurrency": 5})
+    assert (made.status_code, made.json()["concurrency"]) == (201, 5)
+    assert (await client.put(BILLING, json={"ladder": ["1s"]})).json()["ladder"] == [1000]
+    assert (await client.put(BILLING, json={"concurrency": None})).json()["concurrency"] is None
+    assert [call[2] for call in broker.calls if call[0] == "limit_group"] == [5, None]
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, "5", True, 1_000_001])
+async def test_a_concurrency_that_is_none(client: httpx.AsyncClient, broker: RecordingBroker, wrong: Any) -> None:
+    response = await client.put(BILLING, json={"concurrency": wrong})
+    assert response.status_code == 400, response.text
+    assert [error["pointer"] for error in response.json()["errors"]] == ["/concurrency"]
+
+
 async def test_a_groups_state(client: httpx.AsyncClient) -> None:
     await client.put(BILLING)
     state = (await client.get(BILLING)).json()
@@ -147,6 +175,7 @@ async def test_a_groups_state(client: httpx.AsyncClient) -> None:
     assert state == {
         "group": "billing",
         "topic": "orders",
+        "concurrency": None,
         "backlog": 6,
         "queues": [{"queue": 0, "offset": 4, "end": 9, "lag": 5}],
         "retry_queues": [{"queue": 0, "offset": 1, "end": 2, "lag": 1}],

@@ -25,7 +25,7 @@ _DELETES = {
     "cancelled.expunge", "cancelled.remove", "chain.remove", "client.remove", "parked.remove",
     "claim.remove", "claim.take", "dead.remove_all",
     "delay.remove", "delay.take", "delivery.expunge", "idempotency.forget", "idempotency.remove", "label.remove",
-    "message.remove", "moved.remove", "outbox_cancel.remove", "redelivery.expunge", "retry.remove",
+    "message.remove", "moved.remove", "outbox_cancel.remove", "reader.forget", "redelivery.expunge", "retry.remove",
 }
 # fmt: on
 ACCESS = {"const", "eq_ref", "ref", "range"}
@@ -65,6 +65,7 @@ def _rows(count: int) -> Rows:
         "idempotency.add": [(i % 3, b"%d" % i, bytes(32), b"[]", START + i * 100) for i in numbers],
         "consumer_group.add": [(i // 3, b"%d" % i, None, 0, None, START) for i in numbers],
         "cleaned.add": [(i, i) for i in numbers],
+        "reader.add": [(i % 50, b"%d" % (i // 50), i % 3, 0, 0) for i in numbers],
         "label.add": [(i % 3, b"%d" % (i // 6), _id(i)) for i in numbers],
     }
 
@@ -194,6 +195,7 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "retry.remove": ({"retry": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
     "retry.of_message": ({"retry": "idx_retry_message_id"}, [(_id(0),)]),
     "message.range": ({"message": "PRIMARY"}, [(1, 0, 200, 100), (1, 0, 1 << 40, 256)]),
+    "message.tags": ({"message": "PRIMARY"}, [(1, 0, 200, 100), (1, 0, 1 << 40, 500)]),
     "message.ids": ({"message": "PRIMARY"}, [(1, 0, 200)]),
     "message.first": ({"message": "PRIMARY"}, [(1, 0), (1, 100)]),
     "message.since": ({"message": "PRIMARY"}, [(1, 0, 200, START)]),
@@ -203,6 +205,7 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "message.landed": ({"message": "udx_message_id"}, [(_id(0) | 1 << 20, 0)]),
     "message.promote": ({"delay": "PRIMARY"}, [(0, START, _ONE), (0, START, _TEN), (0, START, _THOUSAND)]),
     "redelivery.range": ({"r": "PRIMARY", "m": "PRIMARY"}, [(2, 0, 200, 100), (2, 0, 1 << 40, 256)]),
+    "redelivery.tags": ({"r": "PRIMARY", "m": "PRIMARY"}, [(2, 0, 200, 100), (2, 0, 1 << 40, 500)]),
     "redelivery.ids": ({"redelivery": "PRIMARY"}, [(2, 0, 200)]),
     "redelivery.sources": ({"r": "PRIMARY", "m": "PRIMARY"}, [(2, [0]), (2, [0, 1, 2])]),
     "redelivery.of_message": ({"redelivery": "idx_redelivery_message_id"}, [(_id(0),)]),
@@ -211,6 +214,7 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "claim.remove": ({"claim": "PRIMARY"}, [(1, 1, [0]), (1, 1, [0, 1, 2])]),
     "claim.over": ({"claim": "idx_claim_lease_until"}, [(START + HOUR // 60, 100)]),
     "claim.find": ({"claim": "PRIMARY"}, [(1, 1, 0)]),
+    "claim.outcomes": ({"claim": "PRIMARY"}, [(1,)]),
     "claim.of_group": ({"claim": "PRIMARY"}, [(1,)]),
     "claim.lock_all": ({"claim": "PRIMARY"}, [(1, [0]), (1, [0, 1, 2])]),
     "cursor.lock": ({"cursor": "PRIMARY"}, [(1, [0]), (1, [0, 1, 2])]),
@@ -295,6 +299,11 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "client.remove": ({"client": "PRIMARY"}, [([b"1"],), ([b"1", b"2"],)]),
     "message.members": ({"message": "PRIMARY"}, [(1, 0, 200)]),
     "redelivery.members": ({"r": "PRIMARY", "m": "PRIMARY"}, [(2, 0, 200)]),
+    "reader.lock": ({"reader": "PRIMARY"}, [(1, b"1")]),
+    "reader.move": ({"reader": "PRIMARY"}, [(1, 1, 1, b"1", 1)]),
+    "reader.turn": ({"reader": "PRIMARY"}, [(1, b"1", 1, 1)]),
+    "reader.of_group": ({"reader": "PRIMARY"}, [(1,)]),
+    "reader.forget": ({"reader": "PRIMARY"}, [([1], b"1"), ([1, 2, 3], b"1")]),
     "label.find": ({"label": "PRIMARY"}, [(1, b"0", 0, 100)]),
 }
 

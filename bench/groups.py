@@ -1,0 +1,93 @@
+"""Does a topic with 50 groups take in messages as fast as one with a single group?
+
+    python -m tarry.bench.groups --dsn mysql://root@127.0.0.1:3306/any [--groups 50] [--callers 20] [--seconds 5]
+
+The engine as it is served, without HTTP: so many callers with one message of 200 bytes under way each. Each group has a
+desk, since somebody has claimed for it before, and nobody waits there: what is measured is what groups cost a publish,
+not what their consumers cost the machine. One group and many alternate, run after run, each on an empty database.
+"""
+
+import argparse
+
+import trio
+
+from ..service.collector import tame_collector
+from ..service.engine import Engine
+from ..service.logs import set_up_logs
+from ..service.metrics import Metrics
+from ..service.settings import Settings
+from ..store.opening import open_backend
+from ..store.records import Draft, Publication
+from ..store.store import Store
+from . import databases
+from .closed_loop import in_tasks
+from .publish import BODY
+from .report import Figures, ratios, say, show, spread
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tarry.bench.groups", description=(__doc__ or "").splitlines()[0])
+    databases.add_dsn(parser)
+    parser.add_argument("--groups", type=int, default=50, help="groups of the topic (default: 50)")
+    parser.add_argument("--callers", type=int, default=20, help="callers at a time (default: 20)")
+    parser.add_argument("--seconds", type=float, default=5, help="of each measurement (default: 5)")
+    parser.add_argument("--runs", type=int, default=5, help="pairs, of which the ratio is the median (default: 5)")
+    arguments = parser.parse_args()
+    if min(arguments.groups, arguments.callers, arguments.runs) < 1 or arguments.seconds <= 0:
+        parser.error("at least one group, one caller, one run and some time")
+    tame_collector()
+    set_up_logs("error")
+    rates: list[dict[str, float]] = []
+    with databases.server(arguments.dsn) as dsn:
+        with databases.scratch(dsn) as scratch:
+            settings = databases.durability(scratch)
+        for run in range(1, arguments.runs + 1):
+            rates.append({})
+            pair = [("one", 1), ("many", arguments.groups)]
+            for subject, groups in pair if run % 2 else reversed(pair):
+                say(f"run {run} of {arguments.runs}: {groups} groups")
+                with databases.scratch(dsn) as scratch:
+                    figures = trio.run(measure, scratch, groups, arguments.callers, arguments.seconds)
+                rates[-1][subject] = figures["per_s"]
+                show({"bench": "groups", "groups": groups, "run": run, **figures})
+    show(
+        {
+            "bench": "groups",
+            "summary": "medians of the runs",
+            "groups": arguments.groups,
+            "callers": arguments.callers,
+            "seconds": arguments.seconds,
+            "runs": arguments.runs,
+            **settings,
+            "per_s": {subject: spread([one[subject] for one in rates]) for subject in ("one", "many")},
+            "many_to_one": ratios(rates, "many", "one"),
+        }
+    )
+
+
+async def measure(dsn: str, groups: int, callers: int, seconds: float) -> Figures:
+    """An engine of its own, its groups claimed for once."""
+    backend = await open_backend(dsn)
+    try:
+        engine = Engine(Store(backend), Settings(dsn=dsn), Metrics())
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(engine.run)
+            await engine.ready.wait()
+            topic = await engine.topic("bench")
+            for number in range(groups):
+                group = await engine.group(topic, f"group-{number}")
+                await engine.claim(group, "bench", 1, 0, 1000)
+
+            async def publish() -> None:
+                await engine.publish(Publication((Draft(topic, topic.queues[0], BODY),)))
+
+            figures = await in_tasks([publish] * callers, seconds)
+            nursery.cancel_scope.cancel()
+        return figures
+    finally:
+        with trio.CancelScope(shield=True):
+            await backend.aclose()
+
+
+if __name__ == "__main__":
+    main()

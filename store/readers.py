@@ -1,0 +1,124 @@
+"""Broadcast: each client of a group has an offset of its own in each queue, and every message comes to every client.
+
+No claim is made and nothing is retried. A client confirms what it got with its next wish (`after`), so that an answer
+that was lost is given again; or its offset moves with the answer. The offsets live in `reader` and survive restarts.
+"""
+
+import secrets
+from collections.abc import Sequence
+
+from attrs import define, field
+
+from .ports import Transaction
+from .records import Delivered, Group, GroupState, Queue, QueueState, ReadAnswer, ReadRequest
+from .stretches import PAGE, Stretch
+from .text import encode
+
+_SCAN = 4 * PAGE
+"""Messages that one wish reads in a transaction: it stops among others' tags, and is gone on with in the next."""
+
+_Page = tuple[list[Delivered], int]
+"""Messages, and the offset behind what was read."""
+
+
+@define
+class Reading:
+    """Wishes of broadcast clients in one transaction, which may be run more than once."""
+
+    nonce: int = field(factory=lambda: secrets.randbits(63))
+    _moved: tuple[int, bytes, int] | None = None
+    """Group, client and queue of an offset that this run has moved."""
+    _pages: dict[tuple[int, int, int, frozenset[str] | None], _Page] = field(
+        factory=dict[tuple[int, int, int, frozenset[str] | None], _Page]
+    )
+    """By queue, offset, size and tags: clients that are abreast share what is read."""
+    _ends: dict[int, int] = field(factory=dict[int, int])
+
+    async def write(self, tx: Transaction, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
+        """An answer to each, in order. The offsets are locked in the order of their keys."""
+        self._moved = None
+        self._pages.clear()
+        self._ends.clear()
+        answers: dict[int, ReadAnswer] = {}
+        for index in sorted(range(len(requests)), key=lambda i: (requests[i].group.id, encode(requests[i].client))):
+            answers[index] = await self._read(tx, requests[index])
+        return [answers[index] for index in range(len(requests))]
+
+    async def landed(self, tx: Transaction, _answers: list[ReadAnswer]) -> bool:
+        """Whether this run is in the database, after the answer to its COMMIT was lost."""
+        return self._moved is not None and bool(await tx.fetch("reader.turn", *self._moved, self.nonce))
+
+    async def _read(self, tx: Transaction, request: ReadRequest) -> ReadAnswer:
+        group, queues = request.group, request.group.topic.queues
+        if any(queue.id not in self._ends for queue in queues):
+            self._ends |= dict(await tx.fetch("queue.ends", [queue.id for queue in queues]))
+        ends = {queue.id: self._ends[queue.id] for queue in queues}
+        before = await _lock(tx, request, ends)
+        positions = dict(before)
+        if request.after is not None:
+            queue, offset = request.after
+            if offset > ends[queue.id]:
+                return ReadAnswer((), (queue.number, positions[queue.id]), beyond=True)
+            positions[queue.id] = max(offset, positions[queue.id])  # a confirmation that comes late takes nothing back
+        queue = max(queues, key=lambda q: ends[q.id] - positions[q.id])
+        began = positions[queue.id]
+        messages, position = await self._page(tx, request, queue, began, ends[queue.id])
+        if request.moves or not messages:  # what is not wanted needs no confirmation
+            positions[queue.id] = position
+        client = encode(request.client)
+        for queue_id, now_at in positions.items():
+            if now_at != before[queue_id]:
+                await tx.execute("reader.move", now_at, self.nonce, group.id, client, queue_id)
+                self._moved = (group.id, client, queue_id)
+        more = not messages and any(positions[q.id] < ends[q.id] for q in queues)
+        return ReadAnswer(tuple(messages), (queue.number, position), more=more)
+
+    async def _page(self, tx: Transaction, request: ReadRequest, queue: Queue, began: int, end: int) -> _Page:
+        """The next messages of a queue that are wanted; none when it ends, or when the scan has been long enough."""
+        known = (queue.id, began, request.size, request.tags)
+        if known not in self._pages:
+            page_size = PAGE if request.tags is not None else min(PAGE, request.size)
+            stretch = Stretch(tx, queue, "message.range", began, end, page_size)
+            messages: list[Delivered] = []
+            scanned = 0
+            while not messages and stretch.position < end and scanned < _SCAN:
+                found = await stretch.take(min(stretch.position + request.size, end))
+                scanned += max(1, len(found))
+                if not found:
+                    stretch.skip_hole()
+                messages = [m for _, m in found if request.tags is None or m.tag in request.tags]
+            self._pages[known] = (messages, stretch.position)
+        return self._pages[known]
+
+
+async def _lock(tx: Transaction, request: ReadRequest, ends: dict[int, int]) -> dict[int, int]:
+    """The client's offset by queue, locked; made for a client, and for a queue, that are not known yet."""
+    place = (request.group.id, encode(request.client))
+    positions: dict[int, int] = dict(await tx.fetch("reader.lock", *place))
+    if missing := ends.keys() - positions.keys():
+        # A queue that the topic has gained since holds nothing that the client knows.
+        latest = request.latest and not positions
+        rows = [(*place, queue_id, ends[queue_id] if latest else 0, 0) for queue_id in sorted(missing)]
+        await tx.execute_many("reader.add", rows)
+        positions = dict(await tx.fetch("reader.lock", *place))
+    return {queue_id: positions[queue_id] for queue_id in ends}
+
+
+async def forget(tx: Transaction, client: str) -> None:
+    """Forgets a client's offsets in all groups."""
+    groups = [group_id for (group_id,) in await tx.fetch("consumer_group.of_broadcasts")]
+    if groups:
+        await tx.execute("reader.forget", groups, encode(client))
+
+
+async def broadcast_state(tx: Transaction, group: Group) -> GroupState:
+    """The group's clients, and in each queue where the one is that has got least far."""
+    ends: dict[int, int] = dict(await tx.fetch("queue.ends", [queue.id for queue in group.topic.queues]))
+    least = dict(ends)
+    clients: set[str] = set()
+    for client, queue_id, position in await tx.fetch("reader.of_group", group.id):
+        clients.add(client.decode())
+        if queue_id in least:
+            least[queue_id] = min(least[queue_id], position)
+    queues = tuple(QueueState(queue.number, least[queue.id], ends[queue.id]) for queue in group.topic.queues)
+    return GroupState(queues, 0, 0, 0, 0, 0, (0,) * len(group.ladder.rungs), tuple(sorted(clients)))

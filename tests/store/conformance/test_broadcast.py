@@ -1,0 +1,193 @@
+"""Broadcast: each client has every message, at an offset of its own that survives a lost answer and a restart."""
+
+import pytest
+
+from support.stores import Stage, bodies_of
+from tarry.store.catalogue import TopicDraft
+from tarry.store.readers import Reading
+from tarry.store.records import Group, Queue, ReadAnswer, ReadRequest, Topic
+
+
+async def news(stage: Stage, queues: int = 1) -> Group:
+    topic = await stage.store.add_topic(TopicDraft("news", kind="broadcast", queues=queues), stage.now)
+    return await stage.group(topic, "screens")
+
+
+async def read(stage: Stage, group: Group, client: str = "a", size: int = 10, **how: object) -> ReadAnswer:
+    (answer,) = await stage.store.read_on([ReadRequest(group, client, size, **how)])  # type: ignore[arg-type]
+    return answer
+
+
+async def tell(stage: Stage, topic: Topic, *texts: bytes, queue: int = 0, tag: str | None = None) -> None:
+    await stage.publish(*(stage.draft(topic, text, queue=queue, tag=tag) for text in texts))
+
+
+def place(group: Group, answer: ReadAnswer) -> tuple[Queue, int]:
+    number, offset = answer.next
+    return group.topic.queues[number], offset
+
+
+async def test_every_client_has_every_message(stage: Stage) -> None:
+    group = await news(stage)
+    for client in "abc":
+        assert (await read(stage, group, client)).messages == ()
+    await tell(stage, group.topic, b"1", b"2", b"3")
+    for client in "abc":
+        assert bodies_of(await read(stage, group, client, size=2)) == [b"1", b"2"]
+        assert bodies_of(await read(stage, group, client)) == [b"3"]
+        assert bodies_of(await read(stage, group, client)) == []
+    assert stage.count("claim") == stage.count("delivery") == stage.count("cursor") == 0
+
+
+async def test_a_new_client_starts_at_the_latest_unless_it_says_so(stage: Stage) -> None:
+    group = await news(stage)
+    await tell(stage, group.topic, b"1", b"2")
+    assert bodies_of(await read(stage, group, "late")) == []
+    assert bodies_of(await read(stage, group, "early", latest=False)) == [b"1", b"2"]
+    assert bodies_of(await read(stage, group, "late", latest=False)) == [], "only the first wish says where to begin"
+    await tell(stage, group.topic, b"3")
+    assert bodies_of(await read(stage, group, "late")) == [b"3"]
+
+
+async def test_groups_have_clients_of_their_own(stage: Stage) -> None:
+    group = await news(stage)
+    other = await stage.group(group.topic, "phones")
+    for one in (group, other):
+        await read(stage, one)
+    await tell(stage, group.topic, b"1")
+    for one in (group, other):
+        assert bodies_of(await read(stage, one)) == [b"1"]
+
+
+async def test_what_is_not_confirmed_is_given_again(stage: Stage) -> None:
+    group = await news(stage)
+    await read(stage, group)
+    await tell(stage, group.topic, b"1", b"2", b"3")
+    first = await read(stage, group, size=2, moves=False)
+    assert bodies_of(await read(stage, group, size=2, moves=False)) == bodies_of(first) == [b"1", b"2"]
+    second = await read(stage, group, size=2, moves=False, after=place(group, first))
+    assert bodies_of(second) == [b"3"]
+    again = await read(stage, group, size=2, moves=False, after=place(group, first))
+    assert bodies_of(again) == [b"3"], "its answer was lost"
+    last = await read(stage, group, moves=False, after=place(group, second))
+    assert bodies_of(last) == []
+    assert last.next == (0, 3)
+
+
+async def test_a_late_confirmation_takes_nothing_back(stage: Stage) -> None:
+    group = await news(stage)
+    await read(stage, group)
+    await tell(stage, group.topic, b"1", b"2", b"3")
+    first = await read(stage, group, size=1, moves=False)
+    second = await read(stage, group, size=1, moves=False, after=place(group, first))
+    third = await read(stage, group, size=1, moves=False, after=place(group, second))
+    assert bodies_of(third) == [b"3"]
+    assert bodies_of(await read(stage, group, size=1, moves=False, after=place(group, first))) == [b"3"]
+
+
+async def test_nobody_confirms_what_is_not_there(stage: Stage) -> None:
+    group = await news(stage)
+    await read(stage, group)
+    await tell(stage, group.topic, b"1")
+    answer = await read(stage, group, moves=False, after=(group.topic.queues[0], 2))
+    assert answer.beyond
+    assert bodies_of(await read(stage, group)) == [b"1"]
+
+
+async def test_all_queues_of_a_topic_are_read(stage: Stage) -> None:
+    group = await news(stage, queues=3)
+    await read(stage, group)
+    for number in range(3):
+        await tell(stage, group.topic, b"%d" % number, queue=number)
+    topic = await stage.store.add_topic(TopicDraft("news", kind="broadcast", queues=4), stage.now)
+    await tell(stage, topic, b"3", queue=3)
+    group = await stage.group(topic, "screens")
+    seen: list[bytes] = []
+    after = None
+    while answer := bodies_of(got := await read(stage, group, moves=False, after=after)):
+        after = place(group, got)
+        seen += answer
+    assert sorted(seen) == [b"0", b"1", b"2", b"3"], "a queue that was gained since is read from its beginning"
+
+
+async def test_tags_choose(stage: Stage) -> None:
+    group = await news(stage)
+    await read(stage, group)
+    await tell(stage, group.topic, b"1", tag="red")
+    await tell(stage, group.topic, *[b"x"] * 1500, tag="blue")
+    await tell(stage, group.topic, b"2", tag="red")
+    red = frozenset({"red"})
+    first = await read(stage, group, size=1, tags=red, moves=False)
+    assert bodies_of(first) == [b"1"]
+    got = await read(stage, group, tags=red, moves=False, after=place(group, first))
+    assert got.more, "it stops in between"
+    assert bodies_of(got) == []
+    assert bodies_of(await read(stage, group, tags=red, moves=False, after=place(group, got))) == [b"2"]
+
+
+async def test_clients_abreast_and_one_client_twice_in_one_transaction(stage: Stage) -> None:
+    group = await news(stage)
+    for client in "ab":
+        await read(stage, group, client)
+    await tell(stage, group.topic, b"1", b"2", b"3")
+    wishes = [ReadRequest(group, client, 2) for client in "baa"]
+    answers = await stage.store.read_on(wishes)
+    assert [bodies_of(answer) for answer in answers] == [[b"1", b"2"], [b"1", b"2"], [b"3"]]
+
+
+async def test_a_hole_is_passed_in_one_go(stage: Stage) -> None:
+    """Retention has taken what lies in between."""
+    group = await news(stage)
+    await read(stage, group)
+    await tell(stage, group.topic, *[b"x"] * 50)
+    stage.tables.rows("DELETE FROM message WHERE `offset` < 49")
+    answer = await read(stage, group, size=1)
+    assert bodies_of(answer) == [b"x"]
+    assert answer.next == (0, 50)
+
+
+async def test_a_client_that_is_forgotten_starts_anew(stage: Stage) -> None:
+    group = await news(stage)
+    await read(stage, group, "a")
+    await read(stage, group, "b")
+    await tell(stage, group.topic, b"1")
+    await stage.store.forget_reader("a")
+    assert bodies_of(await read(stage, group, "a")) == []
+    assert bodies_of(await read(stage, group, "b")) == [b"1"]
+
+
+async def test_the_state_of_a_group_tells_its_clients(stage: Stage) -> None:
+    group = await news(stage)
+    await read(stage, group, "a")
+    await read(stage, group, "b")
+    await tell(stage, group.topic, b"1", b"2", b"3")
+    await read(stage, group, "b", size=2)
+    state = await stage.store.group_state(group)
+    assert state.clients == ("a", "b")
+    assert [(queue.offset, queue.end) for queue in state.queues] == [(0, 3)]
+
+
+@pytest.mark.parametrize("committed", [True, False])
+async def test_whether_a_commit_without_an_answer_landed(stage: Stage, committed: bool) -> None:
+    group = await news(stage)
+    await read(stage, group)
+    await tell(stage, group.topic, b"1")
+    run = Reading()
+    wishes = [ReadRequest(group, "a", 10)]
+    if committed:
+        answers = await stage.store.backend.write(lambda tx: run.write(tx, wishes))
+    else:
+        answers = await stage.store.backend.write(lambda tx: Reading().write(tx, wishes))
+    assert bodies_of(answers[0]) == [b"1"]
+    assert await stage.store.backend.read(lambda tx: run.landed(tx, answers)) is committed
+
+
+async def test_a_pull_passes_what_retention_has_taken(stage: Stage) -> None:
+    topic = await stage.topic()
+    await tell(stage, topic, *[b"%d" % i for i in range(30)])
+    stage.tables.rows("DELETE FROM message WHERE `offset` < 20")
+    queue = topic.queues[0]
+    for offset, expected in ((0, [20, 21, 22]), (19, [20, 21]), (28, [28, 29]), (30, []), (1 << 62, [])):
+        assert [m.offset for m in await stage.store.pull(queue, offset, 3)] == expected
+    stage.tables.rows("DELETE FROM message")
+    assert await stage.store.pull(queue, 0, 3) == []
