@@ -6,6 +6,7 @@ import pytest
 
 from support.async_client import CLIENT, MADE, Made
 from tarry.client import AsyncTarry, Tarry
+from tarry.client.async_operations import AsyncOperations
 
 
 @pytest.mark.parametrize("made", MADE, ids=lambda made: made.name)
@@ -33,5 +34,6 @@ def test_both_have_the_same_methods_with_the_same_arguments() -> None:
 
 def test_everything_but_the_loops_is_awaited() -> None:
     awaited = {name for name in public(AsyncTarry) if inspect.iscoroutinefunction(getattr(AsyncTarry, name))}
-    assert set(public(AsyncTarry)) - awaited == {"__init__", "consume", "dead"}
-    assert inspect.isasyncgenfunction(AsyncTarry.dead)
+    assert set(public(AsyncTarry)) - awaited == {"__init__", "consume", "dead", "dead_letters", "find"}
+    assert inspect.isasyncgenfunction(AsyncOperations.dead)
+    assert inspect.isasyncgenfunction(AsyncOperations.find)

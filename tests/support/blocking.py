@@ -40,7 +40,7 @@ class Blocking(Tarry):
         self._stack.__exit__(kind, error, trace)
 
     def __getattribute__(self, name: str) -> Any:
-        own = ("consume", "run", "dead", "portal", "front")
+        own = ("consume", "run", "dead", "dead_letters", "find", "portal", "front")
         if name.startswith("_") or name in own:
             return super().__getattribute__(name)
         call = getattr(self.front, name)
@@ -61,11 +61,20 @@ class Blocking(Tarry):
         finally:
             self.portal.call(messages.close)
 
-    def dead(self, topic: str, group: str) -> Any:
-        async def all_of_them() -> list[Any]:
-            return [letter async for letter in self.front.dead(topic, group)]
+    def dead(self, *args: Any, **options: Any) -> Any:
+        return self._pages(self.front.dead, *args, **options)
 
-        return self.portal.call(all_of_them)
+    def dead_letters(self, *args: Any, **options: Any) -> Any:
+        return self._pages(self.front.dead_letters, *args, **options)
+
+    def find(self, *args: Any, **options: Any) -> Any:
+        return self._pages(self.front.find, *args, **options)
+
+    def _pages(self, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        async def all_of_them() -> list[Any]:
+            return [one async for one in call(*args, **options)]
+
+        return iter(self.portal.call(all_of_them))
 
     def run(self, topic: str, group: str, handler: Callable[[Any], object], *args: Any, **options: Any) -> None:
         stop: threading.Event | None = options.pop("stop", None)

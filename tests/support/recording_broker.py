@@ -182,7 +182,7 @@ class RecordingBroker:
         start = ["latest"] if latest else [since] if since else []
         self._called("put_group", topic.name, name, ladder, *([block] if block else ()), *start)
         made = (topic.name, name) not in self.known_groups
-        group = Group(1, topic, name, ladder or Ladder(), {}, block)
+        group = Group(1, topic, name, ladder or Ladder(), {}, block, ladder)
         self.known_groups[topic.name, name] = group
         return group, made
 

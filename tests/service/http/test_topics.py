@@ -136,7 +136,7 @@ async def test_a_group_of_an_ordered_topic_may_block(client: httpx.AsyncClient, 
     assert [call[2:] for call in broker.calls if call[0] == "put_group"] == [
         ("billing", None, True),
         ("billing", Ladder((1000,)), True),
-        ("billing", None),
+        ("billing", Ladder((1000,))),
     ]
 
 
@@ -144,13 +144,6 @@ async def test_a_group_of_another_topic_has_nothing_to_block(client: httpx.Async
     response = await client.put(BILLING, json={"on_exhausted": "block"})
     assert response.status_code == 400
     assert [error["pointer"] for error in response.json()["errors"]] == ["/on_exhausted"]
-
-
-@pytest.mark.parametrize("field", ["concurrency"])
-async def test_what_is_not_built_is_named(client: httpx.AsyncClient, field: str) -> None:
-    response = await client.put(BILLING, json={field: "block"})
-    assert (response.status_code, response.json()["type"]) == (400, "/problems/not-built")
-    assert [error["pointer"] for error in response.json()["errors"]] == [f"/{field}"]
 
 
 async def test_a_groups_concurrency(client: httpx.AsyncClient, broker: RecordingBroker) -> None:

@@ -233,6 +233,9 @@ async def test_the_row_count_is_asserted(stage: Stage) -> None:
         async def execute_many(self, query: str, rows: list[list[Value]]) -> int:
             return await self._tx.execute_many(query, rows)
 
+        async def draw(self, counts: dict[int, int]) -> dict[int, int]:
+            return await self._tx.draw(counts)
+
     for query in ("message.promote", "delay.remove"):
 
         async def leak(tx: Transaction, query: str = query) -> list[Promoted]:

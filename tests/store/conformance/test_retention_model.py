@@ -130,7 +130,8 @@ class Lives(RuleBasedStateMachine):
         assert rows == len(self.left) - len(expected)
         self.left = expected
         for which in (0, 1):
-            self.positions[which] = drive(self._position(which))
+            before, self.positions[which] = self.positions[which], drive(self._position(which))
+            self.owed[which] -= set(range(before, self.positions[which]))  # passed over: expired, for good
 
     def _expected(self) -> set[int]:
         """What stays of a whole round."""
@@ -180,7 +181,7 @@ async def _cursors(group_id: int, tx: Transaction) -> list[tuple[int, int, int]]
         open_[row[0]] = open_.get(row[0], 0) + row[7].count(0)
     found: list[tuple[int, int, int]] = []
     for row in await tx.fetch("cursor.of_group", group_id):
-        _, _, position, _, acked, dead, retried, origin, expired, skipped, queue_id = row
+        _, _, position, _, acked, dead, retried, origin, expired, skipped, queue_id, *_ = row
         found.append((position - origin, acked + dead + retried + expired + skipped, open_.get(queue_id, 0)))
     return found
 
