@@ -1,8 +1,16 @@
 """Ordered topics (I11): a key's messages go back together, wait for each other, and are in one hand."""
 
-from support.stores import MINUTE, SECOND, Stage, bodies
-from tarry.store.records import Claim, ClaimRequest, Group, Settlement, Topic
+from functools import partial
+
+import pytest
+
+from support.stores import HOUR, MINUTE, SECOND, Stage, bodies
+from tarry.store import retention
+from tarry.store.positions import Position
+from tarry.store.records import Claim, ClaimRequest, Group, Outcome, Settlement, Topic
 from tarry.wheel.ladder import Ladder
+
+DAY = 24 * HOUR
 
 
 async def _published(stage: Stage, keys: str, ladder: Ladder | None = None) -> tuple[Topic, Group]:
@@ -225,3 +233,46 @@ async def test_a_queue_belongs_to_one_client_and_changes_hands_when_it_is_free(s
     (taken,) = await ask("a")
     assert taken is not None, "b has gone"
     assert taken.messages[0].queue == first.messages[0].queue
+
+
+async def _ack_outside(stage: Stage, claim: Claim) -> None:
+    """What `outbox.ack` leaves of a claim of one message: a byte, counted by whoever locks the claim next."""
+    where = f"WHERE group_id = {claim.key.group_id} AND queue_id = {claim.key.queue_id}"
+    outcome = bytes([Outcome.ACKED_OUTSIDE]).hex()
+    stage.tables.rows(f"UPDATE claim SET outcome = x'{outcome}' {where} AND number = {claim.key.number}")
+
+
+@pytest.mark.parametrize("counted_by", ["lease", "seek"])
+async def test_what_a_users_own_transaction_acks_lets_its_chain_go_on(stage: Stage, counted_by: str) -> None:
+    topic, group = await _published(stage, "aa")
+    await stage.fail(group, await stage.claim(group))
+    back = await _back(stage, group, 10 * SECOND + 2)
+    assert bodies(back) == [b"a1"]
+    await _ack_outside(stage, back)
+    if counted_by == "lease":
+        stage.now += MINUTE
+        await stage.end_leases(group)
+    else:
+        await stage.store.seek(group, topic.queues, Position("latest"), stage.now)
+    assert bodies(await stage.claim(group)) == [b"a2"]
+    state = await stage.store.group_state(group)
+    assert (state.acked, state.retried) == (1, 1)
+
+
+async def test_a_parked_message_is_kept_however_old(stage: Stage) -> None:
+    topic, group = await _published(stage, "aab")
+    claim = await stage.claim(group)
+    await stage.fail(group, claim, (0,))
+    await stage.ack(group, claim)
+    stage.now += 20 * DAY
+    limits = retention.Limits(retention=DAY, hard=1000 * DAY, history=DAY, dead=DAY)
+    queue = topic.queues[0]
+    while not (
+        await stage.store.clean(
+            partial(
+                *(retention.clean_messages,), topic=topic, queue=queue, limits=limits, now=stage.now, start=0, limit=9
+            )
+        )
+    ).done:
+        pass
+    assert stage.column("SELECT `offset` FROM message ORDER BY `offset`") == [0, 1]

@@ -426,6 +426,7 @@ async def test_dead_letters_go(stage: Stage) -> None:
     assert stage.count("dead") == 2
     stage.now += 1
     assert (await clean_dead(stage, group)).rows == 2
+    assert (await stage.store.group_state(group)).letters == 0
 
 
 async def test_cancelled_messages_go(stage: Stage) -> None:
