@@ -266,13 +266,9 @@ async def test_a_parked_message_is_kept_however_old(stage: Stage) -> None:
     await stage.ack(group, claim)
     stage.now += 20 * DAY
     limits = retention.Limits(retention=DAY, hard=1000 * DAY, history=DAY, dead=DAY)
-    queue = topic.queues[0]
-    while not (
-        await stage.store.clean(
-            partial(
-                *(retention.clean_messages,), topic=topic, queue=queue, limits=limits, now=stage.now, start=0, limit=9
-            )
-        )
-    ).done:
+    batch = partial(
+        retention.clean_messages, topic=topic, queue=topic.queues[0], limits=limits, now=stage.now, start=0, limit=9
+    )
+    while not (await stage.store.clean(batch)).done:
         pass
     assert stage.column("SELECT `offset` FROM message ORDER BY `offset`") == [0, 1]
