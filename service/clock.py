@@ -21,7 +21,7 @@ def boottime() -> int:
 
 
 class Clock:
-    """Unix milliseconds. `take` is to be awaited once before `now`, and then about every second."""
+    """Unix milliseconds. `take` is to be awaited once before `now`, and then every second or two."""
 
     def __init__(self, sample: Callable[[], Awaitable[int]], *, monotonic: Callable[[], int] = boottime) -> None:
         self._sample = sample

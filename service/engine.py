@@ -69,7 +69,7 @@ from .operations import Operations, Worked
 from .rates import Activity, Rates
 from .sealer import Sealer
 from .settings import Settings
-from .sweeps import Sweeps, every
+from .sweeps import Sweeps, adaptively, every
 
 _BATCH_BYTES = 2 << 20
 _READ_TOGETHER = 10_000
@@ -157,9 +157,9 @@ class Engine:
             nursery.start_soon(self.alarm.run)
             nursery.start_soon(hand.run)
             nursery.start_soon(self.loader.run)
-            nursery.start_soon(every, 1, self.clock.take)
+            nursery.start_soon(every, 2, self.clock.take)
             nursery.start_soon(every, 10, self.directory.refresh)
-            nursery.start_soon(every, 1, sweeps.look)
+            nursery.start_soon(adaptively, 1, 5, sweeps.look)
             self.ready.set()
             await sweeps.watch_all()
             nursery.start_soon(every, 1, self._look_after_clients)

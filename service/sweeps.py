@@ -8,7 +8,8 @@
   committed hours late.
 - leases, every ten seconds: claims whose lease ran out and that no desk here has watched.
 - requests, every minute: idempotency keys whose window is over, a bounded batch at a time.
-- look, every second while somebody waits for messages: queues that other nodes have made grow.
+- look, while somebody waits for messages: queues that other nodes have made grow; every second, and less often, down to
+  every five, while there are none.
 """
 
 from collections.abc import Awaitable, Callable
@@ -41,6 +42,17 @@ async def every(seconds: float, step: Callable[[], Awaitable[None]]) -> None:
         except StoreError as error:
             log.warning("round_failed", step=getattr(step, "__name__", str(step)), error=str(error))
         await trio.sleep(seconds)
+
+
+async def adaptively(seconds: float, longest: float, step: Callable[[], Awaitable[bool]]) -> None:
+    """As `every`, but the rest is doubled, up to `longest`, each time that the step finds nothing."""
+    rest = seconds
+    while True:
+        try:
+            rest = seconds if await step() else min(rest * 2, longest)
+        except StoreError as error:
+            log.warning("round_failed", step=getattr(step, "__name__", str(step)), error=str(error))
+        await trio.sleep(rest)
 
 
 class Sweeps:
@@ -103,11 +115,14 @@ class Sweeps:
         while await self._store.forget_requests(self._clock.now(), _CLAIMS) == _CLAIMS:
             await trio.sleep(0.05)  # writers come first
 
-    async def look(self) -> None:
-        """Tells of queues that have grown by somebody else's hand."""
+    async def look(self) -> bool:
+        """Tells of queues that have grown by somebody else's hand; whether there was one, or nobody waits."""
         if not self._waiting():
-            return
+            return True
+        found = False
         for queue_id, end in (await self._store.queue_ends()).items():
             if self._ends.get(queue_id, 0) < end:
                 self._ends[queue_id] = end
                 self._grown(queue_id)
+                found = True
+        return found

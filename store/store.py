@@ -105,6 +105,8 @@ class Store:
 
     async def count_outbox(self, limit: int) -> dict[int, int]:
         """Counts a batch of what users have cancelled in their own transactions; how many, by topic id."""
+        if not await self.backend.read(lambda tx: tx.fetch("outbox_cancel.some")):
+            return {}  # the usual case, which wants no transaction
         return await self.backend.write(lambda tx: timers.count_outbox(tx, self.maker + 3, limit))
 
     async def reschedule(self, moves: Sequence[tuple[int, int]], now: int) -> list[Verdict]:

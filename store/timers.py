@@ -115,8 +115,6 @@ async def cancel(tx: Transaction, ids: Sequence[int], now: int, maker: int) -> l
 
 async def count_outbox(tx: Transaction, maker: int, limit: int) -> dict[int, int]:
     """Counts a batch of what outboxes have cancelled; returns how many by topic id."""
-    if not await tx.fetch("outbox_cancel.some"):
-        return {}
     rows = await tx.fetch("outbox_cancel.lock", limit)
     cancelled = Counter([row[1] for row in rows])
     for topic_id in sorted(cancelled):
@@ -182,7 +180,5 @@ async def due_retries(tx: Transaction, shard: int, after: int, until: int, limit
 async def near(tx: Transaction, since: int, until: int, limit: int) -> list[Timer]:
     """What waits in any shard between two milliseconds, for the sweeps; at most `limit` of each kind."""
     first, end = first_id(since), first_id(until)
-    timers = [(due, id_) for id_, due in await tx.fetch("delay.near", first, end, limit)]
-    timers += [(due, id_) for id_, due in await tx.fetch("moved.near", since, until, limit)]
-    timers += [(due_of(id_), ~id_) for id_, _ in await tx.fetch("retry.near", first, end, limit)]
-    return timers
+    rows = await tx.fetch("delay.near", first, end, limit, since, until, limit, first, end, limit)
+    return [(due, ~id_ if of_a_retry else id_) for id_, due, of_a_retry, _ in rows]

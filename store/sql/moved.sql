@@ -11,11 +11,6 @@ DELETE FROM moved WHERE shard = ? AND due = ? AND id = ?;
 SELECT m.id, m.due FROM moved m JOIN delay d ON d.shard = m.shard AND d.id = m.id AND d.due = m.due
 WHERE m.shard = ? AND (m.due > ? OR m.due = ? AND m.id > ?) AND m.due < ? ORDER BY m.due, m.id LIMIT ?;
 
--- name: near
--- The due scan over all shards.
-SELECT id, due FROM moved /*! FORCE INDEX (PRIMARY) */
-WHERE shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) AND due >= ? AND due < ? LIMIT ?;
-
 -- name: orphans
 -- Pointers of a shard into the past, to messages that are not there or have been moved again.
 SELECT m.due, m.id FROM moved m /*! FORCE INDEX (PRIMARY) */

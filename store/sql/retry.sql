@@ -17,11 +17,6 @@ DELETE /*+ INDEX(retry PRIMARY) */ FROM retry WHERE (shard, id) IN (?*);
 -- The due scan of one shard.
 SELECT id FROM retry /*! FORCE INDEX (PRIMARY) */ WHERE shard = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?;
 
--- name: near
--- The due scan over all shards. (With the group, so that no index alone has it all.)
-SELECT id, group_id FROM retry /*! FORCE INDEX (PRIMARY) */
-WHERE shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) AND id >= ? AND id < ? LIMIT ?;
-
 -- name: of_group
 -- How many of a group's messages are on each rung.
 SELECT attempt, COUNT(*) FROM retry WHERE group_id = ? GROUP BY attempt;

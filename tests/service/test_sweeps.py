@@ -1,12 +1,15 @@
-"""A nudge looks for what an outbox has committed: near by, and farther when nothing is new there."""
+"""The sweeps: what a nudge looks for, and how often others' queues are looked at."""
 
 from typing import Any, cast
 
 import pytest
+import trio
+import trio.testing
 
 from tarry.service.clock import Clock
 from tarry.service.hand import Hand
-from tarry.service.sweeps import Sweeps
+from tarry.service.sweeps import Sweeps, adaptively
+from tarry.store.errors import Unavailable
 from tarry.store.store import Store
 
 NOW = 1_795_000_000_000
@@ -72,3 +75,20 @@ async def test_the_far_sweep_follows_nudges_once_a_second_at_most(rows: Rows, sw
     rows.ms += 1000
     await sweeps.nudged()
     assert len([asked for asked in rows.asked if asked[0] == 0]) == 2
+
+
+async def test_a_look_that_finds_nothing_is_taken_less_often(autojump_clock: trio.testing.MockClock) -> None:
+    found = iter([True, False, False, False, False, True, False])
+    taken: list[float] = []
+    begin = trio.current_time()
+
+    async def look() -> bool:
+        taken.append(round(trio.current_time() - begin, 3))
+        try:
+            return next(found)
+        except StopIteration:
+            raise Unavailable("away") from None
+
+    with trio.move_on_after(23):
+        await adaptively(1, 5, look)
+    assert taken == [0, 1, 3, 7, 12, 17, 18, 20, 22]
