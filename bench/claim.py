@@ -1,9 +1,10 @@
 """How many messages a second can a consumer group claim and acknowledge?
 
-    python -m tarry.bench.claim --dsn mysql://root@127.0.0.1:3306/any [--consumers 8] [--max 10] [--runs 5]
+    python -m tarry.bench.claim --dsn mysql://root@127.0.0.1:3306/any [--consumers 8] [--max 10] [--ahead]
 
 Some consumers of one group on a stream of 200-byte messages, each claiming, reading the bodies and acknowledging, with
-every ack awaited and fenced:
+every ack awaited and fenced; with --ahead each asks for its next claim while its ack is on the way, as the client's
+`consume` does:
 
     turn            Tarry's store under the service's desk: what waits of a group shares one transaction
     lock_and_log    the published way: a lock, and a log row per message; MySQL only
@@ -15,6 +16,7 @@ it, see bench/lateness.py.
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 
 import trio
 
@@ -22,10 +24,10 @@ from ..service.clock import Clock
 from ..service.desk import Desk
 from ..store.catalogue import TopicDraft
 from ..store.opening import open_backend
-from ..store.records import ClaimRequest, Draft, Group, Publication, Settlement, Turn
+from ..store.records import Claim, ClaimRequest, Draft, Group, Publication, Settlement, Turn
 from ..store.store import Store
 from . import databases, rival_claims
-from .closed_loop import in_tasks
+from .closed_loop import cycle, in_tasks
 from .report import Figures, ratios, say, show, spread
 
 BODY = b'"' + b"x" * 198 + b'"'
@@ -39,6 +41,11 @@ def main() -> None:
     databases.add_dsn(parser)
     parser.add_argument("--consumers", type=int, default=8, help="of one group (default: 8)")
     parser.add_argument("--max", type=int, default=10, help="messages to a claim (default: 10)")
+    parser.add_argument(
+        "--ahead",
+        action="store_true",
+        help="each asks for the next claim while its ack is on the way, as `consume` does",
+    )
     parser.add_argument("--rows", type=int, default=300_000, help="messages in the stream (default: 300000)")
     parser.add_argument("--seconds", type=float, default=5, help="of each measurement (default: 5)")
     parser.add_argument("--runs", type=int, default=5, help="runs, of which the ratios are medians (default: 5)")
@@ -55,9 +62,8 @@ def main() -> None:
             for subject in subjects:
                 say(f"run {run} of {arguments.runs}: {subject}")
                 with databases.scratch(dsn) as scratch:
-                    figures = trio.run(
-                        measure, scratch, subject, arguments.rows, arguments.consumers, arguments.max, arguments.seconds
-                    )
+                    act = partial(measure, consumers=arguments.consumers, size=arguments.max, ahead=arguments.ahead)
+                    figures = trio.run(act, scratch, subject, arguments.rows, arguments.seconds)
                 rates[-1][subject] = figures["messages_per_s"]
                 show({"bench": "claim", "subject": subject, "run": run, **figures})
         show(
@@ -66,6 +72,7 @@ def main() -> None:
                 "summary": "medians of the runs",
                 "consumers": arguments.consumers,
                 "max": arguments.max,
+                "ahead": arguments.ahead,
                 "seconds": arguments.seconds,
                 "runs": arguments.runs,
                 **settings,
@@ -75,7 +82,9 @@ def main() -> None:
         )
 
 
-async def measure(dsn: str, subject: str, rows: int, consumers: int, size: int, seconds: float) -> Figures:
+async def measure(
+    dsn: str, subject: str, rows: int, seconds: float, *, consumers: int, size: int, ahead: bool
+) -> Figures:
     """One contestant on a stream of its own."""
     backend = await open_backend(dsn)
     try:
@@ -83,10 +92,10 @@ async def measure(dsn: str, subject: str, rows: int, consumers: int, size: int, 
         group = await fill(store, rows)
         say(f"measuring {subject}")
         if subject == "turn":
-            figures = await measure_desk(store, group, consumers, size, seconds)
+            figures = await measure_desk(store, group, consumers, size, seconds, ahead=ahead)
         else:
             queue_id = group.topic.queues[0].id
-            figures = await rival_claims.measure(dsn, subject, queue_id, consumers, size, seconds)
+            figures = await rival_claims.measure(dsn, subject, queue_id, consumers, size, seconds, ahead=ahead)
         if figures["messages"] != size * figures["answered"]:
             raise AssertionError(f"{figures['messages']} messages in {figures['answered']} claims: the stream ran dry")
         return {**figures, "messages_per_s": figures["per_s"] * size}
@@ -106,7 +115,9 @@ async def fill(store: Store, rows: int) -> Group:
     return await store.add_group(topic, "bench", now)
 
 
-async def measure_desk(store: Store, group: Group, consumers: int, size: int, seconds: float) -> Figures:
+async def measure_desk(
+    store: Store, group: Group, consumers: int, size: int, seconds: float, *, ahead: bool
+) -> Figures:
     """The service's desk over the store's turns, as the engine puts them together."""
     clock = Clock(store.backend.now)
     await clock.take()
@@ -117,11 +128,14 @@ async def measure_desk(store: Store, group: Group, consumers: int, size: int, se
     desk = Desk(lambda: group, clock, take_turn, lambda _group, _settlements, _turn: None)
     acked = 0
 
-    async def consume() -> None:
-        nonlocal acked
+    async def take() -> Claim:
         claim = await desk.claim(ClaimRequest("bench", size, _LEASE), 0)
         if claim is None:
             raise AssertionError("the stream ran dry: more --rows, or fewer --seconds")
+        return claim
+
+    async def ack(claim: Claim) -> None:
+        nonlocal acked
         settled = await desk.settle(Settlement(claim.key, "ack"))
         if settled is None or settled.acked != len(claim.messages):
             raise AssertionError(f"{len(claim.messages)} claimed, and then {settled}")
@@ -129,7 +143,7 @@ async def measure_desk(store: Store, group: Group, consumers: int, size: int, se
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(desk.run)
-        figures = await in_tasks([consume] * consumers, seconds)
+        figures = await in_tasks([cycle(take, ack, ahead=ahead) for _ in range(consumers)], seconds)
         nursery.cancel_scope.cancel()
     return {**figures, "messages": acked, "turns": desk.turns}
 

@@ -7,12 +7,15 @@ processor time, which a busy machine disturbs less than the rest.
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 import trio
 
 from .report import Figures, percentile
 
 _WARM_UP = 0.1
+
+T = TypeVar("T")
 
 
 class _Tally:
@@ -46,6 +49,29 @@ class _Tally:
             "cpu_us": round((time.process_time() - self._cpu) / self._done * 1e6, 1),
             "answered": self._done,
         }
+
+
+def cycle(
+    claim: Callable[[], Awaitable[T]], ack: Callable[[T], Awaitable[None]], *, ahead: bool
+) -> Callable[[], Awaitable[None]]:
+    """A consumer's act: a claim and its ack; `ahead`: the next claim is asked for together with the ack of the last."""
+    held: list[T] = []
+
+    async def one_after_the_other() -> None:
+        await ack(await claim())
+
+    async def fetch() -> None:
+        held.append(await claim())
+
+    async def overlapping() -> None:
+        if not held:
+            await fetch()
+        mine = held.pop()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fetch)
+            nursery.start_soon(ack, mine)
+
+    return overlapping if ahead else one_after_the_other
 
 
 async def in_tasks(callers: Sequence[Callable[[], Awaitable[object]]], seconds: float) -> Figures:

@@ -9,14 +9,13 @@ Both read the bodies and await and fence their acks, as Tarry's do.
 """
 
 import time
-from collections.abc import Awaitable, Callable
 
 from ..store.errors import Contention
 from ..store.mysql.connection import Connection, connect
 from ..store.mysql.dsn import Dsn
 from ..store.mysql.literals import Statement
 from . import databases
-from .closed_loop import in_tasks
+from .closed_loop import cycle, in_tasks
 from .report import Figures
 
 _TABLES = {
@@ -54,7 +53,7 @@ _LEASE = 60_000
 
 
 class _Consumer:
-    """One consumer with connections of its own: one for transactions, one in autocommit mode for acks and reads."""
+    """One consumer with connections of its own: one to claim with, one in autocommit mode for acks."""
 
     def __init__(self, connection: Connection, single: Connection, number: int, queue_id: int, size: int) -> None:
         self._connection = connection
@@ -65,8 +64,8 @@ class _Consumer:
         self.consumed = 0
         self.run_again = 0
 
-    async def lock_and_log(self) -> None:
-        """A claim and its ack."""
+    async def claim_lock_and_log(self) -> list[int]:
+        """The offsets claimed; the bodies have been read."""
         now = time.time_ns() // 1_000_000
         await self._connection.begin()
         ((position,),) = await self._connection.fetch(_LOCK)
@@ -76,18 +75,20 @@ class _Consumer:
             await self._connection.execute(text)
         await self._connection.execute(_MOVE.bind(position + len(rows)))
         await self._connection.commit()
-        offsets = [row[0] for row in rows]
-        acked = await self._single.execute(_ACK.bind(time.time_ns() // 1_000_000, offsets, self._number))
-        self._count(acked, len(rows))
+        return [row[0] for row in rows]
 
-    async def skip_locked(self) -> None:
-        """A claim and its ack."""
-        offsets = await self._claim_skip_locked()
-        await self._single.fetch(_READ_SOME.bind(self._queue_id, offsets))
+    async def ack_lock_and_log(self, offsets: list[int]) -> None:
+        """Fenced."""
+        acked = await self._single.execute(_ACK.bind(time.time_ns() // 1_000_000, offsets, self._number))
+        self._count(acked, len(offsets))
+
+    async def ack_skip_locked(self, offsets: list[int]) -> None:
+        """Fenced."""
         acked = await self._single.execute(_DISOWN.bind(offsets, self._number))
         self._count(acked, len(offsets))
 
-    async def _claim_skip_locked(self) -> list[int]:
+    async def claim_skip_locked(self) -> list[int]:
+        """The offsets claimed; the bodies have been read."""
         while True:
             now = time.time_ns() // 1_000_000
             await self._connection.begin()
@@ -97,6 +98,7 @@ class _Consumer:
                 for text in _OWN.bind_many(owned, max_bytes=self._connection.max_statement):
                     await self._connection.execute(text)
                 await self._connection.execute(_TAKEN.bind(offsets))
+                await self._connection.fetch(_READ_SOME.bind(self._queue_id, offsets))
                 await self._connection.commit()
             except Contention:
                 self.run_again += 1
@@ -110,7 +112,9 @@ class _Consumer:
         self.consumed += acked
 
 
-async def measure(dsn: str, subject: str, queue_id: int, consumers: int, size: int, seconds: float) -> Figures:
+async def measure(
+    dsn: str, subject: str, queue_id: int, consumers: int, size: int, seconds: float, *, ahead: bool
+) -> Figures:
     """Consumers of the messages that are in the stream already."""
     with databases.log_in(dsn) as admin, admin.cursor() as cursor:
         for statement in _TABLES[subject]:
@@ -120,6 +124,9 @@ async def measure(dsn: str, subject: str, queue_id: int, consumers: int, size: i
         _Consumer(await connect(place, write=True), await connect(place, write=True), number, queue_id, size)
         for number in range(consumers)
     ]
-    acts: list[Callable[[], Awaitable[None]]] = [getattr(consumer, subject) for consumer in joined]
+    acts = [
+        cycle(getattr(consumer, f"claim_{subject}"), getattr(consumer, f"ack_{subject}"), ahead=ahead)
+        for consumer in joined
+    ]
     figures = await in_tasks(acts, seconds)
     return {**figures, "messages": sum(c.consumed for c in joined), "run_again": sum(c.run_again for c in joined)}

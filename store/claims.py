@@ -11,14 +11,14 @@ to `delivery`, under a number drawn under its cursor's lock, so that the log's n
 import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby, takewhile
+from itertools import takewhile
 
 import msgspec
 from attrs import define, evolve, field
 
 from .ids import IdMaker, due_of, shard_of
 from .locked_rows import ClaimRow, CursorRow
-from .ports import Row, Transaction, Value
+from .ports import Query, Row, Transaction, Value
 from .records import (
     Claim,
     ClaimKey,
@@ -31,7 +31,7 @@ from .records import (
     Settlement,
     Turn,
 )
-from .stretches import CLAIM_BYTES, PAGE, Stretch
+from .stretches import CLAIM_BYTES, PAGE, Page, Stretch
 from .text import encode
 
 _OPEN = bytes([Outcome.OPEN])
@@ -39,6 +39,7 @@ _REMEMBERED = 99
 SCAN = 5_000
 """Messages that a turn looks at for their tags; it stops there, and is gone on with in the next turn."""
 _TAGS_AT_ONCE = 500
+_NO_END = 1 << 62
 WIDEST = 1_000
 """Offsets of a claim at most; `tracing` looks no further back for one."""
 
@@ -66,7 +67,14 @@ class Turning:
     spread: int = 0
     again: bool = False
     """The run before this one may have been committed: what it settled is taken as settled by us."""
+    expected: tuple[int, int] | None = None
+    """A queue of the topic and where the group is likely to be in it: read together with the locks."""
     nonce: int = field(factory=lambda: secrets.randbits(63))
+    expects: tuple[int, int] | None = field(default=None, init=False)
+    """The same for the next turn."""
+    _ends: dict[int, int] = field(factory=dict[int, int], init=False)
+    """Of the group's queues."""
+    _page: Page | None = field(default=None, init=False)
     _touched: set[int] = field(factory=set[int])
     _scanned: int = 0
     """Messages looked at for their tags."""
@@ -83,11 +91,10 @@ class Turning:
         self._touched.clear()
         self._failures.clear()
         self._scanned, self._cut, self._taken = 0, False, 0
-        held = await self._lock_claims(tx, settlements)
-        cursors = await self._lock_cursors(tx)
+        held, cursors = await self._lock(tx, settlements, requests)
         missing = [s for s in settlements if _place(s.key) not in held]
         if missing:  # another turn may have held them; those are over now
-            held |= await self._lock_claims(tx, missing)
+            held |= _claim_rows(await tx.fetch_all(self._locks(missing)), missing)
         self._count_outside(held.values(), cursors)
         ended = await self._ended(tx, settlements, held)
         locked = await self._locked(tx, settlements, held, ended)
@@ -102,7 +109,7 @@ class Turning:
         claims, more = await self._claim(tx, cursors, requests, room)
         for queue_id in sorted(self._touched):
             cursor = cursors[queue_id]
-            await tx.execute(
+            await tx.later(
                 "cursor.move",
                 *(cursor.position, cursor.next_claim, cursor.next_delivery, cursor.acked, cursor.dead, cursor.retried),
                 *(cursor.expired, cursor.skipped, cursor.parked, self.nonce, self.group.id, queue_id),
@@ -121,20 +128,29 @@ class Turning:
             return False  # extensions alone: to be repeated
         return bool(await tx.fetch("cursor.turn", self.group.id, min(self._touched), self.nonce))
 
-    async def _lock_claims(self, tx: Transaction, settlements: Iterable[Settlement]) -> dict[tuple[int, int], ClaimRow]:
-        held: dict[tuple[int, int], ClaimRow] = {}
-        for queue_id, places in groupby(sorted({_place(s.key) for s in settlements}), key=lambda place: place[0]):
-            for row in await tx.fetch("claim.lock", self.group.id, queue_id, [number for _, number in places]):
-                number, token, client, first, size, claimed_at, lease_until, outcome, settled_at = row
-                held[queue_id, number] = ClaimRow(
-                    *(queue_id, number, token, client.decode(), first, size, claimed_at, lease_until),
-                    *(bytearray(outcome), bytearray(settled_at)),
-                )
-        return held
+    async def _lock(
+        self, tx: Transaction, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]
+    ) -> tuple[dict[tuple[int, int], ClaimRow], dict[int, CursorRow]]:
+        """The claims and cursors, locked; and what is to be read for the claims behind these locks, in one flight."""
+        queries = self._locks(settlements)
+        queue_ids = sorted(self.group.queue_ids)
+        queries.append(("cursor.lock", (self.group.id, queue_ids)))
+        if requests:
+            queries.append(("queue.ends", (queue_ids,)))
+        limit = min(PAGE, sum(request.size for request in requests))
+        if requests and self.expected is not None:
+            queries.append(("message.range", (*self.expected, _NO_END, limit)))
+        answers = await tx.fetch_all(queries)
+        if requests and self.expected is not None:
+            self._page = Page(*self.expected, limit, answers.pop())
+        self._ends = dict(answers.pop()) if requests else {}
+        cursors = {row[0]: CursorRow(*row) for row in answers.pop()}
+        return _claim_rows(answers, settlements), cursors
 
-    async def _lock_cursors(self, tx: Transaction) -> dict[int, CursorRow]:
-        rows = await tx.fetch("cursor.lock", self.group.id, sorted(self.group.queue_ids))
-        return {row[0]: CursorRow(*row) for row in rows}
+    def _locks(self, settlements: Iterable[Settlement]) -> list[Query]:
+        return [
+            ("claim.lock", (self.group.id, queue_id, numbers)) for queue_id, numbers in _numbers(settlements).items()
+        ]
 
     def _count_outside(self, held: Iterable[ClaimRow], cursors: Mapping[int, CursorRow]) -> None:
         """What users' own transactions have acked since is counted now: they must not lock a cursor."""
@@ -328,7 +344,7 @@ class Turning:
             self._went(failure, outcome)
             self._touched.add(failure.held.queue_id)
         if retries:
-            await tx.execute_many("retry.add", retries)
+            await tx.later_many("retry.add", retries)
 
     async def _sources(self, tx: Transaction, failures: Iterable[Failure]) -> dict[tuple[int, int], Row]:
         """(return queue, message's queue, offset, id, attempt, history) of each of these messages, by its place."""
@@ -361,11 +377,11 @@ class Turning:
                 log.append(log_row(self.group, claim, number, self.now))
                 continue
             place = (self.group.id, claim.queue_id, claim.number)
-            await tx.execute("claim.change", claim.lease_until, bytes(claim.outcome), bytes(claim.settled_at), *place)
+            await tx.later("claim.change", claim.lease_until, bytes(claim.outcome), bytes(claim.settled_at), *place)
         if log:
-            await tx.execute_many("delivery.add", log)
+            await tx.later_many("delivery.add", log)
         for queue_id, numbers in ended.items():
-            await tx.execute("claim.remove", self.group.id, queue_id, numbers)
+            await tx.later("claim.remove", self.group.id, queue_id, numbers)
 
     async def _room(self, tx: Transaction) -> int | None:
         """How many messages more may be in hand; None is no limit. Exact, since the group's cursors are locked."""
@@ -379,7 +395,7 @@ class Turning:
     ) -> tuple[list[Claim | None], bool]:
         if not requests:
             return [], False
-        ends: dict[int, int] = dict(await tx.fetch("queue.ends", list(cursors)))
+        ends = self._ends
         claims: list[Claim | None] = []
         rows: list[Sequence[Value]] = []
         waiting = list(requests)
@@ -387,7 +403,7 @@ class Turning:
             cursor, end = cursors[queue_id], ends[queue_id]
             wanted = sum(request.size for request in waiting)
             queue, query = self._stretch(queue_id)
-            reader = Stretch(tx, queue, query, cursor.position, end, min(PAGE, wanted))
+            reader = Stretch(tx, queue, query, cursor.position, end, min(PAGE, wanted), self._page)
             while waiting and cursor.position < end:
                 request = waiting[0]
                 if room is not None:
@@ -405,9 +421,18 @@ class Turning:
                 rows.append(claim_row(claim))
                 waiting.pop(0)
         if rows:
-            await tx.execute_many("claim.add", rows)
+            await tx.later_many("claim.add", rows)
         claims += [None] * len(waiting)
-        return claims, any(cursor.position < ends[queue_id] for queue_id, cursor in cursors.items())
+        self.expects = self._expect(cursors)
+        return claims, any(cursor.position < self._ends[queue_id] for queue_id, cursor in cursors.items())
+
+    def _expect(self, cursors: Mapping[int, CursorRow]) -> tuple[int, int] | None:
+        """The queue of the topic with most left to claim, and where; None when the next turn has to find out."""
+        own = [queue.id for queue in self.group.topic.queues]
+        queue_id = max(own, key=lambda q: self._ends[q] - cursors[q].position)
+        if len(own) > 1 and self._ends[queue_id] == cursors[queue_id].position:
+            return None
+        return queue_id, cursors[queue_id].position
 
     def _stretch(self, queue_id: int) -> tuple[Queue, str]:
         """A queue of the group and the query that reads it."""
@@ -531,6 +556,26 @@ async def find_places(tx: Transaction, key: ClaimKey) -> dict[int, int] | None:
     if not rows:  # not a retry queue
         rows = await tx.fetch("message.ids", key.queue_id, key.first, end)
     return {id_: offset - key.first for offset, id_ in rows}
+
+
+def _numbers(settlements: Iterable[Settlement]) -> dict[int, list[int]]:
+    """The numbers of the claims by queue, in the order in which they are locked."""
+    numbers: dict[int, list[int]] = defaultdict(list)
+    for queue_id, number in sorted({_place(s.key) for s in settlements}):
+        numbers[queue_id].append(number)
+    return numbers
+
+
+def _claim_rows(answers: Iterable[list[Row]], settlements: Iterable[Settlement]) -> dict[tuple[int, int], ClaimRow]:
+    """What was locked of the claims, by queue and number."""
+    held: dict[tuple[int, int], ClaimRow] = {}
+    for queue_id, rows in zip(_numbers(settlements), answers, strict=True):
+        for number, token, client, first, size, claimed_at, lease_until, outcome, settled_at in rows:
+            held[queue_id, number] = ClaimRow(
+                *(queue_id, number, token, client.decode(), first, size, claimed_at, lease_until),
+                *(bytearray(outcome), bytearray(settled_at)),
+            )
+    return held
 
 
 def _place(key: ClaimKey) -> tuple[int, int]:

@@ -155,7 +155,7 @@ class OrderedTurning(Turning):
         }
         members = {*self.present, *(request.client for request in requests), *busy.values()}
         owners = await (await Owners.lock(tx, self.group)).share(tx, busy, members, self.now)
-        ends: dict[int, int] = dict(await tx.fetch("queue.ends", list(cursors)))
+        ends = self._ends
         claims: list[Claim | None] = [None] * len(requests)
         rows: list[Sequence[Value]] = []
         self._at_hand = _PARKED
@@ -176,7 +176,7 @@ class OrderedTurning(Turning):
                 rows.append(claim_row(claim, parked))
                 del owners[own]  # one open claim of a queue and its retry queue
         if rows:
-            await tx.execute_many("claim.add", rows)
+            await tx.later_many("claim.add", rows)
         released = await self._chains.write(tx)
         self._left = any(cursor.position < ends[queue_id] for queue_id, cursor in cursors.items())
         return claims, released or self._at_hand <= 0

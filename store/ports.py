@@ -33,8 +33,24 @@ class Queries(Protocol):
         ...
 
 
+Query = tuple[str, Sequence[Value | Sequence[Value]]]
+"""A query's name and its values."""
+
+
 class Transaction(Queries, Protocol):
     """One open transaction of the service's."""
+
+    async def fetch_all(self, queries: Sequence[Query]) -> list[list[Row]]:
+        """The rows of several SELECTs, run in order without a wait in between. All but the last ask in few bytes."""
+        ...
+
+    async def later(self, query: str, *values: Value | Sequence[Value]) -> None:
+        """Runs a statement, in its place, whose outcome nobody waits for: at the latest before the COMMIT."""
+        ...
+
+    async def later_many(self, query: str, rows: Sequence[Sequence[Value]]) -> None:
+        """Inserts the rows; nobody waits for it before the COMMIT."""
+        ...
 
     async def draw(self, counts: Mapping[int, int]) -> dict[int, int]:
         """So many offsets of those among the queues that are not sequenced by their own rows; where each begins."""

@@ -127,6 +127,8 @@ async def clean_messages(
         return Removed(0, start, True)
     page = await tx.fetch("message.oldest", queue.id, start, limit)
     old = _old(page, now - keep, end)
+    if not old:
+        return Removed(0, start, True)  # another cleaner was quicker
     end = old[-1][0] + 1
     overdue = _old(old, now - hard, end)
     hard_end = overdue[-1][0] + 1 if overdue else start
@@ -234,6 +236,8 @@ async def clean_deliveries(
     if not _old(await tx.fetch("delivery.oldest", group_id, queue_id, start, 1), now - limits.history, end):
         return Removed(0, start, True)
     rows = _old(await tx.fetch("delivery.oldest", group_id, queue_id, start, limit), now - limits.history, end)
+    if not rows:
+        return Removed(0, start, True)  # another cleaner was quicker
     end = rows[-1][0] + 1
     removed = await tx.execute("delivery.expunge", group_id, queue_id, rows[0][0], end)
     return Removed(removed, end, len(rows) < limit)

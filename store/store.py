@@ -81,6 +81,8 @@ class Store:
     window: int = IDEMPOTENCY_WINDOW
     ladder: Ladder = field(factory=Ladder)
     """Of groups for which neither they nor their topic name one."""
+    _expected: dict[int, tuple[int, int] | None] = field(factory=dict[int, tuple[int, int] | None], init=False)
+    """By group id: where its next claim is likely to begin. It need not be true."""
 
     async def publish(self, publications: Sequence[Publication], now: int) -> list[list[Receipt] | Conflict]:
         """Accepts the publications in one transaction; an answer to each, in order: its receipts, or the conflict."""
@@ -124,10 +126,14 @@ class Store:
         """Settles and claims for one group in one transaction; `present`: see `OrderedTurning`."""
 
         async def attempt(spread: int) -> Turn:
-            run = Turning(group, now, self.ids, spread)
             if group.topic.ordered:
-                run = OrderedTurning(group, now, self.ids, spread, present=present)
-            return await self.backend.write(lambda tx: run.write(tx, settlements, requests), run.landed)
+                ordered = OrderedTurning(group, now, self.ids, spread, present=present)
+                return await self.backend.write(lambda tx: ordered.write(tx, settlements, requests), ordered.landed)
+            run = Turning(group, now, self.ids, spread, expected=self._expected.get(group.id))
+            turn = await self.backend.write(lambda tx: run.write(tx, settlements, requests), run.landed)
+            if requests:
+                self._expected[group.id] = run.expects
+            return turn
 
         return await self._again(attempt, now)
 

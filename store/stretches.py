@@ -1,5 +1,9 @@
 """Stretches of a queue, read in pages: a claim's messages, or a pull by the reader's own offset."""
 
+from collections.abc import Sequence
+
+from attrs import frozen
+
 from .ports import Row, Transaction
 from .records import Delivered, Queue
 from .text import decode
@@ -10,10 +14,30 @@ CLAIM_BYTES = 8 << 20
 """A claim stops growing past this many bytes of bodies."""
 
 
+@frozen
+class Page:
+    """Messages of a queue, read from an offset on before it was known that they would be asked for."""
+
+    queue_id: int
+    position: int
+    limit: int
+    rows: Sequence[Row]
+    """As many as there were; `limit` at most."""
+
+
 class Stretch:
     """Reads a stretch of a queue in pages, so that neighbouring claims share them."""
 
-    def __init__(self, tx: Transaction, queue: Queue, query: str, position: int, end: int, page_size: int) -> None:
+    def __init__(
+        self,
+        tx: Transaction,
+        queue: Queue,
+        query: str,
+        position: int,
+        end: int,
+        page_size: int,
+        page: Page | None = None,
+    ) -> None:
         self._tx = tx
         self._queue = queue
         self.query = query
@@ -22,6 +46,8 @@ class Stretch:
         self._end = end
         self._page_size = page_size
         self._page: list[tuple[int, Delivered]] = []
+        if page is not None and (page.queue_id, page.position) == (queue.id, position):
+            self._turn_to(page.rows, page.limit)
 
     async def take(self, until: int) -> list[tuple[int, Delivered]]:
         """The messages from the position up to `until`, each with its offset here; fewer when they are many bytes."""
@@ -54,8 +80,12 @@ class Stretch:
 
     async def _read(self) -> None:
         rows = await self._tx.fetch(self.query, self._queue.id, self.position, self._end, self._page_size)
-        self._page = [(row[0], self._delivered(row)) for row in rows]
-        self._read_to = self._page[-1][0] + 1 if len(rows) == self._page_size else self._end
+        self._turn_to(rows, self._page_size)
+
+    def _turn_to(self, rows: Sequence[Row], limit: int) -> None:
+        # What lies behind the end may have been committed since the end was read: it is for the next turn.
+        self._page = [(row[0], self._delivered(row)) for row in rows if row[0] < self._end]
+        self._read_to = min(rows[-1][0] + 1, self._end) if len(rows) == limit else self._end
 
     def _delivered(self, row: Row) -> Delivered:
         offset, id_, key, ordering_key, tag, headers, content_type, body, accepted_at, deliver_at, streamed_at = row[

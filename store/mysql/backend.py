@@ -16,7 +16,7 @@ import trio
 
 from ..errors import Contention, OutcomeUnknown, Refused, SchemaError, Unavailable
 from ..migrations import Migration, load_migrations, pending
-from ..ports import Row, Transaction, Value, Work
+from ..ports import Query, Row, Transaction, Value, Work
 from .connection import Connection, connect
 from .dsn import Dsn
 from .literals import Sql
@@ -47,31 +47,59 @@ class MySQLTransaction:
     def __init__(self, connection: Connection, sequencing: Sequencing) -> None:
         self._connection = connection
         self._sequencing = sequencing
+        self._later: list[bytes] = []
 
     async def fetch(self, query: str, *values: Value | Sequence[Value]) -> list[Row]:
         """The rows of a SELECT."""
-        return await self._connection.fetch(bind(query, values))
+        return (await self.fetch_all([(query, values)]))[-1]
+
+    async def fetch_all(self, queries: Sequence[Query]) -> list[list[Row]]:
+        """The rows of several SELECTs, asked in one flight."""
+        texts = [bind(query, values) for query, values in queries]
+        return (await self._connection.fetch_all([*self._take_later(), *texts]))[-len(texts) :]
 
     async def execute(self, query: str, *values: Value | Sequence[Value]) -> int:
         """Runs a statement; how many rows it matched."""
-        return await self._connection.execute(bind(query, values))
+        text = bind(query, values)
+        if not self._later:
+            return await self._connection.execute(text)
+        return (await self._connection.execute_all([*self._take_later(), text]))[-1].affected
 
     async def execute_many(self, query: str, rows: Sequence[Sequence[Value]]) -> int:
         """Inserts the rows in as few statements as the server's max_allowed_packet lets."""
+        await self.flush()
         prepared, _ = statement(query)
         inserted = 0
         for text in prepared.bind_many(rows, max_bytes=self._connection.max_statement):
             inserted += await self._connection.execute(text)
         return inserted
 
+    async def later(self, query: str, *values: Value | Sequence[Value]) -> None:
+        """Runs a statement together with whatever is asked next."""
+        self._later.append(bind(query, values))
+
+    async def later_many(self, query: str, rows: Sequence[Sequence[Value]]) -> None:
+        """Inserts the rows together with whatever is asked next."""
+        prepared, _ = statement(query)
+        self._later += prepared.bind_many(rows, max_bytes=self._connection.max_statement)
+
+    async def flush(self) -> None:
+        """Runs what was to be run later. Before the COMMIT: it would be committed in part when one fails."""
+        if self._later:
+            await self._connection.execute_all(self._take_later())
+
+    def _take_later(self) -> list[bytes]:
+        later, self._later = self._later, []
+        return later
+
     async def append(
         self, query: str, rows: Mapping[int, Sequence[Sequence[Value]]], *, straight: bool
     ) -> dict[int, int]:
         """All in one flight: while the queue's row is locked the server waits for nothing of ours but the COMMIT."""
         prepared, _ = statement(query)
-        flight: list[bytes] = []
         draws: dict[int, int] = {}
         begins = await self.draw({queue_id: len(some) for queue_id, some in rows.items()})
+        flight = self._take_later()
         for queue_id, begin in begins.items():
             drawn = [(queue_id, begin + number, *row) for number, row in enumerate(rows[queue_id])]
             flight += prepared.bind_many(drawn, max_bytes=self._connection.max_statement)
@@ -125,8 +153,10 @@ class MySQLBackend:
         while True:
             async with self._writers.connection() as connection:
                 await connection.begin()
+                tx = MySQLTransaction(connection, self._sequencing)
                 try:
-                    result = await work(MySQLTransaction(connection, self._sequencing))
+                    result = await work(tx)
+                    await tx.flush()
                 except OutcomeUnknown as error:
                     raise Unavailable(str(error), error.code) from error  # before COMMIT nothing is in doubt
                 except Exception:

@@ -122,6 +122,14 @@ class Connection:
         """The rows of a query."""
         return (await self._ask(sql)).rows
 
+    async def fetch_all(self, statements: Sequence[bytes]) -> list[list[Row]]:
+        """The rows of several queries, asked without waiting for an answer in between.
+
+        The server stops reading while nobody reads what it answers: what is asked behind an answer of many bytes must
+        fit into the buffers of the two sockets.
+        """
+        return [answer.rows for answer in await self._ask_all(statements)]
+
     async def begin(self) -> None:
         """Begins a transaction with the next statement, which costs no round trip.
 

@@ -16,6 +16,7 @@ Python values by column type, the same for both servers:
 import struct
 from collections.abc import Callable
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import attrs
@@ -150,12 +151,7 @@ class Answer:
             self._expect = self._column
 
     def _column(self, payload: bytes) -> None:
-        position = 0
-        for _ in ("catalog", "schema", "table", "original table", "name", "original name"):
-            length, position = _read_length(payload, position)
-            position += length
-        charset, _, kind, _, decimals = _definition(payload, position)
-        self._converters.append(_converter(kind, charset, decimals))
+        self._converters.append(_converter_of(payload))
         if len(self._converters) == self.columns:
             self._expect = self._row if self._deprecate_eof else self._end_of_columns
 
@@ -271,6 +267,17 @@ def _decimal(cell: bytes) -> Decimal:
 
 def _bits(cell: bytes) -> int:
     return int.from_bytes(cell, "big")
+
+
+@lru_cache(maxsize=4096)
+def _converter_of(definition: bytes) -> Callable[[Any], Any] | None:
+    """By a column's definition; those of our queries are few, and the same each time."""
+    position = 0
+    for _ in ("catalog", "schema", "table", "original table", "name", "original name"):
+        length, position = _read_length(definition, position)
+        position += length
+    charset, _, kind, _, decimals = _definition(definition, position)
+    return _converter(kind, charset, decimals)
 
 
 _INTEGERS = frozenset({1, 2, 3, 8, 9, 13})

@@ -1,6 +1,6 @@
 """The bytes of one session. All use of trio-mysql is in this file.
 
-trio-mysql 1.0.3 has seen no release since 2021. It is used to log in and to send; `rows` reads the answers. `Wire`
+trio-mysql 1.0.3 has seen no release since 2021. It is used to log in; `rows` reads the answers. `Wire`
 holds a remedy for each of its faults, numbered here and in the tests:
 
     1   caching_sha2_password is not awaited, so MySQL 9 lets nobody in          `_CachingSha2`
@@ -19,6 +19,7 @@ import os
 import select
 import socket
 import ssl
+import struct
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -28,7 +29,7 @@ import trio
 
 from ..errors import Refused, Unavailable
 from .dsn import Dsn
-from .rows import Answer, ProtocolError
+from .rows import MAX_PAYLOAD, Answer, ProtocolError
 
 if TYPE_CHECKING:
     # trio-mysql carries no types: this is all of it that is used here, as it is in 1.0.3.
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
         async def write_packet(self, payload: bytes) -> None: ...
         async def _read_packet(self) -> _Packet: ...
         async def _get_server_information(self) -> None: ...
-        async def _execute_command(self, command: int, sql: bytes) -> None: ...
 
     class MysqlError(Exception): ...
 
@@ -71,6 +71,11 @@ _Stream: TypeAlias = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 __all__ = ["COM_PING", "COM_QUERY", "MysqlError", "Wire"]
 
 COM_QUERY, COM_PING = 3, 14
+
+_SENT_TOGETHER = 1 << 20
+"""Bytes of statements that are sent at once, if there are several."""
+_PRELUDE = struct.Struct("<IB")
+_HEADER = struct.Struct("<I")
 
 _QUIT = b"\x01\x00\x00\x00\x01"
 _CLIENT_FOUND_ROWS, _CLIENT_SSL, _CLIENT_DEPRECATE_EOF = 1 << 1, 1 << 11, 1 << 24
@@ -120,6 +125,17 @@ class _RefuseClear:
         if not self._wire.sealed:
             raise Refused("the server asks for the password in clear: use tls=verify, or another account", 2061)
         return await self._wire.exchange(self._wire.password + b"\0")
+
+
+def pack(command: int, payload: bytes) -> list[bytes]:
+    """A command as the protocol's packets, each a header and a piece; a piece of full length is followed by another."""
+    packets = [_PRELUDE.pack(min(len(payload) + 1, MAX_PAYLOAD), command), payload[: MAX_PAYLOAD - 1]]
+    sent = MAX_PAYLOAD - 1
+    while sent <= len(payload):
+        piece = payload[sent : sent + MAX_PAYLOAD]
+        packets += [_HEADER.pack(len(piece) | len(packets) // 2 % 256 << 24), piece]
+        sent += MAX_PAYLOAD
+    return packets
 
 
 class Wire(_TrioMysql):
@@ -198,10 +214,18 @@ class Wire(_TrioMysql):
         deprecate_eof = bool(self.client_flag & _CLIENT_DEPRECATE_EOF)
         answers: list[Answer] = []
         try:
+            waiting: list[bytes] = []
+            held = 0
             for payload in payloads:
-                await self._execute_command(command, payload)
+                packets = pack(command, payload)
                 followed = len(answers) + 1 < len(payloads)
-                answers.append(Answer(sequence=self._next_seq_id, deprecate_eof=deprecate_eof, followed=followed))
+                answers.append(Answer(sequence=len(packets) // 2 % 256, deprecate_eof=deprecate_eof, followed=followed))
+                waiting += packets
+                held += len(payload)
+                if held >= _SENT_TOGETHER or not followed:
+                    await stream.send_all(b"".join(waiting))
+                    waiting.clear()
+                    held = 0
             rest = b""
             for answer in answers:
                 while not answer.feed(rest or await self._receive(stream)):

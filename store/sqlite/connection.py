@@ -5,7 +5,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..ports import Row, Value
+from ..ports import Query, Row, Value
 from .errors import translate
 from .statements import bind, insert
 
@@ -59,6 +59,18 @@ class SQLiteTransaction:
             return self._connection.executemany(insert(query, len(rows[0])), rows).rowcount
         except (sqlite3.Error, OverflowError) as error:
             raise translate(error) from error
+
+    async def fetch_all(self, queries: Sequence[Query]) -> list[list[Row]]:
+        """The rows of several SELECTs."""
+        return [await self.fetch(query, *values) for query, values in queries]
+
+    async def later(self, query: str, *values: Value | Sequence[Value]) -> None:
+        """Runs a statement: nothing is far away here."""
+        await self.execute(query, *values)
+
+    async def later_many(self, query: str, rows: Sequence[Sequence[Value]]) -> None:
+        """Inserts the rows."""
+        await self.execute_many(query, rows)
 
     async def draw(self, counts: Mapping[int, int]) -> dict[int, int]:
         """Every queue here is sequenced by its own row."""

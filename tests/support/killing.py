@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from tarry.service import serve
 from tarry.service.cli.app import main
 from tarry.store.opening import open_backend
-from tarry.store.ports import Backend, Row, Transaction, Value, Work
+from tarry.store.ports import Backend, Query, Row, Transaction, Value, Work
 
 T = TypeVar("T")
 
@@ -49,6 +49,20 @@ class WatchedTransaction:
         rows = await self._tx.fetch(query, *values)
         self._killer.reach(f"{query}:after")
         return rows
+
+    async def fetch_all(self, queries: Sequence[Query]) -> list[list[Row]]:
+        for query, _ in queries:
+            self._before(query)
+        answers = await self._tx.fetch_all(queries)
+        for query, _ in queries:
+            self._killer.reach(f"{query}:after")
+        return answers
+
+    async def later(self, query: str, *values: Value | Sequence[Value]) -> None:
+        await self.execute(query, *values)
+
+    async def later_many(self, query: str, rows: Sequence[Sequence[Value]]) -> None:
+        await self.execute_many(query, rows)
 
     async def execute(self, query: str, *values: Value | Sequence[Value]) -> int:
         self._before(query)

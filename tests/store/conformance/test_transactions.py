@@ -1,0 +1,45 @@
+"""What a transaction gives beside single queries: several in one flight, and statements that nobody waits for."""
+
+import pytest
+from attrs import evolve
+
+from support.stores import Stage, ids_of
+from tarry.store.errors import StoreError
+from tarry.store.ports import Row, Transaction
+from tarry.store.store import Store
+
+
+async def test_what_is_run_later_is_run_in_its_place(stage: Stage) -> None:
+    async def work(tx: Transaction) -> list[list[Row]]:
+        await tx.later_many("label.add", [(1, b"k", 11), (1, b"k", 12)])
+        await tx.later("label.remove", [(1, b"k", 11), (1, b"k", 11)])
+        seen = await tx.fetch_all([("label.find", (1, b"k", 0, 9)), ("label.find", (1, b"other", 0, 9))])
+        await tx.later_many("label.add", [(1, b"k", 13)])
+        assert await tx.execute("label.remove", [(1, b"k", 13), (1, b"k", 13)]) == 1
+        await tx.later_many("label.add", [(1, b"k", 14)])
+        return seen
+
+    assert await stage.store.backend.write(work) == [[(12,)], []]
+    assert await stage.store.backend.read(lambda tx: tx.fetch("label.find", 1, b"k", 0, 9)) == [(12,), (14,)]
+
+
+async def test_what_fails_later_is_undone_with_all_the_rest(stage: Stage) -> None:
+    async def work(tx: Transaction) -> None:
+        await tx.execute_many("label.add", [(1, b"before", 1)])
+        await tx.later_many("label.add", [(1, b"k", 1)])
+        await tx.later_many("label.add", [(1, b"k", 1)])
+        await tx.later_many("label.add", [(1, b"after", 1)])
+
+    with pytest.raises(StoreError):
+        await stage.store.backend.write(work)
+    assert stage.count("label") == 0
+
+
+async def test_a_guess_of_where_the_group_is_may_be_wrong(stage: Stage) -> None:
+    """Another node has claimed meanwhile, or an operator has sought."""
+    topic = await stage.topic()
+    group = await stage.group(topic)
+    receipts = await stage.publish(*(stage.draft(topic) for _ in range(9)))
+    elsewhere = evolve(stage, store=Store(stage.store.backend))
+    claims = [await some.claim(group, 2) for some in (stage, elsewhere, stage, elsewhere)]
+    assert [message.id for claim in claims for message in claim.messages] == ids_of(receipts[:8])
