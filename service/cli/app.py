@@ -18,7 +18,7 @@ from ...client.errors import Unavailable as ServerUnavailable
 from ...store.errors import StoreError
 from ...store.errors import Unavailable as StoreUnavailable
 from ..settings import SettingError
-from . import checkup, consuming, demo, operating, producing, serving
+from . import checkup, consuming, demo, operating, pipelining, producing, serving
 from .printing import note
 from .usage import UsageError
 
@@ -41,6 +41,7 @@ app.command(consuming.topics)
 app.command(operating.groups)
 app.command(operating.seek)
 app.command(operating.dead)
+app.command(pipelining.pipeline, help_flags=[], version_flags=[])
 config = App(name="config", help="The settings of the server.")
 config.command(serving.show)
 app.command(config)

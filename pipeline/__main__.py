@@ -1,0 +1,12 @@
+"""`python -m tarry.pipeline`, and the file that `spark-submit` is given."""
+
+import sys
+from pathlib import Path
+
+# spark-submit puts this folder first, where modules would hide those of the standard library.
+sys.path[:] = [place for place in sys.path if Path(place or ".").resolve() != Path(__file__).resolve().parent]
+
+from tarry.pipeline.cli.app import main  # noqa: E402
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,21 @@
+"""What can go wrong in a job, each as one sentence that says what to do."""
+
+
+class PipelineError(Exception):
+    """The job stopped. Nothing was lost, and the next run goes on."""
+
+
+class SetUpError(PipelineError):
+    """Java, PySpark or another part that the job runs on is missing or too old."""
+
+
+class LakeError(PipelineError):
+    """The lake cannot be used: it is newer than the program, damaged, read-only or full."""
+
+
+class InUse(PipelineError):
+    """Another archiver is at work on the same store."""
+
+
+class StoreAway(PipelineError):
+    """The store went away, or refused."""

@@ -1,0 +1,83 @@
+"""The Spark session of a job, and what it needs: PySpark and Java 17 or later.
+
+Under `spark-submit` the session is the cluster's; otherwise it is one on this machine.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .errors import SetUpError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_JAVA = 17
+"""The oldest Java that Spark 4 runs on."""
+
+
+def check() -> None:
+    """Raises `SetUpError` with one sentence when PySpark or Java is missing or too old."""
+    if find_spec("pyspark") is None:
+        raise SetUpError("PySpark is not installed: pip install 'tarry[spark]'")
+    java = _java()
+    if java is None:
+        raise SetUpError(
+            f"Spark needs Java {_JAVA} or later, and there is none: apt install default-jre-headless, "
+            "or set JAVA_HOME to where it is"
+        )
+    version = java_version(java)
+    if version is not None and version < _JAVA:
+        raise SetUpError(
+            f"Spark needs Java {_JAVA} or later, and {java} is Java {version}: install a newer one, "
+            "or set JAVA_HOME to where it is"
+        )
+
+
+def java_version(java: str) -> int | None:
+    """The major version of a Java program; None when it does not tell."""
+    try:
+        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
+    return None if found is None else int(found[1])
+
+
+def _java() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        java = Path(home) / "bin" / "java"
+        return str(java) if java.exists() else None
+    return shutil.which("java")
+
+
+def open_session(name: str, master: str | None = None) -> "SparkSession":
+    """The session for a job. `master` is Spark's, such as `local[2]`; None: what `spark-submit` said, or this machine.
+
+    Times are UTC, and Python workers run on the interpreter of this process. Raises `SetUpError`.
+    """
+    check()
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(f"tarry {name}")
+    if master is not None:
+        builder = builder.master(master)
+    elif "SPARK_ENV_LOADED" not in os.environ and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        builder = builder.master("local[*]")
+    settings = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.ui.showConsoleProgress": "true" if sys.stderr.isatty() else "false",
+        "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
+    }
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

@@ -1,0 +1,12 @@
+"""`tarry pipeline`: hands over to the pipeline, which the service knows nothing of and which loads Spark."""
+
+import os
+import sys
+from typing import Annotated
+
+from cyclopts import Parameter
+
+
+def pipeline(*arguments: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> None:
+    """Archive, report, audit, trace, import and replay on Spark: see `tarry pipeline --help`."""
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "tarry.pipeline", *arguments])  # noqa: S606
