@@ -34,6 +34,10 @@ after a rest, or finds more waiting, does not wait."""
 log = structlog.get_logger()
 
 
+def _nothing(_turn: Turn) -> None:
+    """For whom it is no use to know that a turn is written."""
+
+
 @define(eq=False, kw_only=True)
 class _Waiting:
     """Somebody at the desk."""
@@ -59,14 +63,18 @@ class _Settling(_Waiting):
     settled: Settled | None = None
 
 
+TakeTurn = Callable[[Group, Sequence[Settlement], Sequence[ClaimRequest], Callable[[Turn], None]], Awaitable[Turn]]
+"""The transaction; it tells the last when at most the COMMIT is left."""
+
+
 class Desk:
-    """Serves one group. `take_turn` is the transaction; `done` hears of every turn that was committed."""
+    """Serves one group. `done` hears of every turn that was committed."""
 
     def __init__(
         self,
         find_group: Callable[[], Group],
         clock: Clock,
-        take_turn: Callable[[Group, Sequence[Settlement], Sequence[ClaimRequest]], Awaitable[Turn]],
+        take_turn: TakeTurn,
         done: Callable[[Group, Sequence[Settlement], Turn], None],
     ) -> None:
         self._find_group = find_group
@@ -79,6 +87,7 @@ class Desk:
         self._leases: list[tuple[int, int, int]] = []  # (lease_until, queue, number), a heap; may hold ended claims
         self._strangers: dict[tuple[int, int], ClaimKey] = {}  # claims not of this desk whose leases it watches
         self._nudged = True  # there may be messages; false after a turn that left none
+        self._claiming = False  # a turn claims, and what it leaves is not known yet
         self._full = False  # the group has as many messages in hand as it may, until something is settled
         self._claims_from = 0.0  # trio's time before which a trickle is not claimed
         self._wake = trio.Event()
@@ -151,7 +160,7 @@ class Desk:
         if self._find_group().topic.ordered:
             self._nudged |= self._left or request.client not in self._asked_at
             self._asked_at[request.client] = self._clock.now()
-        if not self._nudged and wait <= 0:
+        if not self._nudged and not self._claiming and wait <= 0:
             return None  # the last turn left nothing, and nothing came since
         if len(self._asking) >= _WAITING:
             raise Overloaded("too many claims are waiting for this group; try again in a moment")
@@ -201,7 +210,14 @@ class Desk:
         return not self._settling
 
     async def run(self) -> None:
-        """Takes turns for ever."""
+        """Takes turns for ever: each begins when the one before it is committed, or is about to be.
+
+        The database lets it wait at the group's cursors until then. So one is committed while the other is made ready.
+        """
+        async with trio.open_nursery() as turns:
+            await self._run(turns)
+
+    async def _run(self, turns: trio.Nursery) -> None:
         while True:
             await self._wait_for_work()
             self._wake = trio.Event()
@@ -213,7 +229,9 @@ class Desk:
             if self._nudged and trio.current_time() >= self._claims_from:
                 asking, self._asking = self._asking[:_TOGETHER], self._asking[_TOGETHER:]
             if settling or asking:
-                await self._turn(settling, asking)
+                written = trio.Event()
+                turns.start_soon(self._turn, settling, asking, written)
+                await written.wait()
 
     async def _wait_for_work(self) -> None:
         while not self._settling:
@@ -246,37 +264,65 @@ class Desk:
                 lost.append(_Settling(Settlement(key, "end")))
         return lost
 
-    async def _turn(self, settling: list[_Settling], asking: list[_Asking]) -> None:
+    async def _turn(self, settling: list[_Settling], asking: list[_Asking], written: trio.Event) -> None:
         self._nudged = self._nudged and not asking  # set again by whoever streams while the turn runs
+        self._claiming = bool(asking)
         settlements = [s.settlement for s in settling]
         group = self._find_group()
         began = trio.current_time()
         sharing = self.present() if group.topic.ordered else set[str]()
+
+        def look_ahead(turn: Turn) -> None:
+            if not written.is_set():
+                self._look_ahead(turn, began if asking else None)
+                written.set()
+
         try:
-            turn = await self._take_turn(group, settlements, [a.request for a in asking])
+            # Where something other than the cursors decides who gets what, turns are taken one by one.
+            alone = group.topic.ordered or group.concurrency is not None
+            turn = await self._take_turn(
+                group, settlements, [a.request for a in asking], _nothing if alone else look_ahead
+            )
         except Exception as error:
-            self._nudged = True
+            self._nudged, self._claiming = True, False
             await self._failed(settling, asking, error)
+            written.set()
+            self._wake.set()
             return
         self.turns += 1
         if asking:
             self._left, self._sharing = turn.left, sharing
+        look_ahead(turn)
         self._note(settlements, turn)
         self._done(group, settlements, turn)
-        if asking:
-            self._full = turn.full
-        if self._full:
-            self._nudged = False
-        elif turn.more:
-            self._nudged = True
-        elif asking:
-            self._claims_from = began + _PACE
         for waiting, settled in zip(settling, turn.settled, strict=True):
             waiting.settled = settled
             waiting.answered.set()
         for asker, claim in zip(asking, turn.claims, strict=True):
             asker.cut = turn.cut and claim is None and asker.request.tags is not None
             self._answer(asker, claim)
+        self._wake.set()  # there are leases to be watched, and askers who go on
+
+    def _look_ahead(self, turn: Turn, claiming_since: float | None) -> None:
+        """What the next turn has to expect; `claiming_since`: when this one began, if it had somebody who asked."""
+        if claiming_since is not None:
+            self._full = turn.full
+        if self._full:
+            self._nudged = False
+        elif turn.more:
+            self._nudged = True
+        elif claiming_since is not None:
+            self._claims_from = claiming_since + _PACE
+        if claiming_since is not None:
+            self._claiming = False
+            if not self._nudged:
+                self._send_home()
+
+    def _send_home(self) -> None:
+        """There is nothing for those who came meanwhile and do not wait."""
+        for asking in [asking for asking in self._asking if asking.final]:
+            self._asking.remove(asking)
+            asking.answered.set()
 
     def _answer(self, asking: _Asking, claim: Claim | None) -> None:
         asking.claim = claim

@@ -527,10 +527,14 @@ class Engine:
         return self.directory.group_by_id(group.id) or group
 
     async def _take_turn(
-        self, group: Group, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]
+        self,
+        group: Group,
+        settlements: Sequence[Settlement],
+        requests: Sequence[ClaimRequest],
+        written: Callable[[Turn], None],
     ) -> Turn:
         present = self._desk(group).present() if group.topic.ordered else ()
-        return await self._told(self._store.turn(group, settlements, requests, self.clock.now(), present))
+        return await self._told(self._store.turn(group, settlements, requests, self.clock.now(), present, written))
 
     def _turn_done(self, group: Group, settlements: Sequence[Settlement], turn: Turn) -> None:
         topic = group.topic.name

@@ -44,10 +44,21 @@ class SQLiteBackend:
         self._idle: list[Connection] = []
         self._limit = trio.CapacityLimiter(_READERS)
 
-    async def write(self, work: Work[T], landed: Callable[[Transaction, T], Awaitable[bool]] | None = None) -> T:
-        """Runs `work` in the writer thread. A commit here is never in doubt, so `landed` is not asked."""
+    async def write(
+        self,
+        work: Work[T],
+        landed: Callable[[Transaction, T], Awaitable[bool]] | None = None,
+        written: Callable[[T], None] | None = None,
+    ) -> T:
+        """Runs `work` in the writer thread. A commit here is never in doubt, so `landed` is not asked.
+
+        `written` is told after it: nothing else could be written meanwhile.
+        """
         del landed
-        return await self._writer.write(work)
+        result = await self._writer.write(work)
+        if written is not None:
+            written(result)
+        return result
 
     async def read(self, work: Work[T]) -> T:
         """Runs `work` in a thread on a connection of its own."""

@@ -1,6 +1,6 @@
 """A desk combines, lets claims wait without asking the store, gives back what nobody takes, and ends lost leases."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -51,13 +51,19 @@ class Counter:
     async def sample(self) -> int:
         return self.ms
 
-    async def turn(self, group: Group, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]) -> Turn:
+    async def turn(
+        self,
+        group: Group,
+        settlements: Sequence[Settlement],
+        requests: Sequence[ClaimRequest],
+        written: Callable[[Turn], None],
+    ) -> Turn:
         if self.away:
             raise Unavailable("away")
         self.turns.append((len(settlements), len(requests)))
         if self.locked:
             return Turn(tuple(Settled(locked=True) for _ in settlements), tuple(None for _ in requests))
-        turn = await self.store.turn(group, settlements, requests, self.clock.now())
+        turn = await self.store.turn(group, settlements, requests, self.clock.now(), written=written)
         if self.gate is not None:
             await self.gate.wait()
         return turn
@@ -333,3 +339,54 @@ async def test_a_higher_limit_wakes_who_waits(counter: Counter) -> None:
         counter.desk.free()
     assert got[0] is not None
     assert len(got[0].messages) == 2
+
+
+async def _two_claims(counter: Counter) -> tuple[list[Claim], int]:
+    """Two claims, the second asked for while the COMMIT of the first is not answered; and how many turns had begun."""
+    claims: list[Claim] = []
+
+    async def consume() -> None:
+        claim = await counter.claim(2)
+        assert claim is not None
+        claims.append(claim)
+
+    await counter.publish(4)
+    counter.gate = trio.Event()
+    async with trio.open_nursery() as consumers:
+        consumers.start_soon(consume)
+        while not counter.turns:
+            await trio.lowlevel.checkpoint()
+        consumers.start_soon(consume)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        begun = len(counter.turns)
+        counter.gate.set()
+    return claims, begun
+
+
+async def test_the_next_turn_begins_when_only_the_commit_is_left(counter: Counter) -> None:
+    claims, begun = await _two_claims(counter)
+    assert begun == 2
+    assert len({message.id for claim in claims for message in claim.messages}) == 4
+
+
+async def test_with_a_limit_of_concurrency_turns_are_taken_one_by_one(counter: Counter) -> None:
+    counter.group = evolve(counter.group, concurrency=4)
+    claims, begun = await _two_claims(counter)
+    assert begun == 1
+    assert len({message.id for claim in claims for message in claim.messages}) == 4
+
+
+async def test_a_lease_granted_while_the_desk_waits_is_watched(counter: Counter, autojump_clock: object) -> None:
+    """The desk looked for the next lease before the COMMIT was answered that granted this one."""
+    del autojump_clock
+    counter.clock = counter.desk._clock = Clock(counter.sample, monotonic=lambda: round(trio.current_time() * 1e9))
+    await counter.clock.take()
+    await counter.publish(1)
+    counter.gate = trio.Event()
+    async with trio.open_nursery() as consumers:
+        consumers.start_soon(counter.claim, 1, 0, 500)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        counter.gate.set()
+    with trio.fail_after(60):
+        while not counter.timers:
+            await trio.sleep(0.1)

@@ -102,7 +102,12 @@ class WatchedBackend:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
 
-    async def write(self, work: Work[T], landed: Callable[[Transaction, T], Awaitable[bool]] | None = None) -> T:
+    async def write(
+        self,
+        work: Work[T],
+        landed: Callable[[Transaction, T], Awaitable[bool]] | None = None,
+        written: Callable[[T], None] | None = None,
+    ) -> T:
         queries: list[str] = []
 
         async def watched(tx: Transaction) -> T:
@@ -113,7 +118,7 @@ class WatchedBackend:
                 self._killer.reach(f"{query}:commit")
             return result
 
-        result = await self._backend.write(watched, landed)
+        result = await self._backend.write(watched, landed, written)
         for query in queries:
             self._killer.reach(f"{query}:committed")
         return result
