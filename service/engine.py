@@ -119,7 +119,7 @@ class Engine:
         self._sealer = Sealer(store, self.clock, self._grown_here)
         self.nudges: Nudges | None = None
         """How other nodes hear of what is done here; None without a Redis."""
-        self.liveness = Liveness(store, self.clock, self._clients_gone)
+        self.liveness = Liveness(store, self.clock, self._clients_gone, settings.client_timeout)
         self._reading: Combiner[ReadRequest, ReadAnswer] = Combiner(
             self._store.read_on, weigh=lambda request: request.size, batch=_READ_TOGETHER
         )
@@ -515,7 +515,9 @@ class Engine:
             if self._nursery is None:
                 raise Stopping("the server is starting: its store has not answered yet")
             find = functools.partial(self._present, group)
-            desk = self._desks[group.id] = Desk(find, self.clock, self._take_turn, self._turn_done)
+            desk = self._desks[group.id] = Desk(
+                *(find, self.clock, self._take_turn, self._turn_done), self._settings.client_timeout
+            )
             self._desks_of_topic[group.topic.id].append(desk)
             if self._stopping:
                 desk.stop()

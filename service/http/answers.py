@@ -174,10 +174,11 @@ class NudgeAnswer(Answer, kw_only=True):
 
 
 class RenewAnswer(Answer, kw_only=True):
-    """The client lives, and without another sign of life until then."""
+    """The client lives, and without another sign of life until then, which is in `alive_for` milliseconds."""
 
     client: str
     alive_until: str
+    alive_for: int
 
 
 class DeregisterAnswer(Answer, kw_only=True):

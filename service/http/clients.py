@@ -21,7 +21,13 @@ async def renew(call: Call) -> Response:
     name = _name(call)
     call.query()
     alive_until = await call.broker.renew(name)
-    return answer(answers.RenewAnswer(client=name, alive_until=format_time(alive_until)))
+    return answer(
+        answers.RenewAnswer(
+            client=name,
+            alive_until=format_time(alive_until),
+            alive_for=call.settings.client_timeout,
+        )
+    )
 
 
 async def deregister(call: Call) -> Response:

@@ -62,12 +62,14 @@ class Town:
         return (await self.engine.group_state(self.group)).clients
 
 
-def build(town: Town, path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
+def build(town: Town, path: Path, monkeypatch: pytest.MonkeyPatch, client_timeout: int = 15_000) -> Engine:
     async def sample() -> int:
         return town.ms
 
     monkeypatch.setattr(engine_module, "Clock", lambda _: Clock(sample, monotonic=lambda: town.ms * 1_000_000))
-    return Engine(Store(SQLiteBackend(path), ladder=Ladder((1000,) * 50)), Settings(), Metrics())
+    return Engine(
+        Store(SQLiteBackend(path), ladder=Ladder((1000,) * 50)), Settings(client_timeout=client_timeout), Metrics()
+    )
 
 
 @pytest.fixture
@@ -100,6 +102,30 @@ async def test_a_dead_clients_claims_end_at_once(town: Town) -> None:
     assert [(m.body, m.attempt) for m in again.messages] == [(b"b", 2)]
     assert await town.clients() == ("bob",)
     assert await town.engine._store.clients() == {}
+
+
+async def test_how_long_a_client_lives_is_a_setting(
+    tmp_path: Path, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one that renews, and of one that only has a share in the queues of an ordered topic."""
+    town = Town()
+    town.engine = build(town, tmp_path / "short.db", monkeypatch, client_timeout=2_000)
+    nursery.start_soon(town.engine.run)
+    await town.engine.ready.wait()
+    await town.begin(ordered=True)
+    assert await town.engine.renew("ann") == town.ms + 2_000
+    await town.publish("a")
+    claim = await town.claim("ann")
+    assert claim is not None
+    assert await town.claim("cid") is None
+    await town.pass_time(1_999)
+    assert set(await town.clients()) == {"ann", "cid"}
+    await town.pass_time(1)
+    assert (await town.ack(claim)).lost
+    assert await town.clients() == ("ann",), "whose queue nobody has asked for yet"
+    nursery.cancel_scope.cancel()
+    with trio.CancelScope(shield=True):
+        await town.engine._store.backend.aclose()
 
 
 async def test_a_client_that_never_renews_lives_by_its_lease(town: Town) -> None:

@@ -183,6 +183,10 @@ MADE = (
                 "`handler(message.body)` in threads, until SIGTERM, SIGINT or `stop`.",
                 "`await handler(message.body)` in tasks, until SIGTERM, SIGINT or `stop`.",
             ),
+            (
+                "has not returned by then is left alone, and its message to its lease.",
+                "has not returned by then is cancelled, and its message goes back too.",
+            ),
         ),
     ),
 )

@@ -10,7 +10,7 @@ from tarry.store.errors import Unavailable
 async def test_a_client_renews(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
     response = await client.post("/v1/clients/10.0.0.1-42/renew")
     assert (response.status_code, response.json()) == (
-        *(200, {"client": "10.0.0.1-42", "alive_until": "2026-11-21T10:00:15.000Z"}),
+        *(200, {"client": "10.0.0.1-42", "alive_until": "2026-11-21T10:00:15.000Z", "alive_for": 15_000}),
     )
     assert broker.calls == [("renew", "10.0.0.1-42")]
 
