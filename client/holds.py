@@ -173,8 +173,8 @@ class Holds:
         hold.renew_at = now + self._lease / 10
 
     def lose(self, hold: Hold) -> int:
-        """The lease is over: forgets the claim; returns how many messages were still in our hands."""
-        lost = len(hold.open)
+        """The lease is over: forgets the claim; how many messages come again, handled ones not told of among them."""
+        lost = len(hold.open) + len(hold.acks)
         for id_ in list(hold.open):
             self._close(hold, id_)
         hold.lost = True

@@ -185,7 +185,7 @@ class Stock:
 
     def lose(self, hold: Hold) -> None:
         """The lease is over, and so is what waits of it."""
-        # A claim whose last ack is on its way is not lost, even if it is over.
+        # A claim whose last ack is on its way is not lost, even if it is over. Acks that wait are: they are not sent.
         if lost := self.holds.lose(hold):
             _log.warning("a lease on %s is over; %d messages come again", self._terms.topic, lost)
         self.waiting = deque(pair for pair in self.waiting if pair[0] is not hold)
