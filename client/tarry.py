@@ -316,6 +316,10 @@ class Tarry:
 
     # Looking
 
+    def clients(self) -> Iterator[dict[str, Any]]:
+        """The clients there are, by name, with what they hold, page by page."""
+        return self._operations.clients()
+
     def message(self, id: str) -> dict[str, Any]:  # noqa: A002 - the contract's word
         """The message, its state and its `life`, as the server tells it."""
         return self._call("GET", f"/v1/messages/{_part(id)}")

@@ -81,14 +81,24 @@ class Liveness:
             if (watched := self._watched.get(client)) is not None:
                 watched.seen_at = self._clock.now()
 
+    def names(self) -> set[str]:
+        """Clients that are watched, or wait for messages."""
+        return {*self._watched, *self._polling}
+
+    def watched(self, client: str) -> tuple[int, int, bool] | None:
+        """When a client registered and last renewed, and whether it lives; None when it is not watched."""
+        watched = self._watched.get(client)
+        if watched is None:
+            return None
+        return watched.registered_at, watched.renewed_at, not self._is_dead(client, watched, self._clock.now())
+
+    def _is_dead(self, name: str, watched: _Watched, now: int) -> bool:
+        return name not in self._polling and watched.seen_at + self._timeout <= now
+
     async def bury(self) -> None:
         """Ends what dead clients hold."""
         now = self._clock.now()
-        dead = [
-            name
-            for name, watched in self._watched.items()
-            if name not in self._polling and watched.seen_at + self._timeout <= now
-        ]
+        dead = [name for name, watched in self._watched.items() if self._is_dead(name, watched, now)]
         for name in dead:
             log.warning("client_dead", client=name)
         if dead:

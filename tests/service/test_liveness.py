@@ -219,6 +219,54 @@ async def store_open(town: Town) -> int:
     return len(await town.engine._store.open_claims(["ann"]))
 
 
+async def test_the_roster(town: Town, nursery: trio.Nursery) -> None:
+    """Who renews, who holds a claim, who waits; by name, with what each holds."""
+    await town.begin(ordered=True, queues=2)
+    await town.publish("a", "b", "c", "d", "e", "f")
+    began = town.ms
+    await town.engine.renew("bob")
+    await town.pass_time(1_000)
+    await town.engine.renew("bob")
+    held = {name: await town.claim(name, 1) for name in ("bob", "ann")}
+    await town.engine.renew("zoe")
+
+    async def poll() -> None:
+        await town.claim("dan", wait=600_000)
+
+    nursery.start_soon(poll)
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    ann, bob, dan, zoe = await town.engine.clients("", 10)
+    assert (ann.name, ann.registered_at, ann.renewed_at, ann.alive) == ("ann", None, None, None)
+    assert (bob.name, bob.registered_at, bob.renewed_at, bob.alive) == ("bob", began, began + 1_000, True)
+    assert (dan.name, dan.alive, dan.holds) == ("dan", None, ())
+    assert (zoe.name, zoe.alive, zoe.holds) == ("zoe", True, ())
+    numbers: set[int] = set()
+    for one in (ann, bob):
+        (mine,) = one.holds
+        claim = held[one.name]
+        assert claim is not None
+        assert (mine.group.name, mine.claims, mine.owner) == ("billing", 1, True)
+        assert id_of_queue(town, mine.queue) == claim.key.queue_id
+        numbers.add(mine.queue)
+    assert numbers == {0, 1}
+    assert [one.name for one in await town.engine.clients("ann", 2)] == ["bob", "dan"]
+    claim = held["ann"]
+    assert claim is not None
+    await town.engine.settle(town.engine.claim_id(claim), "fail", retry_after=0)
+    await town.pass_time(10)
+    again = await town.claim("ann", 1)
+    assert again is not None
+    assert again.key.queue_id in {queue.id for queue in town.group.retry_queues.values()}
+    (ann, *_) = await town.engine.clients("", 1)
+    assert [(mine.claims, mine.owner) for mine in ann.holds] == [(1, True)], (
+        "what comes back is told with the queue it was of"
+    )
+
+
+def id_of_queue(town: Town, number: int) -> int:
+    return town.group.topic.queues[number].id
+
+
 async def test_renewals_are_written_together(town: Town) -> None:
     writes: list[int] = []
     renew = town.engine._store.renew_clients
