@@ -166,10 +166,14 @@ def test_what_a_killed_client_held_goes_to_another_at_once(server: ServerProcess
         tarry.publish_many("jobs", [{"body": number, "ordering_key": "any"} for number in range(20)])
         ann = start("jobs", "ann", 3600)
         wait_for(lambda: len(ann.in_hand()) == 4, "all its workers work, and more is claimed ahead")
-        held = tarry.group("jobs", "ledger")["claimed"]
-        assert held > 4
         bob = start("jobs", "bob", 0)
-        wait_for(lambda: bob.done() == 20 - held, "the other has the rest")
+
+        def shared_out() -> bool:
+            state = tarry.group("jobs", "ledger")
+            return state["backlog"] == 0 and state["acked"] == bob.done() > 0 and state["claimed"] == 20 - bob.done()
+
+        wait_for(shared_out, "the other has handled the rest")
+        assert 4 < 20 - bob.done() < 20
         anns = ann.kill()
         killed_at = time.monotonic()
         wait_for(partial(handled_by, [bob], anns), "it is handled by the other")
@@ -183,3 +187,28 @@ def test_what_a_killed_client_held_goes_to_another_at_once(server: ServerProcess
         told = [(line["what"], line["client"], line["attempt"]) for line in life if "client" in line]
         assert told[:2] == [("claimed", "ann", 1), ("lease_lost", "ann", 1)]
         assert told[2:] == [("claimed", "bob", 2), ("acked", "bob", 2)]
+
+
+def test_a_handler_that_never_returns_ends_with_its_process(server: ServerProcess, start: Start) -> None:
+    """SIGTERM: the process ends when `drain` is over, and what was in its handlers comes to another, and no sooner."""
+    with client_of(server) as tarry:
+        tarry.publish_many("stuck", [{"body": number, "ordering_key": "any"} for number in range(6)])
+        ann = start("stuck", "ann", 3600)
+        wait_for(lambda: len(ann.in_hand()) == 4, "all its workers are stuck")
+        hand = ann.in_hand()
+        asked_at = time.monotonic()
+        ann.leave()
+        left_at = time.monotonic()
+        assert left_at - asked_at < 15, "a second to drain, and what it takes to give back the rest"
+        assert any("4 handlers still work 1 s after the end was asked for" in text for text in ann.warnings())
+        bob = start("stuck", "bob", 0)
+        wait_for(lambda: bob.done() == 2, "what none of its handlers had is given back at once")
+        wait_for(partial(handled_by, [bob], hand), "the rest comes when its client is dead")
+        assert min(one.start for one in bob.handlings() if one.id in {mine.id for mine in hand}) > left_at
+        wait_for(lambda: tarry.group("stuck", "ledger")["acked"] == 6, "all is acked")
+        bob.leave()
+        lives = {one.id: tarry.message(one.id)["life"] for one in bob.handlings()}
+    for id_, life in lives.items():
+        ends = [(line["what"], line["client"]) for line in life if "client" in line and line["what"] != "claimed"]
+        given_back = "lease_lost" if id_ in {one.id for one in hand} else "suspended"
+        assert ends == [(given_back, "ann"), ("acked", "bob")]
