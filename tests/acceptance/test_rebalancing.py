@@ -170,7 +170,8 @@ def test_what_a_killed_client_held_goes_to_another_at_once(server: ServerProcess
 
         def shared_out() -> bool:
             state = tarry.group("jobs", "ledger")
-            return state["backlog"] == 0 and state["acked"] == bob.done() > 0 and state["claimed"] == 20 - bob.done()
+            counts = state["backlog"], state["acked"], state["claimed"]
+            return counts == (0, bob.done(), 20 - bob.done()) and bob.done() > 0
 
         wait_for(shared_out, "the other has handled the rest")
         assert 4 < 20 - bob.done() < 20
