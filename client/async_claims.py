@@ -10,7 +10,7 @@ from anyio import Event
 
 from .async_transport import AsyncTransport
 from .durations import Duration, duration_out, instant_in, instant_out, milliseconds
-from .records import Claim, Failed, Message
+from .records import Alive, Claim, Failed, Message
 from .transport import encode
 
 
@@ -64,12 +64,11 @@ class AsyncClaims:
         until = instant_in(document["lease_until"])
         return Claim(claim, topic, group, until, messages, reply.size, document.get("ordered", False))
 
-    async def renew(self, client: str, *, deadline: float | None = None, abandon: Event | None = None) -> datetime:
-        """Until when the client is taken to live, without another sign of life."""
+    async def renew(self, client: str, *, deadline: float | None = None, abandon: Event | None = None) -> Alive:
+        """How long the client is taken to live, without another sign of life."""
         path = f"/v1/clients/{quote(client, safe='')}/renew"
-        return instant_in(
-            (await self._transport.call("POST", path, deadline=deadline, abandon=abandon)).document["alive_until"]
-        )
+        reply = await self._transport.call("POST", path, deadline=deadline, abandon=abandon)
+        return Alive.read(reply.document)
 
     async def deregister(self, client: str, *, deadline: float | None = None) -> int:
         """How many of its claims were ended."""

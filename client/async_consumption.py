@@ -194,8 +194,9 @@ class AsyncConsumption:
                 if not self._stopped.is_set():
                     _log.warning("claiming from %s: %s; going on", self._terms.topic, error)
                 continue
+            self._stock.told_alive(asked)
             if claim is not None:
-                self._stock.add(claim, self._clock())
+                self._stock.add(claim, self._clock(), asked)
                 self._arrived.ring()
                 self._held.ring()
             elif self._clock() - asked < self._terms.wait / 2:
@@ -285,13 +286,16 @@ class AsyncConsumption:
             await self._held.wait(max(0.0, at - self._clock()))
 
     async def _give_sign(self) -> None:
+        asked = self._clock()
         try:
-            await self._claims.renew(self._terms.client, deadline=0.0)
+            alive = await self._claims.renew(self._terms.client, deadline=0.0)
             self._registered = True
+            self._stock.told_alive(asked, alive.seconds)
+            self._arrived.ring()  # they may have waited for this
         except TarryError as error:
             # Without one the claims live by their leases alone, or die with the silence: either is told by the claims.
             _log.debug("a sign of life to %s: %s", self._terms.topic, error)
-        self._sign_at = self._clock() + SIGN
+        self._sign_at = self._clock() + self._stock.sign_every
 
     async def _renew(self, hold: Hold) -> None:
         lease = round(self._terms.lease * 1000)
@@ -305,3 +309,4 @@ class AsyncConsumption:
             self._room.ring()
         else:
             self._holds.renewed(hold, self._clock())
+            self._arrived.ring()  # it may have been in doubt

@@ -154,6 +154,17 @@ class AsyncOperations:
                 return
             params["cursor"] = page["cursor"]
 
+    async def clients(self) -> AsyncIterator[dict[str, Any]]:
+        """All clients, page by page."""
+        params: dict[str, str | int] = {}
+        while True:
+            page = (await self._transport.call("GET", "/v1/clients", params=params)).document
+            for client in page["clients"]:
+                yield client
+            if page.get("cursor") is None:
+                return
+            params["cursor"] = page["cursor"]
+
 
 def _path(topic: str, group: str) -> str:
     return f"/v1/topics/{quote(topic, safe='')}/groups/{quote(group, safe='')}"

@@ -1,5 +1,6 @@
 """Workers over an asynchronous consumption, until a signal or an event says stop."""
 
+import logging
 import signal
 import threading
 from collections.abc import Callable, Generator
@@ -7,10 +8,12 @@ from contextlib import contextmanager
 from inspect import isawaitable
 from typing import Protocol
 
-from anyio import Event, create_task_group, get_cancelled_exc_class, open_signal_receiver
+from anyio import Event, create_task_group, current_time, get_cancelled_exc_class, open_signal_receiver
 
 from .async_consumption import AsyncConsumption
 from .async_delivery import AsyncDelivery
+
+_log = logging.getLogger("tarry.client")
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -32,16 +35,18 @@ class AsyncRunner:
         handle: Callable[[AsyncDelivery], object],
         workers: int,
         stop: Stop | None,
+        drain: float | None = None,
     ) -> None:
         self._consumption = consumption
         self._handle = handle
         self._workers = workers
         self._stop = stop
+        self._drain = drain
         self._over = Event()
         self._error: BaseException | None = None
 
     async def run(self) -> None:
-        """Returns when all that was in flight is finished and the rest is given back."""
+        """Returns when what was in flight is finished, or cancelled after `drain` seconds, and the rest given back."""
         async with create_task_group() as tasks:
             tasks.start_soon(self._consumption.live)
             try:
@@ -63,6 +68,10 @@ class AsyncRunner:
                 await self._over.wait()
                 watchers.cancel_scope.cancel()
             self._consumption.stop()
+            if self._drain is not None:
+                workers.cancel_scope.deadline = current_time() + self._drain
+        if workers.cancel_scope.cancelled_caught:
+            _log.warning("handlers still worked %g s after the end was asked for, and were cancelled", self._drain)
 
     async def _await(self, stop: Stop) -> None:
         await stop.wait()

@@ -197,6 +197,7 @@ class AsyncTarry:
         wait: Duration = "2s",
         client: str | None = None,
         stop: Stop | None = None,
+        drain: Duration | None = "30s",
         max_cached: int = 1000,
         max_cached_bytes: int = 100 * 1024 * 1024,
         tags: Sequence[str] | None = None,
@@ -205,8 +206,11 @@ class AsyncTarry:
         """The same with workers: `await handler(message.body)` in tasks, until SIGTERM, SIGINT or `stop`.
 
         With `pass_message` the handler gets the message itself, with its headers, its attempt and `retry`. Then what is
-        in flight is finished, the rest is given back uncounted, and it returns. No claim is made while `max_cached`
-        messages or `max_cached_bytes` are held. `tags`, `start` and broadcast topics: as in `consume`.
+        in flight is finished, for `drain` at most (None: without a limit), the rest is given back uncounted, and it
+        returns. A handler that has not returned by then is cancelled, and its message goes back too.
+
+        No claim is made while `max_cached` messages or `max_cached_bytes` are held. `tags`, `start` and broadcast
+        topics: as in `consume`.
         """
         size = max or min(2 * workers, 1000)
         terms = self._terms(
@@ -226,9 +230,9 @@ class AsyncTarry:
         def handle_body(message: AsyncDelivery) -> object:
             return handler(message.body)
 
-        await AsyncRunner(
-            AsyncConsumption(self._claims, terms), handler if pass_message else handle_body, workers, stop
-        ).run()
+        patience = None if drain is None else milliseconds(drain) / 1000
+        handle = handler if pass_message else handle_body
+        await AsyncRunner(AsyncConsumption(self._claims, terms), handle, workers, stop, patience).run()
 
     def _terms(
         self,
@@ -306,17 +310,21 @@ class AsyncTarry:
         return await self._claims.extend(_claim_id(claim), lease)
 
     async def renew(self, client: str | None = None) -> datetime:
-        """A sign of life of a consumer; from the first on it is taken for dead 15 s after the last, and its claims end.
+        """A sign of life of a consumer; from the first on it is dead 15 s after the last, and its claims end.
 
         A claim and an open long poll are signs, too. `consume` and `run` send their own. Returns until when it lives.
         """
-        return await self._claims.renew(client or self._identity.client())
+        return (await self._claims.renew(client or self._identity.client())).until
 
     async def deregister(self, client: str | None = None) -> int:
         """The consumer goes: its claims end at once, and what is open comes to others. Returns how many claims."""
         return await self._claims.deregister(client or self._identity.client())
 
     # Looking
+
+    def clients(self) -> AsyncIterator[dict[str, Any]]:
+        """The clients there are, by name, with what they hold, page by page."""
+        return self._operations.clients()
 
     async def message(self, id: str) -> dict[str, Any]:  # noqa: A002 - the contract's word
         """The message, its state and its `life`, as the server tells it."""

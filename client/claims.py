@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from .durations import Duration, duration_out, instant_in, instant_out, milliseconds
-from .records import Claim, Failed, Message
+from .records import Alive, Claim, Failed, Message
 from .transport import Transport, encode
 
 
@@ -61,12 +61,11 @@ class Claims:
         until = instant_in(document["lease_until"])
         return Claim(claim, topic, group, until, messages, reply.size, document.get("ordered", False))
 
-    def renew(self, client: str, *, deadline: float | None = None, abandon: threading.Event | None = None) -> datetime:
-        """Until when the client is taken to live, without another sign of life."""
+    def renew(self, client: str, *, deadline: float | None = None, abandon: threading.Event | None = None) -> Alive:
+        """How long the client is taken to live, without another sign of life."""
         path = f"/v1/clients/{quote(client, safe='')}/renew"
-        return instant_in(
-            self._transport.call("POST", path, deadline=deadline, abandon=abandon).document["alive_until"]
-        )
+        reply = self._transport.call("POST", path, deadline=deadline, abandon=abandon)
+        return Alive.read(reply.document)
 
     def deregister(self, client: str, *, deadline: float | None = None) -> int:
         """How many of its claims were ended."""

@@ -118,13 +118,16 @@ class Consumption:
             self._arrived.notify_all()
             self._room.notify_all()
 
-    def close(self) -> None:
-        """Gives back what is held, sends what is owed, and ends the threads."""
+    def close(self, *, but_in_hands: bool = False) -> None:
+        """Gives back what is held, sends what is owed, and ends the threads.
+
+        With `but_in_hands` what handlers still work on is left to its lease, and comes to nobody else before.
+        """
         self.stop()
         self._threads["fetcher"].join()
         self._confirm()
         with self._lock:
-            self._stock.give_back()
+            self._stock.give_back(but_in_hands=but_in_hands)
             self._draining = True
             # All, though one waits: a Ctrl-C within an earlier `notify` may have left a waiter that is none any more.
             self._owed.notify_all()
@@ -133,7 +136,7 @@ class Consumption:
         self._abandoned.set()
         self._threads["settler"].join()
         self._threads["keeper"].join()
-        if self._registered and not self._stock.keeps_place:
+        if self._registered and not self._stock.keeps_place and not but_in_hands:
             with suppress(TarryError):
                 self._claims.deregister(self._terms.client, deadline=SIGN / 5)
 
@@ -173,9 +176,11 @@ class Consumption:
                 if not self._stopped.is_set():
                     _log.warning("claiming from %s: %s; going on", self._terms.topic, error)
                 continue
+            with self._lock:
+                self._stock.told_alive(asked)
             if claim is not None:
                 with self._lock:
-                    self._stock.add(claim, self._clock())
+                    self._stock.add(claim, self._clock(), asked)
                     self._arrived.notify(len(claim.messages))
                     self._held.notify()
             elif self._clock() - asked < self._terms.wait / 2:
@@ -273,13 +278,17 @@ class Consumption:
             return None
 
     def _give_sign(self) -> None:
+        asked = self._clock()
         try:
-            self._claims.renew(self._terms.client, deadline=0.0, abandon=self._abandoned)
+            alive = self._claims.renew(self._terms.client, deadline=0.0, abandon=self._abandoned)
             self._registered = True
+            with self._lock:
+                self._stock.told_alive(asked, alive.seconds)
+                self._arrived.notify_all()  # they may have waited for this
         except TarryError as error:
             # Without one the claims live by their leases alone, or die with the silence: either is told by the claims.
             _log.debug("a sign of life to %s: %s", self._terms.topic, error)
-        self._sign_at = self._clock() + SIGN
+        self._sign_at = self._clock() + self._stock.sign_every
 
     def _renew(self, hold: Hold) -> None:
         lease = round(self._terms.lease * 1000)
@@ -296,6 +305,7 @@ class Consumption:
         else:
             with self._lock:
                 self._holds.renewed(hold, self._clock())
+                self._arrived.notify_all()  # it may have been in doubt
 
 
 def _nap(rest: float | None) -> float | None:

@@ -27,7 +27,8 @@ class Hold:
     acks_since: float = 0.0
     lost: bool = False
     """The lease is over or given back: results come too late."""
-
+    doubtful: bool = False
+    """The client was silent for long: it may not be ours any more, until it is renewed."""
     given_back: set[str] = field(factory=set[str])
     """Of a broadcast topic: ids that were handed out and not seen to the end."""
 
@@ -159,14 +160,21 @@ class Holds:
         """The lease runs anew."""
         hold.expires_at = now + self._lease
         hold.renew_at = now + self._lease / 3
+        hold.doubtful = False
+
+    def doubt(self, now: float) -> None:
+        """All claims may have been ended: each is to be renewed at once, but for broadcast topics."""
+        for hold in self._holds:
+            if hold.claim.next is None:
+                hold.doubtful, hold.renew_at = True, now
 
     def not_renewed(self, hold: Hold, now: float) -> None:
         """The server was away: again soon."""
         hold.renew_at = now + self._lease / 10
 
     def lose(self, hold: Hold) -> int:
-        """The lease is over: forgets the claim; returns how many messages were still in our hands."""
-        lost = len(hold.open)
+        """The lease is over: forgets the claim; how many messages come again, handled ones not told of among them."""
+        lost = len(hold.open) + len(hold.acks)
         for id_ in list(hold.open):
             self._close(hold, id_)
         hold.lost = True
@@ -178,8 +186,8 @@ class Holds:
         for id_ in ids:
             self._close(hold, id_)
 
-    def give_back(self) -> None:
-        """Everything that is still open goes back at once, uncounted."""
+    def give_back(self, only: set[str] | None = None) -> None:
+        """Everything that is still open, or `only` these, goes back at once, uncounted; the rest is let go of."""
         for hold in self._holds:
             if hold.open:
                 blank = Settlement(hold, "fail", (), "given back", 0, count=False)
@@ -187,4 +195,5 @@ class Holds:
                 for id_ in ids:
                     self._close(hold, id_)
                 hold.lost = True
-                self._fails.append(evolve(blank, ids=ids))
+                if named := tuple(id_ for id_ in ids if only is None or id_ in only):
+                    self._fails.append(evolve(blank, ids=named))

@@ -148,6 +148,16 @@ class Operations:
                 return
             params["cursor"] = page["cursor"]
 
+    def clients(self) -> Iterator[dict[str, Any]]:
+        """All clients, page by page."""
+        params: dict[str, str | int] = {}
+        while True:
+            page = self._transport.call("GET", "/v1/clients", params=params).document
+            yield from page["clients"]
+            if page.get("cursor") is None:
+                return
+            params["cursor"] = page["cursor"]
+
 
 def _path(topic: str, group: str) -> str:
     return f"/v1/topics/{quote(topic, safe='')}/groups/{quote(group, safe='')}"

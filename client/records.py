@@ -45,6 +45,20 @@ class Rescheduled:
     deliver_at: datetime
 
 
+@frozen
+class Alive:
+    """The answer to a sign of life."""
+
+    until: datetime
+    seconds: float
+    """From the sign on, without another."""
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any]) -> "Alive":
+        """From the server's JSON."""
+        return cls(instant_in(record["alive_until"]), record.get("alive_for", 15_000) / 1000)
+
+
 @frozen(kw_only=True)
 class Message:
     """A message as claimed, pulled or found among the dead."""

@@ -1,14 +1,18 @@
 """Workers over a consumption, until a signal or an event says stop."""
 
+import logging
 import queue
 import signal
 import threading
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
 
 from .consumption import Consumption
 from .delivery import Delivery
+
+_log = logging.getLogger("tarry.client")
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _GLANCE = 0.2
@@ -24,10 +28,12 @@ class Runner:
         handle: Callable[[Delivery], object],
         workers: int,
         stop: threading.Event | None,
+        drain: float | None = None,
     ) -> None:
         self._consumption = consumption
         self._handle = handle
         self._stop = stop
+        self._drain = drain
         # A signal handler may put into a SimpleQueue whatever the thread it interrupts is doing.
         self._wakes: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
         self._threads = [
@@ -35,20 +41,34 @@ class Runner:
         ]
 
     def run(self) -> None:
-        """Returns when all that was in flight is finished and the rest is given back."""
+        """Returns when all that was in flight is finished, for `drain` seconds at most, and the rest is given back."""
         error: BaseException | None = None
+        working = 0
         try:
             with self._signals():
                 for thread in self._threads:
                     thread.start()
                 error = self._wait()
                 self._consumption.stop()
-                for thread in self._threads:
-                    thread.join()
+                working = self._finish()
         finally:
-            self._consumption.close()
+            self._consumption.close(but_in_hands=working > 0)
         if error is not None:
             raise error
+
+    def _finish(self) -> int:
+        """Waits for the handlers; how many of them still work when it is time to go."""
+        until = None if self._drain is None else time.monotonic() + self._drain
+        for thread in self._threads:
+            thread.join(None if until is None else max(0.0, until - time.monotonic()))
+        working = sum(thread.is_alive() for thread in self._threads)
+        if working:
+            _log.warning(
+                "%d handlers still work %g s after the end was asked for; their messages come again",
+                working,
+                self._drain,
+            )
+        return working
 
     def _wait(self) -> BaseException | None:
         while True:

@@ -4,6 +4,7 @@ Around it `consumption` puts threads and `async_consumption` tasks; both bring t
 """
 
 import logging
+import math
 from collections import deque
 
 from attrs import frozen
@@ -17,9 +18,10 @@ _log = logging.getLogger("tarry.client")
 PATIENCE = 10.0
 """Seconds that closing gives a server that is away; then what is held is left to its lease."""
 
-
 SIGN = 5.0
-"""Seconds from one sign of life to the next."""
+"""Seconds from one sign of life to the next, until the server has said how long one counts."""
+SIGNS = 3
+"""Signs in the time that one counts: one or two may be lost."""
 
 
 @frozen(kw_only=True)
@@ -63,16 +65,43 @@ class Stock:
         self._unseen: Hold | None = None
         """Of a broadcast topic: the last answer. The next is asked for when all of it was seen, and confirmed so."""
         self.handed = 0
+        self.sign_every = SIGN
+        """Seconds from one sign of life to the next."""
+        self._alive_for = math.inf
+        self._alive_until = math.inf
+        """Then the server may take the client for dead, and give away what it holds: nothing is handed out."""
+        self._doubted_at = -math.inf
 
-    def add(self, claim: Claim, now: float) -> None:
+    def add(self, claim: Claim, now: float, asked_at: float = math.inf) -> None:
         """A claim whose answer arrived now."""
         hold = self.holds.add(claim, now)
         if claim.next is not None:
             self._unseen = hold
+        elif asked_at < self._doubted_at:
+            hold.doubtful, hold.renew_at = True, now
         self.waiting.extend((hold, message) for message in claim.messages)
+
+    def told_alive(self, asked_at: float, seconds: float | None = None) -> None:
+        """The server has answered: it takes the client to live for `seconds` from then on, or as long as before.
+
+        If it may have taken it for dead meanwhile, nothing claimed before is handed out until its lease is renewed.
+        """
+        if asked_at >= self._alive_until:
+            _log.warning(
+                "%s was silent for long; what it holds of %s is asked for", self._terms.client, self._terms.topic
+            )
+            self.holds.doubt(asked_at)
+            self._doubted_at = asked_at
+        if seconds is not None:
+            self._alive_for = seconds
+            self.sign_every = seconds / SIGNS
+        until = asked_at + self._alive_for
+        self._alive_until = until if self._alive_until == math.inf else max(until, self._alive_until)
 
     def take(self, now: float) -> tuple[Hold, Message] | None:
         """The next message to be handled; None when none waits. What is past its lease is dropped."""
+        if now >= self._alive_until:
+            return None
         while (index := self._first_free()) is not None:
             hold, message = self.waiting[index]
             if now >= hold.expires_at:
@@ -86,11 +115,12 @@ class Stock:
         return None
 
     def _first_free(self) -> int | None:
-        """The first that waits and has nothing of its key in a handler's hands."""
-        if not self._lanes:
-            return 0 if self.waiting else None
+        """The first that waits, is surely ours, and has nothing of its key in a handler's hands."""
         busy = set(self._lanes.values())
-        return next((i for i, (hold, message) in enumerate(self.waiting) if _lane(hold, message) not in busy), None)
+        for index, (hold, message) in enumerate(self.waiting):
+            if not hold.doubtful and not (busy and _lane(hold, message) in busy):
+                return index
+        return None
 
     def ack(self, hold: Hold, id_: str, now: float) -> bool:
         """Notes that a message was handled; False when it is not in our hands."""
@@ -147,14 +177,15 @@ class Stock:
         seen = self._unseen is None or not self._unseen.open
         return size if size > 0 and room and seen else 0
 
-    def give_back(self) -> None:
-        """All that is not handled, uncounted."""
+    def give_back(self, *, but_in_hands: bool = False) -> None:
+        """All that is not handled, uncounted; or without what a handler still works on, which is left to its lease."""
+        waiting = {message.id for _, message in self.waiting}
         self.waiting.clear()
-        self.holds.give_back()
+        self.holds.give_back(waiting if but_in_hands else None)
 
     def lose(self, hold: Hold) -> None:
         """The lease is over, and so is what waits of it."""
-        # A claim whose last ack is on its way is not lost, even if it is over.
+        # A claim whose last ack is on its way is not lost, even if it is over. Acks that wait are: they are not sent.
         if lost := self.holds.lose(hold):
             _log.warning("a lease on %s is over; %d messages come again", self._terms.topic, lost)
         self.waiting = deque(pair for pair in self.waiting if pair[0] is not hold)

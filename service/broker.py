@@ -32,6 +32,7 @@ from ..store.replaying import Range
 from ..wheel.ladder import Ladder
 from .operations import Worked
 from .rates import Activity
+from .roster import ClientState
 
 
 class Broker(Protocol):
@@ -133,6 +134,10 @@ class Broker(Protocol):
 
     async def deregister(self, client: str) -> tuple[bool, int]:
         """The client goes: whether it was watched, and how many of its claims were ended."""
+        ...
+
+    async def clients(self, after: str, limit: int) -> list[ClientState]:
+        """Up to `limit` clients by name, from behind `after`: whether they live, and what they hold."""
         ...
 
     async def settle(

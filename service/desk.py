@@ -24,8 +24,6 @@ _WAITING = 20_000
 _PAUSE = 0.2
 _LOCKED_REST = 1_000
 """Milliseconds before a lease that ran out is ended, when a user's transaction holds the claim."""
-_PRESENT = 15_000
-"""Milliseconds after its last claim for which a client has a share of the queues of an ordered topic."""
 _PACE = 0.004
 """Seconds from one claiming turn that emptied the queues to the next. A steady trickle is then claimed in handfuls: at
 1000 a second a third fewer requests, and a p99 of lateness that is a quarter lower on the embedded store. Who comes
@@ -68,7 +66,10 @@ TakeTurn = Callable[[Group, Sequence[Settlement], Sequence[ClaimRequest], Callab
 
 
 class Desk:
-    """Serves one group. `done` hears of every turn that was committed."""
+    """Serves one group. `done` hears of every turn that was committed.
+
+    A client has a share of the queues of an ordered topic for `present_for` milliseconds after it last asked.
+    """
 
     def __init__(
         self,
@@ -76,11 +77,13 @@ class Desk:
         clock: Clock,
         take_turn: TakeTurn,
         done: Callable[[Group, Sequence[Settlement], Turn], None],
+        present_for: int = 15_000,
     ) -> None:
         self._find_group = find_group
         self._clock = clock
         self._take_turn = take_turn
         self._done = done
+        self._present_for = present_for
         self._asking: list[_Asking] = []
         self._settling: list[_Settling] = []
         self._open: dict[tuple[int, int], Claim] = {}
@@ -119,7 +122,7 @@ class Desk:
 
     def present(self) -> set[str]:
         """The clients of an ordered topic that share its queues: who waits, or asked not long ago."""
-        since = self._clock.now() - _PRESENT
+        since = self._clock.now() - self._present_for
         self._asked_at = {client: at for client, at in self._asked_at.items() if at > since}
         return {*self._asked_at, *(asking.request.client for asking in self._asking)}
 

@@ -67,6 +67,7 @@ from .metrics import Metrics
 from .nudges import Nudges
 from .operations import Operations, Worked
 from .rates import Activity, Rates
+from .roster import ClientState, Roster
 from .sealer import Sealer
 from .settings import Settings
 from .sweeps import Sweeps, adaptively, every
@@ -119,7 +120,8 @@ class Engine:
         self._sealer = Sealer(store, self.clock, self._grown_here)
         self.nudges: Nudges | None = None
         """How other nodes hear of what is done here; None without a Redis."""
-        self.liveness = Liveness(store, self.clock, self._clients_gone)
+        self.liveness = Liveness(store, self.clock, self._clients_gone, settings.client_timeout)
+        self._roster = Roster(store, self.directory, self.liveness, self._present_clients)
         self._reading: Combiner[ReadRequest, ReadAnswer] = Combiner(
             self._store.read_on, weigh=lambda request: request.size, batch=_READ_TOGETHER
         )
@@ -406,6 +408,13 @@ class Engine:
         await self._store.forget_reader(client)
         return gone
 
+    async def clients(self, after: str, limit: int) -> list[ClientState]:
+        self._ready()
+        return await self._told(self._roster.page(after, limit))
+
+    def _present_clients(self) -> set[str]:
+        return {client for desk in self._desks.values() for client in desk.present()}
+
     async def _look_after_clients(self) -> None:
         for desk in self._desks.values():
             desk.look_around()
@@ -515,7 +524,9 @@ class Engine:
             if self._nursery is None:
                 raise Stopping("the server is starting: its store has not answered yet")
             find = functools.partial(self._present, group)
-            desk = self._desks[group.id] = Desk(find, self.clock, self._take_turn, self._turn_done)
+            desk = self._desks[group.id] = Desk(
+                *(find, self.clock, self._take_turn, self._turn_done), self._settings.client_timeout
+            )
             self._desks_of_topic[group.topic.id].append(desk)
             if self._stopping:
                 desk.stop()

@@ -1,9 +1,9 @@
 """Liveness: which clients renew, and which of them are dead.
 
 A client that has renewed is watched from then on, across restarts: it is dead when nothing was heard of it for
-`DEAD_AFTER`. A renewal, a claim and an open long poll are signs of life. They are noted in memory, and written together
-every few seconds; only the first renewal of a client waits for a commit. A client that never renews is not watched: it
-lives by the leases of its claims.
+`client_timeout`. A renewal, a claim and an open long poll are signs of life. They are noted in memory, and written
+together every few seconds; only the first renewal of a client waits for a commit. A client that never renews is not
+watched: it lives by the leases of its claims.
 """
 
 from collections import Counter
@@ -19,9 +19,6 @@ from ..store.store import Store
 from .clock import Clock
 from .combiner import Combiner
 
-DEAD_AFTER = 15_000
-"""Milliseconds after the last sign of life."""
-
 log = structlog.get_logger()
 
 
@@ -33,11 +30,17 @@ class _Watched:
 
 
 class Liveness:
-    """Watches clients. `gone` ends what dead or deregistered ones hold, and returns how many claims there were."""
+    """Watches clients. `gone` ends what dead or deregistered ones hold, and returns how many claims there were.
 
-    def __init__(self, store: Store, clock: Clock, gone: Callable[[Sequence[str]], Awaitable[int]]) -> None:
+    `timeout` is the milliseconds after its last sign of life at which a client is dead.
+    """
+
+    def __init__(
+        self, store: Store, clock: Clock, gone: Callable[[Sequence[str]], Awaitable[int]], timeout: int
+    ) -> None:
         self._store = store
         self._clock = clock
+        self._timeout = timeout
         self._gone = gone
         self._watched: dict[str, _Watched] = {}
         self._unwritten: set[str] = set()
@@ -59,7 +62,7 @@ class Liveness:
         if (watched := self._watched.get(client)) is not None:
             watched.renewed_at = watched.seen_at = now
             self._unwritten.add(client)
-        return now + DEAD_AFTER
+        return now + self._timeout
 
     async def deregister(self, client: str) -> tuple[bool, int]:
         """The client goes: whether it was watched, and how many claims it held."""
@@ -78,14 +81,24 @@ class Liveness:
             if (watched := self._watched.get(client)) is not None:
                 watched.seen_at = self._clock.now()
 
+    def names(self) -> set[str]:
+        """Clients that are watched, or wait for messages."""
+        return {*self._watched, *self._polling}
+
+    def watched(self, client: str) -> tuple[int, int, bool] | None:
+        """When a client registered and last renewed, and whether it lives; None when it is not watched."""
+        watched = self._watched.get(client)
+        if watched is None:
+            return None
+        return watched.registered_at, watched.renewed_at, not self._is_dead(client, watched, self._clock.now())
+
+    def _is_dead(self, name: str, watched: _Watched, now: int) -> bool:
+        return name not in self._polling and watched.seen_at + self._timeout <= now
+
     async def bury(self) -> None:
         """Ends what dead clients hold."""
         now = self._clock.now()
-        dead = [
-            name
-            for name, watched in self._watched.items()
-            if name not in self._polling and watched.seen_at + DEAD_AFTER <= now
-        ]
+        dead = [name for name, watched in self._watched.items() if self._is_dead(name, watched, now)]
         for name in dead:
             log.warning("client_dead", client=name)
         if dead:

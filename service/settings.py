@@ -211,6 +211,12 @@ class Settings:
 
     lease: int = _setting(60 * _SECOND, _duration(), "of a claim that names none", format_duration)
     max_lease: int = _setting(12 * _HOUR, _duration(), "the longest lease", format_duration)
+    client_timeout: int = _setting(
+        15 * _SECOND,
+        _duration(_SECOND, _HOUR),
+        "after its last sign of life a client that renews is dead",
+        format_duration,
+    )
     ladder: tuple[int, ...] = _setting(DEFAULT_RUNGS, _rungs, "rests between the retries of a message", _show_rungs)
     idempotency_window: int = _setting(_DAY, _duration(), "how long an idempotency key counts", format_duration)
     retention: int = _setting(7 * _DAY, _duration(0), "of settled messages; a topic may say otherwise", format_duration)

@@ -16,6 +16,7 @@ from . import (
     claims,
     dead_letters,
     finding,
+    holdings,
     publishing,
     readers,
     redriving,
@@ -30,6 +31,7 @@ from .catalogue import TopicDraft
 from .claims import Turning
 from .dead_letters import DeadPage, DeadSearch
 from .errors import DuplicateKey
+from .holdings import Holding
 from .ids import IdMaker
 from .ordered_turns import OrderedTurning
 from .ports import Backend, Row, Transaction, Work
@@ -221,6 +223,14 @@ class Store:
         names = [name.encode() for name in clients]
         rows = await self.backend.read(lambda tx: tx.fetch("claim.of_clients", names))
         return [ClaimKey(*row) for row in rows]
+
+    async def holders(self, after: str, limit: int) -> list[str]:
+        """Names of clients that hold open claims, by name from behind `after`."""
+        return await self.backend.read(lambda tx: holdings.holders(tx, after, limit))
+
+    async def held_by(self, clients: Sequence[str]) -> list[Holding]:
+        """What these clients hold."""
+        return await self.backend.read(lambda tx: holdings.of_clients(tx, clients))
 
     async def clients(self) -> dict[str, tuple[int, int]]:
         """Every client whose liveness is watched, with when it registered and last renewed."""

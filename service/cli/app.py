@@ -18,7 +18,7 @@ from ...client.errors import Unavailable as ServerUnavailable
 from ...store.errors import StoreError
 from ...store.errors import Unavailable as StoreUnavailable
 from ..settings import SettingError
-from . import checkup, consuming, demo, operating, pipelining, producing, serving
+from . import checkup, consuming, demo, looking, operating, pipelining, producing, serving
 from .printing import note
 from .usage import UsageError
 
@@ -39,6 +39,7 @@ app.command(producing.cancel)
 app.command(consuming.peek)
 app.command(consuming.topics)
 app.command(operating.groups)
+app.command(looking.clients)
 app.command(operating.seek)
 app.command(operating.dead)
 app.command(pipelining.pipeline, help_flags=[], version_flags=[])

@@ -174,10 +174,11 @@ class NudgeAnswer(Answer, kw_only=True):
 
 
 class RenewAnswer(Answer, kw_only=True):
-    """The client lives, and without another sign of life until then."""
+    """The client lives, and without another sign of life until then, which is in `alive_for` milliseconds."""
 
     client: str
     alive_until: str
+    alive_for: int
 
 
 class DeregisterAnswer(Answer, kw_only=True):
@@ -186,6 +187,33 @@ class DeregisterAnswer(Answer, kw_only=True):
     client: str
     registered: bool
     claims: int
+
+
+class HeldAnswer(Answer, kw_only=True):
+    """What a client holds of a queue; `owner`: of an ordered topic, it alone may claim from the queue."""
+
+    topic: str
+    group: str
+    queue: int
+    claims: int
+    owner: bool
+
+
+class ClientAnswer(Answer, kw_only=True):
+    """A client. One that never renewed has no times, and `alive` is null: it lives by the leases of its claims."""
+
+    client: str
+    registered_at: str | None
+    renewed_at: str | None
+    alive: bool | None
+    holds: list[HeldAnswer]
+
+
+class ClientPage(Answer, kw_only=True):
+    """Clients by name; `cursor` is for the next page, null on the last."""
+
+    clients: list[ClientAnswer]
+    cursor: str | None
 
 
 class TopicAnswer(Answer, kw_only=True):

@@ -8,14 +8,17 @@ from msgspec import UNSET, UnsetType
 from ...store.records import DeadLetter, Delivered, Event, Found, Group, GroupState, Receipt, Topic, TopicState
 from ..durations import format_time
 from ..rates import Activity
+from ..roster import ClientState
 from .answers import (
     Attempt,
+    ClientAnswer,
     DeadAnswer,
     FoundAnswer,
     GroupCounts,
     GroupDetail,
     GroupSummary,
     Happening,
+    HeldAnswer,
     MessageAnswer,
     QueueAnswer,
     ReceiptAnswer,
@@ -24,6 +27,26 @@ from .answers import (
     TopicDetail,
     TopicRanked,
 )
+
+
+def client(one: ClientState) -> ClientAnswer:
+    """On the roster."""
+    return ClientAnswer(
+        client=one.name,
+        registered_at=None if one.registered_at is None else format_time(one.registered_at),
+        renewed_at=None if one.renewed_at is None else format_time(one.renewed_at),
+        alive=one.alive,
+        holds=[
+            HeldAnswer(
+                topic=held.group.topic.name,
+                group=held.group.name,
+                queue=held.queue,
+                claims=held.claims,
+                owner=held.owner,
+            )
+            for held in one.holds
+        ],
+    )
 
 
 def receipt(topic: Topic, one: Receipt) -> ReceiptAnswer:

@@ -144,6 +144,12 @@ OPERATIONS: tuple[Operation, ...] = (
         problems=(*_BODY, "unknown-topic", *_READS),
     ),
     Operation(
+        *("GET", "/v1/clients", clients.list_clients, "The clients there are, and what they hold"),
+        answers={200: (answers.ClientPage,)},
+        query=_PAGE,
+        problems=("bad-request", *_READS),
+    ),
+    Operation(
         *("POST", f"{_CLIENT}/renew", clients.renew, "The client lives, and is watched from now on"),
         answers={200: (answers.RenewAnswer,)},
         problems=("bad-request", "cross-origin", *_WRITES),

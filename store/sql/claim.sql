@@ -67,3 +67,11 @@ SELECT queue_id, client FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE group_id =
 -- name: of_clients
 -- The open claims of clients that have gone: a scan of what is open, once for each end.
 SELECT group_id, queue_id, number, `first`, token FROM claim WHERE client IN (?*);
+
+-- name: clients
+-- Who holds open claims, by name from behind one on: a scan of what is open, for an operator's look.
+SELECT DISTINCT client FROM claim WHERE client > ? ORDER BY client LIMIT ?;
+
+-- name: held_by
+-- How many open claims these clients hold of which queues: a scan of what is open, for an operator's look.
+SELECT client, group_id, queue_id, COUNT(*) FROM claim WHERE client IN (?*) GROUP BY client, group_id, queue_id;

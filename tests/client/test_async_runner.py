@@ -137,3 +137,26 @@ def test_an_event_of_each_loop_stops_it(script: ScriptedServer, broker: SmallBro
     asyncio.run(asyncios())
     trio.run(trios)
     assert [request["retry_after"] for request in broker.all("fail")] == ["1h", "1h"]
+
+
+@both
+def test_a_handler_that_never_returns_is_cancelled(
+    script: ScriptedServer, broker: SmallBroker, backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.backlog.extend(range(3))
+
+    async def main() -> None:
+        stop = anyio.Event()
+
+        async def handle(body: int) -> None:
+            if body == 1:
+                stop.set()
+                await anyio.sleep_forever()
+
+        async with AsyncTarry(script.url) as tarry:
+            await tarry.run("t", "g", handle, workers=1, stop=stop, drain="50ms")
+
+    anyio.run(main, backend=backend)
+    assert (ids(broker, "ack"), ids(broker, "fail")) == ([1], [2, 3])
+    assert not any(request["count"] for request in broker.all("fail"))
+    assert "handlers still worked 0.05 s after the end was asked for, and were cancelled" in caplog.text

@@ -72,6 +72,13 @@ def test_pages(script: ScriptedServer, tarry: Tarry) -> None:
     ]
 
 
+def test_clients_page_by_page(script: ScriptedServer, tarry: Tarry) -> None:
+    script.say(Answer(200, {"clients": [{"client": "a b"}], "cursor": "a b"}))
+    script.say(Answer(200, {"clients": [{"client": "c"}], "cursor": None}))
+    assert [one["client"] for one in tarry.clients()] == ["a b", "c"]
+    assert [request.path for request in script.requests] == ["/v1/clients", "/v1/clients?cursor=a+b"]
+
+
 def test_back_to_the_default(script: ScriptedServer, tarry: Tarry) -> None:
     script.say(Answer(200), Answer(200), Answer(200))
     tarry.put_group("orders", "billing", ladder="default")

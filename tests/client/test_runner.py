@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -145,3 +146,33 @@ def test_it_runs_outside_the_main_thread(tarry: Tarry, broker: SmallBroker) -> N
     thread.start()
     thread.join(10)
     assert acked(broker) == [1]
+
+
+@pytest.mark.parametrize("tarry", ["threads"], indirect=True)
+def test_a_handler_that_never_returns_is_left_to_its_lease(
+    tarry: Tarry, script: ScriptedServer, broker: SmallBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """While it runs its lease is renewed; at the end it is waited for as long as `drain`, and nobody gets it sooner."""
+    broker.backlog.extend(range(5))
+    stop, never, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def handle(body: int) -> None:
+        if body == 0:
+            broker.wait_for("extend", 2)
+            stop.set()
+            never.wait(60)
+            ended.set()
+
+    tarry.run("t", "g", handle, workers=1, max=5, lease="60ms", stop=stop, drain="50ms")
+    assert broker.all("ack") == []
+    (given_back,) = broker.all("fail")
+    assert (given_back["ids"], given_back["count"]) == (["2", "3", "4", "5"], False)
+    assert not [sign for sign in script.signs if sign.method == "DELETE"], "that would end its claim at once"
+    assert "1 handlers still work 0.05 s after the end was asked for; their messages come again" in caplog.text
+    never.set()
+    assert ended.wait(10)
+    deadline = time.monotonic() + 10
+    while "its lease is over, so its result is dropped" not in caplog.text:
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.001)
+    assert broker.all("ack") == []

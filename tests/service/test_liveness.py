@@ -62,12 +62,14 @@ class Town:
         return (await self.engine.group_state(self.group)).clients
 
 
-def build(town: Town, path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
+def build(town: Town, path: Path, monkeypatch: pytest.MonkeyPatch, client_timeout: int = 15_000) -> Engine:
     async def sample() -> int:
         return town.ms
 
     monkeypatch.setattr(engine_module, "Clock", lambda _: Clock(sample, monotonic=lambda: town.ms * 1_000_000))
-    return Engine(Store(SQLiteBackend(path), ladder=Ladder((1000,) * 50)), Settings(), Metrics())
+    return Engine(
+        Store(SQLiteBackend(path), ladder=Ladder((1000,) * 50)), Settings(client_timeout=client_timeout), Metrics()
+    )
 
 
 @pytest.fixture
@@ -100,6 +102,30 @@ async def test_a_dead_clients_claims_end_at_once(town: Town) -> None:
     assert [(m.body, m.attempt) for m in again.messages] == [(b"b", 2)]
     assert await town.clients() == ("bob",)
     assert await town.engine._store.clients() == {}
+
+
+async def test_how_long_a_client_lives_is_a_setting(
+    tmp_path: Path, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one that renews, and of one that only has a share in the queues of an ordered topic."""
+    town = Town()
+    town.engine = build(town, tmp_path / "short.db", monkeypatch, client_timeout=2_000)
+    nursery.start_soon(town.engine.run)
+    await town.engine.ready.wait()
+    await town.begin(ordered=True)
+    assert await town.engine.renew("ann") == town.ms + 2_000
+    await town.publish("a")
+    claim = await town.claim("ann")
+    assert claim is not None
+    assert await town.claim("cid") is None
+    await town.pass_time(1_999)
+    assert set(await town.clients()) == {"ann", "cid"}
+    await town.pass_time(1)
+    assert (await town.ack(claim)).lost
+    assert await town.clients() == ("ann",), "whose queue nobody has asked for yet"
+    nursery.cancel_scope.cancel()
+    with trio.CancelScope(shield=True):
+        await town.engine._store.backend.aclose()
 
 
 async def test_a_client_that_never_renews_lives_by_its_lease(town: Town) -> None:
@@ -191,6 +217,54 @@ def _request(client: str) -> ClaimRequest:
 
 async def store_open(town: Town) -> int:
     return len(await town.engine._store.open_claims(["ann"]))
+
+
+async def test_the_roster(town: Town, nursery: trio.Nursery) -> None:
+    """Who renews, who holds a claim, who waits; by name, with what each holds."""
+    await town.begin(ordered=True, queues=2)
+    await town.publish("a", "b", "c", "d", "e", "f")
+    began = town.ms
+    await town.engine.renew("bob")
+    await town.pass_time(1_000)
+    await town.engine.renew("bob")
+    held = {name: await town.claim(name, 1) for name in ("bob", "ann")}
+    await town.engine.renew("zoe")
+
+    async def poll() -> None:
+        await town.claim("dan", wait=600_000)
+
+    nursery.start_soon(poll)
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    ann, bob, dan, zoe = await town.engine.clients("", 10)
+    assert (ann.name, ann.registered_at, ann.renewed_at, ann.alive) == ("ann", None, None, None)
+    assert (bob.name, bob.registered_at, bob.renewed_at, bob.alive) == ("bob", began, began + 1_000, True)
+    assert (dan.name, dan.alive, dan.holds) == ("dan", None, ())
+    assert (zoe.name, zoe.alive, zoe.holds) == ("zoe", True, ())
+    numbers: set[int] = set()
+    for one in (ann, bob):
+        (mine,) = one.holds
+        claim = held[one.name]
+        assert claim is not None
+        assert (mine.group.name, mine.claims, mine.owner) == ("billing", 1, True)
+        assert id_of_queue(town, mine.queue) == claim.key.queue_id
+        numbers.add(mine.queue)
+    assert numbers == {0, 1}
+    assert [one.name for one in await town.engine.clients("ann", 2)] == ["bob", "dan"]
+    claim = held["ann"]
+    assert claim is not None
+    await town.engine.settle(town.engine.claim_id(claim), "fail", retry_after=0)
+    await town.pass_time(10)
+    again = await town.claim("ann", 1)
+    assert again is not None
+    assert again.key.queue_id in {queue.id for queue in town.group.retry_queues.values()}
+    (ann, *_) = await town.engine.clients("", 1)
+    assert [(mine.claims, mine.owner) for mine in ann.holds] == [(1, True)], (
+        "what comes back is told with the queue it was of"
+    )
+
+
+def id_of_queue(town: Town, number: int) -> int:
+    return town.group.topic.queues[number].id
 
 
 async def test_renewals_are_written_together(town: Town) -> None:

@@ -18,7 +18,7 @@ from attrs import frozen
 
 CLIENT = Path(__file__).parents[2] / "client"
 
-_TALKS = re.compile(r"self\._(transport|producer|claims|operations)\.(?!(dead|find)\b)\w+")
+_TALKS = re.compile(r"self\._(transport|producer|claims|operations)\.(?!(dead|find|clients)\b)\w+")
 """What is awaited to begin with; not what gives messages page by page."""
 
 
@@ -93,6 +93,10 @@ MADE = (
                 '            for message in page["messages"]:\n                yield message\n',
             ),
             ('OnProgress = Callable[[int], object]\n"""Called with how many there were so far."""\n', ""),
+            (
+                '            yield from page["clients"]\n',
+                '            for client in page["clients"]:\n                yield client\n',
+            ),
             (
                 "from .records import DeadLetter, Message\n",
                 "from .operations import OnProgress\nfrom .records import DeadLetter, Message\n",
@@ -182,6 +186,10 @@ MADE = (
             (
                 "`handler(message.body)` in threads, until SIGTERM, SIGINT or `stop`.",
                 "`await handler(message.body)` in tasks, until SIGTERM, SIGINT or `stop`.",
+            ),
+            (
+                "has not returned by then is left alone, and its message to its lease.",
+                "has not returned by then is cancelled, and its message goes back too.",
             ),
         ),
     ),

@@ -40,7 +40,7 @@ class Blocking(Tarry):
         self._stack.__exit__(kind, error, trace)
 
     def __getattribute__(self, name: str) -> Any:
-        own = ("consume", "run", "dead", "dead_letters", "find", "portal", "front")
+        own = ("consume", "run", "dead", "dead_letters", "find", "clients", "portal", "front")
         if name.startswith("_") or name in own:
             return super().__getattribute__(name)
         call = getattr(self.front, name)
@@ -69,6 +69,9 @@ class Blocking(Tarry):
 
     def find(self, *args: Any, **options: Any) -> Any:
         return self._pages(self.front.find, *args, **options)
+
+    def clients(self) -> Any:
+        return self._pages(self.front.clients)
 
     def _pages(self, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
         async def all_of_them() -> list[Any]:

@@ -10,6 +10,7 @@ from attrs import evolve
 from tarry.service.errors import UnknownGroup, UnknownTopic
 from tarry.service.operations import Worked
 from tarry.service.rates import Activity
+from tarry.service.roster import ClientState
 from tarry.store.catalogue import TopicDraft
 from tarry.store.dead_letters import DeadPage, DeadSearch
 from tarry.store.finding import Place, Wanted
@@ -103,6 +104,7 @@ class RecordingBroker:
         self.granted: Claim | None = None
         self.page: list[Found] = []
         self.letters: list[DeadLetter] = []
+        self.roster: list[ClientState] = []
         self.stream: list[Delivered] = []
         self.activities: dict[int, Activity] = {}
         self.read = ReadAnswer((), (0, 0))
@@ -254,6 +256,10 @@ class RecordingBroker:
     async def deregister(self, client: str) -> tuple[bool, int]:
         self._called("deregister", client)
         return True, 2
+
+    async def clients(self, after: str, limit: int) -> list[ClientState]:
+        self._called("clients", after, limit)
+        return [one for one in self.roster if one.name > after][:limit]
 
     async def settle(
         self,

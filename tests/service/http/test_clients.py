@@ -3,14 +3,17 @@
 import httpx
 import pytest
 
-from support.recording_broker import RecordingBroker, claim, delivered
+from support.recording_broker import NOW, RecordingBroker, claim, delivered
+from tarry.service.roster import ClientState, Held
 from tarry.store.errors import Unavailable
+from tarry.store.records import Group
+from tarry.wheel.ladder import Ladder
 
 
 async def test_a_client_renews(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
     response = await client.post("/v1/clients/10.0.0.1-42/renew")
     assert (response.status_code, response.json()) == (
-        *(200, {"client": "10.0.0.1-42", "alive_until": "2026-11-21T10:00:15.000Z"}),
+        *(200, {"client": "10.0.0.1-42", "alive_until": "2026-11-21T10:00:15.000Z", "alive_for": 15_000}),
     )
     assert broker.calls == [("renew", "10.0.0.1-42")]
 
@@ -39,3 +42,41 @@ async def test_a_claim_says_that_its_topic_is_ordered(client: httpx.AsyncClient,
         broker.add_topic(name, ordered=ordered)
         answer = await client.post(f"/v1/topics/{name}/groups/g/claim", json={"client": "c1"})
         assert answer.json().get("ordered", False) is ordered
+
+
+async def test_who_is_there(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    group = Group(1, broker.add_topic("orders"), "billing", Ladder(), {})
+    broker.roster = [
+        ClientState("ann", NOW - 60_000, NOW, True, (Held(group, 0, 2, owner=True),)),
+        ClientState("bob", None, None, None),
+        ClientState("cid", NOW, NOW, False),
+    ]
+    response = await client.get("/v1/clients", params={"max": 2})
+    assert (response.status_code, response.json()) == (
+        200,
+        {
+            "clients": [
+                {
+                    "client": "ann",
+                    "registered_at": "2026-11-21T09:59:00.000Z",
+                    "renewed_at": "2026-11-21T10:00:00.000Z",
+                    "alive": True,
+                    "holds": [{"topic": "orders", "group": "billing", "queue": 0, "claims": 2, "owner": True}],
+                },
+                {"client": "bob", "registered_at": None, "renewed_at": None, "alive": None, "holds": []},
+            ],
+            "cursor": "bob",
+        },
+    )
+    rest = (await client.get("/v1/clients", params={"max": 2, "cursor": "bob"})).json()
+    assert [one["client"] for one in rest["clients"]] == ["cid"]
+    assert rest["cursor"] is None
+    assert broker.calls == [("clients", "", 3), ("clients", "bob", 3)]
+
+
+@pytest.mark.parametrize("query", ["max=0", "max=1001", "cursor=a%00b", "size=3"])
+async def test_a_page_that_cannot_be_had(client: httpx.AsyncClient, broker: RecordingBroker, query: str) -> None:
+    response = await client.get(f"/v1/clients?{query}")
+    assert response.status_code == 400
+    assert response.json()["errors"][0]["parameter"] == query.partition("=")[0]
+    assert broker.calls == []

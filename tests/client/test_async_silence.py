@@ -1,0 +1,71 @@
+"""`test_silence` over the asynchronous loop: an event loop that stood still for longer than its client lives."""
+
+from typing import Any
+
+import anyio
+import pytest
+
+from support.scripted_server import Answer, Request, ScriptedServer, problem
+from tarry.client.async_claims import AsyncClaims
+from tarry.client.async_consumption import AsyncConsumption
+from tarry.client.async_transport import AsyncTransport
+from tarry.client.stock import Terms
+
+_TIME = "2026-01-01T00:00:00.000Z"
+_TERMS = Terms(topic="t", group="g", client="c", size=10, lease=60.0, wait=0.01, ahead=5)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("lost", [True, False])
+def test_what_it_holds_is_asked_for_first(script: ScriptedServer, backend: str, *, lost: bool) -> None:
+    records = [
+        {"id": str(n), "topic": "t", "queue": 0, "offset": n, "attempt": 1, "body": n}
+        | {"published_at": _TIME, "deliver_at": _TIME}
+        for n in (1, 2)
+    ]
+    extended = 0
+    handed_out: list[Any] = []
+    before: list[list[Any]] = []
+
+    def respond(request: Request) -> Answer:
+        nonlocal extended
+        verb = request.path.rsplit("/", 1)[-1]
+        if verb == "claim":
+            given, records[:] = list(records), []
+            return Answer(200, {"claim": "c1" if given else None, "lease_until": _TIME, "messages": given})
+        if verb == "extend":
+            extended += 1
+            before.append(list(handed_out))
+            return problem(409, result="lease_lost") if lost else Answer(200, {"lease_until": _TIME})
+        return Answer(200, {"acked": 1, "retried": 1, "dead": 0})
+
+    script.respond = respond
+    clock = [0.0]
+
+    async def main() -> None:
+        transport = AsyncTransport(script.url, timeout=5, deadline=5)
+        consuming = AsyncConsumption(AsyncClaims(transport), _TERMS, clock=lambda: clock[0])
+
+        async def take() -> None:
+            while (delivery := await consuming.next()) is not None:
+                handed_out.append(delivery.body)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(consuming.live)
+            assert await consuming.next() is not None
+            while consuming._sign_at <= 0:
+                await anyio.sleep(0.001)
+            clock[0] = 16.0
+            tasks.start_soon(take)
+            await anyio.wait_all_tasks_blocked()
+            consuming._held.ring()
+            with anyio.fail_after(10):
+                while consuming.statistics()["waiting"]:
+                    await anyio.sleep(0.001)
+            await consuming.close()
+        await transport.close()
+
+    anyio.run(main, backend=backend)
+    assert extended == 1
+    assert before == [[]], "handed out before the server was asked"
+    assert handed_out == ([] if lost else [2])
