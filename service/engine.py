@@ -618,8 +618,11 @@ class Engine:
     async def find(self, topic: Topic, wanted: Wanted, place: Place, limit: int) -> tuple[list[Found], Place | None]:
         page = await self._store.find(topic, wanted, place, limit)
         found = [await self._store.find_message(id_) for id_ in page.ids]
+        if wanted.state == "dead":  # a letter outlives its message
+            pairs = zip(page.ids, found, strict=True)
+            found = [one or await self._store.find_letter(topic, id_) for id_, one in pairs]
         # One that has moved on meanwhile is not of this state any more.
-        return [one for one in found if one is not None and one.state == wanted.state], page.after
+        return [one for one in found if one is not None and one.is_(wanted.state)], page.after
 
     async def upcoming(self, topic: Topic, width: int, buckets: int) -> tuple[int, list[int]]:
         self._ready()

@@ -342,6 +342,12 @@ class Found:
     """None: it was cancelled, and its body is gone."""
     queue: int | None = None
     offset: int | None = None
+    standings: frozenset[str] = frozenset()
+    """What it is in one group or another: claimed, retrying, parked, dead."""
+
+    def is_(self, state: str) -> bool:
+        """Whether it is in this state, as such or in a group."""
+        return state == self.state or state in self.standings
 
 
 @frozen

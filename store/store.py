@@ -22,6 +22,7 @@ from . import (
     replaying,
     retention,
     sealing,
+    standings,
     stretches,
     timers,
     tracing,
@@ -267,7 +268,12 @@ class Store:
 
     async def find(self, topic: Topic, wanted: finding.Wanted, place: finding.Place, limit: int) -> finding.Page:
         """Ids of messages of a topic by state and time."""
-        return await self.backend.read(lambda tx: finding.find(tx, topic, wanted, place, limit))
+        look = standings.find if wanted.state in standings.STANDINGS else finding.find
+        return await self.backend.read(lambda tx: look(tx, topic, wanted, place, limit))
+
+    async def find_letter(self, topic: Topic, id_: int) -> Found | None:
+        """A dead letter of a group of the topic, whose message may be gone."""
+        return await self.backend.read(lambda tx: standings.find_letter(tx, topic, id_))
 
     async def upcoming(self, topic: Topic, now: int, width: int, buckets: int) -> list[int]:
         """How many messages fall due in each stretch of `width` milliseconds; see `finding`."""

@@ -67,3 +67,8 @@ SELECT queue_id, client FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE group_id =
 -- name: of_clients
 -- The open claims of clients that have gone: a scan of what is open, once for each end.
 SELECT group_id, queue_id, number, `first`, token FROM claim WHERE client IN (?*);
+
+-- name: page
+-- Open claims of one cursor, from a number on.
+SELECT number, `first`, size, claimed_at, outcome FROM claim /*! FORCE INDEX (PRIMARY) */
+WHERE group_id = ? AND queue_id = ? AND number >= ? ORDER BY number LIMIT ?;
