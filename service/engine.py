@@ -7,7 +7,6 @@ that goes away cuts no transaction in two.
 import functools
 import itertools
 import time
-import zlib
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, TypeVar
@@ -20,6 +19,7 @@ from ..store.catalogue import TopicDraft
 from ..store.dead_letters import DeadPage, DeadSearch
 from ..store.errors import OutcomeUnknown, Refused, StoreError, Unavailable
 from ..store.finding import Place, Wanted
+from ..store.placing import queue_of_key
 from ..store.positions import Position
 from ..store.records import (
     Claim,
@@ -245,7 +245,7 @@ class Engine:
 
     def choose_queue(self, topic: Topic, ordering_key: str | None) -> Queue:
         if ordering_key is not None:
-            return topic.queues[zlib.crc32(ordering_key.encode()) % len(topic.queues)]
+            return queue_of_key(topic, ordering_key)
         return topic.queues[next(self._turn) % len(topic.queues)]
 
     async def put_topic(self, draft: TopicDraft) -> tuple[Topic, bool]:

@@ -238,11 +238,15 @@ async def test_bad_input_names_the_field(stage: Stage, topic: Topic, connect: Ca
         ("headers", {"headers": {"": "x"}}),
         ("headers", {"headers": {"a": "x" * 20_000}}),
         ("queue", {"queue": 7}),
+        ("queue", {"queue": -1}),
         ("content_type", {"content_type": "text/plain"}),
+        ("content_type", {"body": b"x", "content_type": " text/plain"}),
     ]
     for field, fields in refused:
         with pytest.raises(BadRequest, match=f"^{field}: "):
-            publish("orders", 1, **fields)
+            publish("orders", **({"body": 1} | fields))
+    with pytest.raises(BadRequest, match=r"^topic: "):
+        publish("all orders", 1)
     with pytest.raises(TooLarge, match=r"^body: "):
         publish("orders", b"x" * (256 * 1024 + 1))
     with pytest.raises(BadRequest, match=r"^body: "):
