@@ -211,7 +211,8 @@ class Engine:
     async def _count_outbox(self) -> None:
         """Counts what users have cancelled in their own transactions."""
         while cancelled := await self._store.count_outbox(_OUTBOX_ROWS):
-            for topic_id, messages in cancelled.items():
+            for topic_id, (messages, first_heard) in cancelled.items():
+                self._accepted(topic_id, first_heard)
                 self._metrics.cancelled(self._topic_name(topic_id), messages)
             await trio.sleep(0.05)  # others come first
 
@@ -349,9 +350,14 @@ class Engine:
         for queue_id in grown:
             self._committed(queue_id)
         for topic_id, messages in accepted.items():
+            self._accepted(topic_id, messages)
+        return answers
+
+    def _accepted(self, topic_id: int, messages: int) -> None:
+        """Published here, or by an outbox and heard of now."""
+        if messages:
             self._metrics.published(self._topic_name(topic_id), messages)
             self.rates.count(topic_id, published=messages)
-        return answers
 
     async def cancel(self, id_: int) -> Verdict:
         self._ready()
@@ -362,6 +368,8 @@ class Engine:
         for id_, verdict in zip(ids, verdicts, strict=True):
             if verdict.due_before is not None:
                 self._forget(verdict.due_before, id_)
+                if verdict.topic is not None:
+                    self._accepted(verdict.topic, int(verdict.first_heard))
                 self._metrics.cancelled(self._topic_name(verdict.topic), 1)
         return verdicts
 
@@ -534,12 +542,13 @@ class Engine:
 
     def _turn_done(self, group: Group, settlements: Sequence[Settlement], turn: Turn) -> None:
         topic = group.topic.name
+        if turn.acked:
+            self._metrics.acked(topic, group.name, turn.acked)
         for settlement, settled in zip(settlements, turn.settled, strict=True):
             if settled is None:
                 continue
             for due, entry in settled.timers:
                 self._add(due, entry)
-            self._metrics.acked(topic, group.name, settled.acked)
             self._metrics.retried(topic, group.name, settled.retried)
             self._metrics.dead(topic, group.name, settled.dead)
             if settlement.verb == "end" and settled.lost:
@@ -598,8 +607,10 @@ class Engine:
         self._ready()
         return await self._told(self._operations.purge(group, letters, rate, dry_run=dry_run))
 
-    def _closed(self, group: Group, keys: Sequence[ClaimKey]) -> None:
+    def _closed(self, group: Group, keys: Sequence[ClaimKey], acked: int) -> None:
         """A seek has moved the group: these claims are over, and there may be messages."""
+        if acked:
+            self._metrics.acked(group.topic.name, group.name, acked)
         desk = self._desk(group)
         desk.forget(keys)
         desk.nudge()
@@ -675,6 +686,10 @@ class Engine:
         began = trio.current_time()
         promoted = await self._told(self._store.promote(entries, now))
         self._metrics.promote_batch(trio.current_time() - began)
+        first_heard = Counter(one.queue_id for one in promoted if one.first_heard)
+        for queue_id, messages in first_heard.items():
+            if (topic := self.directory.topic_of_queue(queue_id)) is not None:
+                self._accepted(topic.id, messages)
         return promoted
 
     def _streamed(self, promoted: Sequence[Promoted]) -> None:

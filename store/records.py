@@ -125,6 +125,8 @@ class Verdict:
     due_before: int | None = None
     due: int | None = None
     deliver_at: int | None = None
+    first_heard: bool = False
+    """It came from an outbox: its publish is in the topic's counters from now on."""
 
 
 @frozen
@@ -134,6 +136,8 @@ class Promoted:
     entry: int
     queue_id: int
     due: int
+    first_heard: bool = False
+    """It came from an outbox: its publish is in the topic's counters from now on."""
 
 
 class Outcome(IntEnum):
@@ -299,6 +303,8 @@ class Turn:
     """A claim by tags has stopped among messages of other tags: to be gone on with."""
     full: bool = False
     """The group has as many messages in hand as it may: there is nothing to claim until one is settled."""
+    acked: int = 0
+    """Messages that it has counted as acked, those of users' own transactions included; none a second time."""
 
 
 @frozen

@@ -104,8 +104,8 @@ class Store:
         """Cancels waiting messages; a verdict for each."""
         return await self.backend.write(lambda tx: timers.cancel(tx, ids, now, self.maker + 1))
 
-    async def count_outbox(self, limit: int) -> dict[int, int]:
-        """Counts a batch of what users have cancelled in their own transactions; how many, by topic id."""
+    async def count_outbox(self, limit: int) -> dict[int, tuple[int, int]]:
+        """Counts a batch of what users have cancelled in their own transactions; see `timers`."""
         if not await self.backend.read(lambda tx: tx.fetch("outbox_cancel.some")):
             return {}  # the usual case, which wants no transaction
         return await self.backend.write(lambda tx: timers.count_outbox(tx, self.maker + 3, limit))
