@@ -26,6 +26,7 @@ _DELETES = {
     "claim.remove", "claim.take", "dead.remove_all",
     "delay.remove", "delay.take", "delivery.expunge", "idempotency.forget", "idempotency.remove", "label.remove",
     "message.remove", "moved.remove", "outbox_cancel.remove", "reader.forget", "redelivery.expunge", "retry.remove",
+    "seek.expunge",
 }
 # fmt: on
 _DERIVED = {"json_each", "(subquery-3)", "some_of_them", "some_messages", "some_moved", "some_retries"}
@@ -56,6 +57,7 @@ def _rows(count: int) -> Rows:
         "delivery.add": [
             (i % 50, i % 3, i // 3, i // 3, i, b"c", i, 1, START, START, b"\1", bytes(8)) for i in numbers
         ],
+        "seek.add": [(i % 50, i % 3, i // 3, START, 0, 0, 0) for i in numbers],
         "cursor.add": [(i // 3, i % 3, *(0,) * 11) for i in numbers],
         "chain.put": [(i // 100, i % 3, b"%d" % i, bytes(8)) for i in numbers],
         "parked.add": [(i // 100, i % 3, b"%d" % (i // 9), i, _id(i), 1, b"[]", START) for i in numbers],
@@ -276,6 +278,8 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "redelivery.expunge": ({"redelivery": "PRIMARY"}, [(2, 0, 1), (2, 0, 1000)]),
     "delivery.oldest": ({"delivery": "PRIMARY"}, [(1, 1, 0, 1), (1, 1, 5, 1000)]),
     "delivery.expunge": ({"delivery": "PRIMARY"}, [(1, 1, 0, 1), (1, 1, 0, 1000)]),
+    "seek.oldest": ({"seek": "PRIMARY"}, [(1, 1, 0, 1), (1, 1, 5, 1000)]),
+    "seek.expunge": ({"seek": "PRIMARY"}, [(1, 1, 0, 1), (1, 1, 0, 1000)]),
     "dead.oldest": ({"dead": "idx_dead_multi_dead_at"}, [(1, START + 10, 1000)]),
     "cancelled.oldest": ({"cancelled": "PRIMARY"}, [(3, 0, first_id(_UNTIL), 1000)]),
     "cancelled.expunge": ({"cancelled": "PRIMARY"}, [(_ONE,), (_TEN,), (_THOUSAND,)]),
