@@ -285,6 +285,9 @@ class AsyncConsumption:
             await self._held.wait(max(0.0, at - self._clock()))
 
     async def _give_sign(self) -> None:
+        if not self._stock.watched:
+            self._sign_at = self._clock() + SIGN / 5
+            return
         try:
             await self._claims.renew(self._terms.client, deadline=0.0)
             self._registered = True

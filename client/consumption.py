@@ -273,6 +273,9 @@ class Consumption:
             return None
 
     def _give_sign(self) -> None:
+        if not self._stock.watched:
+            self._sign_at = self._clock() + SIGN / 5
+            return
         try:
             self._claims.renew(self._terms.client, deadline=0.0, abandon=self._abandoned)
             self._registered = True

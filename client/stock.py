@@ -63,12 +63,16 @@ class Stock:
         self._unseen: Hold | None = None
         """Of a broadcast topic: the last answer. The next is asked for when all of it was seen, and confirmed so."""
         self.handed = 0
+        self._claimed = False
+        """There was a claim, and not only answers of a broadcast topic."""
 
     def add(self, claim: Claim, now: float) -> None:
         """A claim whose answer arrived now."""
         hold = self.holds.add(claim, now)
         if claim.next is not None:
             self._unseen = hold
+        else:
+            self._claimed = True
         self.waiting.extend((hold, message) for message in claim.messages)
 
     def take(self, now: float) -> tuple[Hold, Message] | None:
@@ -123,6 +127,12 @@ class Stock:
     def unseen(self) -> bool:
         """Whether there was an answer of a broadcast topic, to be confirmed at the end."""
         return self._unseen is not None
+
+    @property
+    def watched(self) -> bool:
+        """Whether to give signs of life. Who does, loses its place on a broadcast topic when it dies; so a client that
+        was given a name gives none before it holds a claim, whose end they hasten."""
+        return self._claimed or not self._terms.named
 
     @property
     def keeps_place(self) -> bool:

@@ -121,7 +121,7 @@ class Engine:
         """How other nodes hear of what is done here; None without a Redis."""
         self.liveness = Liveness(store, self.clock, self._clients_gone)
         self._reading: Combiner[ReadRequest, ReadAnswer] = Combiner(
-            self._store.read_on, weigh=lambda request: request.size, batch=_READ_TOGETHER
+            self._read_together, weigh=lambda request: request.size, batch=_READ_TOGETHER
         )
         self.hand: Hand | None = None
         self.loader: Loader | None = None
@@ -410,9 +410,7 @@ class Engine:
 
     async def deregister(self, client: str) -> tuple[bool, int]:
         self._ready()
-        gone = await self.liveness.deregister(client)
-        await self._store.forget_reader(client)
-        return gone
+        return await self.liveness.deregister(client)
 
     async def _look_after_clients(self) -> None:
         for desk in self._desks.values():
@@ -422,7 +420,7 @@ class Engine:
             await self.liveness.write()
 
     async def _clients_gone(self, clients: Sequence[str]) -> int:
-        """Ends at once what these clients hold; returns how many claims that were."""
+        """Ends at once what these clients hold, and forgets where they were; returns how many claims that were."""
         ended: set[ClaimKey] = set()
         for client in clients:
             for desk in self._desks.values():
@@ -436,6 +434,8 @@ class Engine:
                 for key in keys:
                     nursery.start_soon(self._end_at_once, key)
             ended.update(keys)
+        for client in clients:
+            await self._store.forget_reader(client)
         return len(ended)
 
     async def _end_at_once(self, key: ClaimKey) -> None:
@@ -447,6 +447,9 @@ class Engine:
         self._ready()
         with self.liveness.polling(request.client):
             return await self._read_on(request, trio.current_time() + wait / 1000)
+
+    async def _read_together(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
+        return await self._store.read_on(requests, self.clock.now())
 
     async def _read_on(self, request: ReadRequest, until: float) -> ReadAnswer:
         while True:

@@ -223,6 +223,8 @@ class ReadRequest:
     latest: bool = True
     """Where a client that is not known yet begins: behind the last message committed, or at the first."""
     tags: frozenset[str] | None = None
+    since: int | None = None
+    """It begins at the first message that came into the stream then or later, Unix milliseconds, whatever `latest`."""
 
 
 @frozen

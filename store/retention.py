@@ -277,6 +277,20 @@ async def clean_dead(
     return Removed(len(gone), 0, len(page) < limit)
 
 
+async def clean_readers(
+    tx: Transaction, *, group: Group, limits: Limits, now: int, start: int = 0, limit: int
+) -> Removed:
+    """Removes the offsets of broadcast clients that have not asked for the hard limit: what they knew is gone."""
+    del start  # what went is gone
+    _, hard = limits.of(group.topic)
+    page = await tx.fetch("reader.silent", group.id, now - hard, limit)
+    if not page:
+        return Removed(0, 0, True)
+    # By client, in the order of their locks; one that asks at this moment is not silent any more.
+    removed = await tx.execute("reader.expunge", group.id, sorted({row[0] for row in page}), now - hard)
+    return Removed(removed, 0, len(page) < limit)
+
+
 async def clean_cancelled(tx: Transaction, *, shard: int, limits: Limits, now: int, start: int, limit: int) -> Removed:
     """Removes cancelled messages of a shard, from an id on, by the time that is in their ids.
 

@@ -227,9 +227,9 @@ class Store:
         """Sets how many messages a group's clients may have in hand at once; None is no limit."""
         await self.backend.write(lambda tx: catalogue.limit_group(tx, group, concurrency))
 
-    async def read_on(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
+    async def read_on(self, requests: Sequence[ReadRequest], now: int) -> list[ReadAnswer]:
         """Messages for clients of broadcast topics, each from its own offset on; an answer to each, in order."""
-        run = readers.Reading()
+        run = readers.Reading(now)
         return await self.backend.write(lambda tx: run.write(tx, requests), run.landed)
 
     async def forget_reader(self, client: str) -> None:

@@ -25,8 +25,8 @@ _DELETES = {
     "cancelled.expunge", "cancelled.remove", "chain.remove", "client.remove", "parked.remove",
     "claim.remove", "claim.take", "dead.remove_all",
     "delay.remove", "delay.take", "delivery.expunge", "idempotency.forget", "idempotency.remove", "label.remove",
-    "message.remove", "moved.remove", "outbox_cancel.remove", "reader.forget", "redelivery.expunge", "retry.remove",
-    "seek.expunge",
+    "message.remove", "moved.remove", "outbox_cancel.remove", "reader.expunge", "reader.forget",
+    "redelivery.expunge", "retry.remove", "seek.expunge",
 }
 # fmt: on
 _DERIVED = {"json_each", "(subquery-3)", "some_of_them", "some_messages", "some_moved", "some_retries"}
@@ -68,7 +68,7 @@ def _rows(count: int) -> Rows:
         "idempotency.add": [(i % 3, b"%d" % i, bytes(32), b"[]", START + i * 100) for i in numbers],
         "consumer_group.add": [(i // 3, b"%d" % i, None, 0, None, START) for i in numbers],
         "cleaned.add": [(i, i) for i in numbers],
-        "reader.add": [(i % 50, b"%d" % (i // 50), i % 3, 0, 0) for i in numbers],
+        "reader.add": [(i % 50, b"%d" % (i // 50), i % 3, 0, 0, START + i * 100) for i in numbers],
         "label.add": [(i % 3, b"%d" % (i // 6), _id(i)) for i in numbers],
     }
 
@@ -316,6 +316,12 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "redelivery.members": ({"r": "PRIMARY", "m": "PRIMARY"}, [(2, 0, 200)]),
     "reader.lock": ({"reader": "PRIMARY"}, [(1, b"1")]),
     "reader.move": ({"reader": "PRIMARY"}, [(1, 1, 1, b"1", 1)]),
+    "reader.see": ({"reader": "PRIMARY"}, [(START, 1, b"1")]),
+    "reader.silent": ({"reader": "idx_reader_multi_asked_at"}, [(1, START, 1000), (1, START + 10_000, 1000)]),
+    "reader.expunge": (
+        {"reader": "PRIMARY"},
+        [(1, [b"1"], START), (1, [b"1", b"2"], START), (1, [b"%d" % i for i in range(200)], START)],
+    ),
     "reader.turn": ({"reader": "PRIMARY"}, [(1, b"1", 1, 1)]),
     "reader.of_group": ({"reader": "PRIMARY"}, [(1,)]),
     "reader.forget": ({"reader": "PRIMARY"}, [([1], b"1"), ([1, 2, 3], b"1")]),
