@@ -37,8 +37,6 @@ async def claim(call: Call) -> Response:
     topic = await call.broker.topic(topic_name)
     if request.after and topic.kind != "broadcast":
         raise bad_field("/after", f"topic {topic.name!r} is no broadcast topic: ack the claim, and leave it out")
-    if tags is not None and topic.ordered:
-        raise bad_field("/tags", "an ordered topic hands out all of a key or nothing: leave tags out")
     group = await call.broker.group(topic, group_name, latest=latest, since=since)
     if topic.kind == "broadcast":
         return await _read_on(call, group, request, size, wait, tags, since)
