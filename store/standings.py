@@ -43,7 +43,7 @@ async def _dead(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, lim
     after, reads = place.after, 0
     for number in range(place.queue, len(groups)):
         while True:
-            if reads == _READS:
+            if reads >= _READS:
                 return Page(tuple(ids), Place(number, after))
             rows = await tx.fetch("dead.page", groups[number], after, _ROWS)
             reads += 1
@@ -65,7 +65,7 @@ async def _along(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, li
     at, reads = place.after, 0
     for number in range(place.queue, len(topic.queues)):
         while True:
-            if reads == _READS:
+            if reads >= _READS:
                 return Page(tuple(ids), Place(number, at))
             rows = await tx.fetch(query, topic.queues[number].id, at, _ROWS)
             reads += 1
