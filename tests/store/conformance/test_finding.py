@@ -3,6 +3,9 @@
 import pytest
 
 from support.stores import HOUR, MINUTE, SECOND, Stage, ids_of
+from tarry.service.engine import Engine
+from tarry.service.metrics import Metrics
+from tarry.service.settings import Settings
 from tarry.store import standings
 from tarry.store.finding import Place, State, Wanted
 from tarry.store.records import Group, Topic
@@ -137,6 +140,8 @@ async def test_what_is_dead_and_parked(stage: Stage, limit: int) -> None:
     assert (letter.id, letter.body, letter.ordering_key, letter.queue) == (ids[0], b"{}", "a", 0)
     assert [(event.what, event.group) for event in letter.life] == [("published", None), ("dead", "hard")]
     assert await stage.store.find_letter(topic, ids[1]) is None
+    engine = Engine(stage.store, Settings(), Metrics())
+    assert (await engine.find(topic, Wanted("dead"), Place(), 10))[0] == [letter]
 
 
 async def test_standings_go_on_where_a_read_ended(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
