@@ -286,6 +286,9 @@ class AsyncConsumption:
             await self._held.wait(max(0.0, at - self._clock()))
 
     async def _give_sign(self) -> None:
+        if not self._stock.watched:
+            self._sign_at = self._clock() + self._stock.sign_every / 5
+            return
         asked = self._clock()
         try:
             alive = await self._claims.renew(self._terms.client, deadline=0.0)

@@ -352,7 +352,7 @@ class AsyncTarry:
         topic: str,
         *,
         key: str | None = None,
-        state: Literal["scheduled", "published", "cancelled"] | None = None,
+        state: Literal["scheduled", "published", "cancelled", "claimed", "retrying", "parked", "dead"] | None = None,
         start: datetime | str | None = None,
         end: datetime | str | None = None,
     ) -> AsyncIterator[dict[str, Any]]:

@@ -278,6 +278,9 @@ class Consumption:
             return None
 
     def _give_sign(self) -> None:
+        if not self._stock.watched:
+            self._sign_at = self._clock() + self._stock.sign_every / 5
+            return
         asked = self._clock()
         try:
             alive = self._claims.renew(self._terms.client, deadline=0.0, abandon=self._abandoned)

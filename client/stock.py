@@ -71,14 +71,18 @@ class Stock:
         self._alive_until = math.inf
         """Then the server may take the client for dead, and give away what it holds: nothing is handed out."""
         self._doubted_at = -math.inf
+        self._claimed = False
+        """There was a claim, and not only answers of a broadcast topic."""
 
     def add(self, claim: Claim, now: float, asked_at: float = math.inf) -> None:
         """A claim whose answer arrived now."""
         hold = self.holds.add(claim, now)
         if claim.next is not None:
             self._unseen = hold
-        elif asked_at < self._doubted_at:
-            hold.doubtful, hold.renew_at = True, now
+        else:
+            self._claimed = True
+            if asked_at < self._doubted_at:
+                hold.doubtful, hold.renew_at = True, now
         self.waiting.extend((hold, message) for message in claim.messages)
 
     def told_alive(self, asked_at: float, seconds: float | None = None) -> None:
@@ -153,6 +157,12 @@ class Stock:
     def unseen(self) -> bool:
         """Whether there was an answer of a broadcast topic, to be confirmed at the end."""
         return self._unseen is not None
+
+    @property
+    def watched(self) -> bool:
+        """Whether to give signs of life. Who does, loses its place on a broadcast topic when it dies; so a client that
+        was given a name gives none before it holds a claim, whose end they hasten."""
+        return self._claimed or not self._terms.named
 
     @property
     def keeps_place(self) -> bool:

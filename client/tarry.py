@@ -346,7 +346,7 @@ class Tarry:
         topic: str,
         *,
         key: str | None = None,
-        state: Literal["scheduled", "published", "cancelled"] | None = None,
+        state: Literal["scheduled", "published", "cancelled", "claimed", "retrying", "parked", "dead"] | None = None,
         start: datetime | str | None = None,
         end: datetime | str | None = None,
     ) -> Iterator[dict[str, Any]]:

@@ -138,5 +138,10 @@ def _places_of(group: Group, limits: Limits) -> Iterator[_Place]:
     for queue_id in group.queue_ids:
         log_of = partial(retention.clean_deliveries, group_id=group.id, queue_id=queue_id, limits=limits, limit=BATCH)
         yield _Place("deliveries", log_of, ("deliveries", group.id, queue_id), remembers=True)
+        seeks = partial(retention.clean_seeks, group_id=group.id, queue_id=queue_id, limits=limits, limit=BATCH)
+        yield _Place("seeks", seeks, ("seeks", group.id, queue_id), remembers=True)
+    if group.topic.kind == "broadcast":
+        readers = partial(retention.clean_readers, group=group, limits=limits, limit=BATCH)
+        yield _Place("readers", readers, ("readers", group.id))
     dead = partial(retention.clean_dead, group_id=group.id, limits=limits, limit=BATCH)
     yield _Place("dead", dead, ("dead", group.id))

@@ -7,7 +7,6 @@ that goes away cuts no transaction in two.
 import functools
 import itertools
 import time
-import zlib
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, TypeVar
@@ -20,6 +19,7 @@ from ..store.catalogue import TopicDraft
 from ..store.dead_letters import DeadPage, DeadSearch
 from ..store.errors import OutcomeUnknown, Refused, StoreError, Unavailable
 from ..store.finding import Place, Wanted
+from ..store.placing import queue_of_key
 from ..store.positions import Position
 from ..store.records import (
     Claim,
@@ -123,7 +123,7 @@ class Engine:
         self.liveness = Liveness(store, self.clock, self._clients_gone, settings.client_timeout)
         self._roster = Roster(store, self.directory, self.liveness, self._present_clients)
         self._reading: Combiner[ReadRequest, ReadAnswer] = Combiner(
-            self._store.read_on, weigh=lambda request: request.size, batch=_READ_TOGETHER
+            self._read_together, weigh=lambda request: request.size, batch=_READ_TOGETHER
         )
         self.hand: Hand | None = None
         self.loader: Loader | None = None
@@ -213,7 +213,8 @@ class Engine:
     async def _count_outbox(self) -> None:
         """Counts what users have cancelled in their own transactions."""
         while cancelled := await self._store.count_outbox(_OUTBOX_ROWS):
-            for topic_id, messages in cancelled.items():
+            for topic_id, (messages, first_heard) in cancelled.items():
+                self._accepted(topic_id, first_heard)
                 self._metrics.cancelled(self._topic_name(topic_id), messages)
             await trio.sleep(0.05)  # others come first
 
@@ -247,7 +248,7 @@ class Engine:
 
     def choose_queue(self, topic: Topic, ordering_key: str | None) -> Queue:
         if ordering_key is not None:
-            return topic.queues[zlib.crc32(ordering_key.encode()) % len(topic.queues)]
+            return queue_of_key(topic, ordering_key)
         return topic.queues[next(self._turn) % len(topic.queues)]
 
     async def put_topic(self, draft: TopicDraft) -> tuple[Topic, bool]:
@@ -351,9 +352,14 @@ class Engine:
         for queue_id in grown:
             self._committed(queue_id)
         for topic_id, messages in accepted.items():
+            self._accepted(topic_id, messages)
+        return answers
+
+    def _accepted(self, topic_id: int, messages: int) -> None:
+        """Published here, or by an outbox and heard of now."""
+        if messages:
             self._metrics.published(self._topic_name(topic_id), messages)
             self.rates.count(topic_id, published=messages)
-        return answers
 
     async def cancel(self, id_: int) -> Verdict:
         self._ready()
@@ -364,6 +370,8 @@ class Engine:
         for id_, verdict in zip(ids, verdicts, strict=True):
             if verdict.due_before is not None:
                 self._forget(verdict.due_before, id_)
+                if verdict.topic is not None:
+                    self._accepted(verdict.topic, int(verdict.first_heard))
                 self._metrics.cancelled(self._topic_name(verdict.topic), 1)
         return verdicts
 
@@ -404,9 +412,7 @@ class Engine:
 
     async def deregister(self, client: str) -> tuple[bool, int]:
         self._ready()
-        gone = await self.liveness.deregister(client)
-        await self._store.forget_reader(client)
-        return gone
+        return await self.liveness.deregister(client)
 
     async def clients(self, after: str, limit: int) -> list[ClientState]:
         self._ready()
@@ -423,7 +429,7 @@ class Engine:
             await self.liveness.write()
 
     async def _clients_gone(self, clients: Sequence[str]) -> int:
-        """Ends at once what these clients hold; returns how many claims that were."""
+        """Ends at once what these clients hold, and forgets where they were; returns how many claims that were."""
         ended: set[ClaimKey] = set()
         for client in clients:
             for desk in self._desks.values():
@@ -437,6 +443,8 @@ class Engine:
                 for key in keys:
                     nursery.start_soon(self._end_at_once, key)
             ended.update(keys)
+        for client in clients:
+            await self._store.forget_reader(client)
         return len(ended)
 
     async def _end_at_once(self, key: ClaimKey) -> None:
@@ -448,6 +456,9 @@ class Engine:
         self._ready()
         with self.liveness.polling(request.client):
             return await self._read_on(request, trio.current_time() + wait / 1000)
+
+    async def _read_together(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
+        return await self._store.read_on(requests, self.clock.now())
 
     async def _read_on(self, request: ReadRequest, until: float) -> ReadAnswer:
         while True:
@@ -549,12 +560,13 @@ class Engine:
 
     def _turn_done(self, group: Group, settlements: Sequence[Settlement], turn: Turn) -> None:
         topic = group.topic.name
+        if turn.acked:
+            self._metrics.acked(topic, group.name, turn.acked)
         for settlement, settled in zip(settlements, turn.settled, strict=True):
             if settled is None:
                 continue
             for due, entry in settled.timers:
                 self._add(due, entry)
-            self._metrics.acked(topic, group.name, settled.acked)
             self._metrics.retried(topic, group.name, settled.retried)
             self._metrics.dead(topic, group.name, settled.dead)
             if settlement.verb == "end" and settled.lost:
@@ -613,8 +625,10 @@ class Engine:
         self._ready()
         return await self._told(self._operations.purge(group, letters, rate, dry_run=dry_run))
 
-    def _closed(self, group: Group, keys: Sequence[ClaimKey]) -> None:
+    def _closed(self, group: Group, keys: Sequence[ClaimKey], acked: int) -> None:
         """A seek has moved the group: these claims are over, and there may be messages."""
+        if acked:
+            self._metrics.acked(group.topic.name, group.name, acked)
         desk = self._desk(group)
         desk.forget(keys)
         desk.nudge()
@@ -633,8 +647,11 @@ class Engine:
     async def find(self, topic: Topic, wanted: Wanted, place: Place, limit: int) -> tuple[list[Found], Place | None]:
         page = await self._store.find(topic, wanted, place, limit)
         found = [await self._store.find_message(id_) for id_ in page.ids]
+        if wanted.state == "dead":  # a letter outlives its message
+            pairs = zip(page.ids, found, strict=True)
+            found = [one or await self._store.find_letter(topic, id_) for id_, one in pairs]
         # One that has moved on meanwhile is not of this state any more.
-        return [one for one in found if one is not None and one.state == wanted.state], page.after
+        return [one for one in found if one is not None and one.is_(wanted.state)], page.after
 
     async def upcoming(self, topic: Topic, width: int, buckets: int) -> tuple[int, list[int]]:
         self._ready()
@@ -687,6 +704,10 @@ class Engine:
         began = trio.current_time()
         promoted = await self._told(self._store.promote(entries, now))
         self._metrics.promote_batch(trio.current_time() - began)
+        first_heard = Counter(one.queue_id for one in promoted if one.first_heard)
+        for queue_id, messages in first_heard.items():
+            if (topic := self.directory.topic_of_queue(queue_id)) is not None:
+                self._accepted(topic.id, messages)
         return promoted
 
     def _streamed(self, promoted: Sequence[Promoted]) -> None:

@@ -37,14 +37,15 @@ class Worked:
 
 
 class Operations:
-    """Over one store. `add` takes timers for the wheel; `closed` hears of claims that a seek has ended."""
+    """Over one store. `add` takes timers for the wheel; `closed` hears of claims that a seek has ended, and of
+    how many acks it has counted."""
 
     def __init__(
         self,
         store: Store,
         clock: Clock,
         add: Callable[[int, int], None],
-        closed: Callable[[Group, Sequence[ClaimKey]], None],
+        closed: Callable[[Group, Sequence[ClaimKey], int], None],
     ) -> None:
         self._store = store
         self._clock = clock
@@ -61,7 +62,7 @@ class Operations:
         async def move() -> list[tuple[int, int]]:
             sought = await self._store.seek(group, queues, position, self._clock.now())
             self._tell(sought.timers)
-            self._closed(group, sought.closed)
+            self._closed(group, sought.closed, sought.acked)
             return list(sought.queues)
 
         return await _uncut(move())

@@ -92,6 +92,7 @@ class Turning:
         self._failures.clear()
         self._scanned, self._cut, self._taken = 0, False, 0
         held, cursors = await self._lock(tx, settlements, requests)
+        acked_before = sum(cursor.acked for cursor in cursors.values())
         missing = [s for s in settlements if _place(s.key) not in held]
         if missing:  # another turn may have held them; those are over now
             held |= _claim_rows(await tx.fetch_all(self._locks(missing)), missing)
@@ -119,7 +120,8 @@ class Turning:
             if answer is not None and row is not None and row.ended:
                 answers[index] = evolve(answer, ended=True)
         full = room is not None and self._taken >= room
-        return Turn(tuple(answers), tuple(claims), more, self._left, cut=self._cut, full=full)
+        acked = sum(cursor.acked for cursor in cursors.values()) - acked_before
+        return Turn(tuple(answers), tuple(claims), more, self._left, cut=self._cut, full=full, acked=acked)
 
     async def landed(self, tx: Transaction, _turn: Turn) -> bool:
         """Whether this run is in the database, after the answer to its COMMIT was lost."""

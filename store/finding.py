@@ -22,19 +22,26 @@ _MOST = 100_000
 """A bucket counts no further among messages that were never rescheduled."""
 
 
+State = Literal["scheduled", "published", "cancelled", "claimed", "retrying", "parked", "dead"]
+"""The last four are states in a group: see `standings`."""
+
+
 @frozen
 class Wanted:
-    """Which messages. Times are of `deliver_at`; of published ones, when they came into the stream. Unix milliseconds,
-    the end not included."""
+    """Which messages. Times are of `deliver_at`; of published, claimed, parked and dead ones, when they became so; of
+    retrying ones, when they come back. Unix milliseconds, the end not included."""
 
-    state: Literal["scheduled", "published", "cancelled"]
+    state: State
     since: int | None = None
     until: int | None = None
 
 
 @frozen
 class Place:
-    """Where a page begins: behind an id, or at an offset of the queue with that place in the topic's list."""
+    """Where a page begins: behind an id, or at an offset of the queue with that place in the topic's list.
+
+    For what stands so in a group see `standings`.
+    """
 
     queue: int = 0
     after: int = 0
@@ -49,7 +56,7 @@ class Page:
 
 
 async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page:
-    """A page of at most `limit` messages."""
+    """A page of at most `limit` messages that are scheduled, published or cancelled."""
     if wanted.state == "published":
         return await _published(tx, topic, wanted, place, limit)
     query = "delay.scan" if wanted.state == "scheduled" else "cancelled.scan"
@@ -63,7 +70,7 @@ async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limi
             if len(page) == _ROWS:
                 sure = min(sure, page[-1][0])  # behind it this shard may have more
         for id_, topic_id, deliver_at in sorted(row for row in rows if row[0] <= sure):
-            if topic_id == topic.id and _within(wanted, deliver_at):
+            if topic_id == topic.id and within(wanted, deliver_at):
                 ids.append(id_)
                 if len(ids) == limit:
                     return Page(tuple(ids), Place(after=id_))
@@ -73,7 +80,8 @@ async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limi
     return Page(tuple(ids), Place(after=after))
 
 
-def _within(wanted: Wanted, time: int) -> bool:
+def within(wanted: Wanted, time: int) -> bool:
+    """Whether a time is among those asked for."""
     return (wanted.since is None or time >= wanted.since) and (wanted.until is None or time < wanted.until)
 
 

@@ -178,6 +178,7 @@ class OrderedTurning(Turning):
         if rows:
             await tx.later_many("claim.add", rows)
         released = await self._chains.write(tx)
+        self._cut |= released  # what was skipped may have let through what is wanted
         self._left = any(cursor.position < ends[queue_id] for queue_id, cursor in cursors.items())
         return claims, released or self._at_hand <= 0
 
@@ -193,36 +194,48 @@ class OrderedTurning(Turning):
             cursor.position = reader.position
             size = cursor.position - first
             self._touched.add(cursor.queue_id)
-            given, parked = await self._choose(tx, queue, read)
+            given, parked, skipped = await self._choose(tx, queue, read, request.tags)
             gone = set(range(first, cursor.position)).difference(offset for offset, _ in read)
             if gone and self._own(queue.id) != queue.id:
                 sources = await tx.fetch("redelivery.sources", queue.id, sorted(gone))
                 await self._chains.forget(tx, self._own(queue.id), {row[2] for row in sources})
             cursor.expired += len(gone)
             cursor.parked += len(parked)
-            self._at_hand -= len(parked)
+            cursor.tell(Outcome.SKIPPED, len(skipped))
+            self._at_hand -= len(parked) + len(skipped)
             if given:
                 key = ClaimKey(self.group.id, queue.id, cursor.take_claim_number(), first, secrets.randbits(63))
                 places = {message.id: offset - first for offset, message in given}
                 claim = Claim(
                     *(key, request.client, self.now, self.now + request.lease, size),
-                    *(tuple(message for _, message in given), places),
+                    *(tuple(message for _, message in given), places, tuple(offset - first for offset in skipped)),
                 )
                 return claim, [offset - first for offset in parked]
+        self._cut |= request.tags is not None and cursor.position < end
         return None, ()
 
     async def _choose(
-        self, tx: Transaction, queue: Queue, read: Sequence[tuple[int, Delivered]]
-    ) -> tuple[list[tuple[int, Delivered]], list[int]]:
-        """What of a stretch may be handed out; the rest is parked, and its offsets here are returned."""
+        self, tx: Transaction, queue: Queue, read: Sequence[tuple[int, Delivered]], tags: frozenset[str] | None
+    ) -> tuple[list[tuple[int, Delivered]], list[int], list[int]]:
+        """What of a stretch may be handed out; the offsets here of what is parked, and of what has other tags.
+
+        Those are settled for the group where they are met, so their key never waits for them: in the topic's own queue
+        they are not parked, and one that comes back, or was parked for another's sake, lets its key go on.
+        """
         own = self._own(queue.id)
         keys = {offset: (message.ordering_key or "").encode() for offset, message in read}
         await self._chains.load(tx, own, keys.values())
         given: list[tuple[int, Delivered]] = []
         parked: list[int] = []
+        skipped: list[int] = []
         back: set[tuple[bytes, int]] = set()
         for offset, message in read:
             key = keys[offset]
+            if tags is not None and message.tag not in tags:
+                skipped.append(offset)
+                if own != queue.id:
+                    self._chains.come(own, key, message.offset)
+                continue
             if own == queue.id:
                 free = self._chains.find(own, key) is None
             else:
@@ -237,7 +250,7 @@ class OrderedTurning(Turning):
                 parked.append(offset)
                 ((_, _, source, id_, attempt, history),) = await tx.fetch("redelivery.sources", queue.id, [offset])
                 self._chains.park(own, key, source, id_, attempt, history)
-        return given, parked
+        return given, parked, skipped
 
     async def _may_return(
         self, tx: Transaction, own: int, key: bytes, offset: int, with_it: Collection[tuple[bytes, int]]

@@ -13,7 +13,6 @@ them as well as an asynchronous one.
 """
 
 import random
-import zlib
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
@@ -22,6 +21,7 @@ from attrs import frozen
 from .catalogue import find_topics
 from .errors import DuplicateKey, StoreError
 from .ids import MAX_MS, IdMaker, due_of, random_nonce, shard_for, shard_of
+from .placing import named_queue, queue_of_key
 from .ports import Queries, Value
 from .records import ClaimKey, Outcome, Queue, Topic, Verdict
 from .text import encode
@@ -42,10 +42,6 @@ class OutboxTransaction(Queries, Protocol):
 
 class TopicMissing(StoreError):
     """There is no such topic, as far as the transaction sees. Making one would lock what others need."""
-
-
-class QueueMissing(StoreError):
-    """The topic has no such queue."""
 
 
 class TooFar(StoreError):
@@ -84,7 +80,7 @@ async def publish(
 ) -> list[Accepted]:
     """Writes the messages into `delay`, those that are due as well: they are found there once this is committed.
 
-    Raises `TopicMissing`, `QueueMissing` and `TooFar` before anything is written.
+    Raises `TopicMissing`, `WrongQueue` and `TooFar` before anything is written.
     """
     topics = await find_topics(tx, [topic_name])
     if not topics:
@@ -113,12 +109,9 @@ def _deliver_at(entry: Entry, now: int, max_delay: int) -> int:
 
 def _queue(topic: Topic, entry: Entry) -> Queue:
     if entry.queue is not None:
-        for queue in topic.queues:
-            if queue.number == entry.queue:
-                return queue
-        raise QueueMissing(f"topic {topic.name!r} has {len(topic.queues)} queues, from 0 on, and no {entry.queue}")
+        return named_queue(topic, entry.queue, entry.ordering_key)
     if entry.ordering_key is not None:
-        return topic.queues[zlib.crc32(entry.ordering_key.encode()) % len(topic.queues)]
+        return queue_of_key(topic, entry.ordering_key)
     return random.choice(topic.queues)  # noqa: S311  # it spreads messages, it guards nothing
 
 

@@ -2,6 +2,7 @@
 
 No claim is made and nothing is retried. A client confirms what it got with its next wish (`after`), so that an answer
 that was lost is given again; or its offset moves with the answer. The offsets live in `reader` and survive restarts.
+They go with the client: when it is deregistered or dead, or when it has not asked for as long as messages are kept.
 """
 
 import secrets
@@ -10,12 +11,16 @@ from collections.abc import Sequence
 from attrs import define, field
 
 from .ports import Transaction
+from .positions import Position, offset_of
 from .records import Delivered, Group, GroupState, Queue, QueueState, ReadAnswer, ReadRequest
 from .stretches import PAGE, Stretch
 from .text import encode
 
 _SCAN = 4 * PAGE
 """Messages that one wish reads in a transaction: it stops among others' tags, and is gone on with in the next."""
+
+_SEEN_FOR = 60_000
+"""Milliseconds for which it is not noted again that a client has asked."""
 
 _Page = tuple[list[Delivered], int]
 """Messages, and the offset behind what was read."""
@@ -25,6 +30,7 @@ _Page = tuple[list[Delivered], int]
 class Reading:
     """Wishes of broadcast clients in one transaction, which may be run more than once."""
 
+    now: int
     nonce: int = field(factory=lambda: secrets.randbits(63))
     _moved: tuple[int, bytes, int] | None = None
     """Group, client and queue of an offset that this run has moved."""
@@ -53,7 +59,7 @@ class Reading:
         if any(queue.id not in self._ends for queue in queues):
             self._ends |= dict(await tx.fetch("queue.ends", [queue.id for queue in queues]))
         ends = {queue.id: self._ends[queue.id] for queue in queues}
-        before = await _lock(tx, request, ends)
+        before = await self._lock(tx, request, ends)
         positions = dict(before)
         if request.after is not None:
             queue, offset = request.after
@@ -73,6 +79,25 @@ class Reading:
         more = not messages and any(positions[q.id] < ends[q.id] for q in queues)
         return ReadAnswer(tuple(messages), (queue.number, position), more=more)
 
+    async def _lock(self, tx: Transaction, request: ReadRequest, ends: dict[int, int]) -> dict[int, int]:
+        """The client's offset by queue, locked; made for a client, and for a queue, that are not known yet."""
+        place = (request.group.id, encode(request.client))
+        rows = await tx.fetch("reader.lock", *place)
+        positions: dict[int, int] = {row[0]: row[1] for row in rows}
+        if missing := ends.keys() - positions.keys():
+            new = not positions
+            made: list[tuple[int, bytes | None, int, int, int, int]] = []
+            for queue_id in sorted(missing):
+                # A queue that the topic has gained since holds nothing that the client knows.
+                begin = await _begin(tx, request, queue_id, ends[queue_id]) if new else 0
+                made.append((*place, queue_id, begin, 0, self.now))
+            await tx.execute_many("reader.add", made)
+            rows = await tx.fetch("reader.lock", *place)
+            positions = {row[0]: row[1] for row in rows}
+        if min(row[2] for row in rows) <= self.now - _SEEN_FOR:
+            await tx.execute("reader.see", self.now, *place)
+        return {queue_id: positions[queue_id] for queue_id in ends}
+
     async def _page(self, tx: Transaction, request: ReadRequest, queue: Queue, began: int, end: int) -> _Page:
         """The next messages of a queue that are wanted; none when it ends, or when the scan has been long enough."""
         known = (queue.id, began, request.size, request.tags)
@@ -91,17 +116,11 @@ class Reading:
         return self._pages[known]
 
 
-async def _lock(tx: Transaction, request: ReadRequest, ends: dict[int, int]) -> dict[int, int]:
-    """The client's offset by queue, locked; made for a client, and for a queue, that are not known yet."""
-    place = (request.group.id, encode(request.client))
-    positions: dict[int, int] = dict(await tx.fetch("reader.lock", *place))
-    if missing := ends.keys() - positions.keys():
-        # A queue that the topic has gained since holds nothing that the client knows.
-        latest = request.latest and not positions
-        rows = [(*place, queue_id, ends[queue_id] if latest else 0, 0) for queue_id in sorted(missing)]
-        await tx.execute_many("reader.add", rows)
-        positions = dict(await tx.fetch("reader.lock", *place))
-    return {queue_id: positions[queue_id] for queue_id in ends}
+async def _begin(tx: Transaction, request: ReadRequest, queue_id: int, end: int) -> int:
+    """Where a client begins in a queue that is not known yet."""
+    if request.since is not None:
+        return await offset_of(tx, queue_id, Position("time", request.since))
+    return end if request.latest else 0
 
 
 async def forget(tx: Transaction, client: str) -> None:

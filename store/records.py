@@ -125,6 +125,8 @@ class Verdict:
     due_before: int | None = None
     due: int | None = None
     deliver_at: int | None = None
+    first_heard: bool = False
+    """It came from an outbox: its publish is in the topic's counters from now on."""
 
 
 @frozen
@@ -134,6 +136,8 @@ class Promoted:
     entry: int
     queue_id: int
     due: int
+    first_heard: bool = False
+    """It came from an outbox: its publish is in the topic's counters from now on."""
 
 
 class Outcome(IntEnum):
@@ -219,6 +223,8 @@ class ReadRequest:
     latest: bool = True
     """Where a client that is not known yet begins: behind the last message committed, or at the first."""
     tags: frozenset[str] | None = None
+    since: int | None = None
+    """It begins at the first message that came into the stream then or later, Unix milliseconds, whatever `latest`."""
 
 
 @frozen
@@ -299,6 +305,8 @@ class Turn:
     """A claim by tags has stopped among messages of other tags: to be gone on with."""
     full: bool = False
     """The group has as many messages in hand as it may: there is nothing to claim until one is settled."""
+    acked: int = 0
+    """Messages that it has counted as acked, those of users' own transactions included; none a second time."""
 
 
 @frozen
@@ -342,6 +350,12 @@ class Found:
     """None: it was cancelled, and its body is gone."""
     queue: int | None = None
     offset: int | None = None
+    standings: frozenset[str] = frozenset()
+    """What it is in one group or another: claimed, retrying, parked, dead."""
+
+    def is_(self, state: str) -> bool:
+        """Whether it is in this state, as such or in a group."""
+        return state == self.state or state in self.standings
 
 
 @frozen

@@ -35,7 +35,7 @@ class Limits:
     hard: int
     """Of a message, settled or not; and how long a group that nobody asks for holds messages back."""
     history: int
-    """Of ended claims, returns from the ladder and cancelled messages."""
+    """Of ended claims, seeks, returns from the ladder and cancelled messages."""
     dead: int
     """Of dead letters."""
 
@@ -201,16 +201,17 @@ async def clean_returns(
 ) -> Removed:
     """Removes settled returns from a group's retry queue; past the hard limit it passes over unsettled ones."""
     _, hard = limits.of(group.topic)
+    unarchived = await _archived(tx, 0, queue.id)
     ((position,),) = await tx.fetch("cursor.position", group.id, queue.id)
     # The position first: what lay below it then is in a claim, or settled.
     claims = [range(first, first + size) for first, size in await tx.fetch("claim.spans", group.id, queue.id)]
     floor = (await floors(tx, [queue.id]))[queue.id]
     start = max(start, floor)
-    if not _old(await tx.fetch("redelivery.oldest", queue.id, start, 1), now - limits.history, _NO_END):
+    if not _old(await tx.fetch("redelivery.oldest", queue.id, start, 1), now - limits.history, unarchived):
         return Removed(0, start, True)
     page = await tx.fetch("redelivery.oldest", queue.id, start, limit)
-    old = _old(page, now - limits.history, _NO_END)
-    overdue = _old(page, now - max(hard, limits.history), _NO_END)
+    old = _old(page, now - limits.history, unarchived)
+    overdue = _old(page, now - max(hard, limits.history), unarchived)
     expired: dict[int, int] = {}
     if overdue and overdue[-1][0] >= position:
         expired = await _pass_over(tx, queue.id, [group.id], overdue[-1][0] + 1)
@@ -243,6 +244,19 @@ async def clean_deliveries(
     return Removed(removed, end, len(rows) < limit)
 
 
+async def clean_seeks(
+    tx: Transaction, *, group_id: int, queue_id: int, limits: Limits, now: int, start: int, limit: int
+) -> Removed:
+    """Removes seeks from the log of one cursor, from a number on; they are numbered with its deliveries."""
+    end = await _archived(tx, group_id, queue_id)
+    rows = _old(await tx.fetch("seek.oldest", group_id, queue_id, start, limit), now - limits.history, end)
+    if not rows:
+        return Removed(0, start, True)
+    end = rows[-1][0] + 1
+    removed = await tx.execute("seek.expunge", group_id, queue_id, rows[0][0], end)
+    return Removed(removed, end, len(rows) < limit)
+
+
 async def clean_dead(
     tx: Transaction, *, group_id: int, limits: Limits, now: int, start: int = 0, limit: int
 ) -> Removed:
@@ -261,6 +275,20 @@ async def clean_dead(
         for queue_id, many in sorted(Counter(queue_id for _, queue_id in gone).items()):
             await tx.execute("cursor.cleared", many, group_id, queue_id)
     return Removed(len(gone), 0, len(page) < limit)
+
+
+async def clean_readers(
+    tx: Transaction, *, group: Group, limits: Limits, now: int, start: int = 0, limit: int
+) -> Removed:
+    """Removes the offsets of broadcast clients that have not asked for the hard limit: what they knew is gone."""
+    del start  # what went is gone
+    _, hard = limits.of(group.topic)
+    page = await tx.fetch("reader.silent", group.id, now - hard, limit)
+    if not page:
+        return Removed(0, 0, True)
+    # By client, in the order of their locks; one that asks at this moment is not silent any more.
+    removed = await tx.execute("reader.expunge", group.id, sorted({row[0] for row in page}), now - hard)
+    return Removed(removed, 0, len(page) < limit)
 
 
 async def clean_cancelled(tx: Transaction, *, shard: int, limits: Limits, now: int, start: int, limit: int) -> Removed:

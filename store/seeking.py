@@ -33,6 +33,8 @@ class Sought:
     closed: tuple[ClaimKey, ...] = ()
     timers: tuple[tuple[int, int], ...] = ()
     """(due, entry) of what went back onto the ladder."""
+    acked: int = 0
+    """What users' own transactions had acked of those claims, counted now."""
 
 
 @define
@@ -79,7 +81,8 @@ class Seeking:
         if self.group.topic.ordered:
             await self._let_through(tx, {queue_id: through[queue_id] for queue_id in backs if through[queue_id]})
         closed = [ClaimKey(self.group.id, claim.queue_id, claim.number, claim.first, claim.token) for claim in held]
-        return Sought(tuple((queue.number, targets[queue.id]) for queue in queues), tuple(closed), tuple(timers))
+        moved_to = tuple((queue.number, targets[queue.id]) for queue in queues)
+        return Sought(moved_to, tuple(closed), tuple(timers), acked.total())
 
     async def landed(self, tx: Transaction, sought: Sought) -> bool:
         """Whether this run is in the database, after the answer to its COMMIT was lost."""

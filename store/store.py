@@ -23,6 +23,7 @@ from . import (
     replaying,
     retention,
     sealing,
+    standings,
     stretches,
     timers,
     tracing,
@@ -107,8 +108,8 @@ class Store:
         """Cancels waiting messages; a verdict for each."""
         return await self.backend.write(lambda tx: timers.cancel(tx, ids, now, self.maker + 1))
 
-    async def count_outbox(self, limit: int) -> dict[int, int]:
-        """Counts a batch of what users have cancelled in their own transactions; how many, by topic id."""
+    async def count_outbox(self, limit: int) -> dict[int, tuple[int, int]]:
+        """Counts a batch of what users have cancelled in their own transactions; see `timers`."""
         if not await self.backend.read(lambda tx: tx.fetch("outbox_cancel.some")):
             return {}  # the usual case, which wants no transaction
         return await self.backend.write(lambda tx: timers.count_outbox(tx, self.maker + 3, limit))
@@ -251,9 +252,9 @@ class Store:
         """Sets how many messages a group's clients may have in hand at once; None is no limit."""
         await self.backend.write(lambda tx: catalogue.limit_group(tx, group, concurrency))
 
-    async def read_on(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
+    async def read_on(self, requests: Sequence[ReadRequest], now: int) -> list[ReadAnswer]:
         """Messages for clients of broadcast topics, each from its own offset on; an answer to each, in order."""
-        run = readers.Reading()
+        run = readers.Reading(now)
         return await self.backend.write(lambda tx: run.write(tx, requests), run.landed)
 
     async def forget_reader(self, client: str) -> None:
@@ -292,7 +293,12 @@ class Store:
 
     async def find(self, topic: Topic, wanted: finding.Wanted, place: finding.Place, limit: int) -> finding.Page:
         """Ids of messages of a topic by state and time."""
-        return await self.backend.read(lambda tx: finding.find(tx, topic, wanted, place, limit))
+        look = standings.find if wanted.state in standings.STANDINGS else finding.find
+        return await self.backend.read(lambda tx: look(tx, topic, wanted, place, limit))
+
+    async def find_letter(self, topic: Topic, id_: int) -> Found | None:
+        """A dead letter of a group of the topic, whose message may be gone."""
+        return await self.backend.read(lambda tx: standings.find_letter(tx, topic, id_))
 
     async def upcoming(self, topic: Topic, now: int, width: int, buckets: int) -> list[int]:
         """How many messages fall due in each stretch of `width` milliseconds; see `finding`."""

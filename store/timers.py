@@ -42,7 +42,7 @@ async def promote(tx: Transaction, entries: Sequence[int], now: int, maker: int 
         await _stream_messages(tx, due, begins, now)
     if back:
         await stream_retries(tx, back, begins, now)
-    return [Promoted(row[0], row[3], row[1]) for row in due] + [
+    return [Promoted(row[0], row[3], row[1], bool(row[8])) for row in due] + [
         Promoted(~row[0], row[1], due_of(row[0])) for row in back
     ]
 
@@ -106,24 +106,24 @@ async def cancel(tx: Transaction, ids: Sequence[int], now: int, maker: int) -> l
     for id_ in ids:
         row = rows.pop(id_, None)
         if row is not None:
-            verdicts.append(Verdict("cancelled", topic=row[2], due_before=row[1]))
+            verdicts.append(Verdict("cancelled", topic=row[2], due_before=row[1], first_heard=bool(row[8])))
             others[id_] = Verdict("cancelled", fresh=False, topic=row[2])  # the same id twice in one batch
         else:
             verdicts.append(others[id_])
     return verdicts
 
 
-async def count_outbox(tx: Transaction, maker: int, limit: int) -> dict[int, int]:
-    """Counts a batch of what outboxes have cancelled; returns how many by topic id."""
+async def count_outbox(tx: Transaction, maker: int, limit: int) -> dict[int, tuple[int, int]]:
+    """Counts a batch of what outboxes have cancelled; by topic id how many, and of how many the publish as well."""
     rows = await tx.fetch("outbox_cancel.lock", limit)
     cancelled = Counter([row[1] for row in rows])
+    scheduled = Counter([row[1] for row in rows if row[2]])
     for topic_id in sorted(cancelled):
-        scheduled = sum(row[2] for row in rows if row[1] == topic_id)
-        await count(tx, topic_id, maker, scheduled=scheduled, cancelled=cancelled[topic_id])
+        await count(tx, topic_id, maker, scheduled=scheduled[topic_id], cancelled=cancelled[topic_id])
     if rows:
         ids = [row[0] for row in rows]
         _exactly(len(ids), await tx.execute("outbox_cancel.remove", ids), "counted as cancelled")
-    return dict(cancelled)
+    return {topic_id: (many, scheduled[topic_id]) for topic_id, many in cancelled.items()}
 
 
 async def reschedule(tx: Transaction, moves: Sequence[tuple[int, int]], now: int) -> list[Verdict]:

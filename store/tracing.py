@@ -107,16 +107,22 @@ async def _streamed(tx: Transaction, row: Row) -> Found:
         places.append(_Place(group_id, back_queue, back_offset, attempt))
         life.append(Event("returned", returned_at, groups[group_id], attempt=attempt))
         histories.append((group_id, history))
+    standings: set[str] = set()
     for place in places:
-        life += await _handled(tx, place, groups[place.group_id])
+        events, held = await _handled(tx, place, groups[place.group_id])
+        life += events
+        standings |= {"claimed"} if held else set()
     for group_id, retry_id, attempt, history in await tx.fetch("retry.of_message", id_):
         life.append(Event("retrying", due_of(retry_id), groups[group_id], attempt=attempt))
         histories.append((group_id, history))
+        standings.add("retrying")
     for group_id, attempt, history, parked_at in await tx.fetch("parked.of_message", id_):
         life.append(Event("waiting", parked_at, groups[group_id], attempt=attempt))
         histories.append((group_id, history))
+        standings.add("parked")
     if groups:
         dead = await tx.fetch("dead.of_message", id_, list(groups))
+        standings |= {"dead"} if dead else set()
         histories += [(group_id, history) for group_id, _dead_at, history in dead]
     life = sorted(_with_reasons(life, histories, groups), key=lambda event: event.at)
     return Found(
@@ -134,11 +140,12 @@ async def _streamed(tx: Transaction, row: Row) -> Found:
         queue=number,
         offset=offset,
         life=tuple(life),
+        standings=frozenset(standings),
     )
 
 
-async def _handled(tx: Transaction, place: _Place, group: str) -> list[Event]:
-    """Who claimed it at this place, and how that ended."""
+async def _handled(tx: Transaction, place: _Place, group: str) -> tuple[list[Event], bool]:
+    """Who claimed it at this place, and how that ended; and whether somebody has it in hand."""
     spans = [
         _Span(client, first, size, claimed_at, outcome, settled_at)
         for client, first, size, claimed_at, _ended_at, outcome, settled_at in await tx.fetch(
@@ -150,6 +157,7 @@ async def _handled(tx: Transaction, place: _Place, group: str) -> list[Event]:
         if queue_id == place.queue_id:
             spans.append(_Span(client, first, size, claimed_at, outcome, settled_at))
     events: list[Event] = []
+    held = False
     for span in spans:
         at = place.offset - span.first
         if not 0 <= at < span.size:
@@ -163,9 +171,11 @@ async def _handled(tx: Transaction, place: _Place, group: str) -> list[Event]:
             events.append(Event("skipped", span.claimed_at, group, attempt=place.attempt))
             continue
         events.append(Event("claimed", span.claimed_at, group, client, place.attempt))
-        if outcome != Outcome.OPEN:
+        if outcome == Outcome.OPEN:
+            held = True
+        else:
             events.append(Event(_ENDS[outcome], settled_at, group, client, place.attempt))
-    return events
+    return events, held
 
 
 def _with_reasons(

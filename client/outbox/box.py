@@ -13,6 +13,7 @@ from ...store import outbox as store
 from ...store.claim_ids import parse_claim
 from ...store.errors import DuplicateKey, StoreError
 from ...store.ids import IdMaker
+from ...store.placing import WrongQueue
 from ...store.records import ClaimKey
 from ..delivery import Delivery
 from ..durations import Duration, milliseconds
@@ -20,7 +21,7 @@ from ..errors import BadRequest, LeaseLost, NotFound, TarryError, TooLate, Unava
 from ..records import Claim, Draft, Message, Receipt
 from . import guards
 from .cursors import AsyncCursorTransaction, Cursor, CursorTransaction, NoSuchTable, drive
-from .drafts import Limits, entries
+from .drafts import Limits, check_topic, entries
 
 T = TypeVar("T")
 
@@ -58,6 +59,7 @@ class Steps:
         self._ids = IdMaker(outbox=True)
 
     async def _publish(self, tx: _Transaction, topic: str, drafts: Iterable[Draft | dict[str, Any]]) -> list[Receipt]:
+        check_topic(topic)
         checked = entries(drafts, self._limits)
         if not checked:
             return []
@@ -135,7 +137,7 @@ class Steps:
                 f"there is no topic {topic!r}, and an outbox makes none, since that would lock what others need: "
                 f"make it once, PUT /v1/topics/{topic}"
             ) from error
-        if isinstance(error, store.QueueMissing):
+        if isinstance(error, WrongQueue):
             raise BadRequest(f"queue: {error}") from error
         if isinstance(error, store.TooFar):
             raise BadRequest(f"deliver_at: {error}") from error

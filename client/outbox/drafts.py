@@ -1,5 +1,6 @@
 """A draft as the store takes it: the checks that the service makes at its door, made here, where there is no door."""
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +15,8 @@ from ..transport import encode
 
 MAX_BATCH = 1000
 _MAX_HEADERS = 16 << 10
+_NAME = re.compile("[A-Za-z0-9._-]{1,255}")
+_CONTENT_TYPE = re.compile("[\\x21-\\x7e][\\x20-\\x7e]{0,254}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -25,6 +28,12 @@ class Limits:
     max_key: int = 255
     max_delay: int = 3650 * 86_400_000
     """Milliseconds."""
+
+
+def check_topic(name: str) -> None:
+    """Raises `BadRequest` for what cannot be the name of a topic."""
+    if not _NAME.fullmatch(name):
+        raise BadRequest("topic: a name is 1 to 255 letters, digits, dots, underscores and hyphens")
 
 
 def entries(drafts: Iterable[Draft | dict[str, Any]], limits: Limits) -> list[Entry]:
@@ -63,7 +72,7 @@ def _entry(draft: Draft, limits: Limits) -> Entry:
 def _body(draft: Draft) -> tuple[bytes, str | None]:
     if isinstance(draft.body, bytes | bytearray):
         content_type = draft.content_type or "application/octet-stream"
-        if not content_type.isascii() or not content_type.isprintable() or len(content_type) > 255:
+        if not _CONTENT_TYPE.fullmatch(content_type):
             raise BadRequest("content_type: it is 1 to 255 printable ASCII characters, such as image/png")
         return bytes(draft.body), content_type
     if draft.content_type is not None:

@@ -37,13 +37,9 @@ async def claim(call: Call) -> Response:
     topic = await call.broker.topic(topic_name)
     if request.after and topic.kind != "broadcast":
         raise bad_field("/after", f"topic {topic.name!r} is no broadcast topic: ack the claim, and leave it out")
-    if tags is not None and topic.ordered:
-        raise bad_field("/tags", "an ordered topic hands out all of a key or nothing: leave tags out")
-    if since is not None and topic.kind == "broadcast":
-        raise bad_field("/from", "a client of a broadcast topic begins at earliest or latest")
     group = await call.broker.group(topic, group_name, latest=latest, since=since)
     if topic.kind == "broadcast":
-        return await _read_on(call, group, request, size, wait, tags)
+        return await _read_on(call, group, request, size, wait, tags, since)
     granted = await call.unless_gone(partial(call.broker.claim, group, request.client, size, wait, lease, tags=tags))
     if granted is None:
         return answer(answers.ClaimAnswer(claim=None, messages=[]))
@@ -71,7 +67,7 @@ def _tags(call: Call, tags: list[str] | None) -> frozenset[str] | None:
 
 
 async def _read_on(
-    call: Call, group: Group, request: Claim, size: int, wait: int, tags: frozenset[str] | None
+    call: Call, group: Group, request: Claim, size: int, wait: int, tags: frozenset[str] | None, since: int | None
 ) -> Response:
     """Messages of a broadcast topic, from the client's own offset on."""
     topic = group.topic
@@ -80,6 +76,7 @@ async def _read_on(
         moves=request.after is None,
         latest=request.from_ != "earliest",
         tags=tags,
+        since=since,
     )
     read = await call.unless_gone(partial(call.broker.read_on, wish, wait))
     if read.beyond:

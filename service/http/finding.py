@@ -2,11 +2,10 @@
 
 import re
 from collections.abc import Mapping
-from typing import Literal
 
 from starlette.responses import Response
 
-from ...store.finding import Place, Wanted
+from ...store.finding import Place, State, Wanted
 from ...store.records import Found, Topic
 from ..durations import format_time
 from . import answers, rendering
@@ -16,8 +15,8 @@ from .messages import PAGE, cursor
 from .names import wrong_label, wrong_name
 from .problems import Problem, bad_parameter
 
-_STATES: tuple[Literal["scheduled", "published", "cancelled"], ...] = ("scheduled", "published", "cancelled")
-_PLACE = re.compile("([0-9]{1,4})-([0-9]{1,18})")
+_STATES: tuple[State, ...] = ("scheduled", "published", "cancelled", "claimed", "retrying", "parked", "dead")
+_PLACE = re.compile("([0-9]{1,9})-([0-9]{1,19})")
 _HOUR = 3_600_000
 _WIDEST = 366 * 24 * _HOUR
 
@@ -47,12 +46,10 @@ async def find_messages(call: Call) -> Response:
     return answer(answers.FoundPage(messages=[rendering.found(one) for one in found], cursor=text))
 
 
-def _state(query: Mapping[str, str]) -> Literal["scheduled", "published", "cancelled"] | None:
+def _state(query: Mapping[str, str]) -> State | None:
     for state in _STATES:
         if query.get("state") == state:
             return state
-    if query.get("state") in ("dead", "retrying"):
-        raise bad_parameter("state", "a message is dead or retrying in a group: GET .../groups/{group}, .../dead?key=")
     if "state" in query:
         raise bad_parameter("state", f"there are {', '.join(_STATES)}")
     return None
@@ -62,12 +59,8 @@ def _place(text: str | None) -> Place:
     if text is None:
         return Place()
     match = _PLACE.fullmatch(text)
-    if match is None or not text.isascii():
-        # An id has up to 19 digits.
-        whole = re.fullmatch("0-([0-9]{19})", text)
-        if whole is None or int(whole[1]) >= 1 << 63:
-            raise bad_parameter("cursor", "pass the cursor of the page before, as it is")
-        return Place(0, int(whole[1]))
+    if match is None or int(match[2]) >= 1 << 63:
+        raise bad_parameter("cursor", "pass the cursor of the page before, as it is")
     return Place(int(match[1]), int(match[2]))
 
 
@@ -77,7 +70,7 @@ async def _of_key(
     state, since, until = wanted
 
     def fits(one: Found) -> bool:
-        if state is not None and one.state != state:
+        if state is not None and not one.is_(state):
             return False
         return (since is None or one.deliver_at >= since) and (until is None or one.deliver_at < until)
 

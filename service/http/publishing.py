@@ -9,6 +9,7 @@ from attrs import define, field, frozen
 from msgspec import UNSET
 from starlette.responses import Response
 
+from ...store.placing import WrongQueue, named_queue
 from ...store.records import Conflict, Draft, Publication, Queue, Topic
 from . import answers, rendering
 from .call import Call, answer
@@ -206,7 +207,7 @@ def _queue(call: Call, topic: Topic, draft: _Checked) -> Queue:
     number = draft.message.queue
     if number is None:
         return call.broker.choose_queue(topic, draft.message.ordering_key)
-    for queue in topic.queues:
-        if queue.number == number:
-            return queue
-    raise bad_field(f"{draft.pointer}/queue", f"topic {topic.name!r} has {len(topic.queues)} queues, from 0 on")
+    try:
+        return named_queue(topic, number, draft.message.ordering_key)
+    except WrongQueue as error:
+        raise bad_field(f"{draft.pointer}/queue", str(error)) from None

@@ -63,7 +63,7 @@ class Claim(Body):
         str | None,
         Meta(
             description="where a group begins that this claim brings into being, or a client of a broadcast topic:"
-            " earliest, latest or a time (a group only)"
+            " earliest, latest or a time"
         ),
     ] = msgspec.field(name="from", default=None)
     tags: (

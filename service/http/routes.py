@@ -78,8 +78,8 @@ OPERATIONS: tuple[Operation, ...] = (
         query=(
             Parameter("topic", "a topic", required=True),
             Parameter("key", "a key; else state is needed"),
-            Parameter("state", "scheduled, published or cancelled"),
-            Parameter("from", "a time: due then or later; of published ones, in the stream since then"),
+            Parameter("state", "scheduled, published or cancelled; or, in a group, claimed, retrying, parked or dead"),
+            Parameter("from", "a time: due then or later; of published, claimed, parked and dead ones, so since then"),
             Parameter("to", "a time, itself not included"),
             *_PAGE,
         ),

@@ -75,3 +75,8 @@ SELECT DISTINCT client FROM claim WHERE client > ? ORDER BY client LIMIT ?;
 -- name: held_by
 -- How many open claims these clients hold of which queues: a scan of what is open, for an operator's look.
 SELECT client, group_id, queue_id, COUNT(*) FROM claim WHERE client IN (?*) GROUP BY client, group_id, queue_id;
+
+-- name: page
+-- Open claims of one cursor, from a number on.
+SELECT number, `first`, size, claimed_at, outcome FROM claim /*! FORCE INDEX (PRIMARY) */
+WHERE group_id = ? AND queue_id = ? AND number >= ? ORDER BY number LIMIT ?;

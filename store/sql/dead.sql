@@ -55,3 +55,8 @@ WHERE group_id = ? AND dead_at >= ? AND dead_at < ?;
 -- name: dates
 -- When these died.
 SELECT id, dead_at FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND id IN (?*);
+
+-- name: page
+-- A page of a group's dead letters, to look through.
+SELECT id, dead_at, queue_id FROM dead /*! FORCE INDEX (PRIMARY) */
+WHERE group_id = ? AND id > ? ORDER BY id LIMIT ?;

@@ -20,3 +20,8 @@ SELECT COUNT(*) FROM parked WHERE group_id = ?;
 -- name: of_message
 -- The groups in which a message is parked.
 SELECT group_id, attempt, history, parked_at FROM parked WHERE message_id = ?;
+
+-- name: along
+-- What is parked of a topic's own queue, from an offset on.
+SELECT message_offset, message_id, parked_at FROM parked /*! FORCE INDEX (idx_parked_multi_source) */
+WHERE queue_id = ? AND message_offset >= ? ORDER BY message_offset LIMIT ?;

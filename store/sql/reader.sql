@@ -1,10 +1,10 @@
 -- name: add
 -- Offsets of a broadcast client that are not there yet.
-INSERT IGNORE INTO reader (group_id, client, queue_id, position, turn) VALUES ?;
+INSERT IGNORE INTO reader (group_id, client, queue_id, position, turn, asked_at) VALUES ?;
 
 -- name: lock
 -- A client's offsets in a group, for update, in key order.
-SELECT queue_id, position FROM reader /*! FORCE INDEX (PRIMARY) */
+SELECT queue_id, position, asked_at FROM reader /*! FORCE INDEX (PRIMARY) */
 WHERE group_id = ? AND client = ? ORDER BY queue_id /*! FOR UPDATE */;
 
 -- name: move
@@ -22,3 +22,16 @@ SELECT client, queue_id, position FROM reader /*! FORCE INDEX (PRIMARY) */ WHERE
 -- name: forget
 -- All offsets of a client that is deregistered.
 DELETE /*+ INDEX(reader PRIMARY) */ FROM reader WHERE group_id IN (?*) AND client = ?;
+
+-- name: see
+-- The client has asked; written once a minute.
+UPDATE reader SET asked_at = ? WHERE group_id = ? AND client = ?;
+
+-- name: silent
+-- Clients of a group that have not asked for long. (With the position, so that no index alone has it all.)
+SELECT client, queue_id, position FROM reader /*! FORCE INDEX (idx_reader_multi_asked_at) */
+WHERE group_id = ? AND asked_at <= ? ORDER BY asked_at LIMIT ?;
+
+-- name: expunge
+-- The offsets of these clients that have not asked since. (NOT, so that SQLite looks them up by their names.)
+DELETE /*+ INDEX(reader PRIMARY) */ FROM reader WHERE group_id = ? AND client IN (?*) AND NOT asked_at > ?;

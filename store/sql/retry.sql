@@ -24,3 +24,8 @@ SELECT attempt, COUNT(*) FROM retry WHERE group_id = ? GROUP BY attempt;
 -- name: of_message
 -- A message's retries.
 SELECT group_id, id, attempt, history FROM retry WHERE message_id = ?;
+
+-- name: along
+-- What rests of a topic's own queue, from an offset on: where the message lies, its id, and when it comes back.
+SELECT message_offset, message_id, id >> 21 FROM retry /*! FORCE INDEX (idx_retry_multi_source) */
+WHERE message_queue_id = ? AND message_offset >= ? ORDER BY message_offset LIMIT ?;

@@ -2,6 +2,15 @@
 -- Seeks, into the log.
 INSERT INTO seek (group_id, queue_id, number, sought_at, position_before, position_after, released) VALUES ?;
 
+-- name: oldest
+-- The head of the seeks of a cursor, from a number on.
+SELECT number, sought_at FROM seek /*! FORCE INDEX (PRIMARY) */
+WHERE group_id = ? AND queue_id = ? AND number >= ? ORDER BY number LIMIT ?;
+
+-- name: expunge
+-- A stretch of the log that is past its time.
+DELETE /*+ INDEX(seek PRIMARY) */ FROM seek WHERE group_id = ? AND queue_id = ? AND number >= ? AND number < ?;
+
 -- name: of_group
 -- What the seeks of a group add up to, by queue, for audits.
 SELECT queue_id, SUM(position_after - position_before + released) FROM seek WHERE group_id = ? GROUP BY queue_id;

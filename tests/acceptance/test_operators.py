@@ -178,3 +178,32 @@ def test_finding(tarry: Tarry) -> None:
     assert bodies(key="k1", end=datetime.now(UTC) + timedelta(hours=3)) == [1]
     assert [message["id"] for message in tarry.find("found", state="cancelled")] == [receipts[0].id]
     assert [bucket["messages"] for bucket in tarry.upcoming("found", buckets=4)["buckets"]] == [0, 1, 1, 1]
+
+
+def test_finding_by_where_messages_stand(tarry: Tarry) -> None:
+    tarry.put_topic("stands", ladder=["1h"], retention=0)
+    tarry.put_group("stands", "hasty", ladder=[])
+    for number in range(4):
+        tarry.publish("stands", number, key="one" if number == 0 else None)
+
+    def bodies(state: Any, **search: Any) -> list[Any]:
+        return sorted(message["body"] for message in tarry.find("stands", state=state, **search))
+
+    claim = tarry.claim("stands", "patient", max=4)
+    assert claim is not None
+    assert bodies("claimed") == [0, 1, 2, 3]
+    tarry.fail(claim, [message.id for message in claim.messages[:2]])
+    tarry.ack(claim, [claim.messages[2].id])
+    assert (bodies("claimed"), bodies("retrying")) == ([3], [0, 1])
+    in_an_hour = datetime.now(UTC) + timedelta(minutes=50)
+    assert (bodies("retrying", start=in_an_hour), bodies("retrying", end=in_an_hour)) == ([0, 1], [])
+    hasty = tarry.claim("stands", "hasty", max=3)
+    assert hasty is not None
+    tarry.fail(hasty)
+    assert (bodies("dead"), bodies("parked"), bodies("dead", key="one")) == ([0, 1, 2], [], [0])
+    (one,) = tarry.find("stands", state="dead", key="one")
+    assert one["state"] == "published"
+    assert [(event["what"], event["group"]) for event in one["life"][-2:]] == [
+        ("dead", "hasty"),
+        ("retrying", "patient"),
+    ]

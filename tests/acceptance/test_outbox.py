@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from support.drivers import DRIVERS, close
 from support.server import client_of, start_server
-from tarry.client import Tarry, outbox
+from tarry.client import BadRequest, Tarry, outbox
 from tarry.service.cli.server_process import ServerProcess, python_path
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "outbox.md"
@@ -64,6 +65,49 @@ def test_a_message_is_there_after_the_commit(tarry: Tarry, user: Any) -> None:
     claim = tarry.claim("orders", "billing", wait="5s")
     assert claim is not None
     assert time.monotonic() - began < 2.5  # a second, and the machine's own
+
+
+@pytest.mark.parametrize("topic", [{"queues": 3}, {"queues": 3, "ordered": True}, {"kind": "broadcast"}])
+def test_it_answers_as_http_does(tarry: Tarry, user: Any, topic: dict[str, Any]) -> None:
+    """The same fields are accepted or refused, in the same words, and take the message to the same queue."""
+    tarry._call("PUT", "/v1/topics/placed", topic)
+
+    def outcome(publish: Callable[..., Any], **fields: Any) -> tuple[str, Any]:
+        try:
+            return "published", publish(**({"body": 1} | fields)).id
+        except BadRequest as error:
+            return "refused", str(error).lstrip("/")
+
+    asked: list[dict[str, Any]] = [
+        *({"queue": number, "ordering_key": key} for number in (0, 1, 2, 3) for key in (None, "a", "b")),
+        *({"ordering_key": key} for key in "abcdefgh"),
+        {"queue": -1},
+        {"key": ""},
+        {"tag": "x" * 256},
+        {"body": b"x", "content_type": "\n"},
+    ]
+    for fields in asked:
+        here, one = outcome(partial(tarry.publish, "placed"), **fields)
+        there, other = outcome(partial(outbox.publish, user.cursor(), "placed"), **fields)
+        user.commit()
+        assert here == there, fields
+        if here == "refused":
+            field = next(name for name in ("queue", "key", "tag", "content_type") if name in fields)
+            assert one.startswith(f"{field}: "), one
+            assert other.startswith(f"{field}: "), other
+        elif "queue" in fields or "ordering_key" in fields:
+            tarry.nudge("placed")
+            queues = {_streamed(tarry, id_)["queue"] for id_ in (one, other)}
+            assert len(queues) == 1, fields
+
+
+def _streamed(tarry: Tarry, id_: str) -> dict[str, Any]:
+    """The message, once it is in the stream."""
+    until = time.monotonic() + 10
+    while (message := tarry.message(id_))["state"] != "published":
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    return message
 
 
 def test_work_and_ack_are_one_transaction(tarry: Tarry, user: Any, dsn: str) -> None:

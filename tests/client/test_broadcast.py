@@ -104,6 +104,16 @@ def test_what_is_given_back_uncounted_comes_again(tarry: Tarry, topic: Broadcast
     assert seen[10:] == list(range(5, 15)), "from the first on that was not seen"
 
 
+def test_a_client_that_was_given_a_name_gives_no_signs_of_life(
+    tarry: Tarry, topic: Broadcaster, script: ScriptedServer
+) -> None:
+    """It would lose its place when it dies."""
+    for message in tarry.consume("t", "g", limit=25, client="roof"):
+        with message:
+            pass
+    assert (topic.position, script.signs) == (25, [])
+
+
 def test_workers(tarry: Tarry, topic: Broadcaster) -> None:
     seen: list[int] = []
     stop = threading.Event()

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from support.scripted_server import Answer, Request, ScriptedServer
 from tarry.client import Tarry
@@ -116,6 +117,39 @@ def test_signs_come_every_five_seconds(script: ScriptedServer, claims: Claims) -
         assert len(script.signs) == signs
         assert consuming._sign_at == clock[0] + 5
         clock[0] += 5
+    consuming.close()
+
+
+def test_a_client_that_was_given_a_name_gives_signs_once_it_holds_a_claim(
+    script: ScriptedServer, claims: Claims
+) -> None:
+    clock = [0.0]
+    claimed = OneClaim("a")
+    empty = threading.Event()
+
+    def respond(request: Request) -> Answer:
+        if clock[0] < 3:
+            empty.set()
+            threading.Event().wait(0.001)  # in place of a long poll
+            return Answer(200, {"claim": None, "messages": []})
+        return claimed.respond(request)
+
+    script.respond = respond
+    consuming = Consumption(claims, evolve(_TERMS, named=True), clock=lambda: clock[0])
+    assert empty.wait(10)
+    while clock[0] < 3:
+        while consuming._sign_at <= clock[0]:
+            threading.Event().wait(0.001)
+        assert consuming._sign_at == clock[0] + 1
+        clock[0] += 1
+        with consuming._lock:
+            consuming._held.notify()
+    assert script.signs == []
+    while not script.signs:
+        clock[0] += 1
+        with consuming._lock:
+            consuming._held.notify()
+        threading.Event().wait(0.001)
     consuming.close()
 
 

@@ -15,7 +15,7 @@ from tarry.service.engine import Engine
 from tarry.service.metrics import Metrics
 from tarry.service.settings import Settings
 from tarry.store.catalogue import TopicDraft
-from tarry.store.records import Claim, ClaimRequest, Draft, Group, Publication, Settled
+from tarry.store.records import Claim, ClaimRequest, Draft, Group, Publication, ReadRequest, Settled
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 from tarry.wheel.ladder import Ladder
@@ -265,6 +265,28 @@ async def test_the_roster(town: Town, nursery: trio.Nursery) -> None:
 
 def id_of_queue(town: Town, number: int) -> int:
     return town.group.topic.queues[number].id
+
+
+@pytest.mark.parametrize("goes", ["dies", "deregisters", "lives on", "never renews"])
+async def test_offsets_of_a_broadcast_client_go_with_it(town: Town, goes: str) -> None:
+    topic, _ = await town.engine.put_topic(TopicDraft("news", kind="broadcast"))
+    group = await town.engine.group(topic, "screens")
+
+    async def read() -> list[bytes]:
+        return [m.body for m in (await town.engine.read_on(ReadRequest(group, "ann", 10), 0)).messages]
+
+    if goes != "never renews":
+        await town.engine.renew("ann")
+    assert await read() == []
+    await town.engine.publish(Publication((Draft(topic, topic.queues[0], b"1"),)))
+    if goes == "deregisters":
+        assert await town.engine.deregister("ann") == (True, 0)
+    await town.pass_time(14_999)
+    if goes == "lives on":
+        await town.engine.renew("ann")
+    await town.pass_time(1)
+    assert (await town.engine.group_state(group)).clients == (("ann",) if goes in ("lives on", "never renews") else ())
+    assert await read() == ([b"1"] if goes in ("lives on", "never renews") else [])
 
 
 async def test_renewals_are_written_together(town: Town) -> None:

@@ -289,7 +289,9 @@ CREATE TABLE IF NOT EXISTS reader (
   queue_id INT UNSIGNED NOT NULL,
   position BIGINT NOT NULL COMMENT 'the next offset to hand out',
   turn BIGINT NOT NULL COMMENT 'nonce of the last transaction that changed it',
-  PRIMARY KEY (group_id, client, queue_id)
+  asked_at BIGINT NOT NULL COMMENT 'when the client last asked, to a minute',
+  PRIMARY KEY (group_id, client, queue_id),
+  KEY idx_reader_multi_asked_at (group_id, asked_at)
 ) ENGINE=InnoDB COMMENT='how far each client of a broadcast topic is';
 
 CREATE TABLE IF NOT EXISTS client (

@@ -285,8 +285,10 @@ CREATE TABLE reader (
   queue_id INTEGER NOT NULL,
   position INTEGER NOT NULL,
   turn INTEGER NOT NULL,
+  asked_at INTEGER NOT NULL,
   PRIMARY KEY (group_id, client, queue_id)
 ) WITHOUT ROWID;
+CREATE INDEX idx_reader_multi_asked_at ON reader (group_id, asked_at);
 
 CREATE TABLE client (
   name BLOB NOT NULL,

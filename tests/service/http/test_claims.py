@@ -254,6 +254,16 @@ async def test_a_broadcast_claim_has_no_claim_and_a_next(client: httpx.AsyncClie
     assert wait == 5000
 
 
+async def test_a_broadcast_client_may_begin_at_a_time(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    broadcast(broker)
+    for text, since in (("2026-11-21T10:00:00Z", NOW), ("earliest", None), ("latest", None)):
+        assert (await client.post(CLAIM, json={"client": "c1", "from": text})).status_code == 200
+        (_, request, _) = [call for call in broker.calls if call[0] == "read_on"][-1]
+        assert request.since == since
+    response = await client.post(CLAIM, json={"client": "c1", "from": "noon"})
+    assert (response.status_code, response.json()["errors"][0]["pointer"]) == (400, "/from")
+
+
 @pytest.mark.parametrize(
     ("wish", "after", "moves", "latest"),
     [

@@ -143,7 +143,7 @@ async def test_messages_are_found_by_key_page_by_page(client: httpx.AsyncClient,
         ("", "bad-request"),
         ("topic=orders", "bad-request"),
         ("key=a", "bad-request"),
-        ("topic=orders&key=a&state=dead", "bad-request"),
+        ("topic=orders&key=a&state=acked", "bad-request"),
         ("topic=orders&state=gone", "bad-request"),
         ("topic=orders&key=a&from=noon", "bad-request"),
         ("topic=orders&state=scheduled&cursor=5", "bad-request"),
@@ -177,6 +177,9 @@ async def test_by_state_and_time(client: httpx.AsyncClient, broker: RecordingBro
     assert broker.calls[-1] == ("find", "orders", Wanted("published", 1000, None), Place(1, 7), 2)
     widest = query | {"cursor": "0-9223372036854775807"}
     assert (await client.get("/v1/messages", params=widest)).status_code == 200
+    for state in ("claimed", "retrying", "parked", "dead"):
+        await client.get("/v1/messages", params={"topic": "orders", "state": state, "cursor": "12345-1025"})
+        assert broker.calls[-1] == ("find", "orders", Wanted(state), Place(12345, 1025), 100)
 
 
 async def test_of_a_key_by_state_and_time(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
@@ -190,6 +193,10 @@ async def test_of_a_key_by_state_and_time(client: httpx.AsyncClient, broker: Rec
     assert await ids() == ["3", "5", "7"]
     assert await ids(state="cancelled") == ["5"]
     assert await ids(state="published", to="2026-11-21T10:00:00.005Z") == ["3"]
+    broker.page.append(found(8, standings=frozenset(["dead"])))
+    assert await ids(state="dead") == ["8"]
+    assert await ids(state="published") == ["3", "7", "8"]
+    assert await ids(to="2026-11-21T10:00:00.005Z") == ["3", "5", "8"]
     assert await ids(**{"from": "2026-11-21T10:00:00.001Z"}) == ["7"]
 
 

@@ -6,8 +6,10 @@ from typing import Any
 
 import httpx
 import pytest
+from attrs import evolve
 
 from support.recording_broker import NOW, RecordingBroker
+from tarry.store.placing import queue_of_key
 
 ORDERS = "/v1/topics/orders/messages"
 DAY = 86_400_000
@@ -271,3 +273,21 @@ async def test_a_bad_topic_name_is_refused(client: httpx.AsyncClient, name: str)
     response = await client.post(f"/v1/topics/{name}/messages", json={"body": 1})
     assert response.status_code == 400
     assert "letters, digits" in response.json()["detail"]
+
+
+async def test_an_ordering_key_has_one_queue_in_an_ordered_topic(
+    client: httpx.AsyncClient, broker: RecordingBroker
+) -> None:
+    topic = broker.add_topic("orders", queues=3)
+    fields = {"body": 1, "ordering_key": "a"}
+    assert (await client.post(ORDERS, json=fields | {"queue": 0})).status_code == 201
+    broker.known["orders"] = topic = evolve(topic, ordered=True)
+    own = queue_of_key(topic, "a").number
+    for number in range(3):
+        response = await client.post(ORDERS, json={"messages": [fields | {"queue": number}]})
+        assert response.status_code == (201 if number == own else 400)
+        if number != own:
+            (fault,) = response.json()["errors"]
+            assert fault["pointer"] == "/messages/0/queue"
+            assert f"queue {own}" in fault["detail"]
+        assert (await client.post(ORDERS, json={"body": 1, "queue": number})).status_code == 201

@@ -1,11 +1,16 @@
 """Broadcast: each client has every message, at an offset of its own that survives a lost answer and a restart."""
 
+from functools import partial
+
 import pytest
 
-from support.stores import Stage, bodies_of
+from support.stores import HOUR, MINUTE, SECOND, Stage, bodies_of
 from tarry.store.catalogue import TopicDraft
 from tarry.store.readers import Reading
 from tarry.store.records import Group, Queue, ReadAnswer, ReadRequest, Topic
+from tarry.store.retention import Limits, clean_readers
+
+DAY = 24 * HOUR
 
 
 async def news(stage: Stage, queues: int = 1) -> Group:
@@ -14,7 +19,7 @@ async def news(stage: Stage, queues: int = 1) -> Group:
 
 
 async def read(stage: Stage, group: Group, client: str = "a", size: int = 10, **how: object) -> ReadAnswer:
-    (answer,) = await stage.store.read_on([ReadRequest(group, client, size, **how)])  # type: ignore[arg-type]
+    (answer,) = await stage.store.read_on([ReadRequest(group, client, size, **how)], stage.now)  # type: ignore[arg-type]
     return answer
 
 
@@ -131,7 +136,7 @@ async def test_clients_abreast_and_one_client_twice_in_one_transaction(stage: St
         await read(stage, group, client)
     await tell(stage, group.topic, b"1", b"2", b"3")
     wishes = [ReadRequest(group, client, 2) for client in "baa"]
-    answers = await stage.store.read_on(wishes)
+    answers = await stage.store.read_on(wishes, stage.now)
     assert [bodies_of(answer) for answer in answers] == [[b"1", b"2"], [b"1", b"2"], [b"3"]]
 
 
@@ -156,6 +161,74 @@ async def test_a_client_that_is_forgotten_starts_anew(stage: Stage) -> None:
     assert bodies_of(await read(stage, group, "b")) == [b"1"]
 
 
+async def test_a_client_may_start_at_a_time(stage: Stage) -> None:
+    group = await news(stage, queues=2)
+    times: list[int] = []
+    for number in range(6):
+        times.append(stage.now)
+        await tell(stage, group.topic, b"%d" % number, queue=number % 2)
+        stage.now += SECOND
+
+    async def all_of(client: str, since: int) -> list[bytes]:
+        seen: list[bytes] = []
+        while got := bodies_of(await read(stage, group, client, since=since)):
+            seen += got
+        return sorted(seen)
+
+    assert await all_of("a", times[3]) == [b"3", b"4", b"5"]
+    assert await all_of("b", times[3] + 1) == [b"4", b"5"]
+    assert await all_of("c", 0) == [b"0", b"1", b"2", b"3", b"4", b"5"]
+    assert await all_of("d", stage.now + HOUR) == []
+    assert await all_of("a", times[0]) == [], "only the first wish says where to begin"
+    await tell(stage, group.topic, b"6")
+    assert [bodies_of(await read(stage, group, client)) for client in "abcd"] == [[b"6"]] * 4
+
+
+async def test_a_client_that_never_asks_again_loses_its_offsets(stage: Stage) -> None:
+    group = await news(stage, queues=2)
+    other = await stage.group(group.topic, "phones")
+    for client in ("gone", "here", "late"):
+        await read(stage, group, client)
+    await read(stage, other, "gone")
+    stage.now += 27 * DAY
+    await read(stage, group, "here")
+    await tell(stage, group.topic, b"1")
+    assert await clean(stage, group, limit=1) == 0
+    stage.now += DAY - 1
+    assert await clean(stage, group, limit=1) == 0
+    assert bodies_of(await read(stage, group, "late")) == [b"1"]
+    stage.now += 1
+    assert await clean(stage, group, limit=1) == 2
+    assert stage.count("reader") == 2 * 2 + 2
+    assert bodies_of(await read(stage, group, "gone")) == [], "it begins at the latest again"
+    assert bodies_of(await read(stage, group, "here")) == [b"1"]
+    assert bodies_of(await read(stage, other, "gone")) == [b"1"]
+    assert await clean(stage, other) == 0
+    since = stage.now - 28 * DAY
+    assert await stage.store.backend.write(lambda tx: tx.execute("reader.expunge", group.id, [b"here"], since)) == 0, (
+        "it asked while it was looked for"
+    )
+
+
+async def clean(stage: Stage, group: Group, limit: int = 100) -> int:
+    limits = Limits(retention=7 * DAY, hard=28 * DAY, history=28 * DAY, dead=90 * DAY)
+    rows = 0
+    while True:
+        done = await stage.store.clean(partial(clean_readers, group=group, limits=limits, now=stage.now, limit=limit))
+        rows += done.rows
+        if done.done:
+            return rows
+
+
+async def test_a_poll_notes_once_a_minute_that_it_was_asked(stage: Stage) -> None:
+    group = await news(stage, queues=2)
+    began = stage.now
+    for after, noted in ((0, 0), (MINUTE - 1, 0), (MINUTE, MINUTE), (2 * MINUTE - 1, MINUTE), (HOUR, HOUR)):
+        stage.now = began + after
+        await read(stage, group)
+        assert set(stage.column("SELECT asked_at FROM reader")) == {began + noted}
+
+
 async def test_the_state_of_a_group_tells_its_clients(stage: Stage) -> None:
     group = await news(stage)
     await read(stage, group, "a")
@@ -172,12 +245,12 @@ async def test_whether_a_commit_without_an_answer_landed(stage: Stage, committed
     group = await news(stage)
     await read(stage, group)
     await tell(stage, group.topic, b"1")
-    run = Reading()
+    run = Reading(stage.now)
     wishes = [ReadRequest(group, "a", 10)]
     if committed:
         answers = await stage.store.backend.write(lambda tx: run.write(tx, wishes))
     else:
-        answers = await stage.store.backend.write(lambda tx: Reading().write(tx, wishes))
+        answers = await stage.store.backend.write(lambda tx: Reading(stage.now).write(tx, wishes))
     assert bodies_of(answers[0]) == [b"1"]
     assert await stage.store.backend.read(lambda tx: run.landed(tx, answers)) is committed
 

@@ -25,7 +25,8 @@ _DELETES = {
     "cancelled.expunge", "cancelled.remove", "chain.remove", "client.remove", "parked.remove",
     "claim.remove", "claim.take", "dead.remove_all",
     "delay.remove", "delay.take", "delivery.expunge", "idempotency.forget", "idempotency.remove", "label.remove",
-    "message.remove", "moved.remove", "outbox_cancel.remove", "reader.forget", "redelivery.expunge", "retry.remove",
+    "message.remove", "moved.remove", "outbox_cancel.remove", "reader.expunge", "reader.forget",
+    "redelivery.expunge", "retry.remove", "seek.expunge",
 }
 # fmt: on
 _DERIVED = {"json_each", "(subquery-3)", "some_of_them", "some_messages", "some_moved", "some_retries"}
@@ -56,6 +57,7 @@ def _rows(count: int) -> Rows:
         "delivery.add": [
             (i % 50, i % 3, i // 3, i // 3, i, b"c", i, 1, START, START, b"\1", bytes(8)) for i in numbers
         ],
+        "seek.add": [(i % 50, i % 3, i // 3, START, 0, 0, 0) for i in numbers],
         "cursor.add": [(i // 3, i % 3, *(0,) * 11) for i in numbers],
         "chain.put": [(i // 100, i % 3, b"%d" % i, bytes(8)) for i in numbers],
         "parked.add": [(i // 100, i % 3, b"%d" % (i // 9), i, _id(i), 1, b"[]", START) for i in numbers],
@@ -66,7 +68,7 @@ def _rows(count: int) -> Rows:
         "idempotency.add": [(i % 3, b"%d" % i, bytes(32), b"[]", START + i * 100) for i in numbers],
         "consumer_group.add": [(i // 3, b"%d" % i, None, 0, None, START) for i in numbers],
         "cleaned.add": [(i, i) for i in numbers],
-        "reader.add": [(i % 50, b"%d" % (i // 50), i % 3, 0, 0) for i in numbers],
+        "reader.add": [(i % 50, b"%d" % (i // 50), i % 3, 0, 0, START + i * 100) for i in numbers],
         "label.add": [(i % 3, b"%d" % (i // 6), _id(i)) for i in numbers],
     }
 
@@ -240,6 +242,10 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "queue.of_topics": ({"queue": "udx_queue_multi_topic"}, [([1],)]),
     "dead.list": ({"dead": "PRIMARY"}, [(1, 0, 100)]),
     "dead.scan": ({"dead": "PRIMARY"}, [(1, 0, 500)]),
+    "dead.page": ({"dead": "PRIMARY"}, [(1, 0, 500), (1, START + 10, 500)]),
+    "claim.page": ({"claim": "PRIMARY"}, [(1, 1, 0, 50), (1, 1, 5, 50)]),
+    "retry.along": ({"retry": "idx_retry_multi_source"}, [(1, 0, 500), (1, 10, 500)]),
+    "parked.along": ({"parked": "idx_parked_multi_source"}, [(1, 0, 500), (1, 10, 500)]),
     "dead.whole": ({"dead": "PRIMARY"}, [(1, _ONE), (1, _TEN)]),
     "dead.dates": ({"dead": "PRIMARY"}, [(1, _ONE), (1, _TEN)]),
     "dead.named": ({"dead": "PRIMARY"}, [(1, _ONE), (1, _TEN)]),
@@ -272,6 +278,8 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "redelivery.expunge": ({"redelivery": "PRIMARY"}, [(2, 0, 1), (2, 0, 1000)]),
     "delivery.oldest": ({"delivery": "PRIMARY"}, [(1, 1, 0, 1), (1, 1, 5, 1000)]),
     "delivery.expunge": ({"delivery": "PRIMARY"}, [(1, 1, 0, 1), (1, 1, 0, 1000)]),
+    "seek.oldest": ({"seek": "PRIMARY"}, [(1, 1, 0, 1), (1, 1, 5, 1000)]),
+    "seek.expunge": ({"seek": "PRIMARY"}, [(1, 1, 0, 1), (1, 1, 0, 1000)]),
     "dead.oldest": ({"dead": "idx_dead_multi_dead_at"}, [(1, START + 10, 1000)]),
     "cancelled.oldest": ({"cancelled": "PRIMARY"}, [(3, 0, first_id(_UNTIL), 1000)]),
     "cancelled.expunge": ({"cancelled": "PRIMARY"}, [(_ONE,), (_TEN,), (_THOUSAND,)]),
@@ -308,6 +316,12 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "redelivery.members": ({"r": "PRIMARY", "m": "PRIMARY"}, [(2, 0, 200)]),
     "reader.lock": ({"reader": "PRIMARY"}, [(1, b"1")]),
     "reader.move": ({"reader": "PRIMARY"}, [(1, 1, 1, b"1", 1)]),
+    "reader.see": ({"reader": "PRIMARY"}, [(START, 1, b"1")]),
+    "reader.silent": ({"reader": "idx_reader_multi_asked_at"}, [(1, START, 1000), (1, START + 10_000, 1000)]),
+    "reader.expunge": (
+        {"reader": "PRIMARY"},
+        [(1, [b"1"], START), (1, [b"1", b"2"], START), (1, [b"%d" % i for i in range(200)], START)],
+    ),
     "reader.turn": ({"reader": "PRIMARY"}, [(1, b"1", 1, 1)]),
     "reader.of_group": ({"reader": "PRIMARY"}, [(1,)]),
     "reader.forget": ({"reader": "PRIMARY"}, [([1], b"1"), ([1, 2, 3], b"1")]),

@@ -3,8 +3,13 @@
 import pytest
 
 from support.stores import HOUR, MINUTE, SECOND, Stage, ids_of
-from tarry.store.finding import Place, Wanted
-from tarry.store.records import Topic
+from tarry.service.engine import Engine
+from tarry.service.metrics import Metrics
+from tarry.service.settings import Settings
+from tarry.store import standings
+from tarry.store.finding import Place, State, Wanted
+from tarry.store.records import Group, Topic
+from tarry.wheel.ladder import Ladder
 
 
 async def found(stage: Stage, topic: Topic, wanted: Wanted, limit: int) -> list[int]:
@@ -64,3 +69,96 @@ async def test_upcoming(stage: Stage) -> None:
     assert await stage.store.upcoming(topic, stage.now, HOUR, 4) == [1, 1, 2, 0]
     await stage.store.cancel([receipts[2].id], stage.now)
     assert await stage.store.upcoming(topic, stage.now + HOUR, HOUR, 4) == [1, 2, 0, 1]
+
+
+async def stands(stage: Stage, topic: Topic, state: State, limit: int, *times: int) -> list[int]:
+    """What is found, once each; all of it is said to stand so."""
+    ids = list(dict.fromkeys(await found(stage, topic, Wanted(state, *times), limit)))
+    for id_ in ids:
+        one = await stage.store.find_message(id_)
+        assert one is not None
+        assert one.is_(state)
+    return sorted(ids)
+
+
+@pytest.mark.parametrize("limit", [1, 3, 100])
+async def test_what_is_in_hand_and_on_the_ladder(stage: Stage, limit: int) -> None:
+    topic, other = await stage.topic(queues=2), await stage.topic("other")
+    groups: list[Group] = [await stage.group(topic, name) for name in ("billing", "audit")]
+    stranger = await stage.group(other)
+    ids = ids_of(await stage.publish(*(stage.draft(topic, queue=i % 2) for i in range(8))))
+    await stage.publish(stage.draft(other))
+    await stage.claim(stranger)
+    claims = [await stage.claim(groups[0], 2), await stage.claim(groups[0], 2)]
+    held = [m.id for claim in claims for m in claim.messages]
+    assert await stands(stage, topic, "claimed", limit) == sorted(held)
+    began = stage.now
+    stage.now += SECOND
+    later = await stage.claim(groups[1], 4)
+    assert await stands(stage, topic, "claimed", limit, began + 1) == sorted(m.id for m in later.messages)
+    assert await stands(stage, topic, "retrying", limit) == []
+    await stage.fail(groups[0], claims[0])
+    await stage.ack(groups[0], claims[1])
+    await stage.fail(groups[1], later, (1, 3), retry_after=HOUR)
+    rests = {*(m.id for m in claims[0].messages), later.messages[1].id, later.messages[3].id}
+    assert await stands(stage, topic, "retrying", limit) == sorted(rests)
+    late = {later.messages[1].id, later.messages[3].id}
+    assert await stands(stage, topic, "retrying", limit, stage.now + MINUTE, stage.now + 2 * HOUR) == sorted(late)
+    in_hand = sorted({later.messages[0].id, later.messages[2].id})
+    assert await stands(stage, topic, "claimed", limit) == in_hand
+    # They come back, and are claimed through the retry queue.
+    stage.now += MINUTE
+    await stage.fall_due()
+    again = await stage.claim(groups[0], 2)
+    assert {m.id for m in again.messages} == {m.id for m in claims[0].messages}
+    assert await stands(stage, topic, "claimed", limit) == sorted({*in_hand, *(m.id for m in again.messages)})
+    assert set(ids) >= rests
+
+
+@pytest.mark.parametrize("limit", [1, 2, 100])
+async def test_what_is_dead_and_parked(stage: Stage, limit: int) -> None:
+    topic = await stage.topic(ladder=Ladder(()), queues=2, ordered=True)
+    group = await stage.group(topic, ladder=Ladder((MINUTE,)))
+    hard = await stage.group(topic, "hard")
+    ids = ids_of(await stage.publish(*(stage.draft(topic, ordering_key="a") for _ in range(5))))
+    claim = await stage.claim(group, 3)
+    await stage.fail(group, claim)
+    assert await stands(stage, topic, "retrying", limit) == ids[:1]
+    assert await stands(stage, topic, "parked", limit) == ids[1:3]
+    assert await stands(stage, topic, "parked", limit, stage.now + 1) == []
+    assert await stands(stage, topic, "dead", limit) == []
+    claim = await stage.claim(hard, 2)
+    await stage.fail(hard, claim)
+    assert await stands(stage, topic, "dead", limit) == ids[:1]
+    dead = await found(stage, topic, Wanted("dead", stage.now, stage.now + 1), limit)
+    assert dead == ids[:1]
+    # The letter outlives its message.
+    stage.tables.rows(f"DELETE FROM message WHERE id = {ids[0]}")
+    assert await found(stage, topic, Wanted("dead"), limit) == ids[:1]
+    letter = await stage.store.find_letter(topic, ids[0])
+    assert letter is not None
+    assert (letter.id, letter.body, letter.ordering_key, letter.queue) == (ids[0], b"{}", "a", 0)
+    assert [(event.what, event.group) for event in letter.life] == [("published", None), ("dead", "hard")]
+    assert await stage.store.find_letter(topic, ids[1]) is None
+    engine = Engine(stage.store, Settings(), Metrics())
+    assert (await engine.find(topic, Wanted("dead"), Place(), 10))[0] == [letter]
+
+
+async def test_standings_go_on_where_a_read_ended(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standings, "_ROWS", 5)
+    monkeypatch.setattr(standings, "_CLAIMS", 2)
+    monkeypatch.setattr(standings, "_READS", 2)
+    topic = await stage.topic(ladder=Ladder((MINUTE,)), queues=2)
+    groups = [await stage.group(topic, name) for name in "abcd"]
+    ids = sorted(ids_of(await stage.publish(*(stage.draft(topic, queue=i % 2) for i in range(20)))))
+    claims = [(group, await stage.claim(group, 2)) for group in groups for _ in range(10)]
+    assert await stands(stage, topic, "claimed", 100) == await stands(stage, topic, "claimed", 1) == ids
+    for group, claim in claims:
+        await stage.fail(group, claim)
+    assert await stands(stage, topic, "retrying", 100) == ids
+    stage.now += MINUTE
+    await stage.fall_due()
+    for group in groups:
+        await stage.fail(group, await stage.claim(group, 20))
+        await stage.fail(group, await stage.claim(group, 20))
+    assert await stands(stage, topic, "dead", 100) == ids

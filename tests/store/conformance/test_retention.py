@@ -9,6 +9,7 @@ from support.stores import HOUR, MINUTE, START, Stage, bodies, ids_of
 from tarry.store import retention
 from tarry.store.catalogue import TopicDraft
 from tarry.store.ports import Transaction
+from tarry.store.positions import Position
 from tarry.store.records import Group, Queue, Topic
 from tarry.store.retention import Limits, Removed
 from tarry.wheel.ladder import Ladder
@@ -371,6 +372,79 @@ async def clean_dead(stage: Stage, group: Group, limit: int = 100) -> Removed:
     return await stage.store.clean(
         lambda tx: retention.clean_dead(tx, group_id=group.id, limits=LIMITS, now=stage.now, limit=limit)
     )
+
+
+async def clean_seeks(stage: Stage, group: Group, limit: int = 100) -> Removed:
+    """A whole round over a group's first cursor."""
+    queue_id, rows, start = group.topic.queues[0].id, 0, 0
+    while True:
+        done = await stage.store.clean(
+            partial(
+                retention.clean_seeks,
+                group_id=group.id,
+                queue_id=queue_id,
+                limits=LIMITS,
+                now=stage.now,
+                start=start,
+                limit=limit,
+            )
+        )
+        rows, start = rows + done.rows, done.next
+        if done.done:
+            return Removed(rows, start, True)
+
+
+@pytest.mark.parametrize("limit", [1, 100])
+async def test_seeks_go_with_the_log(stage: Stage, limit: int) -> None:
+    topic = await stage.topic()
+    group, other = await stage.group(topic), await stage.group(topic, "other")
+    await fill(stage, topic, 6)
+    await stage.claim(group, 2)
+    earliest, latest = Position("earliest"), Position("latest")
+    for one, position in ((group, latest), (group, earliest), (other, latest)):
+        await stage.store.seek(one, topic.queues, position, stage.now)
+    stage.now += 1
+    await stage.store.seek(group, topic.queues, latest, stage.now)
+    moved = stage.column(f"SELECT sought FROM `cursor` WHERE group_id = {group.id}")
+    stage.now = START + 28 * DAY - 1
+    assert (await clean_seeks(stage, group, limit)).rows == 0
+    stage.now += 1
+    assert (await clean_seeks(stage, group, limit)).rows == 2
+    numbers = stage.column(f"SELECT number FROM seek WHERE group_id = {group.id}")
+    stage.now += 1
+    archived(stage, 0, 0, 0)
+    archived(stage, group.id, topic.queues[0].id, numbers[0])
+    assert (await clean_seeks(stage, group, limit)).rows == 0
+    archived(stage, other.id, topic.queues[0].id, 1 << 40)
+    stage.tables.rows(f"UPDATE archived SET upto = {numbers[0] + 1} WHERE group_id = {group.id}")
+    assert (await clean_seeks(stage, group, limit)).rows == 1
+    assert stage.column("SELECT group_id FROM seek") == [other.id]
+    assert stage.column(f"SELECT sought FROM `cursor` WHERE group_id = {group.id}") == moved
+
+
+async def test_unarchived_returns_stay(stage: Stage) -> None:
+    """Their mark is that of the messages of the retry queue, whether they are settled or only overdue."""
+    topic = await stage.topic()
+    group = await stage.group(topic)
+    await fill(stage, topic, 6)
+    await stage.fail(group, await stage.claim(group, 6), retry_after=1)
+    stage.now += 1
+    await stage.fall_due()
+    await stage.ack(group, await stage.claim(group, 3))
+    stage.now += 28 * DAY
+    archived(stage, 0, 0, 0)
+    archived(stage, group.id, back_of(group).id, 1 << 40)  # the log of these deliveries, which is another thing
+    done = await clean_returns(stage, group)
+    assert (done.rows, dict(done.expired)) == (0, {})
+    archived(stage, 0, back_of(group).id, 2)
+    done = await clean_returns(stage, group, limit=100)
+    assert (done.rows, dict(done.expired)) == (2, {})
+    stage.tables.rows(f"UPDATE archived SET upto = 5 WHERE queue_id = {back_of(group).id} AND group_id = 0")
+    done = await clean_returns(stage, group)
+    assert (done.rows, dict(done.expired)) == (3, {group.id: 2})
+    assert stage.column("SELECT `offset` FROM redelivery") == [5]
+    assert len((await stage.claim(group)).messages) == 1
+    conserves(stage, group)
 
 
 async def test_the_log_goes(stage: Stage) -> None:

@@ -1,0 +1,164 @@
+"""What users do in their own transactions is in the metrics once the service hears of it, once."""
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+
+from support.stores import SQLiteTables
+from tarry.service import engine as engine_module
+from tarry.service.clock import Clock
+from tarry.service.engine import Engine
+from tarry.service.metrics import Metrics
+from tarry.service.settings import Settings
+from tarry.store import outbox
+from tarry.store.catalogue import TopicDraft
+from tarry.store.outbox import Entry
+from tarry.store.ports import Row, Transaction, Value
+from tarry.store.positions import Position
+from tarry.store.records import Claim, Draft, Group, Outcome, Publication
+from tarry.store.sqlite.backend import SQLiteBackend
+from tarry.store.store import Store
+
+HOUR = 3_600_000
+
+
+@attrs.frozen
+class UserTransaction:
+    """A user's transaction on the embedded store, which stands for the MySQL of outboxes here."""
+
+    tx: Transaction
+    ms: int
+
+    async def now(self) -> int:
+        return self.ms
+
+    async def fetch(self, query: str, *values: Value | Sequence[Value]) -> list[Row]:
+        return await self.tx.fetch(query, *values)
+
+    async def execute(self, query: str, *values: Value | Sequence[Value]) -> int:
+        return await self.tx.execute(query, *values)
+
+    async def execute_many(self, query: str, rows: Sequence[Sequence[Value]]) -> int:
+        return await self.tx.execute_many(query, rows)
+
+
+class Shop:
+    """An engine whose clock is moved by hand, and a user beside it."""
+
+    def __init__(self, path: Path) -> None:
+        self.ms = 1_795_000_000_000
+        self.metrics = Metrics()
+        self.store = Store(SQLiteBackend(path))
+        self.engine = Engine(self.store, Settings(), self.metrics)
+        self.tables = SQLiteTables(path)
+        self.group: Group
+
+    async def publish_outside(self, *entries: Entry) -> list[int]:
+        async def work(tx: Transaction) -> list[int]:
+            user = UserTransaction(tx, self.ms)
+            return [one.id for one in await outbox.publish(user, self.store.ids, "orders", entries, 10 * HOUR)]
+
+        return await self.store.backend.write(work)
+
+    def ack_outside(self, claim: Claim, *places: int) -> None:
+        """As `outbox.ack` leaves it."""
+        ((outcome,),) = self.tables.rows(f"SELECT outcome FROM claim WHERE number = {claim.key.number}")
+        outcomes = bytearray(outcome)
+        for place in places:
+            outcomes[place] = Outcome.ACKED_OUTSIDE
+        self.tables.rows(f"UPDATE claim SET outcome = x'{outcomes.hex()}' WHERE number = {claim.key.number}")
+
+    async def pass_time(self, ms: int) -> None:
+        self.ms += ms
+        hand = self.engine.hand
+        assert hand is not None
+        hand.add_missing(await self.store.near(0, self.ms + HOUR, 1000))
+        for _ in range(2):
+            hand._wake.set()
+            await hand.turned()
+
+    def counted(self) -> dict[str, float]:
+        """By verb."""
+        found: dict[str, float] = {}
+        for line in self.metrics.text().decode().splitlines():
+            name, _, value = line.rpartition(" ")
+            if name.startswith("tarry_messages_") and "_total{" in name and "orders" in name:
+                found[name.removeprefix("tarry_messages_").partition("_total")[0]] = float(value)
+        return found
+
+
+@pytest.fixture(name="shop")
+async def _shop(tmp_path: Path, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Shop]:
+    async def sample() -> int:
+        return shop.ms
+
+    monkeypatch.setattr(engine_module, "Clock", lambda _: Clock(sample, monotonic=lambda: shop.ms * 1_000_000))
+    shop = Shop(tmp_path / "tarry.db")
+    nursery.start_soon(shop.engine.run)
+    await shop.engine.ready.wait()
+    assert shop.engine.loader is not None
+    await shop.engine.loader.recovered.wait()
+    topic, _ = await shop.engine.put_topic(TopicDraft("orders"))
+    shop.group = await shop.engine.group(topic, "billing")
+    yield shop
+    nursery.cancel_scope.cancel()
+    shop.tables.close()
+    with trio.CancelScope(shield=True):
+        await shop.store.backend.aclose()
+
+
+async def publish(shop: Shop, count: int) -> None:
+    topic = shop.group.topic
+    drafts = tuple(Draft(topic, topic.queues[0], b"1") for _ in range(count))
+    await shop.engine.publish(Publication(drafts))
+
+
+async def test_publishes_of_an_outbox_are_counted_when_they_are_promoted(shop: Shop) -> None:
+    await publish(shop, 2)
+    await shop.publish_outside(Entry(b"1"), Entry(b"2", delay=HOUR))
+    assert shop.counted() == {"published": 2}
+    await shop.pass_time(1)
+    assert shop.counted() == {"published": 3}
+    await shop.pass_time(HOUR)
+    assert shop.counted() == {"published": 4}
+    assert shop.engine.rates.of(shop.group.topic.id).published > 0
+    states = await shop.store.topic_states([shop.group.topic])
+    assert states[shop.group.topic.id].accepted == 4
+
+
+async def test_cancels_bring_the_publish_with_them(shop: Shop) -> None:
+    here, there = await shop.publish_outside(Entry(b"1", delay=HOUR), Entry(b"2", delay=HOUR))
+    await shop.engine.cancel(here)
+    await shop.engine.cancel(here)
+    assert shop.counted() == {"published": 1, "cancelled": 1}
+    # As an outbox leaves a cancel of its own.
+    shop.tables.rows(f"DELETE FROM delay WHERE id = {there}")
+    shop.tables.rows(f"INSERT INTO outbox_cancel VALUES ({there & 15}, {there}, {shop.group.topic.id}, 1)")
+    await shop.engine._count_outbox()
+    await shop.engine._count_outbox()
+    assert shop.counted() == {"published": 2, "cancelled": 2}
+
+
+async def test_acks_are_counted_by_the_next_turn_once(shop: Shop) -> None:
+    await publish(shop, 6)
+    claim = await shop.engine.claim(shop.group, "c", 4, 0, HOUR)
+    assert claim is not None
+    name = shop.engine.claim_id(claim)
+    shop.ack_outside(claim, 0, 2)
+    assert "acked" not in shop.counted()
+    await shop.engine.settle(name, "ack", ids=[claim.messages[1].id])
+    assert shop.counted()["acked"] == 3
+    settled = await shop.engine.settle(name, "ack")
+    assert settled.acked == 4
+    assert shop.counted()["acked"] == 4
+    await shop.engine.settle(name, "ack")  # the answer was lost
+    assert shop.counted()["acked"] == 4
+    other = await shop.engine.claim(shop.group, "c", 4, 0, HOUR)
+    assert other is not None
+    shop.ack_outside(other, 1)
+    await shop.engine.seek(shop.group, shop.group.topic.queues, Position("latest"), dry_run=False)
+    assert shop.counted()["acked"] == 5
+    assert (await shop.store.group_state(shop.group)).acked == 5
