@@ -85,6 +85,12 @@ class Histories(RuleBasedStateMachine):
         hand = self.oracle.hands[group]
         drive(self.oracle.settle(hand, [wish(hand, *parts) for parts in wishes if hand.held]))
 
+    @rule(group=st.integers(0, 1), number=st.integers(0, 1 << 16), token=st.integers(0, 1 << 62))
+    def forge(self, group: int, number: int, token: int) -> None:
+        hand = self.oracle.hands[group]
+        if hand.held:
+            drive(self.oracle.forge(hand, choose(hand.held[-6:], number), token))
+
     @rule(group=st.integers(0, 1), step=st.sampled_from(_STEPS))
     def end_leases(self, group: int, step: int) -> None:
         self.oracle.now += step
@@ -185,7 +191,7 @@ async def test_random_histories(stage: Stage, seed: int) -> None:
             wishes = [
                 wish(
                     hand,
-                    dice.randrange(100),
+                    _one_in_hand(hand, dice),
                     dice.choice(["ack", "fail", "fail", "extend", "end"]),
                     None if dice.random() < 0.5 else [dice.randrange(5) for _ in range(dice.randrange(1, 4))],
                     dice.choice([None, None, 0, 5000]),
@@ -194,9 +200,17 @@ async def test_random_histories(stage: Stage, seed: int) -> None:
                 for _ in range(dice.randrange(1, 4))
             ]
             await oracle.settle(hand, wishes)
+            if step % 5 == 0:
+                await oracle.forge(hand, dice.choice(hand.held[-6:]), dice.randrange(1 << 63))
         if step % 10 == 9:
             await oracle.check()
     await oracle.check()
+
+
+def _one_in_hand(hand: Hand, dice: random.Random) -> int:
+    """Mostly one of the latest claims that are open; else any, so that late answers are heard too."""
+    open_ = [number for number, held in enumerate(hand.held[-6:]) if not held.ended]
+    return dice.choice(open_) if open_ and dice.random() < 0.7 else dice.randrange(6)
 
 
 async def test_everything_comes_to_rest(stage: Stage) -> None:
