@@ -158,16 +158,17 @@ async def test_random_histories(stage: Stage, seed: int) -> None:
     """Less of the same on every backend."""
     dice = random.Random(seed)
     oracle = await Oracle.begin(stage.store)
-    for step in range(120):
+    for step in range(240):
         hand = dice.choice(oracle.hands)
-        ids = list(oracle.messages) or [5]
+        ids = list(oracle.messages)[-20:] or [5]
         match dice.randrange(10):
             case 8:
                 chosen = dice.sample(list(hand.dead), dice.randrange(len(hand.dead) + 1))
                 await oracle.redrive(hand, chosen, purge=dice.random() < 0.2)
-            case 9 if step > 60 and dice.random() < 0.5:
-                await oracle.seek(hand, dice.randrange(2), dice.randrange(20))
-            case 9 if step > 60:
+            case 9 if step > 120 and dice.random() < 0.5:
+                queue = dice.randrange(2)
+                await oracle.seek(hand, queue, dice.randrange(len(oracle.streams[oracle.topic.queues[queue].id]) + 5))
+            case 9 if step > 120:
                 begin = dice.randrange(20)
                 await oracle.replay(hand, dice.randrange(2), begin, begin + dice.randrange(6))
             case 0 | 1:
@@ -177,7 +178,8 @@ async def test_random_histories(stage: Stage, seed: int) -> None:
                 entries = [*oracle.messages, *(~id_ for h in oracle.hands for id_ in h.retries)]
                 await oracle.promote(dice.sample(entries, dice.randrange(len(entries) + 1)))
             case 3:
-                await oracle.cancel([dice.choice(ids), 5, dice.choice(ids)][: dice.randrange(1, 4)])
+                one, other = dice.choice(ids), dice.choice(ids)
+                await oracle.cancel(dice.choice(([one], [one, 5], [one, other], [one, other, one])))
             case 4:
                 moves = [(dice.choice(ids), oracle.now + dice.choice(_DELAYS)) for _ in range(dice.randrange(1, 4))]
                 await oracle.reschedule(moves)

@@ -10,7 +10,7 @@ from support.stores import MINUTE, SECOND, Stage
 from tarry.store.records import Claim, DeadLetter, Draft, Group
 from tarry.wheel.ladder import DEFAULT_RUNGS, Ladder
 
-MESSAGES = 8
+MESSAGES = 6
 RESTS = tuple(SECOND * rest for rest in (10, 30, *range(60, 601, 60), 1200, 1800, 3600, 7200))
 """The promise in figures, not read from the code under test."""
 

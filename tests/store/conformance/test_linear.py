@@ -1,11 +1,12 @@
 """Cancel, reschedule, promotion and looks of the same messages at once are linearizable (I8, I9).
 
-Each call is noted with when it began, when it was answered and what it said. Afterwards one order of the calls is looked
-for that keeps to those times and in which every answer is true of one message that is waiting, cancelled or streamed.
+Each call is noted with when it began, when it was answered and what it said. Afterwards an order of the calls is sought
+that keeps to those times and in which every answer is true of one message that is waiting, cancelled or streamed.
 """
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 import attrs
 import pytest
@@ -18,6 +19,9 @@ WORKERS = 5
 ROUNDS, AT_ONCE = 12, 5
 CALLS = 7
 """About so many for each message."""
+
+Job = tuple[Callable[[list[int]], Coroutine[Any, Any, None]], list[int]]
+"""A call, and what it is about."""
 
 
 @attrs.frozen
@@ -140,13 +144,13 @@ async def test_answers_about_a_message_have_an_order(stage: Stage, seed: int) ->
     book = Book(stage, dice)
     handed: list[int] = []
 
-    async def work(todo: list[tuple[Callable[[list[int]], Awaitable[None]], list[int]]]) -> None:
+    async def work(todo: list[Job]) -> None:
         while todo:
             call, ids = todo.pop()
             stage.now += dice.randrange(2)
             await call(ids)
 
-    async def consume(todo: list[object]) -> None:
+    async def consume(todo: Sequence[Job]) -> None:
         over = False
         while not over:
             over = not todo
@@ -163,7 +167,9 @@ async def test_answers_about_a_message_have_an_order(stage: Stage, seed: int) ->
         dues |= {receipt.id: due_of(receipt.id) for receipt in receipts}
         ids = [receipt.id for receipt in receipts]
         verbs = (book.cancel, book.reschedule, book.promote, book.promote, book.look)
-        todo = [(dice.choice(verbs), dice.sample(ids, dice.randrange(1, AT_ONCE + 1))) for _ in range(2 * CALLS)]
+        todo: list[Job] = [
+            (dice.choice(verbs), dice.sample(ids, dice.randrange(1, AT_ONCE + 1))) for _ in range(2 * CALLS)
+        ]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(consume, todo)
             for _ in range(WORKERS):

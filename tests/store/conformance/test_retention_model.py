@@ -94,7 +94,9 @@ class Lives(RuleBasedStateMachine):
     @rule(number=st.integers(0, 100), verb=st.sampled_from(["ack", "fail"]))
     def settle(self, number: int, verb: Any) -> None:
         which, claim = self.claims.pop(number % len(self.claims))
-        (settled,) = self.drive(self.store.turn(self.groups[which], [Settlement(claim.key, verb)], [], self.now)).settled
+        (settled,) = self.drive(
+            self.store.turn(self.groups[which], [Settlement(claim.key, verb)], [], self.now)
+        ).settled
         assert settled is not None
         assert not settled.lost
         offsets = {m.offset for m in claim.messages}
@@ -103,7 +105,9 @@ class Lives(RuleBasedStateMachine):
             self.owed[which] -= offsets
         else:
             assert settled.retried + settled.dead == len(offsets & self.left)
-            died = [letter.message.offset for letter in self.drive(self.store.dead_letters(self.groups[which], 0, 1000))]
+            died = [
+                letter.message.offset for letter in self.drive(self.store.dead_letters(self.groups[which], 0, 1000))
+            ]
             self.owed[which] -= offsets & (set(died) | set(range(len(self.streamed))) - self.left)
 
     @rule(which=st.integers(0, 1), verb=st.sampled_from(["ack", "ack", "fail"]))
