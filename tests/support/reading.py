@@ -10,6 +10,7 @@ import attrs
 import trio
 
 from support.stores import MINUTE, Stage, ids_of
+from tarry.store.errors import DuplicateKey
 from tarry.store.ports import Transaction
 from tarry.store.publishing import Publishing
 from tarry.store.records import ClaimRequest, Draft, Publication, Topic
@@ -44,6 +45,11 @@ class Readers:
             for number in range(WRITERS):
                 nursery.start_soon(self._write, number)
 
+    async def stock(self) -> None:
+        """More than a page of each queue is there before anybody reads."""
+        drafts = tuple(attrs.evolve(self._draft(), deliver_at=None) for _ in range(400 * len(self.topic.queues)))
+        self.accepted |= set(ids_of(await self.stage.publish(*drafts)))
+
     async def _write(self, number: int) -> None:
         stage, dice = self.stage, self.dice
         store = Store(stage.store.backend, maker=16 * number)  # a node of its own: it shares no row but the queues'
@@ -71,7 +77,7 @@ class Readers:
 
         try:
             await store.backend.write(work)
-        except GivenUpError:
+        except (GivenUpError, DuplicateKey):  # the latter after a Redis that forgot
             self.given_up += 1
 
     async def _promote(self) -> None:
@@ -93,7 +99,7 @@ class Readers:
     async def claim(self) -> int:
         """Claims for several clients at once, and acks; how many came."""
         (group,) = await self.stage.store.groups([self.topic])
-        requests = [ClaimRequest("c", self.dice.choice((1, 30, 120)), MINUTE) for _ in range(self.dice.randrange(1, 5))]
+        requests = [ClaimRequest("c", self.dice.choice((1, 30, 120)), MINUTE) for _ in range(self.dice.randrange(1, 7))]
         turn = await self.stage.store.turn(group, (), requests, self.stage.now)
         for claim in turn.claims:
             if claim is not None:

@@ -79,6 +79,10 @@ class Ledger:
 
     async def ask_in_one_batch(self, store: Store) -> None:
         asked = [self.any_request() for _ in range(self.dice.randrange(1, 5))]
+        for one in asked[:2]:  # its twin, or its rival
+            if one.idempotency_key is not None:
+                number = self.dice.randrange(3)
+                asked.append(self.request(one.drafts[0].topic, one.idempotency_key, number))
         answers = await store.publish(asked, self.stage.now)
         for publication, answer in zip(asked, answers, strict=True):
             self.expect(publication, answer, self.stage.now)

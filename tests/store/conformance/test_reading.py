@@ -14,6 +14,7 @@ async def test_no_reader_skips_what_random_writers_commit(stage: Stage, seed: in
     topic = await stage.topic(queues=2)
     await stage.group(topic)
     readers = Readers(stage, topic, random.Random(seed))
+    await readers.stock()
 
     async def read(number: int | None) -> None:
         last_look = False

@@ -243,6 +243,7 @@ async def test_no_reader_skips_what_random_writers_commit(
     await stage.group(topic)
     dice = random.Random(seed)
     readers = Readers(stage, topic, dice)
+    await readers.stock()
     client = redis.Redis(port=private_redis.port)
 
     async def read() -> None:
