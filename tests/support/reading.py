@@ -17,6 +17,8 @@ from tarry.store.records import ClaimRequest, Draft, Publication, Topic
 from tarry.store.store import IDEMPOTENCY_WINDOW, Store
 
 WRITERS, ROUNDS = 6, 12
+LARGE, CLAIM_BYTES = 3000, 8000
+"""Bytes of some bodies, and for the tests' `stretches.CLAIM_BYTES`: a few of them make a claim end early."""
 STEP = 40
 """The clock goes on by so many milliseconds at most with each publish."""
 
@@ -66,7 +68,8 @@ class Readers:
 
     def _draft(self) -> Draft:
         queue = self.dice.randrange(len(self.topic.queues))
-        return self.stage.draft(self.topic, delay=self.dice.choice((None, None, 1)), queue=queue)
+        body = bytes(LARGE if self.dice.random() < 0.03 else 10)
+        return self.stage.draft(self.topic, body, delay=self.dice.choice((None, None, 1)), queue=queue)
 
     async def _give_up(self, store: Store, publication: Publication) -> None:
         run = Publishing(store.ids, self.stage.now, IDEMPOTENCY_WINDOW, store.maker)

@@ -5,12 +5,16 @@ import random
 import pytest
 import trio
 
-from support.reading import Readers
+from support.reading import CLAIM_BYTES, Readers
 from support.stores import Stage
+from tarry.store import stretches
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_no_reader_skips_what_random_writers_commit(stage: Stage, seed: int) -> None:
+async def test_no_reader_skips_what_random_writers_commit(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(stretches, "CLAIM_BYTES", CLAIM_BYTES)
     topic = await stage.topic(queues=2)
     await stage.group(topic)
     readers = Readers(stage, topic, random.Random(seed))

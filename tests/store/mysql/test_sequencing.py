@@ -11,8 +11,9 @@ import redis
 import trio
 
 from support import servers
-from support.reading import Readers
+from support.reading import CLAIM_BYTES, Readers
 from support.stores import MINUTE, SECOND, Stage, connect_raw, ids_of, open_tables
+from tarry.store import stretches
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import Refused
 from tarry.store.opening import open_backend
@@ -236,9 +237,10 @@ async def test_a_greedy_reader_skips_nothing(stage: Stage, private_redis: server
 
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_no_reader_skips_what_random_writers_commit(
-    stage: Stage, private_redis: servers.PrivateRedis, seed: int
+    stage: Stage, private_redis: servers.PrivateRedis, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """As in `conformance/test_reading.py`, with offsets from a Redis that forgets; who gives up leaves a hole."""
+    monkeypatch.setattr(stretches, "CLAIM_BYTES", CLAIM_BYTES)
     topic = await redis_topic(stage)
     await stage.group(topic)
     dice = random.Random(seed)
