@@ -256,8 +256,14 @@ async def test_no_reader_skips_what_random_writers_commit(
             await (readers.claim() if dice.random() < 0.5 else readers.pull(0))
             await trio.lowlevel.checkpoint()
 
+    async def seal_on() -> None:
+        while readers.writing:
+            await seal(stage, topic)
+            await trio.lowlevel.checkpoint()
+
     async with trio.open_nursery() as nursery:
         nursery.start_soon(read)
+        nursery.start_soon(seal_on)
         await readers.run()
     stage.now += HOLE_AGE + SECOND
     await seal(stage, topic)
