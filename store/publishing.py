@@ -108,7 +108,7 @@ class Publishing:
                 else:
                     known[topic_id, row[0].decode()] = row
             if over:
-                await tx.execute("idempotency.remove", topic_id, over)
+                await tx.execute("idempotency.remove", topic_id, over, self.now)
         answers: list[_Answer | None] = []
         for publication in publications:
             first = known.get((publication.drafts[0].topic.id, publication.idempotency_key or ""))

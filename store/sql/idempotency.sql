@@ -7,8 +7,8 @@ SELECT `key`, fingerprint, receipts, expires_at FROM idempotency WHERE topic_id 
 INSERT INTO idempotency (topic_id, `key`, fingerprint, receipts, expires_at) VALUES ?;
 
 -- name: remove
--- Requests whose window is over and that come again.
-DELETE FROM idempotency WHERE topic_id = ? AND `key` IN (?*);
+-- Those among these requests whose window is over: one may have come again meanwhile, and is new.
+DELETE FROM idempotency WHERE topic_id = ? AND `key` IN (?*) AND expires_at <= ?;
 
 -- name: past
 -- Requests whose window is over, a bounded batch.

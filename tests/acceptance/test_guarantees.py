@@ -24,3 +24,10 @@ def test_every_test_named_exists() -> None:
     for path, name in named:
         source = (ROOT / "tests" / path).read_text("utf-8")
         assert re.search(rf"^ *(async def {name}\(|def {name}\(|{name} = )", source, re.MULTILINE), f"{path}::{name}"
+
+
+def test_promises_of_the_stream_have_property_tests_that_were_seen_to_fail() -> None:
+    for number in (1, 4, 5, 6, 7, 8, 10, 11, 12, 14):
+        (part,) = re.findall(rf"^## I{number}:.*?(?=^## )", TEXT, re.MULTILINE | re.DOTALL)
+        assert re.search(r"^\*\*Property tests?\*\* `store/", part, re.MULTILINE), number
+        assert "Seen to fail when: " in part, number

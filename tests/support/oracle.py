@@ -5,7 +5,7 @@ Everything is awaited, and nothing but the store is: over a store that never sus
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 
@@ -17,11 +17,13 @@ from tarry.store.records import (
     Claim,
     ClaimRequest,
     Conflict,
+    Delivered,
     Draft,
     Group,
     Outcome,
     Promoted,
     Publication,
+    Queue,
     Settled,
     Settlement,
     Topic,
@@ -45,6 +47,7 @@ class Message:
     accepted_at: int
     deliver_at: int
     due: int
+    draft: Draft
     state: str = "waiting"
     offset: int = -1
 
@@ -55,8 +58,8 @@ class Hop:
 
     message: Message
     attempt: int = 1
-    history: tuple[tuple[int, str | None], ...] = ()
-    """(at, reason) of each counted failure."""
+    history: tuple[tuple[int, str, str | None], ...] = ()
+    """(at, client, reason) of each counted failure."""
 
 
 @attrs.define
@@ -121,16 +124,14 @@ class Oracle:
     async def publish(self, delays: Sequence[int], queue: int = 0) -> None:
         place = self.topic.queues[queue % len(self.topic.queues)]
         first = len(self.messages)
-        drafts = [
-            Draft(self.topic, place, b"%d" % (first + i), deliver_at=self.now + delay) for i, delay in enumerate(delays)
-        ]
+        drafts = [self._draft(place, first + i, self.now + delay) for i, delay in enumerate(delays)]
         (receipts,) = await self.store.publish([Publication(tuple(drafts))], self.now)
         assert not isinstance(receipts, Conflict)
         assert len(receipts) == len(drafts)
         for draft, receipt in zip(drafts, receipts, strict=True):
             assert receipt.id not in self.messages
             assert draft.deliver_at == receipt.deliver_at
-            message = Message(receipt.id, place.id, draft.body, self.now, receipt.deliver_at, receipt.due)
+            message = Message(receipt.id, place.id, draft.body, self.now, receipt.deliver_at, receipt.due, draft)
             self.messages[receipt.id] = message
             if receipt.deliver_at > self.now:
                 assert (receipt.state, receipt.due) == ("scheduled", receipt.deliver_at)
@@ -211,7 +212,8 @@ class Oracle:
             last = {hop.message.id: place for place, hop in enumerate(hops)}
             kept = [(place, hop) for place, hop in enumerate(hops) if last[hop.message.id] == place]
             for (place, hop), message in zip(kept, claim.messages, strict=True):
-                assert (message.id, message.body, message.attempt) == (hop.message.id, hop.message.body, hop.attempt)
+                assert (message.id, message.attempt) == (hop.message.id, hop.attempt)
+                assert whole(message) == whole(hop.message.draft)
                 assert (message.offset, message.deliver_at) == (hop.message.offset, hop.message.deliver_at)
                 assert message.deliver_at <= self.now, "early"
                 assert claim.places[message.id] == place
@@ -248,6 +250,13 @@ class Oracle:
             settled = turn.settled[index]
             assert settled is not None
             assert settled.ended == held.ended
+
+    async def forge(self, hand: Hand, held: Held, token: int) -> None:
+        """Whoever has not the claim's token settles nothing, and learns nothing of it."""
+        key = attrs.evolve(held.claim.key, token=token)
+        verbs: tuple[Literal["ack", "fail", "extend", "end"], ...] = ("ack", "fail", "extend", "end")
+        forged = [Settlement(key, verb, lease=1000) for verb in verbs]
+        assert (await self.store.turn(hand.group, forged, [], self.now)).settled == (None,) * 4
 
     async def seek(self, hand: Hand, queue: int, offset: int) -> None:
         """To an offset of one queue."""
@@ -406,9 +415,16 @@ class Oracle:
         assert [letter.message.id for letter in letters] == sorted(hand.dead)
         for letter in letters:
             hop = hand.dead[letter.message.id]
-            assert letter.message.body == hop.message.body
-            assert [(e["at"], e["reason"]) for e in json.loads(letter.history)] == list(hop.history)
+            assert whole(letter.message) == whole(hop.message.draft)
+            assert [(e["at"], e["client"], e["reason"]) for e in json.loads(letter.history)] == list(hop.history)
             assert len(hop.history) == len(LADDER.rungs) + 1
+
+    def _draft(self, place: Queue, number: int, deliver_at: int) -> Draft:
+        """Each with another key, tag, ...; some without."""
+        text = None if number % 4 == 3 else f"{number % 5} 🐢"
+        headers = None if text is None else b'{"number":"%d"}' % number
+        more = (text, None if number % 3 else text, None if number % 2 else "red", headers)
+        return Draft(self.topic, place, b"%d" % number, None if number % 2 else "x/y", deliver_at, *more)
 
     def _is_due(self, message: Message) -> bool:
         return message.state == "waiting" and message.due <= self.now
@@ -486,7 +502,7 @@ class Oracle:
         for place in places:
             hop = held.hops[place]
             at = held.lease_until if lost else self.now
-            entry = (at, "lease lost" if lost else settlement.reason)
+            entry = (at, held.claim.client, "lease lost" if lost else settlement.reason)
             rungs = LADDER.rungs
             if not settlement.count:
                 rest = rungs[min(hop.attempt, len(rungs)) - 1]
@@ -512,3 +528,11 @@ class Oracle:
 
 def choose(items: Sequence[Any], number: int) -> Any:
     return items[number % len(items)]
+
+
+def whole(message: Draft | Delivered) -> tuple[object, ...]:
+    """All that a publisher has said of a message, but for the time."""
+    return (
+        *(message.body, message.headers, message.content_type),
+        *(message.key, message.ordering_key, message.tag),
+    )

@@ -85,6 +85,12 @@ class Histories(RuleBasedStateMachine):
         hand = self.oracle.hands[group]
         drive(self.oracle.settle(hand, [wish(hand, *parts) for parts in wishes if hand.held]))
 
+    @rule(group=st.integers(0, 1), number=st.integers(0, 1 << 16), token=st.integers(0, 1 << 62))
+    def forge(self, group: int, number: int, token: int) -> None:
+        hand = self.oracle.hands[group]
+        if hand.held:
+            drive(self.oracle.forge(hand, choose(hand.held[-6:], number), token))
+
     @rule(group=st.integers(0, 1), step=st.sampled_from(_STEPS))
     def end_leases(self, group: int, step: int) -> None:
         self.oracle.now += step
@@ -152,16 +158,17 @@ async def test_random_histories(stage: Stage, seed: int) -> None:
     """Less of the same on every backend."""
     dice = random.Random(seed)
     oracle = await Oracle.begin(stage.store)
-    for step in range(120):
+    for step in range(240):
         hand = dice.choice(oracle.hands)
-        ids = list(oracle.messages) or [5]
+        ids = list(oracle.messages)[-20:] or [5]
         match dice.randrange(10):
             case 8:
                 chosen = dice.sample(list(hand.dead), dice.randrange(len(hand.dead) + 1))
                 await oracle.redrive(hand, chosen, purge=dice.random() < 0.2)
-            case 9 if step > 60 and dice.random() < 0.5:
-                await oracle.seek(hand, dice.randrange(2), dice.randrange(20))
-            case 9 if step > 60:
+            case 9 if step > 120 and dice.random() < 0.5:
+                queue = dice.randrange(2)
+                await oracle.seek(hand, queue, dice.randrange(len(oracle.streams[oracle.topic.queues[queue].id]) + 5))
+            case 9 if step > 120:
                 begin = dice.randrange(20)
                 await oracle.replay(hand, dice.randrange(2), begin, begin + dice.randrange(6))
             case 0 | 1:
@@ -171,7 +178,8 @@ async def test_random_histories(stage: Stage, seed: int) -> None:
                 entries = [*oracle.messages, *(~id_ for h in oracle.hands for id_ in h.retries)]
                 await oracle.promote(dice.sample(entries, dice.randrange(len(entries) + 1)))
             case 3:
-                await oracle.cancel([dice.choice(ids), 5, dice.choice(ids)][: dice.randrange(1, 4)])
+                one, other = dice.choice(ids), dice.choice(ids)
+                await oracle.cancel(dice.choice(([one], [one, 5], [one, other], [one, other, one])))
             case 4:
                 moves = [(dice.choice(ids), oracle.now + dice.choice(_DELAYS)) for _ in range(dice.randrange(1, 4))]
                 await oracle.reschedule(moves)
@@ -185,7 +193,7 @@ async def test_random_histories(stage: Stage, seed: int) -> None:
             wishes = [
                 wish(
                     hand,
-                    dice.randrange(100),
+                    _one_in_hand(hand, dice),
                     dice.choice(["ack", "fail", "fail", "extend", "end"]),
                     None if dice.random() < 0.5 else [dice.randrange(5) for _ in range(dice.randrange(1, 4))],
                     dice.choice([None, None, 0, 5000]),
@@ -194,9 +202,17 @@ async def test_random_histories(stage: Stage, seed: int) -> None:
                 for _ in range(dice.randrange(1, 4))
             ]
             await oracle.settle(hand, wishes)
+            if step % 5 == 0:
+                await oracle.forge(hand, dice.choice(hand.held[-6:]), dice.randrange(1 << 63))
         if step % 10 == 9:
             await oracle.check()
     await oracle.check()
+
+
+def _one_in_hand(hand: Hand, dice: random.Random) -> int:
+    """Mostly one of the latest claims that are open; else any, so that late answers are heard too."""
+    open_ = [number for number, held in enumerate(hand.held[-6:]) if not held.ended]
+    return dice.choice(open_) if open_ and dice.random() < 0.7 else dice.randrange(6)
 
 
 async def test_everything_comes_to_rest(stage: Stage) -> None:

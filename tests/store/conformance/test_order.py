@@ -4,6 +4,7 @@ import random
 from typing import Literal
 
 import pytest
+import trio
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -12,8 +13,10 @@ from support.order import CLIENTS, Watch
 from support.still import StillBackend
 from support.stores import Stage
 from tarry.store.owners import share
+from tarry.store.records import Claim, ClaimRequest
 from tarry.store.sqlite.connection import drive
 from tarry.store.store import Store
+from tarry.wheel.ladder import Ladder
 
 _KEYS = ("a", "b", "c", None)
 _STEPS = (0, 1, 999, 1000, 5000, 60_000)
@@ -112,6 +115,72 @@ async def test_random_orders(stage: Stage, seed: int) -> None:
         if step % 10 == 9:
             await watch.check()
     await watch.finish()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_clients_at_once(stage: Stage, seed: int) -> None:
+    """Tasks of their own: nobody is handed a message before somebody has begun to ack all that lies before it."""
+    dice = random.Random(seed)
+    topic = await stage.topic(queues=3, ladder=Ladder((1, 2, 3) * 10), ordered=True)
+    group = await stage.group(topic)
+    number_of = {key: dice.randrange(3) for key in _KEYS}
+    streams: dict[str | None, list[int]] = {}
+    acked: set[int] = set()
+    open_ = 1
+
+    async def publish() -> None:
+        for _ in range(12):
+            keys = [dice.choice(_KEYS) for _ in range(dice.randrange(1, 15))]
+            drafts = [stage.draft(topic, ordering_key=key, queue=number_of[key]) for key in keys]
+            for key, receipt in zip(keys, await stage.publish(*drafts), strict=True):
+                streams.setdefault(key, []).append(receipt.id)
+
+    def look(claim: Claim) -> None:
+        with_it: set[int] = set()
+        for message in claim.messages:
+            assert message.id not in acked, "acked, and handed out again"
+            stream = streams.get(message.ordering_key, [])
+            # What its publisher has not been told of yet lies behind all that is told of.
+            before = stream[: stream.index(message.id)] if message.id in stream else stream
+            assert acked | with_it >= set(before), "one before it is not settled"
+            with_it.add(message.id)
+
+    async def consume(client: str) -> None:
+        while not done():
+            request = ClaimRequest(client, dice.randrange(1, 6), 10**9)
+            (claim,) = (await stage.store.turn(group, [], [request], stage.now, CLIENTS)).claims
+            if claim is None:
+                continue
+            look(claim)
+            left = list(claim.places.items())
+            while left:
+                some, left = left[: (many := dice.randrange(1, 4))], left[many:]
+                places = tuple(place for _, place in some)
+                if dice.random() < 0.2:
+                    left = []  # those behind a failed one go with it, so all goes
+                    await stage.fail(group, claim)
+                else:
+                    acked.update(id_ for id_, _ in some)
+                    assert (await stage.ack(group, claim, places)).acked == len(some)
+
+    async def promote() -> None:
+        while not done():
+            stage.now += 1
+            await stage.promote(*(entry for _, entry in await stage.store.near(0, stage.now + 1, 100)))
+
+    def done() -> bool:
+        return not open_ and len(acked) == sum(map(len, streams.values()))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(promote)
+        for client in CLIENTS:
+            nursery.start_soon(consume, client)
+        async with trio.open_nursery() as writing:
+            writing.start_soon(publish)
+        open_ = 0
+    state = await stage.store.group_state(group)
+    assert (state.acked, state.parked, state.claimed) == (len(acked), 0, 0)
+    assert state.retried > 5
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -290,6 +290,25 @@ class TestIdempotency:
             assert sorted(receipt.replayed for receipt in receipts) == [False, True, True, True]
         assert stage.count("delay") + stage.count("message") == 10
 
+    async def test_the_same_key_from_two_tasks_after_its_window(self, stage: Stage) -> None:
+        """All find the old answer and take it away; nobody takes away the new one."""
+        topic = await stage.topic()
+        for round_ in range(10):
+            publication = Publication((stage.draft(topic, delay=HOUR),), "k", b"1" * 32)
+            fresh: list[bool] = []
+
+            async def one(publication: Publication = publication, fresh: list[bool] = fresh) -> None:
+                answer = await stage.ask(publication)
+                assert not isinstance(answer, Conflict)
+                fresh.append(not answer[0].replayed)
+
+            async with trio.open_nursery() as nursery:
+                for _ in range(4):
+                    nursery.start_soon(one)
+            assert sorted(fresh) == [False, False, False, True], round_
+            stage.now += IDEMPOTENCY_WINDOW
+        assert stage.count("delay") + stage.count("message") == 10
+
 
 class Scripted(random.Random):
     """Random numbers that begin alike in every process."""

@@ -1,17 +1,21 @@
 """Random histories with retention in them: what goes is what a few dictionaries say may go, and the counters conserve.
 
-On the embedded store, in memory, driven step by step (I1, I7, I14).
+Many of them on the embedded store, in memory, driven step by step; a few on each store (I1, I7, I14).
 """
 
+import random
+from collections.abc import Coroutine
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
+import pytest
+import trio
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from support.still import StillBackend
-from support.stores import START
+from support.stores import START, Stage
 from tarry.store import retention
 from tarry.store.catalogue import TopicDraft
 from tarry.store.ports import Transaction
@@ -24,6 +28,7 @@ from tarry.wheel.ladder import Ladder
 KEEP, HARD = 100, 1000
 LIMITS = Limits(retention=KEEP, hard=HARD, history=10_000_000, dead=10_000_000)
 EVER = 1 << 40
+T = TypeVar("T")
 
 
 class Lives(RuleBasedStateMachine):
@@ -31,17 +36,25 @@ class Lives(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.backend = StillBackend()
-        self.store = Store(self.backend)
+        self.open()
         self.now = START
-        self.topic = drive(self.store.add_topic(TopicDraft("orders", ladder=Ladder((50, 50))), START))
-        self.groups = [drive(self.store.add_group(self.topic, name, START)) for name in ("a", "b")]
+        self.topic = self.drive(self.store.add_topic(TopicDraft("orders", ladder=Ladder((50, 50))), START))
+        self.groups = [self.drive(self.store.add_group(self.topic, name, START)) for name in ("a", "b")]
         self.seen = [START, START]
         self.streamed: list[int] = []
         self.left: set[int] = set()
         self.positions = [0, 0]
         self.owed: list[set[int]] = [set(), set()]
         self.claims: list[tuple[int, Claim]] = []
+
+    def open(self) -> None:
+        """An empty store."""
+        self.backend = StillBackend()
+        self.store = Store(self.backend)
+
+    def drive(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs what the store does to its end."""
+        return drive(work)
 
     def teardown(self) -> None:
         if hasattr(self, "backend"):
@@ -50,7 +63,7 @@ class Lives(RuleBasedStateMachine):
     @rule(count=st.integers(1, 5))
     def publish(self, count: int) -> None:
         drafts = tuple(Draft(self.topic, self.topic.queues[0], b"1", key="k") for _ in range(count))
-        drive(self.store.publish([Publication(drafts)], self.now))
+        self.drive(self.store.publish([Publication(drafts)], self.now))
         for _ in range(count):
             self.left.add(len(self.streamed))
             for owed in self.owed:
@@ -63,12 +76,12 @@ class Lives(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 1))
     def ask_for(self, which: int) -> None:
-        drive(self.store.see_groups([self.groups[which].id], self.now))
+        self.drive(self.store.see_groups([self.groups[which].id], self.now))
         self.seen[which] = self.now
 
     @rule(which=st.integers(0, 1), size=st.integers(1, 4))
     def claim(self, which: int, size: int) -> None:
-        turn = drive(self.store.turn(self.groups[which], [], [ClaimRequest("me", size, EVER)], self.now))
+        turn = self.drive(self.store.turn(self.groups[which], [], [ClaimRequest("me", size, EVER)], self.now))
         claim = turn.claims[0]
         if claim is not None:
             self.claims.append((which, claim))
@@ -81,7 +94,9 @@ class Lives(RuleBasedStateMachine):
     @rule(number=st.integers(0, 100), verb=st.sampled_from(["ack", "fail"]))
     def settle(self, number: int, verb: Any) -> None:
         which, claim = self.claims.pop(number % len(self.claims))
-        (settled,) = drive(self.store.turn(self.groups[which], [Settlement(claim.key, verb)], [], self.now)).settled
+        (settled,) = self.drive(
+            self.store.turn(self.groups[which], [Settlement(claim.key, verb)], [], self.now)
+        ).settled
         assert settled is not None
         assert not settled.lost
         offsets = {m.offset for m in claim.messages}
@@ -90,7 +105,9 @@ class Lives(RuleBasedStateMachine):
             self.owed[which] -= offsets
         else:
             assert settled.retried + settled.dead == len(offsets & self.left)
-            died = [letter.message.offset for letter in drive(self.store.dead_letters(self.groups[which], 0, 1000))]
+            died = [
+                letter.message.offset for letter in self.drive(self.store.dead_letters(self.groups[which], 0, 1000))
+            ]
             self.owed[which] -= offsets & (set(died) | set(range(len(self.streamed))) - self.left)
 
     @rule(which=st.integers(0, 1), verb=st.sampled_from(["ack", "ack", "fail"]))
@@ -105,8 +122,8 @@ class Lives(RuleBasedStateMachine):
     @rule()
     def promote(self) -> None:
         for shard in range(16):
-            rows = drive(self.store.due_retries(shard, 0, EVER * 2, 1000))
-            drive(self.store.promote([~id_ for (id_,) in rows], self.now))
+            rows = self.drive(self.store.due_retries(shard, 0, EVER * 2, 1000))
+            self.drive(self.store.promote([~id_ for (id_,) in rows], self.now))
 
     @rule(limit=st.integers(1, 7), step=st.sampled_from([0, KEEP]))
     def clean(self, limit: int, step: int) -> None:
@@ -123,14 +140,14 @@ class Lives(RuleBasedStateMachine):
                 start=start,
                 limit=limit,
             )
-            done: Removed = drive(self.store.clean(batch))
+            done: Removed = self.drive(self.store.clean(batch))
             rows, start = rows + done.rows, done.next
             if done.done:
                 break
         assert rows == len(self.left) - len(expected)
         self.left = expected
         for which in (0, 1):
-            before, self.positions[which] = self.positions[which], drive(self._position(which))
+            before, self.positions[which] = self.positions[which], self.drive(self._position(which))
             self.owed[which] -= set(range(before, self.positions[which]))  # passed over: expired, for good
 
     def _expected(self) -> set[int]:
@@ -157,19 +174,19 @@ class Lives(RuleBasedStateMachine):
             ((position,),) = await tx.fetch("cursor.position", self.groups[which].id, self.topic.queues[0].id)
             return int(position)
 
-        return await self.backend.read(look)
+        return await self.store.backend.read(look)
 
     @invariant()
     def holds(self) -> None:
-        if not hasattr(self, "backend"):
+        if not hasattr(self, "store"):
             return
-        tx = self.backend
-        left = [m.offset for m in drive(self.store.pull(self.topic.queues[0], 0, 10_000))]
+        tx = self.store.backend
+        left = [m.offset for m in self.drive(self.store.pull(self.topic.queues[0], 0, 10_000))]
         assert left == sorted(self.left)
-        floors = drive(self.store.floors([self.topic.queues[0].id]))
+        floors = self.drive(self.store.floors([self.topic.queues[0].id]))
         assert not left or floors[self.topic.queues[0].id] <= left[0]
         for group in self.groups:
-            for row in drive(tx.read(partial(_cursors, group.id))):
+            for row in self.drive(tx.read(partial(_cursors, group.id))):
                 moves, told, open_ = row
                 assert moves == told + open_
 
@@ -194,3 +211,51 @@ TestLives.settings = settings(
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+
+
+class LivesOnAStage(Lives):
+    """On any store: each step is sent to the event loop from a thread."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__()
+        self.stage = stage
+
+    def open(self) -> None:
+        self.store = self.stage.store
+
+    def drive(self, work: Coroutine[Any, Any, T]) -> T:
+        async def run() -> T:
+            return await work
+
+        return trio.from_thread.run(run)
+
+    def go_through(self, dice: random.Random) -> None:
+        """A random history."""
+        self.begin()
+        for _ in range(60):
+            which = dice.randrange(2)
+            match dice.randrange(9):
+                case 0 | 1:
+                    self.publish(dice.randrange(1, 6))
+                case 2:
+                    self.wait(dice.choice((1, 49, 50, KEEP, HARD - KEEP)))
+                case 3:
+                    self.ask_for(which)
+                case 4:
+                    self.claim(which, dice.randrange(1, 5))
+                case 5 if self.claims:
+                    self.settle(dice.randrange(100), dice.choice(("ack", "fail")))
+                case 6:
+                    self.catch_up(which, dice.choice(("ack", "ack", "fail")))
+                case 7:
+                    self.promote()
+                case _:
+                    self.clean(dice.randrange(1, 8), dice.choice((0, KEEP)))
+            self.holds()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_random_lives(stage: Stage, seed: int) -> None:
+    lives = LivesOnAStage(stage)
+    await trio.to_thread.run_sync(lives.go_through, random.Random(seed))
+    assert len(lives.streamed) > len(lives.left), "nothing has gone"

@@ -1,6 +1,10 @@
 """Claims by tag: messages of other tags are settled for the group, counted, and never lost track of (I14)."""
 
-from support.stores import MINUTE, Stage, bodies
+import random
+
+import pytest
+
+from support.stores import MINUTE, SECOND, Stage, bodies
 from tarry.store import claims
 from tarry.store.records import Claim, ClaimRequest, Group, Settlement, Topic, Turn
 from tarry.wheel.ladder import Ladder
@@ -175,3 +179,46 @@ async def test_lost_leases_of_a_claim_by_tag(stage: Stage) -> None:
     assert ended is not None
     assert ended.retried == 2
     assert conserved(stage)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_random_tags(stage: Stage, seed: int) -> None:
+    """I14 with tags in it, for retries as for what is new: whatever a group passed over is counted, once."""
+    dice = random.Random(seed)
+    topic = await stage.topic(queues=2)
+    group = await stage.group(topic, ladder=Ladder((SECOND,)))
+    tags = ("red", "blue", "", None)
+    held: list[Claim] = []
+    tag_of: dict[int, str | None] = {}
+    for _ in range(40):
+        drafts = [stage.draft(topic, tag=dice.choice(tags), queue=dice.randrange(2)) for _ in range(dice.randrange(5))]
+        for draft, receipt in zip(drafts, await stage.publish(*drafts) if drafts else (), strict=True):
+            tag_of[receipt.id] = draft.tag
+        wanted = dice.choice((None, frozenset({"red"}), frozenset({"blue", ""})))
+        for claim in (await take(stage, group, *dice.choices((1, 2, 5), k=dice.randrange(1, 4)), tags=wanted)).claims:
+            if claim is not None:
+                assert wanted is None or {tag_of[message.id] for message in claim.messages} <= wanted
+                held.append(claim)
+        assert conserved(stage)
+        if held and dice.random() < 0.8:
+            claim = held.pop(dice.randrange(len(held)))
+            places = tuple(place for place in claim.places.values() if dice.random() < 0.6)
+            if places:
+                await stage.fail(group, claim, places)
+            if len(places) < len(claim.places):
+                await stage.ack(group, claim)
+            assert conserved(stage)
+        stage.now += dice.choice((0, 0, SECOND))
+        await stage.fall_due()
+    for claim in held:
+        await stage.ack(group, claim)
+    # What is left in the queues is taken whole, so that every message has an end.
+    for _ in range(3):
+        while (claim := await stage.claim_some(group)) is not None:
+            await stage.ack(group, claim)
+        stage.now += SECOND
+        await stage.fall_due()
+    assert conserved(stage)
+    ((acked, dead, skipped_),) = stage.tables.rows("SELECT SUM(acked), SUM(dead), SUM(skipped) FROM `cursor`")
+    assert int(acked) + int(dead) + int(skipped_) == len(tag_of)
+    assert min(int(acked), int(dead), int(skipped_)) > 0

@@ -11,7 +11,9 @@ import redis
 import trio
 
 from support import servers
+from support.reading import CLAIM_BYTES, Readers
 from support.stores import MINUTE, SECOND, Stage, connect_raw, ids_of, open_tables
+from tarry.store import stretches
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import Refused
 from tarry.store.opening import open_backend
@@ -231,6 +233,46 @@ async def test_a_greedy_reader_skips_nothing(stage: Stage, private_redis: server
         await servers.until(lambda: len(seen) >= len(published))
         background.cancel_scope.cancel()
     assert sorted(seen) == sorted(published)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_no_reader_skips_what_random_writers_commit(
+    stage: Stage, private_redis: servers.PrivateRedis, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """As in `conformance/test_reading.py`, with offsets from a Redis that forgets; who gives up leaves a hole."""
+    monkeypatch.setattr(stretches, "CLAIM_BYTES", CLAIM_BYTES)
+    topic = await redis_topic(stage)
+    await stage.group(topic)
+    dice = random.Random(seed)
+    readers = Readers(stage, topic, dice)
+    await readers.stock()
+    client = redis.Redis(port=private_redis.port)
+
+    async def read() -> None:
+        while readers.writing:
+            if dice.random() < 0.1:
+                await trio.to_thread.run_sync(client.flushall)
+            await seal(stage, topic)
+            await (readers.claim() if dice.random() < 0.5 else readers.pull(0))
+            await trio.lowlevel.checkpoint()
+
+    async def seal_on() -> None:
+        while readers.writing:
+            await seal(stage, topic)
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(read)
+        nursery.start_soon(seal_on)
+        await readers.run()
+    stage.now += HOLE_AGE + SECOND
+    await seal(stage, topic)
+    while await readers.pull(0) + await readers.claim():
+        pass
+    client.close()
+    readers.check(holes=True)
+    state = (await stage.store.topic_states([topic]))[topic.id]
+    assert (state.accepted, state.streamed) == (len(readers.accepted), len(readers.accepted))
 
 
 async def test_the_embedded_store_has_no_choice(tmp_path: "pytest.TempPathFactory") -> None:
