@@ -7,7 +7,7 @@ that goes away cuts no transaction in two.
 import functools
 import itertools
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, TypeVar
 
@@ -23,7 +23,6 @@ from ..store.placing import queue_of_key
 from ..store.positions import Position
 from ..store.records import (
     Claim,
-    ClaimKey,
     ClaimRequest,
     Conflict,
     Delivered,
@@ -37,10 +36,8 @@ from ..store.records import (
     ReadRequest,
     Receipt,
     Settled,
-    Settlement,
     Topic,
     TopicState,
-    Turn,
     Verdict,
 )
 from ..store.redriving import Letters
@@ -51,14 +48,13 @@ from ..wheel.ladder import Ladder
 from ..wheel.timing_wheel import TimingWheel
 from .alarm import Alarm
 from .bells import Bells
-from .claim_ids import format_claim, parse_claim
+from .claim_ids import format_claim
 from .cleaner import Cleaner
 from .clock import Clock
 from .combiner import Combiner
-from .desk import Desk
+from .desks import LOCKED_PAUSES, Desks
 from .directory import Directory
-from .durations import format_time
-from .errors import Busy, NothingToSettle, Stopping, TopicConflict, UnknownClaim, UnknownTopic
+from .errors import Busy, Stopping, TopicConflict, UnknownTopic
 from .hand import Hand
 from .liveness import Liveness
 from .loader import Loader
@@ -75,8 +71,6 @@ from .sweeps import Sweeps, adaptively, every
 _BATCH_BYTES = 2 << 20
 _READ_TOGETHER = 10_000
 """Messages that clients of broadcast topics are given in one transaction, at most."""
-_LOCKED_PAUSES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.35)
-"""Seconds between looks at a message that somebody else's transaction holds: about one in all."""
 _BEHIND = 1000
 """Milliseconds by which the hand may be late while what is past its time is cleared up."""
 _OUTBOX_ROWS = 1000
@@ -85,7 +79,6 @@ _START_PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 _ROUNDS = 5
 """Seconds from one writing of the renewals to the next."""
-_LOOKS = 3
 
 T = TypeVar("T")
 
@@ -102,11 +95,16 @@ class Engine:
         self.clock = Clock(store.backend.now)
         self.directory = Directory(store, self.clock, auto_create=settings.auto_create)
         self.bells = Bells()
-        self._operations = Operations(store, self.clock, self._add, self._closed)
         self.alarm = Alarm(settings.alarm_url)
         self.rates = Rates(time.monotonic)
-        self._desks: dict[int, Desk] = {}
-        self._desks_of_topic: defaultdict[int, list[Desk]] = defaultdict(list)
+        self.cleaner = Cleaner(store, self.directory, self.clock, metrics, settings, busy=self._is_behind)
+        self._desks = Desks(
+            *(store, self.directory, self.clock, metrics, self.rates, self.alarm, settings.client_timeout),
+            add=self._add,
+            see=self.cleaner.see,
+            told=self._told,
+        )
+        self._operations = Operations(store, self.clock, self._add, self._desks.closed)
         self._turn = itertools.count()
         self._rounds = itertools.count(1)
         self._publishing: Combiner[Publication, list[Receipt] | Conflict] = Combiner(
@@ -120,19 +118,17 @@ class Engine:
         self._sealer = Sealer(store, self.clock, self._grown_here)
         self.nudges: Nudges | None = None
         """How other nodes hear of what is done here; None without a Redis."""
-        self.liveness = Liveness(store, self.clock, self._clients_gone, settings.client_timeout)
-        self._roster = Roster(store, self.directory, self.liveness, self._present_clients)
+        self.liveness = Liveness(store, self.clock, self._desks.dismiss, settings.client_timeout)
+        self._roster = Roster(store, self.directory, self.liveness, self._desks.present)
         self._reading: Combiner[ReadRequest, ReadAnswer] = Combiner(
             self._read_together, weigh=lambda request: request.size, batch=_READ_TOGETHER
         )
         self.hand: Hand | None = None
         self.loader: Loader | None = None
         self.ready = trio.Event()
-        self._nursery: trio.Nursery | None = None
         self._nudged = trio.Event()
         self._stopping = False
         self._durability: list[str] = []
-        self.cleaner = Cleaner(store, self.directory, self.clock, metrics, settings, busy=self._is_behind)
 
     async def run(self) -> None:
         """Opens the schema, recovers and serves, until cancelled. Raises `SchemaError` when the schema is not ours."""
@@ -143,13 +139,13 @@ class Engine:
         self.loader = Loader(self._store, hand, self.clock)
         sweeps = Sweeps(
             *(self._store, hand, self.clock),
-            lost=self._watch,
+            lost=self._desks.watch,
             grown=self._grown,
-            waiting=lambda: self.bells.waiting or any(desk.waiting for desk in self._desks.values()),
+            waiting=lambda: self.bells.waiting or self._desks.waiting,
         )
         self._metrics.watch(self)
         async with trio.open_nursery() as nursery:
-            self._nursery = nursery
+            self._desks.open(nursery)
             # Two: while the database writes one batch, the callers of the other are answered and their next are taken.
             for combiner in (self._publishing, self._publishing, self._cancelling, self._rescheduling):
                 nursery.start_soon(combiner.run)
@@ -221,15 +217,14 @@ class Engine:
     def stop(self) -> None:
         """No more claims, and long polls go home; everything else goes on until it is answered."""
         self._stopping = True
-        for desk in self._desks.values():
-            desk.stop()
+        self._desks.stop()
         self.cleaner.stop()
         self.bells.ring_all()
 
     async def drain(self) -> None:
         """Waits until nothing is left to be written."""
         combiners = (self._publishing, self._cancelling, self._rescheduling, self._reading)
-        while not all(combiner.idle for combiner in combiners) or not all(d.idle for d in self._desks.values()):
+        while not (self._desks.idle and all(combiner.idle for combiner in combiners)):
             await trio.sleep(0.01)
 
     def now(self) -> int:
@@ -310,8 +305,7 @@ class Engine:
 
     async def limit_group(self, group: Group, concurrency: int | None) -> Group:
         group = await self.directory.limit_group(group, concurrency)
-        if (desk := self._desks.get(group.id)) is not None:
-            desk.free()
+        self._desks.free(group)
         return group
 
     async def activity(self) -> dict[int, Activity]:
@@ -326,8 +320,7 @@ class Engine:
 
     async def group_state(self, group: Group) -> GroupState:
         state = await self._store.group_state(group)
-        desk = self._desks.get(group.id)
-        clients = {*state.clients, *state.owners.values(), *(desk.present() if desk is not None else ())}
+        clients = {*state.clients, *state.owners.values(), *self._desks.present(group)}
         return evolve(state, clients=tuple(sorted(clients)))
 
     # Publish, cancel, reschedule
@@ -389,7 +382,7 @@ class Engine:
 
     async def _decided(self, ask: Callable[[], Awaitable[Verdict]]) -> Verdict:
         """Asks again while a transaction holds the message: promotion for a moment, a user's own for longer."""
-        for pause in _LOCKED_PAUSES:
+        for pause in LOCKED_PAUSES:
             verdict = await ask()
             if verdict.result != "locked":
                 return verdict
@@ -402,9 +395,8 @@ class Engine:
         self, group: Group, client: str, size: int, wait: int, lease: int, *, tags: frozenset[str] | None = None
     ) -> Claim | None:
         self._ready()
-        self.cleaner.see(group.id)
         with self.liveness.polling(client):
-            return await self._desk(group).claim(ClaimRequest(client, size, lease, tags), wait)
+            return await self._desks.claim(group, ClaimRequest(client, size, lease, tags), wait)
 
     async def renew(self, client: str) -> int:
         self._ready()
@@ -418,39 +410,11 @@ class Engine:
         self._ready()
         return await self._told(self._roster.page(after, limit))
 
-    def _present_clients(self) -> set[str]:
-        return {client for desk in self._desks.values() for client in desk.present()}
-
     async def _look_after_clients(self) -> None:
-        for desk in self._desks.values():
-            desk.look_around()
+        self._desks.look_around()
         await self.liveness.bury()
         if next(self._rounds) % _ROUNDS == 0:
             await self.liveness.write()
-
-    async def _clients_gone(self, clients: Sequence[str]) -> int:
-        """Ends at once what these clients hold, and forgets where they were; returns how many claims that were."""
-        ended: set[ClaimKey] = set()
-        for client in clients:
-            for desk in self._desks.values():
-                desk.dismiss(client)
-        for _ in range(_LOOKS):
-            # A turn that was under way may have granted them one more: it is seen at the next look.
-            keys = [key for key in await self._store.open_claims(clients) if key not in ended]
-            if not keys:
-                break
-            async with trio.open_nursery() as nursery:
-                for key in keys:
-                    nursery.start_soon(self._end_at_once, key)
-            ended.update(keys)
-        for client in clients:
-            await self._store.forget_reader(client)
-        return len(ended)
-
-    async def _end_at_once(self, key: ClaimKey) -> None:
-        group = await self._group_of_claim(key)
-        if group is not None:
-            await self._desk(group).settle(Settlement(key, "end", at_once=True))
 
     async def read_on(self, request: ReadRequest, wait: int) -> ReadAnswer:
         self._ready()
@@ -466,7 +430,7 @@ class Engine:
                 # What moves an offset is not broken off: only the waiting is.
                 answer = await self._reading.ask(request)
                 if answer.messages or answer.beyond:
-                    self._handed_out(request.group, answer.messages, self.clock.now())
+                    self._desks.handed_out(request.group, answer.messages, self.clock.now())
                     return answer
                 request = evolve(request, after=None)  # confirmed
                 if not answer.more:
@@ -487,121 +451,9 @@ class Engine:
         lease: int = 0,
     ) -> Settled:
         self._ready()
-        key = parse_claim(claim_id)
-        group = None if key is None else await self._group_of_claim(key)
-        if claim_id == "null" or (group is not None and group.topic.kind == "broadcast"):
-            raise NothingToSettle(
-                "a broadcast topic hands messages out without a claim: there is nothing to ack, fail or extend;"
-                " confirm them with after: next in the next claim"
-            )
-        if key is None or group is None:
-            raise UnknownClaim(f"there is no claim {claim_id!r}")
-        self.cleaner.see(group.id)
-        desk = self._desk(group)
-        places: tuple[int, ...] | None = None
-        if ids is not None:
-            known = desk.places(key) or await self._store.find_places(key)
-            if known is None:
-                raise UnknownClaim(f"there is no claim {claim_id!r}")
-            if not all(id_ in known for id_ in ids):
-                self._metrics.fenced_write()
-                return Settled(lost=True)
-            places = tuple(dict.fromkeys(known[id_] for id_ in ids))
-        settlement = Settlement(key, verb, places, reason, retry_after, count, lease)
-        settled = await desk.settle(settlement)
-        for pause in _LOCKED_PAUSES:
-            if settled is None or not settled.locked:
-                break
-            await trio.sleep(pause)
-            settled = await desk.settle(settlement)
-        if settled is not None and settled.locked:
-            raise Busy("a transaction holds this claim at the moment; try again in a second")
-        if settled is None:
-            raise UnknownClaim(f"there is no claim {claim_id!r}")
-        if settled.lost:
-            self._metrics.fenced_write()
-        return settled
-
-    async def _group_of_claim(self, key: ClaimKey) -> Group | None:
-        group = self.directory.group_by_id(key.group_id)
-        if group is None:
-            await self.directory.refresh()
-            group = self.directory.group_by_id(key.group_id)
-        return group if group is not None and key.queue_id in group.queue_ids else None
-
-    def _desk(self, group: Group) -> Desk:
-        desk = self._desks.get(group.id)
-        if desk is None:
-            if self._nursery is None:
-                raise Stopping("the server is starting: its store has not answered yet")
-            find = functools.partial(self._present, group)
-            desk = self._desks[group.id] = Desk(
-                *(find, self.clock, self._take_turn, self._turn_done), self._settings.client_timeout
-            )
-            self._desks_of_topic[group.topic.id].append(desk)
-            if self._stopping:
-                desk.stop()
-            self._nursery.start_soon(desk.run)
-        return desk
-
-    def _present(self, group: Group) -> Group:
-        """The group as it is now: its topic may have gained queues, its ladder may be another."""
-        return self.directory.group_by_id(group.id) or group
-
-    async def _take_turn(
-        self,
-        group: Group,
-        settlements: Sequence[Settlement],
-        requests: Sequence[ClaimRequest],
-        written: Callable[[Turn], None],
-    ) -> Turn:
-        present = self._desk(group).present() if group.topic.ordered else ()
-        return await self._told(self._store.turn(group, settlements, requests, self.clock.now(), present, written))
-
-    def _turn_done(self, group: Group, settlements: Sequence[Settlement], turn: Turn) -> None:
-        topic = group.topic.name
-        if turn.acked:
-            self._metrics.acked(topic, group.name, turn.acked)
-        for settlement, settled in zip(settlements, turn.settled, strict=True):
-            if settled is None:
-                continue
-            for due, entry in settled.timers:
-                self._add(due, entry)
-            self._metrics.retried(topic, group.name, settled.retried)
-            self._metrics.dead(topic, group.name, settled.dead)
-            if settlement.verb == "end" and settled.lost:
-                self._metrics.lease_lost(1)
-                self._consume_timeout(group, settlement.key, settled)
-        for claim in turn.claims:
-            if claim is not None:
-                self._handed_out(group, claim.messages, claim.claimed_at)
-
-    def _consume_timeout(self, group: Group, key: ClaimKey, settled: Settled) -> None:
-        facts = {
-            "topic": group.topic.name,
-            "group": group.name,
-            # The number, not the name: whoever has that may settle the claim.
-            "queue": key.queue_id,
-            "claim": key.number,
-            "retried": settled.retried,
-            "dead": settled.dead,
-        }
-        log.warning("consume_timeout", **facts)
-        self.alarm.ring("consume_timeout", at=format_time(self.clock.now()), **facts)
-
-    def _handed_out(self, group: Group, messages: Sequence[Delivered], at: int) -> None:
-        self._metrics.delivered(group.topic.name, group.name, len(messages))
-        self.rates.count(group.topic.id, delivered=len(messages))
-        for message in messages:
-            if message.attempt == 1:
-                # What was asked for in the past was due when it was accepted.
-                due = max(message.deliver_at, message.published_at)
-                self._metrics.lateness(group.topic.name, (at - due) / 1000)
-
-    async def _watch(self, key: ClaimKey, lease_until: int) -> None:
-        group = await self._group_of_claim(key)
-        if group is not None:
-            self._desk(group).watch(key, lease_until)
+        return await self._desks.settle(
+            claim_id, verb, ids=ids, reason=reason, retry_after=retry_after, count=count, lease=lease
+        )
 
     # What operators do
 
@@ -624,14 +476,6 @@ class Engine:
     async def purge(self, group: Group, letters: Letters, rate: int | None, *, dry_run: bool) -> Worked:
         self._ready()
         return await self._told(self._operations.purge(group, letters, rate, dry_run=dry_run))
-
-    def _closed(self, group: Group, keys: Sequence[ClaimKey], acked: int) -> None:
-        """A seek has moved the group: these claims are over, and there may be messages."""
-        if acked:
-            self._metrics.acked(group.topic.name, group.name, acked)
-        desk = self._desk(group)
-        desk.forget(keys)
-        desk.nudge()
 
     # Looking
 
@@ -732,12 +576,7 @@ class Engine:
     def _grown(self, queue_id: int) -> None:
         """A queue has grown: whoever reads it is told."""
         self.bells.ring(queue_id)
-        # Of a topic with very many groups those alone are told that have a desk here: somebody has claimed for them.
-        if (topic := self.directory.topic_of_queue(queue_id)) is not None:
-            for desk in self._desks_of_topic.get(topic.id, ()):
-                desk.nudge()
-        elif (group := self.directory.group_of_queue(queue_id)) is not None and group.id in self._desks:
-            self._desks[group.id].nudge()
+        self._desks.nudge(queue_id)
 
     def _add(self, due: int, entry: int) -> None:
         if self.hand is not None:

@@ -1,0 +1,282 @@
+"""The desks of all groups: who claims, settles and goes away, and what the rest of the service is told of it."""
+
+import functools
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal
+
+import structlog
+import trio
+
+from ..store.records import (
+    Claim,
+    ClaimKey,
+    ClaimRequest,
+    Delivered,
+    Group,
+    Settled,
+    Settlement,
+    Turn,
+)
+from ..store.store import Store
+from .alarm import Alarm
+from .claim_ids import parse_claim
+from .clock import Clock
+from .desk import Desk
+from .directory import Directory
+from .durations import format_time
+from .errors import Busy, NothingToSettle, Stopping, UnknownClaim
+from .metrics import Metrics
+from .rates import Rates
+
+LOCKED_PAUSES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.35)
+"""Seconds between looks at what somebody else's transaction holds: about one in all."""
+_LOOKS = 3
+
+log = structlog.get_logger()
+
+
+class Desks:
+    """A desk for each group that somebody has asked for here.
+
+    `add` takes the timers of what goes onto the ladder, `see` hears that somebody asked for a group, and `told` counts
+    what the store could not do.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        directory: Directory,
+        clock: Clock,
+        metrics: Metrics,
+        rates: Rates,
+        alarm: Alarm,
+        present_for: int,
+        *,
+        add: Callable[[int, int], None],
+        see: Callable[[int], None],
+        told: Callable[[Awaitable[Turn]], Awaitable[Turn]],
+    ) -> None:
+        self._store = store
+        self._directory = directory
+        self._clock = clock
+        self._metrics = metrics
+        self._rates = rates
+        self._alarm = alarm
+        self._present_for = present_for
+        self._add = add
+        self._see = see
+        self._told = told
+        self._desks: dict[int, Desk] = {}
+        self._of_topic: defaultdict[int, list[Desk]] = defaultdict(list)
+        self._nursery: trio.Nursery | None = None
+        self._stopping = False
+
+    def open(self, nursery: trio.Nursery) -> None:
+        """From now on desks are at work, as tasks of this nursery."""
+        self._nursery = nursery
+
+    def stop(self) -> None:
+        """No more claims; settlements go on."""
+        self._stopping = True
+        for desk in self._desks.values():
+            desk.stop()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits for a turn."""
+        return all(desk.idle for desk in self._desks.values())
+
+    @property
+    def waiting(self) -> bool:
+        """Whether somebody waits for messages."""
+        return any(desk.waiting for desk in self._desks.values())
+
+    async def claim(self, group: Group, request: ClaimRequest, wait: int) -> Claim | None:
+        """A claim, or None when there is nothing within `wait` milliseconds."""
+        self._see(group.id)
+        return await self._desk(group).claim(request, wait)
+
+    async def settle(
+        self,
+        claim_id: str,
+        verb: Literal["ack", "fail", "extend"],
+        *,
+        ids: Sequence[int] | None,
+        reason: str | None,
+        retry_after: int | None,
+        count: bool,
+        lease: int,
+    ) -> Settled:
+        """What became of it; see `Broker.settle`."""
+        key = parse_claim(claim_id)
+        group = None if key is None else await self._group_of_claim(key)
+        if claim_id == "null" or (group is not None and group.topic.kind == "broadcast"):
+            raise NothingToSettle(
+                "a broadcast topic hands messages out without a claim: there is nothing to ack, fail or extend;"
+                " confirm them with after: next in the next claim"
+            )
+        if key is None or group is None:
+            raise UnknownClaim(f"there is no claim {claim_id!r}")
+        self._see(group.id)
+        desk = self._desk(group)
+        places: tuple[int, ...] | None = None
+        if ids is not None:
+            known = desk.places(key) or await self._store.find_places(key)
+            if known is None:
+                raise UnknownClaim(f"there is no claim {claim_id!r}")
+            if not all(id_ in known for id_ in ids):
+                self._metrics.fenced_write()
+                return Settled(lost=True)
+            places = tuple(dict.fromkeys(known[id_] for id_ in ids))
+        settlement = Settlement(key, verb, places, reason, retry_after, count, lease)
+        settled = await desk.settle(settlement)
+        for pause in LOCKED_PAUSES:
+            if settled is None or not settled.locked:
+                break
+            await trio.sleep(pause)
+            settled = await desk.settle(settlement)
+        if settled is not None and settled.locked:
+            raise Busy("a transaction holds this claim at the moment; try again in a second")
+        if settled is None:
+            raise UnknownClaim(f"there is no claim {claim_id!r}")
+        if settled.lost:
+            self._metrics.fenced_write()
+        return settled
+
+    async def dismiss(self, clients: Sequence[str]) -> int:
+        """Ends at once what these clients hold, and forgets where they were; returns how many claims that were."""
+        ended: set[ClaimKey] = set()
+        for client in clients:
+            for desk in self._desks.values():
+                desk.dismiss(client)
+        for _ in range(_LOOKS):
+            # A turn that was under way may have granted them one more: it is seen at the next look.
+            keys = [key for key in await self._store.open_claims(clients) if key not in ended]
+            if not keys:
+                break
+            async with trio.open_nursery() as nursery:
+                for key in keys:
+                    nursery.start_soon(self._end_at_once, key)
+            ended.update(keys)
+        for client in clients:
+            await self._store.forget_reader(client)
+        return len(ended)
+
+    async def _end_at_once(self, key: ClaimKey) -> None:
+        group = await self._group_of_claim(key)
+        if group is not None:
+            await self._desk(group).settle(Settlement(key, "end", at_once=True))
+
+    def closed(self, group: Group, keys: Sequence[ClaimKey], acked: int) -> None:
+        """A seek has moved the group: these claims are over, and there may be messages."""
+        if acked:
+            self._metrics.acked(group.topic.name, group.name, acked)
+        desk = self._desk(group)
+        desk.forget(keys)
+        desk.nudge()
+
+    def present(self, group: Group | None = None) -> set[str]:
+        """The clients of ordered topics that are there; of one group, or of all."""
+        desks = self._desks.values() if group is None else [d for d in [self._desks.get(group.id)] if d is not None]
+        return {client for desk in desks for client in desk.present()}
+
+    def free(self, group: Group) -> None:
+        """The group may have more in hand than before."""
+        if (desk := self._desks.get(group.id)) is not None:
+            desk.free()
+
+    def look_around(self) -> None:
+        """Somebody may have a right to messages that another has left."""
+        for desk in self._desks.values():
+            desk.look_around()
+
+    def nudge(self, queue_id: int) -> None:
+        """A queue has grown."""
+        # Of a topic with very many groups those alone are told that have a desk here: somebody has claimed for them.
+        if (topic := self._directory.topic_of_queue(queue_id)) is not None:
+            for desk in self._of_topic.get(topic.id, ()):
+                desk.nudge()
+        elif (group := self._directory.group_of_queue(queue_id)) is not None and group.id in self._desks:
+            self._desks[group.id].nudge()
+
+    async def _group_of_claim(self, key: ClaimKey) -> Group | None:
+        group = self._directory.group_by_id(key.group_id)
+        if group is None:
+            await self._directory.refresh()
+            group = self._directory.group_by_id(key.group_id)
+        return group if group is not None and key.queue_id in group.queue_ids else None
+
+    def _desk(self, group: Group) -> Desk:
+        desk = self._desks.get(group.id)
+        if desk is None:
+            if self._nursery is None:
+                raise Stopping("the server is starting: its store has not answered yet")
+            find = functools.partial(self._group_now, group)
+            desk = self._desks[group.id] = Desk(
+                *(find, self._clock, self._take_turn, self._turn_done), self._present_for
+            )
+            self._of_topic[group.topic.id].append(desk)
+            if self._stopping:
+                desk.stop()
+            self._nursery.start_soon(desk.run)
+        return desk
+
+    def _group_now(self, group: Group) -> Group:
+        """The group as it is now: its topic may have gained queues, its ladder may be another."""
+        return self._directory.group_by_id(group.id) or group
+
+    async def _take_turn(
+        self,
+        group: Group,
+        settlements: Sequence[Settlement],
+        requests: Sequence[ClaimRequest],
+        written: Callable[[Turn], None],
+    ) -> Turn:
+        present = self._desk(group).present() if group.topic.ordered else ()
+        return await self._told(self._store.turn(group, settlements, requests, self._clock.now(), present, written))
+
+    def _turn_done(self, group: Group, settlements: Sequence[Settlement], turn: Turn) -> None:
+        topic = group.topic.name
+        if turn.acked:
+            self._metrics.acked(topic, group.name, turn.acked)
+        for settlement, settled in zip(settlements, turn.settled, strict=True):
+            if settled is None:
+                continue
+            for due, entry in settled.timers:
+                self._add(due, entry)
+            self._metrics.retried(topic, group.name, settled.retried)
+            self._metrics.dead(topic, group.name, settled.dead)
+            if settlement.verb == "end" and settled.lost:
+                self._metrics.lease_lost(1)
+                self._consume_timeout(group, settlement.key, settled)
+        for claim in turn.claims:
+            if claim is not None:
+                self.handed_out(group, claim.messages, claim.claimed_at)
+
+    def _consume_timeout(self, group: Group, key: ClaimKey, settled: Settled) -> None:
+        facts = {
+            "topic": group.topic.name,
+            "group": group.name,
+            # The number, not the name: whoever has that may settle the claim.
+            "queue": key.queue_id,
+            "claim": key.number,
+            "retried": settled.retried,
+            "dead": settled.dead,
+        }
+        log.warning("consume_timeout", **facts)
+        self._alarm.ring("consume_timeout", at=format_time(self._clock.now()), **facts)
+
+    def handed_out(self, group: Group, messages: Sequence[Delivered], at: int) -> None:
+        self._metrics.delivered(group.topic.name, group.name, len(messages))
+        self._rates.count(group.topic.id, delivered=len(messages))
+        for message in messages:
+            if message.attempt == 1:
+                # What was asked for in the past was due when it was accepted.
+                due = max(message.deliver_at, message.published_at)
+                self._metrics.lateness(group.topic.name, (at - due) / 1000)
+
+    async def watch(self, key: ClaimKey, lease_until: int) -> None:
+        group = await self._group_of_claim(key)
+        if group is not None:
+            self._desk(group).watch(key, lease_until)
