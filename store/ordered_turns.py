@@ -11,11 +11,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from attrs import define, evolve, field, frozen
 
 from .chains import Chains
-from .claims import Failure, Turning, claim_row
+from .claims import Turning, claim_row
 from .locked_rows import ClaimRow, CursorRow
 from .owners import Owners
 from .ports import Transaction, Value
 from .records import Claim, ClaimKey, ClaimRequest, Delivered, Outcome, Queue, Settled, Settlement
+from .settling import Failure
 from .stretches import PAGE, Stretch
 
 _PARKED = 5000

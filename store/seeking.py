@@ -16,12 +16,12 @@ from collections.abc import Mapping, Sequence
 from attrs import define, field, frozen
 
 from .chains import Chains
-from .claims import log_row
 from .ids import IdMaker, due_of, shard_of
 from .locked_rows import ClaimRow, CursorRow
 from .ports import Row, Transaction, Value
 from .positions import Position, offset_of
 from .records import ClaimKey, Group, Outcome, Queue
+from .settling import log_row
 
 
 @frozen
