@@ -1,10 +1,11 @@
 """Arrow columns of the types that Spark expects, made of what a driver read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from pyspark.sql.types import DataType, StructType, TimestampType
 
-from .arrow import Array, ArrowType, Schema, pa, pc
+from .arrow import Array, ArrowType, Schema, Table, pa, pc
 
 _TYPES: Mapping[str, ArrowType] = {
     "string": pa.string(),
@@ -58,3 +59,20 @@ def looked_up(ids: Array, names: Mapping[int, Sequence[str]], place: int) -> Arr
     """The name of each id."""
     dictionary = pa.array([name[place] for name in names.values()], pa.string())
     return dictionary.take(pc.index_in(ids.cast(pa.int64()), pa.array(list(names), pa.int64())))
+
+
+def tables_of_rows(schema: StructType, rows: Iterable[Sequence[object]], size: int) -> Iterator[Table]:
+    """Spark's rows, times as microseconds, as tables of `size` rows."""
+    to = arrow_schema(schema)
+    rows = iter(rows)
+    while some := list(islice(rows, size)):
+        columns = zip(*some, strict=True)
+        yield pa.table(
+            [
+                pa.array(list(column), pa.int64()).cast(f.type)
+                if pa.types.is_timestamp(f.type)
+                else pa.array([bytes(v) if isinstance(v, bytearray) else v for v in column], f.type)
+                for column, f in zip(columns, to, strict=True)
+            ],
+            schema=to,
+        )

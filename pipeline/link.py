@@ -122,7 +122,9 @@ def _connect_sqlite(dsn: str, write: bool) -> tuple[_Connection, tuple[type[Exce
 def open_sqlite(path: Path, *, write: bool = False) -> sqlite3.Connection:
     """The embedded store's file, beside a server or alone; read-only unless told otherwise."""
     place = urllib.parse.quote(str(path.absolute()))
-    connection = sqlite3.connect(f"file:{place}?mode={'rw' if write else 'ro'}", uri=True, isolation_level=None)
+    connection = sqlite3.connect(
+        f"file:{place}?mode={'rw' if write else 'ro'}", uri=True, isolation_level=None, check_same_thread=False
+    )
     connection.execute(f"PRAGMA busy_timeout = {_WAIT * 1000}")
     return connection
 

@@ -20,12 +20,13 @@ from pyspark.sql.types import StructType
 from .arrow import Batch, Table, pa
 from .columns import arrow_schema
 from .facts import COUNTERS, Facts, read_facts
-from .link import Link, absolute, kind_of
+from .link import Link, absolute
 from .pages import fetcher, read_span
 from .pushing import Pushed
 from .schemas import TABLES
 from .shapes import TIMES
 from .spans import bundle, marks_of, plan
+from .stream import RANGES, StreamReader
 
 SMALL = ("queues", "cursors", "tallies")
 """Tables that are facts, read at once."""
@@ -45,12 +46,28 @@ class Source(DataSource):
         return "tarry"
 
     def schema(self) -> StructType:
+        if self._ranges():
+            return RANGES
         schema = TABLES[self._table()]
         wanted = [name.strip() for name in self.options.get("columns", "").split(",") if name.strip()]
         return part_of(schema, wanted or schema.names)
 
     def reader(self, schema: StructType) -> "Reader":
         return Reader(self._table(), part_of(TABLES[self._table()], schema.names), dict(self.options))
+
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802  # Spark's name
+        options = self.options
+        return StreamReader(
+            *(absolute(_dsn(options)), self._table(), schema, marks_of(options.get("after"), "after")),
+            ranges=self._ranges(),
+            rows=int(options["rows"]) if "rows" in options else None,
+        )
+
+    def _ranges(self) -> bool:
+        shown = self.options.get("as", "rows")
+        if shown not in ("rows", "ranges"):
+            raise ValueError(f"as: rows, or ranges for those of a stream, not {shown!r}")
+        return shown == "ranges"
 
     def _table(self) -> str:
         table = self.options.get("table", "")
@@ -67,15 +84,18 @@ def part_of(schema: StructType, names: Sequence[str]) -> StructType:
     return StructType([schema[name] for name in names])
 
 
+def _dsn(options: Mapping[str, str]) -> str:
+    if "dsn" not in options:
+        raise ValueError("dsn: sqlite:///FILE or mysql://USER:PASSWORD@HOST/DATABASE")
+    return options["dsn"]
+
+
 class Reader(DataSourceReader):
     """Plans on the driver, reads in the tasks."""
 
     def __init__(self, table: str, schema: StructType, options: Mapping[str, str]) -> None:
         self.table, self.schema = table, schema
-        if "dsn" not in options:
-            raise ValueError("dsn: sqlite:///FILE or mysql://USER:PASSWORD@HOST/DATABASE")
-        kind_of(options["dsn"])
-        self.dsn = absolute(options["dsn"])
+        self.dsn = absolute(_dsn(options))
         self.after, self.upto = marks_of(options.get("after"), "after"), marks_of(options.get("upto"), "upto")
         self.capped = "upto" in options
         topics = json.loads(options["topics"]) if options.get("topics") else None

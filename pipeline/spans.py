@@ -75,8 +75,10 @@ def plan(
 
 
 def ends(table: str, facts: Facts) -> dict[str, int]:
-    """Up to where each range of messages, returns, deliveries or claims is committed."""
-    return {span.mark: span.last for span in _whole(table, facts, {}, None)}
+    """Up to where messages or deliveries are committed, by mark."""
+    if table == "messages":
+        return {str(queue.id): queue.next_offset for queue in facts.queues.values() if queue.group_id == 0}
+    return {f"{cursor.group_id}:{cursor.queue_id}": cursor.next_delivery for cursor in facts.cursors}
 
 
 def bundle(spans: Iterable[Span]) -> list[tuple[Span, ...]]:
