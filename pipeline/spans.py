@@ -96,10 +96,13 @@ def bundle(spans: Iterable[Span]) -> list[tuple[Span, ...]]:
 
 
 def head(spans: Sequence[Span], rows: int) -> list[Span]:
-    """The first spans that hold so many rows, one at least."""
+    """The first spans that hold so many rows, the last of them cut; one key at least."""
     taken: list[Span] = []
     for span in spans:
-        if taken and rows < span.weight:
+        if rows < span.weight:
+            keys = rows * (span.last - span.first) // span.weight or (not taken)
+            if keys:
+                taken.append(evolve(span, last=span.first + keys, weight=rows))
             break
         taken.append(span)
         rows -= span.weight
