@@ -66,6 +66,9 @@ def open_session(name: str, master: str | None = None) -> "SparkSession":
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # Workers on this machine find the package where this process found it.
+    home = str(Path(__file__).absolute().parents[2])
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
     builder = SparkSession.builder.appName(f"tarry {name}")
     if master is not None:
         builder = builder.master(master)

@@ -14,6 +14,7 @@ from typing import cast
 
 from attrs import define, field, frozen
 
+from .claims import WIDEST
 from .ids import first_id, shard_of
 from .ports import Row, Transaction, Value
 from .publishing import draw_offsets
@@ -219,7 +220,7 @@ async def clean_returns(
     rows = [row for row in old if row[0] < position]
     if not rows:
         return Removed(0, start, True, expired)
-    stay = {offset for one in claims for offset in one}
+    stay = {offset for one in claims for offset in one} | await _unarchived_returns(tx, group.id, queue.id, rows)
     removed = 0
     for first, last in _runs(rows, stay):
         removed += await tx.execute("redelivery.expunge", queue.id, first, last + 1)
@@ -227,6 +228,16 @@ async def clean_returns(
     if start == floor:
         await _raise_floor(tx, queue.id, min((row[0] for row in rows if row[0] in stay), default=end))
     return Removed(removed, end, len(rows) < limit, expired)
+
+
+async def _unarchived_returns(tx: Transaction, group_id: int, queue_id: int, rows: Sequence[Row]) -> set[int]:
+    """Those of these returns whose deliveries are not archived: there they are looked up for what came back."""
+    end = await _archived(tx, group_id, queue_id)
+    if end == _NO_END:
+        return set()
+    begin, last = rows[0][0], rows[-1][0]
+    wide = await tx.fetch("delivery.unarchived", group_id, queue_id, begin - WIDEST, last, end)
+    return {offset for first, size in wide for offset in range(max(first, begin), min(first + size, last + 1))}
 
 
 async def clean_deliveries(

@@ -11,6 +11,8 @@ from rich.console import Console
 
 from ... import __version__
 from ..errors import InUse, PipelineError, StoreAway
+from ..troubles import translate
+from .archiving import archive
 
 app = App(
     name="tarry pipeline",
@@ -19,6 +21,8 @@ app = App(
     version_flags=["--version"],
     help_flags=["--help", "-h"],
 )
+
+app.command(archive)
 
 FAILED, USAGE, TRY_AGAIN, INTERRUPTED = 1, 2, 75, 130
 
@@ -47,9 +51,18 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except tuple(kind for kind, _ in _CODES) as error:
-        print(f"tarry pipeline: {error}", file=sys.stderr)
-        return next(code for kind, code in _CODES if isinstance(error, kind))
+        return _told(error)
+    except Exception as error:
+        told = translate(error)  # out of the depths of Spark
+        if told is None:
+            raise
+        return _told(told)
     return code if isinstance(code, int) else 0
+
+
+def _told(error: BaseException) -> int:
+    print(f"tarry pipeline: {error}", file=sys.stderr)
+    return next(code for kind, code in _CODES if isinstance(error, kind))
 
 
 def main() -> None:

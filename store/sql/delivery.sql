@@ -22,3 +22,8 @@ WHERE group_id = ? AND queue_id = ? AND number >= ? ORDER BY number LIMIT ?;
 -- name: expunge
 -- A stretch of the log that is past its time.
 DELETE /*+ INDEX(delivery PRIMARY) */ FROM delivery WHERE group_id = ? AND queue_id = ? AND number >= ? AND number < ?;
+
+-- name: unarchived
+-- The claims around a stretch of a queue whose entries are at or behind a number.
+SELECT `first`, size FROM delivery /*! FORCE INDEX (idx_delivery_multi_first) */
+WHERE group_id = ? AND queue_id = ? AND `first` > ? AND `first` <= ? AND number >= ?;

@@ -256,6 +256,7 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "idempotency.remove": ({"idempotency": "PRIMARY"}, [(1, [b"1"], 2 * START), (1, [b"1", b"4"], 2 * START)]),
     "idempotency.past": ({"idempotency": "idx_idempotency_expires_at"}, [(START + 1, 100)]),
     "idempotency.forget": ({"idempotency": "PRIMARY"}, [(1, [b"1"], 2 * START), (1, [b"1", b"4"], 2 * START)]),
+    "delivery.unarchived": ({"delivery": "idx_delivery_multi_first"}, [(1, 1, 0, 50, 1)]),
     "delivery.find": ({"delivery": "idx_delivery_multi_first"}, [(1, 1, 1, 0)]),
     "delivery.of_offset": ({"delivery": "idx_delivery_multi_first"}, [(1, 1, 0, 1000)]),
     "message.oldest": ({"message": "PRIMARY"}, [(1, 0, 1), (1, 100, 1000)]),

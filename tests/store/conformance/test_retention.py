@@ -487,6 +487,27 @@ async def test_returns_go_once_they_are_settled(stage: Stage) -> None:
     conserves(stage, group)
 
 
+async def test_returns_stay_until_their_deliveries_are_archived(stage: Stage) -> None:
+    """The archive looks up in them what was delivered again."""
+    topic = await stage.topic()
+    group = await stage.group(topic)
+    await fill(stage, topic, 4)
+    await stage.fail(group, await stage.claim(group, 4), retry_after=1)
+    stage.now += 1
+    await stage.fall_due()
+    for _ in range(2):
+        await stage.ack(group, await stage.claim(group, 2))
+    stage.now += 28 * DAY
+    await seen(stage, group)
+    back = group.retry_queues[topic.queues[0].id].id
+    archived(stage, 0, 0, stage.now)
+    assert (await clean_returns(stage, group)).rows == 0
+    archived(stage, group.id, back, 1)
+    assert (await clean_returns(stage, group)).rows == 2
+    stage.tables.rows("DELETE FROM archived")
+    assert (await clean_returns(stage, group)).rows == 2
+
+
 async def test_dead_letters_go(stage: Stage) -> None:
     topic = await stage.topic(ladder=Ladder(()))
     group = await stage.group(topic)

@@ -1,0 +1,152 @@
+"""`tarry pipeline archive`: from the store to the lake, once or for good, and the lake's upkeep."""
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Annotated
+
+from cyclopts import Parameter
+
+_DSN = "sqlite:///tarry.db"
+
+DSN = Annotated[
+    str | None,
+    Parameter(help=f"The store: sqlite:///FILE or mysql://USER:PASSWORD@HOST/DATABASE. [TARRY_DSN, or {_DSN}]"),
+]
+LakePlace = Annotated[str | None, Parameter(name="--lake", help="The lake: a folder or a URL.")]
+Master = Annotated[str | None, Parameter(help="Spark's master, such as local[2]. [spark-submit's, or this machine]")]
+
+
+def archive(
+    *,
+    dsn: DSN = None,
+    lake: LakePlace = None,
+    master: Master = None,
+    once: Annotated[bool, Parameter(negative=(), help="Archive what there is, and end. The default.")] = False,
+    watch: Annotated[bool, Parameter(negative=(), help="Go on until SIGTERM or Ctrl-C.")] = False,
+    every: Annotated[int, Parameter(help="Seconds between two looks of --watch.")] = 10,
+    rows: Annotated[int, Parameter(help="Rows to a commit, about.")] = 1_000_000,
+    new_lake: Annotated[bool, Parameter(negative=(), help="Begin anew in another, empty lake.")] = False,
+    compact: Annotated[bool, Parameter(negative=(), help="Instead: put the lake's small files together.")] = False,
+    vacuum: Annotated[int | None, Parameter(help="Instead: remove files unlisted for so many hours.")] = None,
+    off: Annotated[bool, Parameter(negative=(), help="Instead: retention no longer waits for the archive.")] = False,
+    yes: Annotated[bool, Parameter(negative=(), help="Do not ask.")] = False,
+    as_json: Annotated[bool, Parameter(name="--json", negative=(), help="One JSON object per line.")] = False,
+) -> int:
+    """Archive messages, deliveries, dead letters and cancelled messages to a Delta lake; retention waits for it.
+
+    Exit code 75: the store is away, or another archiver is at work. Nothing is lost, and the next run goes on.
+    """
+    dsn = dsn or os.environ.get("TARRY_DSN") or _DSN
+    if once and watch:
+        raise ValueError("--once or --watch, not both")
+    if rows < 1 or every < 1:
+        raise ValueError("--rows and --every are 1 or more")
+    if off:
+        return _switch_off(dsn, yes=yes, as_json=as_json)
+    if lake is None:
+        raise ValueError("--lake is missing: name a folder or a URL")
+    if compact or vacuum is not None:
+        return _keep_up(dsn, lake, compact=compact, vacuum=vacuum, yes=yes, as_json=as_json)
+    return _archive(dsn, lake, master, watch=every if watch else None, rows=rows, new_lake=new_lake, as_json=as_json)
+
+
+def _archive(
+    dsn: str, lake: str, master: str | None, *, watch: int | None, rows: int, new_lake: bool, as_json: bool
+) -> int:
+    from .. import session
+
+    session.check()  # before anything that loads Spark
+    from ..archive import Archiver, holder
+    from ..lake import Lake
+    from ..tenure import Tenure
+    from ..watching import until_told
+    from ..watching import watch as go_on
+
+    over = threading.Event()
+    with Tenure(dsn, holder()) as tenure:  # first: it is quick, and a second archiver need not start Spark
+        spark = session.open_session("archive", master)
+        try:
+            archiver = Archiver(spark, dsn, Lake(lake), tenure, rows, _Progress())
+            archiver.begin(new_lake=new_lake)
+            if watch is not None:
+                with until_told(over):
+                    go_on(archiver, watch, over)
+            else:
+                archiver.run()
+        finally:
+            spark.stop()
+    _print(as_json, [{"table": table, "rows": many} for table, many in archiver.rows.items() if many])
+    return 0
+
+
+class _Progress:
+    """A line on a terminal."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._shown = sys.stderr.isatty()
+
+    def __call__(self, table: str, rows: int) -> None:
+        self._rows += rows
+        if self._shown:
+            sys.stderr.write(f"\rarchived {self._rows:,} rows, {table} last\x1b[K")
+            sys.stderr.flush()
+
+
+def _keep_up(dsn: str, lake: str, *, compact: bool, vacuum: int | None, yes: bool, as_json: bool) -> int:
+    from .. import session
+
+    session.check()
+    from ..archive import holder
+    from ..lake import Lake
+    from ..tenure import Tenure
+    from ..upkeep import LEAST_HOURS, keep_up
+
+    if vacuum is not None and vacuum < 0:
+        raise ValueError("--vacuum: hours, 0 or more")
+    if vacuum is not None and vacuum < LEAST_HOURS:
+        _confirm(f"remove files that a reader of the last {LEAST_HOURS} hours may be reading", yes=yes)
+    with Tenure(dsn, holder()):  # the files of an archiver at work are in no snapshot yet
+        done = keep_up(Lake(lake), compact=compact, vacuum=vacuum)
+    _print(
+        as_json,
+        [
+            {"table": one.table, "files_before": one.files_before, "files": one.files_after, "removed": one.removed}
+            for one in done
+        ],
+    )
+    return 0
+
+
+def _switch_off(dsn: str, *, yes: bool, as_json: bool) -> int:
+    from ..tenure import switch_off
+
+    _confirm("let retention delete what is not archived", yes=yes)
+    _print(as_json, [{"archiving": "off", "was_on": switch_off(dsn)}])
+    return 0
+
+
+def _confirm(what: str, *, yes: bool) -> None:
+    """Asks on a terminal; elsewhere --yes is needed."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ValueError(f"say --yes to {what}")
+    sys.stderr.write(f"tarry pipeline: {what}? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise ValueError("nothing was done")
+
+
+def _print(as_json: bool, rows: Sequence[dict[str, object]]) -> None:
+    if as_json:
+        lines = [json.dumps(row) for row in rows]
+    elif rows:
+        lines = ["\t".join(rows[0]), *("\t".join(str(cell) for cell in row.values()) for row in rows)]
+    else:
+        lines = ["nothing new"]
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()

@@ -1,0 +1,92 @@
+"""All that is known, from the lake and the live store together, each row once.
+
+What lies below the lake's position is read from the lake, though the store may have it still; the rest from the store.
+"""
+
+import json
+from collections.abc import Collection
+
+from pyspark.sql import DataFrame, SparkSession
+
+from . import source
+from .archive import RANGED, TIMED
+from .errors import LakeError
+from .facts import read_facts
+from .lake import Lake, Snapshot
+from .link import Link
+from .schemas import IN_LAKE, TABLES
+from .spans import ends
+from .tables import Tables, no_rows
+
+
+def open_tables(
+    spark: SparkSession,
+    dsn: str | None,
+    lake: str | None,
+    *,
+    topics: Collection[str] | None = None,
+    since: int | None = None,
+    until: int | None = None,
+) -> Tables:
+    """The tables of a store, of a lake, or of both.
+
+    `topics` leaves out all others. `since` and `until` are Unix milliseconds, the latter not included, and go by the
+    time that `schemas.LAKE_DAYS` names; tables that are not archived are as they are now, without regard to them.
+    Raises `LakeError`, `StoreAway`, or ValueError when neither is named.
+    """
+    if dsn is None and lake is None:
+        raise ValueError("name a store with --dsn, a lake with --lake, or both")
+    opened = _snapshots(Lake(lake), alone=dsn is None) if lake is not None else {}
+    frames: dict[str, DataFrame] = {}
+    reads = _Reads(spark, dsn, topics, since, until)
+    for table in TABLES:
+        old = opened[table].frame(spark, topics, since, until) if table in opened else None
+        new = no_rows(spark, TABLES[table]) if dsn is None else reads.live(table, opened.get(table))
+        if old is None:
+            frames[table] = new
+            continue
+        old = old.select(*TABLES[table].names)
+        if table in TIMED and dsn is not None:
+            keys = list(TIMED[table])
+            new = new.join(old.select(*keys), keys, "left_anti").select(*TABLES[table].names)
+        frames[table] = old.unionByName(new) if dsn is not None else old
+    return Tables(**frames)
+
+
+class _Reads:
+    """What is read of the live store."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        dsn: str | None,
+        topics: Collection[str] | None,
+        since: int | None,
+        until: int | None,
+    ) -> None:
+        self._spark, self._dsn, self._topics, self._since, self._until = spark, dsn, topics, since, until
+        if dsn is not None:
+            source.register(spark)
+            with Link(dsn) as link:
+                self._facts = read_facts(link)
+
+    def live(self, table: str, lake: Snapshot | None) -> DataFrame:
+        reader = self._spark.read.format("tarry").option("dsn", self._dsn).option("table", table)
+        if self._topics is not None:
+            reader = reader.option("topics", json.dumps(sorted(self._topics)))
+        if table in IN_LAKE:
+            if self._since is not None:
+                reader = reader.option("since", str(self._since))
+            if self._until is not None:
+                reader = reader.option("until", str(self._until))
+        if lake is not None and table in RANGED:
+            reader = reader.option("after", json.dumps(lake.positions(ends(table, self._facts))))
+        return reader.load()
+
+
+def _snapshots(lake: Lake, *, alone: bool) -> dict[str, Snapshot]:
+    found = {table: lake.open(table) for table in IN_LAKE}
+    opened = {table: snapshot for table, snapshot in found.items() if snapshot is not None}
+    if alone and not opened:
+        raise LakeError(f"there is no lake at {lake.place}: archive something to it first, or correct --lake")
+    return opened

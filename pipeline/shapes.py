@@ -1,0 +1,130 @@
+"""How each table lies in the store: the integer key that its pages go by, and where its columns come from."""
+
+from collections.abc import Mapping
+
+from attrs import frozen
+
+_CONTENT = {
+    name: f"`{name}`"
+    for name in ("key", "ordering_key", "tag", "headers", "content_type", "body", "accepted_at", "deliver_at")
+}
+
+
+@frozen
+class Shape:
+    """A table of the store. SQL here is what SQLite, MySQL and MariaDB all read."""
+
+    table: str
+    key: str
+    dense: bool
+    """Whether nearly every key of a range is there: pages are then cut without a look."""
+    columns: Mapping[str, str]
+    """Our column: their expression."""
+    heavy: tuple[str, ...] = ()
+    """Our columns that make rows large."""
+    where: str = ""
+    """Rows that are none."""
+    owner: str = ""
+    """The column that `Span.owners` goes by."""
+
+
+_LOG = {name: f"`{name}`" for name in ("number", "client", "first", "size", "claimed_at", "outcome", "settled_at")}
+
+SHAPES = {
+    "message": Shape(
+        *("message", "`offset`", True),
+        {"offset": "`offset`", "id": "id", **_CONTENT, "streamed_at": "streamed_at"},
+        ("body", "headers"),
+        "id >= 0",  # a tombstone closes a hole, and is no message
+    ),
+    "redelivery": Shape(
+        *("redelivery", "`offset`", True),
+        {
+            name: f"`{name}`"
+            for name in (
+                "offset",
+                "message_queue_id",
+                "message_offset",
+                "message_id",
+                "attempt",
+                "history",
+                "streamed_at",
+            )
+        },
+        ("history",),
+    ),
+    "delivery": Shape("delivery", "number", True, {**_LOG, "claim": "claim", "ended_at": "ended_at"}, ("size",)),
+    "claim": Shape("claim", "number", False, {**_LOG, "claim": "number"}, ("size",)),
+    "dead": Shape(
+        *("dead", "id", False),
+        {
+            "id": "id",
+            "dead_at": "dead_at",
+            "history": "history",
+            "queue_id": "queue_id",
+            "offset": "`offset`",
+            **_CONTENT,
+        },
+        ("body", "headers", "history"),
+    ),
+    "delay": Shape(
+        *("delay", "id", False),
+        {"topic_id": "topic_id", "queue_id": "queue_id", "id": "id", "due": "due", **_CONTENT},
+        ("body", "headers"),
+        owner="topic_id",
+    ),
+    "cancelled": Shape(
+        *("cancelled", "id", False),
+        {name: f"`{name}`" for name in ("topic_id", "id", "key", "accepted_at", "deliver_at", "cancelled_at")},
+        owner="topic_id",
+    ),
+    "retry": Shape(
+        *("retry", "id", False),
+        {
+            "retry_id": "id",
+            "due": "id >> 21",
+            **{name: name for name in ("group_id", "message_queue_id", "message_offset", "message_id")},
+            **{name: name for name in ("attempt", "history", "failed_at")},
+            "parked": "0",
+        },
+        ("history",),
+        owner="group_id",
+    ),
+    "parked": Shape(
+        *("parked", "message_offset", False),
+        {
+            "retry_id": "0",
+            "due": "parked_at",
+            "message_queue_id": "queue_id",
+            **{name: name for name in ("group_id", "message_offset", "message_id", "attempt", "history")},
+            "failed_at": "NULLIF(parked_at, parked_at)",
+            "parked": "1",
+        },
+        ("history",),
+        owner="group_id",
+    ),
+}
+"""By the table's name in the store."""
+
+SOURCES = {
+    "messages": ("message",),
+    "returns": ("redelivery",),
+    "deliveries": ("delivery",),
+    "claims": ("claim",),
+    "dead": ("dead",),
+    "timers": ("delay",),
+    "cancelled": ("cancelled",),
+    "retries": ("retry", "parked"),
+}
+"""The store's tables that a table of the pipeline is made of."""
+
+TIMES = {
+    "messages": "streamed_at",
+    "deliveries": "ended_at",
+    "claims": "claimed_at",
+    "returns": "streamed_at",
+    "dead": "dead_at",
+    "timers": "due",
+    "cancelled": "cancelled_at",
+}
+"""The time of a table that ranges go by; the column has the same name in the store."""

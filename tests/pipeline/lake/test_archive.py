@@ -1,0 +1,171 @@
+"""What the store has goes to the lake, each row once, and retention waits for it."""
+
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from pyspark.sql import SparkSession
+
+from support.lakes import archive, in_lake, in_store, rows
+from support.stores import HOUR, Stage
+from support.story import live
+from tarry.pipeline.archive import Archiver
+from tarry.pipeline.errors import InUse, LakeError
+from tarry.pipeline.history import open_tables
+from tarry.pipeline.lake import Lake
+from tarry.pipeline.schemas import IN_LAKE, TABLES
+from tarry.pipeline.tenure import Tenure, switch_off
+from tarry.pipeline.upkeep import keep_up
+
+ARCHIVE = "X'" + b"archive".hex() + "'"
+
+
+def archived(stage: Stage) -> dict[tuple[int, int], int]:
+    return {(g, queue): upto for g, queue, upto in stage.tables.rows("SELECT group_id, queue_id, upto FROM archived")}
+
+
+async def test_the_lake_holds_what_the_store_holds_and_a_second_run_adds_only_what_is_new(
+    spark: SparkSession, stage: Stage, tmp_path: Path
+) -> None:
+    story = await live(stage)
+    first = archive(spark, stage.dsn, tmp_path, cap=15)
+    for table in IN_LAKE:
+        assert in_lake(spark, tmp_path, table) == in_store(spark, stage.dsn, table), table
+        assert first[table] == len(in_store(spark, stage.dsn, table)) > 0
+    assert not any(archive(spark, stage.dsn, tmp_path).values())
+    await stage.publish(*(stage.draft(story.orders, b"new %d" % i) for i in range(3)))
+    claim = await stage.claim(story.billing, 2, client="late")
+    await stage.ack(story.billing, claim)
+    again = archive(spark, stage.dsn, tmp_path)
+    assert again["messages"] == 3
+    assert again["deliveries"] == claim.size
+    for table in ("messages", "deliveries"):
+        assert in_lake(spark, tmp_path, table) == in_store(spark, stage.dsn, table), table
+
+
+async def test_history_is_of_lake_and_store_and_counts_each_row_once(
+    spark: SparkSession, stage: Stage, tmp_path: Path
+) -> None:
+    story = await live(stage)
+    archive(spark, stage.dsn, tmp_path)
+    await stage.publish(stage.draft(story.orders, b"new"))
+    whole = {table: in_store(spark, stage.dsn, table) for table in TABLES}
+    queue = story.accounts.queues[0].id
+    stage.tables.rows(f"DELETE FROM message WHERE queue_id = {queue}")  # as retention does
+    stage.tables.rows("DELETE FROM dead")
+    tables = open_tables(spark, stage.dsn, str(tmp_path))
+    for table in TABLES:
+        assert rows(getattr(tables, table)) == whole[table], table
+    alone = open_tables(spark, None, str(tmp_path), topics=["accounts"])
+    assert alone.messages.count() == 10
+    assert alone.messages.schema.names == TABLES["messages"].names
+    assert alone.claims.count() == 0
+    assert open_tables(spark, stage.dsn, None).dead.count() == 0
+    late = open_tables(spark, stage.dsn, str(tmp_path), since=stage.now, until=stage.now + 1)
+    assert [bytes(row.body) for row in late.messages.collect()] == [b"new"]
+
+
+async def test_retention_learns_of_the_lake_and_archiving_is_switched_off_again(
+    spark: SparkSession, stage: Stage, tmp_path: Path
+) -> None:
+    story = await live(stage)
+    archive(spark, stage.dsn, tmp_path)
+    marks = archived(stage)
+    assert marks[0, 0] > 0
+    assert marks[0, story.accounts.queues[0].id] == 10
+    for group, queue, end in stage.tables.rows(
+        "SELECT group_id, queue_id, next_delivery FROM `cursor` WHERE next_delivery > 0"
+    ):
+        assert marks[group, queue] == end
+    stage.tables.rows("DELETE FROM archived WHERE queue_id > 0")  # killed between the commit and telling the store
+    archive(spark, stage.dsn, tmp_path)
+    again = archived(stage)
+    assert {place: upto for place, upto in again.items() if place[1]} == {p: u for p, u in marks.items() if p[1]}
+    assert switch_off(stage.dsn)
+    assert not switch_off(stage.dsn)
+    assert stage.count("archived", "queue_id = 0") == 0
+
+
+async def test_late_cancels_and_letters_are_found(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+    """A transaction of a user's own may commit an hour after the time that its row says."""
+    await live(stage)
+    with Tenure(stage.dsn, "clock") as tenure:
+        del tenure
+        archive_now = stage.tables.rows(f"SELECT lease_until FROM lease WHERE name = {ARCHIVE}")[0][0]
+    archive(spark, stage.dsn, tmp_path)
+    late = archive_now - HOUR
+    topic = stage.column("SELECT MIN(id) FROM topic")[0]
+    stage.tables.rows(f"INSERT INTO cancelled VALUES (3, {late << 21 | 3}, 1, {topic}, NULL, {late}, {late}, {late})")
+    assert archive(spark, stage.dsn, tmp_path)["cancelled"] == 1
+    assert in_lake(spark, tmp_path, "cancelled") == in_store(spark, stage.dsn, "cancelled")
+
+
+async def test_what_is_behind_a_hole_is_not_archived(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+    """Where Redis draws the offsets, a queue's end is the first hole, and a tombstone is no message."""
+    topic = await stage.topic()
+    await stage.publish(*(stage.draft(topic, b"%d" % i) for i in range(8)))
+    stage.tables.rows("DELETE FROM message WHERE `offset` = 5")
+    stage.tables.rows("UPDATE queue SET next_offset = 5 WHERE group_id = 0")
+    assert archive(spark, stage.dsn, tmp_path)["messages"] == 5
+    stage.tables.rows("UPDATE queue SET next_offset = 8 WHERE group_id = 0")
+    assert archive(spark, stage.dsn, tmp_path)["messages"] == 2
+    stage.tables.rows("UPDATE message SET id = -id WHERE `offset` = 7")
+    assert not any(archive(spark, stage.dsn, tmp_path).values())
+
+
+async def test_there_is_one_archiver(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+    await live(stage)
+    with Tenure(stage.dsn, "first") as tenure:
+        with pytest.raises(InUse, match="first is archiving this store"):
+            archive(spark, stage.dsn, tmp_path)
+        archiver = Archiver(spark, stage.dsn, Lake(str(tmp_path)), tenure)
+        archiver.begin()
+        stage.tables.rows(f"UPDATE lease SET lease_until = 1 WHERE name = {ARCHIVE}")
+        renewer = Thread(target=tenure.extend)  # as its own thread does
+        renewer.start()
+        renewer.join()
+        tenure.check()
+        stage.tables.rows(f"UPDATE lease SET holder = X'32' WHERE name = {ARCHIVE}")  # it slept too long
+        with pytest.raises(InUse, match="its place may be another's"):
+            archiver.run()
+    stage.tables.rows(f"UPDATE lease SET lease_until = 0 WHERE name = {ARCHIVE}")
+    assert archive(spark, stage.dsn, tmp_path)["messages"] == stage.count("message")
+
+
+async def test_two_that_both_think_they_are_the_one_do_not_double_a_row(
+    spark: SparkSession, stage: Stage, tmp_path: Path
+) -> None:
+    await live(stage)
+    lake = Lake(str(tmp_path))
+    snapshot = lake.ensure("messages")
+    archive(spark, stage.dsn, tmp_path)
+    before = in_lake(spark, tmp_path, "messages")
+    mark = str(stage.column("SELECT MIN(id) FROM queue WHERE group_id = 0")[0])
+    assert snapshot.position(mark) is None  # what the slower one had read
+    with pytest.raises(LakeError, match="another archiver has written there"):
+        lake.commit("messages", [], {mark: None}, {mark: 5})
+    assert in_lake(spark, tmp_path, "messages") == before
+
+
+async def test_compaction_and_vacuum_keep_rows_and_positions(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+    await live(stage)
+    archive(spark, stage.dsn, tmp_path, cap=5)
+    before = {table: in_lake(spark, tmp_path, table) for table in IN_LAKE}
+    orphan = tmp_path / "messages" / "topic=orders" / "orphan.parquet"
+    orphan.write_bytes(b"torn")
+    done = {kept.table: kept for kept in keep_up(Lake(str(tmp_path)), compact=True, vacuum=0)}
+    assert done["messages"].files_after < done["messages"].files_before
+    assert not orphan.exists()
+    assert {table: in_lake(spark, tmp_path, table) for table in IN_LAKE} == before
+    assert not any(archive(spark, stage.dsn, tmp_path).values())
+
+
+async def test_another_lake_or_another_store_is_refused(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+    await live(stage)
+    archive(spark, stage.dsn, tmp_path / "one")
+    with pytest.raises(LakeError, match="archived to another lake"):
+        archive(spark, stage.dsn, tmp_path / "two")
+    assert archive(spark, stage.dsn, tmp_path / "two", new_lake=True)["messages"] == stage.count("message")
+    stage.tables.rows("UPDATE queue SET next_offset = 1 WHERE group_id = 0")  # put back from a backup
+    with pytest.raises(LakeError, match="the lake is ahead of"):
+        archive(spark, stage.dsn, tmp_path / "two")
