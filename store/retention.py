@@ -202,17 +202,16 @@ async def clean_returns(
 ) -> Removed:
     """Removes settled returns from a group's retry queue; past the hard limit it passes over unsettled ones."""
     _, hard = limits.of(group.topic)
-    unarchived = await _archived(tx, 0, queue.id)
     ((position,),) = await tx.fetch("cursor.position", group.id, queue.id)
     # The position first: what lay below it then is in a claim, or settled.
     claims = [range(first, first + size) for first, size in await tx.fetch("claim.spans", group.id, queue.id)]
     floor = (await floors(tx, [queue.id]))[queue.id]
     start = max(start, floor)
-    if not _old(await tx.fetch("redelivery.oldest", queue.id, start, 1), now - limits.history, unarchived):
+    if not _old(await tx.fetch("redelivery.oldest", queue.id, start, 1), now - limits.history, _NO_END):
         return Removed(0, start, True)
     page = await tx.fetch("redelivery.oldest", queue.id, start, limit)
-    old = _old(page, now - limits.history, unarchived)
-    overdue = _old(page, now - max(hard, limits.history), unarchived)
+    old = _old(page, now - limits.history, _NO_END)
+    overdue = _old(page, now - max(hard, limits.history), _NO_END)
     expired: dict[int, int] = {}
     if overdue and overdue[-1][0] >= position:
         expired = await _pass_over(tx, queue.id, [group.id], overdue[-1][0] + 1)

@@ -422,31 +422,6 @@ async def test_seeks_go_with_the_log(stage: Stage, limit: int) -> None:
     assert stage.column(f"SELECT sought FROM `cursor` WHERE group_id = {group.id}") == moved
 
 
-async def test_unarchived_returns_stay(stage: Stage) -> None:
-    """Their mark is that of the messages of the retry queue, whether they are settled or only overdue."""
-    topic = await stage.topic()
-    group = await stage.group(topic)
-    await fill(stage, topic, 6)
-    await stage.fail(group, await stage.claim(group, 6), retry_after=1)
-    stage.now += 1
-    await stage.fall_due()
-    await stage.ack(group, await stage.claim(group, 3))
-    stage.now += 28 * DAY
-    archived(stage, 0, 0, 0)
-    archived(stage, group.id, back_of(group).id, 1 << 40)  # the log of these deliveries, which is another thing
-    done = await clean_returns(stage, group)
-    assert (done.rows, dict(done.expired)) == (0, {})
-    archived(stage, 0, back_of(group).id, 2)
-    done = await clean_returns(stage, group, limit=100)
-    assert (done.rows, dict(done.expired)) == (2, {})
-    stage.tables.rows(f"UPDATE archived SET upto = 5 WHERE queue_id = {back_of(group).id} AND group_id = 0")
-    done = await clean_returns(stage, group)
-    assert (done.rows, dict(done.expired)) == (3, {group.id: 2})
-    assert stage.column("SELECT `offset` FROM redelivery") == [5]
-    assert len((await stage.claim(group)).messages) == 1
-    conserves(stage, group)
-
-
 async def test_the_log_goes(stage: Stage) -> None:
     topic = await stage.topic()
     group = await stage.group(topic)
