@@ -11,6 +11,7 @@ from rich.console import Console
 
 from ... import __version__
 from ..errors import InUse, PipelineError, StoreAway
+from . import reporting, tracing
 
 app = App(
     name="tarry pipeline",
@@ -19,6 +20,9 @@ app = App(
     version_flags=["--version"],
     help_flags=["--help", "-h"],
 )
+
+app.command(reporting.report)
+app.command(tracing.trace)
 
 FAILED, USAGE, TRY_AGAIN, INTERRUPTED = 1, 2, 75, 130
 
