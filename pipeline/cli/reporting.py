@@ -1,8 +1,8 @@
 """`tarry pipeline report`."""
 
 import sys
-from datetime import datetime
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -50,22 +50,15 @@ def report(
     from ..session import check, open_session
 
     check()
-    from ..history import open_tables
     from ..report.job import Known, make_report, wanted
-    from ..report.window import moment
 
+    history: Any = import_module("tarry.pipeline.history")
     spark = open_session("report", master)
-    try:
-        reach = wanted(begin, end)
-        bounds: dict[str, datetime | None] = {
-            name: None if ms is None else moment(ms) for name, ms in (("since", reach.since), ("until", reach.until))
-        }
-        tables = open_tables(spark, dsn, lake, topics=topic, **bounds)
-        known = Known(store=dsn is not None, lake=lake is not None)
-        made = make_report(tables, known, since=begin, until=end, title=title, topics=topic or ())
-        print(made.write(spark, output))
-    finally:
-        spark.stop()
+    rows = wanted(begin, end)
+    tables = history.open_tables(spark, dsn, lake, topics=topic, since=rows.since, until=rows.until)
+    known = Known(store=dsn is not None, lake=lake is not None)
+    made = make_report(tables, known, since=begin, until=end, title=title, topics=topic or ())
+    print(made.write(spark, output))
     if not made.messages:
         print("tarry pipeline: there is no message in this window", file=sys.stderr)
     return 0

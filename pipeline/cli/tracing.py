@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from importlib import import_module
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -24,7 +25,7 @@ def trace(
     dsn: Annotated[str | None, Parameter(env_var="TARRY_DSN")] = None,
     lake: str | None = None,
     max: int = 100,  # noqa: A002  # the option's name
-    json: bool = False,
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
     master: str | None = None,
 ) -> int:
     """Tell everything that is known of a message, or of all messages of a business key, in order of time.
@@ -43,7 +44,7 @@ def trace(
         The lake, a folder or URL.
     max
         At most so many messages, the first that were accepted.
-    json
+    as_json
         A line of JSON for each event.
     master
         Spark's master, such as local[2]; under spark-submit it is the cluster's.
@@ -60,26 +61,26 @@ def trace(
     check()
     from pyspark.sql import functions as F  # noqa: N812
 
-    from ..history import open_tables
     from ..trace import timeline, with_ids, with_key
 
+    history: Any = import_module("tarry.pipeline.history")
     spark = open_session("trace", master)
-    try:
-        tables = open_tables(spark, dsn, lake, topics=topic)
-        known = with_ids(tables, ids) if key is None else with_key(tables, key)
-        found = known.orderBy("accepted_at", "id").limit(max + 1).select("topic", "id", F.unix_millis("accepted_at"))
-        messages = [(str(row[0]), int(row[1])) for row in found.collect()]
-        if not messages:
-            what = f"message {', '.join(id or ())}" if key is None else f"message with the key {key}"
-            print(f"tarry pipeline: there is no {what}, as far as is known", file=sys.stderr)
-            return NOT_FOUND
-        if len(messages) > max:
-            print(f"tarry pipeline: there are more than {max} messages; these are the first", file=sys.stderr)
-            messages = messages[:max]
-        events = timeline(tables, [number for _, number in messages])
-        show((event.asDict() for event in events.toLocalIterator()), as_json=json)
-    finally:
-        spark.stop()
+    tables = history.open_tables(spark, dsn, lake, topics=topic)
+    known = with_ids(tables, ids) if key is None else with_key(tables, key)
+    found = known.orderBy("accepted_at", "id").limit(max + 1).select("topic", "id", F.unix_millis("accepted_at"))
+    messages = [(str(row[0]), int(row[1]), int(row[2])) for row in found.collect()]
+    if not messages:
+        what = f"message {', '.join(id or ())}" if key is None else f"message with the key {key}"
+        print(f"tarry pipeline: there is no {what}, as far as is known", file=sys.stderr)
+        return NOT_FOUND
+    if len(messages) > max:
+        print(f"tarry pipeline: there are more than {max} messages; these are the first", file=sys.stderr)
+        messages = messages[:max]
+    # Nothing happens to a message before it is accepted: the days before need not be read.
+    topics, since = sorted({row[0] for row in messages}), min(row[2] for row in messages)
+    tables = history.open_tables(spark, dsn, lake, topics=topics, since=since)
+    events = timeline(tables, [row[1] for row in messages])
+    show((event.asDict() for event in events.toLocalIterator()), as_json=as_json)
     return 0
 
 

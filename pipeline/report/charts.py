@@ -50,6 +50,9 @@ OUTCOMES = (("acked", GREEN), ("failed", AMBER), ("lost", VIOLET), ("dead", RED)
 HEAT_BOUNDS = (10, 100, SECOND, 10 * SECOND, MINUTE, 10 * MINUTE, HOUR)
 """Where one colour ends and the next begins, in milliseconds."""
 
+_ZERO_FORMATS = ["", "%Y", "%b", "%d %b", "%H:%M", "%H:%M"]
+"""Of the first month of a year, first day of a month, midnight, ...: what has changed."""
+
 _DURATIONS = (1, 10, 100, SECOND, 10 * SECOND, MINUTE, 10 * MINUTE, HOUR, 6 * HOUR, DAY, 7 * DAY, 28 * DAY)
 
 
@@ -79,9 +82,10 @@ def backlog(rows: Rows, window: Window, says: str) -> str:
             transform=axes.transAxes,
             ha="right",
             va="center",
+            fontsize=12,
             color=INK,
         )
-        axes.text(1.012, 0.5, words.short_count(top), transform=axes.transAxes, va="center", color=SOFT)
+        axes.text(1.012, 0.5, words.short_count(top), transform=axes.transAxes, va="center", fontsize=12, color=SOFT)
         axes.set_xlim(times[0], times[-1])
         axes.tick_params(labelbottom=False)
     _times(strips[-1, 0])
@@ -140,13 +144,19 @@ def ranges(rows: Rows, low: str, high: str, says: str) -> str:
     shown = [row for row in rows if row[high] is not None]
     figure, axes = _bars([words.named(row["topic"], row["group"]) for row in shown], right=90)
     for place, row in enumerate(shown):
-        axes.plot([_at(row[low]), _at(row[high])], [place, place], color=PALE, linewidth=8, solid_capstyle="round")
+        axes.plot([_at(row[low]), _at(row[high])], [place, place], color=PALE, linewidth=8, solid_capstyle="butt")
         axes.plot([_at(row[low])], [place], "o", color=BLUE, markersize=7)
         axes.plot([_at(row[high])], [place], "|", color=BLUE, markersize=14, markeredgewidth=3)
     _durations(axes, [_at(row[low]) for row in shown], [_at(row[high]) for row in shown])
     for place, row in enumerate(shown):
         axes.text(
-            1.015, place, words.duration(row[high]), transform=axes.get_yaxis_transform(), va="center", color=SOFT
+            1.015,
+            place,
+            words.duration(row[high]),
+            transform=axes.get_yaxis_transform(),
+            va="center",
+            fontsize=12,
+            color=SOFT,
         )
     return svg(figure, says)
 
@@ -229,7 +239,9 @@ def _labels(axes: Axes, values: Sequence[float], texts: Sequence[str]) -> None:
     """Behind the end of each bar."""
     axes.set_xlim(0, max(values, default=1) or 1)
     for place, (value, text) in enumerate(zip(values, texts, strict=True)):
-        axes.annotate(text, (value, place), xytext=(7, 0), textcoords="offset points", va="center", color=SOFT)
+        axes.annotate(
+            text, (value, place), xytext=(7, 0), textcoords="offset points", va="center", fontsize=12, color=SOFT
+        )
 
 
 def _growth(growth: float | None) -> str:
@@ -266,7 +278,9 @@ def _tick(ms: float, _place: int) -> str:
 def _times(axes: Axes) -> None:
     locator: Any = _dates.AutoDateLocator(tz=UTC, minticks=4, maxticks=8)
     axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(_dates.ConciseDateFormatter(locator, tz=UTC, show_offset=False))
+    axes.xaxis.set_major_formatter(
+        _dates.ConciseDateFormatter(locator, tz=UTC, show_offset=False, zero_formats=_ZERO_FORMATS)
+    )
     axes.tick_params(labelbottom=True)
 
 

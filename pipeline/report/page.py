@@ -116,9 +116,15 @@ def _tiles(figures: Mapping[str, Rows]) -> list[tuple[str, str, str]]:
         (
             "Unsettled at the end",
             words.count(unsettled),
-            f"{words.count(overview['waiting'])} more wait for their time",
+            _waits(overview["waiting"]),
         ),
     ]
+
+
+def _waits(number: int) -> str:
+    if not number:
+        return "none waits for its time"
+    return "1 more waits for its time" if number == 1 else f"{words.count(number)} more wait for their time"
 
 
 def _of(part: int, whole: int) -> str:
@@ -162,11 +168,11 @@ def _backlog(rows: Rows, window: Window) -> Drawn:
 
 def _slow_groups(rows: Rows, window: Window) -> Drawn:
     table = _table(
-        ["group", ">arrived", ">unsettled", ">waiting", ">oldest", ">median", ">p99"],
+        ["group", ">unsettled", ">waiting", ">oldest", ">median", ">p99"],
         [
             [
                 words.named(row["topic"], row["group"]),
-                *(words.count(row[name]) for name in ("arrived", "unsettled", "waiting")),
+                *(words.count(row[name]) for name in ("unsettled", "waiting")),
                 *(words.duration(row[name]) for name in ("oldest", "late_p50", "late_p99")),
             ]
             for row in rows

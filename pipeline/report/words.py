@@ -31,7 +31,7 @@ def duration(ms: float | None) -> str:
     if ms < SECOND:
         return f"{round(ms)} ms"
     if ms < 59.95 * SECOND:
-        return f"{ms / SECOND:.1f} s" if ms < 9.95 * SECOND else f"{round(ms / SECOND)} s"
+        return f"{ms / SECOND:.1f}".removesuffix(".0") + " s" if ms < 9.95 * SECOND else f"{round(ms / SECOND)} s"
     for size, name, part_size, part_name in _UNITS:
         parts = round(ms / part_size)
         per = size // part_size
