@@ -14,12 +14,13 @@ import tempfile
 import threading
 from pathlib import Path
 from time import monotonic
-from typing import Annotated
+from typing import Annotated, Any
 
 from attrs import frozen
 from cyclopts import App, Parameter
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documentation has it
+from pyspark.sql.types import StructType
 
 from ..pipeline.report.job import Known, make_report
 from ..pipeline.schemas import IN_LAKE, TABLES, lake_schema
@@ -96,18 +97,23 @@ def _make(spark: SparkSession, shape: _Shape, place: Path) -> None:
     numbers = spark.range(shape.messages).withColumnRenamed("id", "n")
     made = {"messages": _messages(numbers, shape), "deliveries": _deliveries(numbers, shape)}
     made["dead"] = _dead(made["deliveries"])
-    made["cancelled"] = spark.createDataFrame([], lake_schema("cancelled"))
+    made["cancelled"] = _nothing(spark, lake_schema("cancelled"))
     for name in IN_LAKE:
         rows = made[name].select(*(F.col(f"`{field.name}`").cast(field.dataType) for field in lake_schema(name).fields))
         rows.write.partitionBy("topic", "day").parquet(str(place / name))
 
 
 def _tables(spark: SparkSession, place: Path) -> Tables:
-    frames: dict[str, DataFrame] = {name: spark.createDataFrame([], schema) for name, schema in TABLES.items()}
+    frames: dict[str, DataFrame] = {name: _nothing(spark, schema) for name, schema in TABLES.items()}
     for name in IN_LAKE:
         read = spark.read.schema(lake_schema(name)).parquet(str(place / name))
         frames[name] = read.select(*(f"`{column}`" for column in TABLES[name].names))
     return Tables(**frames)
+
+
+def _nothing(spark: SparkSession, schema: StructType) -> DataFrame:
+    make: Any = spark.createDataFrame  # its types are half unknown
+    return make([], schema)
 
 
 def _dice(*of: Column | str) -> Column:

@@ -95,11 +95,11 @@ def test_the_figures_are_files_for_programs(report: Report, spark: SparkSession,
     assert files == {"index.html", *names}
     parquet: Any = import_module("pyarrow.parquet")
     for figure in FIGURES:
-        told = json.loads((tmp_path / "made" / "figures" / f"{figure.name}.json").read_text("utf-8"))
+        told: dict[str, Any] = json.loads((tmp_path / f"made/figures/{figure.name}.json").read_text("utf-8"))
         table = parquet.read_table(tmp_path / "made" / "figures" / f"{figure.name}.parquet")
         assert table.num_rows == len(told["rows"]) > 0
         assert table.column_names == list(told["columns"]) == figure.schema.names
-    assert told["from"] == "2013-11-27T10:00:00.000Z"
+        assert told["from"] == "2013-11-27T10:00:00.000Z"
 
 
 def test_a_folder_may_be_a_url(report: Report, spark: SparkSession, tmp_path: Path) -> None:
