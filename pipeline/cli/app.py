@@ -12,6 +12,7 @@ from rich.console import Console
 from ... import __version__
 from ..errors import InUse, PipelineError, StoreAway
 from ..troubles import translate
+from . import reporting, tracing
 from .archiving import archive
 
 app = App(
@@ -23,6 +24,8 @@ app = App(
 )
 
 app.command(archive)
+app.command(reporting.report)
+app.command(tracing.trace)
 
 FAILED, USAGE, TRY_AGAIN, INTERRUPTED = 1, 2, 75, 130
 

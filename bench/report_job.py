@@ -1,0 +1,268 @@
+"""How long a report over a long history takes, and how much memory the driver needs for it.
+
+    python -m tarry.bench.report_job --rows 2000000
+    python -m tarry.bench.report_job --rows 50000000
+
+Spark itself makes the history: Parquet files with the schemas of the lake, every value worked out from the number of
+its row. Of ten deliveries nine are first attempts; two groups read each topic. Then the report runs in a process of its
+own, whose memory is told twice: Python's, and the Java machine's, which in `local[n]` holds the tasks too.
+"""
+
+import os
+import shutil
+import tempfile
+import threading
+from pathlib import Path
+from time import monotonic
+from typing import Annotated, Any
+
+from attrs import frozen
+from cyclopts import App, Parameter
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documentation has it
+from pyspark.sql.types import StructType
+
+from ..pipeline.report.job import Known, make_report
+from ..pipeline.schemas import IN_LAKE, TABLES, lake_schema
+from ..pipeline.session import open_session
+from ..pipeline.tables import Tables
+from .report import say, show
+
+app = App(name="report_job", help=__doc__)
+
+_START = 1_735_689_600_000
+"""New Year 2025."""
+_HOURS = 24
+_GROUPS = 2
+_QUEUES = 4
+
+
+@frozen
+class _Shape:
+    messages: int
+    topics: int
+
+    @property
+    def apart(self) -> float:
+        """Milliseconds between two messages."""
+        return _HOURS * 3_600_000 / self.messages
+
+
+@app.default
+def main(
+    *,
+    rows: int = 200_000,
+    topics: int = 20,
+    master: str = "local[2]",
+    folder: Annotated[str | None, Parameter(help="where the history is put, or found again")] = None,
+) -> None:
+    """Report over so many rows of deliveries."""
+    place = Path(folder or tempfile.mkdtemp(prefix="tarry-report-"))
+    shape = _Shape(rows * 9 // (10 * _GROUPS), topics)
+    spark = open_session("bench", master)
+    try:
+        if not (place / "made").exists():
+            say(f"making {rows} rows")
+            began = monotonic()
+            _make(spark, shape, place)
+            (place / "made").write_text(str(rows))
+            show({"bench": "report", "what": "history", "rows": rows, "seconds": round(monotonic() - began, 1)})
+        say(f"reporting on {rows} rows")
+        with _Watch() as watch:
+            began = monotonic()
+            report = make_report(_tables(spark, place), Known(store=False, lake=True), title="Bench")
+            report.write(spark, str(place / "report"))
+            took = monotonic() - began
+        show(
+            {
+                "bench": "report",
+                "what": "report",
+                "rows": rows,
+                "messages": report.messages,
+                "master": master,
+                "seconds": round(took, 1),
+                "rows_per_s": round(rows / took),
+                "driver_python_peak_mb": watch.python,
+                "driver_java_peak_mb": watch.java,
+                "page_kb": (place / "report" / "index.html").stat().st_size // 1024,
+            }
+        )
+    finally:
+        spark.stop()
+        if folder is None:
+            shutil.rmtree(place)
+
+
+def _make(spark: SparkSession, shape: _Shape, place: Path) -> None:
+    numbers = spark.range(shape.messages).withColumnRenamed("id", "n")
+    made = {"messages": _messages(numbers, shape), "deliveries": _deliveries(numbers, shape)}
+    made["dead"] = _dead(made["deliveries"])
+    made["cancelled"] = _nothing(spark, lake_schema("cancelled"))
+    for name in IN_LAKE:
+        rows = made[name].select(*(F.col(f"`{field.name}`").cast(field.dataType) for field in lake_schema(name).fields))
+        rows.write.partitionBy("topic", "day").parquet(str(place / name))
+
+
+def _tables(spark: SparkSession, place: Path) -> Tables:
+    frames: dict[str, DataFrame] = {name: _nothing(spark, schema) for name, schema in TABLES.items()}
+    for name in IN_LAKE:
+        read = spark.read.schema(lake_schema(name)).parquet(str(place / name))
+        frames[name] = read.select(*(f"`{column}`" for column in TABLES[name].names))
+    return Tables(**frames)
+
+
+def _nothing(spark: SparkSession, schema: StructType) -> DataFrame:
+    make: Any = spark.createDataFrame  # its types are half unknown
+    return make([], schema)
+
+
+def _dice(*of: Column | str) -> Column:
+    """From 0 to 1, the same for the same."""
+    return F.pmod(F.xxhash64(*of), F.lit(1_000_000)) / 1_000_000
+
+
+def _time(ms: Column) -> Column:
+    return F.timestamp_millis(ms.cast("long"))
+
+
+def _placed(numbers: DataFrame, shape: _Shape) -> DataFrame:
+    """Which message of which topic and queue it is, and when it is due. The first topics are the biggest."""
+    topic = F.floor(_dice(F.lit("topic"), "n") ** 2 * shape.topics).cast("int")
+    return (
+        numbers.withColumn("topic_id", topic)
+        .withColumn("topic", F.format_string("topic-%02d", "topic_id"))
+        .withColumn("queue", F.pmod("n", F.lit(_QUEUES)).cast("int"))
+        .withColumn("queue_id", F.col("topic_id") * _QUEUES + F.col("queue"))
+        .withColumn("offset", F.col("n"))  # rising in each queue, with holes
+        .withColumn("due", (F.lit(_START) + F.col("n") * shape.apart).cast("long"))
+        .withColumn("streamed", F.col("due") + F.floor(_dice(F.lit("streamed"), "n") ** 4 * 40))
+    )
+
+
+def _messages(numbers: DataFrame, shape: _Shape) -> DataFrame:
+    rows = _placed(numbers, shape)
+    nothing = F.lit(None)
+    return rows.select(
+        *("topic", "topic_id", "queue_id", "queue", "offset"),
+        (F.col("due") * 2_097_152 + F.pmod("n", F.lit(1_000_000))).alias("id"),
+        F.concat(F.lit("key-"), F.col("n").cast("string")).alias("key"),
+        *(nothing.alias(name) for name in ("ordering_key", "tag", "headers", "content_type")),
+        F.rpad(F.col("n").cast("string"), 200, "x").cast("binary").alias("body"),
+        _time(F.col("due") - 3_600_000).alias("accepted_at"),
+        _time(F.col("due")).alias("deliver_at"),
+        _time(F.col("streamed")).alias("streamed_at"),
+        _day(F.col("streamed")),
+    )
+
+
+def _day(ms: Column) -> Column:
+    return F.to_date(_time(ms)).alias("day")
+
+
+def _deliveries(numbers: DataFrame, shape: _Shape) -> DataFrame:
+    """Each message twice, and one in nine of these a second time."""
+    groups = F.array(*(F.lit(group) for group in range(_GROUPS)))
+    each = _placed(numbers, shape).withColumn("g", F.explode(groups))
+    again = F.when(F.pmod(F.xxhash64("n", "g"), F.lit(9)) == 0, F.array(F.lit(1), F.lit(2))).otherwise(
+        F.array(F.lit(1))
+    )
+    rows = each.withColumn("attempts", F.size(again)).withColumn("attempt", F.explode(again))
+    claimed = (
+        F.col("streamed") + F.floor(F.pow(_dice("n", "g", "attempt"), 6) * 20_000) + 10_000 * (F.col("attempt") - 1)
+    )
+    took = F.floor(F.pow(_dice("n", "attempt", "g"), 4) * 5_000)
+    failed = F.when(_dice("n", F.lit("how")) < 0.1, "lost").otherwise("retried")
+    last = F.when(_dice("n", F.lit("end")) < 0.02, "dead").otherwise("acked")
+    outcome = F.when(F.col("attempt") < F.col("attempts"), failed).otherwise(
+        F.when(F.col("attempts") > 1, last).otherwise("acked")
+    )
+    retry = F.col("queue_id") + 100_000 * (F.col("g") + 1)
+    client = F.format_string("10.0.0.%d-100-abc-1", F.pmod(F.xxhash64("n"), F.lit(40)) + 1)
+    rows = rows.withColumn("claimed", claimed).withColumn("settled", F.col("claimed") + took)
+    return rows.select(
+        "topic",
+        F.format_string("group-%d", "g").alias("group"),
+        (F.col("topic_id") * _GROUPS + F.col("g")).alias("group_id"),
+        F.when(F.col("attempt") == 1, F.col("queue_id")).otherwise(retry).alias("queue_id"),
+        "queue",
+        F.floor(F.col("n") / 100).alias("number"),
+        F.floor(F.col("n") / 100).alias("claim"),
+        client.alias("client"),
+        "offset",
+        F.col("queue_id").alias("message_queue_id"),
+        F.col("offset").alias("message_offset"),
+        "attempt",
+        F.when(F.col("attempt") > 1, '[{"at":1735689600000,"client":"c","reason":"HTTP 503"}]').alias("history"),
+        outcome.alias("outcome"),
+        _time(F.col("claimed")).alias("claimed_at"),
+        _time(F.col("settled")).alias("settled_at"),
+        _time(F.col("settled")).alias("ended_at"),
+        _day(F.col("settled")),
+    )
+
+
+def _dead(deliveries: DataFrame) -> DataFrame:
+    reason = F.concat(F.lit("HTTP "), (F.floor(_dice("offset") * 20) + 500).cast("string"))
+    entry = F.struct(F.lit(_START).alias("at"), F.col("client"), reason.alias("reason"))
+    nothing = F.lit(None)
+    return deliveries.where("outcome = 'dead'").select(
+        *("topic", "group", "group_id", "offset"),
+        F.col("offset").alias("id"),
+        F.col("settled_at").alias("dead_at"),
+        F.to_json(F.array(entry)).alias("history"),
+        F.col("message_queue_id").alias("queue_id"),
+        *(nothing.alias(name) for name in ("key", "ordering_key", "tag", "headers", "content_type")),
+        F.lit(b"").alias("body"),
+        F.col("claimed_at").alias("accepted_at"),
+        F.col("claimed_at").alias("deliver_at"),
+        F.to_date("settled_at").alias("day"),
+    )
+
+
+class _Watch:
+    """Looks at the memory of this process and of its Java machine, twice a second; megabytes."""
+
+    def __init__(self) -> None:
+        self.python = self.java = 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> "_Watch":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        own = os.getpid()
+        while not self._over.wait(0.5):
+            self.python = max(self.python, _resident(own))
+            self.java = max(self.java, *(_resident(pid) for pid in _below(own)), 0)
+
+
+def _resident(pid: int) -> int:
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except (OSError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE") // 1_000_000
+
+
+def _below(pid: int) -> list[int]:
+    """The processes that this one started, and theirs."""
+    found: list[int] = []
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            children = [int(child) for child in (thread / "children").read_text().split()]
+        except OSError:
+            continue
+        found += children
+        for child in children:
+            found += _below(child)
+    return found
+
+
+if __name__ == "__main__":
+    app()

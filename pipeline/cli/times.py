@@ -1,0 +1,16 @@
+"""Times as options give them: RFC 3339, to the millisecond."""
+
+import re
+from datetime import datetime
+
+_RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+
+
+def parse_time(text: str, option: str) -> int:
+    """Milliseconds since 1970. Raises `ValueError`, which names the option."""
+    if not _RFC_3339.fullmatch(text):
+        raise ValueError(f'{option}: "{text}" is not a time in RFC 3339, such as 2026-01-31T12:00:00Z')
+    try:
+        return round(datetime.fromisoformat(text.upper()).timestamp() * 1000)
+    except ValueError as error:
+        raise ValueError(f'{option}: "{text}": {error}') from None

@@ -1,0 +1,291 @@
+"""The charts, as SVG: rows of figures in, drawings out. Knows nothing of Spark.
+
+One scale of colours for what became of a delivery, one for how late something is; all else is blue.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib import import_module
+from math import log10
+from typing import Any
+
+from . import words
+from .ink import (
+    AMBER,
+    BLUE,
+    GREEN,
+    GREY,
+    HEAT,
+    INK,
+    PALE,
+    RED,
+    RULE,
+    SOFT,
+    VIOLET,
+    Axes,
+    Drawing,
+    canvas,
+    names_at_left,
+    plain,
+    svg,
+)
+from .window import DAY, HOUR, MINUTE, SECOND, Window, moment
+
+Rows = Sequence[Mapping[str, Any]]
+
+_collections: Any = import_module("matplotlib.collections")
+_dates: Any = import_module("matplotlib.dates")
+_ticker: Any = import_module("matplotlib.ticker")
+
+WIDTH = 672
+"""Pixels, as many as the page has room for; of a chart that has its whole width, `WIDE`."""
+WIDE = 1184
+_BAR, _HEAD, _FOOT = 26, 10, 34
+_LONGEST_NAME = 30
+_LETTER = 6.7
+"""About how wide one is, in pixels."""
+
+OUTCOMES = (("acked", GREEN), ("failed", AMBER), ("lost", VIOLET), ("dead", RED), ("other", GREY))
+
+HEAT_BOUNDS = (10, 100, SECOND, 10 * SECOND, MINUTE, 10 * MINUTE, HOUR)
+"""Where one colour ends and the next begins, in milliseconds."""
+
+_ZERO_FORMATS = ["", "%Y", "%b", "%d %b", "%H:%M", "%H:%M"]
+"""Of the first month of a year, first day of a month, midnight, ...: what has changed."""
+
+_DURATIONS = (1, 10, 100, SECOND, 10 * SECOND, MINUTE, 10 * MINUTE, HOUR, 6 * HOUR, DAY, 7 * DAY, 28 * DAY)
+
+
+def backlog(rows: Rows, window: Window, says: str) -> str:
+    """A strip for each group, each on a scale of its own, all on one time."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(words.named(row["topic"], row["group"]), []).append(row)
+    figure = canvas(WIDTH, _HEAD + 50 * len(groups) + _FOOT)
+    left = _left(groups)
+    strips: Any = figure.subplots(
+        len(groups), 1, sharex=True, squeeze=False, gridspec_kw=_margins(figure, left, 70) | {"hspace": 0.35}
+    )
+    for axes, (name, points) in zip(strips[:, 0], groups.items(), strict=True):
+        plain(axes)
+        times, heights = [point["at"] for point in points], [max(0, point["backlog"]) for point in points]
+        axes.fill_between(times, heights, color=PALE, linewidth=0)
+        axes.plot(times, heights, color=BLUE, linewidth=1.6, solid_joinstyle="round")
+        top = max(heights)
+        axes.set_ylim(0, max(top, 1) * 1.08)
+        axes.set_yticks([])
+        axes.axhline(0, color=RULE, linewidth=1)
+        axes.text(
+            -0.012,
+            0.5,
+            _name(name),
+            transform=axes.transAxes,
+            ha="right",
+            va="center",
+            fontsize=12,
+            color=INK,
+        )
+        axes.text(1.012, 0.5, words.short_count(top), transform=axes.transAxes, va="center", fontsize=12, color=SOFT)
+        axes.set_xlim(times[0], times[-1])
+        axes.tick_params(labelbottom=False)
+    _times(strips[-1, 0])
+    return svg(figure, says)
+
+
+def topics(rows: Rows, says: str) -> str:
+    """Bars: what came at once, and what was scheduled ahead of its time; the growth behind it."""
+    figure, axes = _bars([row["topic"] for row in rows], right=120)
+    ahead = [row["scheduled"] for row in rows]
+    all_ = [row["messages"] for row in rows]
+    axes.barh(range(len(rows)), ahead, color=BLUE, height=0.62)
+    axes.barh(range(len(rows)), [a - b for a, b in zip(all_, ahead, strict=True)], left=ahead, color=PALE, height=0.62)
+    _labels(axes, all_, [f"{words.count(row['messages'])}{_growth(row['growth'])}" for row in rows])
+    return svg(figure, says)
+
+
+def lateness(rows: Rows, window: Window, says: str) -> str:
+    """Three heat maps on the same topics and hours: p50, p99, p99.9."""
+    topics = list(dict.fromkeys(row["topic"] for row in rows))
+    columns = -(-window.length // window.hours)
+    beside = columns <= 36
+    height = 17 * len(topics)
+    figure = canvas(WIDE, 24 + height + 30) if beside else canvas(WIDE, 3 * (height + 54))
+    left = _left(topics)
+    margins = _margins(figure, left, 10, top=24, bottom=30)
+    gaps = {"wspace": 0.05} if beside else {"hspace": 54 / max(height, 1)}
+    shape = (1, 3) if beside else (3, 1)
+    maps: Any = figure.subplots(*shape, sharey=True, squeeze=False, gridspec_kw=margins | gaps)
+    for axes, (field, title) in zip(maps.flat, (("p50", "p50"), ("p99", "p99"), ("p999", "p99.9")), strict=True):
+        plain(axes)
+        cells: list[Sequence[tuple[float, float]]] = []
+        colours: list[str] = []
+        for row in rows:
+            x = (row["hour"].timestamp() * 1000 - window.since) / window.hours
+            y = topics.index(row["topic"])
+            cells.append([(x, y), (x + 0.94, y), (x + 0.94, y + 0.92), (x, y + 0.92)])
+            colours.append(HEAT[heat_class(row[field])])
+        axes.add_collection(_collections.PolyCollection(cells, facecolors=colours, linewidths=0))
+        axes.set_xlim(0, columns)
+        axes.set_ylim(len(topics), 0)
+        axes.set_title(title, loc="left", color=INK, fontsize=12, fontweight="bold")
+        axes.set_yticks([n + 0.46 for n in range(len(topics))], labels=[_name(t) for t in topics])
+        axes.tick_params(axis="y", labelcolor=INK)
+        _hours(axes, window, columns, 6 if beside else 12)
+    return svg(figure, says)
+
+
+def heat_class(ms: float) -> int:
+    """Which colour of `HEAT`: 0 is the best."""
+    return sum(ms >= bound for bound in HEAT_BOUNDS)
+
+
+def ranges(rows: Rows, low: str, high: str, says: str) -> str:
+    """From p50 to p99 of each group, on a scale of durations."""
+    shown = [row for row in rows if row[high] is not None]
+    figure, axes = _bars([words.named(row["topic"], row["group"]) for row in shown], right=90)
+    for place, row in enumerate(shown):
+        axes.plot([_at(row[low]), _at(row[high])], [place, place], color=PALE, linewidth=8, solid_capstyle="butt")
+        axes.plot([_at(row[low])], [place], "o", color=BLUE, markersize=7)
+        axes.plot([_at(row[high])], [place], "|", color=BLUE, markersize=14, markeredgewidth=3)
+    _durations(axes, [_at(row[low]) for row in shown], [_at(row[high]) for row in shown])
+    for place, row in enumerate(shown):
+        axes.text(
+            1.015,
+            place,
+            words.duration(row[high]),
+            transform=axes.get_yaxis_transform(),
+            va="center",
+            fontsize=12,
+            color=SOFT,
+        )
+    return svg(figure, says)
+
+
+def ladder(rows: Rows, says: str) -> str:
+    """A funnel: how many deliveries each attempt had, and beside it what became of them."""
+    names = [f"attempt {row['attempt']}" for row in rows]
+    figure = canvas(WIDTH, _HEAD + _BAR * len(rows) + _FOOT)
+    pair: Any = figure.subplots(
+        1, 2, squeeze=False, gridspec_kw=_margins(figure, _left(names), 20) | {"wspace": 0.3, "width_ratios": [1, 1]}
+    )
+    funnel, shares = pair[0]
+    plain(funnel)
+    names_at_left(funnel, names)
+    funnel.set_xticks([])
+    logs = [_magnitude(row["deliveries"]) for row in rows]
+    funnel.barh(range(len(rows)), logs, color=BLUE, height=0.62)
+    _labels(funnel, logs, [words.count(row["deliveries"]) for row in rows])
+    plain(shares, grid="x")
+    shares.set_ylim(*funnel.get_ylim())
+    shares.set_yticks([])
+    done = [0.0] * len(rows)
+    for outcome, colour in OUTCOMES:
+        parts = [row[outcome] / row["deliveries"] for row in rows]
+        shares.barh(range(len(rows)), parts, left=done, color=colour, height=0.62)
+        done = [a + b for a, b in zip(done, parts, strict=True)]
+    shares.set_xlim(0, 1)
+    shares.set_xticks([0, 0.5, 1], labels=["0 %", "50 %", "100 %"])
+    return svg(figure, says)
+
+
+def bars(
+    names: Sequence[str], values: Sequence[int], says: str, *, colour: str = BLUE, tail: Sequence[str] = ()
+) -> str:
+    """One bar to a name, from the top down, with its value."""
+    figure, axes = _bars(names, right=100)
+    axes.barh(range(len(names)), values, color=colour, height=0.62)
+    _labels(axes, values, tail or [words.count(value) for value in values])
+    return svg(figure, says)
+
+
+def due_minutes(rows: Rows, says: str) -> str:
+    """The busiest minutes: what came, and what is still to come."""
+    figure, axes = _bars([words.time(row["minute"]) for row in rows], right=110)
+    came = [row["messages"] - row["waiting"] for row in rows]
+    axes.barh(range(len(rows)), came, color=BLUE, height=0.62)
+    axes.barh(range(len(rows)), [row["waiting"] for row in rows], left=came, color=PALE, height=0.62)
+    _labels(axes, [row["messages"] for row in rows], [words.count(row["messages"]) for row in rows])
+    return svg(figure, says)
+
+
+def _bars(names: Sequence[str], right: float) -> tuple[Drawing, Axes]:
+    figure = canvas(WIDTH, _HEAD + _BAR * len(names) + _FOOT)
+    margins = _margins(figure, _left(names), right)
+    axes = figure.subplots(gridspec_kw=margins)
+    plain(axes)
+    names_at_left(axes, [_name(name) for name in names])
+    axes.set_xticks([])
+    return figure, axes
+
+
+def _name(name: str) -> str:
+    """A name of somebody else's, as long as there is room, and no mathematics to matplotlib."""
+    return words.clipped(name, _LONGEST_NAME).replace("$", r"\$")
+
+
+def _left(names: Sequence[str] | Mapping[str, Any]) -> float:
+    """Room for the names, in pixels."""
+    return 16 + _LETTER * max((min(len(name), _LONGEST_NAME) for name in names), default=0)
+
+
+def _margins(
+    figure: Drawing, left: float, right: float, *, top: float = _HEAD, bottom: float = _FOOT
+) -> dict[str, float]:
+    width, height = (72 * inches for inches in figure.get_size_inches())
+    return {"left": left / width, "right": 1 - right / width, "top": 1 - top / height, "bottom": bottom / height}
+
+
+def _labels(axes: Axes, values: Sequence[float], texts: Sequence[str]) -> None:
+    """Behind the end of each bar."""
+    axes.set_xlim(0, max(values, default=1) or 1)
+    for place, (value, text) in enumerate(zip(values, texts, strict=True)):
+        axes.annotate(
+            text, (value, place), xytext=(7, 0), textcoords="offset points", va="center", fontsize=12, color=SOFT
+        )
+
+
+def _growth(growth: float | None) -> str:
+    return "" if growth is None else f"  ({words.share(growth, signed=True)})"
+
+
+def _at(ms: int) -> float:
+    """On a logarithmic scale, where less than a millisecond is one."""
+    return max(1, ms)
+
+
+def _magnitude(number: int) -> float:
+    """The length of a bar of the funnel: its logarithm, so that the last rungs can be seen beside the first."""
+    return 1 + log10(max(1, number))
+
+
+def _durations(axes: Axes, low: Sequence[float], high: Sequence[float]) -> None:
+    axes.set_xscale("log")
+    first, last = min(low, default=1), max(high, default=SECOND)
+    below = max((d for d in _DURATIONS if d <= first), default=1)
+    above = min((d for d in _DURATIONS if d >= last), default=last)
+    axes.set_xlim(below / 1.3, max(above, below * 10) * 1.15)
+    axes.xaxis.set_major_locator(_ticker.FixedLocator([d for d in _DURATIONS if below <= d <= max(above, below * 10)]))
+    axes.xaxis.set_minor_locator(_ticker.NullLocator())
+    axes.xaxis.set_major_formatter(_ticker.FuncFormatter(_tick))
+    axes.grid(axis="x", color=RULE, linewidth=1)
+    axes.set_axisbelow(True)
+
+
+def _tick(ms: float, _place: int) -> str:
+    return words.duration(ms)
+
+
+def _times(axes: Axes) -> None:
+    locator: Any = _dates.AutoDateLocator(tz=UTC, minticks=4, maxticks=8)
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(
+        _dates.ConciseDateFormatter(locator, tz=UTC, show_offset=False, zero_formats=_ZERO_FORMATS)
+    )
+    axes.tick_params(labelbottom=True)
+
+
+def _hours(axes: Axes, window: Window, columns: int, most: int) -> None:
+    every = next((n for n in (1, 2, 3, 4, 6, 8, 12, 24, 48) if columns / n <= most), columns)
+    places = range(0, columns, every)
+    starts: list[datetime] = [moment(window.since + place * window.hours) for place in places]
+    axes.set_xticks(list(places), labels=[words.clock(start, window.length) for start in starts], ha="left")

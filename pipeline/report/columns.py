@@ -1,0 +1,59 @@
+"""Columns that several figures share: what an outcome means, and rows brought into a schema."""
+
+from collections.abc import Iterable
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documentation has it
+from pyspark.sql.types import DataType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import TimestampType as _TimestampType
+
+TEXT, INT, LONG, DOUBLE, TIME = StringType(), IntegerType(), LongType(), DoubleType(), _TimestampType()
+
+ACKED = ("acked", "acked_outside")
+FAILED = ("retried",)
+LOST = ("lost", "lost_dead")
+DEAD = ("dead", "lost_dead")
+FINAL = (*ACKED, *DEAD, "expired", "skipped")
+"""Nothing more is to be done by the group."""
+
+HANDED_OUT = ("open", *ACKED, *FAILED, "dead", *LOST, "suspended", "released", "parked")
+"""A consumer had it. What is `parked` without a time was behind another of its key, and nobody had it."""
+
+_ACCURACY = 10_000
+"""Of Spark's percentiles: the rank is within 1/10000, which p99.9 needs."""
+
+
+def has_outcome(outcomes: Iterable[str]) -> Column:
+    """Whether a delivery ended in one of these ways; of an open claim, whether it is in one of them now."""
+    had = F.col("outcome").isin(list(outcomes))
+    never = (F.col("outcome") == "parked") & F.col("settled_at").isNull()
+    return had & ~never
+
+
+def schema(*fields: tuple[str, DataType]) -> StructType:
+    """Of a figure. Every column may be null: what is not known is not 0."""
+    return StructType([StructField(name, kind, True) for name, kind in fields])
+
+
+def shaped(rows: DataFrame, schema: StructType) -> DataFrame:
+    """The columns of the schema in its order, with its types; each may be null, as the schema says."""
+    return rows.select(*(_nullable(F.col(f"`{f.name}`").cast(f.dataType)).alias(f.name) for f in schema.fields))
+
+
+def _nullable(column: Column) -> Column:
+    """The same column, of which Spark does not say that it is never null."""
+    return F.when(column.isNull(), F.lit(None)).otherwise(column)
+
+
+def span(later: str, earlier: str) -> Column:
+    """Milliseconds from one time to another."""
+    return F.unix_millis(F.col(later)) - F.unix_millis(F.col(earlier))
+
+
+def count_if(condition: Column) -> Column:
+    return F.count_if(condition)
+
+
+def percentiles(value: Column, *shares: float) -> Column:
+    """An array of them, approximate, in the order asked for; null where there is nothing."""
+    return F.percentile_approx(value, list(shares), _ACCURACY)

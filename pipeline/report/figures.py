@@ -1,0 +1,258 @@
+"""The figures of the history itself: how much came, who did what with it, what went wrong.
+
+Each is a function from `Tables` to a DataFrame with an explicit schema, aggregated and limited to what can be shown.
+Counts are of the window; durations are milliseconds. `duty_figures` has those that follow each message.
+"""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from ..tables import Tables
+from .columns import (
+    ACKED,
+    DEAD,
+    DOUBLE,
+    FAILED,
+    HANDED_OUT,
+    INT,
+    LONG,
+    LOST,
+    TEXT,
+    TIME,
+    count_if,
+    has_outcome,
+    percentiles,
+    schema,
+    shaped,
+    span,
+)
+from .window import MINUTE, Window
+
+MOST = 50
+"""Rows of a ranking."""
+
+_REASON_LENGTH = 160
+_HISTORY = "array<struct<at bigint, client string, reason string>>"
+
+OVERVIEW = schema(
+    ("messages", LONG),  # that came into the stream
+    ("cancelled", LONG),
+    ("waiting", LONG),  # for their time, now
+    ("deliveries", LONG),  # hand-outs that ended or are open
+    ("acked", LONG),
+    ("failed", LONG),
+    ("lost", LONG),  # their lease ran out
+    ("dead", LONG),  # letters
+    ("unplaced", LONG),  # deliveries of which it is not known what message they were of
+    ("first", TIME),  # messages that are known of, in the window or before it
+    ("last", TIME),
+)
+
+
+def overview(tables: Tables, window: Window) -> DataFrame:
+    """`OVERVIEW`: one row."""
+    messages = tables.messages.agg(
+        count_if(window.has(F.col("streamed_at"))).alias("messages"),
+        F.min("streamed_at").alias("first"),
+        F.max("streamed_at").alias("last"),
+    )
+    handled = tables.deliveries.unionByName(tables.claims).where(window.has(F.col("claimed_at")))
+    deliveries = handled.agg(
+        count_if(has_outcome(HANDED_OUT)).alias("deliveries"),
+        count_if(has_outcome(ACKED)).alias("acked"),
+        count_if(has_outcome(FAILED)).alias("failed"),
+        count_if(has_outcome(LOST)).alias("lost"),
+        count_if(F.col("message_queue_id").isNull()).alias("unplaced"),
+    )
+    cancelled = tables.cancelled.agg(count_if(window.has(F.col("cancelled_at"))).alias("cancelled"))
+    dead = tables.dead.agg(count_if(window.has(F.col("dead_at"))).alias("dead"))
+    waiting = tables.timers.agg(F.count("*").alias("waiting"))
+    rows = messages.crossJoin(deliveries).crossJoin(cancelled).crossJoin(dead).crossJoin(waiting)
+    return shaped(rows, OVERVIEW)
+
+
+TOPICS = schema(
+    ("topic", TEXT),
+    ("messages", LONG),
+    ("scheduled", LONG),  # of them, those that were to come later than they were accepted
+    ("cancelled", LONG),
+    ("waiting", LONG),  # for their time, now
+    ("before", LONG),  # messages in as long a time before the window; null: nothing is known of then
+    ("growth", DOUBLE),  # (messages - before) / before
+)
+
+
+def topics(tables: Tables, window: Window) -> DataFrame:
+    """`TOPICS`, those with the most messages first."""
+    streamed = tables.messages.groupBy("topic").agg(
+        count_if(window.has(F.col("streamed_at"))).alias("messages"),
+        count_if(window.has(F.col("streamed_at")) & (F.col("deliver_at") > F.col("accepted_at"))).alias("scheduled"),
+        count_if(window.before(F.col("streamed_at"))).alias("earlier"),
+    )
+    cancelled = tables.cancelled.groupBy("topic").agg(count_if(window.has(F.col("cancelled_at"))).alias("cancelled"))
+    waiting = tables.timers.groupBy("topic").agg(F.count("*").alias("waiting"))
+    reaches = tables.messages.agg(F.unix_millis(F.min("streamed_at")).alias("reaches"))
+    joined = streamed.join(cancelled, "topic", "full").join(waiting, "topic", "full").fillna(0)
+    before = F.when(F.col("reaches") <= window.since - window.length, F.col("earlier"))
+    growth = (F.col("messages") - F.col("before")) / F.nullif(F.col("before"), F.lit(0))
+    rows = (
+        joined.crossJoin(F.broadcast(reaches))
+        .withColumn("before", before)
+        .withColumn("growth", growth)
+        .where("messages + cancelled + waiting > 0")
+        .orderBy(F.desc("messages"), F.desc("waiting"), "topic")
+        .limit(MOST)
+    )
+    return shaped(rows, TOPICS)
+
+
+HANDLING = schema(
+    ("topic", TEXT),
+    ("group", TEXT),
+    ("handled", LONG),
+    ("p50", LONG),
+    ("p99", LONG),
+    ("longest", LONG),
+)
+
+
+def handling(tables: Tables, window: Window) -> DataFrame:
+    """`HANDLING`: from the hand-out to the ack or the fail, the slowest p99 first. Lost leases are not in it."""
+    handled = tables.deliveries.unionByName(tables.claims).where(
+        has_outcome((*ACKED, *FAILED, "dead")) & window.has(F.col("settled_at"))
+    )
+    took = span("settled_at", "claimed_at")
+    rows = (
+        handled.groupBy("topic", "group")
+        .agg(F.count("*").alias("handled"), percentiles(took, 0.5, 0.99).alias("p"), F.max(took).alias("longest"))
+        .select("*", F.col("p")[0].alias("p50"), F.col("p")[1].alias("p99"))
+        .orderBy(F.desc("p99"), "topic", "group")
+        .limit(MOST)
+    )
+    return shaped(rows, HANDLING)
+
+
+LADDER = schema(
+    ("attempt", INT),
+    ("deliveries", LONG),
+    ("acked", LONG),
+    ("failed", LONG),  # and went to the next rung
+    ("lost", LONG),  # the same, since the lease ran out
+    ("dead", LONG),
+    ("other", LONG),  # open, given back, released by a seek, or parked
+)
+
+
+def ladder(tables: Tables, window: Window) -> DataFrame:
+    """`LADDER`: what became of first, second, ... attempts, handed out in the window."""
+    handed = tables.deliveries.unionByName(tables.claims).where(
+        has_outcome(HANDED_OUT) & window.has(F.col("claimed_at")) & F.col("attempt").isNotNull()
+    )
+    rows = (
+        handed.groupBy("attempt")
+        .agg(
+            F.count("*").alias("deliveries"),
+            count_if(has_outcome(ACKED)).alias("acked"),
+            count_if(has_outcome(FAILED)).alias("failed"),
+            count_if(has_outcome(["lost"])).alias("lost"),
+            count_if(has_outcome(DEAD)).alias("dead"),
+        )
+        .withColumn("other", F.expr("deliveries - acked - failed - lost - dead"))
+        .orderBy("attempt")
+        .limit(MOST)
+    )
+    return shaped(rows, LADDER)
+
+
+DEAD_LETTERS = schema(
+    ("topic", TEXT),
+    ("group", TEXT),
+    ("reason", TEXT),  # of the last attempt; null: none was given
+    ("dead", LONG),
+    ("first", TIME),
+    ("last", TIME),
+)
+
+
+def dead_letters(tables: Tables, window: Window) -> DataFrame:
+    """`DEAD_LETTERS`, the most frequent reasons first."""
+    last = F.try_element_at(F.from_json("history", _HISTORY), F.lit(-1))
+    reason = F.nullif(F.substring(F.trim(last["reason"]), 1, _REASON_LENGTH), F.lit(""))
+    rows = (
+        tables.dead.where(window.has(F.col("dead_at")))
+        .groupBy("topic", "group", reason.alias("reason"))
+        .agg(F.count("*").alias("dead"), F.min("dead_at").alias("first"), F.max("dead_at").alias("last"))
+        .orderBy(F.desc("dead"), "topic", "group", F.asc_nulls_last("reason"))
+        .limit(MOST)
+    )
+    return shaped(rows, DEAD_LETTERS)
+
+
+LOST_LEASES = schema(
+    ("client", TEXT),
+    ("topic", TEXT),
+    ("group", TEXT),
+    ("lost", LONG),  # messages that it held when a lease ran out, or when it was found dead
+    ("dead", LONG),  # of them, those that went to the dead letters
+    ("deliveries", LONG),
+    ("share", DOUBLE),  # lost / deliveries
+    ("held_p50", LONG),  # how long it had had them
+    ("last", TIME),
+)
+
+
+def lost_leases(tables: Tables, window: Window) -> DataFrame:
+    """`LOST_LEASES`: clients that ran out of time or went away, those that lost most first."""
+    ended = F.coalesce("settled_at", "ended_at")
+    handed = tables.deliveries.unionByName(tables.claims).where(has_outcome(HANDED_OUT) & window.has(ended))
+    gone = has_outcome(LOST)
+    rows = (
+        handed.groupBy("client", "topic", "group")
+        .agg(
+            count_if(gone).alias("lost"),
+            count_if(has_outcome(["lost_dead"])).alias("dead"),
+            F.count("*").alias("deliveries"),
+            percentiles(F.when(gone, span("settled_at", "claimed_at")), 0.5)[0].alias("held_p50"),
+            F.max(F.when(gone, F.col("settled_at"))).alias("last"),
+        )
+        .where("lost > 0")
+        .withColumn("share", F.col("lost") / F.col("deliveries"))
+        .orderBy(F.desc("lost"), "client", "topic", "group")
+        .limit(MOST)
+    )
+    return shaped(rows, LOST_LEASES)
+
+
+DUE_MINUTES = schema(
+    ("minute", TIME),
+    ("messages", LONG),
+    ("waiting", LONG),  # of them, those that are still to come
+    ("topic", TEXT),  # the one with the most
+    ("topic_messages", LONG),
+)
+
+
+def due_minutes(tables: Tables, window: Window) -> DataFrame:
+    """`DUE_MINUTES`, the busiest first. Of a window that ends now, the future is in it too."""
+    ahead = window.has(F.col("due"))
+    if window.is_now:
+        ahead |= F.unix_millis("due") >= window.until
+    streamed = tables.messages.where(window.has(F.col("deliver_at"))).select(
+        "topic", F.col("deliver_at").alias("due"), F.lit(0).alias("waiting")
+    )
+    waiting = tables.timers.where(ahead).select("topic", "due", F.lit(1).alias("waiting"))
+    due = F.unix_millis("due")
+    by_topic = (
+        streamed.unionByName(waiting)
+        .groupBy(F.timestamp_millis(due - F.pmod(due, F.lit(MINUTE))).alias("minute"), "topic")
+        .agg(F.count("*").alias("n"), F.sum("waiting").alias("waiting"))
+    )
+    biggest = F.max_by(F.struct("topic", "n"), F.struct("n", "topic"))
+    rows = (
+        by_topic.groupBy("minute")
+        .agg(F.sum("n").alias("messages"), F.sum("waiting").alias("waiting"), biggest.alias("most"))
+        .select("*", F.col("most.topic").alias("topic"), F.col("most.n").alias("topic_messages"))
+        .orderBy(F.desc("messages"), "minute")
+        .limit(MOST)
+    )
+    return shaped(rows, DUE_MINUTES)

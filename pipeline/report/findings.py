@@ -1,0 +1,135 @@
+"""What stands out: a few sentences out of the figures, the worst first. Knows nothing of Spark."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from . import words
+from .window import MINUTE, SECOND, Window
+
+Rows = Sequence[Mapping[str, Any]]
+
+BAD, WARN, PLAIN = "bad", "warn", "plain"
+_MOST = 8
+
+
+@frozen
+class Finding:
+    level: str
+    text: str
+    figure: str
+    """Where it can be seen."""
+
+
+def findings(figures: Mapping[str, Rows], window: Window) -> list[Finding]:
+    """At most eight. None when nothing happened at all."""
+    every = (_early, _behind, _dead, _lost, _late, _failing, _growth, _minute)
+    found = [finding for look in every for finding in look(figures, window)]
+    order = {BAD: 0, WARN: 1, PLAIN: 2}
+    return sorted(found, key=lambda finding: order[finding.level])[:_MOST]
+
+
+def _early(figures: Mapping[str, Rows], window: Window) -> list[Finding]:
+    early = figures["punctuality"][0]["early"]
+    if not early:
+        return []
+    return [Finding(BAD, f"{_messages(early)} handed out before they were due. That must never be.", "lateness")]
+
+
+def _behind(figures: Mapping[str, Rows], window: Window) -> list[Finding]:
+    """Groups whose oldest message nobody has had for more than a minute."""
+    behind = [row for row in figures["slow_groups"] if (row["oldest"] or 0) > MINUTE and row["waiting"]]
+    if not behind:
+        return []
+    worst = behind[0]
+    others = f" {len(behind) - 1} more groups are behind." if len(behind) > 2 else ""
+    others = " One more group is behind." if len(behind) == 2 else others
+    text = (
+        f"{words.named(worst['topic'], worst['group'])} is behind: {_messages(worst['waiting'])} waiting at the end of "
+        f"the window, the oldest due {words.duration(worst['oldest'])} before.{others}"
+    )
+    return [Finding(BAD, text, "slow_groups")]
+
+
+def _dead(figures: Mapping[str, Rows], window: Window) -> list[Finding]:
+    dead = figures["overview"][0]["dead"]
+    if not dead or not figures["dead_letters"]:
+        return []
+    reasons: dict[str, int] = {}
+    for row in figures["dead_letters"]:
+        reason = row["reason"] or "no reason given"
+        reasons[reason] = reasons.get(reason, 0) + row["dead"]
+    reason, most = max(reasons.items(), key=lambda item: (item[1], item[0]))
+    many = "letter" if dead == 1 else "letters"
+    text = f"{words.count(dead)} dead {many}; the most frequent last reason is “{words.clipped(reason, 80)}”"
+    return [Finding(BAD, f"{text} ({words.share(most / dead)}).", "dead_letters")]
+
+
+def _lost(figures: Mapping[str, Rows], window: Window) -> list[Finding]:
+    lost, deliveries = figures["overview"][0]["lost"], figures["overview"][0]["deliveries"]
+    if not lost or not figures["lost_leases"]:
+        return []
+    first = figures["lost_leases"][0]
+    text = (
+        f"{words.count(lost)} of {words.count(deliveries)} deliveries ended with a lost lease; {first['client']} of "
+        f"{words.named(first['topic'], first['group'])} lost most, {words.count(first['lost'])} "
+        f"({words.share(first['share'])} of what it had)."
+    )
+    return [Finding(WARN, text, "lost_leases")]
+
+
+def _late(figures: Mapping[str, Rows], window: Window) -> list[Finding]:
+    row = figures["punctuality"][0]
+    if not row["handed_out"]:
+        return []
+    text = f"Half of the messages were handed out within {words.duration(row['p50'])} of their time, 99 % within "
+    text += f"{words.duration(row['p99'])}."
+    if row["streamed_p99"] * 2 < row["p99"]:
+        streamed = words.duration(row["streamed_p99"])
+        text += f" 99 % were in the stream within {streamed}: the rest is waiting for consumers."
+    found = [Finding(WARN if row["p99"] > 10 * SECOND else PLAIN, text, "lateness")]
+    cells = [cell for cell in figures["lateness"] if cell["handed_out"] >= 10]
+    if cells and row["p99"] > SECOND:
+        worst = max(cells, key=lambda cell: cell["p99"])
+        at = words.clock(worst["hour"], window.length)
+        late = f"Latest were {worst['topic']} at {at}: p99 {words.duration(worst['p99'])}."
+        found.append(Finding(PLAIN, late, "lateness"))
+    return found
+
+
+def _failing(figures: Mapping[str, Rows], window: Window) -> list[Finding]:
+    if not figures["ladder"]:
+        return []
+    first = figures["ladder"][0]
+    again = sum(row["deliveries"] for row in figures["ladder"][1:])
+    if first["attempt"] != 1 or not again:
+        return []
+    ok = first["acked"] / first["deliveries"]
+    text = f"{words.share(ok)} of first attempts were acked; {words.count(again)} further attempts were made."
+    return [Finding(WARN if ok < 0.9 else PLAIN, text, "ladder")]
+
+
+def _growth(figures: Mapping[str, Rows], window: Window) -> list[Finding]:
+    grown = [row for row in figures["topics"] if row["growth"] is not None and row["messages"] >= 100]
+    if not grown:
+        return []
+    most = max(grown, key=lambda row: abs(row["growth"]))
+    if abs(most["growth"]) < 0.2:
+        return []
+    way = "grew" if most["growth"] > 0 else "shrank"
+    by = words.share(abs(most["growth"]))
+    text = f"{most['topic']} {way} by {by}, from {words.count(most['before'])} to {_messages(most['messages'])}."
+    return [Finding(PLAIN, text, "topics")]
+
+
+def _minute(figures: Mapping[str, Rows], window: Window) -> list[Finding]:
+    if not figures["due_minutes"]:
+        return []
+    row = figures["due_minutes"][0]
+    text = f"The busiest minute is {words.time(row['minute'])} UTC with {_messages(row['messages'])} due."
+    return [Finding(PLAIN, text, "due_minutes")]
+
+
+def _messages(number: int) -> str:
+    return "1 message" if number == 1 else f"{words.count(number)} messages"

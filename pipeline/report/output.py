@@ -1,0 +1,52 @@
+"""The folder that a report is written to: any path or URL that Spark's Hadoop can write, the local disk among them."""
+
+from importlib import import_module
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from ..errors import PipelineError
+
+_py4j: Any = import_module("py4j.protocol")  # without types
+
+
+class Folder:
+    """Files in it are written whole, and over those that are there."""
+
+    def __init__(self, spark: SparkSession, folder: str) -> None:
+        """Raises `PipelineError` for a URL that nothing here can write to."""
+        gateway: Any = spark.sparkContext._jvm  # pyright: ignore[reportPrivateUsage]  # PySpark has no other way to Hadoop
+        context: Any = spark.sparkContext._jsc  # pyright: ignore[reportPrivateUsage]
+        self._hadoop = gateway.org.apache.hadoop.fs
+        self._folder = folder
+        try:
+            self._path = self._hadoop.Path(folder)
+            # Of its own: without sums beside each file, which a reader of a report does not want.
+            self._files = self._hadoop.FileSystem.newInstance(self._path.toUri(), context.hadoopConfiguration())
+            self._files.setWriteChecksum(False)
+        except _py4j.Py4JError as error:
+            raise PipelineError(f"--output {folder}: {_says(error)}") from None
+
+    def write(self, name: str, content: bytes) -> str:
+        """Returns the whole path."""
+        path = self._hadoop.Path(self._path, name)
+        try:
+            stream = self._files.create(path, True)
+            try:
+                stream.write(bytearray(content))
+            finally:
+                stream.close()
+            return str(self._files.makeQualified(path).toString()).removeprefix("file:")
+        except _py4j.Py4JError as error:
+            raise PipelineError(f"{self._folder}: {name} cannot be written: {_says(error)}") from None
+
+    def close(self) -> None:
+        self._files.close()
+
+
+def _says(error: Exception) -> str:
+    """What the Java side said, in one line."""
+    if isinstance(error, _py4j.Py4JJavaError):
+        java: Any = getattr(error, "java_exception")  # noqa: B009  # without types
+        return str(java.getMessage() or java.toString()).splitlines()[0]
+    return str(error).splitlines()[0]

@@ -1,0 +1,238 @@
+"""The figures of the history, on literal rows."""
+
+import json
+
+from pyspark.sql import SparkSession
+
+from support.literal_tables import literal_tables, rows_of
+from tarry.pipeline.report import figures
+from tarry.pipeline.report.window import HOUR, MINUTE, Window
+
+WINDOW = Window(HOUR, 2 * HOUR)
+"""The second hour of 1970."""
+
+
+def test_without_rows_there_are_no_figures(spark: SparkSession) -> None:
+    empty = literal_tables(spark)
+    for figure, schema in (
+        (figures.topics, figures.TOPICS),
+        (figures.handling, figures.HANDLING),
+        (figures.ladder, figures.LADDER),
+        (figures.dead_letters, figures.DEAD_LETTERS),
+        (figures.lost_leases, figures.LOST_LEASES),
+        (figures.due_minutes, figures.DUE_MINUTES),
+    ):
+        frame = figure(empty, WINDOW)
+        assert frame.schema == schema
+        assert rows_of(frame) == []
+
+
+def test_the_overview_of_nothing_is_a_row_of_noughts(spark: SparkSession) -> None:
+    frame = figures.overview(literal_tables(spark), WINDOW)
+    assert frame.schema == figures.OVERVIEW
+    assert rows_of(frame) == [
+        dict.fromkeys(figures.OVERVIEW.names, 0) | {"first": None, "last": None},
+    ]
+
+
+def test_overview(spark: SparkSession) -> None:
+    tables = literal_tables(
+        spark,
+        messages=[
+            {"offset": 0, "streamed_at": HOUR - 1, "deliver_at": 0},
+            {"offset": 1, "streamed_at": HOUR, "deliver_at": 0},
+            {"offset": 2, "streamed_at": 2 * HOUR, "deliver_at": 0},
+        ],
+        deliveries=[
+            {"offset": 0, "claimed_at": HOUR - 1},
+            {"offset": 1, "claimed_at": HOUR},
+            {"offset": 2, "claimed_at": HOUR, "outcome": "acked_outside"},
+            {"offset": 3, "claimed_at": HOUR, "outcome": "retried"},
+            {"offset": 4, "claimed_at": HOUR, "outcome": "lost_dead"},
+            {"offset": 5, "claimed_at": HOUR, "outcome": "skipped"},
+            {"offset": 6, "claimed_at": HOUR, "outcome": "parked", "settled_at": None},
+            {"offset": 7, "claimed_at": HOUR, "outcome": "parked", "message_queue_id": None},
+        ],
+        claims=[{"offset": 8, "claimed_at": HOUR}],
+        cancelled=[{"id": 1, "deliver_at": 0, "cancelled_at": HOUR}, {"id": 2, "deliver_at": 0, "cancelled_at": 0}],
+        dead=[{"id": 3, "deliver_at": 0, "dead_at": HOUR}],
+        timers=[{"id": 4, "due": 9 * HOUR}],
+    )
+    assert rows_of(figures.overview(tables, WINDOW)) == [
+        {
+            "messages": 1,
+            "cancelled": 1,
+            "waiting": 1,
+            "deliveries": 6,
+            "acked": 2,
+            "failed": 1,
+            "lost": 1,
+            "dead": 1,
+            "unplaced": 1,
+            "first": HOUR - 1,
+            "last": 2 * HOUR,
+        }
+    ]
+
+
+def test_topics_by_volume_and_growth(spark: SparkSession) -> None:
+    def came(topic: str, at: int, offset: int, ahead: int = 0) -> dict[str, object]:
+        return {"topic": topic, "offset": offset, "streamed_at": at, "deliver_at": at, "accepted_at": at - ahead}
+
+    tables = literal_tables(
+        spark,
+        messages=[
+            *(came("small", HOUR, n) for n in range(1)),
+            *(came("big", 0, n) for n in range(2)),
+            *(came("big", HOUR + n, n, ahead=n) for n in range(3)),
+        ],
+        timers=[{"topic": "later", "id": 1, "due": 0}],
+        cancelled=[{"topic": "big", "id": 1, "deliver_at": 0, "cancelled_at": HOUR}],
+    )
+    row = dict(zip(figures.TOPICS.names, [None] * 7, strict=True))
+    assert rows_of(figures.topics(tables, WINDOW)) == [
+        row | {"topic": "big", "messages": 3, "scheduled": 2, "cancelled": 1, "waiting": 0, "before": 2, "growth": 0.5},
+        row | {"topic": "small", "messages": 1, "scheduled": 0, "cancelled": 0, "waiting": 0, "before": 0},
+        row | {"topic": "later", "messages": 0, "scheduled": 0, "cancelled": 0, "waiting": 1, "before": 0},
+    ]
+
+
+def test_growth_is_unknown_when_the_history_does_not_reach_back(spark: SparkSession) -> None:
+    tables = literal_tables(spark, messages=[{"offset": 0, "streamed_at": HOUR, "deliver_at": 0}])
+    (row,) = rows_of(figures.topics(tables, WINDOW))
+    assert (row["messages"], row["before"], row["growth"]) == (1, None, None)
+
+
+def test_handling_is_from_the_hand_out_to_the_ack_or_the_fail(spark: SparkSession) -> None:
+    def took(ms: int, outcome: str, group: str = "g") -> dict[str, object]:
+        return {"group": group, "offset": ms, "claimed_at": HOUR, "settled_at": HOUR + ms, "outcome": outcome}
+
+    tables = literal_tables(
+        spark,
+        deliveries=[
+            *(took(ms, "acked") for ms in range(1, 98)),
+            took(98, "retried"),
+            took(99, "dead"),
+            took(60_000, "lost"),
+            took(70_000, "suspended"),
+            took(2 * HOUR, "acked"),  # settled after the window
+            took(5000, "acked", "slow"),
+        ],
+        claims=[took(100, "acked")],
+    )
+    assert rows_of(figures.handling(tables, WINDOW)) == [
+        {"topic": "t", "group": "slow", "handled": 1, "p50": 5000, "p99": 5000, "longest": 5000},
+        {"topic": "t", "group": "g", "handled": 100, "p50": 50, "p99": 99, "longest": 100},
+    ]
+
+
+def test_the_ladder_is_a_funnel(spark: SparkSession) -> None:
+    def handed(attempt: int | None, outcome: str) -> dict[str, object]:
+        return {"offset": 0, "claimed_at": HOUR, "attempt": attempt, "outcome": outcome}
+
+    tables = literal_tables(
+        spark,
+        deliveries=[
+            handed(2, "acked"),
+            handed(1, "acked"),
+            handed(1, "acked_outside"),
+            handed(1, "retried"),
+            handed(1, "lost"),
+            handed(1, "released"),
+            handed(1, "skipped"),
+            handed(2, "dead"),
+            handed(2, "lost_dead"),
+            handed(None, "acked"),
+            handed(1, "acked") | {"claimed_at": 0},
+        ],
+        claims=[handed(1, "open")],
+    )
+    assert rows_of(figures.ladder(tables, WINDOW)) == [
+        {"attempt": 1, "deliveries": 6, "acked": 2, "failed": 1, "lost": 1, "dead": 0, "other": 2},
+        {"attempt": 2, "deliveries": 3, "acked": 1, "failed": 0, "lost": 0, "dead": 2, "other": 0},
+    ]
+
+
+def test_dead_letters_by_the_reason_of_their_last_attempt(spark: SparkSession) -> None:
+    def died(at: int, *reasons: str | None) -> dict[str, object]:
+        history = [{"at": at, "client": "c", "reason": reason} for reason in reasons]
+        return {"id": at, "deliver_at": 0, "dead_at": at, "history": json.dumps(history)}
+
+    tables = literal_tables(
+        spark,
+        dead=[
+            died(HOUR, "first", "no crew"),
+            died(HOUR + 5, "no crew"),
+            died(HOUR + 1, "no crew", "lease lost"),
+            died(HOUR + 2, "no crew", None),
+            died(HOUR + 3, "x" * 500),
+            died(HOUR + 4) | {"history": "not JSON"},
+            died(2 * HOUR, "no crew"),
+        ],
+    )
+    assert rows_of(figures.dead_letters(tables, WINDOW)) == [
+        {"topic": "t", "group": "g", "reason": "no crew", "dead": 2, "first": HOUR, "last": HOUR + 5},
+        {"topic": "t", "group": "g", "reason": None, "dead": 2, "first": HOUR + 2, "last": HOUR + 4},
+        {"topic": "t", "group": "g", "reason": "lease lost", "dead": 1, "first": HOUR + 1, "last": HOUR + 1},
+        {"topic": "t", "group": "g", "reason": "x" * 160, "dead": 1, "first": HOUR + 3, "last": HOUR + 3},
+    ]
+
+
+def test_lost_leases_by_client(spark: SparkSession) -> None:
+    def held(client: str, outcome: str, ms: int = 0) -> dict[str, object]:
+        return {"client": client, "offset": 0, "claimed_at": HOUR, "settled_at": HOUR + ms, "outcome": outcome}
+
+    tables = literal_tables(
+        spark,
+        deliveries=[
+            held("good", "acked"),
+            held("bad", "lost", 60_000),
+            held("bad", "lost_dead", 30_000),
+            held("bad", "lost", 61_000),
+            held("bad", "acked"),
+            held("old", "lost") | {"settled_at": HOUR - 1},
+            held("slow", "lost", 9),
+        ],
+    )
+    assert rows_of(figures.lost_leases(tables, WINDOW)) == [
+        {
+            "client": "bad",
+            "topic": "t",
+            "group": "g",
+            "lost": 3,
+            "dead": 1,
+            "deliveries": 4,
+            "share": 0.75,
+            "held_p50": 60_000,
+            "last": HOUR + 61_000,
+        },
+        {
+            "client": "slow",
+            "topic": "t",
+            "group": "g",
+            "lost": 1,
+            "dead": 0,
+            "deliveries": 1,
+            "share": 1.0,
+            "held_p50": 9,
+            "last": HOUR + 9,
+        },
+    ]
+
+
+def test_the_busiest_due_minutes(spark: SparkSession) -> None:
+    def due(at: int, topic: str = "t") -> dict[str, object]:
+        return {"topic": topic, "offset": 0, "deliver_at": at, "id": at}
+
+    tables = literal_tables(
+        spark,
+        messages=[due(HOUR), due(HOUR + 1), due(HOUR + MINUTE, "a"), due(HOUR + MINUTE - 1, "a"), due(2 * HOUR)],
+        timers=[due(HOUR + MINUTE, "b"), due(3 * HOUR, "b")],
+    )
+    minutes = [
+        {"minute": HOUR, "messages": 3, "waiting": 0, "topic": "t", "topic_messages": 2},
+        {"minute": HOUR + MINUTE, "messages": 2, "waiting": 1, "topic": "b", "topic_messages": 1},
+    ]
+    assert rows_of(figures.due_minutes(tables, WINDOW)) == minutes
+    to_come = {"minute": 3 * HOUR, "messages": 1, "waiting": 1, "topic": "b", "topic_messages": 1}
+    assert rows_of(figures.due_minutes(tables, Window(HOUR, 2 * HOUR, is_now=True))) == [*minutes, to_come]

@@ -1,0 +1,156 @@
+"""`tarry pipeline report` and `trace` as people call them: options, what is printed, exit codes."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from support.literal_tables import literal_tables
+from tarry.pipeline.cli.app import run
+from tarry.pipeline.cli.tracing import NOT_FOUND
+from tarry.pipeline.report.window import DAY, HOUR, LOOK_AHEAD, LOOK_BACK
+
+_NOON = 1_769_860_800_000  # 2026-01-31T12:00:00Z
+
+
+class _History:
+    """In place of the store and the lake: literal rows, and what was asked for."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        plain = {"key": "order-7", "accepted_at": _NOON, "deliver_at": _NOON}
+        self.tables = literal_tables(
+            spark,
+            messages=[plain | {"id": 7, "offset": 0}, plain | {"id": 8, "offset": 1, "topic": "other"}],
+            deliveries=[{"offset": 0, "claimed_at": _NOON + 20, "settled_at": _NOON + 50, "outcome": "retried"}],
+        )
+        self.asked: list[dict[str, Any]] = []
+
+    def open_tables(self, spark: SparkSession, dsn: str | None, lake: str | None, **asked: Any) -> Any:
+        self.asked.append({"dsn": dsn, "lake": lake, **asked})
+        return self.tables
+
+
+@pytest.fixture
+def history(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> _History:
+    made = _History(spark)
+    module: Any = ModuleType("tarry.pipeline.history")
+    module.open_tables = made.open_tables
+    monkeypatch.setitem(sys.modules, "tarry.pipeline.history", module)
+    monkeypatch.delenv("TARRY_DSN", raising=False)
+    return made
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = run(arguments)
+        told = capsys.readouterr()
+        return code, told.out, told.err
+
+    return call
+
+
+def test_report(history: _History, command: Run, tmp_path: Path) -> None:
+    place = str(tmp_path / "made")
+    code, out, _ = command(
+        *("report", "--lake", "lake", "--output", place, "--topic", "t", "--title", "Orders"),
+        *("--from", "2026-01-31T12:00:00Z", "--to", "2026-01-31T13:00:00Z"),
+    )
+    assert (code, out) == (0, f"{place}/index.html\n")
+    assert "Orders" in Path(place, "index.html").read_text("utf-8")
+    asked = {"dsn": None, "lake": "lake", "topics": ["t"]}
+    assert history.asked == [asked | {"since": _NOON - LOOK_BACK, "until": _NOON + HOUR + LOOK_AHEAD}]
+
+
+def test_a_report_of_a_long_window_reads_as_much_before_it(history: _History, command: Run, tmp_path: Path) -> None:
+    begin, end = "2025-01-01T00:00:00Z", "2026-01-31T12:00:00Z"
+    assert command("report", "--output", str(tmp_path), "--from", begin, "--to", end)[0] == 0
+    (asked,) = history.asked
+    assert asked["dsn"] == "sqlite:///tarry.db"
+    assert asked["until"] - asked["since"] == 2 * (395 * DAY + DAY // 2) + LOOK_AHEAD
+
+
+def test_an_empty_report_says_so(history: _History, command: Run, tmp_path: Path) -> None:
+    end = "2001-01-01T00:00:00Z"
+    code, _, err = command("report", "--output", str(tmp_path), "--from", "2000-01-01T00:00:00Z", "--to", end)
+    assert (code, err) == (0, "tarry pipeline: there is no message in this window\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["report", "--output", "x", "--from", "yesterday"], "--from"),
+        (["report", "--output", "x", "--from", "2026-01-31T12:00:00Z", "--to", "2026-01-31T12:00:00Z"], "before --to"),
+        (["report"], "--output"),
+        (["trace"], "--id ID, or --key KEY"),
+        (["trace", "--id", "7", "--key", "k"], "--id ID, or --key KEY"),
+        (["trace", "--id", "7x"], "is not an id"),
+        (["trace", "--id", str(1 << 63)], "is not an id"),
+        (["trace", "--key", "k", "--max", "0"], "--max"),
+    ],
+)
+def test_usage(command: Run, arguments: list[str], says: str) -> None:
+    code, _, err = command(*arguments)
+    assert code == 2
+    assert says in err
+
+
+def test_trace_in_a_pipe(history: _History, command: Run) -> None:
+    code, out, _ = command("trace", "--id", "7", "--lake", "lake")
+    assert code == 0
+    assert [line.split("\t") for line in out.splitlines()] == [
+        ["id", "topic", "key", "at", "event", "group", "client", "attempt", "reason", "place", "held"],
+        ["7", "t", "order-7", "2026-01-31T12:00:00.000Z", "accepted", *[""] * 6],
+        ["7", "t", "order-7", "2026-01-31T12:00:00.000Z", "streamed", *[""] * 4, "queue 0, offset 0", ""],
+        ["7", "t", "order-7", "2026-01-31T12:00:00.020Z", "claimed", "g", "c", "1", "", "", ""],
+        ["7", "t", "order-7", "2026-01-31T12:00:00.050Z", "failed", "g", "c", "1", "", "", "30 ms"],
+    ]
+    first, second = history.asked
+    assert (first["topics"], second["topics"], second["since"]) == (None, ["t"], _NOON)
+
+
+def test_trace_of_a_key_as_json(history: _History, command: Run) -> None:
+    code, out, err = command("trace", "--key", "order-7", "--json")
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert (code, err, len(lines)) == (0, "", 6)
+    assert lines[0] == {
+        "at": "2026-01-31T12:00:00.000Z",
+        "topic": "t",
+        "id": "7",
+        "key": "order-7",
+        "event": "accepted",
+    }
+    assert [line["id"] for line in lines[4:]] == ["8", "8"]
+
+
+def test_trace_of_more_than_was_asked_for(history: _History, command: Run) -> None:
+    code, out, err = command("trace", "--key", "order-7", "--max", "1", "--json")
+    assert (code, len(out.splitlines())) == (0, 4)
+    assert err == "tarry pipeline: there are more than 1 messages; these are the first\n"
+
+
+def test_trace_of_what_is_not_known(history: _History, command: Run) -> None:
+    code, out, err = command("trace", "--id", "9")
+    assert (code, out) == (NOT_FOUND, "")
+    assert err == "tarry pipeline: there is no message 9, as far as is known\n"
+    assert command("trace", "--key", "Order-7")[0] == NOT_FOUND
+
+
+def test_trace_on_a_terminal(
+    history: _History, command: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "120")
+    code, out, _ = command("trace", "--key", "order-7")
+    assert code == 0
+    assert "message 7 of t, key order-7" in out
+    assert "message 8 of other, key order-7" in out
+    assert out.count("accepted") == 2

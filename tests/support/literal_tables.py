@@ -1,0 +1,96 @@
+"""`Tables` out of literal rows: a dict a row, with what the test is about; the rest has plain values.
+
+Times are integers, milliseconds since 1970.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType, TimestampType
+
+from tarry.pipeline.schemas import TABLES
+from tarry.pipeline.tables import Tables
+
+Literal = Mapping[str, Any]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_MESSAGE: dict[str, Any] = {"topic": "t", "topic_id": 1, "queue_id": 1, "queue": 0, "body": b"{}"}
+_HANDED_OUT: dict[str, Any] = {
+    "topic": "t",
+    "group": "g",
+    "group_id": 1,
+    "queue_id": 1,
+    "queue": 0,
+    "number": 0,
+    "claim": 0,
+    "client": "c",
+    "attempt": 1,
+    "outcome": "acked",
+}
+_GROUP: dict[str, Any] = {"topic": "t", "group": "g", "group_id": 1}
+_PLAIN: dict[str, dict[str, Any]] = {
+    "messages": _MESSAGE,
+    "deliveries": _HANDED_OUT,
+    "claims": {**_HANDED_OUT, "outcome": "open"},
+    "retries": {**_GROUP, "history": "[]", "parked": False},
+    "returns": {**_GROUP, "history": "[]"},
+    "dead": {**_GROUP, "queue_id": 1, "body": b"{}", "history": "[]"},
+    "timers": {**_MESSAGE},
+    "cancelled": {"topic": "t", "topic_id": 1},
+    "queues": {"topic": "t", "topic_id": 1, "queue_id": 1, "queue": 0, "group_id": 0},
+    "cursors": {**_GROUP, "queue_id": 1},
+    "tallies": {"topic": "t", "topic_id": 1},
+}
+
+
+def literal_tables(spark: SparkSession, **rows: Iterable[Literal]) -> Tables:
+    """Tables that hold these rows, and are empty otherwise."""
+    return Tables(**{name: literal_table(spark, name, rows.get(name, ())) for name in TABLES})
+
+
+def literal_table(spark: SparkSession, name: str, rows: Iterable[Literal]) -> DataFrame:
+    return literal_frame(spark, TABLES[name], [_filled(name, row) for row in rows])
+
+
+def literal_frame(spark: SparkSession, schema: StructType, rows: Iterable[Literal]) -> DataFrame:
+    """A DataFrame of this schema. A field that a row does not name is null."""
+    return spark.createDataFrame([tuple(_value(field, row) for field in schema.fields) for row in rows], schema)
+
+
+def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
+    """The rows in their order, times as milliseconds."""
+    return [{name: _plain(value) for name, value in row.asDict().items()} for row in frame.collect()]
+
+
+def _filled(name: str, row: Literal) -> dict[str, Any]:
+    known = {**_PLAIN[name], **row}
+    if name in ("deliveries", "claims"):
+        known.setdefault("message_queue_id", known["queue_id"])
+        known.setdefault("message_offset", known["offset"])
+    for early, later in (("deliver_at", "accepted_at"), ("streamed_at", "deliver_at"), ("due", "deliver_at")):
+        if later in known:
+            known.setdefault(early, known[later])
+        elif early in known:
+            known.setdefault(later, known[early])
+    if "deliver_at" in known:
+        known.setdefault("accepted_at", known["deliver_at"])
+    if name == "deliveries":
+        known.setdefault("settled_at", known["claimed_at"])
+        known.setdefault("ended_at", known["settled_at"] or known["claimed_at"])
+    return {field.name: known.get(field.name, 0 if not field.nullable else None) for field in TABLES[name].fields}
+
+
+def _value(field: Any, row: Literal) -> Any:
+    value = row.get(field.name)
+    if isinstance(field.dataType, TimestampType) and value is not None:
+        return _EPOCH + timedelta(milliseconds=value)
+    return value
+
+
+def _plain(value: Any) -> Any:
+    if not isinstance(value, datetime):
+        return value
+    local = value.astimezone(UTC) if value.tzinfo is None else value  # Spark gives the machine's own time
+    return (local - _EPOCH) // timedelta(milliseconds=1)
