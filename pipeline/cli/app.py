@@ -20,6 +20,8 @@ app = App(
     help_flags=["--help", "-h"],
 )
 
+app.command("tarry.pipeline.cli.auditing:audit", name="audit")
+
 FAILED, USAGE, TRY_AGAIN, INTERRUPTED = 1, 2, 75, 130
 
 _CODES: tuple[tuple[type[BaseException], int], ...] = (
