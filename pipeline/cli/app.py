@@ -26,6 +26,7 @@ app = App(
 app.command(archive)
 app.command(reporting.report)
 app.command(tracing.trace)
+app.command("tarry.pipeline.cli.auditing:audit", name="audit")
 
 FAILED, USAGE, TRY_AGAIN, INTERRUPTED = 1, 2, 75, 130
 

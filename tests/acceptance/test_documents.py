@@ -45,8 +45,10 @@ def name_of(path: Path) -> str:
 class Reader:
     """A user at a terminal, who copies ids and claims from one answer into the next request."""
 
-    def __init__(self, server: ServerProcess, home: Path) -> None:
+    def __init__(self, server: ServerProcess, home: Path, seconds: int = 60) -> None:
         self._server = server
+        self._seconds = seconds
+        """For a command, at most."""
         self._home = home
         tarry = home / "tarry"
         tarry.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tarry.service.cli.app "$@"\n')
@@ -75,7 +77,7 @@ class Reader:
                 capture_output=True,
                 text=True,
                 check=False,
-                timeout=60,
+                timeout=self._seconds,
             )
             assert done.returncode == 0, f"{command}\n{done.stderr}"
             answers.append(self._copy(json.loads(done.stdout) if command.startswith("curl") else done.stdout))

@@ -1,0 +1,80 @@
+"""The audit: every check over a sight of the tables, and what could be checked by counters only."""
+
+from collections.abc import Callable, Sequence
+
+from attrs import frozen
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from . import balances, copies, fates, holes, promotions
+from .findings import again, together
+from .sight import Scope, Sight
+
+
+@frozen
+class Audit:
+    """One look at the tables, and what it says."""
+
+    sight: Sight
+    scope: Scope
+    lives: DataFrame
+    """See `fates.lives`."""
+    copies: tuple[DataFrame, DataFrame] | None = None
+    """The messages of the store and those of the lake, whole, where there are both."""
+
+    @classmethod
+    def of(cls, sight: Sight, scope: Scope, copies: tuple[DataFrame, DataFrame] | None = None) -> "Audit":
+        return cls(sight, scope, sight.keep(fates.lives(sight, scope)), copies)
+
+    def findings(self) -> DataFrame:
+        """All that is wrong, with the schema `findings.FINDINGS`; empty when all is well."""
+        other = [] if self.copies is None else [copies.check(*self.copies)]
+        return together(
+            balances.check(self.sight, self.scope),
+            fates.check(self.sight, self.scope, self.lives),
+            holes.check(self.sight, self.scope),
+            promotions.check(self.sight),
+            *other,
+        )
+
+    def topics(self) -> DataFrame:
+        """The equation of each topic."""
+        return balances.topics(self.sight)
+
+    def groups(self) -> DataFrame:
+        """The equation of each group and queue."""
+        return balances.groups(self.sight)
+
+    def hours(self) -> DataFrame:
+        """What became of the messages, by group and hour."""
+        return fates.hours(self.lives)
+
+    def unchecked(self) -> DataFrame:
+        """(topic, group, what, count): messages that only counters tell of; `group` may be null.
+
+        `below_floor`: gone from the store, and not in the lake. `before_log`: older than what is left of the log.
+        """
+        lowest = self.sight.messages.groupBy("queue_id").agg(f.min("offset").alias("lowest"))
+        own = self.sight.queues.where("group_id = 0 AND floor > 0").join(lowest, "queue_id", "left")
+        begin = f.coalesce("lowest", "next_offset") if self.scope.archived else f.col("floor")
+        below = own.groupBy("topic").agg(f.sum(f.least("next_offset", begin)).alias("count")).where("count > 0")
+        older = self.lives.where("before_log").groupBy("topic", "group").agg(f.count("*").alias("count"))
+        columns = ("topic", "group", "what", "count")
+        no_group = f.lit(None).cast("string")
+        floor = below.select("topic", no_group.alias("group"), f.lit("below_floor").alias("what"), "count")
+        older = older.withColumn("what", f.lit("before_log")).select(*columns)
+        return floor.unionByName(older).orderBy(*columns[:3])
+
+
+_TOPICS = 100
+"""As many are named when a second look is limited to them; beyond that it looks at all."""
+
+
+def confirmed(first: Audit, look_again: Callable[[Sequence[str] | None], Audit]) -> DataFrame:
+    """What two looks agree on. The second is at the topics that the first found something in, and only then."""
+    suspects = first.sight.keep(first.findings())
+    topics = [row.topic for row in suspects.select("topic").distinct().limit(_TOPICS + 1).collect()]
+    if not topics:
+        return suspects
+    second = look_again(None if len(topics) > _TOPICS or None in topics else topics)
+    return first.sight.keep(again(suspects, second.findings()))

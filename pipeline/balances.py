@@ -1,0 +1,242 @@
+"""The equations of promise I14: counters against counters, and counters against rows.
+
+Each holds at any moment, but its parts are read one after another. So a part that is counted in rows is held against
+what its counters allow between their two readings: exactly, where nothing moved meanwhile.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from .fates import blind
+from .findings import finding, together
+from .sight import Scope, Sight
+
+_SETTLED = ("acked", "dead", "retried", "expired", "skipped", "parked")
+_COUNTED = {"acked": ("acked",), "dead": ("dead", "lost_dead"), "retried": ("retried", "lost", "suspended")}
+"""Counters whose every count has a row in the log, and the words there."""
+_ALSO = ("expired", "skipped", "parked")
+"""Counters that also count what has no row."""
+_CURSOR = ["group_id", "queue_id"]
+
+
+def check(sight: Sight, scope: Scope) -> DataFrame:
+    """Equations that do not hold."""
+    of_topic, of_group = topics(sight), groups(sight)
+    return together(
+        finding(
+            of_topic.where("NOT holds"),
+            "topic_counters",
+            f.format_string(
+                "accepted %d is not streamed %d + cancelled %d + expired %d + pending %d",
+                *("accepted", "streamed", "cancelled", "expired", "waiting"),
+            ),
+        ),
+        finding(
+            of_group.where("NOT holds"),
+            "group_counters",
+            f.format_string(
+                "moves %d are not acked %d + dead %d + retried %d + parked %d + claimed %d + expired %d + skipped %d"
+                " + sought %d",
+                *("moves", "acked", "dead", "retried", "parked", "claimed", "expired", "skipped", "sought"),
+            ),
+        ),
+        _rows(sight),
+        gaps(sight),
+        _ladder(sight),
+        _letters(sight, scope),
+        _deaths(sight, scope),
+    )
+
+
+def topics(sight: Sight) -> DataFrame:
+    """By topic: accepted = streamed + cancelled + expired + pending; `waiting` is how many timers there are."""
+    before, after = _topic_counters(sight.tallies, sight.queues, sight.outbox), "after"
+    later = _topic_counters(sight.tallies_after, sight.queues_after, sight.outbox_after)
+    later = later.select("topic_id", *(f.col(name).alias(f"{name}_{after}") for name in _TOPIC))
+    waiting = sight.timers.groupBy("topic_id").agg(f.count("*").alias("waiting"))
+    rows = before.join(later, "topic_id").join(waiting, "topic_id", "left").na.fill(0, ["waiting"])
+    grown = {name: f.greatest(f.col(f"{name}_after") - f.col(name), f.lit(0)) for name in _TOPIC}
+    pending = f.col("accepted") - f.col("streamed") - f.col("cancelled")
+    low, high = pending - grown["streamed"] - grown["cancelled"], pending + grown["accepted"]
+    return rows.select(
+        *("topic", "topic_id", "accepted", "streamed", "cancelled"),
+        f.lit(0).cast("long").alias("expired"),
+        pending.alias("pending"),
+        "waiting",
+        f.col("waiting").between(low, high).alias("holds"),
+        (low != high).alias("busy"),
+    ).orderBy("topic")
+
+
+_TOPIC = ("accepted", "streamed", "cancelled")
+
+
+def _topic_counters(tallies: DataFrame, queues: DataFrame, outbox: DataFrame) -> DataFrame:
+    streams = (
+        queues.where("group_id = 0")
+        .groupBy("topic", "topic_id")
+        .agg(f.sum(f.col("next_offset") - f.col("holes")).alias("in_stream"), f.sum("straight").alias("straight"))
+    )
+    tally = tallies.groupBy("topic_id").agg(f.sum("scheduled").alias("timers"), f.sum("cancelled").alias("gone"))
+    outside = outbox.groupBy("topic_id").agg(
+        (f.sum("uncounted") + f.sum("scheduled")).alias("more"), f.sum("cancelled").alias("more_gone")
+    )
+    rows = streams.join(tally, "topic_id", "left").join(outside, "topic_id", "left")
+    rows = rows.na.fill(0, ["timers", "gone", "more", "more_gone"])
+    return rows.select(
+        *("topic", "topic_id"),
+        (f.col("timers") + f.col("straight") + f.col("more")).alias("accepted"),
+        f.col("in_stream").alias("streamed"),
+        (f.col("gone") + f.col("more_gone")).alias("cancelled"),
+    )
+
+
+def groups(sight: Sight) -> DataFrame:
+    """By group and queue: cursor moves = acked + dead + retried + parked + claimed + expired + skipped + sought.
+
+    `retry`: it is the group's retry queue; what is on the ladder was claimed from either, and counts as retried.
+    """
+    claimed = (
+        sight.handed.where("NOT ended AND outcome IN ('open', 'acked_outside')")
+        .groupBy(*_CURSOR)
+        .agg(f.count("*").alias("claimed"))
+    )
+    later = sight.cursors_after.select(
+        *_CURSOR, *(f.col(name).alias(f"{name}_after") for name in ("position", "sought", *_SETTLED))
+    )
+    kinds = sight.queues.select("queue_id", (f.col("group_id") != 0).alias("retry"), "queue")
+    rows = sight.cursors.join(later, _CURSOR).join(claimed, _CURSOR, "left").na.fill(0, ["claimed"])
+    rows = rows.join(f.broadcast(kinds), "queue_id")
+    moves = f.col("position") - f.col("origin")
+    settled, settled_after = _sum(_SETTLED), _sum([f"{name}_after" for name in _SETTLED])
+    due = moves - settled - f.col("sought")
+    low = due - (settled_after - settled)
+    high = due + f.greatest(f.col("position_after") - f.col("position"), f.lit(0))
+    # A seek between the two readings moves both: the next audit tells.
+    still = f.col("sought") == f.col("sought_after")
+    return rows.select(
+        *("topic", "group", "group_id", "queue_id", "queue", "retry"),
+        moves.alias("moves"),
+        *(*_SETTLED, "sought", "claimed"),
+        (~still | f.col("claimed").between(low, high)).alias("holds"),
+        (~still | (low != high)).alias("busy"),
+    ).orderBy("topic", "group", "retry", "queue")
+
+
+def _sum(names: tuple[str, ...] | list[str]) -> Column:
+    return sum((f.col(name) for name in names), f.lit(0))
+
+
+def _log(sight: Sight) -> DataFrame:
+    """By group and queue: how many entries of the log are in sight, seeks among them, and from which number on."""
+    entries = sight.handed.where("ended").select(*_CURSOR, "number")
+    seeks = sight.seeks.select(*_CURSOR, "number")
+    numbers = entries.unionByName(seeks).distinct().join(f.broadcast(_ends(sight)), _CURSOR).where("number < upto")
+    return numbers.groupBy(*_CURSOR).agg(
+        f.count("*").alias("entries"), f.min("number").alias("first"), f.max("number").alias("last")
+    )
+
+
+def _ends(sight: Sight) -> DataFrame:
+    return sight.cursors.select(*_CURSOR, f.col("next_delivery").alias("upto"))
+
+
+def _rows(sight: Sight) -> DataFrame:
+    """Every count of acked, dead and retried has its row, as long as the log is whole; and never fewer than rows."""
+    outcome = f.col("outcome")
+    told = {name: outcome.isin(*words) for name, words in _COUNTED.items()}
+    # A seek puts what was claimed of a retry queue back onto the ladder; of the topic's own, it counts for the seek.
+    told["retried"] = told["retried"] | (outcome == "released") & ~f.col("own")
+    told |= {name: outcome == name for name in _ALSO}
+    rows = sight.handed.groupBy(*_CURSOR).agg(
+        *(f.count_if(where).alias(f"{name}_rows") for name, where in told.items())
+    )
+    later = sight.cursors_after.select(*_CURSOR, *(f.col(name).alias(f"{name}_after") for name in told))
+    log = _log(sight).join(f.broadcast(_ends(sight)), _CURSOR, "right").na.fill(0, ["entries"])
+    whole = log.select(*_CURSOR, (f.col("entries") == f.col("upto")).alias("whole"))
+    both = sight.cursors.join(later, _CURSOR).join(rows, _CURSOR, "left").join(whole, _CURSOR, "left")
+    both = both.na.fill(0, [f"{name}_rows" for name in told]).join(
+        blind(sight).withColumn("b", f.lit(1)), _CURSOR, "left"
+    )
+    found: list[DataFrame] = []
+    for name in told:
+        few = f.col("whole") & f.col("b").isNull() & (f.col(f"{name}_rows") < f.col(name))
+        wrong = f.col(f"{name}_rows") > f.col(f"{name}_after")
+        wrong = wrong | few if name in _COUNTED else wrong
+        detail = f.format_string(f"{name} counts %d, and has %d rows", name, f"{name}_rows")
+        found.append(finding(both.where(wrong), "group_rows", detail))
+    return together(*found)
+
+
+def gaps(sight: Sight) -> DataFrame:
+    """Entries that are missing between the first that is left and the last that was written."""
+    log = _log(sight).join(f.broadcast(_ends(sight)), _CURSOR)
+    names = sight.cursors.select(*_CURSOR, "topic", "group")
+    torn = log.where("entries < upto - first").join(f.broadcast(names), _CURSOR)
+    torn = torn.join(f.broadcast(blind(sight)), _CURSOR, "left_anti")
+    detail = f.format_string("%d entries from number %d to %d", "entries", "first", f.col("upto") - 1)
+    return finding(torn, "log_gap", detail)
+
+
+def _ladder(sight: Sight) -> DataFrame:
+    """By group: retried + redriven + parked = resting or parked now + all that ever came back."""
+    ups = ("retried", "redriven", "parked")
+
+    def read(cursors: DataFrame, queues: DataFrame, mark: str) -> DataFrame:
+        back = queues.where("group_id > 0").groupBy("group_id").agg(f.sum("next_offset").alias(f"back{mark}"))
+        up = f.sum(_sum(ups)).alias(f"up{mark}")
+        moved = (f.count_if(f.col("sought") != 0) > 0) & (f.sum("parked") > 0)
+        sums = cursors.groupBy("topic", "group", "group_id").agg(up, moved.alias(f"moved{mark}"))
+        return sums.join(back, "group_id")
+
+    before, after = read(sight.cursors, sight.queues, ""), read(sight.cursors_after, sight.queues_after, "_after")
+    resting = sight.retries.groupBy("group_id").agg(f.count("*").alias("resting"))
+    rows = (
+        before.join(after.drop("topic", "group"), "group_id").join(resting, "group_id", "left").na.fill(0, ["resting"])
+    )
+    due = f.col("up") - f.col("back")
+    low, high = due - (f.col("back_after") - f.col("back")), due + (f.col("up_after") - f.col("up"))
+    # Of an ordered topic that was sought, a message may be parked where it lay parked already: one row, counted twice.
+    wrong = rows.where(
+        f.when(f.col("moved_after"), f.col("resting") > high).otherwise(~f.col("resting").between(low, high))
+    )
+    detail = f.format_string("%d went onto the ladder, %d came back, %d are there", "up", "back", "resting")
+    return finding(wrong, "ladder_rows", detail)
+
+
+def _letters(sight: Sight, scope: Scope) -> DataFrame:
+    """By group: dead letters there = all that died - all that were redriven, purged, replaced or cleaned."""
+    counters = ("dead", "cleared")
+
+    def read(cursors: DataFrame, mark: str) -> DataFrame:
+        return cursors.groupBy("topic", "group", "group_id").agg(
+            *(f.sum(name).alias(f"{name}{mark}") for name in counters)
+        )
+
+    there = sight.dead.groupBy("group_id").agg(f.count("*").alias("letters"))
+    rows = read(sight.cursors, "").join(read(sight.cursors_after, "_after").drop("topic", "group"), "group_id")
+    rows = rows.join(there, "group_id", "left").na.fill(0, ["letters"])
+    low = f.col("dead") - f.col("cleared_after") if scope.since is None else f.lit(0)
+    high = f.col("dead_after") - (f.lit(0) if scope.archived else f.col("cleared"))
+    wrong = rows.where(~f.col("letters").between(low, high))
+    detail = f.format_string("%d died, %d of them were cleared since, %d letters are there", *counters, "letters")
+    return finding(wrong, "letter_rows", detail)
+
+
+def _deaths(sight: Sight, scope: Scope) -> DataFrame:
+    """Deaths in the log without a letter: no more than were redriven, purged, replaced or cleaned."""
+    deaths = sight.handed.where("outcome IN ('dead', 'lost_dead') AND message_offset IS NOT NULL").select(
+        *("topic", "group", "group_id"),
+        f.col("message_queue_id").alias("queue_id"),
+        f.col("message_offset").alias("offset"),
+        f.col("settled_at").alias("dead_at"),
+    )
+    place = ["group_id", "queue_id", "offset", "dead_at"]
+    without = deaths.join(sight.dead.select(*place), place, "left_anti").where(f.col("dead_at") < f.lit(scope.until))
+    cleared = sight.cursors_after.groupBy("group_id").agg(f.sum("cleared").alias("cleared"))
+    sums = without.groupBy("group_id").agg(f.count("*").alias("without")).join(cleared, "group_id")
+    messages = sight.messages.select("queue_id", "offset", "id", "streamed_at")
+    told = without.join(f.broadcast(sums.where("without > cleared")), "group_id")
+    told = told.join(messages, ["queue_id", "offset"], "left")
+    detail = f.format_string("%d deaths without a letter, %d letters cleared", "without", "cleared")
+    return finding(told, "no_letter", detail, streamed_at=f.col("streamed_at"))

@@ -1,0 +1,276 @@
+"""Row by row: every message that a group has passed has one fate in that group, and none that nobody accounts for.
+
+A pass begins when a message is claimed from its topic's queue, or when a replay or a redrive puts it onto the ladder
+anew; it ends acked, dead, expired, skipped or released by a seek, or is still on its way: claimed, on a rung, parked,
+or back from the ladder and not claimed yet. So for each message and group, ends + on the way = beginnings.
+
+What a group passes over without a claim (by tags, by retention, by a seek, or parking) leaves no row but counters:
+there can be no more messages without a row than these have counted.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from .findings import finding, together
+from .sight import Scope, Sight
+
+_ENDS = ("acked", "acked_outside", "dead", "lost_dead", "expired", "skipped")
+_AWAY = ("suspended", "parked", "released")
+_MESSAGE = ("group_id", "queue_id", "offset")
+"""A message as a group sees it, by its place in the topic's queue."""
+
+
+def check(sight: Sight, scope: Scope, lived: DataFrame) -> DataFrame:
+    """Messages without a fate, or with too many; `lived` are the `lives` of this sight."""
+    known = lived.where("NOT before_log")
+    streamed_at = f.col("streamed_at")
+    silent = known.where("passed_over").join(f.broadcast(blind(sight)), ["group_id", "queue_id"], "left_anti")
+    silent = silent.join(f.broadcast(_unrowed(sight)), ["group_id", "queue_id"])
+    silent = _with_total(silent, ["group_id", "queue_id"], "silent").where("silent > unrowed")
+    ends, begins = f.col("ends") + f.col("waiting"), f.col("own") + f.col("fresh")
+    # A message of an ordered topic that is parked twice, after a seek, is one parked message.
+    lost = known.where(ends < begins).where("parkings < 2")
+    anew = _with_total(known.where("fresh > 0"), ["group_id"], "fresh", "anew").join(
+        f.broadcast(_spare(sight)), "group_id"
+    )
+    sums = f.format_string(
+        "begun %d times and %d times anew; ended %d times, %d on the way", "own", "fresh", "ends", "waiting"
+    )
+    return together(
+        finding(
+            silent,
+            "missing",
+            f.format_string("%d without a row, %d accounted for by counters", "silent", "unrowed"),
+            streamed_at=streamed_at,
+        ),
+        finding(lost, "missing", sums, streamed_at=streamed_at),
+        finding(known.where(ends > begins), "doubled", sums, streamed_at=streamed_at),
+        finding(
+            anew.where("anew > redriven"),
+            "doubled",
+            f.format_string("%d come anew, %d replayed or redriven", "anew", "redriven"),
+            streamed_at=streamed_at,
+        ),
+        _claimed_twice(sight, scope),
+    )
+
+
+def hours(lived: DataFrame) -> DataFrame:
+    """By topic, group and hour: what became of the messages that the group has passed, of their `lives`."""
+    fate = (
+        f.when(f.col("open") > 0, "claimed")
+        .when(f.col("parked") > 0, "parked")
+        .when(f.col("waiting") > 0, "retrying")
+        .when(f.col("last").isin("acked", "acked_outside"), "acked")
+        .when(f.col("last").isin("dead", "lost_dead"), "dead")
+        .when(f.col("last").isin("expired", "skipped", "released"), f.col("last"))
+        .when(f.col("passed_over"), "no_row")
+        .otherwise("missing")
+    )
+    fates = lived.where("below").withColumn("fate", fate)
+    columns = ("acked", "dead", "retrying", "parked", "claimed", "expired", "skipped", "released", "no_row", "missing")
+    return (
+        fates.groupBy("topic", "group", f.date_trunc("hour", "streamed_at").alias("hour"))
+        .agg(
+            f.count("*").alias("messages"),
+            *(f.count_if(f.col("fate") == name).alias(name) for name in columns),
+        )
+        .orderBy("topic", "group", "hour")
+    )
+
+
+def lives(sight: Sight, scope: Scope) -> DataFrame:
+    """A row for each message and group, of what the group has passed or still has rows of.
+
+    own: claims from the topic's queue; fresh: how often it came onto the ladder anew; ends, waiting; passed_over: below
+    the group's position, without a claim; below: below the position; before_log: older than what is left of the log.
+    """
+    messages = sight.messages.where("id >= 0").where(f.col("streamed_at") < f.lit(scope.until))
+    if scope.since is not None:
+        messages = messages.where(f.col("streamed_at") >= f.lit(scope.since))
+    own = sight.cursors.join(f.broadcast(sight.queues.where("group_id = 0").select("queue_id")), "queue_id")
+    cursors = own.select("group", *_MESSAGE[:2], "origin", "position").join(
+        f.broadcast(horizons(sight)), "group_id", "left"
+    )
+    seen = messages.join(f.broadcast(cursors), "queue_id")
+    rows = seen.join(_flows(sight), [*_MESSAGE], "left")
+    below = (f.col("offset") >= f.col("origin")) & (f.col("offset") < f.col("position"))
+    counts = ("own", "ends", "waiting", "open", "parked", "parkings", "fresh")
+    rows = rows.withColumn("below", below).where(below | f.col("own").isNotNull())
+    rows = rows.select(
+        *("topic", "group", *_MESSAGE, "id", "streamed_at", "below", "last"),
+        *(f.coalesce(name, f.lit(0)).alias(name) for name in counts),
+        f.coalesce(f.col("streamed_at") < f.col("horizon"), f.lit(False)).alias("before_log"),
+    )
+    passed = f.col("below") & (f.col("own") == 0)
+    sought = sight.seeks.select(
+        *(f.col(name).alias(f"seek_{name}") for name in ("group_id", "queue_id")), "position_before", "position_after"
+    )
+    over = (
+        (f.col("group_id") == f.col("seek_group_id"))
+        & (f.col("queue_id") == f.col("seek_queue_id"))
+        & (f.col("offset") >= f.col("position_before"))
+        & (f.col("offset") < f.col("position_after"))
+    )
+    skipped = rows.where(passed).join(f.broadcast(sought), over, "left_semi").select(*_MESSAGE)
+    skipped = skipped.distinct().withColumn("by_seek", f.lit(True))
+    rows = rows.join(skipped, [*_MESSAGE], "left")
+    return rows.withColumn("passed_over", passed & f.col("by_seek").isNull()).withColumn(
+        "last", f.when(f.col("by_seek") & f.col("last").isNull(), "released").otherwise(f.col("last"))
+    )
+
+
+def horizons(sight: Sight) -> DataFrame:
+    """By group_id: messages from before `horizon` may have rows that retention has taken."""
+    never = f.lit("9999-12-31").cast("timestamp")
+    first = f.min_by("ended_at", "number")
+    logs = sight.handed.where("ended").groupBy("group_id", "queue_id")
+    begins = logs.agg(f.min("number").alias("number"), first.alias("at"))
+    sought = sight.seeks.select("group_id", "queue_id", f.col("number").alias("seek"))
+    logs_begin = sight.cursors.select("group_id", "queue_id", "next_delivery").join(
+        begins, ["group_id", "queue_id"], "left"
+    )
+    # What stands before the first entry that is left are seeks, or entries that are gone.
+    before = f.coalesce("number", "next_delivery")
+    cut = (
+        logs_begin.withColumn("before", before)
+        .join(f.broadcast(sought), ["group_id", "queue_id"], "left")
+        .groupBy("group_id", "queue_id", "before", "at")
+        .agg(f.count_if(f.col("seek") < f.col("before")).alias("seeks"))
+        .where("before > seeks")
+        .select("group_id", f.coalesce("at", never).alias("at"))
+    )
+    floors = sight.queues.where("group_id > 0 AND floor > 0").select("group_id", "queue_id")
+    oldest = sight.returns.groupBy("group_id", "queue_id").agg(f.min("streamed_at").alias("at"))
+    gone = floors.join(oldest, ["group_id", "queue_id"], "left").select("group_id", f.coalesce("at", never).alias("at"))
+    return cut.unionByName(gone).groupBy("group_id").agg(f.max("at").alias("horizon"))
+
+
+def _flows(sight: Sight) -> DataFrame:
+    """By message and group: its beginnings, its ends, and what of it is on the way."""
+    place = (
+        f.col("group_id"),
+        f.col("message_queue_id").alias("queue_id"),
+        f.col("message_offset").alias("offset"),
+    )
+    outcome, mine = f.col("outcome"), f.col("own")
+    away = outcome.isin(*_AWAY) & (f.col("attempt") == 1) & ~(mine & (outcome == "released"))
+    ends = outcome.isin(*_ENDS) | (mine & (outcome == "released"))
+    handed = sight.handed.where("message_offset IS NOT NULL").select(
+        *place,
+        _one(mine).alias("own"),
+        _one(ends).alias("ends"),
+        _one(outcome == "open").alias("waiting"),
+        _one(outcome == "open").alias("open"),
+        f.lit(0).alias("parked"),
+        _one(outcome == "parked").alias("parkings"),
+        # What is given back uncounted in its first attempt comes again in its first attempt.
+        (_one(~mine & (f.col("attempt") == 1)) - _one(away)).alias("fresh"),
+        f.when(ends, f.struct(f.col("settled_at").alias("at"), outcome.alias("outcome"))).alias("end"),
+    )
+    claimed = sight.handed.where("NOT own").select(
+        "group_id", f.col("queue_id").alias("back"), f.col("offset").alias("at")
+    )
+    cursors = sight.cursors.select("group_id", f.col("queue_id").alias("back"), "position")
+    returns = (
+        sight.returns.withColumnsRenamed({"queue_id": "back", "offset": "at"})
+        .join(claimed, ["group_id", "back", "at"], "left_anti")
+        .join(f.broadcast(cursors), ["group_id", "back"])
+    )
+    nobody, first = f.lit(None).cast("struct<at: timestamp, outcome: string>"), _one(f.col("attempt") == 1)
+    passed = f.col("at") < f.col("position")  # and without a claim: skipped or expired
+    back = returns.select(
+        *place,
+        f.lit(0).alias("own"),
+        _one(passed).alias("ends"),
+        _one(~passed).alias("waiting"),
+        f.lit(0).alias("open"),
+        f.lit(0).alias("parked"),
+        f.lit(0).alias("parkings"),
+        first.alias("fresh"),
+        f.when(passed, f.struct(f.col("streamed_at").alias("at"), f.lit("expired").alias("outcome"))).alias("end"),
+    )
+    resting = sight.retries.select(
+        *place,
+        f.lit(0).alias("own"),
+        f.lit(0).alias("ends"),
+        f.lit(1).alias("waiting"),
+        f.lit(0).alias("open"),
+        _one(f.col("parked")).alias("parked"),
+        f.lit(0).alias("parkings"),
+        first.alias("fresh"),
+        nobody.alias("end"),
+    )
+    every = handed.unionByName(back).unionByName(resting)
+    counts = ("own", "ends", "waiting", "open", "parked", "parkings")
+    return every.groupBy(*_MESSAGE).agg(
+        *(f.sum(name).alias(name) for name in counts),
+        f.greatest(f.sum("fresh"), f.lit(0)).alias("fresh"),
+        f.max("end")["outcome"].alias("last"),
+    )
+
+
+def _one(condition: Column) -> Column:
+    return f.when(condition, 1).otherwise(0)
+
+
+def _with_total(rows: DataFrame, by: list[str], total: str, name: str | None = None) -> DataFrame:
+    """With how many rows there are of its kind, or the sum of a column."""
+    told = f.count("*").alias(total) if name is None else f.sum(total).alias(name)
+    return rows.join(rows.groupBy(*by).agg(told), by)
+
+
+def _rowed(sight: Sight) -> DataFrame:
+    """By group and queue: the rows of what may also be counted without one."""
+    without = f.count_if(f.col("outcome").isin("expired", "skipped", "parked"))
+    return sight.handed.groupBy("group_id", "queue_id").agg(without.alias("rowed"))
+
+
+def _unrowed(sight: Sight) -> DataFrame:
+    """By group and queue: how many messages were passed without a claim, as counters say once all has been read."""
+    after = sight.cursors_after.select(
+        "group_id", "queue_id", (f.col("expired") + f.col("skipped") + f.col("parked")).alias("counted")
+    )
+    return after.join(_rowed(sight), ["group_id", "queue_id"], "left").select(
+        "group_id", "queue_id", f.greatest(f.col("counted") - f.coalesce("rowed", f.lit(0)), f.lit(0)).alias("unrowed")
+    )
+
+
+def blind(sight: Sight) -> DataFrame:
+    """(group_id, queue_id) that were sought, with the seeks themselves out of sight."""
+    moved = sight.cursors_after.where("sought <> 0").select("group_id", "queue_id")
+    return moved.join(f.broadcast(sight.seeks), ["group_id", "queue_id"], "left_anti")
+
+
+def _spare(sight: Sight) -> DataFrame:
+    """By group: how many messages may have come onto the ladder anew: redriven, replayed, or parked without a claim."""
+    parked = sight.handed.where("outcome = 'parked'").groupBy("group_id").agg(f.count("*").alias("rows"))
+    counted = sight.cursors_after.groupBy("group_id").agg(
+        f.sum("redriven").alias("put_back"), f.sum("parked").alias("parkings")
+    )
+    unrowed = f.greatest(f.col("parkings") - f.coalesce("rows", f.lit(0)), f.lit(0))
+    return counted.join(parked, "group_id", "left").select("group_id", (f.col("put_back") + unrowed).alias("redriven"))
+
+
+def _claimed_twice(sight: Sight, scope: Scope) -> DataFrame:
+    """Places in a queue that were claimed more often than seeks went back over them."""
+    times = sight.handed.groupBy("group", *_MESSAGE).agg(f.count("*").alias("times"), f.max("own").alias("own"))
+    again = times.where("times > 1").join(f.broadcast(blind(sight)), ["group_id", "queue_id"], "left_anti")
+    sought = sight.seeks.select(
+        *(f.col(name).alias(f"seek_{name}") for name in ("group_id", "queue_id")), "position_before", "position_after"
+    )
+    back = (
+        (f.col("group_id") == f.col("seek_group_id"))
+        & (f.col("queue_id") == f.col("seek_queue_id"))
+        & (f.col("offset") >= f.col("position_after"))
+        & (f.col("offset") < f.col("position_before"))
+    )
+    counted = again.join(f.broadcast(sought), back, "left").groupBy("group", *_MESSAGE, "times", "own")
+    told = counted.agg(f.count("seek_queue_id").alias("seeks")).where("times > seeks + 1")
+    places = sight.messages.select("topic", "queue_id", "offset", "id", "streamed_at")
+    topics = sight.queues.select(f.col("queue_id"), f.col("topic").alias("topic_of"))
+    told = told.join(places, ["queue_id", "offset"], "left").join(f.broadcast(topics), "queue_id", "left")
+    told = told.withColumn("topic", f.coalesce("topic", "topic_of"))
+    told = told.where(f.coalesce(f.col("streamed_at") < f.lit(scope.until), f.lit(True)))
+    detail = f.format_string("claimed %d times, sought back %d times", "times", "seeks")
+    return finding(told, "claimed_twice", detail, streamed_at=f.col("streamed_at"))

@@ -1,0 +1,81 @@
+"""What an audit tells of: one row per offence, of one shape for all kinds."""
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
+
+FINDINGS = StructType(
+    [
+        StructField("kind", StringType(), False),  # one of KINDS
+        StructField("topic", StringType(), True),
+        StructField("group", StringType(), True),  # null: of the topic
+        StructField("hour", TimestampType(), True),  # in which the message came into the stream; null: of counters
+        StructField("id", LongType(), True),  # of the message
+        StructField("queue_id", IntegerType(), True),
+        StructField("offset", LongType(), True),
+        StructField("detail", StringType(), True),
+    ]
+)
+
+KINDS = {
+    "topic_counters": "accepted is not streamed + cancelled + expired + pending",
+    "group_counters": "cursor moves are not acked + dead + retrying + parked + claimed + expired + skipped",
+    "group_rows": "the log does not have what a counter has counted",
+    "ladder_rows": "what went onto the ladder neither rests there nor came back",
+    "letter_rows": "what died is not in the dead letters",
+    "log_gap": "an entry of the delivery log is missing",
+    "missing": "a message that the group has passed has no fate",
+    "doubled": "a message has more than one fate, with no seek, replay or redrive to account for it",
+    "claimed_twice": "a place in a queue was handed out twice, with no seek between",
+    "no_letter": "a message died and is not in the dead letters",
+    "hole": "an offset without a message",
+    "streamed_twice": "one id at two places of the stream",
+    "waiting_and_streamed": "promoted, and waiting still",
+    "cancelled_and_streamed": "cancelled, and in the stream",
+    "cancelled_and_waiting": "cancelled, and waiting still",
+    "copy_differs": "the lake's copy of a message is not the store's",
+    "not_in_lake": "archived offsets around it, but not this message",
+}
+"""Each kind of finding, and what it says."""
+
+KEY = ("kind", "topic", "group", "id", "queue_id", "offset")
+"""What makes two findings the same."""
+
+
+def finding(rows: DataFrame, kind: str, detail: Column, *, streamed_at: Column | None = None) -> DataFrame:
+    """Rows as findings of a kind: what they have no column for is null."""
+    there = set(rows.columns)
+    values: list[Column] = []
+    for field in FINDINGS.fields:
+        if field.name == "kind":
+            value = f.lit(kind)
+        elif field.name == "detail":
+            value = detail
+        elif field.name == "hour":
+            value = f.lit(None) if streamed_at is None else f.date_trunc("hour", streamed_at)
+        else:
+            value = f.col(field.name) if field.name in there else f.lit(None)
+        values.append(value.cast(field.dataType).alias(field.name))
+    return rows.select(*values)
+
+
+def together(*some: DataFrame) -> DataFrame:
+    """All findings in one."""
+    return reduce(DataFrame.unionByName, some)
+
+
+def again(first: DataFrame, second: DataFrame) -> DataFrame:
+    """What was found the first time and the second time, as told the second time."""
+    known = first.select(*(f.col(name).alias(f"_{name}") for name in KEY)).distinct()
+    same = reduce(Column.__and__, (f.col(name).eqNullSafe(f.col(f"_{name}")) for name in KEY))
+    return second.join(known, same, "left_semi")
+
+
+def listed(findings: DataFrame, limit: int) -> DataFrame:
+    """The first few of each kind, with how many there are: as many as are shown."""
+    kind = Window.partitionBy("kind")
+    order = kind.orderBy("topic", "group", "queue_id", "offset", "id")
+    rows = findings.withColumn("total", f.count("*").over(kind)).withColumn("place", f.row_number().over(order))
+    return rows.where(f.col("place") <= limit).orderBy("kind", "place").drop("place")

@@ -1,0 +1,89 @@
+"""Offsets without holes: every offset of a queue below its end has a message, unless retention took it.
+
+Looked at a thousand offsets at a time: only stretches that have too few are gone through one by one.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from .findings import finding
+from .sight import Scope, Sight
+
+_STRETCH = 1000
+_HELD_SINCE = "INTERVAL 10 MINUTES"
+"""A message that somebody held may stand alone for as long: the cleaner goes round once a minute."""
+
+
+def check(sight: Sight, scope: Scope) -> DataFrame:
+    """The offsets that are missing.
+
+    What retention took lies below the floor of its queue, or between messages that were still held when it came by. The
+    tombstones of a queue count as messages, in sight or not.
+    """
+    own = sight.queues.where("group_id = 0").select("topic", "queue_id", "next_offset", "holes")
+    there = sight.messages.select("queue_id", "offset", "id", "streamed_at")
+    bounds = sight.keep(bounds_of(sight, scope).join(own.select("queue_id", "holes"), "queue_id"))
+    spans = bounds.withColumn("stretch", f.explode(_stretches(f.col("low"), f.col("high")))).select(
+        *("topic", "queue_id", "holes"),
+        f.greatest("low", f.col("stretch") * _STRETCH).alias("begin"),
+        f.least("high", (f.col("stretch") + 1) * _STRETCH).alias("end"),
+        "stretch",
+    )
+    counts = (
+        there.select("queue_id", "offset")
+        .distinct()
+        .join(f.broadcast(bounds.select("queue_id", "low", "high")), "queue_id")
+        .where("offset >= low AND offset < high")
+        .groupBy("queue_id", f.floor(f.col("offset") / _STRETCH).alias("stretch"))
+        .agg(f.count("*").alias("there"))
+    )
+    thin = spans.join(counts, ["queue_id", "stretch"], "left").where("coalesce(there, 0) < end - begin")
+    thin = sight.keep(thin)
+    wanted = thin.select("topic", "queue_id", "holes", f.explode(f.expr("sequence(begin, end - 1)")).alias("offset"))
+    absent = wanted.join(there.select("queue_id", "offset"), ["queue_id", "offset"], "left_anti")
+    tombs = there.where("id < 0").groupBy("queue_id").agg(f.count("*").alias("tombs"))
+    surplus = absent.groupBy("queue_id").agg(f.count("*").alias("absent"))
+    told = absent.join(surplus, "queue_id").join(tombs, "queue_id", "left").where("absent > holes - coalesce(tombs, 0)")
+    times = thin.select("queue_id", "stretch").join(
+        there.withColumn("stretch", f.floor(f.col("offset") / _STRETCH)), ["queue_id", "stretch"]
+    )
+    near = times.groupBy("queue_id", "stretch").agg(f.min("streamed_at").alias("streamed_at"))
+    told = told.withColumn("stretch", f.floor(f.col("offset") / _STRETCH)).join(near, ["queue_id", "stretch"], "left")
+    detail = f.format_string("%d offsets of the queue are without a message", "absent")
+    return finding(told, "hole", detail, streamed_at=f.col("streamed_at"))
+
+
+def bounds_of(sight: Sight, scope: Scope) -> DataFrame:
+    """By queue of a topic: from `low` on and below `high` every offset should have its message (topic, queue_id)."""
+    own = sight.queues.where("group_id = 0").select("topic", "queue_id", "next_offset", "floor")
+    there = sight.messages.join(f.broadcast(own.drop("topic")), "queue_id")
+    if not scope.archived:
+        there = there.where("offset >= floor")
+    since = f.lit(True) if scope.since is None else f.col("streamed_at") >= f.lit(scope.since)
+    # The first message that nobody holds: retention has not come this far, or it would be gone.
+    free = there.where(since).join(held(sight, scope), ["queue_id", "offset"], "left_anti")
+    first = free.groupBy("queue_id").agg(f.min("offset").alias("free"))
+    last = sight.messages.where(f.col("streamed_at") >= f.lit(scope.until))
+    ends = last.groupBy("queue_id").agg(f.min("offset").alias("later"))
+    spans = own.join(f.broadcast(first), "queue_id", "left").join(f.broadcast(ends), "queue_id", "left")
+    nothing_gone = f.when(f.col("floor") == 0, f.lit(0)) if scope.since is None else f.lit(None)
+    return spans.select(
+        *("topic", "queue_id"),
+        f.coalesce(nothing_gone, "free", "next_offset").cast("long").alias("low"),
+        f.least("next_offset", "later").cast("long").alias("high"),
+    ).where("low < high")
+
+
+def held(sight: Sight, scope: Scope) -> DataFrame:
+    """(queue_id, offset) of messages that a group holds or held a moment ago: they outlive their neighbours."""
+    place = [f.col("message_queue_id").alias("queue_id"), f.col("message_offset").alias("offset")]
+    lately = f.col("settled_at") >= f.lit(scope.until) - f.expr(_HELD_SINCE)
+    busy = sight.handed.where(~f.col("ended") | lately).select(*place)
+    waiting = sight.returns.join(
+        f.broadcast(sight.cursors.select("group_id", "queue_id", "position")), ["group_id", "queue_id"]
+    ).where("offset >= position")
+    return busy.unionByName(sight.retries.select(*place)).unionByName(waiting.select(*place)).distinct()
+
+
+def _stretches(low: Column, high: Column) -> Column:
+    return f.sequence(f.floor(low / _STRETCH), f.floor((high - 1) / _STRETCH))
