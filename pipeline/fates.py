@@ -28,8 +28,11 @@ def check(sight: Sight, scope: Scope, lived: DataFrame) -> DataFrame:
     silent = silent.join(f.broadcast(_unrowed(sight)), ["group_id", "queue_id"])
     silent = _with_total(silent, ["group_id", "queue_id"], "silent").where("silent > unrowed")
     ends, begins = f.col("ends") + f.col("waiting"), f.col("own") + f.col("fresh")
-    # A message of an ordered topic that is parked twice, after a seek, is one parked message.
-    lost = known.where(ends < begins).where("parkings < 2")
+    # A message of an ordered topic that a seek brings again while it lies parked is parked once, and told of twice.
+    parked = sight.cursors_after.where("parked > 0").select("group_id")
+    moved = sight.seeks.join(f.broadcast(parked), "group_id", "left_semi").select("group_id").distinct()
+    followed = known.join(f.broadcast(moved), "group_id", "left_anti")
+    lost, twice = followed.where(ends < begins), followed.where(ends > begins)
     anew = _with_total(known.where("fresh > 0"), ["group_id"], "fresh", "anew").join(
         f.broadcast(_spare(sight)), "group_id"
     )
@@ -44,7 +47,7 @@ def check(sight: Sight, scope: Scope, lived: DataFrame) -> DataFrame:
             streamed_at=streamed_at,
         ),
         finding(lost, "missing", sums, streamed_at=streamed_at),
-        finding(known.where(ends > begins), "doubled", sums, streamed_at=streamed_at),
+        finding(twice, "doubled", sums, streamed_at=streamed_at),
         finding(
             anew.where("anew > redriven"),
             "doubled",

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import pytest
 from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as f
 
 from support.oracle import Oracle, choose
 from support.spark_settings import small
@@ -19,9 +20,14 @@ from support.stores import START
 from tarry.pipeline.audit import Audit
 from tarry.pipeline.findings import KINDS
 from tarry.pipeline.sight import Scope
-from tarry.store.records import Settlement
+from tarry.store.catalogue import TopicDraft
+from tarry.store.ids import SHARDS
+from tarry.store.positions import Position
+from tarry.store.records import Claim, ClaimRequest, Draft, Publication, Settlement
+from tarry.store.redriving import Letters
 from tarry.store.sqlite.connection import drive
 from tarry.store.store import Store
+from tarry.wheel.ladder import Ladder
 
 DELAYS = (-1000, 0, 1, 500, 5000, 60_000, 36_000_000)
 SCOPE = Scope(until=moment(START + 10**12))
@@ -59,6 +65,48 @@ def history(seed: int, *, steps: int, operators: bool) -> Book:
     backend = StillBackend()
     oracle = drive(Oracle.begin(Store(backend)))
     drive(live(oracle, random.Random(seed), steps, operators=operators))
+    book = read_book(lambda sql: backend._connection.execute(sql).fetchall())
+    backend.close()
+    return book
+
+
+async def rough(store: Store, dice: random.Random, steps: int, *, ordered: bool) -> None:
+    """Claims by tags, ordering keys, seeks and redrives, with nobody who watches."""
+    now = START
+    topic = await store.add_topic(TopicDraft("orders", ordered=ordered, ladder=Ladder((1000, 5000))), now)
+    group = await store.add_group(topic, "billing", now)
+    held: list[Claim] = []
+    for _ in range(steps):
+        now += dice.choice((0, 500, 1000, 5000, 20_000))
+        due = [~id_ for shard in range(SHARDS) for (id_,) in await store.due_retries(shard, 0, now + 1, 1000)]
+        await store.promote(due, now)
+        over = [Settlement(key, "end") for key, _ in await store.claims_over(now, 100)]
+        await store.turn(group, over, [], now)
+        match dice.randrange(8):
+            case 0 | 1:
+                for _ in range(dice.randrange(1, 6)):
+                    key, tag = dice.choice("abc"), None if ordered else dice.choice(("red", "blue", None))
+                    draft = Draft(topic, topic.queues[0], b"{}", ordering_key=key, tag=tag)
+                    await store.publish([Publication((draft,))], now)
+            case 2 if dice.random() < 0.5:
+                await store.seek(group, topic.queues, Position("offset", dice.randrange(30)), now)
+            case 3:
+                await store.redrive(group, Letters(), dice.randrange(1, 4), now)
+            case _:
+                tags = None if ordered or dice.random() < 0.5 else frozenset({dice.choice(("red", "blue"))})
+                request = ClaimRequest("ann", dice.randrange(1, 7), dice.choice((1000, 60_000)), tags)
+                turn = await store.turn(group, [], [request], now, ["ann"])
+                held += [claim for claim in turn.claims if claim is not None]
+        for claim in held[-3:]:
+            verb: Literal["ack", "fail"] = dice.choice(["ack", "fail"])
+            places = tuple(place for place in claim.places.values() if dice.random() < 0.5)
+            count = dice.random() < 0.8
+            await store.turn(group, [Settlement(claim.key, verb, places, "no", None, count)] if places else [], [], now)
+
+
+def rough_history(seed: int, *, ordered: bool) -> Book:
+    backend = StillBackend()
+    drive(rough(Store(backend), random.Random(seed), 150, ordered=ordered))
     book = read_book(lambda sql: backend._connection.execute(sql).fetchall())
     backend.close()
     return book
@@ -196,7 +244,8 @@ FAULTS: dict[Callable[[Book], None], set[str]] = {
 }
 """What is found of each at least; the first by the message, where there is one."""
 
-CLEAN = ("operated on 1", "operated on 2", "operated on 3", "left alone")
+ROUGH = tuple((f"{'ordered' if n % 2 else 'tagged'} {n}", n) for n in range(6))
+CLEAN = ("operated on 1", "operated on 2", "operated on 3", "left alone", *(name for name, _ in ROUGH))
 
 
 @pytest.fixture(scope="module")
@@ -205,6 +254,7 @@ def audit(spark: SparkSession) -> Iterator[Audit]:
     alone = history(7, steps=150, operators=False)
     books = [as_topic(history(seed, steps=120, operators=True), CLEAN[seed - 1], seed) for seed in (1, 2, 3)]
     books.append(as_topic(alone, CLEAN[3], 4))
+    books += [as_topic(rough_history(n, ordered=bool(n % 2)), name, 30 + n) for name, n in ROUGH]
     for number, fault in enumerate(FAULTS, 5):
         books.append(as_topic(alone, fault.__name__, number))
         fault(books[-1])
@@ -235,13 +285,13 @@ def test_a_fault_is_found(findings: list[Row], fault: Callable[[Book], None]) ->
 
 
 def test_the_hours_add_up(audit: Audit) -> None:
-    rows = audit.hours().where("topic LIKE 'operated%' OR topic = 'left alone'").collect()
+    rows = audit.hours().where(f.col("topic").isin(*CLEAN)).collect()
     assert len(rows) >= 8
     for row in rows:
         fates = {name: n for name, n in row.asDict().items() if name not in ("topic", "group", "hour", "messages")}
         assert row.messages == sum(fates.values())
         assert row.missing == 0
-    assert audit.unchecked().collect() == []
+    assert audit.unchecked().where("topic <> 'lost_entry'").collect() == []
 
 
 def test_the_equations_say_which_topic_is_wrong(audit: Audit) -> None:
