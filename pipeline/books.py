@@ -5,7 +5,6 @@ Both are small and are read by the driver: a seek is what an operator did by han
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from importlib import import_module
 from typing import Any, Protocol
 
 from attrs import frozen
@@ -13,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
 from ..store.ids import SHARDS
+from .link import Link
 
 SEEKS = StructType(
     [
@@ -93,8 +93,7 @@ class StoreBooks:
         return frame(self.spark, rows, OUTBOX)
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
-        link: Any = import_module("tarry.pipeline.link").Link
-        with link(self.dsn) as opened:
+        with Link(self.dsn) as opened:
             return list(opened.rows(sql))
 
 

@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -123,9 +122,9 @@ def _look(spark: "SparkSession", dsn: str, lake: str | None, scope: "Scope", top
 
     from ..audit import Audit
     from ..books import StoreBooks
+    from ..history import open_tables
     from ..sight import look
 
-    open_tables: Any = import_module("tarry.pipeline.history").open_tables
     tables = open_tables(spark, dsn, lake, topics=topics)
     since = None if scope.since is None else int((scope.since - _MARGIN).timestamp() * 1000)
     copies: tuple[DataFrame, DataFrame] | None = None
