@@ -169,3 +169,25 @@ async def test_another_lake_or_another_store_is_refused(spark: SparkSession, sta
     stage.tables.rows("UPDATE queue SET next_offset = 1 WHERE group_id = 0")  # put back from a backup
     with pytest.raises(LakeError, match="the lake is ahead of"):
         archive(spark, stage.dsn, tmp_path / "two")
+
+
+async def test_a_run_ends_though_more_comes_all_the_time(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+    topic = await stage.topic()
+    await stage.publish(*(stage.draft(topic, b"%d" % i) for i in range(8)))
+    queue = topic.queues[0].id
+
+    def publish(_table: str, _rows: int) -> None:
+        (end,) = stage.column(f"SELECT next_offset FROM queue WHERE id = {queue}")
+        stage.tables.rows(
+            f"INSERT INTO message (queue_id, `offset`, id, nonce, body, accepted_at, deliver_at, streamed_at)"
+            f" VALUES ({queue}, {end}, {end + 1}, 0, X'31', 1, 1, 1)"
+        )
+        stage.tables.rows(f"UPDATE queue SET next_offset = {end + 1} WHERE id = {queue}")
+
+    with Tenure(stage.dsn, "one") as tenure:
+        archiver = Archiver(spark, stage.dsn, Lake(str(tmp_path)), tenure, 3, publish)
+        archiver.begin()
+        archiver.run()
+    assert archiver.rows["messages"] == 8
+    assert archive(spark, stage.dsn, tmp_path)["messages"] > 0
+    assert in_lake(spark, tmp_path, "messages") == in_store(spark, stage.dsn, "messages")
