@@ -14,18 +14,17 @@ import tempfile
 import threading
 from pathlib import Path
 from time import monotonic
-from typing import Annotated, Any
+from typing import Annotated
 
 from attrs import frozen
 from cyclopts import App, Parameter
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documentation has it
-from pyspark.sql.types import StructType
 
 from ..pipeline.report.job import Known, make_report
 from ..pipeline.schemas import IN_LAKE, TABLES, lake_schema
 from ..pipeline.session import open_session
-from ..pipeline.tables import Tables
+from ..pipeline.tables import Tables, no_rows
 from .report import say, show
 
 app = App(name="report_job", help=__doc__)
@@ -97,23 +96,18 @@ def _make(spark: SparkSession, shape: _Shape, place: Path) -> None:
     numbers = spark.range(shape.messages).withColumnRenamed("id", "n")
     made = {"messages": _messages(numbers, shape), "deliveries": _deliveries(numbers, shape)}
     made["dead"] = _dead(made["deliveries"])
-    made["cancelled"] = _nothing(spark, lake_schema("cancelled"))
+    made["cancelled"] = no_rows(spark, lake_schema("cancelled"))
     for name in IN_LAKE:
         rows = made[name].select(*(F.col(f"`{field.name}`").cast(field.dataType) for field in lake_schema(name).fields))
         rows.write.partitionBy("topic", "day").parquet(str(place / name))
 
 
 def _tables(spark: SparkSession, place: Path) -> Tables:
-    frames: dict[str, DataFrame] = {name: _nothing(spark, schema) for name, schema in TABLES.items()}
+    frames: dict[str, DataFrame] = {name: no_rows(spark, schema) for name, schema in TABLES.items()}
     for name in IN_LAKE:
         read = spark.read.schema(lake_schema(name)).parquet(str(place / name))
         frames[name] = read.select(*(f"`{column}`" for column in TABLES[name].names))
     return Tables(**frames)
-
-
-def _nothing(spark: SparkSession, schema: StructType) -> DataFrame:
-    make: Any = spark.createDataFrame  # its types are half unknown
-    return make([], schema)
 
 
 def _dice(*of: Column | str) -> Column:

@@ -1,8 +1,7 @@
 """`tarry pipeline report`."""
 
 import sys
-from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -50,9 +49,9 @@ def report(
     from ..session import check, open_session
 
     check()
+    from .. import history
     from ..report.job import Known, make_report, wanted
 
-    history: Any = import_module("tarry.pipeline.history")
     spark = open_session("report", master)
     rows = wanted(begin, end)
     tables = history.open_tables(spark, dsn, lake, topics=topic, since=rows.since, until=rows.until)

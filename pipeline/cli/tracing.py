@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from importlib import import_module
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -61,9 +60,9 @@ def trace(
     check()
     from pyspark.sql import functions as F  # noqa: N812
 
+    from .. import history
     from ..trace import timeline, with_ids, with_key
 
-    history: Any = import_module("tarry.pipeline.history")
     spark = open_session("trace", master)
     tables = history.open_tables(spark, dsn, lake, topics=topic)
     known = with_ids(tables, ids) if key is None else with_key(tables, key)
