@@ -14,7 +14,7 @@ import tempfile
 import threading
 from pathlib import Path
 from time import monotonic
-from typing import Annotated, Any
+from typing import Annotated
 
 from attrs import frozen
 from cyclopts import App, Parameter
@@ -26,6 +26,7 @@ from ..pipeline.report.job import Known, make_report
 from ..pipeline.schemas import IN_LAKE, TABLES, lake_schema
 from ..pipeline.session import open_session
 from ..pipeline.tables import Tables
+from ..pipeline.tasks import suit_this_machine
 from .report import say, show
 
 app = App(name="report_job", help=__doc__)
@@ -60,6 +61,7 @@ def main(
     place = Path(folder or tempfile.mkdtemp(prefix="tarry-report-"))
     shape = _Shape(rows * 9 // (10 * _GROUPS), topics)
     spark = open_session("bench", master)
+    suit_this_machine(spark)
     try:
         if not (place / "made").exists():
             say(f"making {rows} rows")
@@ -67,6 +69,7 @@ def main(
             _make(spark, shape, place)
             (place / "made").write_text(str(rows))
             show({"bench": "report", "what": "history", "rows": rows, "seconds": round(monotonic() - began, 1)})
+        rows = int((place / "made").read_text())
         say(f"reporting on {rows} rows")
         with _Watch() as watch:
             began = monotonic()
@@ -112,8 +115,7 @@ def _tables(spark: SparkSession, place: Path) -> Tables:
 
 
 def _nothing(spark: SparkSession, schema: StructType) -> DataFrame:
-    make: Any = spark.createDataFrame  # its types are half unknown
-    return make([], schema)
+    return spark.range(0).select(*(F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields))
 
 
 def _dice(*of: Column | str) -> Column:

@@ -51,9 +51,11 @@ def report(
 
     check()
     from ..report.job import Known, make_report, wanted
+    from ..tasks import suit_this_machine
 
     history: Any = import_module("tarry.pipeline.history")
     spark = open_session("report", master)
+    suit_this_machine(spark)
     rows = wanted(begin, end)
     tables = history.open_tables(spark, dsn, lake, topics=topic, since=rows.since, until=rows.until)
     known = Known(store=dsn is not None, lake=lake is not None)

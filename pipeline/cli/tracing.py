@@ -61,10 +61,12 @@ def trace(
     check()
     from pyspark.sql import functions as F  # noqa: N812
 
+    from ..tasks import suit_this_machine
     from ..trace import timeline, with_ids, with_key
 
     history: Any = import_module("tarry.pipeline.history")
     spark = open_session("trace", master)
+    suit_this_machine(spark)
     tables = history.open_tables(spark, dsn, lake, topics=topic)
     known = with_ids(tables, ids) if key is None else with_key(tables, key)
     found = known.orderBy("accepted_at", "id").limit(max + 1).select("topic", "id", F.unix_millis("accepted_at"))
