@@ -66,6 +66,7 @@ def main(
             _make(spark, shape, place)
             (place / "made").write_text(str(rows))
             show({"bench": "report", "what": "history", "rows": rows, "seconds": round(monotonic() - began, 1)})
+        rows = int((place / "made").read_text())
         say(f"reporting on {rows} rows")
         with _Watch() as watch:
             began = monotonic()

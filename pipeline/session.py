@@ -17,6 +17,11 @@ from .errors import SetUpError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_LOGS = Path(__file__).absolute().parent / "log4j2.properties"
+"""What Spark has to say of itself: errors."""
+_SHUFFLE = "spark.sql.shuffle.partitions"
+_SPARKS_OWN = "200"
+_PER_CORE = 16
 _JAVA = 17
 """The oldest Java that Spark 4 runs on."""
 
@@ -66,15 +71,18 @@ def open_session(name: str, master: str | None = None) -> "SparkSession":
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # Workers on this machine find the package where this process found it.
-    home = str(Path(__file__).absolute().parents[2])
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
+    _lead_workers_here()
     builder = SparkSession.builder.appName(f"tarry {name}")
+    if master is None and "SPARK_ENV_LOADED" not in os.environ and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        master = "local[*]"
+    settings: dict[str, str] = {}
     if master is not None:
         builder = builder.master(master)
-    elif "SPARK_ENV_LOADED" not in os.environ and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        builder = builder.master("local[*]")
-    settings = {
+        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOGS.as_uri()}"
+    if master is not None and master.startswith("local"):
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    settings |= {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.ui.showConsoleProgress": "true" if sys.stderr.isatty() else "false",
@@ -83,4 +91,16 @@ def open_session(name: str, master: str | None = None) -> "SparkSession":
     }
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    if str(spark.sparkContext.master).startswith("local") and spark.conf.get(_SHUFFLE) == _SPARKS_OWN:
+        # Most shuffles are small, and each task costs its start. What a user has set stays.
+        spark.conf.set(_SHUFFLE, str(_PER_CORE * spark.sparkContext.defaultParallelism))
+    return spark
+
+
+def _lead_workers_here() -> None:
+    """Workers on this machine find the package where this process found it."""
+    package = Path(__file__).absolute().parents[1]
+    if package.name == "tarry":  # or else it is installed from a checkout, and known to the interpreter
+        places = (str(package.parent), os.environ.get("PYTHONPATH"))
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, places))
