@@ -10,7 +10,7 @@ from cyclopts import App, CycloptsError
 from rich.console import Console
 
 from ... import __version__
-from ..errors import InUse, PipelineError, StoreAway
+from ..errors import InUse, NotFound, PipelineError, StoreAway
 
 app = App(
     name="tarry pipeline",
@@ -20,11 +20,12 @@ app = App(
     help_flags=["--help", "-h"],
 )
 
-FAILED, USAGE, TRY_AGAIN, INTERRUPTED = 1, 2, 75, 130
+FAILED, USAGE, NOT_FOUND, TRY_AGAIN, INTERRUPTED = 1, 2, 3, 75, 130
 
 _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (InUse, TRY_AGAIN),
     (StoreAway, TRY_AGAIN),
+    (NotFound, NOT_FOUND),
     (PipelineError, FAILED),
     (ValueError, USAGE),
 )
@@ -54,3 +55,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def main() -> None:
     sys.exit(run(sys.argv[1:]))
+
+
+# Each command registers itself with `app`.
+from . import importing as importing  # noqa: E402

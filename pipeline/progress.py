@@ -1,0 +1,44 @@
+"""How far Spark's tasks are, on a terminal: a line on stderr that is written over."""
+
+import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+_EVERY = 0.5
+"""Seconds."""
+
+
+@contextmanager
+def shown(spark: SparkSession, what: str, rows: int | None = None) -> Generator[None]:
+    """While the `with` runs. `rows` is what all tasks of its last stage have together, about as many each."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    over = threading.Event()
+    watcher = threading.Thread(target=_watch, args=(spark, what, rows, over), daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
+
+
+def _watch(spark: SparkSession, what: str, rows: int | None, over: threading.Event) -> None:
+    tracker = spark.sparkContext.statusTracker()
+    while not over.wait(_EVERY):
+        done = tasks = 0
+        for number in tracker.getActiveStageIds():
+            stage = tracker.getStageInfo(number)
+            if stage is not None:
+                done, tasks = done + stage.numCompletedTasks, tasks + stage.numTasks
+        text = f"{what}: {done} of {tasks} tasks"
+        if rows is not None and tasks:
+            text += f", about {rows * done // tasks} of {rows} rows"
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
