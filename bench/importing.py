@@ -1,6 +1,6 @@
 """How many rows a second does `tarry pipeline import` bring into MySQL, beside HTTP and LOAD DATA?
 
-    python -m tarry.bench.importing --dsn mysql://root@127.0.0.1:3306/any [--rows 300000] [--runs 3] [--master 'local[2]']
+    python -m tarry.bench.importing --dsn mysql://root@127.0.0.1:3306/any [--rows 300000] [--runs 3] [--master ...]
 
 The rows of one CSV, about 200 bytes each, due over the next day:
 

@@ -9,19 +9,18 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
 from attrs import field, frozen
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as fn
 
 from . import http_import, mysql_import, progress, sinks
 from .errors import NotFound
 from .import_drafts import Limits, Mapping, drafts
 from .input_files import Rows
+from .mysql_import import Written
 from .mysql_link import Session, opened
 
-_ROWS_OF_A_TASK = 50_000
 _MOST_TASKS = 2000
 _DAY = 86_400_000
 WINDOW = 7 * _DAY
@@ -103,15 +102,15 @@ def numbered(good: DataFrame) -> DataFrame:
     return good.withColumn("number", fn.row_number().over(among) - 1)
 
 
-def counted(checked: DataFrame) -> Count:
-    """In one pass."""
-    (row,) = checked.agg(
+def _figures() -> tuple[Column, ...]:
+    """What is counted of the checked rows."""
+    good = fn.when(fn.col("reason").isNull(), fn.col("deliver_at"))
+    return (
         fn.count(fn.lit(1)).alias("read"),
         fn.count("reason").alias("bad"),
-        fn.min(fn.when(fn.col("reason").isNull(), fn.col("deliver_at"))).alias("earliest"),
-        fn.max(fn.when(fn.col("reason").isNull(), fn.col("deliver_at"))).alias("latest"),
-    ).collect()
-    return Count(row["read"], row["bad"], row["earliest"], row["latest"])
+        fn.min(good).alias("earliest"),
+        fn.max(good).alias("latest"),
+    )
 
 
 def run(spark: SparkSession, job: Job) -> Summary:
@@ -119,28 +118,30 @@ def run(spark: SparkSession, job: Job) -> Summary:
     began = time.monotonic()
     checked = drafts(job.rows, job.mapping, time.time_ns() // 1_000_000, job.limits)
     topic = _Topic.find(job)
-    with sinks.told(), progress.shown(spark, "reading"):
-        count = counted(checked)
+    done: list[Written] = []
+    if job.dry_run:
+        with sinks.told(), progress.shown(spark, "reading"):
+            (row,) = checked.agg(*_figures()).collect()
+        count = Count(row["read"], row["bad"], row["earliest"], row["latest"])
+    else:
+        # Counted on the way, and not in a pass of its own.
+        observed = Observation()
+        seen = checked.observe(observed, *_figures())
+        good = seen.where("reason IS NULL").drop("row", "reason")
+        with progress.shown(spark, "importing"):
+            done = _write(spark, job, topic, good, _tasks(spark, job.rows.frame))
+        count = Count(**observed.get)
     errors = None
     if count.bad and job.errors:
         with sinks.told(), progress.shown(spark, "bad rows"):
             errors = _put_away(checked, job.errors)
-    good = count.read - count.bad
-    imported = skipped = refused = 0
-    if good and not job.dry_run:
-        tasks = max(spark.sparkContext.defaultParallelism, min(_MOST_TASKS, -(-good // _ROWS_OF_A_TASK)))
-        rows = checked.where("reason IS NULL").drop("row", "reason").repartition(tasks, "identity")
-        with progress.shown(spark, "importing", good):
-            done = _write(spark, job, topic, numbered(rows), tasks)
-        imported = sum(one.imported for one in done)
-        skipped = sum(one.skipped for one in done)
-        refused = sum(one.refused for one in done)
+    refused = sum(one.refused for one in done)
     return Summary(
         name=job.name,
         topic=job.topic,
         read=count.read,
-        imported=good if job.dry_run else imported,
-        skipped=skipped,
+        imported=count.read - count.bad if job.dry_run else sum(one.imported for one in done),
+        skipped=sum(one.skipped for one in done),
         bad=count.bad + refused,
         seconds=round(time.monotonic() - began, 3),
         errors=errors,
@@ -183,7 +184,13 @@ def _mark_of(name: str) -> str:
     return f"import:{name}:"
 
 
-def _write(spark: SparkSession, job: Job, topic: _Topic, rows: DataFrame, tasks: int) -> list[Any]:
+def _tasks(spark: SparkSession, frame: DataFrame) -> int:
+    """How many tasks write: a multiple of what Spark reads the files in, which goes by their size."""
+    return min(_MOST_TASKS, max(spark.sparkContext.defaultParallelism, 4 * frame.rdd.getNumPartitions()))
+
+
+def _write(spark: SparkSession, job: Job, topic: _Topic, good: DataFrame, tasks: int) -> list[Written]:
+    rows = numbered(good.repartition(tasks, "identity"))
     mark = fn.concat(fn.lit(_mark_of(job.name)), fn.col("identity"), fn.lit(":"), fn.col("number").cast("string"))
     marked = rows.withColumn("mark", mark)  # they come sorted by their identities, as their keys are
     at_a_time = min(tasks, spark.sparkContext.defaultParallelism)

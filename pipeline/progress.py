@@ -12,13 +12,13 @@ _EVERY = 0.5
 
 
 @contextmanager
-def shown(spark: SparkSession, what: str, rows: int | None = None) -> Generator[None]:
-    """While the `with` runs. `rows` is what all tasks of its last stage have together, about as many each."""
+def shown(spark: SparkSession, what: str) -> Generator[None]:
+    """While the `with` runs."""
     if not sys.stderr.isatty():
         yield
         return
     over = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(spark, what, rows, over), daemon=True)
+    watcher = threading.Thread(target=_watch, args=(spark, what, over), daemon=True)
     watcher.start()
     try:
         yield
@@ -29,7 +29,7 @@ def shown(spark: SparkSession, what: str, rows: int | None = None) -> Generator[
         sys.stderr.flush()
 
 
-def _watch(spark: SparkSession, what: str, rows: int | None, over: threading.Event) -> None:
+def _watch(spark: SparkSession, what: str, over: threading.Event) -> None:
     tracker = spark.sparkContext.statusTracker()
     while not over.wait(_EVERY):
         done = tasks = 0
@@ -37,8 +37,5 @@ def _watch(spark: SparkSession, what: str, rows: int | None, over: threading.Eve
             stage = tracker.getStageInfo(number)
             if stage is not None:
                 done, tasks = done + stage.numCompletedTasks, tasks + stage.numTasks
-        text = f"{what}: {done} of {tasks} tasks"
-        if rows is not None and tasks:
-            text += f", about {rows * done // tasks} of {rows} rows"
-        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.write(f"\r\x1b[K{what}: {done} of {tasks} tasks")
         sys.stderr.flush()

@@ -59,3 +59,4 @@ def main() -> None:
 
 # Each command registers itself with `app`.
 from . import importing as importing  # noqa: E402
+from . import replaying as replaying  # noqa: E402
