@@ -119,18 +119,19 @@ def run(spark: SparkSession, job: Job) -> Summary:
     checked = drafts(job.rows, job.mapping, time.time_ns() // 1_000_000, job.limits)
     topic = _Topic.find(job)
     done: list[Written] = []
-    if job.dry_run:
+    count = None
+    if not job.dry_run:
+        # Counted on the way, and not in a pass of its own.
+        observed = Observation()
+        good = checked.observe(observed, *_figures()).where("reason IS NULL").drop("row", "reason")
+        with progress.shown(spark, "importing"):
+            done = _write(spark, job, topic, good, _tasks(spark, job.rows.frame))
+        if any(one.imported + one.skipped + one.refused for one in done):
+            count = Count(**observed.get)
+    if count is None:  # of a plan without any row Spark leaves out what would have counted
         with sinks.told(), progress.shown(spark, "reading"):
             (row,) = checked.agg(*_figures()).collect()
         count = Count(row["read"], row["bad"], row["earliest"], row["latest"])
-    else:
-        # Counted on the way, and not in a pass of its own.
-        observed = Observation()
-        seen = checked.observe(observed, *_figures())
-        good = seen.where("reason IS NULL").drop("row", "reason")
-        with progress.shown(spark, "importing"):
-            done = _write(spark, job, topic, good, _tasks(spark, job.rows.frame))
-        count = Count(**observed.get)
     errors = None
     if count.bad and job.errors:
         with sinks.told(), progress.shown(spark, "bad rows"):

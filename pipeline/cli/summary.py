@@ -20,7 +20,7 @@ def show_summary(figures: Mapping[str, Any], *, as_json: bool) -> None:
     told = {name.replace("_", " "): value for name, value in figures.items() if value is not None}
     if not sys.stdout.isatty():
         for name, value in told.items():
-            sys.stdout.write(f"{name}\t{_cell(value)}\n")
+            sys.stdout.write(f"{name}\t{json.dumps(value) if isinstance(value, Mapping) else value}\n")
         sys.stdout.flush()
         return
     table = Table(box=box.SIMPLE, show_header=False)

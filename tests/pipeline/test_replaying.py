@@ -23,7 +23,12 @@ def message(offset: int, **rest: Any) -> dict[str, Any]:
     """Of topic `orders`, queue 0, which is queue_id 7."""
     fields = {
         **dict.fromkeys(("key", "ordering_key", "tag", "headers", "content_type")),
-        "topic": "orders", "topic_id": 1, "queue_id": 7, "queue": 0, "offset": offset, "id": 100 + offset,
+        "topic": "orders",
+        "topic_id": 1,
+        "queue_id": 7,
+        "queue": 0,
+        "offset": offset,
+        "id": 100 + offset,
         **dict.fromkeys(("accepted_at", "deliver_at", "streamed_at"), BEGIN + timedelta(seconds=offset)),
         "body": json.dumps({"n": offset}).encode(),
     }
@@ -32,9 +37,22 @@ def message(offset: int, **rest: Any) -> dict[str, Any]:
 
 def delivery(offset: int, outcome: str, **rest: Any) -> dict[str, Any]:
     fields = {
-        "topic": "orders", "group": "billing", "group_id": 3, "queue_id": 7, "queue": 0, "number": offset,
-        "claim": 1, "client": "c-1", "offset": offset, "message_queue_id": 7, "message_offset": offset,
-        "attempt": 1, "history": None, "outcome": outcome, "claimed_at": BEGIN, "settled_at": BEGIN,
+        "topic": "orders",
+        "group": "billing",
+        "group_id": 3,
+        "queue_id": 7,
+        "queue": 0,
+        "number": offset,
+        "claim": 1,
+        "client": "c-1",
+        "offset": offset,
+        "message_queue_id": 7,
+        "message_offset": offset,
+        "attempt": 1,
+        "history": None,
+        "outcome": outcome,
+        "claimed_at": BEGIN,
+        "settled_at": BEGIN,
         "ended_at": BEGIN,
     }
     return fields | rest
