@@ -19,3 +19,7 @@ class InUse(PipelineError):
 
 class StoreAway(PipelineError):
     """The store went away, or refused."""
+
+
+class NotFound(PipelineError):
+    """A file, a topic or a group that the job was told of is not there."""

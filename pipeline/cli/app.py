@@ -10,10 +10,14 @@ from cyclopts import App, CycloptsError
 from rich.console import Console
 
 from ... import __version__
-from ..errors import InUse, PipelineError, StoreAway
+from ..errors import InUse, NotFound, PipelineError, StoreAway
 from ..troubles import translate
-from . import reporting, tracing
 from .archiving import archive
+from .auditing import audit
+from .importing import import_
+from .replaying import replay
+from .reporting import report
+from .tracing import trace
 
 app = App(
     name="tarry pipeline",
@@ -24,15 +28,18 @@ app = App(
 )
 
 app.command(archive)
-app.command(reporting.report)
-app.command(tracing.trace)
-app.command("tarry.pipeline.cli.auditing:audit", name="audit")
+app.command(report)
+app.command(audit)
+app.command(trace)
+app.command(import_, name="import")
+app.command(replay)
 
-FAILED, USAGE, TRY_AGAIN, INTERRUPTED = 1, 2, 75, 130
+FAILED, USAGE, NOT_FOUND, TRY_AGAIN, INTERRUPTED = 1, 2, 3, 75, 130
 
 _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (InUse, TRY_AGAIN),
     (StoreAway, TRY_AGAIN),
+    (NotFound, NOT_FOUND),
     (PipelineError, FAILED),
     (ValueError, USAGE),
 )

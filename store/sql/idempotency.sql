@@ -18,3 +18,8 @@ WHERE expires_at < ? ORDER BY expires_at LIMIT ?;
 -- name: forget
 -- Those among these requests of a topic whose window is over; one may have come again meanwhile.
 DELETE FROM idempotency WHERE topic_id = ? AND `key` IN (?*) AND expires_at < ?;
+
+-- name: between
+-- Some of a topic in a stretch of keys, in their order.
+SELECT `key`, expires_at FROM idempotency /*! FORCE INDEX (PRIMARY) */
+WHERE topic_id = ? AND `key` >= ? AND `key` < ? ORDER BY `key` LIMIT ?;

@@ -1,0 +1,216 @@
+"""How many rows a second does `tarry pipeline import` bring into MySQL, beside HTTP and LOAD DATA?
+
+    python -m tarry.bench.importing --dsn mysql://root@127.0.0.1:3306/any [--rows 300000] [--runs 3] [--master ...]
+
+The rows of one CSV, about 200 bytes each, due over the next day:
+
+    import     the whole job in a warm Spark session: checks, marks against doubles, messages, with durable commits
+    http       client.publish_many, batches of 1000 by 4 threads, to a real server on the same database
+    load_data  LOAD DATA LOCAL INFILE into a bare table with the columns of `delay`: no check, no marks, one statement
+
+All alternate, run after run, each on an empty database. Ratios are within each run.
+"""
+
+import argparse
+import json
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pymysql.cursors
+import trio
+from pyspark.sql import SparkSession
+
+from ..client import Tarry
+from ..pipeline import importing, session
+from ..pipeline.import_drafts import Mapping
+from ..pipeline.input_files import read_rows
+from ..service.cli.server_process import ServerProcess
+from ..store.catalogue import TopicDraft
+from ..store.ids import first_id
+from ..store.opening import open_backend
+from ..store.store import Store
+from . import databases
+from .report import Figures, ratios, say, show, spread
+
+_TOPIC = "bench"
+_THREADS = 4
+_BATCH = 1000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m tarry.bench.importing", description=(__doc__ or "").splitlines()[0]
+    )
+    databases.add_dsn(parser)
+    parser.add_argument("--rows", type=int, default=300_000, help="of the file (default: 300000)")
+    parser.add_argument("--runs", type=int, default=3, help="runs, of which the ratios are medians (default: 3)")
+    parser.add_argument("--master", default="local[2]", help="Spark's (default: local[2])")
+    arguments = parser.parse_args()
+    if arguments.rows < 1 or arguments.runs < 1:
+        parser.error("at least one row and one run")
+    if arguments.dsn.startswith("sqlite"):
+        parser.error("the import writes to MySQL and MariaDB")
+    with databases.server(arguments.dsn) as dsn, tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder:
+        compare(dsn, Path(folder), arguments.rows, arguments.runs, arguments.master)
+
+
+def compare(dsn: str, folder: Path, rows: int, runs: int, master: str) -> None:
+    """All three in turn."""
+    file = folder / "rows.csv"
+    write_rows(file, rows)
+    spark = session.open_session("bench", master)
+    contestants: dict[str, Callable[[str], float]] = {
+        "import": lambda empty: by_import(spark, empty, file),
+        "http": lambda empty: by_http(empty, file, folder),
+        "load_data": lambda empty: by_load_data(empty, file, folder),
+    }
+    with databases.scratch(dsn) as scratch:
+        settings = databases.durability(scratch)
+    small = folder / "small.csv"
+    write_rows(small, 2000)
+    with databases.scratch(dsn) as scratch:
+        say("warming up")
+        make_topic(scratch)
+        by_import(spark, scratch, small)
+    rates: list[dict[str, float]] = []
+    for run in range(1, runs + 1):
+        rates.append({})
+        for subject, measure in contestants.items():
+            say(f"run {run} of {runs}: {subject}")
+            with databases.scratch(dsn) as scratch:
+                make_topic(scratch)
+                seconds = measure(scratch)
+                check(scratch, "bare" if subject == "load_data" else "delay", rows)
+            figures: Figures = {"rows": rows, "seconds": round(seconds, 3), "per_s": round(rows / seconds)}
+            rates[-1][subject] = figures["per_s"]
+            show({"bench": "importing", "subject": subject, "run": run, **figures})
+    show(
+        {
+            "bench": "importing",
+            "summary": "medians of the runs",
+            "rows": rows,
+            "runs": runs,
+            "master": master,
+            **settings,
+            "per_s": {subject: spread([one[subject] for one in rates]) for subject in contestants},
+            "times_http": ratios(rates, "import", "http"),
+            "share_of_load_data": ratios(rates, "import", "load_data"),
+        }
+    )
+    spark.stop()
+
+
+def write_rows(file: Path, rows: int) -> None:
+    """A CSV whose rows fall due one after the other, from in an hour on, over a day."""
+    begin = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+    with file.open("w") as out:
+        out.write("number,at,text\n")
+        for number in range(rows):
+            at = begin + timedelta(milliseconds=number * 86_400_000 // rows)
+            out.write(f"{number},{at.strftime('%Y-%m-%dT%H:%M:%S.')}{at.microsecond // 1000:03}Z,{'x' * 135}\n")
+
+
+def read_back(file: Path) -> Iterator[dict[str, Any]]:
+    """The rows as drafts."""
+    with file.open() as lines:
+        names = next(lines).rstrip("\n").split(",")
+        for line in lines:
+            body = dict(zip(names, line.rstrip("\n").split(","), strict=True))
+            yield {"body": body, "deliver_at": body["at"]}
+
+
+def make_topic(dsn: str) -> None:
+    async def run() -> None:
+        backend = await open_backend(dsn)
+        await backend.migrate()
+        await Store(backend).add_topic(TopicDraft(_TOPIC, queues=4), await backend.now())
+        await backend.aclose()
+
+    trio.run(run)
+
+
+def by_import(spark: SparkSession, dsn: str, file: Path) -> float:
+    began = time.perf_counter()
+    rows = read_rows(spark, [str(file)], None)
+    mapping = Mapping(deliver_at="at")
+    importing.run(spark, importing.Job(rows=rows, mapping=mapping, topic=_TOPIC, name="bench", dsn=dsn))
+    return time.perf_counter() - began
+
+
+def by_http(dsn: str, file: Path, folder: Path) -> float:
+    """Four threads, each with every fourth batch; the drafts are made before the clock starts."""
+    drafts = list(read_back(file))
+    batches = [drafts[begin : begin + _BATCH] for begin in range(0, len(drafts), _BATCH)]
+    server = ServerProcess(folder, dsn)
+    server.start()
+    try:
+        with Tarry(server.url, timeout=60) as tarry:
+
+            def publish(first: int) -> None:
+                for batch in batches[first::_THREADS]:
+                    tarry.publish_many(_TOPIC, batch)
+
+            threads = [threading.Thread(target=publish, args=(first,)) for first in range(_THREADS)]
+            began = time.perf_counter()
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            return time.perf_counter() - began
+    finally:
+        server.stop()
+
+
+def by_load_data(dsn: str, file: Path, folder: Path) -> float:
+    """The file that is loaded is written before the clock starts."""
+    table = folder / "table.tsv"
+    with table.open("w") as out:
+        for number, draft in enumerate(read_back(file)):
+            at = int(datetime.fromisoformat(draft["deliver_at"]).timestamp() * 1000)
+            id_ = first_id(at) | number % 65536 << 4 | number & 15
+            row = (id_ & 15, id_, at, number, 1, 1, *(r"\N",) * 5, json.dumps(draft["body"]), at, at, 1)
+            out.write("\t".join(map(str, row)) + "\n")
+    with databases.log_in(dsn) as admin, admin.cursor() as cursor:
+        cursor.execute("CREATE TABLE bare LIKE delay")
+        cursor.execute("SELECT @@GLOBAL.local_infile")
+        ((allowed,),) = cursor.fetchall()
+        if not allowed:
+            cursor.execute("SET GLOBAL local_infile = 1")
+        try:
+            return _load(dsn, table)
+        finally:
+            if not allowed:
+                cursor.execute("SET GLOBAL local_infile = 0")
+
+
+def _load(dsn: str, table: Path) -> float:
+    with databases.log_in(dsn) as known:
+        host, port, user, password = known.host, known.port, known.user, known.password
+        name: Any = known.db
+    connection: pymysql.Connection[pymysql.cursors.Cursor] = pymysql.connect(
+        host=host, port=port, user=user, password=password, database=name, local_infile=True, autocommit=True
+    )
+    try:
+        with connection.cursor() as cursor:
+            began = time.perf_counter()
+            cursor.execute(f"LOAD DATA LOCAL INFILE '{table}' INTO TABLE bare CHARACTER SET binary")
+            return time.perf_counter() - began
+    finally:
+        connection.close()
+
+
+def check(dsn: str, table: str, rows: int) -> None:
+    """Every row is there once."""
+    ((found,),) = databases.ask(dsn, f"SELECT COUNT(*) FROM {table}")
+    if found != rows:
+        raise AssertionError(f"{rows} rows were given, and {found} are in {table}")
+
+
+if __name__ == "__main__":
+    main()

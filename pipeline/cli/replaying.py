@@ -1,0 +1,118 @@
+"""`tarry pipeline replay`: what a predicate picks out of the history, once more."""
+
+import os
+import sys
+from datetime import UTC, datetime
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from .summary import show_summary
+from .times import parse_time
+
+_FAILED = 1
+
+
+def replay(
+    *,
+    where: str = "true",
+    to_topic: str | None = None,
+    to_group: str | None = None,
+    topic: str | None = None,
+    from_: Annotated[str | None, Parameter(name="--from")] = None,
+    to: str | None = None,
+    server: str | None = None,
+    dsn: str | None = None,
+    lake: str | None = None,
+    rate: float | None = None,
+    name: str | None = None,
+    dry_run: Annotated[bool, Parameter(negative=())] = False,
+    json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    master: str | None = None,
+) -> int:
+    """Replays messages of the history to a topic, as new ones, or to one group.
+
+    Parameters
+    ----------
+    where
+        A predicate of Spark's SQL over topic, id, key, ordering_key, tag, headers, body, queue, offset, accepted_at,
+        deliver_at, streamed_at, group, outcome, attempt, client, reason and settled_at.
+    to_topic
+        They are published there, once under a name of a replay.
+    to_group
+        This group of `--topic` is handed them once more; they must still be in the store.
+    topic
+        Of this topic only.
+    from_
+        Streamed at this time (RFC 3339) or later.
+    to
+        Streamed before this time.
+    server
+        http://host:port; TARRY_URL otherwise.
+    dsn
+        Of the store; TARRY_DSN otherwise.
+    lake
+        The archive, a folder or URL.
+    rate
+        Messages a second at the most.
+    name
+        Of the replay: run again under it, it goes on where it stopped.
+    dry_run
+        Count and forecast, and replay nothing.
+    json_
+        One JSON line.
+    master
+        Spark's, such as local[2].
+    """
+    from .. import history, replaying, session
+    from ..importing import checked_name
+    from ..sinks import told
+
+    if (to_topic is None) == (to_group is None):
+        raise ValueError("--to-topic or --to-group: one of them")
+    if to_group is not None and topic is None:
+        raise ValueError("--to-group goes with --topic: a group is of one topic")
+    if rate is not None and rate <= 0:
+        raise ValueError("--rate: more than 0 messages a second")
+    name = checked_name(name) if name is not None else f"{datetime.now(UTC):%Y%m%dT%H%M%S}"
+    server = server or os.environ.get("TARRY_URL") or "http://127.0.0.1:8277"
+    spark = session.open_session("replay", master)
+    opened = history.open_tables(
+        spark,
+        dsn or os.environ.get("TARRY_DSN") or (None if lake else "sqlite:///tarry.db"),
+        lake,
+        topics=None if topic is None else [topic],
+        since=None if from_ is None else parse_time(from_, "--from"),
+        until=None if to is None else parse_time(to, "--to"),
+    )
+    chosen = replaying.standing(opened, replaying.selected(opened, where))
+    with told():
+        if dry_run:
+            found = replaying.forecast(chosen, rate)
+            show_summary(
+                {
+                    "would_replay": found.count,
+                    "topics": found.topics,
+                    "oldest": found.oldest,
+                    "newest": found.newest,
+                    "no_longer_in_the_store": found.gone,
+                    "seconds_at_this_rate": found.seconds,
+                },
+                as_json=json_,
+            )
+            return 0
+        if to_topic is not None:
+            sys.stderr.write(f"replay {name}: to go on after an interruption, run it again with --name {name}\n")
+            done = replaying.to_topic(spark, chosen, server, to_topic, name, rate)
+        else:
+            done = replaying.to_group(spark, chosen, server, topic or "", to_group or "", rate)
+    show_summary(
+        {
+            "name": name if to_topic is not None else None,
+            "replayed": done.replayed,
+            "skipped": done.skipped,
+            "refused": done.refused,
+        },
+        as_json=json_,
+    )
+    return _FAILED if done.refused else 0

@@ -1,0 +1,48 @@
+"""Runs of offsets to one group, by the service's own replay. This runs in Spark's workers, without Spark or trio."""
+
+from collections.abc import Iterable
+
+from attrs import frozen
+
+from ..client.errors import NotFound as NotThere
+from ..client.errors import TarryError, Unavailable
+from ..client.operations import Operations
+from ..client.transport import Transport
+from .arrow import Batch
+from .errors import NotFound, PipelineError, StoreAway
+from .pace import Pace
+
+
+@frozen
+class Door:
+    """Where a task asks for it."""
+
+    server: str
+    topic: str
+    group: str
+    rate: float | None
+
+
+def write(door: Door, batches: Iterable[Batch]) -> int:
+    """How many messages. Raises `NotFound` for a group that is not there, `StoreAway` and `PipelineError`."""
+    transport = Transport(door.server, timeout=10, deadline=60)
+    operations = Operations(transport)
+    pace = Pace(door.rate)
+    count = 0
+    try:
+        for batch in batches:
+            columns = [batch.column(name).to_pylist() for name in ("queue", "begin", "end")]
+            for queue, begin, end in zip(*columns, strict=True):
+                pace.take(end - begin)
+                count += operations.replay(
+                    door.topic, door.group, begin, end, queue=queue, dry_run=False, on_progress=None
+                )
+    except NotThere as error:
+        raise NotFound(str(error)) from error
+    except Unavailable as error:
+        raise StoreAway(f"the server is away, and the job stopped: {error}") from error
+    except TarryError as error:
+        raise PipelineError(f"the server refuses: {error}") from error
+    finally:
+        transport.close()
+    return count

@@ -1,0 +1,270 @@
+"""Rows of files as messages to be: a function from DataFrame to DataFrame, which checks what the service's door checks.
+
+A row that cannot be a message keeps its `reason`; the others have none, and are ready to be written.
+"""
+
+from attrs import frozen
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as fn
+from pyspark.sql.types import (
+    BinaryType,
+    DateType,
+    IntegralType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    VariantType,
+)
+
+from .input_files import Rows, is_json
+
+DRAFTS = StructType(
+    [
+        StructField("identity", StringType()),  # of the row's content, or of its --id columns
+        StructField("file", StringType()),
+        StructField("block", LongType()),  # where in the file its split begins
+        StructField("line", LongType()),  # ascending within a split, with gaps
+        StructField("deliver_at", LongType()),  # Unix milliseconds; null: at once, or after `delay`
+        StructField("delay", LongType()),  # milliseconds from the moment it is written
+        StructField("key", StringType()),
+        StructField("ordering_key", StringType()),
+        StructField("tag", StringType()),
+        StructField("headers", StringType()),  # a JSON object
+        StructField("content_type", StringType()),  # null: the body is JSON
+        StructField("body", BinaryType()),
+        StructField("row", StringType()),  # as it came, as JSON where it was not text
+        StructField("reason", StringType()),  # why it cannot be a message
+    ]
+)
+
+_UNITS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+_NUMBER = r"(\d{1,15}(?:\.\d{1,9})?)"
+_SHORT = "^(" + "|".join(rf"\d{{1,15}}(\.\d{{1,9}})?{unit}" for unit in ("ms", "w", "d", "h", "m", "s")) + ")+$"
+_ISO = (
+    rf"^P(?=[0-9T])(?:{_NUMBER}W)?(?:{_NUMBER}D)?"
+    rf"(?:T(?=[0-9])(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?$"
+)
+_TIME = r"^\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d{1,30})?"
+_ZONE = r"([Zz]|[+-]\d{2}:\d{2})$"
+
+
+@frozen
+class Limits:
+    """As the service's settings have them by default."""
+
+    max_body: int = 256 << 10
+    max_key: int = 255
+    max_headers: int = 16 << 10
+    max_delay: int = 3650 * 86_400_000
+    """Milliseconds."""
+
+
+@frozen(kw_only=True)
+class Mapping:
+    """Which column is what of a message."""
+
+    body: str = "*"
+    """`*`: the row itself."""
+    deliver_at: str | None = None
+    delay: str | None = None
+    key: str | None = None
+    ordering_key: str | None = None
+    tag: str | None = None
+    headers: str | None = None
+    content_type: str | None = None
+    """Of bodies that are no JSON, the same for all."""
+    id: tuple[str, ...] = ()
+    zone: str | None = None
+    """Of times without one."""
+
+
+def drafts(rows: Rows, mapping: Mapping, now: int, limits: Limits) -> DataFrame:
+    """The rows as `DRAFTS`, good and bad. `now` (Unix milliseconds) is what the horizon of times is measured from.
+
+    Raises ValueError for a column that is not there or cannot be what it is to be.
+    """
+    if mapping.deliver_at is not None and mapping.delay is not None:
+        raise ValueError("--deliver-at and --delay: a message has one of them")
+    if mapping.id and rows.format != "ndjson":
+        for name in mapping.id:
+            rows.column(name, "--id")
+    deliver_at, wrong_time = _deliver_at(rows, mapping, now, limits)
+    delay, wrong_delay = _delay(rows, mapping, limits)
+    body, content_type, wrong_body = _body(rows, mapping)
+    headers, wrong_headers = _headers(rows, mapping, limits)
+    labels = {
+        name: _none() if column is None else rows.text(column, f"--{name.replace('_', '-')}")
+        for name, column in (("key", mapping.key), ("ordering_key", mapping.ordering_key), ("tag", mapping.tag))
+    }
+    wrong_labels = [
+        fn.when(
+            fn.octet_length(fn.coalesce(text, fn.lit(""))) > limits.max_key,
+            fn.concat(
+                fn.lit(f"{name}: it has "),
+                fn.octet_length(text).cast("string"),
+                fn.lit(f" bytes, and may have {limits.max_key}"),
+            ),
+        )
+        for name, text in labels.items()
+    ]
+    size = fn.octet_length(fn.coalesce(body, fn.lit(b"")))
+    too_large = fn.when(
+        size > limits.max_body,
+        fn.concat(fn.lit("body: it has "), size.cast("string"), fn.lit(f" bytes, and may have {limits.max_body}")),
+    )
+    reason = fn.coalesce(
+        *(rows.torn(), wrong_body, too_large, wrong_time, wrong_delay),
+        *wrong_labels,
+        *(wrong_headers, fn.lit(None).cast("string")),
+    )
+    return rows.frame.select(
+        _identity(rows, mapping, deliver_at).alias("identity"),
+        fn.col("_metadata.file_path").alias("file"),
+        fn.col("_metadata.file_block_start").alias("block"),
+        fn.monotonically_increasing_id().alias("line"),
+        deliver_at.alias("deliver_at"),
+        delay.alias("delay"),
+        *(text.alias(name) for name, text in labels.items()),
+        headers.alias("headers"),
+        content_type.alias("content_type"),
+        body.alias("body"),
+        rows.whole().alias("row"),
+        reason.alias("reason"),
+    )
+
+
+def _identity(rows: Rows, mapping: Mapping, deliver_at: Column) -> Column:
+    if mapping.id:
+        names = fn.to_json(fn.array(*[rows.text(name, "--id") for name in mapping.id]))
+        return fn.substring(fn.sha2(names.cast("binary"), 256), 1, 32)
+    digest = fn.substring(fn.sha2(rows.whole().cast("binary"), 256), 1, 32)
+    if mapping.deliver_at is None:
+        return digest
+    # The time first: then both tables that a chunk of neighbours is written to are written in one place.
+    return fn.concat(
+        fn.lpad(fn.lower(fn.hex(fn.greatest(fn.coalesce(deliver_at, fn.lit(0)), fn.lit(0)))), 11, "0"), digest
+    )
+
+
+def _body(rows: Rows, mapping: Mapping) -> tuple[Column, Column, Column]:
+    """The body, its content type, and what is wrong with it."""
+    as_is = _none() if mapping.content_type is None else fn.lit(mapping.content_type)
+    if mapping.body == "*":
+        return rows.whole().cast("binary"), as_is, _none()
+    column = rows.column(mapping.body, "--body")
+    type_ = rows.type_of(mapping.body)
+    if isinstance(type_, BinaryType):
+        body, kind = column, fn.lit(mapping.content_type or "application/octet-stream")
+        return body, kind, fn.when(column.isNull(), "body: there is none")
+    if mapping.content_type is not None:
+        text = rows.text(mapping.body, "--body")
+        return text.cast("binary"), as_is, fn.when(text.isNull(), "body: there is none")
+    if isinstance(type_, StringType):
+        wrong = fn.when(column.isNull(), "body: there is none").when(
+            ~is_json(column), "body: it is not JSON; for plain text say --content-type text/plain"
+        )
+        return column.cast("binary"), as_is, wrong
+    if isinstance(type_, VariantType):
+        text = fn.to_json(column)
+    else:
+        listed = fn.to_json(fn.array(column), {"ignoreNullFields": "false"})
+        text = fn.when(column.isNotNull(), fn.substr(listed, fn.lit(2), fn.length(listed) - 2))
+    return text.cast("binary"), as_is, fn.when(text.isNull(), "body: there is none")
+
+
+def _headers(rows: Rows, mapping: Mapping, limits: Limits) -> tuple[Column, Column]:
+    if mapping.headers is None:
+        return _none(), _none()
+    text = rows.text(mapping.headers, "--headers")
+    read = fn.from_json(text, "map<string,string>")
+    headers = fn.when(fn.size(read) > 0, fn.to_json(read))
+    wrong = (
+        fn.when(text.isNotNull() & (~is_json(text) | read.isNull()), "headers: it is not a JSON object")
+        .when(fn.map_contains_key(read, ""), "headers: no name is empty")
+        .when(fn.exists(fn.map_values(read), lambda value: value.isNull()), "headers: values are text, not null")
+        .when(
+            fn.octet_length(headers) > limits.max_headers, f"headers: they may have {limits.max_headers} bytes as JSON"
+        )
+    )
+    return headers, wrong
+
+
+def _deliver_at(rows: Rows, mapping: Mapping, now: int, limits: Limits) -> tuple[Column, Column]:
+    """Unix milliseconds, rounded up: a message may be late, and never early."""
+    if mapping.deliver_at is None:
+        return fn.lit(None).cast("long"), _none()
+    column = rows.column(mapping.deliver_at, "--deliver-at")
+    type_ = rows.type_of(mapping.deliver_at)
+    text = rows.text(mapping.deliver_at, "--deliver-at")
+    if isinstance(type_, IntegralType):
+        time = column.cast("long")
+    elif isinstance(type_, TimestampType):
+        time = _up(fn.unix_micros(column))
+    elif isinstance(type_, TimestampNTZType | DateType):
+        if mapping.zone is None:
+            raise ValueError(
+                f"--deliver-at {mapping.deliver_at}: its times have no zone; say --zone UTC or another one"
+            )
+        time = _up(fn.unix_micros(fn.to_utc_timestamp(column.cast("timestamp_ntz").cast("timestamp"), mapping.zone)))
+    else:
+        time = _of_text(text, mapping.zone)
+    zone = "" if mapping.zone else "; without a zone say --zone"
+    wrong = (
+        fn.when(
+            text.isNotNull() & time.isNull(),
+            fn.concat(fn.lit("deliver_at: it is no time as in RFC 3339"), fn.lit(zone)),
+        )
+        .when(time > now + limits.max_delay, "deliver_at: it is further ahead than a message may wait")
+        .when(time < 0, "deliver_at: it is before 1970")
+    )
+    return time, wrong
+
+
+def _of_text(text: Column, zone: str | None) -> Column:
+    whole, finer = rf"{_TIME}{_ZONE}", r"\.\d{6}\d*[1-9]"
+    moment = fn.unix_micros(fn.try_to_timestamp(fn.upper(text))) + fn.when(text.rlike(finer), 1).otherwise(0)
+    known = fn.when(text.rlike(r"^\d{11,14}$"), text.cast("long")).when(text.rlike(whole), _up(moment))
+    if zone is None:
+        return known
+    bare = rf"{_TIME}$"
+    local = fn.unix_micros(fn.to_utc_timestamp(fn.try_to_timestamp(fn.upper(text)), zone))
+    return known.when(text.rlike(bare), _up(local + fn.when(text.rlike(finer), 1).otherwise(0)))
+
+
+def _up(micros: Column) -> Column:
+    return fn.ceil(micros / 1000).cast("long")
+
+
+def _delay(rows: Rows, mapping: Mapping, limits: Limits) -> tuple[Column, Column]:
+    if mapping.delay is None:
+        return fn.lit(None).cast("long"), _none()
+    text = rows.text(mapping.delay, "--delay")
+    short, iso = _SHORT, _ISO
+    number = _NUMBER
+
+    def part(pattern: str, group: int, unit: str) -> Column:
+        found = fn.regexp_extract(text, pattern, group)
+        return fn.coalesce(fn.when(found != "", found.cast("decimal(28,9)")), fn.lit(0)) * _UNITS[unit]
+
+    def total(parts: list[Column]) -> Column:
+        summed = parts[0]
+        for one in parts[1:]:
+            summed = summed + one
+        return fn.least(fn.ceil(summed), fn.lit(10**15)).cast("long")
+
+    delay = (
+        fn.when(text.rlike(r"^\d{1,18}$"), text.cast("long"))
+        .when(text.rlike(short), total([part(rf"{number}{unit}(?![a-z])", 1, unit) for unit in _UNITS]))
+        .when(text.rlike(iso), total([part(iso, group, unit) for group, unit in enumerate("wdhms", 1)]))
+    )
+    wrong = fn.when(
+        text.isNotNull() & delay.isNull(), 'delay: it is no duration: milliseconds, "10m", "1h30m" or "PT10M"'
+    ).when(delay > limits.max_delay, "delay: it is longer than a message may wait")
+    return delay, wrong
+
+
+def _none() -> Column:
+    return fn.lit(None).cast("string")

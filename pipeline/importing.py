@@ -1,0 +1,240 @@
+"""import: rows of files become messages, each once for ever, however often the job is run or killed.
+
+A row is known by the name of the import, by its content (or its `--id` columns) and by its number among equal rows.
+That is its idempotency key; a run that finds it passes the row over, so a file may grow and be imported again.
+"""
+
+import hashlib
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+
+from attrs import field, frozen
+from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
+from pyspark.sql import functions as fn
+
+from . import http_import, mysql_import, progress, sinks
+from .errors import NotFound
+from .import_drafts import Limits, Mapping, drafts
+from .input_files import Rows
+from .mysql_import import Written
+from .mysql_link import Session, opened
+
+_MOST_TASKS = 2000
+_DAY = 86_400_000
+WINDOW = 7 * _DAY
+"""How long a row is remembered unless somebody says otherwise, milliseconds."""
+
+
+@frozen
+class Summary:
+    """What an import did, or would do."""
+
+    name: str
+    topic: str
+    read: int
+    imported: int
+    skipped: int
+    """Imported before."""
+    bad: int
+    seconds: float
+    errors: str | None = None
+    """Where the bad rows are."""
+    earliest: str | None = None
+    latest: str | None = None
+    dry_run: bool = False
+
+    @property
+    def rate(self) -> int:
+        """Good rows a second."""
+        return round((self.imported + self.skipped) / self.seconds) if self.seconds else 0
+
+
+@frozen(kw_only=True)
+class Job:
+    """What is to be imported, and where to."""
+
+    rows: Rows
+    mapping: Mapping
+    topic: str
+    name: str
+    dsn: str = ""
+    server: str = ""
+    """One of the two."""
+    rate: float | None = None
+    """Rows a second, of all tasks together."""
+    window: int = WINDOW
+    errors: str | None = None
+    """The folder for bad rows."""
+    dry_run: bool = False
+    limits: Limits = field(factory=Limits)
+
+
+@frozen
+class Count:
+    """What the files hold."""
+
+    read: int
+    bad: int
+    earliest: int | None
+    latest: int | None
+
+
+def name_of(files: Sequence[str]) -> str:
+    """An import's name, when nobody gave one: of the files, wherever they lie."""
+    names = ",".join(sorted(file.rstrip("/").rpartition("/")[2] for file in files))
+    if len(names.encode()) <= 100 and names.isascii() and names.isprintable():
+        return names
+    return hashlib.sha256(names.encode()).hexdigest()[:32]
+
+
+def checked_name(name: str) -> str:
+    """Raises ValueError."""
+    if not 0 < len(name) <= 100 or not name.isascii() or not name.isprintable():
+        raise ValueError("--name: 1 to 100 printable ASCII characters")
+    return name
+
+
+def numbered(good: DataFrame) -> DataFrame:
+    """With `number`, of each among the rows of one identity, from 0 on in the order of the files."""
+    among = Window.partitionBy("identity").orderBy("file", "block", "line")
+    return good.withColumn("number", fn.row_number().over(among) - 1)
+
+
+def _figures() -> tuple[Column, ...]:
+    """What is counted of the checked rows."""
+    good = fn.when(fn.col("reason").isNull(), fn.col("deliver_at"))
+    return (
+        fn.count(fn.lit(1)).alias("read"),
+        fn.count("reason").alias("bad"),
+        fn.min(good).alias("earliest"),
+        fn.max(good).alias("latest"),
+    )
+
+
+def run(spark: SparkSession, job: Job) -> Summary:
+    """Raises `NotFound` for a missing topic, `StoreAway`, and ValueError for a mapping that does not fit."""
+    began = time.monotonic()
+    checked = drafts(job.rows, job.mapping, time.time_ns() // 1_000_000, job.limits)
+    topic = _Topic.find(job)
+    done: list[Written] = []
+    count = None
+    if not job.dry_run:
+        # Counted on the way, and not in a pass of its own.
+        observed = Observation()
+        good = checked.observe(observed, *_figures()).where("reason IS NULL").drop("row", "reason")
+        with progress.shown(spark, "importing"):
+            done = _write(spark, job, topic, good, _tasks(spark, job.rows.frame))
+        if any(one.imported + one.skipped + one.refused for one in done):
+            count = Count(**observed.get)
+    if count is None:  # of a plan without any row Spark leaves out what would have counted
+        with sinks.told(), progress.shown(spark, "reading"):
+            (row,) = checked.agg(*_figures()).collect()
+        count = Count(row["read"], row["bad"], row["earliest"], row["latest"])
+    errors = None
+    if count.bad and job.errors:
+        with sinks.told(), progress.shown(spark, "bad rows"):
+            errors = _put_away(checked, job.errors)
+    refused = sum(one.refused for one in done)
+    return Summary(
+        name=job.name,
+        topic=job.topic,
+        read=count.read,
+        imported=count.read - count.bad if job.dry_run else sum(one.imported for one in done),
+        skipped=sum(one.skipped for one in done),
+        bad=count.bad + refused,
+        seconds=round(time.monotonic() - began, 3),
+        errors=errors,
+        earliest=_time(count.earliest),
+        latest=_time(count.latest),
+        dry_run=job.dry_run,
+    )
+
+
+@frozen
+class _Topic:
+    id: int
+    queues: tuple[int, ...]
+    ordered: bool
+    fresh: bool
+
+    @classmethod
+    def find(cls, job: Job) -> "_Topic":
+        """Raises `NotFound`."""
+        if job.server:
+            http_import.check_topic(job.server, job.topic)
+            return cls(0, (), http_import.is_ordered(job.server, job.topic), False)
+        with opened(job.dsn) as session:
+            found = session.fetch("topic.find", [job.topic.encode()])
+            if not found:
+                raise NotFound(http_import.NO_TOPIC.format(topic=job.topic))
+            topic_id, ordered = found[0][0], bool(found[0][3])
+            # Its own ones, by their numbers: the retry queues of groups have group ids.
+            queues = tuple(row[0] for row in session.fetch("queue.of_topics", [topic_id]) if row[2] == 0)
+            return cls(topic_id, queues, ordered, not _seen(session, topic_id, job.name))
+
+
+def _seen(session: Session, topic_id: int, name: str) -> bool:
+    """Whether a row of this import was written before."""
+    first = _mark_of(name)
+    return bool(session.fetch("idempotency.between", topic_id, first.encode(), first[:-1].encode() + b";", 1))
+
+
+def _mark_of(name: str) -> str:
+    return f"import:{name}:"
+
+
+def _tasks(spark: SparkSession, frame: DataFrame) -> int:
+    """How many tasks write: a multiple of what Spark reads the files in, which goes by their size."""
+    return min(_MOST_TASKS, max(spark.sparkContext.defaultParallelism, 4 * frame.rdd.getNumPartitions()))
+
+
+def _write(spark: SparkSession, job: Job, topic: _Topic, good: DataFrame, tasks: int) -> list[Written]:
+    rows = numbered(good.repartition(tasks, "identity"))
+    mark = fn.concat(fn.lit(_mark_of(job.name)), fn.col("identity"), fn.lit(":"), fn.col("number").cast("string"))
+    marked = rows.withColumn("mark", mark)  # they come sorted by their identities, as their keys are
+    at_a_time = min(tasks, spark.sparkContext.defaultParallelism)
+    rate = None if job.rate is None else job.rate / at_a_time
+    if topic.ordered:
+        # One task per ordering key, its rows by their times, those of one time in the order of the files.
+        lane = fn.coalesce("ordering_key", "mark")
+        marked = marked.repartition(tasks, lane).sortWithinPartitions(
+            fn.col("deliver_at").asc_nulls_last(), "file", "block", "line"
+        )
+    if job.server:
+        door = http_import.Door(job.server, job.topic, topic.ordered, rate)
+        return list(sinks.drain(http_import.columns(marked), partial(http_import.write, door)))
+    target = mysql_import.Target(job.dsn, topic.id, job.window, topic.ordered, rate, topic.fresh)
+    return list(sinks.drain(_sql(marked, topic), partial(mysql_import.write, target)))
+
+
+def _sql(marked: DataFrame, topic: _Topic) -> DataFrame:
+    """The columns that a task of `mysql_import` takes, as much of the SQL written out as does not hang on its clock."""
+    number = fn.pmod(
+        fn.coalesce(fn.crc32(fn.col("ordering_key").cast("binary")), fn.xxhash64("identity")), fn.lit(len(topic.queues))
+    )
+    queue = fn.element_at(fn.array(*[fn.lit(id_) for id_ in topic.queues]), number.cast("int") + 1)
+    middle = fn.concat_ws(
+        ",",
+        fn.lit(str(topic.id)),
+        queue.cast("string"),
+        *(_literal(fn.col(name)) for name in ("key", "ordering_key", "tag", "headers", "content_type", "body")),
+    )
+    key = fn.when(fn.col("key").isNotNull(), _literal(fn.col("key")))
+    return marked.select("mark", "deliver_at", "delay", middle.alias("middle"), key.alias("key"), "ordering_key")
+
+
+def _literal(column: Column) -> Column:
+    return fn.when(column.isNull(), fn.lit("NULL")).otherwise(fn.concat(fn.lit("x'"), fn.hex(column), fn.lit("'")))
+
+
+def _put_away(checked: DataFrame, errors: str) -> str:
+    """The bad rows with their reasons, as NDJSON in a folder of this run's."""
+    folder = f"{errors.rstrip('/')}/{datetime.now(UTC):%Y%m%dT%H%M%S}-{time.time_ns() % 1_000_000:06}"
+    checked.where("reason IS NOT NULL").select("file", "row", "reason").write.mode("errorifexists").json(folder)
+    return folder
+
+
+def _time(ms: int | None) -> str | None:
+    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"

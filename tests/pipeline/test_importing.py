@@ -1,0 +1,276 @@
+"""Imports into MySQL and over HTTP: every row once, whatever runs twice, grows or is killed."""
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pymysql
+import pytest
+import trio
+from attrs import evolve
+from pyspark.sql import SparkSession
+
+from support.server import client_of, start_server
+from support.servers import database
+from support.stores import MySQLTables, migrate
+from tarry.pipeline import importing, mysql_import, mysql_link
+from tarry.pipeline.errors import NotFound, StoreAway
+from tarry.pipeline.import_drafts import Mapping
+from tarry.pipeline.importing import Job, Summary
+from tarry.pipeline.input_files import read_rows
+from tarry.pipeline.pace import Pace
+from tarry.store.catalogue import TopicDraft
+from tarry.store.opening import open_backend
+from tarry.store.store import Store
+
+SAMPLE = str(files("tarry.service.cli").joinpath("sample", "flights-2013-11-27.csv"))
+FLIGHTS = 1014
+LATER = "2033-01-01T00:00:00Z"
+
+
+@pytest.fixture(scope="module", params=["mariadb", "mysql"])
+def store(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The DSN of a database with the topics `flights` (three queues) and `ordered`, for all tests of a server."""
+    with database(request.getfixturevalue(f"{request.param}_server")) as dsn:
+        migrate(dsn)
+        trio.run(_topics, dsn)
+        yield dsn
+
+
+async def _topics(dsn: str) -> None:
+    backend = await open_backend(dsn)
+    for topic in (TopicDraft("flights", queues=3), TopicDraft("ordered", queues=2, ordered=True)):
+        await Store(backend).add_topic(topic, await backend.now())
+    await backend.aclose()
+
+
+@pytest.fixture
+def tables(store: str) -> Iterator[MySQLTables]:
+    tables = MySQLTables(store)
+    for table in ("delay", "idempotency", "label"):
+        tables.rows(f"DELETE FROM {table}")
+    yield tables
+    tables.close()
+
+
+def job_of(spark: SparkSession, dsn: str, *names: str, **rest: Any) -> Job:
+    how: dict[str, Any] = {"topic": "flights", "mapping": Mapping(), "name": importing.name_of(names)} | rest
+    return Job(rows=read_rows(spark, names, None), dsn=dsn, **how)
+
+
+def counts(summary: Summary) -> tuple[int, int, int, int]:
+    return summary.read, summary.imported, summary.skipped, summary.bad
+
+
+def bodies(tables: MySQLTables) -> Counter[bytes]:
+    return Counter(row[0] for row in tables.rows("SELECT body FROM delay"))
+
+
+def test_a_day_of_flights_is_imported_once(spark: SparkSession, store: str, tables: MySQLTables) -> None:
+    mapping = Mapping(deliver_at="time_hour", key="tailnum", ordering_key="tailnum", tag="carrier")
+    job = job_of(spark, store, SAMPLE, mapping=mapping)
+    assert counts(importing.run(spark, evolve(job, dry_run=True))) == (FLIGHTS, FLIGHTS, 0, 0)
+    assert not bodies(tables), "a dry run writes nothing"
+    assert counts(importing.run(spark, job)) == (FLIGHTS, FLIGHTS, 0, 0)
+    with Path(SAMPLE).open() as lines:
+        flights = list(csv.DictReader(lines))
+    assert Counter(json.dumps(flight) for flight in flights) == Counter(
+        json.dumps(json.loads(body)) for body in bodies(tables).elements()
+    )
+    rows = tables.rows("SELECT shard, id, due, queue_id, `key`, tag, deliver_at, accepted_at, uncounted FROM delay")
+    now = max(row[7] for row in rows)
+    for shard, id_, due, _, key, tag, deliver_at, accepted_at, uncounted in rows:
+        assert (shard, due, uncounted) == (id_ & 15, id_ >> 21, 1)
+        assert accepted_at <= due <= now + 2000, "past times are now, and never before"
+        assert deliver_at < accepted_at
+        assert tag is not None
+        assert key is not None
+    assert {row[3] for row in rows} == {row[0] for row in tables.rows("SELECT id FROM queue WHERE topic_id = 1")}
+    labels = tables.rows("SELECT l.`key` = d.`key` FROM label l JOIN delay d USING (id)")
+    assert labels == [(1,)] * FLIGHTS
+    assert counts(importing.run(spark, job)) == (FLIGHTS, 0, FLIGHTS, 0), "the second run adds nothing"
+    assert sum(bodies(tables).values()) == FLIGHTS
+    other = evolve(job, name="another")
+    assert counts(importing.run(spark, other)) == (FLIGHTS, FLIGHTS, 0, 0), "another import is another one"
+
+
+def test_a_file_that_has_grown_and_equal_rows(
+    spark: SparkSession, store: str, tables: MySQLTables, tmp_path: Path
+) -> None:
+    file = tmp_path / "rows.ndjson"
+    lines = [json.dumps({"n": n % 7, "at": LATER}) for n in range(20)]
+    file.write_text("\n".join(lines))
+    job = job_of(spark, store, str(file), mapping=Mapping(deliver_at="at"))
+    assert counts(importing.run(spark, job)) == (20, 20, 0, 0), "equal rows are messages each"
+    lines = [*lines[10:], *(json.dumps({"n": n % 9, "at": LATER}) for n in range(9)), *lines[:10]]
+    file.write_text("\n".join(lines))
+    job = job_of(spark, store, str(file), mapping=Mapping(deliver_at="at"))
+    assert counts(importing.run(spark, job)) == (29, 9, 20, 0), "wherever in the file they stand now"
+    assert bodies(tables) == Counter(line.encode() for line in lines)
+
+
+def test_bad_rows_go_to_the_error_folder(spark: SparkSession, store: str, tables: MySQLTables, tmp_path: Path) -> None:
+    file = tmp_path / "rows.ndjson"
+    file.write_text('{"n": 1}\n{"n": 2, "at": "soon"}\noops\n')
+    job = job_of(spark, store, str(file), mapping=Mapping(deliver_at="at"), errors=str(tmp_path / "bad"))
+    summary = importing.run(spark, job)
+    assert counts(summary) == (3, 1, 0, 2)
+    assert summary.errors is not None
+    bad = [json.loads(line) for part in Path(summary.errors).glob("*.json") for line in part.read_text().splitlines()]
+    assert {(row["row"], row["reason"][:12]) for row in bad} == {
+        ('{"n": 2, "at": "soon"}', "deliver_at: "),
+        ("oops", "the line is "),
+    }
+    assert all(row["file"].endswith("rows.ndjson") for row in bad)
+    assert bodies(tables) == Counter([b'{"n": 1}'])
+
+
+def test_a_missing_topic_is_said_before_anything_is_written(spark: SparkSession, store: str) -> None:
+    with pytest.raises(NotFound, match=r"no topic 'planes'.*curl -X PUT"):
+        importing.run(spark, job_of(spark, store, SAMPLE, topic="planes"))
+    with pytest.raises(StoreAway):
+        importing.run(spark, job_of(spark, "mysql://root@127.0.0.1:9/tarry", SAMPLE))
+
+
+def test_ordered_topics_keep_the_order_of_the_file_within_a_key(
+    spark: SparkSession, store: str, tables: MySQLTables, tmp_path: Path
+) -> None:
+    file = tmp_path / "rows.ndjson"
+    # Equal times, so that only the order of the file tells; more of them than a transaction holds.
+    rows = [{"n": n, "key": f"key-{n % 5}", "at": LATER} for n in range(9000)]
+    file.write_text("\n".join(json.dumps(row) for row in rows))
+    job = job_of(spark, store, str(file), topic="ordered", mapping=Mapping(ordering_key="key", deliver_at="at"))
+    assert importing.run(spark, job).imported == 9000
+    order: dict[bytes, list[int]] = {}
+    places: dict[bytes, set[int]] = {}
+    for key, queue, body in tables.rows(
+        "SELECT ordering_key, queue_id, body FROM delay ORDER BY deliver_at, accepted_at, id"  # as promotion does it
+    ):
+        order.setdefault(key, []).append(json.loads(body)["n"])
+        places.setdefault(key, set()).add(queue)
+    assert all(numbers == sorted(numbers) for numbers in order.values())
+    assert all(len(queues) == 1 for queues in places.values())
+    assert sum(map(len, order.values())) == 9000
+
+
+@pytest.fixture
+def target(store: str, tables: MySQLTables) -> mysql_import.Target:
+    return mysql_import.Target(store, 1, 60_000, ordered=False, rate=None, fresh=False)
+
+
+def batch(*numbers: int) -> pa.RecordBatch:
+    """Rows as `mysql_import.write` takes them."""
+    middle = "1,1,NULL,NULL,NULL,NULL,NULL,x'3{}'"
+    return pa.RecordBatch.from_pydict(
+        {
+            "mark": [f"import:x:{n:03}:0" for n in numbers],
+            "deliver_at": pa.array([None for _ in numbers], pa.int64()),
+            "delay": pa.array([60_000 for _ in numbers], pa.int64()),
+            "middle": [middle.format(n % 10) for n in numbers],
+            "key": pa.array([None for _ in numbers], pa.string()),
+            "ordering_key": pa.array([None for _ in numbers], pa.string()),
+        }
+    )
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_chunk_whose_commit_was_not_answered_is_written_once(
+    target: mysql_import.Target, tables: MySQLTables, monkeypatch: pytest.MonkeyPatch, fresh: bool
+) -> None:
+    mysql_import.write(evolve(target, fresh=fresh), [batch(1, 2)])
+    answers = iter(["lost"])
+
+    original = mysql_link.connect
+
+    def connected(dsn: str) -> Any:
+        connection = original(dsn)
+        real = connection.commit
+
+        def commit() -> None:
+            real()
+            for _ in answers:
+                connection.close()
+                raise pymysql.err.OperationalError(2013, "Lost connection to MySQL server during query")
+
+        connection.commit = commit  # type: ignore[method-assign]
+        return connection
+
+    monkeypatch.setattr(mysql_import, "connect", connected)
+    written = mysql_import.write(target, [batch(2, 3, 4)])
+    assert (written.imported, written.skipped) == (2, 1)
+    assert tables.rows("SELECT COUNT(*) FROM delay") == [(4,)]
+
+
+def test_a_row_is_imported_again_when_its_window_is_over(target: mysql_import.Target, tables: MySQLTables) -> None:
+    assert mysql_import.write(target, [batch(1, 2)]).imported == 2
+    tables.rows("UPDATE idempotency SET expires_at = 1 WHERE `key` = 'import:x:001:0'")
+    written = mysql_import.write(target, [batch(1, 2)])
+    assert (written.imported, written.skipped) == (1, 1)
+
+
+def test_two_runs_at_once_import_each_row_once(target: mysql_import.Target, tables: MySQLTables) -> None:
+    rows = [batch(*range(begin, begin + 50)) for begin in range(0, 500, 50)]
+    fresh = evolve(target, fresh=True)
+    assert mysql_import.write(fresh, rows[:5]).imported == 250
+    written = mysql_import.write(fresh, rows)  # it takes the table for empty, and meets the other's marks
+    assert (written.imported, written.skipped) == (250, 250)
+    assert tables.rows("SELECT COUNT(*), COUNT(DISTINCT id) FROM delay") == [(500, 500)]
+
+
+def test_an_id_that_left_is_not_given_again(
+    target: mysql_import.Target, tables: MySQLTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+
+    class Narrow(mysql_import._Ids):
+        def make(self, due: int, shard: int | None) -> int:
+            id_ = super().make(due, shard)
+            if not taken:
+                taken.append(id_)
+                tables.rows(f"INSERT INTO cancelled VALUES ({id_ & 15}, {id_}, 0, 1, NULL, 0, 0, 0)")
+            return id_
+
+    monkeypatch.setattr(mysql_import, "_Ids", Narrow)
+    assert mysql_import.write(target, [batch(1)]).imported == 1
+    assert tables.rows(f"SELECT COUNT(*) FROM delay WHERE id = {taken[0]}") == [(0,)]
+    assert tables.rows("SELECT COUNT(*) FROM delay") == [(1,)]
+    tables.rows("DELETE FROM cancelled")
+
+
+def test_a_pace_is_kept() -> None:
+    now, slept = 0.0, []
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        slept.append(seconds)
+        now += seconds
+
+    pace = Pace(100, lambda: now, sleep)
+    for _ in range(5):
+        pace.take(50)
+    assert slept == pytest.approx([0.5] * 4)
+    Pace(None, lambda: now, sleep).take(10**9)
+    assert len(slept) == 4
+
+
+def test_over_http_into_the_embedded_store(spark: SparkSession, tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text("n,text,at\n" + "".join(f"{n},\u00fc {n},{'' if n % 2 else LATER}\n" for n in range(200)))
+    with start_server(tmp_path) as server, client_of(server) as tarry:
+        mapping = Mapping(body="text", content_type="text/plain; charset=utf-8", deliver_at="at", key="n")
+        job = job_of(spark, "", str(file), server=server.url, mapping=mapping, topic="lines")
+        with pytest.raises(NotFound, match="lines"):
+            importing.run(spark, job)
+        tarry.publish("lines", 0)
+        assert counts(importing.run(spark, job)) == (200, 200, 0, 0)
+        assert counts(importing.run(spark, job)) == (200, 0, 200, 0)
+        got = [message for message in tarry.pull("lines", 0, 0, max=1000).messages if message.key]
+        assert sorted(message.body.decode() for message in got) == sorted(f"\u00fc {n}" for n in range(1, 200, 2))
+        assert {message.content_type for message in got} == {"text/plain; charset=utf-8"}
+        waiting = list(tarry.find("lines", state="scheduled"))
+        assert {message["key"] for message in waiting} == {str(n) for n in range(0, 200, 2)}

@@ -1,0 +1,204 @@
+"""Replays: what a predicate picks, from literal rows; and to topics and groups of a real server, each message once."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import asdict, evolve
+from pyspark.sql import DataFrame, SparkSession
+
+from support.server import client_of, start_server
+from tarry.client import Tarry
+from tarry.pipeline import replaying, schemas
+from tarry.pipeline.errors import NotFound, PipelineError
+from tarry.pipeline.replaying import HISTORY, forecast, history, runs, selected, standing
+from tarry.pipeline.tables import Tables
+
+BEGIN = datetime(2026, 11, 21, 10, tzinfo=UTC)
+
+
+def message(offset: int, **rest: Any) -> dict[str, Any]:
+    """Of topic `orders`, queue 0, which is queue_id 7."""
+    fields = {
+        **dict.fromkeys(("key", "ordering_key", "tag", "headers", "content_type")),
+        "topic": "orders",
+        "topic_id": 1,
+        "queue_id": 7,
+        "queue": 0,
+        "offset": offset,
+        "id": 100 + offset,
+        **dict.fromkeys(("accepted_at", "deliver_at", "streamed_at"), BEGIN + timedelta(seconds=offset)),
+        "body": json.dumps({"n": offset}).encode(),
+    }
+    return fields | rest
+
+
+def delivery(offset: int, outcome: str, **rest: Any) -> dict[str, Any]:
+    fields = {
+        "topic": "orders",
+        "group": "billing",
+        "group_id": 3,
+        "queue_id": 7,
+        "queue": 0,
+        "number": offset,
+        "claim": 1,
+        "client": "c-1",
+        "offset": offset,
+        "message_queue_id": 7,
+        "message_offset": offset,
+        "attempt": 1,
+        "history": None,
+        "outcome": outcome,
+        "claimed_at": BEGIN,
+        "settled_at": BEGIN,
+        "ended_at": BEGIN,
+    }
+    return fields | rest
+
+
+def letter(offset: int, reason: str) -> dict[str, Any]:
+    fields = {name: value for name, value in message(offset).items() if name in schemas.DEAD.names}
+    told = json.dumps([{"at": 1, "client": "c-1", "reason": "first"}, {"at": 2, "client": "c-1", "reason": reason}])
+    return fields | {"group": "billing", "group_id": 3, "dead_at": BEGIN, "history": told}
+
+
+def tables_of(spark: SparkSession, floor: int = 0, **rows: list[dict[str, Any]]) -> Tables:
+    queue = {"topic": "orders", "topic_id": 1, "queue_id": 7, "queue": 0, "group_id": 0, "next_offset": 100}
+    rows = {"queues": [queue | {"straight": 0, "holes": 0, "floor": floor}]} | rows
+    frames: dict[str, DataFrame] = {}
+    for name, schema in schemas.TABLES.items():
+        literal = [tuple(row[column] for column in schema.names) for row in rows.get(name, [])]
+        frames[name] = spark.createDataFrame(literal, schema)
+    return Tables(**frames)
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession) -> Tables:
+    return tables_of(
+        spark,
+        floor=2,
+        messages=[message(n, key=f"key-{n % 2}") for n in range(6)],
+        deliveries=[
+            delivery(0, "acked"),
+            delivery(1, "retried"),
+            delivery(1, "acked", attempt=2, history='[{"at": 1, "client": "c-1", "reason": "slow"}]', number=9),
+            delivery(2, "dead", attempt=17),
+            delivery(4, "acked"),
+        ],
+        claims=[delivery(5, "open", settled_at=None, ended_at=None)],
+        dead=[letter(2, "no such account")],
+    )
+
+
+def picked(tables: Tables, predicate: str) -> list[int]:
+    return sorted(row["offset"] for row in selected(tables, predicate).collect())
+
+
+def test_the_history_has_a_row_per_delivery_and_one_for_what_had_none(tables: Tables) -> None:
+    frame = history(tables)
+    assert frame.columns[: len(HISTORY)] == HISTORY.names
+    assert [frame.schema[name].dataType for name in HISTORY.names] == [field.dataType for field in HISTORY]
+    rows = {(row["offset"], row["attempt"]): row for row in frame.collect()}
+    assert sorted(rows, key=str) == sorted([(0, 1), (1, 1), (1, 2), (2, 17), (3, None), (4, 1), (5, 1)], key=str)
+    assert rows[2, 17]["reason"] == "no such account"
+    assert rows[1, 2]["reason"] == "slow"
+    assert (rows[3, None]["group"], rows[5, 1]["outcome"], rows[0, 1]["id"]) == (None, "open", "100")
+    assert rows[0, 1]["body"] == '{"n": 0}'
+
+
+def test_a_predicate_picks_each_message_once(tables: Tables) -> None:
+    assert picked(tables, "true") == [0, 1, 2, 3, 4, 5]
+    assert picked(tables, "group = 'billing' AND outcome IN ('acked', 'retried')") == [0, 1, 4]
+    assert picked(tables, "reason LIKE '%account%'") == [2]
+    assert picked(tables, "group IS NULL") == [3]
+    assert picked(tables, "get_json_object(body, '$.n') > 3 AND key = 'key-0'") == [4]
+    assert picked(tables, "streamed_at >= TIMESTAMP '2026-11-21 10:00:05Z'") == [5]
+    assert selected(tables, "true").columns == schemas.MESSAGES.names
+
+
+@pytest.mark.parametrize("bad", ["grupp = 'x'", "key = ", "key +", "nothing(key)", "1 + 1"])
+def test_a_bad_predicate_is_one_sentence(tables: Tables, bad: str) -> None:
+    with pytest.raises(ValueError, match=r"\A--where: [^\n]+; the columns are topic, id, [^\n]+\Z"):
+        selected(tables, bad)
+
+
+def test_a_forecast_counts_and_says_what_is_gone(tables: Tables) -> None:
+    told = forecast(standing(tables, selected(tables, "true")), 4)
+    assert asdict(told) == {
+        "count": 6,
+        "topics": {"orders": 6},
+        "oldest": "2026-11-21T10:00:00.000Z",
+        "newest": "2026-11-21T10:00:05.000Z",
+        "gone": 2,
+        "seconds": 1.5,
+    }
+    assert forecast(standing(tables, selected(tables, "false")), None).count == 0
+
+
+def test_neighbours_go_together(tables: Tables) -> None:
+    rows = [tuple(row) for row in runs(selected(tables, "offset <> 3 AND offset <> 0")).collect()]
+    assert sorted(rows) == [(0, 1, 3), (0, 4, 6)]
+
+
+def test_to_a_topic_each_once_in_order_with_the_origin(spark: SparkSession, tmp_path: Path) -> None:
+    many = [
+        message(n, ordering_key=f"key-{n % 3}", tag="t", headers='{"a":"b","tarry-replay-of":"1"}', key="k")
+        for n in range(90)
+    ]
+    many.append(message(90, body=b"\x00\xff", content_type="application/x"))
+    chosen = selected(tables_of(spark, messages=many), "true")
+    with start_server(tmp_path) as server, client_of(server) as tarry:
+        with pytest.raises(NotFound):
+            replaying.to_topic(spark, chosen, server.url, "again", "r", None)
+        put_topic(tarry, "again")
+        part = chosen.where("offset < 50")  # as far as it came before it was interrupted
+        assert replaying.to_topic(spark, part, server.url, "again", "r", None).replayed == 50
+        done = replaying.to_topic(spark, chosen, server.url, "again", "r", None)
+        assert (done.replayed, done.skipped, done.refused) == (41, 50, 0)
+        got = tarry.pull("again", 0, 0, max=1000).messages
+        assert sorted(int(one.headers["tarry-replay-of"]) for one in got) == [100 + n for n in range(91)]
+        for key in range(3):
+            numbers = [one.body["n"] for one in got if one.ordering_key == f"key-{key}"]
+            assert numbers == sorted(numbers)
+        one = next(one for one in got if one.ordering_key)
+        assert (one.key, one.tag, one.headers["a"]) == ("k", "t", "b")
+        assert [(one.body, one.content_type) for one in got if one.content_type] == [(b"\x00\xff", "application/x")]
+
+
+def test_to_a_group_what_is_still_in_the_store(spark: SparkSession, tmp_path: Path) -> None:
+    with start_server(tmp_path) as server, client_of(server) as tarry:
+        put_topic(tarry, "orders")
+        for n in range(6):
+            tarry.publish("orders", {"n": n})
+        for group in ("billing", "other"):
+            for delivered in tarry.consume("orders", group, limit=6):
+                with delivered:
+                    pass
+        tables = tables_of(spark, messages=[message(n) for n in range(6)])
+        chosen = standing(tables, selected(tables, "offset IN (1, 2, 4)"))
+        assert replaying.to_group(spark, chosen, server.url, "orders", "billing", None).replayed == 3
+        again = []
+        for delivered in tarry.consume("orders", "billing", limit=3):
+            with delivered:
+                again.append(delivered.body["n"])
+        assert sorted(again) == [1, 2, 4]
+        assert tarry.claim("orders", "other") is None
+        with pytest.raises(NotFound):
+            replaying.to_group(spark, chosen, server.url, "orders", "nobody", None)
+
+
+def test_to_a_group_nothing_that_is_gone_or_of_another_topic(spark: SparkSession, tables: Tables) -> None:
+    chosen = standing(tables, selected(tables, "true"))
+    with pytest.raises(PipelineError, match=r"2 of 6 messages are no longer in the store.*--to-topic"):
+        replaying.to_group(spark, chosen, "http://127.0.0.1:9", "orders", "billing", None)
+    elsewhere = evolve(tables, messages=tables.messages.where("offset > 2"))
+    chosen = standing(elsewhere, selected(elsewhere, "true"))
+    with pytest.raises(PipelineError, match="there are messages of orders too"):
+        replaying.to_group(spark, chosen, "http://127.0.0.1:9", "invoices", "billing", None)
+
+
+def put_topic(tarry: Tarry, name: str) -> None:
+    """With one queue."""
+    tarry._transport.call("PUT", f"/v1/topics/{name}", b'{"queues": 1}')
