@@ -1,0 +1,254 @@
+"""How fast does the archive read MySQL, next to Spark's own JDBC source, and what do publishers feel of it?
+
+    python -m tarry.bench.archive --dsn mysql://root@127.0.0.1:3306/any [--rows 5000000] [--seconds 10]
+
+A stream of messages of 200 bytes is written by bulk SQL. The archive takes it to a lake; Spark's JDBC source, with 8
+partitions of the offset, takes the same columns to Parquet files of the same kind, parted in the same way, without
+positions and a table's log, which is less work. `rows_per_s` and `times_jdbc` go by `messages_s`, from the beginning to
+the last commit of messages; `s` is the whole run, deliveries, dead letters and cancelled messages too. JDBC wants
+Debian's libmariadb-java, and is left out without it.
+
+Then 1 % more messages come, and the archive runs again in the same session. At last publishers work for a while with
+nobody archiving, and then while all of it is archived anew by a process of its own. Ratios are within one run.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import trio
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, lit, timestamp_millis, to_date
+
+from ..pipeline import session
+from ..pipeline.archive import Archiver, holder
+from ..pipeline.lake import Lake
+from ..pipeline.tenure import Tenure
+from ..service.clock import Clock
+from ..service.combiner import Combiner
+from ..store.catalogue import TopicDraft
+from ..store.ids import first_id
+from ..store.mysql.dsn import Dsn
+from ..store.opening import open_backend
+from ..store.records import Conflict, Draft, Publication, Receipt
+from ..store.store import Store
+from . import databases
+from .closed_loop import in_tasks
+from .report import Figures, say, show
+
+BODY = b'"' + b"x" * 198 + b'"'
+JAR = Path("/usr/share/java/mariadb-java-client.jar")
+
+_CHUNK = 100_000
+_PARTITIONS = 8
+_AGO = 24 * 3600 * 1000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tarry.bench.archive", description=(__doc__ or "").splitlines()[0])
+    databases.add_dsn(parser, "mysql")
+    parser.add_argument("--rows", type=int, default=500_000, help="messages (default: 500000; the goal is 5000000)")
+    parser.add_argument("--callers", type=int, default=8, help="publishers, each awaiting its answer (default: 8)")
+    parser.add_argument("--seconds", type=float, default=5, help="of a window that p99 is taken of (default: 5)")
+    parser.add_argument("--jar", type=Path, default=JAR, help=f"the JDBC driver (default: {JAR})")
+    parser.add_argument("--master", default="local[2]", help="Spark's (default: local[2])")
+    arguments = parser.parse_args()
+    if min(arguments.rows, arguments.callers) < 1:
+        parser.error("at least one of each")
+    with (
+        databases.server(arguments.dsn) as dsn,
+        databases.scratch(dsn) as scratch,
+        tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder,
+    ):
+        settings = databases.durability(scratch)
+        begun = trio.run(_begin, scratch)
+        fill(scratch, begun, 0, arguments.rows)
+        figures = measure(scratch, Path(folder), arguments.rows, arguments.master, arguments.jar)
+        figures |= _publishers(scratch, Path(folder), arguments)
+    show({"bench": "archive", "rows": arguments.rows, "master": arguments.master, **settings, **figures})
+
+
+async def _begin(dsn: str) -> int:
+    """The id of the one queue of a new topic."""
+    backend = await open_backend(dsn)
+    await backend.migrate()
+    topic = await Store(backend).add_topic(TopicDraft("bench"), await backend.now())
+    await backend.aclose()
+    return topic.queues[0].id
+
+
+def fill(dsn: str, queue: int, begin: int, rows: int) -> None:
+    """Messages of some time ago, at the end of the queue."""
+    at = int(time.time() * 1000) - _AGO
+    columns = "queue_id, `offset`, id, nonce, `key`, body, accepted_at, deliver_at, streamed_at"
+    values = f"{queue}, {begin}, {first_id(at) + begin}, 0, x'30', x'{BODY.hex()}', {at}, {at}, {at}"
+    with databases.log_in(dsn) as login, login.cursor() as cursor:
+        cursor.execute("SET SESSION wait_timeout = 3600")
+        cursor.execute(f"INSERT INTO message ({columns}) VALUES ({values})")
+        there = 1
+        while there < rows:
+            say(f"filling {there} of {rows}")
+            more = min(there, rows - there, _CHUNK)
+            cursor.execute(
+                f"INSERT INTO message ({columns}) SELECT queue_id, `offset` + {there}, id + {there}, 0,"
+                f" CONCAT('k-', `offset` + {there}), body, accepted_at, deliver_at, streamed_at"
+                f" FROM message WHERE queue_id = {queue} AND `offset` >= {begin} AND `offset` < {begin + more}"
+            )
+            there += more
+        end = begin + rows
+        cursor.execute(f"UPDATE queue SET next_offset = {end}, straight = {end} WHERE id = {queue}")
+
+
+def measure(dsn: str, folder: Path, rows: int, master: str, jar: Path) -> Figures:
+    """The archive, JDBC, and the archive once more with a hundredth added."""
+    spark = _session(master, jar)
+    spark.sparkContext.parallelize(range(2), 2).map(str).collect()  # workers and all
+    say("archiving")
+    first = _archive(spark, dsn, folder / "lake")
+    figures: Figures = {
+        "archive": {
+            "s": round(first["s"], 2),
+            "messages_s": round(first["messages_s"], 2),
+            "rows_per_s": round(rows / first["messages_s"]),
+        }
+    }
+    if first["rows"] != rows:
+        raise AssertionError(f"{rows} messages, of which {first['rows']} were archived")
+    if jar.exists():
+        say("reading by JDBC")
+        took = _jdbc(spark, dsn, folder / "jdbc", rows)
+        figures["jdbc"] = {"s": round(took, 2), "rows_per_s": round(rows / took), "partitions": _PARTITIONS}
+        figures["times_jdbc"] = round(took / first["messages_s"], 2)
+    else:
+        figures["jdbc"] = f"left out: no {jar} (Debian: libmariadb-java)"
+    more = max(1, rows // 100)
+    ((queue,),) = databases.ask(dsn, "SELECT MAX(id) FROM queue WHERE group_id = 0")
+    fill(dsn, queue, rows, more)
+    say("archiving a hundredth more")
+    again = _archive(spark, dsn, folder / "lake")
+    figures["incremental"] = {
+        "new_rows": more,
+        "rows": again["rows"],
+        "times_new_rows": round(again["rows"] / more, 2),
+        "s": round(again["s"], 2),
+        "share_of_first": round(again["s"] / first["s"], 3),
+    }
+    spark.stop()
+    return figures
+
+
+def _session(master: str, jar: Path) -> SparkSession:
+    if jar.exists():
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--jars {jar} pyspark-shell"
+    return session.open_session("bench", master)
+
+
+def _archive(spark: SparkSession, dsn: str, lake: Path) -> dict[str, float]:
+    with Tenure(dsn, holder()) as tenure:
+        began = time.perf_counter()
+        until = 0.0
+
+        def note(table: str, _rows: int) -> None:
+            nonlocal until
+            if table == "messages":
+                until = time.perf_counter() - began
+
+        archiver = Archiver(spark, dsn, Lake(str(lake)), tenure, progress=note)
+        archiver.begin()
+        archiver.run()
+        whole = time.perf_counter() - began
+        return {"s": whole, "messages_s": until, "rows": sum(archiver.rows.values())}
+
+
+def _jdbc(spark: SparkSession, dsn: str, place: Path, rows: int) -> float:
+    to = Dsn.parse(dsn)
+    # Called mysql, so that Spark quotes names with backticks; the driver takes both.
+    url = f"jdbc:mysql://{to.host}:{to.port}/{to.database}?allowPublicKeyRetrieval=true&useSSL=false"
+    began = time.perf_counter()
+    reader = spark.read.format("jdbc").option("url", url).option("driver", "org.mariadb.jdbc.Driver")
+    reader = reader.option("user", to.user).option("password", to.password)
+    query = (
+        "(SELECT m.queue_id, m.`offset`, m.id, m.`key`, m.ordering_key, m.tag, m.headers, m.content_type, m.body,"
+        " m.accepted_at, m.deliver_at, m.streamed_at FROM message m WHERE m.id >= 0) AS m"
+    )
+    reader = reader.option("dbtable", query).option("partitionColumn", "offset").option("fetchsize", 20_000)
+    reader = reader.option("lowerBound", 0).option("upperBound", rows).option("numPartitions", _PARTITIONS)
+    _written(reader.load(), place)
+    return time.perf_counter() - began
+
+
+def _written(frame: DataFrame, place: Path) -> None:
+    texts = ("key", "ordering_key", "tag", "headers", "content_type")
+    times = ("accepted_at", "deliver_at", "streamed_at")
+    for name in texts:
+        frame = frame.withColumn(name, col(name).cast("string"))
+    for name in times:
+        frame = frame.withColumn(name, timestamp_millis(col(name)))
+    frame = frame.withColumn("topic", lit("bench")).withColumn("day", to_date(col("streamed_at")))
+    frame.write.option("compression", "zstd").partitionBy("topic", "day").parquet(str(place))
+
+
+def _publishers(dsn: str, folder: Path, arguments: Any) -> Figures:
+    """What a publish takes with nobody archiving, and while the archive begins anew in a process of its own."""
+    databases.ask(dsn, "DELETE FROM lease")
+    databases.ask(dsn, "DELETE FROM archived")
+    shutil.rmtree(folder / "lake")
+    done = threading.Event()
+    command = [sys.executable, "-P", "-m", "tarry.pipeline", "archive", "--dsn", dsn, "--master", arguments.master]
+    command += ["--lake", str(folder / "again")]
+
+    def archive() -> None:
+        try:
+            subprocess.run(command, check=True, capture_output=True)
+        finally:
+            done.set()
+
+    return trio.run(_publish, dsn, arguments.callers, arguments.seconds, archive, done)
+
+
+async def _publish(dsn: str, callers: int, seconds: float, archive: Any, done: threading.Event) -> Figures:
+    backend = await open_backend(dsn)
+    store, clock = Store(backend), Clock(backend.now)
+    await clock.take()
+    topic = (await store.topics())[0]
+
+    async def write(publications: Sequence[Publication]) -> list[list[Receipt] | Conflict]:
+        return await store.publish(publications, clock.now())
+
+    combiner: Combiner[Publication, list[Receipt] | Conflict] = Combiner(
+        write, weigh=lambda publication: publication.weight, batch=2 << 20, waiting=64 << 20
+    )
+
+    async def publish() -> None:
+        await combiner.ask(Publication((Draft(topic, topic.queues[0], BODY),)))
+
+    during: list[Figures] = []
+    async with trio.open_nursery() as nursery:
+        for _ in range(2):  # as the engine has it
+            nursery.start_soon(combiner.run)
+        say("publishing, nobody archives")
+        before = await in_tasks([publish] * callers, seconds)
+        nursery.start_soon(trio.to_thread.run_sync, archive)
+        while not done.is_set():
+            say(f"publishing and archiving, window {len(during) + 1}")
+            during.append(await in_tasks([publish] * callers, seconds))
+        nursery.cancel_scope.cancel()
+    await backend.aclose()
+    p99 = median(window["p99_ms"] for window in during)
+    return {
+        "publish_p99_ms": {"before": before["p99_ms"], "archiving": p99, "times": round(p99 / before["p99_ms"], 2)},
+        "publish_per_s": {"before": before["per_s"], "archiving": round(median(w["per_s"] for w in during))},
+    }
+
+
+if __name__ == "__main__":
+    main()
