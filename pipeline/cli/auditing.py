@@ -70,7 +70,7 @@ def audit(
     try:
         from ..sight import Scope
 
-        store = dsn or os.environ.get("TARRY_DSN") or "sqlite:///tarry.db"
+        store = dsn or os.environ.get("TARRY_DSN") or "sqlite:///tarry.db"  # its counters are half of it
         report = examine(spark, store, lake, Scope(end, begin, archived=lake is not None), topic or None, limit)
     finally:
         spark.stop()

@@ -192,6 +192,17 @@ def test_keeping_order(reader: Reader) -> None:
     assert gone == {"client": "worker-1", "registered": True, "claims": 0}
 
 
+def test_the_pipeline_from_nothing_to_a_report(tmp_path: Path) -> None:
+    with start_server(tmp_path) as server:
+        answers = Reader(server, tmp_path, seconds=300).run(ROOT / "docs/pipeline.md")
+    archived, reported, audited, traced = answers[-4:]
+    assert dict(line.split("\t") for line in archived.splitlines())["messages"] == "3"
+    assert reported.strip().endswith("report/index.html")
+    assert "parcels" in (tmp_path / "report" / "index.html").read_text("utf-8")
+    assert audited.strip().endswith("clean")
+    assert "acked" in traced
+
+
 def test_how_to_broadcast(reader: Reader) -> None:
     made, hall, door, sent, to_hall, to_door, after, python = reader.run(ROOT / "docs/how-to/broadcast.md")
     assert made["kind"] == "broadcast"
