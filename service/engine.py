@@ -17,7 +17,7 @@ from attrs import evolve
 
 from ..store.catalogue import TopicDraft
 from ..store.dead_letters import DeadPage, DeadSearch
-from ..store.errors import OutcomeUnknown, Refused, StoreError, Unavailable
+from ..store.errors import GroupGone, OutcomeUnknown, Refused, StoreError, TopicGone, Unavailable
 from ..store.finding import Place, Wanted
 from ..store.placing import queue_of_key
 from ..store.positions import Position
@@ -67,6 +67,7 @@ from .metrics import Metrics
 from .nudges import Nudges
 from .operations import Operations, Worked
 from .rates import Activity, Rates
+from .remover import Remover
 from .roster import ClientState, Roster
 from .sealer import Sealer
 from .settings import Settings
@@ -132,6 +133,9 @@ class Engine:
         self._nudged = trio.Event()
         self._stopping = False
         self._durability: list[str] = []
+        self.remover = Remover(store, self.directory, self.clock, self._is_behind)
+        self.directory.topic_gone = self._topic_gone
+        self.directory.group_gone = self._group_gone
         self.cleaner = Cleaner(store, self.directory, self.clock, metrics, settings, busy=self._is_behind)
 
     async def run(self) -> None:
@@ -178,6 +182,7 @@ class Engine:
             nursery.start_soon(every, 1, sweeps.near)
             nursery.start_soon(every, 60, sweeps.far)
             nursery.start_soon(every, 60, self.cleaner.clean)
+            nursery.start_soon(self.remover.run)
             nursery.start_soon(every, 0.02, functools.partial(self._sweep_when_nudged, sweeps))
 
     async def _open(self) -> None:
@@ -314,6 +319,30 @@ class Engine:
             desk.free()
         return group
 
+    async def remove_topic(self, topic: Topic, *, force: bool) -> None:
+        self._ready()
+        await self._told(self.remover.remove_topic(topic, force=force))
+
+    async def remove_group(self, group: Group) -> None:
+        self._ready()
+        await self._told(self.remover.remove_group(group))
+
+    def _topic_gone(self, topic: Topic) -> None:
+        """Whoever reads its queues goes home, and nothing is told of it any more."""
+        for queue in topic.queues:
+            self.bells.ring(queue.id)
+        self._desks_of_topic.pop(topic.id, None)
+        self._metrics.forget(topic.name)
+
+    def _group_gone(self, group: Group) -> None:
+        if (desk := self._desks.pop(group.id, None)) is not None:
+            self._desks_of_topic[group.topic.id].remove(desk)
+            desk.retire()
+        if group.topic.kind == "broadcast":
+            for queue in group.topic.queues:
+                self.bells.ring(queue.id)
+        self._metrics.forget(group.topic.name, group.name)
+
     async def activity(self) -> dict[int, Activity]:
         lags = await self._store.lags()
         return {
@@ -334,7 +363,11 @@ class Engine:
 
     async def publish(self, publication: Publication) -> list[Receipt] | Conflict:
         self._ready()
-        return await self._publishing.ask(publication)
+        try:
+            return await self._publishing.ask(publication)
+        except TopicGone:
+            self.directory.forget_topic(publication.drafts[0].topic)
+            raise
 
     async def _publish(self, publications: Sequence[Publication]) -> list[list[Receipt] | Conflict]:
         answers = await self._told(self._store.publish(publications, self.clock.now()))
@@ -404,7 +437,11 @@ class Engine:
         self._ready()
         self.cleaner.see(group.id)
         with self.liveness.polling(client):
-            return await self._desk(group).claim(ClaimRequest(client, size, lease, tags), wait)
+            try:
+                return await self._desk(group).claim(ClaimRequest(client, size, lease, tags), wait)
+            except GroupGone:
+                self.directory.forget_group(group)
+                return None
 
     async def renew(self, client: str) -> int:
         self._ready()
@@ -455,7 +492,11 @@ class Engine:
     async def read_on(self, request: ReadRequest, wait: int) -> ReadAnswer:
         self._ready()
         with self.liveness.polling(request.client):
-            return await self._read_on(request, trio.current_time() + wait / 1000)
+            try:
+                return await self._read_on(request, trio.current_time() + wait / 1000)
+            except GroupGone:
+                self.directory.forget_group(request.group)
+                return ReadAnswer((), (0, 0))
 
     async def _read_together(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
         return await self._store.read_on(requests, self.clock.now())
@@ -472,7 +513,8 @@ class Engine:
                 if not answer.more:
                     with trio.move_on_at(until):
                         await bell.wait()
-                    if self._stopping or trio.current_time() >= until:
+                    gone = self.directory.group_by_id(request.group.id) is None
+                    if gone or self._stopping or trio.current_time() >= until:
                         return answer
 
     async def settle(
@@ -508,7 +550,11 @@ class Engine:
                 return Settled(lost=True)
             places = tuple(dict.fromkeys(known[id_] for id_ in ids))
         settlement = Settlement(key, verb, places, reason, retry_after, count, lease)
-        settled = await desk.settle(settlement)
+        try:
+            settled = await desk.settle(settlement)
+        except GroupGone:
+            self.directory.forget_group(group)
+            settled = None
         for pause in _LOCKED_PAUSES:
             if settled is None or not settled.locked:
                 break
@@ -532,6 +578,8 @@ class Engine:
     def _desk(self, group: Group) -> Desk:
         desk = self._desks.get(group.id)
         if desk is None:
+            if self.directory.group_by_id(group.id) is None:
+                raise GroupGone("the group has been removed meanwhile")
             if self._nursery is None:
                 raise Stopping("the server is starting: its store has not answered yet")
             find = functools.partial(self._present, group)
@@ -672,7 +720,8 @@ class Engine:
                     return messages
                 with trio.move_on_at(until):
                     await bell.wait()
-                if self._stopping or trio.current_time() >= until:
+                gone = self.directory.topic_of_queue(queue.id) is None
+                if gone or self._stopping or trio.current_time() >= until:
                     return messages
 
     def claim_id(self, claim: Claim) -> str:

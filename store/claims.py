@@ -16,6 +16,7 @@ from itertools import takewhile
 import msgspec
 from attrs import define, evolve, field
 
+from .errors import GroupGone
 from .ids import IdMaker, due_of, shard_of
 from .locked_rows import ClaimRow, CursorRow
 from .ports import Query, Row, Transaction, Value
@@ -147,6 +148,8 @@ class Turning:
             self._page = Page(*self.expected, limit, answers.pop())
         self._ends = dict(answers.pop()) if requests else {}
         cursors = {row[0]: CursorRow(*row) for row in answers.pop()}
+        if not cursors:
+            raise GroupGone("the group has been removed meanwhile")
         return _claim_rows(answers, settlements), cursors
 
     def _locks(self, settlements: Iterable[Settlement]) -> list[Query]:

@@ -18,3 +18,7 @@ WHERE expires_at < ? ORDER BY expires_at LIMIT ?;
 -- name: forget
 -- Those among these requests of a topic whose window is over; one may have come again meanwhile.
 DELETE FROM idempotency WHERE topic_id = ? AND `key` IN (?*) AND expires_at < ?;
+
+-- name: some
+-- Requests of a topic, a bounded batch.
+SELECT `key` FROM idempotency /*! FORCE INDEX (PRIMARY) */ WHERE topic_id = ? ORDER BY `key` LIMIT ?;
