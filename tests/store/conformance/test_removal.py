@@ -454,3 +454,61 @@ async def test_removal_beside_publishers_claimers_and_promotion(stage: Stage) ->
     state = (await stage.store.topic_states([quiet]))[quiet.id]
     assert state.pending == stage.count("delay", f"topic_id = {quiet.id}")
     assert await stage.claim_some(reader) is not None
+
+
+async def test_no_acknowledged_publish_goes_with_a_topic_unless_forced(stage: Stage) -> None:
+    """I1 beside an unforced removal, tried again and again: it comes through only when all is settled."""
+    dice = random.Random(stage.kind)
+    for _ in range(4):
+        topic = await stage.topic("orders", 2)
+        group = await stage.group(topic)
+        accepted: set[int] = set()
+        acked: set[int] = set()
+        over = trio.Event()
+
+        async def publish(
+            topic: Topic = topic, accepted: set[int] = accepted, acked: set[int] = acked, over: trio.Event = over
+        ) -> None:
+            while not over.is_set():
+                draft = stage.draft(topic, b"x", dice.choice([None, 1]), queue=dice.randrange(2))
+                try:
+                    accepted.update(ids_of(await stage.publish(draft)))
+                except TopicGone:
+                    return
+                while not accepted <= acked and not over.is_set():
+                    await trio.lowlevel.checkpoint()
+                for _ in range(dice.randrange(200)):
+                    await trio.lowlevel.checkpoint()
+
+        async def consume(group: Group = group, acked: set[int] = acked, over: trio.Event = over) -> None:
+            while not over.is_set():
+                stage.now += 1
+                try:
+                    if waiting := stage.column("SELECT id FROM delay"):
+                        await stage.promote(*waiting)
+                    claim = await stage.claim_some(group, 100)
+                    if claim is not None:
+                        await stage.ack(group, claim)
+                        acked.update(message.id for message in claim.messages)
+                except GroupGone:
+                    return
+                await trio.lowlevel.checkpoint()
+
+        async def remove(topic: Topic = topic, accepted: set[int] = accepted, over: trio.Event = over) -> None:
+            while len(accepted) < 5:
+                await trio.lowlevel.checkpoint()
+            with trio.fail_after(30):
+                while True:
+                    try:
+                        await stage.store.remove_topic(topic, stage.now)
+                        break
+                    except Unsettled:
+                        await trio.lowlevel.checkpoint()
+            over.set()
+
+        async with trio.open_nursery() as nursery:
+            for task in (publish, consume, remove):
+                nursery.start_soon(task)
+        assert accepted
+        assert accepted == acked, f"{len(accepted - acked)} acknowledged messages went with the topic"
+    await clear_all(stage)
