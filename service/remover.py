@@ -38,6 +38,7 @@ class Remover:
 
     async def remove_topic(self, topic: Topic, *, force: bool) -> None:
         """The topic is no more. Raises `UnknownTopic`, and `TopicConflict` while it has messages, unless by `force`."""
+        removed = False
         try:
             with trio.CancelScope(shield=True):  # a COMMIT that is cut off may have happened
                 removed = await self._store.remove_topic(topic, self._clock.now(), force=force)
@@ -51,6 +52,7 @@ class Remover:
 
     async def remove_group(self, group: Group) -> None:
         """The group is no more. Raises `UnknownGroup`."""
+        removed = False
         with trio.CancelScope(shield=True):
             removed = await self._store.remove_group(group, self._clock.now())
         self._directory.forget_group(group)

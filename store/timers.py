@@ -9,11 +9,11 @@ In the wheel a message goes by its id and a retry by `~id`, which is negative, s
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import Any
+from typing import cast
 
 from .errors import StoreError
 from .ids import due_of, first_id, shard_of
-from .ports import Row, Transaction
+from .ports import Row, Transaction, Value
 from .publishing import count, draw_offsets
 from .records import Promoted, Verdict
 
@@ -92,8 +92,7 @@ async def _drop(tx: Transaction, orphans: Sequence[Row]) -> None:
         if due != due_of(id_):
             await tx.execute("moved.remove", shard_of(id_), due, id_)
         if key is not None:
-            label: Sequence[Any] = [(topic_id, key, id_)] * 2
-            await tx.execute("label.remove", label)
+            await tx.execute("label.remove", cast("list[Value]", [(topic_id, key, id_)] * 2))
 
 
 def _exactly(expected: int, got: int, what: str) -> None:
