@@ -516,6 +516,18 @@ class AsyncTarry:
             "purge", topic, group, ids, start=start, end=end, rate=None, dry_run=dry_run, on_progress=on_progress
         )
 
+    async def delete_group(self, topic: str, group: str) -> None:
+        """Removes a group for good: its position, retries and dead letters. Its claims are over at once."""
+        await self._call("DELETE", f"/v1/topics/{_part(topic)}/groups/{_part(group)}")
+
+    async def delete_topic(self, topic: str, *, force: bool = False) -> None:
+        """Removes a topic for good, with its groups and messages.
+
+        Raises `Conflict` while messages wait or are unsettled; with `force` they are dropped.
+        """
+        params = {"force": "true"} if force else None
+        await self._transport.call("DELETE", f"/v1/topics/{_part(topic)}", params=params, wait=_SCAN)
+
     async def ready(self) -> bool:
         """Whether the server takes calls at this moment; never raises for a server that is away."""
         try:
@@ -527,6 +539,10 @@ class AsyncTarry:
     async def _call(self, method: str, path: str, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
         content = None if request is None else encode(request)
         return (await self._transport.call(method, path, content)).document
+
+
+_SCAN = 60.0
+"""Seconds that the server may take to see that nothing waits."""
 
 
 def _part(name: str) -> str:

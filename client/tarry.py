@@ -506,6 +506,18 @@ class Tarry:
             "purge", topic, group, ids, start=start, end=end, rate=None, dry_run=dry_run, on_progress=on_progress
         )
 
+    def delete_group(self, topic: str, group: str) -> None:
+        """Removes a group for good: its position, retries and dead letters. Its claims are over at once."""
+        self._call("DELETE", f"/v1/topics/{_part(topic)}/groups/{_part(group)}")
+
+    def delete_topic(self, topic: str, *, force: bool = False) -> None:
+        """Removes a topic for good, with its groups and messages.
+
+        Raises `Conflict` while messages wait or are unsettled; with `force` they are dropped.
+        """
+        params = {"force": "true"} if force else None
+        self._transport.call("DELETE", f"/v1/topics/{_part(topic)}", params=params, wait=_SCAN)
+
     def ready(self) -> bool:
         """Whether the server takes calls at this moment; never raises for a server that is away."""
         try:
@@ -517,6 +529,10 @@ class Tarry:
     def _call(self, method: str, path: str, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
         content = None if request is None else encode(request)
         return self._transport.call(method, path, content).document
+
+
+_SCAN = 60.0
+"""Seconds that the server may take to see that nothing waits."""
 
 
 def _part(name: str) -> str:

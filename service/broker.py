@@ -95,6 +95,17 @@ class Broker(Protocol):
         """Sets how many messages the group's clients may have in hand at once; None is no limit."""
         ...
 
+    async def remove_topic(self, topic: Topic, *, force: bool) -> None:
+        """The topic, its groups and all its messages are no more.
+
+        Raises `UnknownTopic`, and unless by `force` `TopicConflict` while messages wait or are unsettled.
+        """
+        ...
+
+    async def remove_group(self, group: Group) -> None:
+        """The group is no more; its claims are over. Raises `UnknownGroup`."""
+        ...
+
     async def activity(self) -> dict[int, Activity]:
         """By topic id: what came in and went out lately, and what its groups have yet to claim."""
         ...

@@ -95,6 +95,7 @@ class Desk:
         self._claims_from = 0.0  # trio's time before which a trickle is not claimed
         self._wake = trio.Event()
         self._stopping = False
+        self._retired = False
         self._asked_at: dict[str, int] = {}  # when each client last asked, of an ordered topic
         self._sharing: set[str] = set()  # among whom the queues were shared in the last turn
         self._left = False  # the last turn left messages that none of those who asked may have
@@ -119,6 +120,15 @@ class Desk:
         for asking in self._asking:
             asking.answered.set()
         self._asking.clear()
+
+    def retire(self) -> None:
+        """The group is removed: who waits goes home empty-handed, leases are no business of ours, and `run` ends."""
+        self.stop()
+        self._retired = True
+        self._leases.clear()
+        self._open.clear()
+        self._strangers.clear()
+        self._wake.set()
 
     def present(self) -> set[str]:
         """The clients of an ordered topic that share its queues: who waits, or asked not long ago."""
@@ -221,7 +231,7 @@ class Desk:
             await self._run(turns)
 
     async def _run(self, turns: trio.Nursery) -> None:
-        while True:
+        while not self._retired or self._settling:
             await self._wait_for_work()
             self._wake = trio.Event()
             settling = [*self._settling[:_TOGETHER], *self._lost()]
@@ -237,7 +247,7 @@ class Desk:
                 await written.wait()
 
     async def _wait_for_work(self) -> None:
-        while not self._settling:
+        while not self._settling and not self._retired:
             rest = 3600.0
             if self._asking and self._nudged:
                 rest = self._claims_from - trio.current_time()

@@ -8,6 +8,7 @@ from typing import Literal
 import structlog
 import trio
 
+from ..store.errors import GroupGone
 from ..store.records import (
     Claim,
     ClaimKey,
@@ -130,7 +131,11 @@ class Desks:
                 return Settled(lost=True)
             places = tuple(dict.fromkeys(known[id_] for id_ in ids))
         settlement = Settlement(key, verb, places, reason, retry_after, count, lease)
-        settled = await desk.settle(settlement)
+        try:
+            settled = await desk.settle(settlement)
+        except GroupGone:
+            self._directory.forget_group(group)
+            settled = None
         for pause in LOCKED_PAUSES:
             if settled is None or not settled.locked:
                 break
@@ -181,6 +186,12 @@ class Desks:
         desks = self._desks.values() if group is None else [d for d in [self._desks.get(group.id)] if d is not None]
         return {client for desk in desks for client in desk.present()}
 
+    def retire(self, group: Group) -> None:
+        """The group is gone."""
+        if (desk := self._desks.pop(group.id, None)) is not None:
+            self._of_topic[group.topic.id].remove(desk)
+            desk.retire()
+
     def free(self, group: Group) -> None:
         """The group may have more in hand than before."""
         if (desk := self._desks.get(group.id)) is not None:
@@ -210,6 +221,8 @@ class Desks:
     def _desk(self, group: Group) -> Desk:
         desk = self._desks.get(group.id)
         if desk is None:
+            if self._directory.group_by_id(group.id) is None:
+                raise GroupGone("the group has been removed meanwhile")
             if self._nursery is None:
                 raise Stopping("the server is starting: its store has not answered yet")
             find = functools.partial(self._group_now, group)

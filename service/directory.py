@@ -1,5 +1,8 @@
 """The directory: topics, groups and queues by name and id, kept in memory and read again from time to time."""
 
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
 import trio
 
 from ..store.catalogue import TopicDraft
@@ -8,6 +11,14 @@ from ..store.store import Store
 from ..wheel.ladder import Ladder
 from .clock import Clock
 from .errors import UnknownGroup, UnknownTopic
+
+Named = TypeVar("Named", Topic, Group)
+
+
+def _missing(known: Sequence[Named], present: Sequence[Named]) -> list[Named]:
+    """Those known that are not present any more."""
+    ids = {one.id for one in present}
+    return [one for one in known if one.id not in ids]
 
 
 class Directory:
@@ -24,11 +35,22 @@ class Directory:
         self._topic_of_queue: dict[int, Topic] = {}
         self._group_of_queue: dict[int, Group] = {}
         self._making = trio.Lock()
+        self._removed_topics: set[int] = set()
+        self._removed_groups: set[int] = set()
+        self.topic_gone: Callable[[Topic], None] = lambda _: None
+        self.group_gone: Callable[[Group], None] = lambda _: None
+        """Called when one is forgotten, removed here or elsewhere."""
 
     async def refresh(self) -> None:
-        """Reads everything anew."""
+        """Reads everything anew; what is not there any more is forgotten."""
+        known_topics, known_groups = list(self._topics.values()), list(self._by_id.values())
         topics = await self._store.topics()
         groups = await self._store.groups(topics)
+        # Only what was known before the reading: somebody may have made more meanwhile.
+        for group in _missing(known_groups, groups):
+            self.forget_group(group)
+        for topic in _missing(known_topics, topics):
+            self.forget_topic(topic)
         for topic in topics:
             self._note_topic(topic)
         for group in groups:
@@ -87,7 +109,10 @@ class Directory:
     async def change_topic(self, topic: Topic, draft: TopicDraft) -> Topic:
         """Sets what may be changed of a topic."""
         await self._store.change_topic(topic, draft, self._clock.now())
-        (topic,) = await self._store.topics([topic.name])
+        found = await self._store.topics([topic.name])
+        if not found:
+            raise UnknownTopic(f"topic {topic.name!r} has been removed meanwhile")
+        (topic,) = found
         self._note_topic(topic)
         for group in await self._store.groups([topic]):
             self._note_group(group)
@@ -126,16 +151,51 @@ class Directory:
         await self._store.change_group(group, ladder, block=block)
         for changed in await self._store.groups([group.topic]):
             self._note_group(changed)
-        return self._by_id[group.id]
+        return self._present(group)
 
     async def limit_group(self, group: Group, concurrency: int | None) -> Group:
         """Sets how many messages a group's clients may have in hand at once."""
         await self._store.limit_group(group, concurrency)
         for changed in await self._store.groups([group.topic]):
             self._note_group(changed)
+        return self._present(group)
+
+    def _present(self, group: Group) -> Group:
+        if group.id not in self._by_id:
+            raise UnknownGroup(f"group {group.name!r} of topic {group.topic.name!r} has been removed meanwhile")
         return self._by_id[group.id]
 
+    def forget_topic(self, topic: Topic) -> None:
+        """The topic is removed, and its groups with it."""
+        if topic.id in self._removed_topics:
+            return
+        self._removed_topics.add(topic.id)
+        for group in self.groups_of(topic):
+            self.forget_group(group)
+        present = self._topics.get(topic.name)
+        if present is not None and present.id == topic.id:
+            del self._topics[topic.name]
+        self._names.pop(topic.id, None)
+        queues = [queue_id for queue_id, one in self._topic_of_queue.items() if one.id == topic.id]
+        for queue_id in queues:
+            del self._topic_of_queue[queue_id]
+        self._store.backend.sequence(queues, by_redis=False)
+        self.topic_gone(topic)
+
+    def forget_group(self, group: Group) -> None:
+        """The group is removed."""
+        if group.id in self._removed_groups:
+            return
+        self._removed_groups.add(group.id)
+        self._groups = {place: one for place, one in self._groups.items() if one.id != group.id}
+        self._by_id.pop(group.id, None)
+        for queue_id in [queue_id for queue_id, one in self._group_of_queue.items() if one.id == group.id]:
+            del self._group_of_queue[queue_id]
+        self.group_gone(group)
+
     def _note_topic(self, topic: Topic) -> None:
+        if topic.id in self._removed_topics:
+            return  # read just before it was removed
         self._topics[topic.name] = topic
         self._names[topic.id] = topic.name
         for queue in topic.queues:
@@ -143,6 +203,8 @@ class Directory:
         self._store.backend.sequence([queue.id for queue in topic.queues], by_redis=topic.sequencer == "redis")
 
     def _note_group(self, group: Group) -> Group:
+        if group.id in self._removed_groups or group.topic.id in self._removed_topics:
+            return group  # read just before it was removed
         self._groups[group.topic.id, group.name] = group
         self._by_id[group.id] = group
         for queue in group.retry_queues.values():

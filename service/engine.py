@@ -17,7 +17,7 @@ from attrs import evolve
 
 from ..store.catalogue import TopicDraft
 from ..store.dead_letters import DeadPage, DeadSearch
-from ..store.errors import OutcomeUnknown, Refused, StoreError, Unavailable
+from ..store.errors import GroupGone, OutcomeUnknown, Refused, StoreError, TopicGone, Unavailable
 from ..store.finding import Place, Wanted
 from ..store.placing import queue_of_key
 from ..store.positions import Position
@@ -63,6 +63,7 @@ from .metrics import Metrics
 from .nudges import Nudges
 from .operations import Operations, Worked
 from .rates import Activity, Rates
+from .remover import Remover
 from .roster import ClientState, Roster
 from .sealer import Sealer
 from .settings import Settings
@@ -129,6 +130,9 @@ class Engine:
         self._nudged = trio.Event()
         self._stopping = False
         self._durability: list[str] = []
+        self.remover = Remover(store, self.directory, self.clock, self._is_behind)
+        self.directory.topic_gone = self._topic_gone
+        self.directory.group_gone = self._group_gone
 
     async def run(self) -> None:
         """Opens the schema, recovers and serves, until cancelled. Raises `SchemaError` when the schema is not ours."""
@@ -174,6 +178,7 @@ class Engine:
             nursery.start_soon(every, 1, sweeps.near)
             nursery.start_soon(every, 60, sweeps.far)
             nursery.start_soon(every, 60, self.cleaner.clean)
+            nursery.start_soon(self.remover.run)
             nursery.start_soon(every, 0.02, functools.partial(self._sweep_when_nudged, sweeps))
 
     async def _open(self) -> None:
@@ -308,6 +313,27 @@ class Engine:
         self._desks.free(group)
         return group
 
+    async def remove_topic(self, topic: Topic, *, force: bool) -> None:
+        self._ready()
+        await self._told(self.remover.remove_topic(topic, force=force))
+
+    async def remove_group(self, group: Group) -> None:
+        self._ready()
+        await self._told(self.remover.remove_group(group))
+
+    def _topic_gone(self, topic: Topic) -> None:
+        """Whoever reads its queues goes home, and nothing is told of it any more."""
+        for queue in topic.queues:
+            self.bells.ring(queue.id)
+        self._metrics.forget(topic.name)
+
+    def _group_gone(self, group: Group) -> None:
+        self._desks.retire(group)
+        if group.topic.kind == "broadcast":
+            for queue in group.topic.queues:
+                self.bells.ring(queue.id)
+        self._metrics.forget(group.topic.name, group.name)
+
     async def activity(self) -> dict[int, Activity]:
         lags = await self._store.lags()
         return {
@@ -327,7 +353,11 @@ class Engine:
 
     async def publish(self, publication: Publication) -> list[Receipt] | Conflict:
         self._ready()
-        return await self._publishing.ask(publication)
+        try:
+            return await self._publishing.ask(publication)
+        except TopicGone:
+            self.directory.forget_topic(publication.drafts[0].topic)
+            raise
 
     async def _publish(self, publications: Sequence[Publication]) -> list[list[Receipt] | Conflict]:
         answers = await self._told(self._store.publish(publications, self.clock.now()))
@@ -396,7 +426,11 @@ class Engine:
     ) -> Claim | None:
         self._ready()
         with self.liveness.polling(client):
-            return await self._desks.claim(group, ClaimRequest(client, size, lease, tags), wait)
+            try:
+                return await self._desks.claim(group, ClaimRequest(client, size, lease, tags), wait)
+            except GroupGone:
+                self.directory.forget_group(group)
+                return None
 
     async def renew(self, client: str) -> int:
         self._ready()
@@ -419,7 +453,11 @@ class Engine:
     async def read_on(self, request: ReadRequest, wait: int) -> ReadAnswer:
         self._ready()
         with self.liveness.polling(request.client):
-            return await self._read_on(request, trio.current_time() + wait / 1000)
+            try:
+                return await self._read_on(request, trio.current_time() + wait / 1000)
+            except GroupGone:
+                self.directory.forget_group(request.group)
+                return ReadAnswer((), (0, 0))
 
     async def _read_together(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
         return await self._store.read_on(requests, self.clock.now())
@@ -436,7 +474,8 @@ class Engine:
                 if not answer.more:
                     with trio.move_on_at(until):
                         await bell.wait()
-                    if self._stopping or trio.current_time() >= until:
+                    gone = self.directory.group_by_id(request.group.id) is None
+                    if gone or self._stopping or trio.current_time() >= until:
                         return answer
 
     async def settle(
@@ -516,7 +555,8 @@ class Engine:
                     return messages
                 with trio.move_on_at(until):
                     await bell.wait()
-                if self._stopping or trio.current_time() >= until:
+                gone = self.directory.topic_of_queue(queue.id) is None
+                if gone or self._stopping or trio.current_time() >= until:
                     return messages
 
     def claim_id(self, claim: Claim) -> str:

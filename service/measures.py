@@ -22,6 +22,8 @@ class Measures:
         lags = await self._store.lags()
         retrying: Counter[int] = Counter()
         for topic in topics:
+            if not self._directory.name_of(topic.id):
+                continue  # removed meanwhile
             for group in self._directory.groups_of(topic):
                 lag, retries = lags.get(group.id, (0, 0))
                 retrying[topic.id] += retries

@@ -150,6 +150,19 @@ class Metrics:
         """A request was answered; `route` is the path's template."""
         self._http_requests.labels(route, method if method in _METHODS else OTHER, str(status)).inc()
 
+    def forget(self, topic: str, group: str | None = None) -> None:
+        """The series of a group that was removed; without one, those of a topic and of its groups."""
+        for names in [names for names in self._names if names[0] == topic and group in (None, names[1])]:
+            self._names.discard(names)
+            for metric in (self._delivered, self._acked, self._retried, self._dead, self._expired, self._lag):
+                metric.remove(*names)
+        if group is None:
+            self._published.remove(topic)
+            self._cancelled.remove(topic)
+            self._lateness.remove(topic)
+            for state in ("scheduled", "retrying"):
+                self._pending.remove(topic, state)
+
     def text(self) -> bytes:
         """All of it as Prometheus reads it."""
         return generate_latest(self.registry)

@@ -7,6 +7,7 @@ from typing import Literal
 from attrs import frozen
 
 from ..wheel.ladder import Ladder
+from .errors import TopicGone
 from .ports import Queries, Row, Transaction
 from .positions import Position, offset_of
 from .readers import broadcast_state
@@ -58,6 +59,7 @@ async def all_topics(tx: Transaction) -> list[Topic]:
 
 async def add_topic(tx: Transaction, draft: TopicDraft, now: int) -> Topic:
     """The topic of that name, made if it is missing; one that exists may gain queues and is otherwise left alone."""
+    await tx.fetch("topic.hold", draft.name.encode())
     await tx.execute_many(
         "topic.add",
         [
@@ -149,6 +151,8 @@ async def add_group(
     A new group begins at the earliest message that is still there, or, with `latest`, behind the last one committed, or
     at the first that came into the stream at `since` or later.
     """
+    if not await tx.fetch("topic.lock", topic.id):
+        raise TopicGone(f"topic {topic.name!r} has been removed meanwhile")
     await tx.execute_many("consumer_group.add", [(topic.id, encode(name), encode_ladder(ladder), 0, None, now)])
     rows = await tx.fetch("consumer_group.of_topics", [topic.id])
     group_id = next(row[0] for row in rows if row[2] == name.encode())

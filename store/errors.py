@@ -42,3 +42,15 @@ class SchemaError(StoreError):
 
 class StoreInUse(StoreError):
     """Another server holds the embedded store's file."""
+
+
+class TopicGone(Refused):
+    """The topic, or one of its queues, has been removed meanwhile."""
+
+
+class GroupGone(Refused):
+    """The group has been removed meanwhile."""
+
+
+class Unsettled(StoreError):
+    """The topic still has messages that wait or are unsettled; the text says how many."""

@@ -9,6 +9,7 @@ from typing import Literal
 
 from attrs import frozen
 
+from .errors import TopicGone
 from .ports import Transaction
 
 _DISORDER = 5_000
@@ -26,7 +27,10 @@ class Position:
 
 async def offset_of(tx: Transaction, queue_id: int, position: Position) -> int:
     """The offset; never beyond the end of the queue, and never before the first message that is still there."""
-    ((_, end),) = await tx.fetch("queue.ends", [queue_id])
+    ends = await tx.fetch("queue.ends", [queue_id])
+    if not ends:
+        raise TopicGone("a queue is not there any more")
+    ((_, end),) = ends
     if position.at == "latest":
         return int(end)
     rows = await tx.fetch("message.first", queue_id, 0)

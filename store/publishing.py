@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from attrs import define, evolve
 
-from .errors import DuplicateKey
+from .errors import DuplicateKey, TopicGone
 from .ids import MAX_MS, IdMaker, due_of, random_nonce, shard_for, shard_of
 from .ports import Row, Transaction, Value
 from .records import Conflict, Draft, Publication, Receipt
@@ -161,7 +161,8 @@ class Publishing:
     async def _count(self, tx: Transaction, waiting: Iterable[_Written]) -> None:
         topics = Counter(one.draft.topic.id for one in waiting)
         for topic_id in sorted(topics):
-            await count(tx, topic_id, self.maker, scheduled=topics[topic_id])
+            if not await count(tx, topic_id, self.maker, scheduled=topics[topic_id]):
+                raise TopicGone("the topic has been removed meanwhile")
 
     async def _remember(self, tx: Transaction, answered: Iterable[tuple[Publication, _Answer | None]]) -> None:
         rows: list[Sequence[Value]] = [
@@ -193,7 +194,8 @@ class Publishing:
 async def draw_offsets(tx: Transaction, wanted: Mapping[int, int]) -> dict[int, int]:
     """Draws so many offsets of each queue; returns where each begins.
 
-    The sequences are locked and moved on, but for those of the queues that have their sequencer elsewhere.
+    The sequences are locked and moved on, but for those of the queues that have their sequencer elsewhere. Queues that
+    have been removed are left out.
     """
     begins = await tx.draw(wanted)
     wanted = {queue_id: many for queue_id, many in wanted.items() if queue_id not in begins}
@@ -205,11 +207,14 @@ async def draw_offsets(tx: Transaction, wanted: Mapping[int, int]) -> dict[int, 
     return begins
 
 
-async def count(tx: Transaction, topic_id: int, maker: int, *, scheduled: int = 0, cancelled: int = 0) -> None:
-    """Adds to a topic's tally under this maker's own row."""
+async def count(tx: Transaction, topic_id: int, maker: int, *, scheduled: int = 0, cancelled: int = 0) -> bool:
+    """Adds to a topic's tally under this maker's own row. False: the topic has been removed, and its tally with it."""
     if not await tx.execute("tally.count", scheduled, cancelled, topic_id, maker):
+        if not await tx.fetch("topic.lock", topic_id):
+            return False
         await tx.execute_many("tally.add", [(topic_id, maker, 0, 0)])  # two may come first at once
         await tx.execute("tally.count", scheduled, cancelled, topic_id, maker)
+    return True
 
 
 async def forget(tx: Transaction, now: int, limit: int) -> int:

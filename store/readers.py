@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from attrs import define, field
 
+from .errors import GroupGone, TopicGone
 from .ports import Transaction
 from .positions import Position, offset_of
 from .records import Delivered, Group, GroupState, Queue, QueueState, ReadAnswer, ReadRequest
@@ -58,6 +59,8 @@ class Reading:
         group, queues = request.group, request.group.topic.queues
         if any(queue.id not in self._ends for queue in queues):
             self._ends |= dict(await tx.fetch("queue.ends", [queue.id for queue in queues]))
+        if any(queue.id not in self._ends for queue in queues):
+            raise TopicGone(f"topic {group.topic.name!r} has been removed meanwhile")
         ends = {queue.id: self._ends[queue.id] for queue in queues}
         before = await self._lock(tx, request, ends)
         positions = dict(before)
@@ -85,6 +88,8 @@ class Reading:
         rows = await tx.fetch("reader.lock", *place)
         positions: dict[int, int] = {row[0]: row[1] for row in rows}
         if missing := ends.keys() - positions.keys():
+            if not await tx.fetch("consumer_group.lock", request.group.id):
+                raise GroupGone("the group has been removed meanwhile")
             new = not positions
             made: list[tuple[int, bytes | None, int, int, int, int]] = []
             for queue_id in sorted(missing):

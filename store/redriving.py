@@ -36,7 +36,8 @@ class Redriven:
 
 
 async def _lock(tx: Transaction, group: Group, letters: Letters, limit: int) -> list[Row]:
-    await tx.fetch("cursor.lock", group.id, sorted(group.queue_ids))
+    if not await tx.fetch("cursor.lock", group.id, sorted(group.queue_ids)):
+        return []  # a broadcast topic's, or removed meanwhile
     if letters.ids is None:
         return await tx.fetch("dead.aged", group.id, letters.since, letters.until, limit)
     if not letters.ids:

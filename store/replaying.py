@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from attrs import define, field, frozen
 
+from .errors import GroupGone
 from .ids import IdMaker
 from .ports import Transaction, Value
 from .positions import Position, offset_of
@@ -50,7 +51,8 @@ class Replaying:
     async def write(self, tx: Transaction, range_: Range, limit: int) -> Replayed:
         """Replays `limit` messages at most."""
         backs = {queue.id: self.group.retry_queues[queue.id].id for queue in range_.queues}
-        await tx.fetch("cursor.lock", self.group.id, sorted(backs.values()))
+        if not await tx.fetch("cursor.lock", self.group.id, sorted(backs.values())):
+            raise GroupGone("the group has been removed meanwhile")
         left = await self._left(tx, range_)
         queue_id = next((queue_id for queue_id, (at, until) in left.items() if at < until), None)
         retries: list[Sequence[Value]] = []

@@ -142,10 +142,14 @@ async def clean_messages(
     lost = [id_ for group, id_, offset in held.retries if offset < min(stops.get(group, 0), end)]
     back = await tx.fetch("retry.lock", lost) if lost else []
     expired = await _pass_over(tx, queue.id, {g for g, position in lagging.items() if position < end}, end)
+    begins: dict[int, int] = {}
     if back:
         # A retry has nothing to come back for. It comes back all the same, and counts as expired when it is claimed:
         # so the counters stay whole without a look at anything else.
-        await stream_retries(tx, back, await draw_offsets(tx, Counter(row[1] for row in back)), now)
+        begins = await draw_offsets(tx, Counter(row[1] for row in back))
+        back = [row for row in back if row[1] in begins]  # the others' group has been removed
+    if back:
+        await stream_retries(tx, back, begins, now)
     stay = held.offsets(stops)
     locked = set(lost) - {row[0] for row in back}  # somebody works on them: next time
     stay |= {offset for _, id_, offset in held.retries if id_ in locked}
@@ -202,7 +206,10 @@ async def clean_returns(
 ) -> Removed:
     """Removes settled returns from a group's retry queue; past the hard limit it passes over unsettled ones."""
     _, hard = limits.of(group.topic)
-    ((position,),) = await tx.fetch("cursor.position", group.id, queue.id)
+    cursor = await tx.fetch("cursor.position", group.id, queue.id)
+    if not cursor:
+        return Removed(0, start, True)  # the group is gone
+    ((position,),) = cursor
     # The position first: what lay below it then is in a claim, or settled.
     claims = [range(first, first + size) for first, size in await tx.fetch("claim.spans", group.id, queue.id)]
     floor = (await floors(tx, [queue.id]))[queue.id]

@@ -33,7 +33,10 @@ class Sealed:
 
 async def seal(tx: Transaction, queue_id: int, now: int, *, at_once: bool = False) -> Sealed:
     """Moves the end of a queue on, by a page at most. Holes older than `HOLE_AGE` are closed, or all `at_once`."""
-    ((_, begin),) = await tx.fetch("queue.lock", [queue_id])
+    locked = await tx.fetch("queue.lock", [queue_id])
+    if not locked:
+        return Sealed(0, moved=False, more=False)  # removed
+    ((_, begin),) = locked
     rows = await tx.fetch("message.behind", queue_id, begin, _PAGE)
     end = begin
     straight = holes = sealed = 0

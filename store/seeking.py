@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from attrs import define, field, frozen
 
 from .chains import Chains
+from .errors import GroupGone
 from .ids import IdMaker, due_of, shard_of
 from .locked_rows import ClaimRow, CursorRow
 from .ports import Row, Transaction, Value
@@ -54,6 +55,8 @@ class Seeking:
         places = sorted([*targets, *backs])
         await tx.fetch("claim.lock_all", self.group.id, places)
         cursors = {row[0]: CursorRow(*row) for row in await tx.fetch("cursor.lock", self.group.id, places)}
+        if not cursors:
+            raise GroupGone("the group has been removed meanwhile")
         held = [_claim_row(row) for row in await tx.fetch("claim.lock_all", self.group.id, places)]
         timers = await self._back(tx, [claim for claim in held if claim.queue_id in backs])
         released, acked = Counter[int](), Counter[int]()

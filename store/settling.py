@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from attrs import define, evolve, field
 
+from .errors import GroupGone
 from .ids import IdMaker, due_of, shard_of
 from .locked_rows import ClaimRow, CursorRow
 from .ports import Query, Row, Transaction, Value
@@ -77,6 +78,8 @@ class Settling:
             self._page = Page(*self.expected, limit, answers.pop())
         self._ends = dict(answers.pop()) if requests else {}
         cursors = {row[0]: CursorRow(*row) for row in answers.pop()}
+        if not cursors:
+            raise GroupGone("the group has been removed meanwhile")
         return _claim_rows(answers, settlements), cursors
 
     async def _settle_all(

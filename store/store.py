@@ -20,6 +20,7 @@ from . import (
     publishing,
     readers,
     redriving,
+    removal,
     replaying,
     retention,
     sealing,
@@ -33,7 +34,7 @@ from .claims import Turning
 from .dead_letters import DeadPage, DeadSearch
 from .errors import DuplicateKey
 from .holdings import Holding
-from .ids import IdMaker
+from .ids import SHARDS, IdMaker
 from .ordered_turns import OrderedTurning
 from .ports import Backend, Row, Transaction, Work
 from .positions import Position, offset_of
@@ -59,6 +60,7 @@ from .records import (
     Verdict,
 )
 from .redriving import Letters, Redriven, Redriving
+from .removal import Cleared, Place, Tombstone
 from .replaying import Range, Replayed, Replaying
 from .retention import Removed
 from .sealing import Sealed
@@ -68,6 +70,7 @@ T = TypeVar("T")
 
 IDEMPOTENCY_WINDOW = 24 * 3600 * 1000
 _KEY_TRIES = 6
+_PAGE = 10_000
 _WIDEST_SPREAD = 1000
 """How late a new id may be made after a duplicate key, milliseconds."""
 
@@ -374,6 +377,41 @@ class Store:
     async def floors(self, queue_ids: Sequence[int]) -> dict[int, int]:
         """By queue id: the lowest offset that may still exist."""
         return await self.backend.read(lambda tx: retention.floors(tx, queue_ids))
+
+    async def remove_group(self, group: Group, now: int) -> bool:
+        """The group is no more; False when it was not there. See `removal`."""
+        return await self.backend.write(lambda tx: removal.remove_group(tx, group.topic.id, group.id, now))
+
+    async def remove_topic(self, topic: Topic, now: int, *, force: bool = False) -> bool:
+        """The topic is no more; False when it was not there. Raises `Unsettled`, unless by `force`."""
+        if not force:
+            await self.backend.read(lambda tx: removal.refuse_unsettled(tx, topic))
+            removal.refuse_waiting(topic, await self._count_waiting(topic))
+        return await self.backend.write(lambda tx: removal.remove_topic(tx, topic, now, force=force))
+
+    async def _count_waiting(self, topic: Topic) -> int:
+        waiting = 0
+        for shard in range(SHARDS):
+            after: int | None = 0
+            while after is not None:
+                page = functools.partial(
+                    removal.count_waiting, topic_id=topic.id, shard=shard, after=after, limit=_PAGE
+                )
+                some, after = await self.backend.read(page)
+                waiting += some
+        return waiting
+
+    async def tombstones(self) -> list[Tombstone]:
+        """What was removed and of which something may be left."""
+        return await self.backend.read(removal.tombstones)
+
+    async def clear(self, stone: Tombstone, place: Place, limit: int) -> Cleared:
+        """One batch of what is left of it; it may be run again."""
+        return await self.backend.write(lambda tx: removal.clear(tx, stone, place, limit))
+
+    async def bury(self, stone: Tombstone) -> None:
+        """Nothing is left of it."""
+        await self.backend.write(lambda tx: removal.bury(tx, stone))
 
     async def _again(self, attempt: Callable[[int], Awaitable[T]], now: int) -> T:
         """Runs `attempt(spread)` until no key is taken: first in the very millisecond, then up to a second later."""

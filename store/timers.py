@@ -9,10 +9,11 @@ In the wheel a message goes by its id and a retry by `~id`, which is negative, s
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from typing import cast
 
 from .errors import StoreError
 from .ids import due_of, first_id, shard_of
-from .ports import Row, Transaction
+from .ports import Row, Transaction, Value
 from .publishing import count, draw_offsets
 from .records import Promoted, Verdict
 
@@ -38,6 +39,9 @@ async def promote(tx: Transaction, entries: Sequence[int], now: int, maker: int 
     # Sequence rows come last in the order of locks, all of them in one statement.
     wanted = Counter([row[3] for row in due] + [row[1] for row in back])
     begins = await draw_offsets(tx, wanted) if wanted else {}
+    await _drop(tx, [row for row in due if row[3] not in begins])
+    due = [row for row in due if row[3] in begins]
+    back = [row for row in back if row[1] in begins]  # those of a removed group go with it
     if due:
         await _stream_messages(tx, due, begins, now)
     if back:
@@ -77,6 +81,18 @@ async def stream_retries(tx: Transaction, back: Sequence[Row], begins: dict[int,
     await tx.execute_many("redelivery.add", rows)
     ids = [row[0] for row in back]
     _exactly(len(ids), await tx.execute("retry.remove", ids), "taken from retry")
+
+
+async def _drop(tx: Transaction, orphans: Sequence[Row]) -> None:
+    """Messages whose topic has been removed, from an outbox that was committed only then: there is nobody to hear."""
+    if not orphans:
+        return
+    await tx.execute("delay.remove", [row[0] for row in orphans])
+    for id_, due, topic_id, _queue_id, _nonce, key, *_ in orphans:
+        if due != due_of(id_):
+            await tx.execute("moved.remove", shard_of(id_), due, id_)
+        if key is not None:
+            await tx.execute("label.remove", cast("list[Value]", [(topic_id, key, id_)] * 2))
 
 
 def _exactly(expected: int, got: int, what: str) -> None:

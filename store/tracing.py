@@ -35,10 +35,12 @@ async def find_message(tx: Transaction, id_: int) -> Found | None:
         return await _streamed(tx, streamed[0])
     if cancelled:
         _, topic_id, key, accepted_at, deliver_at, cancelled_at = cancelled[0]
+        if (topic := await _topic_name(tx, topic_id)) is None:
+            return None
         life = (Event("scheduled", accepted_at), Event("cancelled", cancelled_at))
         return Found(
             id=id_,
-            topic=await _topic_name(tx, topic_id),
+            topic=topic,
             state="cancelled",
             deliver_at=deliver_at,
             published_at=accepted_at,
@@ -48,9 +50,11 @@ async def find_message(tx: Transaction, id_: int) -> Found | None:
     if waiting:
         _, _due, topic_id, _queue, *content, accepted_at, deliver_at = waiting[0]
         key, ordering_key, tag, headers, content_type, body = content
+        if (topic := await _topic_name(tx, topic_id)) is None:
+            return None
         return Found(
             id=id_,
-            topic=await _topic_name(tx, topic_id),
+            topic=topic,
             state="scheduled",
             deliver_at=deliver_at,
             published_at=accepted_at,
@@ -65,9 +69,10 @@ async def find_message(tx: Transaction, id_: int) -> Found | None:
     return None
 
 
-async def _topic_name(tx: Transaction, topic_id: int) -> str:
+async def _topic_name(tx: Transaction, topic_id: int) -> str | None:
+    """None: the topic has been removed, and what is left of it is on its way out."""
     rows = await tx.fetch("topic.name", topic_id)
-    return rows[0][0].decode() if rows else ""
+    return rows[0][0].decode() if rows else None
 
 
 @frozen
@@ -95,6 +100,7 @@ class _Span:
 async def _streamed(tx: Transaction, row: Row) -> Found:
     id_, topic_id, queue_id, number, offset, key, ordering_key, tag, headers, content_type, body, *times = row
     accepted_at, deliver_at, streamed_at = times
+    topic = await _topic_name(tx, topic_id)
     life = [Event("published", accepted_at)]
     if deliver_at > accepted_at:
         life = [Event("scheduled", accepted_at), Event("promoted", streamed_at)]
@@ -103,7 +109,9 @@ async def _streamed(tx: Transaction, row: Row) -> Found:
     histories: list[tuple[int, bytes]] = []
     places = [_Place(group_id, queue_id, offset, 1) for group_id in groups]
     for back_queue, back_offset, attempt, history, returned_at in await tx.fetch("redelivery.of_message", id_):
-        group_id = owners[back_queue]
+        group_id = owners.get(back_queue, 0)
+        if group_id not in groups:
+            continue  # removed, and what is left of it is on its way out
         places.append(_Place(group_id, back_queue, back_offset, attempt))
         life.append(Event("returned", returned_at, groups[group_id], attempt=attempt))
         histories.append((group_id, history))
@@ -113,10 +121,14 @@ async def _streamed(tx: Transaction, row: Row) -> Found:
         life += events
         standings |= {"claimed"} if held else set()
     for group_id, retry_id, attempt, history in await tx.fetch("retry.of_message", id_):
+        if group_id not in groups:
+            continue
         life.append(Event("retrying", due_of(retry_id), groups[group_id], attempt=attempt))
         histories.append((group_id, history))
         standings.add("retrying")
     for group_id, attempt, history, parked_at in await tx.fetch("parked.of_message", id_):
+        if group_id not in groups:
+            continue
         life.append(Event("waiting", parked_at, groups[group_id], attempt=attempt))
         histories.append((group_id, history))
         standings.add("parked")
@@ -127,7 +139,7 @@ async def _streamed(tx: Transaction, row: Row) -> Found:
     life = sorted(_with_reasons(life, histories, groups), key=lambda event: event.at)
     return Found(
         id=id_,
-        topic=await _topic_name(tx, topic_id),
+        topic=topic or "",
         state="published",
         deliver_at=deliver_at,
         published_at=accepted_at,

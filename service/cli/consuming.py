@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from ...client import Claim, LeaseLost, Message, Tarry
+from .operating import DryRun, Yes, confirm
 from .printing import note, print_json, print_table
 from .rendering import body_text, message_record, raw_body, time_text
 from .server import Server
@@ -127,9 +128,20 @@ def topics(
         Literal["name", "rate", "backlog"],
         Parameter(help="By name, messages a second, or what waits."),
     ] = "name",
+    delete: Annotated[str | None, Parameter(help="Remove this topic for good, with its groups and messages.")] = None,
+    force: Annotated[
+        bool, Parameter(negative=(), help="With --delete: also while messages wait or are unsettled; they are dropped.")
+    ] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     server: Server = _HERE,
 ) -> int:
-    """List the topics with their counts, their rates of the last minute and their backlogs."""
+    """List the topics with their counts, their rates of the last minute and their backlogs; or remove one."""
+    if delete is not None:
+        with server.client() as tarry:
+            return _delete(tarry, delete, server, force=force, dry_run=dry_run, yes=yes)
+    if force or dry_run or yes:
+        raise UsageError("--force, --dry-run and --yes go with --delete")
     with server.client() as tarry:
         records = tarry.topics(sort)
     if server.json:
@@ -146,6 +158,21 @@ def topics(
             for r in records
         ]
         print_table(("topic", "kind", ">queues", *(f">{name}" for name in counts)), rows)
+    return 0
+
+
+def _delete(tarry: Tarry, topic: str, server: Server, *, force: bool, dry_run: bool, yes: bool) -> int:
+    state = tarry.topic(topic)
+    groups = [group["group"] for group in state["groups"]]
+    if not dry_run:
+        told = f"pending {state['pending']}, groups {', '.join(groups) or 'none'}"
+        confirm(f"remove topic {topic} and all its messages for good ({told})", yes=yes)
+        tarry.delete_topic(topic, force=force)
+    if server.json:
+        print_json({"topic": topic, "removed": not dry_run, "pending": state["pending"], "groups": groups})
+        return 0
+    print_table(("topic", ">pending", "groups"), [(topic, state["pending"], ", ".join(groups))])
+    note("nothing was removed: --dry-run" if dry_run else "removed")
     return 0
 
 

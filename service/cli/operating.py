@@ -7,7 +7,7 @@ from cyclopts import App, Parameter
 from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-from ...client import DeadLetter
+from ...client import DeadLetter, Tarry
 from .printing import note, print_json, print_table
 from .rendering import body_text, message_record, time_text
 from .server import Server
@@ -23,8 +23,21 @@ Since = Annotated[str | None, Parameter(name="--from", help="Those that died the
 Until = Annotated[str | None, Parameter(name="--to", help="Those that died before.")]
 
 
-def groups(topic: str, /, *, server: Server = _HERE) -> int:
-    """List the consumer groups of a topic with their backlog, retries and dead letters."""
+def groups(
+    topic: str,
+    /,
+    *,
+    delete: Annotated[str | None, Parameter(help="Remove this group for good.")] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    server: Server = _HERE,
+) -> int:
+    """List the consumer groups of a topic with their backlog, retries and dead letters; or remove one."""
+    if delete is not None:
+        with server.client() as tarry:
+            return _delete(tarry, topic, delete, server, dry_run=dry_run, yes=yes)
+    if dry_run or yes:
+        raise UsageError("--dry-run and --yes go with --delete")
     with server.client() as tarry:
         details = [tarry.group(topic, one["group"]) for one in tarry.topic(topic)["groups"]]
     if server.json:
@@ -37,6 +50,25 @@ def groups(topic: str, /, *, server: Server = _HERE) -> int:
         rows.append((one["group"], *counts, len(one["clients"])))
     columns = ("group", ">backlog", ">claimed", ">retrying", ">dead letters", ">acked", ">clients")
     print_table(columns, rows)
+    return 0
+
+
+def _delete(tarry: Tarry, topic: str, group: str, server: Server, *, dry_run: bool, yes: bool) -> int:
+    state = tarry.group(topic, group)
+    held = {name: state[name] for name in ("backlog", "claimed", "dead_letters")}
+    held["retrying"] = sum(state["retries"])
+    told = f"backlog {held['backlog']}, claimed {held['claimed']}, retrying {held['retrying']}"
+    if not dry_run:
+        confirm(
+            f"remove group {group} of topic {topic} for good ({told}, dead letters {held['dead_letters']})", yes=yes
+        )
+        tarry.delete_group(topic, group)
+    if server.json:
+        print_json({"topic": topic, "group": group, "removed": not dry_run} | held)
+        return 0
+    columns = ("group", ">backlog", ">claimed", ">retrying", ">dead letters")
+    print_table(columns, [(group, held["backlog"], held["claimed"], held["retrying"], held["dead_letters"])])
+    note("nothing was removed: --dry-run" if dry_run else "removed")
     return 0
 
 
@@ -58,7 +90,7 @@ def seek(
     with server.client() as tarry:
         before = {q["queue"]: q["offset"] for q in tarry.group(topic, group)["queues"]}
         if not dry_run:
-            _confirm(f"move group {group} of topic {topic} to {to}, and close its open claims", yes=yes)
+            confirm(f"move group {group} of topic {topic} to {to}, and close its open claims", yes=yes)
         after = tarry.seek(topic, group, place, queue=queue, dry_run=dry_run)
     if server.json:
         for number, offset in after.items():
@@ -150,7 +182,7 @@ def purge(
     with server.client() as tarry, _Count("purged") as count:
         if not dry_run:
             there = tarry.purge(topic, group, id, start=since, end=until, dry_run=True)
-            _confirm(f"remove {there} dead letters of group {group} for good", yes=yes)
+            confirm(f"remove {there} dead letters of group {group} for good", yes=yes)
         count(tarry.purge(topic, group, id, start=since, end=until, dry_run=dry_run, on_progress=count))
     _tell("purged", count.count, server, dry_run=dry_run)
     return 0
@@ -189,7 +221,7 @@ def _tell(done: str, count: int, server: Server, *, dry_run: bool) -> None:
         print_table((f">{'would be ' if dry_run else ''}{done}",), [(count,)])
 
 
-def _confirm(what: str, *, yes: bool) -> None:
+def confirm(what: str, *, yes: bool) -> None:
     """Asks on a terminal; elsewhere --yes is needed."""
     if yes:
         return

@@ -189,6 +189,21 @@ class DeregisterAnswer(Answer, kw_only=True):
     claims: int
 
 
+class RemovedTopic(Answer, kw_only=True):
+    """The topic is no more."""
+
+    topic: str
+    result: str = "removed"
+
+
+class RemovedGroup(Answer, kw_only=True):
+    """The group is no more."""
+
+    topic: str
+    group: str
+    result: str = "removed"
+
+
 class HeldAnswer(Answer, kw_only=True):
     """What a client holds of a queue; `owner`: of an ordered topic, it alone may claim from the queue."""
 

@@ -6,7 +6,7 @@ import msgspec
 import structlog
 from starlette.responses import Response
 
-from ...store.errors import Contention, OutcomeUnknown, Refused, StoreError, Unavailable
+from ...store.errors import Contention, GroupGone, OutcomeUnknown, Refused, StoreError, TopicGone, Unavailable
 from .. import errors
 
 log = structlog.get_logger()
@@ -164,6 +164,8 @@ def _problem_of_store(error: StoreError) -> Problem | None:
         )
     if isinstance(error, Contention):
         return Problem("busy", "other transactions were in the way; try again", executed=False, headers=again)
+    if isinstance(error, TopicGone | GroupGone):
+        return Problem("unknown-topic" if isinstance(error, TopicGone) else "unknown-group", str(error))
     if isinstance(error, Refused):
         log.warning("store_refused", error=str(error), code=error.code)
         return Problem("bad-request", "the store refuses this data: too long, out of range or malformed")

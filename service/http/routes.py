@@ -14,6 +14,7 @@ from . import (
     messages,
     positions,
     publishing,
+    removing,
     requests,
     topics,
 )
@@ -178,6 +179,12 @@ OPERATIONS: tuple[Operation, ...] = (
         problems=(*_BODY, "not-built", "topic-conflict", *_WRITES),
     ),
     Operation(
+        *("DELETE", _TOPIC, removing.remove_topic, "Remove a topic, its groups and all its messages"),
+        answers={200: (answers.RemovedTopic,)},
+        query=(Parameter("force", "true: also while messages wait or are unsettled; they are dropped"),),
+        problems=("bad-request", "cross-origin", "unknown-topic", "topic-conflict", *_WRITES),
+    ),
+    Operation(
         *("GET", f"{_TOPIC}/groups", topics.list_groups, "The groups of a topic"),
         answers={200: (answers.GroupList,)},
         problems=("bad-request", "unknown-topic", *_READS),
@@ -193,6 +200,11 @@ OPERATIONS: tuple[Operation, ...] = (
         requests=(requests.PutGroup,),
         body_required=False,
         problems=(*_BODY, "not-built", "unknown-topic", "unknown-group", *_WRITES),
+    ),
+    Operation(
+        *("DELETE", _GROUP, removing.remove_group, "Remove a group; its claims are over"),
+        answers={200: (answers.RemovedGroup,)},
+        problems=("bad-request", "cross-origin", "unknown-topic", "unknown-group", *_WRITES),
     ),
     Operation(
         *("GET", f"{_GROUP}/dead", dead.list_dead, "The dead letters of a group"),

@@ -14,7 +14,7 @@ from typing import TypeVar
 import structlog
 import trio
 
-from ..errors import Contention, OutcomeUnknown, Refused, SchemaError, Unavailable
+from ..errors import Contention, DuplicateKey, OutcomeUnknown, Refused, SchemaError, TopicGone, Unavailable
 from ..migrations import Migration, load_migrations, pending
 from ..ports import Query, Row, Transaction, Value, Work
 from .connection import Connection, connect
@@ -111,9 +111,15 @@ class MySQLTransaction:
                 (queue_id, Sql(f"LAST_INSERT_ID()+{number:d}"), *row) for number, row in enumerate(rows[queue_id])
             ]
             flight += prepared.bind_many(placed, max_bytes=self._connection.max_statement)
-        done = await self._connection.execute_all(flight)
+        try:
+            done = await self._connection.execute_all(flight)
+        except DuplicateKey as error:
+            # Where no offset was drawn, LAST_INSERT_ID() is an old one.
+            if len(await self.fetch("queue.ends", sorted(rows))) < len(rows):
+                raise TopicGone("a queue is not there any more") from error
+            raise
         if not all(done[place].affected for place in draws.values()):
-            raise Refused("a queue is not there any more")
+            raise TopicGone("a queue is not there any more")
         return begins | {queue_id: done[place].last_insert_id for queue_id, place in draws.items()}
 
     async def draw(self, counts: Mapping[int, int]) -> dict[int, int]:

@@ -15,6 +15,7 @@ from contextlib import suppress
 
 import structlog
 
+from ..errors import TopicGone
 from ..ports import Transaction
 from ..sealing import last_end
 from .redis_sequencer import RedisSequencer, SequencerAway
@@ -41,6 +42,7 @@ class Sequencing:
             if drawn.get(queue_id, -1) >= ends[queue_id]
             else await self._heal(tx, queue_id, counts[queue_id])
             for queue_id in sorted(counts)
+            if queue_id in ends  # and not removed meanwhile
         }
 
     async def raise_to(self, floors: Mapping[int, int]) -> None:
@@ -71,7 +73,10 @@ class Sequencing:
 
     async def _heal(self, tx: Transaction, queue_id: int, count: int) -> int:
         self.healed += 1
-        ((_, end),) = await tx.fetch("queue.lock", [queue_id])
+        rows = await tx.fetch("queue.lock", [queue_id])
+        if not rows:
+            raise TopicGone("a queue is not there any more")
+        ((_, end),) = rows
         free: int = max(end, await last_end(tx, queue_id=queue_id))
         await self.raise_to({queue_id: free})
         # Drawn from Redis after all: others draw there at this moment, from what somebody else has healed.

@@ -9,3 +9,7 @@ INSERT IGNORE INTO cleaned (queue_id, floor) VALUES ?;
 -- name: move
 -- A floor rises, and never sinks.
 UPDATE cleaned SET floor = CASE WHEN floor < ? THEN ? ELSE floor END WHERE queue_id = ?;
+
+-- name: remove
+-- The floor of a queue that is no more.
+DELETE FROM cleaned WHERE queue_id = ?;

@@ -26,3 +26,11 @@ UPDATE consumer_group SET concurrency = ? WHERE id = ?;
 -- name: of_broadcasts
 -- All groups of broadcast topics.
 SELECT g.id FROM consumer_group g JOIN topic t ON t.id = g.topic_id WHERE t.kind = 1;
+
+-- name: lock
+-- A group that is there, for update.
+SELECT id FROM consumer_group WHERE id = ? /*! FOR UPDATE */;
+
+-- name: remove
+-- Groups that are no more.
+DELETE FROM consumer_group WHERE id IN (?*);

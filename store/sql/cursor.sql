@@ -50,3 +50,7 @@ UPDATE `cursor` SET redriven = redriven + ?, cleared = cleared + ?, turn = ? WHE
 -- name: cleared
 -- Dead letters of this queue's messages are gone.
 UPDATE `cursor` SET cleared = cleared + ? WHERE group_id = ? AND queue_id = ?;
+
+-- name: remove
+-- The cursors of groups that are no more.
+DELETE /*+ INDEX(`cursor` PRIMARY) */ FROM `cursor` WHERE group_id IN (?*);

@@ -23,3 +23,7 @@ DELETE FROM idempotency WHERE topic_id = ? AND `key` IN (?*) AND expires_at < ?;
 -- Some of a topic in a stretch of keys, in their order.
 SELECT `key`, expires_at FROM idempotency /*! FORCE INDEX (PRIMARY) */
 WHERE topic_id = ? AND `key` >= ? AND `key` < ? ORDER BY `key` LIMIT ?;
+
+-- name: some
+-- Requests of a topic, a bounded batch.
+SELECT `key` FROM idempotency /*! FORCE INDEX (PRIMARY) */ WHERE topic_id = ? ORDER BY `key` LIMIT ?;

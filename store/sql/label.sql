@@ -9,3 +9,7 @@ SELECT id FROM label WHERE topic_id = ? AND `key` = ? AND id > ? ORDER BY id LIM
 -- name: remove
 -- Messages that are gone, each a row (topic_id, key, id); two at least, for MariaDB to see a range.
 DELETE /*+ INDEX(label PRIMARY) */ FROM label WHERE (topic_id, `key`, id) IN (?*);
+
+-- name: some
+-- Labels of a topic, a bounded batch.
+SELECT topic_id, `key`, id FROM label /*! FORCE INDEX (PRIMARY) */ WHERE topic_id = ? ORDER BY `key`, id LIMIT ?;

@@ -25,3 +25,8 @@ SELECT group_id, attempt, history, parked_at FROM parked WHERE message_id = ?;
 -- What is parked of a topic's own queue, from an offset on.
 SELECT message_offset, message_id, parked_at FROM parked /*! FORCE INDEX (idx_parked_multi_source) */
 WHERE queue_id = ? AND message_offset >= ? ORDER BY message_offset LIMIT ?;
+
+-- name: some
+-- What is parked of a queue in a group, in key order, a bounded batch.
+SELECT ordering_key, message_offset FROM parked /*! FORCE INDEX (PRIMARY) */
+WHERE group_id = ? AND queue_id = ? ORDER BY ordering_key, message_offset LIMIT ?;

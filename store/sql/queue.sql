@@ -38,3 +38,7 @@ UPDATE queue SET next_offset = ?, straight = straight + ?, holes = holes + ? WHE
 -- Queues that have more in the stream than they are known to be without a hole.
 SELECT q.id FROM queue q WHERE EXISTS
   (SELECT 1 FROM message m WHERE m.queue_id = q.id AND m.`offset` >= q.next_offset);
+
+-- name: remove
+-- Queues that are no more, locked before.
+DELETE /*+ INDEX(queue PRIMARY) */ FROM queue WHERE id IN (?*);

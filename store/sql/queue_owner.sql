@@ -14,3 +14,7 @@ SELECT queue_id, client, epoch, owned_at FROM queue_owner WHERE group_id = ?;
 -- name: of_clients
 -- The queues of ordered topics that these clients own: a scan, for an operator's look.
 SELECT client, group_id, queue_id FROM queue_owner WHERE client IN (?*);
+
+-- name: forget
+-- The owners of a group that is no more.
+DELETE FROM queue_owner WHERE group_id = ?;

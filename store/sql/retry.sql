@@ -29,3 +29,7 @@ SELECT group_id, id, attempt, history FROM retry WHERE message_id = ?;
 -- What rests of a topic's own queue, from an offset on: where the message lies, its id, and when it comes back.
 SELECT message_offset, message_id, id >> 21 FROM retry /*! FORCE INDEX (idx_retry_multi_source) */
 WHERE message_queue_id = ? AND message_offset >= ? ORDER BY message_offset LIMIT ?;
+
+-- name: some
+-- Retries of a group, a bounded batch. (With the message, so that no index alone has it all.)
+SELECT id, message_id FROM retry /*! FORCE INDEX (idx_retry_multi_group) */ WHERE group_id = ? ORDER BY attempt LIMIT ?;

@@ -9,3 +9,11 @@ INSERT IGNORE INTO tally (topic_id, maker, scheduled, cancelled) VALUES ?;
 -- name: of_topics
 -- The counters of topics, all makers together.
 SELECT topic_id, SUM(scheduled), SUM(cancelled) FROM tally WHERE topic_id IN (?*) GROUP BY topic_id;
+
+-- name: lock
+-- The counters of a topic, for update: nobody schedules meanwhile.
+SELECT scheduled, cancelled FROM tally WHERE topic_id = ? ORDER BY maker /*! FOR UPDATE */;
+
+-- name: remove
+-- The counters of a topic that is no more.
+DELETE FROM tally WHERE topic_id = ?;

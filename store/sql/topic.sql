@@ -17,3 +17,15 @@ UPDATE topic SET retention = ?, ladder = ?, sequencer = ? WHERE id = ?;
 -- name: name
 -- The name of a topic.
 SELECT name FROM topic WHERE id = ?;
+
+-- name: lock
+-- A topic that is there, for update: whoever gives it groups or queues, or removes it, is alone.
+SELECT id FROM topic WHERE id = ? /*! FOR UPDATE */;
+
+-- name: hold
+-- The same by its name.
+SELECT id FROM topic WHERE name = ? /*! FOR UPDATE */;
+
+-- name: remove
+-- A topic is no more.
+DELETE FROM topic WHERE id = ?;

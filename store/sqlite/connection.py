@@ -5,6 +5,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ..errors import TopicGone
 from ..ports import Query, Row, Value
 from .errors import translate
 from .statements import bind, insert
@@ -82,6 +83,8 @@ class SQLiteTransaction:
     ) -> dict[int, int]:
         """Draws offsets and inserts the rows."""
         begins: dict[int, int] = dict(await self.fetch("queue.ends", sorted(rows)))
+        if len(begins) < len(rows):
+            raise TopicGone("a queue is not there any more")
         for queue_id, begin in begins.items():
             many = len(rows[queue_id])
             await self.execute("queue.draw", many, many if straight else 0, queue_id)

@@ -4,8 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from support.scripted_server import LOST, Answer, ScriptedServer
+from support.scripted_server import LOST, Answer, ScriptedServer, problem
 from tarry.client import Tarry, Unavailable
+from tarry.client.errors import Conflict
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -46,6 +47,22 @@ def test_purge(script: ScriptedServer, tarry: Tarry) -> None:
     assert tarry.purge("orders", "billing", ["5", "6"], start=AT, dry_run=True) == 2
     assert script.requests[0].path == "/v1/topics/orders/groups/billing/dead/purge"
     assert script.requests[0].json == {"ids": ["5", "6"], "from": "2026-01-01T00:00:00.000Z", "dry_run": True}
+
+
+def test_what_is_deleted(script: ScriptedServer, tarry: Tarry) -> None:
+    for _ in range(3):
+        script.say(Answer(200, {"result": "removed"}))
+    tarry.delete_group("a b", "g")
+    tarry.delete_topic("orders")
+    tarry.delete_topic("orders", force=True)
+    assert [(request.method, request.path) for request in script.requests] == [
+        ("DELETE", "/v1/topics/a%20b/groups/g"),
+        ("DELETE", "/v1/topics/orders"),
+        ("DELETE", "/v1/topics/orders?force=true"),
+    ]
+    script.say(problem(409, detail="3 that wait"))
+    with pytest.raises(Conflict, match="3 that wait"):
+        tarry.delete_topic("orders")
 
 
 def test_a_replay_is_not_tried_again_by_itself(script: ScriptedServer, tarry: Tarry) -> None:

@@ -225,6 +225,12 @@ class RecordingBroker:
         self.known_groups[group.topic.name, group.name] = group
         return group
 
+    async def remove_topic(self, topic: Topic, *, force: bool) -> None:
+        self._called("remove_topic", topic.name, force)
+
+    async def remove_group(self, group: Group) -> None:
+        self._called("remove_group", group.topic.name, group.name)
+
     async def activity(self) -> dict[int, Activity]:
         self._called("activity")
         return self.activities

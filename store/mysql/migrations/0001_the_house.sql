@@ -321,3 +321,11 @@ CREATE TABLE IF NOT EXISTS archived (
   upto BIGINT NOT NULL COMMENT 'the first offset or delivery number not archived yet; where both ids are 0 a time, for dead and cancelled',
   PRIMARY KEY (queue_id, group_id)
 ) ENGINE=InnoDB COMMENT='what the archive has: nothing else goes while there is a row whose ids are both 0';
+
+CREATE TABLE IF NOT EXISTS removed (
+  topic_id INT UNSIGNED NOT NULL,
+  group_id INT UNSIGNED NOT NULL COMMENT '0: of the topic itself',
+  queue_id INT UNSIGNED NOT NULL COMMENT '0: of the topic or the group as a whole',
+  removed_at BIGINT NOT NULL,
+  PRIMARY KEY (topic_id, group_id, queue_id)
+) ENGINE=InnoDB COMMENT='topics, groups, queues and cursors that are no more, until nothing of theirs is left; see store/removal.py';

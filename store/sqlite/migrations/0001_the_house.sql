@@ -316,3 +316,11 @@ CREATE TABLE archived (
   upto INTEGER NOT NULL,
   PRIMARY KEY (queue_id, group_id)
 ) WITHOUT ROWID;
+
+CREATE TABLE removed (
+  topic_id INTEGER NOT NULL,
+  group_id INTEGER NOT NULL,
+  queue_id INTEGER NOT NULL,
+  removed_at INTEGER NOT NULL,
+  PRIMARY KEY (topic_id, group_id, queue_id)
+) WITHOUT ROWID;

@@ -102,6 +102,7 @@ QUERY: dict[str, st.SearchStrategy[str]] = {
     "wait": st.just("0"),
     "sort": st.sampled_from(["name", "rate"]),
     "verbose": st.just(""),
+    "force": st.sampled_from(["true", "false", "yes"]),
     "reason": labels,
     "state": st.sampled_from(["scheduled", "published", "cancelled", "dead"]),
     "buckets": st.integers(1, 3).map(str),

@@ -24,6 +24,7 @@ MANY, FEW = 12_000, 3
 _DELETES = {
     "cancelled.expunge", "cancelled.remove", "chain.remove", "client.remove", "parked.remove",
     "claim.remove", "claim.take", "dead.remove_all",
+    "cleaned.remove", "cursor.remove", "queue.remove", "queue_owner.forget", "tally.remove",
     "delay.remove", "delay.take", "delivery.expunge", "idempotency.forget", "idempotency.remove", "label.remove",
     "message.remove", "moved.remove", "outbox_cancel.remove", "reader.expunge", "reader.forget",
     "redelivery.expunge", "retry.remove", "seek.expunge",
@@ -67,6 +68,7 @@ def _rows(count: int) -> Rows:
         "replay.add": [(i // 3, i % 3, bytes(32), 0, 9) for i in numbers],
         "idempotency.add": [(i % 3, b"%d" % i, bytes(32), b"[]", START + i * 100) for i in numbers],
         "consumer_group.add": [(i // 3, b"%d" % i, None, 0, None, START) for i in numbers],
+        "tally.add": [(i // 3, i % 3, 0, 0) for i in numbers],
         "cleaned.add": [(i, i) for i in numbers],
         "reader.add": [(i % 50, b"%d" % (i // 50), i % 3, 0, 0, START + i * 100) for i in numbers],
         "label.add": [(i % 3, b"%d" % (i // 6), _id(i)) for i in numbers],
@@ -174,6 +176,17 @@ _SINCE, _UNTIL = START, START + 10_000
 
 CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     # query: (index by table, values to ask it with)
+    "chain.some": ({"chain": "PRIMARY"}, [(1, 1, 1000)]),
+    "parked.some": ({"parked": "PRIMARY"}, [(1, 1, 1000)]),
+    "retry.some": ({"retry": "idx_retry_multi_group"}, [(1, 1000)]),
+    "label.some": ({"label": "PRIMARY"}, [(1, 1000)]),
+    "idempotency.some": ({"idempotency": "PRIMARY"}, [(1, 1000)]),
+    "cursor.remove": ({"cursor": "PRIMARY"}, [([1],), ([1, 2],)]),
+    "queue.remove": ({"queue": "PRIMARY"}, [([1],), ([1, 2],)]),
+    "queue_owner.forget": ({"queue_owner": "PRIMARY"}, [(1,)]),
+    "tally.lock": ({"tally": "PRIMARY"}, [(1,)]),
+    "tally.remove": ({"tally": "PRIMARY"}, [(1,)]),
+    "cleaned.remove": ({"cleaned": "PRIMARY"}, [(1,)]),
     "delay.due": ({"delay": "PRIMARY"}, [(3, first_id(_SINCE), first_id(_UNTIL), 1000)]),
     "delay.near": (
         {"delay": "PRIMARY", "moved": "PRIMARY", "retry": "PRIMARY"},

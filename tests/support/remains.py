@@ -1,0 +1,52 @@
+"""What is left in the tables of topics, groups and queues, by the ids in their columns, whatever tables there are."""
+
+import re
+from collections.abc import Collection
+from functools import cache
+
+from support.stores import Stage
+from tarry.store.sqlite.backend import migrations
+
+_COLUMNS = {
+    "topic_id": "topic",
+    "group_id": "group",
+    "queue_id": "queue",
+    "return_queue_id": "queue",
+    "message_queue_id": "queue",
+}
+
+
+@cache
+def _tables() -> dict[str, list[str]]:
+    """The columns of each table that name a topic, a group or a queue."""
+    found: dict[str, list[str]] = {}
+    for migration in migrations():
+        for statement in migration.statements:
+            match = re.match(r"CREATE TABLE `?(\w+)`? \((.*)\)", statement, re.DOTALL)
+            if match and match[1] != "removed":
+                columns = [line.split()[0].strip("`") for line in match[2].splitlines() if line.strip()]
+                found[match[1]] = [column for column in columns if column in _COLUMNS]
+    return found | {"topic": ["id"], "consumer_group": ["id", "topic_id"], "queue": ["id", "topic_id", "group_id"]}
+
+
+def remains(
+    stage: Stage, topics: Collection[int] = (), groups: Collection[int] = (), queues: Collection[int] = ()
+) -> dict[str, int]:
+    """Rows by table that name one of these."""
+    wanted = {"topic": topics, "group": groups, "queue": queues}
+    itself = {"topic": "topic", "consumer_group": "group", "queue": "queue"}
+    counts: dict[str, int] = {}
+    for table, columns in _tables().items():
+        parts: list[str] = []
+        for column in columns:
+            ids = wanted[itself[table] if column == "id" else _COLUMNS[column]]
+            if ids:
+                parts.append(f"`{column}` IN ({', '.join(map(str, sorted(ids)))})")
+        if parts and (many := stage.count(table, " OR ".join(parts))):
+            counts[table] = many
+    return counts
+
+
+def everything(stage: Stage) -> dict[str, set[tuple[object, ...]]]:
+    """All rows of all these tables."""
+    return {table: set(stage.tables.rows(f"SELECT * FROM `{table}`")) for table in _tables()}
