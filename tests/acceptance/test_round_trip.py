@@ -97,7 +97,7 @@ def test_real_events_all_the_way_round(tmp_path: Path) -> None:
         assert "departures" in page.read_text("utf-8")
 
         life = told(done("trace", "--dsn", dsn, "--lake", lake, "--key", "first", "--json"))
-        assert [event["what"] for event in life][-1] in ("acked", "dead")
+        assert [event["event"] for event in life][-1] in ("acked", "dead")
 
         copied = ("replay", "--lake", lake, "--where", "key = 'first'", "--to-topic", "copies", "--server", server.url)
         (replayed,) = told(done(*copied, "--name", "once", "--json"))
