@@ -46,6 +46,7 @@ def main() -> None:
         action="store_true",
         help="each asks for the next claim while its ack is on the way, as `consume` does",
     )
+    parser.add_argument("--producers", type=int, default=0, help="who publish meanwhile (default: 0)")
     parser.add_argument("--rows", type=int, default=300_000, help="messages in the stream (default: 300000)")
     parser.add_argument("--seconds", type=float, default=5, help="of each measurement (default: 5)")
     parser.add_argument("--runs", type=int, default=5, help="runs, of which the ratios are medians (default: 5)")
@@ -62,7 +63,13 @@ def main() -> None:
             for subject in subjects:
                 say(f"run {run} of {arguments.runs}: {subject}")
                 with databases.scratch(dsn) as scratch:
-                    act = partial(measure, consumers=arguments.consumers, size=arguments.max, ahead=arguments.ahead)
+                    act = partial(
+                        measure,
+                        consumers=arguments.consumers,
+                        size=arguments.max,
+                        ahead=arguments.ahead,
+                        producers=arguments.producers,
+                    )
                     figures = trio.run(act, scratch, subject, arguments.rows, arguments.seconds)
                 rates[-1][subject] = figures["messages_per_s"]
                 show({"bench": "claim", "subject": subject, "run": run, **figures})
@@ -73,6 +80,7 @@ def main() -> None:
                 "consumers": arguments.consumers,
                 "max": arguments.max,
                 "ahead": arguments.ahead,
+                "producers": arguments.producers,
                 "seconds": arguments.seconds,
                 "runs": arguments.runs,
                 **settings,
@@ -83,24 +91,37 @@ def main() -> None:
 
 
 async def measure(
-    dsn: str, subject: str, rows: int, seconds: float, *, consumers: int, size: int, ahead: bool
+    dsn: str, subject: str, rows: int, seconds: float, *, consumers: int, size: int, ahead: bool, producers: int
 ) -> Figures:
-    """One contestant on a stream of its own."""
+    """One contestant on a stream of its own, beside `producers` who publish as much as they can."""
     backend = await open_backend(dsn)
     try:
         store = Store(backend)
         group = await fill(store, rows)
         say(f"measuring {subject}")
-        if subject == "turn":
-            figures = await measure_desk(store, group, consumers, size, seconds, ahead=ahead)
-        else:
-            queue_id = group.topic.queues[0].id
-            figures = await rival_claims.measure(dsn, subject, queue_id, consumers, size, seconds, ahead=ahead)
+        async with trio.open_nursery() as nursery:
+            for _ in range(producers):
+                nursery.start_soon(publish_on, store, group)
+            if subject == "turn":
+                figures = await measure_desk(store, group, consumers, size, seconds, ahead=ahead)
+                # Transactions of the store's that a deadlock or a lock wait has made to be run again.
+                figures["run_again"] = backend.statistics().get("run_again", 0)
+            else:
+                queue_id = group.topic.queues[0].id
+                figures = await rival_claims.measure(dsn, subject, queue_id, consumers, size, seconds, ahead=ahead)
+            nursery.cancel_scope.cancel()
         if figures["messages"] != size * figures["answered"]:
             raise AssertionError(f"{figures['messages']} messages in {figures['answered']} claims: the stream ran dry")
         return {**figures, "messages_per_s": figures["per_s"] * size}
     finally:
         await backend.aclose()
+
+
+async def publish_on(store: Store, group: Group) -> None:
+    """Ten messages at a time, until cancelled."""
+    drafts = (Draft(group.topic, group.topic.queues[0], BODY),) * 10
+    while True:
+        await store.publish([Publication(drafts)], await store.backend.now())
 
 
 async def fill(store: Store, rows: int) -> Group:

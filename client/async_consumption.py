@@ -198,6 +198,8 @@ class AsyncConsumption:
             if claim is not None:
                 self._stock.add(claim, self._clock(), asked)
                 self._arrived.ring()
+                if self._stock.watched and not self._registered:
+                    self._sign_at = self._clock()  # whoever is killed now is missed from now on
                 self._held.ring()
             elif self._clock() - asked < self._terms.wait / 2:
                 # A server that does not hold the poll, as one that is stopping, is not asked in a tight circle.

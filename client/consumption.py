@@ -182,6 +182,8 @@ class Consumption:
                 with self._lock:
                     self._stock.add(claim, self._clock(), asked)
                     self._arrived.notify(len(claim.messages))
+                    if self._stock.watched and not self._registered:
+                        self._sign_at = self._clock()  # whoever is killed now is missed from now on
                     self._held.notify()
             elif self._clock() - asked < self._terms.wait / 2:
                 # A server that does not hold the poll, as one that is stopping, is not asked in a tight circle.

@@ -360,5 +360,5 @@ async def _labels(tx: Transaction, stone: Tombstone, _shard: int, _after: int, l
 async def _requests(tx: Transaction, stone: Tombstone, _shard: int, _after: int, limit: int) -> _Went:
     page = await tx.fetch("idempotency.some", stone.topic_id, limit)
     if page:
-        await tx.execute("idempotency.remove", stone.topic_id, [row[0] for row in page])
+        await tx.execute("idempotency.remove", stone.topic_id, [row[0] for row in page], _EVER)
     return len(page), _on(page, limit, 0, 0), False
