@@ -2,7 +2,7 @@
 # PYTHON=... names the interpreter for .venv; ARGS=... is passed on to the demo, to pytest or to the benchmark.
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench clean
+.PHONY: help demo test long check bench clean
 
 BIN := .venv/bin
 export PYTHON
@@ -10,6 +10,7 @@ export PYTHON
 help:
 	@echo 'make demo    set up .venv, then watch a day of flights go through Tarry (about a minute)'
 	@echo 'make test    set up, check, and run every test'
+	@echo 'make long    the tests that take minutes: the pipeline on Spark, on every store and all the way round'
 	@echo 'make check   format, lint, types (mypy and pyright, strict) and import contracts'
 	@echo 'make bench   every benchmark in short form; docs/benchmarks.md has the long commands'
 	@echo 'make clean   remove .venv, builds and caches'
@@ -23,6 +24,11 @@ test:
 	@.make/servers
 	@$(MAKE) check
 	$(BIN)/pytest $(ARGS)
+
+long:
+	@.make/venv dev
+	@.make/servers
+	$(BIN)/pytest -m long $(ARGS)
 
 # mypy reads tests from their own folder: from here `tests/client` would be the room `client`.
 # PYTHONPATH: import-linter reads the package in its installed shape, see CONTRIBUTING.md.

@@ -192,6 +192,7 @@ def test_keeping_order(reader: Reader) -> None:
     assert gone == {"client": "worker-1", "registered": True, "claims": 0}
 
 
+@pytest.mark.long
 def test_the_pipeline_from_nothing_to_a_report(tmp_path: Path) -> None:
     with start_server(tmp_path) as server:
         answers = Reader(server, tmp_path, seconds=300).run(ROOT / "docs/pipeline.md")

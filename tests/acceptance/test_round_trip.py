@@ -17,6 +17,9 @@ import pytest
 from support.server import client_of, start_server
 from tarry.service.cli.server_process import python_path
 
+pytestmark = pytest.mark.long
+
+
 pytest.importorskip("pyspark")
 
 FLIGHTS = Path(__file__).parents[2] / "service" / "cli" / "sample" / "flights-2013-11-27.csv"

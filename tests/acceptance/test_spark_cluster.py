@@ -13,6 +13,9 @@ from support.spark_cluster import package, spark_cluster
 from tarry.pipeline import session
 from tarry.pipeline.errors import SetUpError
 
+pytestmark = pytest.mark.long
+
+
 # A job of its own, with the pipeline's functions: the audit of a few messages that it makes, and where its tasks ran.
 JOB = dedent("""
     import json, socket, sys

@@ -17,6 +17,9 @@ from tarry.pipeline.findings import FINDINGS, listed
 from tarry.pipeline.schemas import CURSORS
 from tarry.pipeline.sight import Scope, Sight, look
 
+pytestmark = pytest.mark.long
+
+
 SCOPE = Scope(until=moment(START + 10 * HOUR))
 NOBODY: dict[str, Any] = dict.fromkeys(("key", "ordering_key", "tag", "headers", "content_type"))
 

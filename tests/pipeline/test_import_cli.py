@@ -10,6 +10,9 @@ from pyspark.sql import SparkSession
 from support.server import client_of, start_server
 from tarry.pipeline.cli.app import run
 
+pytestmark = pytest.mark.long
+
+
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "import.md"
 
 

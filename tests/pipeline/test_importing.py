@@ -28,6 +28,9 @@ from tarry.store.catalogue import TopicDraft
 from tarry.store.opening import open_backend
 from tarry.store.store import Store
 
+pytestmark = pytest.mark.long
+
+
 SAMPLE = str(files("tarry.service.cli").joinpath("sample", "flights-2013-11-27.csv"))
 FLIGHTS = 1014
 LATER = "2033-01-01T00:00:00Z"

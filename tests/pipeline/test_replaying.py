@@ -16,6 +16,9 @@ from tarry.pipeline.errors import NotFound, PipelineError
 from tarry.pipeline.replaying import HISTORY, forecast, history, runs, selected, standing
 from tarry.pipeline.tables import Tables
 
+pytestmark = pytest.mark.long
+
+
 BEGIN = datetime(2026, 11, 21, 10, tzinfo=UTC)
 
 

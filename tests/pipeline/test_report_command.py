@@ -15,6 +15,9 @@ from tarry.pipeline.cli.app import run
 from tarry.pipeline.cli.tracing import NOT_FOUND
 from tarry.pipeline.report.window import DAY, HOUR, LOOK_AHEAD, LOOK_BACK
 
+pytestmark = pytest.mark.long
+
+
 _NOON = 1_769_860_800_000  # 2026-01-31T12:00:00Z
 
 

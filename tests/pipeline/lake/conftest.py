@@ -15,7 +15,7 @@ from tarry.store.store import Store
 _KINDS: tuple[Kind, ...] = ("sqlite", "mariadb", "mysql")
 
 
-@pytest.fixture(params=_KINDS)
+@pytest.fixture(params=[_KINDS[0], *(pytest.param(kind, marks=pytest.mark.long) for kind in _KINDS[1:])])
 def kind(request: pytest.FixtureRequest) -> Kind:
     kind: Kind = request.param
     return kind

@@ -17,6 +17,9 @@ from tarry.pipeline.schemas import IN_LAKE, TABLES
 from tarry.pipeline.tenure import Tenure, switch_off
 from tarry.pipeline.upkeep import keep_up
 
+pytestmark = pytest.mark.long
+
+
 ARCHIVE = "X'" + b"archive".hex() + "'"
 
 

@@ -19,6 +19,8 @@ from tarry.pipeline.lake import Lake
 from tarry.pipeline.tenure import Tenure
 from tarry.pipeline.troubles import translate
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def kind() -> str:

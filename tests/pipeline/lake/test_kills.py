@@ -16,7 +16,7 @@ from tarry.pipeline.lake import Lake
 from tarry.pipeline.schemas import IN_LAKE, TABLES
 from tarry.store.records import Draft
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 MANY = 12_000
 FREE = f"UPDATE lease SET lease_until = 0 WHERE name = X'{b'archive'.hex()}'"

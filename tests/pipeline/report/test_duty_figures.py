@@ -2,12 +2,16 @@
 
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from support.literal_tables import literal_frame, literal_tables, rows_of
 from tarry.pipeline.report import duty_figures
 from tarry.pipeline.report.duties import DUTIES, duties
 from tarry.pipeline.report.window import HOUR, MINUTE, Window
+
+pytestmark = pytest.mark.long
+
 
 WINDOW = Window(HOUR, 2 * HOUR)
 NOW = Window(HOUR, 2 * HOUR, is_now=True)

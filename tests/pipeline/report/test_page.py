@@ -18,6 +18,9 @@ from tarry.pipeline.report.findings import findings
 from tarry.pipeline.report.job import Known, Report, make_report
 from tarry.pipeline.report.window import HOUR
 
+pytestmark = pytest.mark.long
+
+
 _NAMES = {figure.name for figure in FIGURES}
 _VOID = {"meta", "br", "hr", "img", "input", "link"}
 
