@@ -15,7 +15,7 @@ it, see bench/lateness.py.
 """
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import trio
@@ -143,13 +143,8 @@ async def measure_desk(
     clock = Clock(store.backend.now)
     await clock.take()
 
-    async def take_turn(
-        group: Group,
-        settlements: Sequence[Settlement],
-        requests: Sequence[ClaimRequest],
-        written: Callable[[Turn], None],
-    ) -> Turn:
-        return await store.turn(group, settlements, requests, clock.now(), written=written)
+    async def take_turn(group: Group, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]) -> Turn:
+        return await store.turn(group, settlements, requests, clock.now())
 
     desk = Desk(lambda: group, clock, take_turn, lambda _group, _settlements, _turn: None)
     acked = 0

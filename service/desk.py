@@ -32,10 +32,6 @@ after a rest, or finds more waiting, does not wait."""
 log = structlog.get_logger()
 
 
-def _nothing(_turn: Turn) -> None:
-    """For whom it is no use to know that a turn is written."""
-
-
 @define(eq=False, kw_only=True)
 class _Waiting:
     """Somebody at the desk."""
@@ -61,12 +57,8 @@ class _Settling(_Waiting):
     settled: Settled | None = None
 
 
-TakeTurn = Callable[[Group, Sequence[Settlement], Sequence[ClaimRequest], Callable[[Turn], None]], Awaitable[Turn]]
-"""The transaction; it tells the last when at most the COMMIT is left."""
-
-
 class Desk:
-    """Serves one group. `done` hears of every turn that was committed.
+    """Serves one group. `take_turn` is the transaction; `done` hears of every turn that was committed.
 
     A client has a share of the queues of an ordered topic for `present_for` milliseconds after it last asked.
     """
@@ -75,7 +67,7 @@ class Desk:
         self,
         find_group: Callable[[], Group],
         clock: Clock,
-        take_turn: TakeTurn,
+        take_turn: Callable[[Group, Sequence[Settlement], Sequence[ClaimRequest]], Awaitable[Turn]],
         done: Callable[[Group, Sequence[Settlement], Turn], None],
         present_for: int = 15_000,
     ) -> None:
@@ -223,14 +215,7 @@ class Desk:
         return not self._settling
 
     async def run(self) -> None:
-        """Takes turns for ever: each begins when the one before it is committed, or is about to be.
-
-        The database lets it wait at the group's cursors until then. So one is committed while the other is made ready.
-        """
-        async with trio.open_nursery() as turns:
-            await self._run(turns)
-
-    async def _run(self, turns: trio.Nursery) -> None:
+        """Takes turns for ever, one after another."""
         while not self._retired or self._settling:
             await self._wait_for_work()
             self._wake = trio.Event()
@@ -242,9 +227,7 @@ class Desk:
             if self._nudged and trio.current_time() >= self._claims_from:
                 asking, self._asking = self._asking[:_TOGETHER], self._asking[_TOGETHER:]
             if settling or asking:
-                written = trio.Event()
-                turns.start_soon(self._turn, settling, asking, written)
-                await written.wait()
+                await self._turn(settling, asking)
 
     async def _wait_for_work(self) -> None:
         while not self._settling and not self._retired:
@@ -277,59 +260,39 @@ class Desk:
                 lost.append(_Settling(Settlement(key, "end")))
         return lost
 
-    async def _turn(self, settling: list[_Settling], asking: list[_Asking], written: trio.Event) -> None:
+    async def _turn(self, settling: list[_Settling], asking: list[_Asking]) -> None:
         self._nudged = self._nudged and not asking  # set again by whoever streams while the turn runs
         self._claiming = bool(asking)
         settlements = [s.settlement for s in settling]
         group = self._find_group()
         began = trio.current_time()
         sharing = self.present() if group.topic.ordered else set[str]()
-
-        def look_ahead(turn: Turn) -> None:
-            if not written.is_set():
-                self._look_ahead(turn, began if asking else None)
-                written.set()
-
         try:
-            # Where something other than the cursors decides who gets what, turns are taken one by one.
-            alone = group.topic.ordered or group.concurrency is not None
-            turn = await self._take_turn(
-                group, settlements, [a.request for a in asking], _nothing if alone else look_ahead
-            )
+            turn = await self._take_turn(group, settlements, [a.request for a in asking])
         except Exception as error:
             self._nudged, self._claiming = True, False
             await self._failed(settling, asking, error)
-            written.set()
-            self._wake.set()
             return
         self.turns += 1
-        if asking:
-            self._left, self._sharing = turn.left, sharing
-        look_ahead(turn)
         self._note(settlements, turn)
         self._done(group, settlements, turn)
-        for waiting, settled in zip(settling, turn.settled, strict=True):
-            waiting.settled = settled
-            waiting.answered.set()
-        for asker, claim in zip(asking, turn.claims, strict=True):
-            asker.cut = turn.cut and claim is None and asker.request.tags is not None
-            self._answer(asker, claim)
-        self._wake.set()  # there are leases to be watched, and askers who go on
-
-    def _look_ahead(self, turn: Turn, claiming_since: float | None) -> None:
-        """What the next turn has to expect; `claiming_since`: when this one began, if it had somebody who asked."""
-        if claiming_since is not None:
-            self._full = turn.full
+        if asking:
+            self._claiming = False
+            self._left, self._sharing, self._full = turn.left, sharing, turn.full
         if self._full:
             self._nudged = False
         elif turn.more:
             self._nudged = True
-        elif claiming_since is not None:
-            self._claims_from = claiming_since + _PACE
-        if claiming_since is not None:
-            self._claiming = False
-            if not self._nudged:
-                self._send_home()
+        elif asking:
+            self._claims_from = began + _PACE
+        for waiting, settled in zip(settling, turn.settled, strict=True):
+            waiting.settled = settled
+            waiting.answered.set()
+        if asking and not self._nudged:
+            self._send_home()
+        for asker, claim in zip(asking, turn.claims, strict=True):
+            asker.cut = turn.cut and claim is None and asker.request.tags is not None
+            self._answer(asker, claim)
 
     def _send_home(self) -> None:
         """There is nothing for those who came meanwhile and do not wait."""

@@ -240,14 +240,10 @@ class Desks:
         return self._directory.group_by_id(group.id) or group
 
     async def _take_turn(
-        self,
-        group: Group,
-        settlements: Sequence[Settlement],
-        requests: Sequence[ClaimRequest],
-        written: Callable[[Turn], None],
+        self, group: Group, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]
     ) -> Turn:
         present = self._desk(group).present() if group.topic.ordered else ()
-        return await self._told(self._store.turn(group, settlements, requests, self._clock.now(), present, written))
+        return await self._told(self._store.turn(group, settlements, requests, self._clock.now(), present))
 
     def _turn_done(self, group: Group, settlements: Sequence[Settlement], turn: Turn) -> None:
         topic = group.topic.name

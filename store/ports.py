@@ -73,18 +73,11 @@ Work = Callable[[Transaction], Coroutine[Any, Any, T]]
 class Backend(Protocol):
     """A database. Closed with `aclose`; every method may raise the errors of `store.errors`."""
 
-    async def write(
-        self,
-        work: Work[T],
-        landed: Callable[[Transaction, T], Awaitable[bool]] | None = None,
-        written: Callable[[T], None] | None = None,
-    ) -> T:
+    async def write(self, work: Work[T], landed: Callable[[Transaction, T], Awaitable[bool]] | None = None) -> T:
         """Runs `work` in a transaction and commits it; a deadlock or a lock wait runs it again, five times at most.
 
         When the answer to COMMIT is lost, `landed` tells from the database whether the transaction that gave the result
         is there; if it is not, `work` runs again. Without `landed`, `work` is one that may be repeated.
-
-        `written` hears the result when at most the COMMIT is left, which may fail even so.
         """
         ...
 

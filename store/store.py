@@ -128,27 +128,18 @@ class Store:
         requests: Sequence[ClaimRequest],
         now: int,
         present: Collection[str] = (),
-        written: Callable[[Turn], None] | None = None,
     ) -> Turn:
-        """Settles and claims for one group in one transaction; `present`: see `OrderedTurning`.
-
-        `written` hears what will be answered when at most the COMMIT is left, so that the next turn may be begun. Of an
-        ordered topic it is not told.
-        """
+        """Settles and claims for one group in one transaction; `present`: see `OrderedTurning`."""
 
         async def attempt(spread: int) -> Turn:
             if group.topic.ordered:
                 ordered = OrderedTurning(group, now, self.ids, spread, present=present)
                 return await self.backend.write(lambda tx: ordered.write(tx, settlements, requests), ordered.landed)
             run = Turning(group, now, self.ids, spread, expected=self._expected.get(group.id))
-
-            def tell(turn: Turn) -> None:
-                if requests:
-                    self._expected[group.id] = run.expects
-                if written is not None:
-                    written(turn)
-
-            return await self.backend.write(lambda tx: run.write(tx, settlements, requests), run.landed, tell)
+            turn = await self.backend.write(lambda tx: run.write(tx, settlements, requests), run.landed)
+            if requests:
+                self._expected[group.id] = run.expects
+            return turn
 
         return await self._again(attempt, now)
 

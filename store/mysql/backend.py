@@ -141,17 +141,12 @@ class MySQLBackend:
         self._run_again = 0
         self._in_doubt = 0
 
-    async def write(
-        self,
-        work: Work[T],
-        landed: Callable[[Transaction, T], Awaitable[bool]] | None = None,
-        written: Callable[[T], None] | None = None,
-    ) -> T:
+    async def write(self, work: Work[T], landed: Callable[[Transaction, T], Awaitable[bool]] | None = None) -> T:
         """Runs `work` in a transaction of its own; see `store.ports.Backend`."""
         tried = 0
         while True:
             try:
-                return await self._once(work, landed, written)
+                return await self._once(work, landed)
             except (Contention, OutcomeUnknown) as error:
                 tried += 1
                 asked_in_vain = isinstance(error, OutcomeUnknown) and landed is not None
@@ -160,20 +155,13 @@ class MySQLBackend:
             self._run_again += 1
             await trio.sleep(_jitter(_PAUSE * 2**tried))
 
-    async def _once(
-        self,
-        work: Work[T],
-        landed: Callable[[Transaction, T], Awaitable[bool]] | None,
-        written: Callable[[T], None] | None,
-    ) -> T:
+    async def _once(self, work: Work[T], landed: Callable[[Transaction, T], Awaitable[bool]] | None) -> T:
         while True:
             async with self._writers.connection() as connection:
                 await connection.begin()
                 tx = MySQLTransaction(connection, self._sequencing)
                 try:
                     result = await work(tx)
-                    if written is not None:
-                        written(result)
                     await tx.flush()
                 except OutcomeUnknown as error:
                     raise Unavailable(str(error), error.code) from error  # before COMMIT nothing is in doubt

@@ -44,21 +44,10 @@ class SQLiteBackend:
         self._idle: list[Connection] = []
         self._limit = trio.CapacityLimiter(_READERS)
 
-    async def write(
-        self,
-        work: Work[T],
-        landed: Callable[[Transaction, T], Awaitable[bool]] | None = None,
-        written: Callable[[T], None] | None = None,
-    ) -> T:
-        """Runs `work` in the writer thread. A commit here is never in doubt, so `landed` is not asked.
-
-        `written` is told after it: nothing else could be written meanwhile.
-        """
+    async def write(self, work: Work[T], landed: Callable[[Transaction, T], Awaitable[bool]] | None = None) -> T:
+        """Runs `work` in the writer thread. A commit here is never in doubt, so `landed` is not asked."""
         del landed
-        result = await self._writer.write(work)
-        if written is not None:
-            written(result)
-        return result
+        return await self._writer.write(work)
 
     async def read(self, work: Work[T]) -> T:
         """Runs `work` in a thread on a connection of its own."""

@@ -1,6 +1,6 @@
 """A desk combines, lets claims wait without asking the store, gives back what nobody takes, and ends lost leases."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -51,19 +51,13 @@ class Counter:
     async def sample(self) -> int:
         return self.ms
 
-    async def turn(
-        self,
-        group: Group,
-        settlements: Sequence[Settlement],
-        requests: Sequence[ClaimRequest],
-        written: Callable[[Turn], None],
-    ) -> Turn:
+    async def turn(self, group: Group, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]) -> Turn:
         if self.away:
             raise Unavailable("away")
         self.turns.append((len(settlements), len(requests)))
         if self.locked:
             return Turn(tuple(Settled(locked=True) for _ in settlements), tuple(None for _ in requests))
-        turn = await self.store.turn(group, settlements, requests, self.clock.now(), written=written)
+        turn = await self.store.turn(group, settlements, requests, self.clock.now())
         if self.gate is not None:
             await self.gate.wait()
         return turn
@@ -341,52 +335,25 @@ async def test_a_higher_limit_wakes_who_waits(counter: Counter) -> None:
     assert len(got[0].messages) == 2
 
 
-async def _two_claims(counter: Counter) -> tuple[list[Claim], int]:
-    """Two claims, the second asked for while the COMMIT of the first is not answered; and how many turns had begun."""
-    claims: list[Claim] = []
-
-    async def consume() -> None:
-        claim = await counter.claim(2)
-        assert claim is not None
-        claims.append(claim)
-
-    await counter.publish(4)
+@pytest.mark.parametrize(("published", "left"), [(1, 0), (4, 2)])
+async def test_a_claim_that_comes_during_a_turn_hears_what_that_turn_left(
+    counter: Counter, published: int, left: int
+) -> None:
+    """It does not wait for messages, but whether there are any is not known before the turn is over."""
+    await counter.publish(published)
     counter.gate = trio.Event()
-    async with trio.open_nursery() as consumers:
-        consumers.start_soon(consume)
-        while not counter.turns:
-            await trio.lowlevel.checkpoint()
-        consumers.start_soon(consume)
-        await trio.testing.wait_all_tasks_blocked(0.05)
-        begun = len(counter.turns)
-        counter.gate.set()
-    return claims, begun
+    claims: list[Claim | None] = []
 
+    async def ask() -> None:
+        claims.append(await counter.claim(2))
 
-async def test_the_next_turn_begins_when_only_the_commit_is_left(counter: Counter) -> None:
-    claims, begun = await _two_claims(counter)
-    assert begun == 2
-    assert len({message.id for claim in claims for message in claim.messages}) == 4
-
-
-async def test_with_a_limit_of_concurrency_turns_are_taken_one_by_one(counter: Counter) -> None:
-    counter.group = evolve(counter.group, concurrency=4)
-    claims, begun = await _two_claims(counter)
-    assert begun == 1
-    assert len({message.id for claim in claims for message in claim.messages}) == 4
-
-
-async def test_a_lease_granted_while_the_desk_waits_is_watched(counter: Counter, autojump_clock: object) -> None:
-    """The desk looked for the next lease before the COMMIT was answered that granted this one."""
-    del autojump_clock
-    counter.clock = counter.desk._clock = Clock(counter.sample, monotonic=lambda: round(trio.current_time() * 1e9))
-    await counter.clock.take()
-    await counter.publish(1)
-    counter.gate = trio.Event()
-    async with trio.open_nursery() as consumers:
-        consumers.start_soon(counter.claim, 1, 0, 500)
-        await trio.testing.wait_all_tasks_blocked(0.05)
-        counter.gate.set()
-    with trio.fail_after(60):
-        while not counter.timers:
-            await trio.sleep(0.1)
+    with trio.fail_after(30):
+        async with trio.open_nursery() as asking:
+            asking.start_soon(ask)
+            while not counter.turns:
+                await trio.lowlevel.checkpoint()
+            asking.start_soon(ask)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            counter.gate.set()
+    counts = sorted(0 if claim is None else len(claim.messages) for claim in claims)
+    assert counts == sorted([published - left, left])

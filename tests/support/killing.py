@@ -102,12 +102,7 @@ class WatchedBackend:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
 
-    async def write(
-        self,
-        work: Work[T],
-        landed: Callable[[Transaction, T], Awaitable[bool]] | None = None,
-        written: Callable[[T], None] | None = None,
-    ) -> T:
+    async def write(self, work: Work[T], landed: Callable[[Transaction, T], Awaitable[bool]] | None = None) -> T:
         queries: list[str] = []
 
         async def watched(tx: Transaction) -> T:
@@ -118,7 +113,7 @@ class WatchedBackend:
                 self._killer.reach(f"{query}:commit")
             return result
 
-        result = await self._backend.write(watched, landed, written)
+        result = await self._backend.write(watched, landed)
         for query in queries:
             self._killer.reach(f"{query}:committed")
         return result

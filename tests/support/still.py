@@ -20,12 +20,7 @@ class StillBackend:
             for statement in migration.statements:
                 self._connection.execute(statement)
 
-    async def write(
-        self,
-        work: Work[T],
-        landed: Callable[[Transaction, T], Awaitable[bool]] | None = None,
-        written: Callable[[T], None] | None = None,
-    ) -> T:
+    async def write(self, work: Work[T], landed: Callable[[Transaction, T], Awaitable[bool]] | None = None) -> T:
         del landed
         self._connection.execute("BEGIN")
         try:
@@ -34,8 +29,6 @@ class StillBackend:
             self._connection.execute("ROLLBACK")
             raise
         self._connection.execute("COMMIT")
-        if written is not None:
-            written(result)
         return result
 
     async def read(self, work: Work[T]) -> T:
