@@ -21,6 +21,7 @@ from .async_runner import AsyncRunner, Stop
 from .async_transport import AsyncTransport
 from .batches import MAX_BYTES, MAX_MESSAGES
 from .durations import Duration, duration_out, instant_in, instant_out, milliseconds
+from .errors import TarryError
 from .operations import OnProgress
 from .producer import OnFailure
 from .records import Claim, DeadLetter, Draft, Failed, Message, Pulled, Receipt, Rescheduled
@@ -532,7 +533,7 @@ class AsyncTarry:
         """Whether the server takes calls at this moment; never raises for a server that is away."""
         try:
             await self._transport.call("GET", "/readyz", deadline=0.0)
-        except Exception:
+        except TarryError:
             return False
         return True
 

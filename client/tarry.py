@@ -15,6 +15,7 @@ from .claims import Claims
 from .consumption import Consumption
 from .delivery import Delivery
 from .durations import Duration, duration_out, instant_in, instant_out, milliseconds
+from .errors import TarryError
 from .identity import Identity
 from .operations import OnProgress, Operations
 from .producer import OnFailure, Producer
@@ -522,7 +523,7 @@ class Tarry:
         """Whether the server takes calls at this moment; never raises for a server that is away."""
         try:
             self._transport.call("GET", "/readyz", deadline=0.0)
-        except Exception:
+        except TarryError:
             return False
         return True
 

@@ -2,7 +2,7 @@
 
 import functools
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import structlog
@@ -40,8 +40,7 @@ log = structlog.get_logger()
 class Desks:
     """A desk for each group that somebody has asked for here.
 
-    `add` takes the timers of what goes onto the ladder, `see` hears that somebody asked for a group, and `told` counts
-    what the store could not do.
+    `add` takes the timers of what goes onto the ladder, `see` hears that somebody asked for a group.
     """
 
     def __init__(
@@ -56,7 +55,6 @@ class Desks:
         *,
         add: Callable[[int, int], None],
         see: Callable[[int], None],
-        told: Callable[[Awaitable[Turn]], Awaitable[Turn]],
     ) -> None:
         self._store = store
         self._directory = directory
@@ -67,7 +65,6 @@ class Desks:
         self._present_for = present_for
         self._add = add
         self._see = see
-        self._told = told
         self._desks: dict[int, Desk] = {}
         self._of_topic: defaultdict[int, list[Desk]] = defaultdict(list)
         self._nursery: trio.Nursery | None = None
@@ -243,7 +240,7 @@ class Desks:
         self, group: Group, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]
     ) -> Turn:
         present = self._desk(group).present() if group.topic.ordered else ()
-        return await self._told(self._store.turn(group, settlements, requests, self._clock.now(), present))
+        return await self._metrics.told(self._store.turn(group, settlements, requests, self._clock.now(), present))
 
     def _turn_done(self, group: Group, settlements: Sequence[Settlement], turn: Turn) -> None:
         topic = group.topic.name

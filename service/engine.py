@@ -8,8 +8,8 @@ import functools
 import itertools
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal, TypeVar
+from collections.abc import Sequence
+from typing import Literal
 
 import structlog
 import trio
@@ -17,7 +17,7 @@ from attrs import evolve
 
 from ..store.catalogue import TopicDraft
 from ..store.dead_letters import DeadPage, DeadSearch
-from ..store.errors import GroupGone, OutcomeUnknown, Refused, StoreError, TopicGone, Unavailable
+from ..store.errors import GroupGone, Refused, StoreError, Unavailable
 from ..store.finding import Place, Wanted
 from ..store.placing import queue_of_key
 from ..store.positions import Position
@@ -51,11 +51,11 @@ from .bells import Bells
 from .claim_ids import format_claim
 from .cleaner import Cleaner
 from .clock import Clock
-from .combiner import Combiner
-from .desks import LOCKED_PAUSES, Desks
+from .desks import Desks
 from .directory import Directory
-from .errors import Busy, Stopping, TopicConflict, UnknownTopic
+from .errors import Stopping, TopicConflict, UnknownTopic
 from .hand import Hand
+from .intake import Intake
 from .liveness import Liveness
 from .loader import Loader
 from .measures import Measures
@@ -63,15 +63,13 @@ from .metrics import Metrics
 from .nudges import Nudges
 from .operations import Operations, Worked
 from .rates import Activity, Rates
+from .readers import Readers
 from .remover import Remover
 from .roster import ClientState, Roster
 from .sealer import Sealer
 from .settings import Settings
 from .sweeps import Sweeps, adaptively, every
 
-_BATCH_BYTES = 2 << 20
-_READ_TOGETHER = 10_000
-"""Messages that clients of broadcast topics are given in one transaction, at most."""
 _BEHIND = 1000
 """Milliseconds by which the hand may be late while what is past its time is cleared up."""
 _OUTBOX_ROWS = 1000
@@ -80,8 +78,6 @@ _START_PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 _ROUNDS = 5
 """Seconds from one writing of the renewals to the next."""
-
-T = TypeVar("T")
 
 log = structlog.get_logger()
 
@@ -103,27 +99,22 @@ class Engine:
             *(store, self.directory, self.clock, metrics, self.rates, self.alarm, settings.client_timeout),
             add=self._add,
             see=self.cleaner.see,
-            told=self._told,
         )
         self._operations = Operations(store, self.clock, self._add, self._desks.closed)
         self._turn = itertools.count()
         self._rounds = itertools.count(1)
-        self._publishing: Combiner[Publication, list[Receipt] | Conflict] = Combiner(
-            self._publish,
-            weigh=lambda publication: publication.weight,
-            batch=_BATCH_BYTES,
-            waiting=settings.max_waiting,
+        self._intake = Intake(
+            *(store, self.directory, self.clock, metrics, self.rates, settings.max_waiting),
+            add=self._add,
+            forget=self._forget,
+            committed=self._committed,
         )
-        self._cancelling: Combiner[int, Verdict] = Combiner(self._cancel)
-        self._rescheduling: Combiner[tuple[int, int], Verdict] = Combiner(self._reschedule)
+        self._readers = Readers(store, self.directory, self.clock, self.bells, self._desks.handed_out)
         self._sealer = Sealer(store, self.clock, self._grown_here)
         self.nudges: Nudges | None = None
         """How other nodes hear of what is done here; None without a Redis."""
         self.liveness = Liveness(store, self.clock, self._desks.dismiss, settings.client_timeout)
         self._roster = Roster(store, self.directory, self.liveness, self._desks.present)
-        self._reading: Combiner[ReadRequest, ReadAnswer] = Combiner(
-            self._read_together, weigh=lambda request: request.size, batch=_READ_TOGETHER
-        )
         self.hand: Hand | None = None
         self.loader: Loader | None = None
         self.ready = trio.Event()
@@ -150,12 +141,10 @@ class Engine:
         self._metrics.watch(self)
         async with trio.open_nursery() as nursery:
             self._desks.open(nursery)
-            # Two: while the database writes one batch, the callers of the other are answered and their next are taken.
-            for combiner in (self._publishing, self._publishing, self._cancelling, self._rescheduling):
-                nursery.start_soon(combiner.run)
+            self._intake.open(nursery)
             for leaving in (self.liveness.registering, self.liveness.leaving):
                 nursery.start_soon(leaving.run)
-            nursery.start_soon(self._reading.run)
+            nursery.start_soon(self._readers.run)
             nursery.start_soon(self.alarm.run)
             nursery.start_soon(hand.run)
             nursery.start_soon(self.loader.run)
@@ -215,8 +204,8 @@ class Engine:
         """Counts what users have cancelled in their own transactions."""
         while cancelled := await self._store.count_outbox(_OUTBOX_ROWS):
             for topic_id, (messages, first_heard) in cancelled.items():
-                self._accepted(topic_id, first_heard)
-                self._metrics.cancelled(self._topic_name(topic_id), messages)
+                self._intake.accepted(topic_id, first_heard)
+                self._metrics.cancelled(self.directory.name_of(topic_id), messages)
             await trio.sleep(0.05)  # others come first
 
     def stop(self) -> None:
@@ -224,12 +213,11 @@ class Engine:
         self._stopping = True
         self._desks.stop()
         self.cleaner.stop()
-        self.bells.ring_all()
+        self._readers.stop()
 
     async def drain(self) -> None:
         """Waits until nothing is left to be written."""
-        combiners = (self._publishing, self._cancelling, self._rescheduling, self._reading)
-        while not (self._desks.idle and all(combiner.idle for combiner in combiners)):
+        while not (self._desks.idle and self._intake.idle and self._readers.idle):
             await trio.sleep(0.01)
 
     def now(self) -> int:
@@ -315,11 +303,11 @@ class Engine:
 
     async def remove_topic(self, topic: Topic, *, force: bool) -> None:
         self._ready()
-        await self._told(self.remover.remove_topic(topic, force=force))
+        await self._metrics.told(self.remover.remove_topic(topic, force=force))
 
     async def remove_group(self, group: Group) -> None:
         self._ready()
-        await self._told(self.remover.remove_group(group))
+        await self._metrics.told(self.remover.remove_group(group))
 
     def _topic_gone(self, topic: Topic) -> None:
         """Whoever reads its queues goes home, and nothing is told of it any more."""
@@ -353,71 +341,15 @@ class Engine:
 
     async def publish(self, publication: Publication) -> list[Receipt] | Conflict:
         self._ready()
-        try:
-            return await self._publishing.ask(publication)
-        except TopicGone:
-            self.directory.forget_topic(publication.drafts[0].topic)
-            raise
-
-    async def _publish(self, publications: Sequence[Publication]) -> list[list[Receipt] | Conflict]:
-        answers = await self._told(self._store.publish(publications, self.clock.now()))
-        grown: set[int] = set()
-        accepted: Counter[int] = Counter()
-        for publication, answer in zip(publications, answers, strict=True):
-            if isinstance(answer, Conflict) or answer[0].replayed:
-                continue
-            for draft, receipt in zip(publication.drafts, answer, strict=True):
-                accepted[draft.topic.id] += 1
-                if receipt.state == "scheduled":
-                    self._add(receipt.due, receipt.id)
-                else:
-                    grown.add(draft.queue.id)
-        for queue_id in grown:
-            self._committed(queue_id)
-        for topic_id, messages in accepted.items():
-            self._accepted(topic_id, messages)
-        return answers
-
-    def _accepted(self, topic_id: int, messages: int) -> None:
-        """Published here, or by an outbox and heard of now."""
-        if messages:
-            self._metrics.published(self._topic_name(topic_id), messages)
-            self.rates.count(topic_id, published=messages)
+        return await self._intake.publish(publication)
 
     async def cancel(self, id_: int) -> Verdict:
         self._ready()
-        return await self._decided(lambda: self._cancelling.ask(id_))
-
-    async def _cancel(self, ids: Sequence[int]) -> list[Verdict]:
-        verdicts = await self._told(self._store.cancel(ids, self.clock.now()))
-        for id_, verdict in zip(ids, verdicts, strict=True):
-            if verdict.due_before is not None:
-                self._forget(verdict.due_before, id_)
-                if verdict.topic is not None:
-                    self._accepted(verdict.topic, int(verdict.first_heard))
-                self._metrics.cancelled(self._topic_name(verdict.topic), 1)
-        return verdicts
+        return await self._intake.cancel(id_)
 
     async def reschedule(self, id_: int, deliver_at: int) -> Verdict:
         self._ready()
-        return await self._decided(lambda: self._rescheduling.ask((id_, deliver_at)))
-
-    async def _reschedule(self, moves: Sequence[tuple[int, int]]) -> list[Verdict]:
-        verdicts = await self._told(self._store.reschedule(moves, self.clock.now()))
-        for (id_, _), verdict in zip(moves, verdicts, strict=True):
-            if verdict.due_before is not None and verdict.due is not None:
-                self._forget(verdict.due_before, id_)
-                self._add(verdict.due, id_)
-        return verdicts
-
-    async def _decided(self, ask: Callable[[], Awaitable[Verdict]]) -> Verdict:
-        """Asks again while a transaction holds the message: promotion for a moment, a user's own for longer."""
-        for pause in LOCKED_PAUSES:
-            verdict = await ask()
-            if verdict.result != "locked":
-                return verdict
-            await trio.sleep(pause)
-        raise Busy("a transaction holds this message at the moment; try again in a second")
+        return await self._intake.reschedule(id_, deliver_at)
 
     # Claims
 
@@ -442,7 +374,7 @@ class Engine:
 
     async def clients(self, after: str, limit: int) -> list[ClientState]:
         self._ready()
-        return await self._told(self._roster.page(after, limit))
+        return await self._metrics.told(self._roster.page(after, limit))
 
     async def _look_after_clients(self) -> None:
         self._desks.look_around()
@@ -453,30 +385,11 @@ class Engine:
     async def read_on(self, request: ReadRequest, wait: int) -> ReadAnswer:
         self._ready()
         with self.liveness.polling(request.client):
-            try:
-                return await self._read_on(request, trio.current_time() + wait / 1000)
-            except GroupGone:
-                self.directory.forget_group(request.group)
-                return ReadAnswer((), (0, 0))
+            return await self._readers.read_on(request, wait)
 
-    async def _read_together(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
-        return await self._store.read_on(requests, self.clock.now())
-
-    async def _read_on(self, request: ReadRequest, until: float) -> ReadAnswer:
-        while True:
-            with self.bells.listen(queue.id for queue in request.group.topic.queues) as bell:
-                # What moves an offset is not broken off: only the waiting is.
-                answer = await self._reading.ask(request)
-                if answer.messages or answer.beyond:
-                    self._desks.handed_out(request.group, answer.messages, self.clock.now())
-                    return answer
-                request = evolve(request, after=None)  # confirmed
-                if not answer.more:
-                    with trio.move_on_at(until):
-                        await bell.wait()
-                    gone = self.directory.group_by_id(request.group.id) is None
-                    if gone or self._stopping or trio.current_time() >= until:
-                        return answer
+    async def pull(self, queue: Queue, offset: int, size: int, wait: int) -> list[Delivered]:
+        self._ready()
+        return await self._readers.pull(queue, offset, size, wait)
 
     async def settle(
         self,
@@ -501,20 +414,20 @@ class Engine:
     ) -> list[tuple[int, int]]:
         self._ready()
         _unless_broadcast(group)
-        return await self._told(self._operations.seek(group, queues, position, dry_run=dry_run))
+        return await self._metrics.told(self._operations.seek(group, queues, position, dry_run=dry_run))
 
     async def replay(self, group: Group, range_: Range, *, dry_run: bool) -> Worked:
         self._ready()
         _unless_broadcast(group)
-        return await self._told(self._operations.replay(group, range_, dry_run=dry_run))
+        return await self._metrics.told(self._operations.replay(group, range_, dry_run=dry_run))
 
     async def redrive(self, group: Group, letters: Letters, rate: int | None, *, dry_run: bool) -> Worked:
         self._ready()
-        return await self._told(self._operations.redrive(group, letters, rate, dry_run=dry_run))
+        return await self._metrics.told(self._operations.redrive(group, letters, rate, dry_run=dry_run))
 
     async def purge(self, group: Group, letters: Letters, rate: int | None, *, dry_run: bool) -> Worked:
         self._ready()
-        return await self._told(self._operations.purge(group, letters, rate, dry_run=dry_run))
+        return await self._metrics.told(self._operations.purge(group, letters, rate, dry_run=dry_run))
 
     # Looking
 
@@ -544,21 +457,6 @@ class Engine:
     async def find_dead(self, group: Group, search: DeadSearch, after: int, limit: int) -> DeadPage:
         return await self._store.find_dead(group, search, after, limit)
 
-    async def pull(self, queue: Queue, offset: int, size: int, wait: int) -> list[Delivered]:
-        self._ready()
-        messages: list[Delivered] = []
-        until = trio.current_time() + wait / 1000
-        while True:
-            with self.bells.listen([queue.id]) as bell:
-                messages = await self._store.pull(queue, offset, size)
-                if messages:
-                    return messages
-                with trio.move_on_at(until):
-                    await bell.wait()
-                gone = self.directory.topic_of_queue(queue.id) is None
-                if gone or self._stopping or trio.current_time() >= until:
-                    return messages
-
     def claim_id(self, claim: Claim) -> str:
         return format_claim(claim.key)
 
@@ -586,12 +484,12 @@ class Engine:
 
     async def _promote(self, entries: Sequence[int], now: int) -> Sequence[Promoted]:
         began = trio.current_time()
-        promoted = await self._told(self._store.promote(entries, now))
+        promoted = await self._metrics.told(self._store.promote(entries, now))
         self._metrics.promote_batch(trio.current_time() - began)
         first_heard = Counter(one.queue_id for one in promoted if one.first_heard)
         for queue_id, messages in first_heard.items():
             if (topic := self.directory.topic_of_queue(queue_id)) is not None:
-                self._accepted(topic.id, messages)
+                self._intake.accepted(topic.id, messages)
         return promoted
 
     def _streamed(self, promoted: Sequence[Promoted]) -> None:
@@ -629,19 +527,6 @@ class Engine:
     def _is_behind(self) -> bool:
         """What is due comes first."""
         return self.hand is None or self.hand.behind > _BEHIND
-
-    def _topic_name(self, topic_id: int | None) -> str:
-        return self.directory.name_of(topic_id) if topic_id is not None else ""
-
-    async def _told(self, answer: Awaitable[T]) -> T:
-        """Counts what the store could not do."""
-        try:
-            return await answer
-        except StoreError as error:
-            self._metrics.db_error(type(error).__name__)
-            if isinstance(error, OutcomeUnknown):
-                log.warning("outcome_unknown", error=str(error))
-            raise
 
 
 def _unless_broadcast(group: Group) -> None:

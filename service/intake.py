@@ -1,0 +1,133 @@
+"""What producers bring: publishes, cancels and moves, each kind written together and told to who has to know."""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+
+import trio
+
+from ..store.errors import TopicGone
+from ..store.records import Conflict, Publication, Receipt, Verdict
+from ..store.store import Store
+from .clock import Clock
+from .combiner import Combiner
+from .desks import LOCKED_PAUSES
+from .directory import Directory
+from .errors import Busy
+from .metrics import Metrics
+from .rates import Rates
+
+_BATCH_BYTES = 2 << 20
+
+
+class Intake:
+    """Writes what producers ask for. The timers go to `add` and `forget`, the queues that grew to `committed`."""
+
+    def __init__(
+        self,
+        store: Store,
+        directory: Directory,
+        clock: Clock,
+        metrics: Metrics,
+        rates: Rates,
+        max_waiting: int,
+        *,
+        add: Callable[[int, int], None],
+        forget: Callable[[int, int], None],
+        committed: Callable[[int], None],
+    ) -> None:
+        self._store = store
+        self._directory = directory
+        self._clock = clock
+        self._metrics = metrics
+        self._rates = rates
+        self._add = add
+        self._forget = forget
+        self._committed = committed
+        self._publishing: Combiner[Publication, list[Receipt] | Conflict] = Combiner(
+            self._publish,
+            weigh=lambda publication: publication.weight,
+            batch=_BATCH_BYTES,
+            waiting=max_waiting,
+        )
+        self._cancelling: Combiner[int, Verdict] = Combiner(self._cancel)
+        self._rescheduling: Combiner[tuple[int, int], Verdict] = Combiner(self._reschedule)
+
+    def open(self, nursery: trio.Nursery) -> None:
+        """Begins to write, in tasks of the nursery."""
+        # Two: while the database writes one batch, the callers of the other are answered and their next are taken.
+        for combiner in (self._publishing, self._publishing, self._cancelling, self._rescheduling):
+            nursery.start_soon(combiner.run)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is left to be written."""
+        return self._publishing.idle and self._cancelling.idle and self._rescheduling.idle
+
+    async def publish(self, publication: Publication) -> list[Receipt] | Conflict:
+        """Publishes all of it or nothing."""
+        try:
+            return await self._publishing.ask(publication)
+        except TopicGone:
+            self._directory.forget_topic(publication.drafts[0].topic)
+            raise
+
+    async def cancel(self, id_: int) -> Verdict:
+        """Cancels a waiting message. Raises `Busy` while somebody's transaction holds it."""
+        return await _decided(lambda: self._cancelling.ask(id_))
+
+    async def reschedule(self, id_: int, deliver_at: int) -> Verdict:
+        """Moves a waiting message to `deliver_at`, Unix milliseconds. Raises `Busy` as `cancel` does."""
+        return await _decided(lambda: self._rescheduling.ask((id_, deliver_at)))
+
+    def accepted(self, topic_id: int, messages: int) -> None:
+        """Counts messages that were published here, or by an outbox and heard of now."""
+        if messages:
+            self._metrics.published(self._directory.name_of(topic_id), messages)
+            self._rates.count(topic_id, published=messages)
+
+    async def _publish(self, publications: Sequence[Publication]) -> list[list[Receipt] | Conflict]:
+        answers = await self._metrics.told(self._store.publish(publications, self._clock.now()))
+        grown: set[int] = set()
+        accepted: Counter[int] = Counter()
+        for publication, answer in zip(publications, answers, strict=True):
+            if isinstance(answer, Conflict) or answer[0].replayed:
+                continue
+            for draft, receipt in zip(publication.drafts, answer, strict=True):
+                accepted[draft.topic.id] += 1
+                if receipt.state == "scheduled":
+                    self._add(receipt.due, receipt.id)
+                else:
+                    grown.add(draft.queue.id)
+        for queue_id in grown:
+            self._committed(queue_id)
+        for topic_id, messages in accepted.items():
+            self.accepted(topic_id, messages)
+        return answers
+
+    async def _cancel(self, ids: Sequence[int]) -> list[Verdict]:
+        verdicts = await self._metrics.told(self._store.cancel(ids, self._clock.now()))
+        for id_, verdict in zip(ids, verdicts, strict=True):
+            if verdict.due_before is not None:
+                self._forget(verdict.due_before, id_)
+                if verdict.topic is not None:
+                    self.accepted(verdict.topic, int(verdict.first_heard))
+                self._metrics.cancelled("" if verdict.topic is None else self._directory.name_of(verdict.topic), 1)
+        return verdicts
+
+    async def _reschedule(self, moves: Sequence[tuple[int, int]]) -> list[Verdict]:
+        verdicts = await self._metrics.told(self._store.reschedule(moves, self._clock.now()))
+        for (id_, _), verdict in zip(moves, verdicts, strict=True):
+            if verdict.due_before is not None and verdict.due is not None:
+                self._forget(verdict.due_before, id_)
+                self._add(verdict.due, id_)
+        return verdicts
+
+
+async def _decided(ask: Callable[[], Awaitable[Verdict]]) -> Verdict:
+    """Asks again while a transaction holds the message: promotion for a moment, a user's own for longer."""
+    for pause in LOCKED_PAUSES:
+        verdict = await ask()
+        if verdict.result != "locked":
+            return verdict
+        await trio.sleep(pause)
+    raise Busy("a transaction holds this message at the moment; try again in a second")
