@@ -9,6 +9,7 @@ import trio
 from cyclopts import Parameter
 
 from ...store.opening import migrations_for, open_backend
+from ..redis_check import check_redis
 from ..settings import Settings
 from .printing import note, print_json, print_line, print_table
 
@@ -45,6 +46,7 @@ def serve(*, flags: Flags = _NO_FLAGS) -> int:
     from ..serve import run  # the other commands need not load the server
 
     settings = flags.settings()
+    check_redis(settings)
     try:
         return run(settings)
     except Exception:
