@@ -281,7 +281,7 @@ class AsyncTarry:
             size=max,
             wait=wait,
             lease=lease,
-            tags=tags,
+            tags=_tags(tags),
             start=start,
             after=after,
         )
@@ -386,8 +386,12 @@ class AsyncTarry:
         retention: Duration | None = None,
         ladder: Sequence[Duration] | Literal["default"] | None = None,
         jitter: float | None = None,
+        sequencer: Literal["store", "redis"] | None = None,
     ) -> dict[str, Any]:
-        """Makes a topic, or changes what is named. `"default"` for `ladder` or `retention` takes back an own one."""
+        """Makes a topic, or changes what is named. `"default"` for `ladder` or `retention` takes back an own one.
+
+        `sequencer` says who draws the offsets: the store, or on MySQL a Redis.
+        """
         settings = {
             "kind": kind,
             "queues": queues,
@@ -395,6 +399,7 @@ class AsyncTarry:
             "retention": None if retention is None else _or_default(retention, duration_out),
             "ladder": None if ladder is None else _or_default(ladder, _rungs_out),
             "jitter": jitter,
+            "sequencer": sequencer,
         }
         return await self._call("PUT", f"/v1/topics/{_part(topic)}", _given(settings))
 

@@ -275,7 +275,7 @@ class Tarry:
             size=max,
             wait=wait,
             lease=lease,
-            tags=tags,
+            tags=_tags(tags),
             start=start,
             after=after,
         )
@@ -378,8 +378,12 @@ class Tarry:
         retention: Duration | None = None,
         ladder: Sequence[Duration] | Literal["default"] | None = None,
         jitter: float | None = None,
+        sequencer: Literal["store", "redis"] | None = None,
     ) -> dict[str, Any]:
-        """Makes a topic, or changes what is named. `"default"` for `ladder` or `retention` takes back an own one."""
+        """Makes a topic, or changes what is named. `"default"` for `ladder` or `retention` takes back an own one.
+
+        `sequencer` says who draws the offsets: the store, or on MySQL a Redis.
+        """
         settings = {
             "kind": kind,
             "queues": queues,
@@ -387,6 +391,7 @@ class Tarry:
             "retention": None if retention is None else _or_default(retention, duration_out),
             "ladder": None if ladder is None else _or_default(ladder, _rungs_out),
             "jitter": jitter,
+            "sequencer": sequencer,
         }
         return self._call("PUT", f"/v1/topics/{_part(topic)}", _given(settings))
 
