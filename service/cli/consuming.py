@@ -1,5 +1,6 @@
 """`consume`, `peek` and `topics`."""
 
+import shutil
 import subprocess
 import sys
 from contextlib import suppress
@@ -53,6 +54,9 @@ def consume(
         raise UsageError("--max is 1 or more")
     if not ack and (follow or exec):
         raise UsageError("--no-ack goes with neither --follow nor --exec: it only shows what is there now")
+    if exec and shutil.which(exec[0]) is None:
+        # Before anything is claimed: else every message would fail, one attempt after the other.
+        raise UsageError(f"--exec: there is no command {exec[0]!r} that can be run")
     with server.client() as tarry:
         if not ack:
             _show(tarry, topic, group, max or 1000, server, {"tags": tag, "client": client, "start": start})
