@@ -112,7 +112,7 @@ async def test_when(
         ({"headers": {"": "a"}}, "/headers", "needs a name"),
         ({"headers": {"a": "x" * 16_385}}, "/headers", "16384 bytes"),
         ({"headers": []}, "/headers", "expected `object"),
-        ({"queue": 3}, "/queue", "1 queues"),
+        ({"queue": 3}, "/queue", "has 1 queue, number 0, and no 3"),
         ({"queue": -1}, "/queue", ">= 0"),
         ({"content_type": "text/plain"}, "/content_type", "goes with body_base64"),
         ({"body_base64": "AA=="}, "/body", "not both"),
@@ -152,7 +152,7 @@ async def test_a_content_type_is_printable(client: httpx.AsyncClient, content_ty
 @pytest.mark.parametrize(
     ("sent", "words"),
     [
-        (b"{", "truncated"),
+        (b"{", "the JSON is truncated"),
         (b"{}}", "trailing characters (byte"),
         (b'{"body": tru}', "byte"),
         (b"\xef\xbb\xbf{}", "byte 0"),
