@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from ...client import Claim, LeaseLost, Message, Tarry
-from .operating import DryRun, Yes, confirm
+from .operating import DryRun, Topic, Yes, confirm
 from .printing import note, print_json, print_table
 from .rendering import body_text, message_record, raw_body, time_text
 from .server import Server
@@ -20,7 +20,7 @@ _HERE = Server()
 
 
 def consume(
-    topic: str,
+    topic: Topic,
     /,
     *,
     group: Annotated[str, Parameter(help="The consumer group; it comes into being at first use.")],
@@ -104,7 +104,7 @@ def _print_message(message: Message, server: Server) -> None:
 
 
 def peek(
-    topic: str,
+    topic: Topic,
     /,
     *,
     queue: Annotated[int, Parameter(help="Which queue of the topic.")] = 0,

@@ -16,6 +16,7 @@ from .usage import UsageError
 
 _HERE = Server()
 
+Topic = Annotated[str, Parameter(help="The topic.")]
 Group = Annotated[str, Parameter(help="The consumer group.")]
 DryRun = Annotated[bool, Parameter(negative=(), help="Tell what it would do, and do nothing.")]
 Yes = Annotated[bool, Parameter(negative=(), help="Do not ask.")]
@@ -25,7 +26,7 @@ Until = Annotated[str | None, Parameter(name="--to", help="Those that died befor
 
 
 def groups(
-    topic: str,
+    topic: Topic,
     /,
     *,
     delete: Annotated[str | None, Parameter(help="Remove this group for good.")] = None,
@@ -74,7 +75,7 @@ def _delete(tarry: Tarry, topic: str, group: str, server: Server, *, dry_run: bo
 
 
 def seek(
-    topic: str,
+    topic: Topic,
     /,
     *,
     group: Group,
@@ -119,7 +120,7 @@ dead = App(name="dead", help="The dead letters of a consumer group.")
 
 @dead.command(name="list")
 def list_dead(
-    topic: str,
+    topic: Topic,
     /,
     *,
     group: Group,
@@ -158,7 +159,7 @@ def list_dead(
 
 @dead.command
 def redrive(
-    topic: str,
+    topic: Topic,
     /,
     *,
     group: Group,
@@ -180,7 +181,7 @@ def redrive(
 
 @dead.command
 def purge(
-    topic: str,
+    topic: Topic,
     /,
     *,
     group: Group,

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,16 +66,24 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         "peek",
         "topics",
         "groups",
+        "clients",
         "seek",
         "dead",
+        "dead list",
+        "dead redrive",
+        "dead purge",
         "config",
+        "config show",
     ],
 )
 def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([command, "--help"]) == 0
-    assert f"tarry {command}" in capsys.readouterr().out
+    assert run([*command.split(), "--help"]) == 0
+    told = capsys.readouterr().out
+    assert f"tarry {command}" in told
+    # Each argument and each flag has a word about it, and not only whether it is required.
+    assert not re.search(r"(?m)^\W*(--[a-z-]+ )?[A-Z]+(\.\.\.)? *(\[[^]]*\] *)*│?$", told)
     assert run(["--help"]) == 0
-    assert command in capsys.readouterr().out
+    assert command.split()[0] in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
