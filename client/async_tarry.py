@@ -4,7 +4,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -26,6 +26,8 @@ from .producer import OnFailure
 from .records import Claim, DeadLetter, Draft, Failed, Message, Pulled, Receipt, Rescheduled
 from .stock import Terms
 from .transport import encode
+
+T = TypeVar("T")
 
 
 class AsyncTarry:
@@ -212,6 +214,7 @@ class AsyncTarry:
         No claim is made while `max_cached` messages or `max_cached_bytes` are held. `tags`, `start` and broadcast
         topics: as in `consume`.
         """
+        _at_least_one(workers=workers, max_cached=max_cached, max_cached_bytes=max_cached_bytes)
         size = max or min(2 * workers, 1000)
         terms = self._terms(
             topic,
@@ -288,7 +291,7 @@ class AsyncTarry:
 
     async def ack(self, claim: Claim | str, ids: Iterable[str] | None = None) -> int:
         """Settles messages of a claim, all when `ids` is left out; returns how many. Raises `LeaseLost`."""
-        return await self._claims.ack(_claim_id(claim), ids)
+        return await self._claims.ack(_claim_id(claim), _listed("ids", ids))
 
     async def fail(
         self,
@@ -303,6 +306,7 @@ class AsyncTarry:
 
         Raises `LeaseLost`, also when an earlier try did it and its answer was lost.
         """
+        ids = _listed("ids", ids)
         return await self._claims.fail(_claim_id(claim), ids, reason=reason, retry_after=retry_after, count=count)
 
     async def extend(self, claim: Claim | str, lease: Duration) -> datetime:
@@ -501,6 +505,7 @@ class AsyncTarry:
 
         `rate` is how many a second at most. An exception in `on_progress` stops it; what is done stays done.
         """
+        ids = _listed("ids", ids)
         return await self._operations.letters(
             "redrive", topic, group, ids, start=start, end=end, rate=rate, dry_run=dry_run, on_progress=on_progress
         )
@@ -517,6 +522,7 @@ class AsyncTarry:
         on_progress: OnProgress | None = None,
     ) -> int:
         """Removes dead letters for good, all, or some by id or by the time of their death; how many."""
+        ids = _listed("ids", ids)
         return await self._operations.letters(
             "purge", topic, group, ids, start=start, end=end, rate=None, dry_run=dry_run, on_progress=on_progress
         )
@@ -570,13 +576,25 @@ def _or_default(value: Any, write: Callable[[Any], Any]) -> Any:
 
 
 def _rungs_out(ladder: Sequence[Duration]) -> list[int | str]:
-    return [duration_out(rung) for rung in ladder]
+    return [duration_out(rung) for rung in _listed("ladder", ladder)]
 
 
 def _tags(tags: Sequence[str] | None) -> tuple[str, ...] | None:
-    if isinstance(tags, str):
-        raise ValueError(f"tags is a list of tags, such as [{tags!r}]")
-    return None if tags is None else tuple(tags)
+    return None if tags is None else tuple(_listed("tags", tags))
+
+
+def _listed(name: str, values: T) -> T:
+    """A text would be taken for a list of its letters."""
+    if isinstance(values, str):
+        raise ValueError(f"{name} is a list, such as [{values!r}]")
+    return values
+
+
+def _at_least_one(**numbers: int) -> None:
+    """With none of them nothing would ever be done, and nobody would say so."""
+    for name, number in numbers.items():
+        if number < 1:
+            raise ValueError(f"{name} is 1 or more, not {number}")
 
 
 def _given(settings: Mapping[str, Any]) -> dict[str, Any]:

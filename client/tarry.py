@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from datetime import datetime
 from threading import Event
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -22,6 +22,8 @@ from .records import Claim, DeadLetter, Draft, Failed, Message, Pulled, Receipt,
 from .runner import Runner
 from .stock import Terms
 from .transport import Transport, encode
+
+T = TypeVar("T")
 
 
 class Tarry:
@@ -206,6 +208,7 @@ class Tarry:
         No claim is made while `max_cached` messages or `max_cached_bytes` are held. `tags`, `start` and broadcast
         topics: as in `consume`.
         """
+        _at_least_one(workers=workers, max_cached=max_cached, max_cached_bytes=max_cached_bytes)
         size = max or min(2 * workers, 1000)
         terms = self._terms(
             topic,
@@ -282,7 +285,7 @@ class Tarry:
 
     def ack(self, claim: Claim | str, ids: Iterable[str] | None = None) -> int:
         """Settles messages of a claim, all when `ids` is left out; returns how many. Raises `LeaseLost`."""
-        return self._claims.ack(_claim_id(claim), ids)
+        return self._claims.ack(_claim_id(claim), _listed("ids", ids))
 
     def fail(
         self,
@@ -297,6 +300,7 @@ class Tarry:
 
         Raises `LeaseLost`, also when an earlier try did it and its answer was lost.
         """
+        ids = _listed("ids", ids)
         return self._claims.fail(_claim_id(claim), ids, reason=reason, retry_after=retry_after, count=count)
 
     def extend(self, claim: Claim | str, lease: Duration) -> datetime:
@@ -491,6 +495,7 @@ class Tarry:
 
         `rate` is how many a second at most. An exception in `on_progress` stops it; what is done stays done.
         """
+        ids = _listed("ids", ids)
         return self._operations.letters(
             "redrive", topic, group, ids, start=start, end=end, rate=rate, dry_run=dry_run, on_progress=on_progress
         )
@@ -507,6 +512,7 @@ class Tarry:
         on_progress: OnProgress | None = None,
     ) -> int:
         """Removes dead letters for good, all, or some by id or by the time of their death; how many."""
+        ids = _listed("ids", ids)
         return self._operations.letters(
             "purge", topic, group, ids, start=start, end=end, rate=None, dry_run=dry_run, on_progress=on_progress
         )
@@ -560,13 +566,25 @@ def _or_default(value: Any, write: Callable[[Any], Any]) -> Any:
 
 
 def _rungs_out(ladder: Sequence[Duration]) -> list[int | str]:
-    return [duration_out(rung) for rung in ladder]
+    return [duration_out(rung) for rung in _listed("ladder", ladder)]
 
 
 def _tags(tags: Sequence[str] | None) -> tuple[str, ...] | None:
-    if isinstance(tags, str):
-        raise ValueError(f"tags is a list of tags, such as [{tags!r}]")
-    return None if tags is None else tuple(tags)
+    return None if tags is None else tuple(_listed("tags", tags))
+
+
+def _listed(name: str, values: T) -> T:
+    """A text would be taken for a list of its letters."""
+    if isinstance(values, str):
+        raise ValueError(f"{name} is a list, such as [{values!r}]")
+    return values
+
+
+def _at_least_one(**numbers: int) -> None:
+    """With none of them nothing would ever be done, and nobody would say so."""
+    for name, number in numbers.items():
+        if number < 1:
+            raise ValueError(f"{name} is 1 or more, not {number}")
 
 
 def _given(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The calls that are neither a publish nor the loop: what goes out and what comes back."""
 
 import base64
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -137,3 +138,27 @@ def test_topics_and_groups(script: ScriptedServer, tarry: Tarry) -> None:
 @pytest.mark.parametrize("tarry", ["threads"], indirect=True)
 def test_it_says_where_it_leads(script: ScriptedServer, tarry: Tarry) -> None:
     assert repr(tarry) == f"Tarry('{script.url}')"
+
+
+def test_a_text_is_no_list(tarry: Tarry, script: ScriptedServer) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: tarry.ack("1-1-0-0-5", "123"),
+        lambda: tarry.fail("1-1-0-0-5", "123"),
+        lambda: tarry.redrive("orders", "billing", "123"),
+        lambda: tarry.purge("orders", "billing", "123"),
+        lambda: tarry.put_topic("orders", ladder="123"),
+        lambda: tarry.put_group("orders", "billing", ladder="123"),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match=r"is a list, such as \['123'\]"):
+            call()
+    assert script.requests == []
+
+
+@pytest.mark.parametrize("nothing", [{"workers": 0}, {"max_cached": 0}, {"max_cached_bytes": 0}], ids=str)
+def test_with_no_worker_or_room_nothing_would_be_done(
+    tarry: Tarry, script: ScriptedServer, nothing: dict[str, Any]
+) -> None:
+    with pytest.raises(ValueError, match="is 1 or more, not 0"):
+        tarry.run("orders", "billing", print, **nothing)
+    assert script.requests == []
