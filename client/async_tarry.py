@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
-from urllib.parse import quote
 
 import httpx
 from anyio import sleep
@@ -22,6 +21,7 @@ from .async_transport import AsyncTransport
 from .batches import MAX_BYTES, MAX_MESSAGES
 from .durations import Duration, duration_out, instant_in, instant_out, milliseconds
 from .operations import OnProgress
+from .paths import part
 from .producer import OnFailure
 from .records import Claim, DeadLetter, Draft, Failed, Message, Pulled, Receipt, Rescheduled
 from .stock import Terms
@@ -129,7 +129,7 @@ class AsyncTarry:
 
     async def cancel(self, id: str) -> Literal["cancelled"]:  # noqa: A002 - the contract's word
         """Returns when the message will never be delivered. Raises `TooLate` when it was handed out, `NotFound`."""
-        await self._transport.call("DELETE", f"/v1/messages/{_part(id)}")
+        await self._transport.call("DELETE", f"/v1/messages/{part(id)}")
         return "cancelled"
 
     async def nudge(self, topic: str | None = None) -> None:
@@ -149,7 +149,7 @@ class AsyncTarry:
             request["delay"] = duration_out(delay)
         if deliver_at is not None:
             request["deliver_at"] = instant_out(deliver_at)
-        document = await self._call("PATCH", f"/v1/messages/{_part(id)}", request)
+        document = await self._call("PATCH", f"/v1/messages/{part(id)}", request)
         return Rescheduled(document["id"], instant_in(document["deliver_at"]))
 
     # Consuming
@@ -332,7 +332,7 @@ class AsyncTarry:
 
     async def message(self, id: str) -> dict[str, Any]:  # noqa: A002 - the contract's word
         """The message, its state and its `life`, as the server tells it."""
-        return await self._call("GET", f"/v1/messages/{_part(id)}")
+        return await self._call("GET", f"/v1/messages/{part(id)}")
 
     async def pull(
         self,
@@ -345,7 +345,7 @@ class AsyncTarry:
     ) -> Pulled:
         """Messages of a queue by your own offset: no claim, no ack."""
         patience = milliseconds(wait)
-        path = f"/v1/topics/{_part(topic)}/queues/{queue}/messages"
+        path = f"/v1/topics/{part(topic)}/queues/{queue}/messages"
         params: dict[str, str | int] = {"offset": offset, "max": max, "wait": patience}
         document = (await self._transport.call("GET", path, params=params, wait=patience / 1000)).document
         messages = tuple(Message.read(record, topic) for record in document["messages"])
@@ -366,7 +366,7 @@ class AsyncTarry:
     async def upcoming(self, topic: str, *, buckets: int = 24, width: Duration = "1h") -> dict[str, Any]:
         """How many messages fall due in each stretch of `width` from now on."""
         params: dict[str, str | int] = {"buckets": buckets, "width": milliseconds(width)}
-        return (await self._transport.call("GET", f"/v1/topics/{_part(topic)}/upcoming", params=params)).document
+        return (await self._transport.call("GET", f"/v1/topics/{part(topic)}/upcoming", params=params)).document
 
     async def topics(self, sort: Literal["name", "rate", "backlog"] = "name") -> list[dict[str, Any]]:
         """All topics with their counts, rates of the last minute and backlogs."""
@@ -378,7 +378,7 @@ class AsyncTarry:
 
     async def topic(self, topic: str) -> dict[str, Any]:
         """One topic with its counts, queues and groups."""
-        return await self._call("GET", f"/v1/topics/{_part(topic)}")
+        return await self._call("GET", f"/v1/topics/{part(topic)}")
 
     async def put_topic(
         self,
@@ -405,11 +405,11 @@ class AsyncTarry:
             "jitter": jitter,
             "sequencer": sequencer,
         }
-        return await self._call("PUT", f"/v1/topics/{_part(topic)}", _given(settings))
+        return await self._call("PUT", f"/v1/topics/{part(topic)}", _given(settings))
 
     async def group(self, topic: str, group: str) -> dict[str, Any]:
         """A group's backlog, offsets, clients, retries per rung and dead letters."""
-        return await self._call("GET", f"/v1/topics/{_part(topic)}/groups/{_part(group)}")
+        return await self._call("GET", f"/v1/topics/{part(topic)}/groups/{part(group)}")
 
     async def put_group(
         self,
@@ -434,7 +434,7 @@ class AsyncTarry:
             "on_exhausted": on_exhausted,
             "concurrency": concurrency,
         }
-        return await self._call("PUT", f"/v1/topics/{_part(topic)}/groups/{_part(group)}", _given(settings))
+        return await self._call("PUT", f"/v1/topics/{part(topic)}/groups/{part(group)}", _given(settings))
 
     def dead(self, topic: str, group: str) -> AsyncIterator[DeadLetter]:
         """All dead letters of a group, page by page."""
@@ -529,7 +529,7 @@ class AsyncTarry:
 
     async def delete_group(self, topic: str, group: str) -> None:
         """Removes a group for good: its position, retries and dead letters. Its claims are over at once."""
-        await self._call("DELETE", f"/v1/topics/{_part(topic)}/groups/{_part(group)}")
+        await self._call("DELETE", f"/v1/topics/{part(topic)}/groups/{part(group)}")
 
     async def delete_topic(self, topic: str, *, force: bool = False) -> None:
         """Removes a topic for good, with its groups and messages.
@@ -537,7 +537,7 @@ class AsyncTarry:
         Raises `Conflict` while messages wait or are unsettled; with `force` they are dropped.
         """
         params = {"force": "true"} if force else None
-        await self._transport.call("DELETE", f"/v1/topics/{_part(topic)}", params=params, wait=_SCAN)
+        await self._transport.call("DELETE", f"/v1/topics/{part(topic)}", params=params, wait=_SCAN)
 
     async def ready(self) -> bool:
         """Whether the server takes calls at this moment; never raises for a server that is away."""
@@ -554,10 +554,6 @@ class AsyncTarry:
 
 _SCAN = 60.0
 """Seconds that the server may take to see that nothing waits."""
-
-
-def _part(name: str) -> str:
-    return quote(name, safe="")
 
 
 def _claim_id(claim: Claim | str) -> str:

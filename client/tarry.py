@@ -6,7 +6,6 @@ from datetime import datetime
 from threading import Event
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
-from urllib.parse import quote
 
 import httpx
 
@@ -17,6 +16,7 @@ from .delivery import Delivery
 from .durations import Duration, duration_out, instant_in, instant_out, milliseconds
 from .identity import Identity
 from .operations import OnProgress, Operations
+from .paths import part
 from .producer import OnFailure, Producer
 from .records import Claim, DeadLetter, Draft, Failed, Message, Pulled, Receipt, Rescheduled
 from .runner import Runner
@@ -120,7 +120,7 @@ class Tarry:
 
     def cancel(self, id: str) -> Literal["cancelled"]:  # noqa: A002 - the contract's word
         """Returns when the message will never be delivered. Raises `TooLate` when it was handed out, `NotFound`."""
-        self._transport.call("DELETE", f"/v1/messages/{_part(id)}")
+        self._transport.call("DELETE", f"/v1/messages/{part(id)}")
         return "cancelled"
 
     def nudge(self, topic: str | None = None) -> None:
@@ -140,7 +140,7 @@ class Tarry:
             request["delay"] = duration_out(delay)
         if deliver_at is not None:
             request["deliver_at"] = instant_out(deliver_at)
-        document = self._call("PATCH", f"/v1/messages/{_part(id)}", request)
+        document = self._call("PATCH", f"/v1/messages/{part(id)}", request)
         return Rescheduled(document["id"], instant_in(document["deliver_at"]))
 
     # Consuming
@@ -326,7 +326,7 @@ class Tarry:
 
     def message(self, id: str) -> dict[str, Any]:  # noqa: A002 - the contract's word
         """The message, its state and its `life`, as the server tells it."""
-        return self._call("GET", f"/v1/messages/{_part(id)}")
+        return self._call("GET", f"/v1/messages/{part(id)}")
 
     def pull(
         self,
@@ -339,7 +339,7 @@ class Tarry:
     ) -> Pulled:
         """Messages of a queue by your own offset: no claim, no ack."""
         patience = milliseconds(wait)
-        path = f"/v1/topics/{_part(topic)}/queues/{queue}/messages"
+        path = f"/v1/topics/{part(topic)}/queues/{queue}/messages"
         params: dict[str, str | int] = {"offset": offset, "max": max, "wait": patience}
         document = self._transport.call("GET", path, params=params, wait=patience / 1000).document
         messages = tuple(Message.read(record, topic) for record in document["messages"])
@@ -360,7 +360,7 @@ class Tarry:
     def upcoming(self, topic: str, *, buckets: int = 24, width: Duration = "1h") -> dict[str, Any]:
         """How many messages fall due in each stretch of `width` from now on."""
         params: dict[str, str | int] = {"buckets": buckets, "width": milliseconds(width)}
-        return self._transport.call("GET", f"/v1/topics/{_part(topic)}/upcoming", params=params).document
+        return self._transport.call("GET", f"/v1/topics/{part(topic)}/upcoming", params=params).document
 
     def topics(self, sort: Literal["name", "rate", "backlog"] = "name") -> list[dict[str, Any]]:
         """All topics with their counts, rates of the last minute and backlogs."""
@@ -370,7 +370,7 @@ class Tarry:
 
     def topic(self, topic: str) -> dict[str, Any]:
         """One topic with its counts, queues and groups."""
-        return self._call("GET", f"/v1/topics/{_part(topic)}")
+        return self._call("GET", f"/v1/topics/{part(topic)}")
 
     def put_topic(
         self,
@@ -397,11 +397,11 @@ class Tarry:
             "jitter": jitter,
             "sequencer": sequencer,
         }
-        return self._call("PUT", f"/v1/topics/{_part(topic)}", _given(settings))
+        return self._call("PUT", f"/v1/topics/{part(topic)}", _given(settings))
 
     def group(self, topic: str, group: str) -> dict[str, Any]:
         """A group's backlog, offsets, clients, retries per rung and dead letters."""
-        return self._call("GET", f"/v1/topics/{_part(topic)}/groups/{_part(group)}")
+        return self._call("GET", f"/v1/topics/{part(topic)}/groups/{part(group)}")
 
     def put_group(
         self,
@@ -426,7 +426,7 @@ class Tarry:
             "on_exhausted": on_exhausted,
             "concurrency": concurrency,
         }
-        return self._call("PUT", f"/v1/topics/{_part(topic)}/groups/{_part(group)}", _given(settings))
+        return self._call("PUT", f"/v1/topics/{part(topic)}/groups/{part(group)}", _given(settings))
 
     def dead(self, topic: str, group: str) -> Iterator[DeadLetter]:
         """All dead letters of a group, page by page."""
@@ -519,7 +519,7 @@ class Tarry:
 
     def delete_group(self, topic: str, group: str) -> None:
         """Removes a group for good: its position, retries and dead letters. Its claims are over at once."""
-        self._call("DELETE", f"/v1/topics/{_part(topic)}/groups/{_part(group)}")
+        self._call("DELETE", f"/v1/topics/{part(topic)}/groups/{part(group)}")
 
     def delete_topic(self, topic: str, *, force: bool = False) -> None:
         """Removes a topic for good, with its groups and messages.
@@ -527,7 +527,7 @@ class Tarry:
         Raises `Conflict` while messages wait or are unsettled; with `force` they are dropped.
         """
         params = {"force": "true"} if force else None
-        self._transport.call("DELETE", f"/v1/topics/{_part(topic)}", params=params, wait=_SCAN)
+        self._transport.call("DELETE", f"/v1/topics/{part(topic)}", params=params, wait=_SCAN)
 
     def ready(self) -> bool:
         """Whether the server takes calls at this moment; never raises for a server that is away."""
@@ -544,10 +544,6 @@ class Tarry:
 
 _SCAN = 60.0
 """Seconds that the server may take to see that nothing waits."""
-
-
-def _part(name: str) -> str:
-    return quote(name, safe="")
 
 
 def _claim_id(claim: Claim | str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support.scripted_server import LOST, Answer, ScriptedServer, problem
-from tarry.client import Claim, Message, NotFound, Tarry, TooLate
+from tarry.client import BadRequest, Claim, Message, NotFound, Tarry, TooLate
 
 MESSAGE: dict[str, Any] = {
     "id": "5",
@@ -161,4 +161,21 @@ def test_with_no_worker_or_room_nothing_would_be_done(
 ) -> None:
     with pytest.raises(ValueError, match="is 1 or more, not 0"):
         tarry.run("orders", "billing", print, **nothing)
+    assert script.requests == []
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_a_name_that_leads_elsewhere_is_not_sent(tarry: Tarry, script: ScriptedServer, name: str) -> None:
+    # delete_group("orders", "..") would have removed the topic.
+    calls: list[Callable[[], object]] = [
+        lambda: tarry.delete_group("orders", name),
+        lambda: tarry.delete_topic(name),
+        lambda: tarry.publish(name, 1),
+        lambda: tarry.claim("orders", name),
+        lambda: tarry.seek(name, "billing", "latest"),
+        lambda: tarry.cancel(name),
+    ]
+    for call in calls:
+        with pytest.raises(BadRequest, match="cannot stand in an address"):
+            call()
     assert script.requests == []

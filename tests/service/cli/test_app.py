@@ -105,6 +105,7 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
         ["config", "show", "--listen", "0.0.0.0:1"],
         ["consume", "t", "--group", "g", "--exec", "./no-such-command"],
         ["seek", "t", "--group", "g", "--to", "yesterday", "--yes"],
+        ["groups", "t", "--delete", "..", "--yes"],
         ["migrate", "--dsn", "postgres://x/y"],
         ["migrate", "--dsn", "mysql://root@127.0.0.1"],
         ["serve", "--dsn", "mysql://root@127.0.0.1"],

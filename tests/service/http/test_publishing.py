@@ -275,6 +275,13 @@ async def test_a_bad_topic_name_is_refused(client: httpx.AsyncClient, name: str)
     assert "letters, digits" in response.json()["detail"]
 
 
+async def test_a_name_is_no_step_of_a_path(client: httpx.AsyncClient) -> None:
+    # A client that shortens paths would mean the topic where it names ".." of its groups.
+    for path in ("/v1/topics/%2E%2E", "/v1/topics/%2E", "/v1/topics/orders/groups/%2E%2E"):
+        response = await client.put(path)
+        assert (response.status_code, "one dot or two" in response.json()["detail"]) == (400, True)
+
+
 async def test_an_ordering_key_has_one_queue_in_an_ordered_topic(
     client: httpx.AsyncClient, broker: RecordingBroker
 ) -> None:

@@ -248,6 +248,8 @@ async def test_bad_input_names_the_field(stage: Stage, topic: Topic, connect: Ca
             publish("orders", fields.pop("body", 1), **fields)
     with pytest.raises(BadRequest, match=r"^topic: "):
         publish("all orders", 1)
+    with pytest.raises(BadRequest, match=r"^topic: "):
+        publish("..", 1)
     with pytest.raises(TooLarge, match=r"^body: "):
         publish("orders", b"x" * (256 * 1024 + 1))
     with pytest.raises(BadRequest, match=r"^body: "):
