@@ -161,7 +161,8 @@ def topics(
             (r.get("topic") or r.get("name"), r.get("kind"), _count(r.get("queues")), *(r.get(name) for name in counts))
             for r in records
         ]
-        print_table(("topic", "kind", ">queues", *(f">{name}" for name in counts)), rows)
+        heads = (f">{name.replace('_rate', '/s')}" for name in counts)
+        print_table(("topic", "kind", ">queues", *heads), rows)
     return 0
 
 
