@@ -4,12 +4,12 @@
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote
 
 from anyio import Event
 
 from .async_transport import AsyncTransport
 from .durations import Duration, duration_out, instant_in, instant_out, milliseconds
+from .paths import part
 from .records import Alive, Claim, Failed, Message
 from .transport import encode
 
@@ -48,7 +48,7 @@ class AsyncClaims:
             request["from"] = instant_out(start)
         if after is not None:
             request["after"] = after
-        path = f"/v1/topics/{quote(topic, safe='')}/groups/{quote(group, safe='')}/claim"
+        path = f"/v1/topics/{part(topic)}/groups/{part(group)}/claim"
         reply = await self._transport.call(
             "POST", path, encode(request), wait=milliseconds(wait) / 1000, deadline=deadline, abandon=abandon
         )
@@ -66,13 +66,13 @@ class AsyncClaims:
 
     async def renew(self, client: str, *, deadline: float | None = None, abandon: Event | None = None) -> Alive:
         """How long the client is taken to live, without another sign of life."""
-        path = f"/v1/clients/{quote(client, safe='')}/renew"
+        path = f"/v1/clients/{part(client)}/renew"
         reply = await self._transport.call("POST", path, deadline=deadline, abandon=abandon)
         return Alive.read(reply.document)
 
     async def deregister(self, client: str, *, deadline: float | None = None) -> int:
         """How many of its claims were ended."""
-        path = f"/v1/clients/{quote(client, safe='')}"
+        path = f"/v1/clients/{part(client)}"
         return int((await self._transport.call("DELETE", path, deadline=deadline)).document["claims"])
 
     async def ack(
@@ -125,5 +125,5 @@ class AsyncClaims:
         deadline: float | None,
         abandon: Event | None,
     ) -> dict[str, Any]:
-        path = f"/v1/claims/{quote(claim, safe='')}/{verb}"
+        path = f"/v1/claims/{part(claim)}/{verb}"
         return (await self._transport.call("POST", path, encode(request), deadline=deadline, abandon=abandon)).document

@@ -8,11 +8,11 @@ For asyncio and trio.
 from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
 from typing import Any, Literal
-from urllib.parse import quote
 
 from .async_transport import AsyncTransport
 from .durations import instant_in, instant_out
 from .operations import OnProgress
+from .paths import part
 from .records import DeadLetter, Message
 from .transport import encode
 
@@ -167,7 +167,7 @@ class AsyncOperations:
 
 
 def _path(topic: str, group: str) -> str:
-    return f"/v1/topics/{quote(topic, safe='')}/groups/{quote(group, safe='')}"
+    return f"/v1/topics/{part(topic)}/groups/{part(group)}"
 
 
 def _place(place: str | datetime | int | None) -> str | int | None:

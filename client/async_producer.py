@@ -6,12 +6,12 @@ For asyncio and trio.
 
 from collections.abc import Callable, Iterable
 from typing import Any
-from urllib.parse import quote
 
 from .async_transport import AsyncTransport
 from .batches import Batch, cut
 from .errors import TarryError
 from .identity import new_idempotency_key
+from .paths import part
 from .producer import OnFailure
 from .records import Draft, Receipt
 from .transport import encode
@@ -55,9 +55,7 @@ class AsyncProducer:
 
     async def _send(self, topic: str, content: bytes, body: Any) -> dict[str, Any]:
         try:
-            return (
-                await self._transport.call("POST", f"/v1/topics/{quote(topic, safe='')}/messages", content)
-            ).document
+            return (await self._transport.call("POST", f"/v1/topics/{part(topic)}/messages", content)).document
         except TarryError as error:
             if self._on_failure is not None:
                 self._on_failure(topic, body, error)

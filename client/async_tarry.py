@@ -4,8 +4,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Literal, Self
-from urllib.parse import quote
+from typing import Any, Literal, Self, TypeVar
 
 import httpx
 from anyio import sleep
@@ -23,10 +22,13 @@ from .batches import MAX_BYTES, MAX_MESSAGES
 from .durations import Duration, duration_out, instant_in, instant_out, milliseconds
 from .errors import TarryError
 from .operations import OnProgress
+from .paths import part
 from .producer import OnFailure
 from .records import Claim, DeadLetter, Draft, Failed, Message, Pulled, Receipt, Rescheduled
 from .stock import Terms
 from .transport import encode
+
+T = TypeVar("T")
 
 
 class AsyncTarry:
@@ -128,7 +130,7 @@ class AsyncTarry:
 
     async def cancel(self, id: str) -> Literal["cancelled"]:  # noqa: A002 - the contract's word
         """Returns when the message will never be delivered. Raises `TooLate` when it was handed out, `NotFound`."""
-        await self._transport.call("DELETE", f"/v1/messages/{_part(id)}")
+        await self._transport.call("DELETE", f"/v1/messages/{part(id)}")
         return "cancelled"
 
     async def nudge(self, topic: str | None = None) -> None:
@@ -148,7 +150,7 @@ class AsyncTarry:
             request["delay"] = duration_out(delay)
         if deliver_at is not None:
             request["deliver_at"] = instant_out(deliver_at)
-        document = await self._call("PATCH", f"/v1/messages/{_part(id)}", request)
+        document = await self._call("PATCH", f"/v1/messages/{part(id)}", request)
         return Rescheduled(document["id"], instant_in(document["deliver_at"]))
 
     # Consuming
@@ -213,6 +215,7 @@ class AsyncTarry:
         No claim is made while `max_cached` messages or `max_cached_bytes` are held. `tags`, `start` and broadcast
         topics: as in `consume`.
         """
+        _at_least_one(workers=workers, max_cached=max_cached, max_cached_bytes=max_cached_bytes)
         size = max or min(2 * workers, 1000)
         terms = self._terms(
             topic,
@@ -282,14 +285,14 @@ class AsyncTarry:
             size=max,
             wait=wait,
             lease=lease,
-            tags=tags,
+            tags=_tags(tags),
             start=start,
             after=after,
         )
 
     async def ack(self, claim: Claim | str, ids: Iterable[str] | None = None) -> int:
         """Settles messages of a claim, all when `ids` is left out; returns how many. Raises `LeaseLost`."""
-        return await self._claims.ack(_claim_id(claim), ids)
+        return await self._claims.ack(_claim_id(claim), _listed("ids", ids))
 
     async def fail(
         self,
@@ -304,6 +307,7 @@ class AsyncTarry:
 
         Raises `LeaseLost`, also when an earlier try did it and its answer was lost.
         """
+        ids = _listed("ids", ids)
         return await self._claims.fail(_claim_id(claim), ids, reason=reason, retry_after=retry_after, count=count)
 
     async def extend(self, claim: Claim | str, lease: Duration) -> datetime:
@@ -329,7 +333,7 @@ class AsyncTarry:
 
     async def message(self, id: str) -> dict[str, Any]:  # noqa: A002 - the contract's word
         """The message, its state and its `life`, as the server tells it."""
-        return await self._call("GET", f"/v1/messages/{_part(id)}")
+        return await self._call("GET", f"/v1/messages/{part(id)}")
 
     async def pull(
         self,
@@ -342,7 +346,7 @@ class AsyncTarry:
     ) -> Pulled:
         """Messages of a queue by your own offset: no claim, no ack."""
         patience = milliseconds(wait)
-        path = f"/v1/topics/{_part(topic)}/queues/{queue}/messages"
+        path = f"/v1/topics/{part(topic)}/queues/{queue}/messages"
         params: dict[str, str | int] = {"offset": offset, "max": max, "wait": patience}
         document = (await self._transport.call("GET", path, params=params, wait=patience / 1000)).document
         messages = tuple(Message.read(record, topic) for record in document["messages"])
@@ -363,7 +367,7 @@ class AsyncTarry:
     async def upcoming(self, topic: str, *, buckets: int = 24, width: Duration = "1h") -> dict[str, Any]:
         """How many messages fall due in each stretch of `width` from now on."""
         params: dict[str, str | int] = {"buckets": buckets, "width": milliseconds(width)}
-        return (await self._transport.call("GET", f"/v1/topics/{_part(topic)}/upcoming", params=params)).document
+        return (await self._transport.call("GET", f"/v1/topics/{part(topic)}/upcoming", params=params)).document
 
     async def topics(self, sort: Literal["name", "rate", "backlog"] = "name") -> list[dict[str, Any]]:
         """All topics with their counts, rates of the last minute and backlogs."""
@@ -375,7 +379,7 @@ class AsyncTarry:
 
     async def topic(self, topic: str) -> dict[str, Any]:
         """One topic with its counts, queues and groups."""
-        return await self._call("GET", f"/v1/topics/{_part(topic)}")
+        return await self._call("GET", f"/v1/topics/{part(topic)}")
 
     async def put_topic(
         self,
@@ -387,8 +391,12 @@ class AsyncTarry:
         retention: Duration | None = None,
         ladder: Sequence[Duration] | Literal["default"] | None = None,
         jitter: float | None = None,
+        sequencer: Literal["store", "redis"] | None = None,
     ) -> dict[str, Any]:
-        """Makes a topic, or changes what is named. `"default"` for `ladder` or `retention` takes back an own one."""
+        """Makes a topic, or changes what is named. `"default"` for `ladder` or `retention` takes back an own one.
+
+        `sequencer` says who draws the offsets: the store, or on MySQL a Redis.
+        """
         settings = {
             "kind": kind,
             "queues": queues,
@@ -396,12 +404,13 @@ class AsyncTarry:
             "retention": None if retention is None else _or_default(retention, duration_out),
             "ladder": None if ladder is None else _or_default(ladder, _rungs_out),
             "jitter": jitter,
+            "sequencer": sequencer,
         }
-        return await self._call("PUT", f"/v1/topics/{_part(topic)}", _given(settings))
+        return await self._call("PUT", f"/v1/topics/{part(topic)}", _given(settings))
 
     async def group(self, topic: str, group: str) -> dict[str, Any]:
         """A group's backlog, offsets, clients, retries per rung and dead letters."""
-        return await self._call("GET", f"/v1/topics/{_part(topic)}/groups/{_part(group)}")
+        return await self._call("GET", f"/v1/topics/{part(topic)}/groups/{part(group)}")
 
     async def put_group(
         self,
@@ -426,7 +435,7 @@ class AsyncTarry:
             "on_exhausted": on_exhausted,
             "concurrency": concurrency,
         }
-        return await self._call("PUT", f"/v1/topics/{_part(topic)}/groups/{_part(group)}", _given(settings))
+        return await self._call("PUT", f"/v1/topics/{part(topic)}/groups/{part(group)}", _given(settings))
 
     def dead(self, topic: str, group: str) -> AsyncIterator[DeadLetter]:
         """All dead letters of a group, page by page."""
@@ -497,6 +506,7 @@ class AsyncTarry:
 
         `rate` is how many a second at most. An exception in `on_progress` stops it; what is done stays done.
         """
+        ids = _listed("ids", ids)
         return await self._operations.letters(
             "redrive", topic, group, ids, start=start, end=end, rate=rate, dry_run=dry_run, on_progress=on_progress
         )
@@ -513,13 +523,14 @@ class AsyncTarry:
         on_progress: OnProgress | None = None,
     ) -> int:
         """Removes dead letters for good, all, or some by id or by the time of their death; how many."""
+        ids = _listed("ids", ids)
         return await self._operations.letters(
             "purge", topic, group, ids, start=start, end=end, rate=None, dry_run=dry_run, on_progress=on_progress
         )
 
     async def delete_group(self, topic: str, group: str) -> None:
         """Removes a group for good: its position, retries and dead letters. Its claims are over at once."""
-        await self._call("DELETE", f"/v1/topics/{_part(topic)}/groups/{_part(group)}")
+        await self._call("DELETE", f"/v1/topics/{part(topic)}/groups/{part(group)}")
 
     async def delete_topic(self, topic: str, *, force: bool = False) -> None:
         """Removes a topic for good, with its groups and messages.
@@ -527,7 +538,7 @@ class AsyncTarry:
         Raises `Conflict` while messages wait or are unsettled; with `force` they are dropped.
         """
         params = {"force": "true"} if force else None
-        await self._transport.call("DELETE", f"/v1/topics/{_part(topic)}", params=params, wait=_SCAN)
+        await self._transport.call("DELETE", f"/v1/topics/{part(topic)}", params=params, wait=_SCAN)
 
     async def ready(self) -> bool:
         """Whether the server takes calls at this moment; never raises for a server that is away."""
@@ -546,10 +557,6 @@ _SCAN = 60.0
 """Seconds that the server may take to see that nothing waits."""
 
 
-def _part(name: str) -> str:
-    return quote(name, safe="")
-
-
 def _claim_id(claim: Claim | str) -> str:
     return claim.id if isinstance(claim, Claim) else claim
 
@@ -566,13 +573,25 @@ def _or_default(value: Any, write: Callable[[Any], Any]) -> Any:
 
 
 def _rungs_out(ladder: Sequence[Duration]) -> list[int | str]:
-    return [duration_out(rung) for rung in ladder]
+    return [duration_out(rung) for rung in _listed("ladder", ladder)]
 
 
 def _tags(tags: Sequence[str] | None) -> tuple[str, ...] | None:
-    if isinstance(tags, str):
-        raise ValueError(f"tags is a list of tags, such as [{tags!r}]")
-    return None if tags is None else tuple(tags)
+    return None if tags is None else tuple(_listed("tags", tags))
+
+
+def _listed(name: str, values: T) -> T:
+    """A text would be taken for a list of its letters."""
+    if isinstance(values, str):
+        raise ValueError(f"{name} is a list, such as [{values!r}]")
+    return values
+
+
+def _at_least_one(**numbers: int) -> None:
+    """With none of them nothing would ever be done, and nobody would say so."""
+    for name, number in numbers.items():
+        if number < 1:
+            raise ValueError(f"{name} is 1 or more, not {number}")
 
 
 def _given(settings: Mapping[str, Any]) -> dict[str, Any]:

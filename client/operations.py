@@ -4,9 +4,9 @@ on here until they are done; leaving in between stops them, and what is done sta
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any, Literal
-from urllib.parse import quote
 
 from .durations import instant_in, instant_out
+from .paths import part
 from .records import DeadLetter, Message
 from .transport import Transport, encode
 
@@ -160,7 +160,7 @@ class Operations:
 
 
 def _path(topic: str, group: str) -> str:
-    return f"/v1/topics/{quote(topic, safe='')}/groups/{quote(group, safe='')}"
+    return f"/v1/topics/{part(topic)}/groups/{part(group)}"
 
 
 def _place(place: str | datetime | int | None) -> str | int | None:

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterable
 from typing import Any
-from urllib.parse import quote
 
 from .batches import Batch, cut
 from .errors import TarryError
 from .identity import new_idempotency_key
+from .paths import part
 from .records import Draft, Receipt
 from .transport import Transport, encode
 
@@ -51,7 +51,7 @@ class Producer:
 
     def _send(self, topic: str, content: bytes, body: Any) -> dict[str, Any]:
         try:
-            return self._transport.call("POST", f"/v1/topics/{quote(topic, safe='')}/messages", content).document
+            return self._transport.call("POST", f"/v1/topics/{part(topic)}/messages", content).document
         except TarryError as error:
             if self._on_failure is not None:
                 self._on_failure(topic, body, error)

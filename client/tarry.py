@@ -5,8 +5,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from datetime import datetime
 from threading import Event
 from types import TracebackType
-from typing import Any, Literal, Self
-from urllib.parse import quote
+from typing import Any, Literal, Self, TypeVar
 
 import httpx
 
@@ -18,11 +17,14 @@ from .durations import Duration, duration_out, instant_in, instant_out, millisec
 from .errors import TarryError
 from .identity import Identity
 from .operations import OnProgress, Operations
+from .paths import part
 from .producer import OnFailure, Producer
 from .records import Claim, DeadLetter, Draft, Failed, Message, Pulled, Receipt, Rescheduled
 from .runner import Runner
 from .stock import Terms
 from .transport import Transport, encode
+
+T = TypeVar("T")
 
 
 class Tarry:
@@ -119,7 +121,7 @@ class Tarry:
 
     def cancel(self, id: str) -> Literal["cancelled"]:  # noqa: A002 - the contract's word
         """Returns when the message will never be delivered. Raises `TooLate` when it was handed out, `NotFound`."""
-        self._transport.call("DELETE", f"/v1/messages/{_part(id)}")
+        self._transport.call("DELETE", f"/v1/messages/{part(id)}")
         return "cancelled"
 
     def nudge(self, topic: str | None = None) -> None:
@@ -139,7 +141,7 @@ class Tarry:
             request["delay"] = duration_out(delay)
         if deliver_at is not None:
             request["deliver_at"] = instant_out(deliver_at)
-        document = self._call("PATCH", f"/v1/messages/{_part(id)}", request)
+        document = self._call("PATCH", f"/v1/messages/{part(id)}", request)
         return Rescheduled(document["id"], instant_in(document["deliver_at"]))
 
     # Consuming
@@ -207,6 +209,7 @@ class Tarry:
         No claim is made while `max_cached` messages or `max_cached_bytes` are held. `tags`, `start` and broadcast
         topics: as in `consume`.
         """
+        _at_least_one(workers=workers, max_cached=max_cached, max_cached_bytes=max_cached_bytes)
         size = max or min(2 * workers, 1000)
         terms = self._terms(
             topic,
@@ -276,14 +279,14 @@ class Tarry:
             size=max,
             wait=wait,
             lease=lease,
-            tags=tags,
+            tags=_tags(tags),
             start=start,
             after=after,
         )
 
     def ack(self, claim: Claim | str, ids: Iterable[str] | None = None) -> int:
         """Settles messages of a claim, all when `ids` is left out; returns how many. Raises `LeaseLost`."""
-        return self._claims.ack(_claim_id(claim), ids)
+        return self._claims.ack(_claim_id(claim), _listed("ids", ids))
 
     def fail(
         self,
@@ -298,6 +301,7 @@ class Tarry:
 
         Raises `LeaseLost`, also when an earlier try did it and its answer was lost.
         """
+        ids = _listed("ids", ids)
         return self._claims.fail(_claim_id(claim), ids, reason=reason, retry_after=retry_after, count=count)
 
     def extend(self, claim: Claim | str, lease: Duration) -> datetime:
@@ -323,7 +327,7 @@ class Tarry:
 
     def message(self, id: str) -> dict[str, Any]:  # noqa: A002 - the contract's word
         """The message, its state and its `life`, as the server tells it."""
-        return self._call("GET", f"/v1/messages/{_part(id)}")
+        return self._call("GET", f"/v1/messages/{part(id)}")
 
     def pull(
         self,
@@ -336,7 +340,7 @@ class Tarry:
     ) -> Pulled:
         """Messages of a queue by your own offset: no claim, no ack."""
         patience = milliseconds(wait)
-        path = f"/v1/topics/{_part(topic)}/queues/{queue}/messages"
+        path = f"/v1/topics/{part(topic)}/queues/{queue}/messages"
         params: dict[str, str | int] = {"offset": offset, "max": max, "wait": patience}
         document = self._transport.call("GET", path, params=params, wait=patience / 1000).document
         messages = tuple(Message.read(record, topic) for record in document["messages"])
@@ -357,7 +361,7 @@ class Tarry:
     def upcoming(self, topic: str, *, buckets: int = 24, width: Duration = "1h") -> dict[str, Any]:
         """How many messages fall due in each stretch of `width` from now on."""
         params: dict[str, str | int] = {"buckets": buckets, "width": milliseconds(width)}
-        return self._transport.call("GET", f"/v1/topics/{_part(topic)}/upcoming", params=params).document
+        return self._transport.call("GET", f"/v1/topics/{part(topic)}/upcoming", params=params).document
 
     def topics(self, sort: Literal["name", "rate", "backlog"] = "name") -> list[dict[str, Any]]:
         """All topics with their counts, rates of the last minute and backlogs."""
@@ -367,7 +371,7 @@ class Tarry:
 
     def topic(self, topic: str) -> dict[str, Any]:
         """One topic with its counts, queues and groups."""
-        return self._call("GET", f"/v1/topics/{_part(topic)}")
+        return self._call("GET", f"/v1/topics/{part(topic)}")
 
     def put_topic(
         self,
@@ -379,8 +383,12 @@ class Tarry:
         retention: Duration | None = None,
         ladder: Sequence[Duration] | Literal["default"] | None = None,
         jitter: float | None = None,
+        sequencer: Literal["store", "redis"] | None = None,
     ) -> dict[str, Any]:
-        """Makes a topic, or changes what is named. `"default"` for `ladder` or `retention` takes back an own one."""
+        """Makes a topic, or changes what is named. `"default"` for `ladder` or `retention` takes back an own one.
+
+        `sequencer` says who draws the offsets: the store, or on MySQL a Redis.
+        """
         settings = {
             "kind": kind,
             "queues": queues,
@@ -388,12 +396,13 @@ class Tarry:
             "retention": None if retention is None else _or_default(retention, duration_out),
             "ladder": None if ladder is None else _or_default(ladder, _rungs_out),
             "jitter": jitter,
+            "sequencer": sequencer,
         }
-        return self._call("PUT", f"/v1/topics/{_part(topic)}", _given(settings))
+        return self._call("PUT", f"/v1/topics/{part(topic)}", _given(settings))
 
     def group(self, topic: str, group: str) -> dict[str, Any]:
         """A group's backlog, offsets, clients, retries per rung and dead letters."""
-        return self._call("GET", f"/v1/topics/{_part(topic)}/groups/{_part(group)}")
+        return self._call("GET", f"/v1/topics/{part(topic)}/groups/{part(group)}")
 
     def put_group(
         self,
@@ -418,7 +427,7 @@ class Tarry:
             "on_exhausted": on_exhausted,
             "concurrency": concurrency,
         }
-        return self._call("PUT", f"/v1/topics/{_part(topic)}/groups/{_part(group)}", _given(settings))
+        return self._call("PUT", f"/v1/topics/{part(topic)}/groups/{part(group)}", _given(settings))
 
     def dead(self, topic: str, group: str) -> Iterator[DeadLetter]:
         """All dead letters of a group, page by page."""
@@ -487,6 +496,7 @@ class Tarry:
 
         `rate` is how many a second at most. An exception in `on_progress` stops it; what is done stays done.
         """
+        ids = _listed("ids", ids)
         return self._operations.letters(
             "redrive", topic, group, ids, start=start, end=end, rate=rate, dry_run=dry_run, on_progress=on_progress
         )
@@ -503,13 +513,14 @@ class Tarry:
         on_progress: OnProgress | None = None,
     ) -> int:
         """Removes dead letters for good, all, or some by id or by the time of their death; how many."""
+        ids = _listed("ids", ids)
         return self._operations.letters(
             "purge", topic, group, ids, start=start, end=end, rate=None, dry_run=dry_run, on_progress=on_progress
         )
 
     def delete_group(self, topic: str, group: str) -> None:
         """Removes a group for good: its position, retries and dead letters. Its claims are over at once."""
-        self._call("DELETE", f"/v1/topics/{_part(topic)}/groups/{_part(group)}")
+        self._call("DELETE", f"/v1/topics/{part(topic)}/groups/{part(group)}")
 
     def delete_topic(self, topic: str, *, force: bool = False) -> None:
         """Removes a topic for good, with its groups and messages.
@@ -517,7 +528,7 @@ class Tarry:
         Raises `Conflict` while messages wait or are unsettled; with `force` they are dropped.
         """
         params = {"force": "true"} if force else None
-        self._transport.call("DELETE", f"/v1/topics/{_part(topic)}", params=params, wait=_SCAN)
+        self._transport.call("DELETE", f"/v1/topics/{part(topic)}", params=params, wait=_SCAN)
 
     def ready(self) -> bool:
         """Whether the server takes calls at this moment; never raises for a server that is away."""
@@ -536,10 +547,6 @@ _SCAN = 60.0
 """Seconds that the server may take to see that nothing waits."""
 
 
-def _part(name: str) -> str:
-    return quote(name, safe="")
-
-
 def _claim_id(claim: Claim | str) -> str:
     return claim.id if isinstance(claim, Claim) else claim
 
@@ -556,13 +563,25 @@ def _or_default(value: Any, write: Callable[[Any], Any]) -> Any:
 
 
 def _rungs_out(ladder: Sequence[Duration]) -> list[int | str]:
-    return [duration_out(rung) for rung in ladder]
+    return [duration_out(rung) for rung in _listed("ladder", ladder)]
 
 
 def _tags(tags: Sequence[str] | None) -> tuple[str, ...] | None:
-    if isinstance(tags, str):
-        raise ValueError(f"tags is a list of tags, such as [{tags!r}]")
-    return None if tags is None else tuple(tags)
+    return None if tags is None else tuple(_listed("tags", tags))
+
+
+def _listed(name: str, values: T) -> T:
+    """A text would be taken for a list of its letters."""
+    if isinstance(values, str):
+        raise ValueError(f"{name} is a list, such as [{values!r}]")
+    return values
+
+
+def _at_least_one(**numbers: int) -> None:
+    """With none of them nothing would ever be done, and nobody would say so."""
+    for name, number in numbers.items():
+        if number < 1:
+            raise ValueError(f"{name} is 1 or more, not {number}")
 
 
 def _given(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from ..store.records import (
 )
 from ..store.store import Store
 from .alarm import Alarm
-from .claim_ids import parse_claim
+from .claim_ids import format_claim, parse_claim
 from .clock import Clock
 from .desk import Desk
 from .directory import Directory
@@ -261,12 +261,13 @@ class Desks:
                 self.handed_out(group, claim.messages, claim.claimed_at)
 
     def _consume_timeout(self, group: Group, key: ClaimKey, settled: Settled) -> None:
+        queues = {queue.id: queue.number for queue in (*group.topic.queues, *group.retry_queues.values())}
         facts = {
             "topic": group.topic.name,
             "group": group.name,
-            # The number, not the name: whoever has that may settle the claim.
-            "queue": key.queue_id,
-            "claim": key.number,
+            "queue": queues.get(key.queue_id),
+            # Without its token: whoever has the whole name may settle the claim.
+            "claim": format_claim(key).rpartition("-")[0],
             "retried": settled.retried,
             "dead": settled.dead,
         }

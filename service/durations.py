@@ -83,7 +83,8 @@ def parse_time(text: str) -> int:
     shown = repr(text[:100])
     parts = _TIME.fullmatch(text)
     if parts is None:
-        raise ValueError(f'{shown} is not a time as in RFC 3339: write "2026-11-21T10:00:00Z"')
+        plus = "; in an address + is written %2B" if re.search(r"T.* \d\d:\d\d$", text[:100]) else ""
+        raise ValueError(f'{shown} is not a time as in RFC 3339: write "2026-11-21T10:00:00Z"{plus}')
     if parts["zone"] is None:
         raise ValueError(f"{shown} has no zone: add Z or an offset such as +02:00")
     second = int(parts["second"])

@@ -123,6 +123,8 @@ def _dsn(value: object) -> str:
 
 
 def _redis(value: object) -> str:
+    if value == "none":
+        return ""
     if not isinstance(value, str) or (value and not value.startswith(("redis://", "rediss://", "unix://"))):
         raise ValueError("a Redis is redis://[:password@]host:port/number")
     return value
@@ -182,6 +184,10 @@ def _show_rungs(rungs: tuple[int, ...]) -> str:
     return ",".join(map(format_duration, rungs))
 
 
+def _show_redis(url: str) -> str:
+    return masked(url) or "none"
+
+
 def masked(dsn: str) -> str:
     """The DSN without its password."""
     # Up to the last @: a password that holds one unescaped must not show its tail.
@@ -194,7 +200,7 @@ class Settings:
 
     dsn: str = _setting("sqlite:///tarry.db", _dsn, "the store", masked)
     redis: str = _setting(
-        "", _redis, "a Redis for nudges and for the topics that draw offsets there; not needed", masked
+        "", _redis, "a Redis for nudges and for the topics that draw offsets there; not needed", _show_redis
     )
     listen: str = _setting("127.0.0.1:8277", _listen, "address and port of HTTP; loopback only")
     node: str = _setting("", _node, "this server's name; by default the host's")
@@ -309,7 +315,7 @@ def _from_file(config: str | Path | None, environment: Mapping[str, str]) -> Sou
 
 def _from_environment(environment: Mapping[str, str]) -> Source:
     known = {f"{_PREFIX}{name.upper()}": name for name in _fields()}
-    files = {f"{_PREFIX}{name.upper()}{_FILE}": name for name in ("dsn", "redis")}
+    files = {f"{_PREFIX}{name.upper()}{_FILE}": name for name in ("dsn", "redis", "alarm_url")}
     for variable, value in environment.items():
         if not variable.startswith(_PREFIX) or _FOREIGN.fullmatch(variable):
             continue

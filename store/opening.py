@@ -25,7 +25,10 @@ async def open_backend(dsn: str, redis: str | None = None) -> Backend:
     if dsn.startswith("mysql://"):
         from .mysql.backend import MySQLBackend  # nor the embedded store the MySQL driver
 
-        return MySQLBackend(dsn, redis)
+        try:
+            return MySQLBackend(dsn, redis)
+        except ValueError as error:
+            raise BadDSN(f"the DSN: {error}") from None
     raise _unknown(dsn)
 
 

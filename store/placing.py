@@ -13,6 +13,11 @@ class WrongQueue(StoreError):
     """There is no such queue, or it is not that of the ordering key."""
 
 
+def queues_there(many: int) -> str:
+    """Which queues a topic has, in words."""
+    return "1 queue, number 0" if many == 1 else f"{many} queues, 0 to {many - 1}"
+
+
 def queue_of_key(topic: Topic, ordering_key: str) -> Queue:
     """The queue of all messages of an ordering key that name none."""
     return topic.queues[zlib.crc32(ordering_key.encode()) % len(topic.queues)]
@@ -22,7 +27,7 @@ def named_queue(topic: Topic, number: int, ordering_key: str | None) -> Queue:
     """The queue of this number. Raises `WrongQueue`; in an ordered topic also for a key of another queue."""
     queue = next((queue for queue in topic.queues if queue.number == number), None)
     if queue is None:
-        raise WrongQueue(f"topic {topic.name!r} has {len(topic.queues)} queues, from 0 on, and no {number}")
+        raise WrongQueue(f"topic {topic.name!r} has {queues_there(len(topic.queues))}, and no {number}")
     if topic.ordered and ordering_key is not None and queue != (own := queue_of_key(topic, ordering_key)):
         raise WrongQueue(
             f"topic {topic.name!r} is ordered, and this ordering_key has its order in queue {own.number}: "

@@ -34,6 +34,8 @@ def check_topic(name: str) -> None:
     """Raises `BadRequest` for what cannot be the name of a topic."""
     if not _NAME.fullmatch(name):
         raise BadRequest("topic: a name is 1 to 255 letters, digits, dots, underscores and hyphens")
+    if name in (".", ".."):
+        raise BadRequest("topic: a name is more than one dot or two")
 
 
 def entries(drafts: Iterable[Draft | dict[str, Any]], limits: Limits) -> list[Entry]:

@@ -17,6 +17,7 @@ from ...client.errors import BadRequest, NotFound, TarryError, TooLate
 from ...client.errors import Unavailable as ServerUnavailable
 from ...store.errors import StoreError
 from ...store.errors import Unavailable as StoreUnavailable
+from ...store.opening import BadDSN
 from ..settings import SettingError
 from . import checkup, consuming, demo, looking, operating, pipelining, producing, serving
 from .printing import note
@@ -52,6 +53,7 @@ FAILED, USAGE, NOT_FOUND, TOO_LATE, TRY_AGAIN, INTERRUPTED = 1, 2, 3, 4, 75, 130
 _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (UsageError, USAGE),
     (SettingError, USAGE),
+    (BadDSN, USAGE),
     (BadRequest, USAGE),
     (NotFound, NOT_FOUND),
     (TooLate, TOO_LATE),

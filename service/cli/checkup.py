@@ -19,7 +19,8 @@ from ...store.errors import SchemaError, StoreError, StoreInUse
 from ...store.migrations import pending
 from ...store.opening import migrations_for, open_backend
 from ...store.ports import Backend
-from ..settings import masked
+from ..redis_check import ping_redis
+from ..settings import SettingError, Settings, masked
 from .printing import print_json, print_table
 from .serving import Flags
 
@@ -46,9 +47,9 @@ def doctor(
     json: Annotated[bool, Parameter(negative=(), help="One JSON line per check.")] = False,
     flags: Flags = _NO_FLAGS,
 ) -> int:
-    """Check Python, the store, its schema and durability, clocks and port. Exit code 1 when something is wrong."""
+    """Check Python, the store, its schema and durability, clocks, Redis and port. Exit code 1 when one is wrong."""
     settings = flags.settings()
-    findings = [_python(), *_sqlite(), *_store(settings.dsn), _port(settings.listen)]
+    findings = [_python(), *_sqlite(), *_store(settings.dsn), *_redis(settings), _port(settings.listen)]
     if json:
         for finding in findings:
             print_json(asdict(finding))
@@ -86,7 +87,7 @@ async def _examine(dsn: str) -> list[Finding]:
     except StoreInUse:
         return [Finding("store", "ok", f"{shown}, in use by a server"), _embedded_schema(dsn)]
     except StoreError as error:
-        return [Finding("store", "wrong", f"{shown}: {error}")]
+        return [_wrong_store(shown, error)]
     try:
         before = time.time_ns() // 1_000_000
         now = await backend.now()
@@ -96,10 +97,15 @@ async def _examine(dsn: str) -> list[Finding]:
         findings += await _durability(backend)
         findings.append(_skew(now, before, after))
     except StoreError as error:
-        return [Finding("store", "wrong", f"{shown}: {error}")]
+        return [_wrong_store(shown, error)]
     finally:
         await backend.aclose()
     return findings
+
+
+def _wrong_store(shown: str, error: StoreError) -> Finding:
+    # MySQL's own errors begin with the place.
+    return Finding("store", "wrong", str(error) if str(error).startswith("mysql://") else f"{shown}: {error}")
 
 
 def _new_file(path: Path, shown: str) -> Finding:
@@ -150,6 +156,20 @@ def _skew(now: int, before: int, after: int) -> Finding:
     if skew > _SKEW:
         return Finding("clock", "note", f"{skew} ms from the database's, which is the one that counts")
     return Finding("clock", "ok", f"{skew} ms from the database's")
+
+
+def _redis(settings: Settings) -> list[Finding]:
+    """None where there is none. One that is away costs time, and no message: it makes nobody wrong."""
+    if not settings.redis:
+        return []
+    shown = masked(settings.redis)
+    try:
+        wrong = ping_redis(settings)
+    except SettingError as error:
+        return [Finding("redis", "wrong", str(error))]
+    if wrong is not None:
+        return [Finding("redis", "note", f"{shown} does not answer, and Tarry works without: {wrong}")]
+    return [Finding("redis", "ok", f"{shown} answers")]
 
 
 def _port(listen: str) -> Finding:

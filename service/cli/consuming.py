@@ -1,5 +1,6 @@
 """`consume`, `peek` and `topics`."""
 
+import shutil
 import subprocess
 import sys
 from contextlib import suppress
@@ -9,7 +10,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from ...client import Claim, LeaseLost, Message, Tarry
-from .operating import DryRun, Yes, confirm
+from .operating import DryRun, Topic, Yes, confirm
 from .printing import note, print_json, print_table
 from .rendering import body_text, message_record, raw_body, time_text
 from .server import Server
@@ -19,7 +20,7 @@ _HERE = Server()
 
 
 def consume(
-    topic: str,
+    topic: Topic,
     /,
     *,
     group: Annotated[str, Parameter(help="The consumer group; it comes into being at first use.")],
@@ -53,6 +54,9 @@ def consume(
         raise UsageError("--max is 1 or more")
     if not ack and (follow or exec):
         raise UsageError("--no-ack goes with neither --follow nor --exec: it only shows what is there now")
+    if exec and shutil.which(exec[0]) is None:
+        # Before anything is claimed: else every message would fail, one attempt after the other.
+        raise UsageError(f"--exec: there is no command {exec[0]!r} that can be run")
     with server.client() as tarry:
         if not ack:
             _show(tarry, topic, group, max or 1000, server, {"tags": tag, "client": client, "start": start})
@@ -100,7 +104,7 @@ def _print_message(message: Message, server: Server) -> None:
 
 
 def peek(
-    topic: str,
+    topic: Topic,
     /,
     *,
     queue: Annotated[int, Parameter(help="Which queue of the topic.")] = 0,
@@ -157,7 +161,8 @@ def topics(
             (r.get("topic") or r.get("name"), r.get("kind"), _count(r.get("queues")), *(r.get(name) for name in counts))
             for r in records
         ]
-        print_table(("topic", "kind", ">queues", *(f">{name}" for name in counts)), rows)
+        heads = (f">{name.replace('_rate', '/s')}" for name in counts)
+        print_table(("topic", "kind", ">queues", *heads), rows)
     return 0
 
 

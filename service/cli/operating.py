@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from ...client import DeadLetter, Tarry
+from ..durations import parse_time
 from .printing import note, print_json, print_table
 from .rendering import body_text, message_record, time_text
 from .server import Server
@@ -15,6 +16,7 @@ from .usage import UsageError
 
 _HERE = Server()
 
+Topic = Annotated[str, Parameter(help="The topic.")]
 Group = Annotated[str, Parameter(help="The consumer group.")]
 DryRun = Annotated[bool, Parameter(negative=(), help="Tell what it would do, and do nothing.")]
 Yes = Annotated[bool, Parameter(negative=(), help="Do not ask.")]
@@ -24,7 +26,7 @@ Until = Annotated[str | None, Parameter(name="--to", help="Those that died befor
 
 
 def groups(
-    topic: str,
+    topic: Topic,
     /,
     *,
     delete: Annotated[str | None, Parameter(help="Remove this group for good.")] = None,
@@ -73,7 +75,7 @@ def _delete(tarry: Tarry, topic: str, group: str, server: Server, *, dry_run: bo
 
 
 def seek(
-    topic: str,
+    topic: Topic,
     /,
     *,
     group: Group,
@@ -86,7 +88,7 @@ def seek(
     """Move a consumer group to another position. Its open claims are closed first; other groups feel nothing."""
     if queue is not None and to in ("earliest", "latest"):
         raise UsageError(f"--queue goes with an offset or a time; --to {to} moves all queues")
-    place: str | int = int(to) if to.isascii() and to.isdecimal() else to
+    place = _place(to)
     with server.client() as tarry:
         before = {q["queue"]: q["offset"] for q in tarry.group(topic, group)["queues"]}
         if not dry_run:
@@ -102,12 +104,23 @@ def seek(
     return 0
 
 
+def _place(to: str) -> str | int:
+    if to.isascii() and to.isdecimal():
+        return int(to)
+    if to not in ("earliest", "latest"):
+        try:
+            parse_time(to)
+        except ValueError as error:
+            raise UsageError(f"--to takes earliest, latest, an offset or a time; {error}") from None
+    return to
+
+
 dead = App(name="dead", help="The dead letters of a consumer group.")
 
 
 @dead.command(name="list")
 def list_dead(
-    topic: str,
+    topic: Topic,
     /,
     *,
     group: Group,
@@ -124,9 +137,10 @@ def list_dead(
     with server.client() as tarry:
         letters: list[DeadLetter] = []
         for letter in tarry.dead_letters(topic, group, key=key, reason=reason, start=since, end=until):
-            letters.append(letter)
             if len(letters) == max:
+                note(f"there are more: --max shows more than {max}, --from and --to others")
                 break
+            letters.append(letter)
     if server.json:
         for letter in letters:
             died = {"dead_at": time_text(letter.dead_at), "attempts": list(letter.attempts)}
@@ -145,7 +159,7 @@ def list_dead(
 
 @dead.command
 def redrive(
-    topic: str,
+    topic: Topic,
     /,
     *,
     group: Group,
@@ -167,7 +181,7 @@ def redrive(
 
 @dead.command
 def purge(
-    topic: str,
+    topic: Topic,
     /,
     *,
     group: Group,

@@ -9,6 +9,7 @@ import trio
 from cyclopts import Parameter
 
 from ...store.opening import migrations_for, open_backend
+from ..redis_check import check_redis
 from ..settings import Settings
 from .printing import note, print_json, print_line, print_table
 
@@ -24,7 +25,7 @@ class Flags:
     ] = None
     redis: Annotated[str | None, Parameter(help="A Redis for nudges and sequencers: redis://host:6379/0.")] = None
     listen: Annotated[str | None, Parameter(help="Where HTTP is served; 127.0.0.1:8277 by default.")] = None
-    node: Annotated[str | None, Parameter(help="This server's name among several on one database.")] = None
+    node: Annotated[str | None, Parameter(help="This server's name; nothing uses it yet.")] = None
     log_level: Annotated[str | None, Parameter(help="debug, info, warning or error.")] = None
     log_format: Annotated[str | None, Parameter(help="console, json, or auto: console on a terminal.")] = None
 
@@ -45,6 +46,7 @@ def serve(*, flags: Flags = _NO_FLAGS) -> int:
     from ..serve import run  # the other commands need not load the server
 
     settings = flags.settings()
+    check_redis(settings)
     try:
         return run(settings)
     except Exception:

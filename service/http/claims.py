@@ -7,6 +7,7 @@ from msgspec import UNSET
 from starlette.responses import Response
 
 from ...store.ids import MAX_MS
+from ...store.placing import queues_there
 from ...store.records import Group, Queue, ReadRequest, Settled, Topic
 from ..durations import format_time
 from . import answers, rendering
@@ -167,7 +168,7 @@ async def pull(call: Call) -> Response:
     name: str = call.request.path_params["queue"]
     queue = next((queue for queue in topic.queues if str(queue.number) == name), None)
     if queue is None:
-        raise Problem("unknown-queue", f"topic {topic_name!r} has {len(topic.queues)} queues, from 0 on")
+        raise Problem("unknown-queue", f"topic {topic_name!r} has {queues_there(len(topic.queues))}")
     messages = await call.unless_gone(partial(call.broker.pull, queue, offset, size, wait))
     return answer(
         answers.PullAnswer(

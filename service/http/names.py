@@ -18,9 +18,10 @@ _CONTENT_TYPE = re.compile("[\\x21-\\x7e][\\x20-\\x7e]*")
 
 def wrong_name(name: str) -> str | None:
     """Of a topic or a group."""
-    if _NAME.fullmatch(name):
-        return None
-    return "a name is 1 to 255 letters, digits, dots, underscores and hyphens"
+    if _NAME.fullmatch(name) is None:
+        return "a name is 1 to 255 letters, digits, dots, underscores and hyphens"
+    # Most clients would shorten the path, and mean the topic where they name its group.
+    return "a name is more than one dot or two" if name in (".", "..") else None
 
 
 def wrong_client(name: str) -> str | None:

@@ -6,6 +6,7 @@ from hashlib import sha256
 import msgspec
 from starlette.responses import Response
 
+from ...store.placing import queues_there
 from ...store.positions import Position
 from ...store.records import Queue, Topic
 from ...store.replaying import Range
@@ -59,7 +60,7 @@ def _queues(topic: Topic, number: int | None, pointer: str, *, needed: bool) -> 
         return topic.queues
     queues = tuple(queue for queue in topic.queues if queue.number == number)
     if not queues:
-        raise Problem("unknown-queue", f"topic {topic.name!r} has {len(topic.queues)} queues, from 0 on")
+        raise Problem("unknown-queue", f"topic {topic.name!r} has {queues_there(len(topic.queues))}")
     return queues
 
 

@@ -96,7 +96,8 @@ def check_json(raw: bytes, pointer: str) -> Fault | None:
 def _malformed(error: Exception) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "the JSON is not UTF-8"
-    return str(error)
+    # Which data, it does not say.
+    return "the JSON is truncated" if str(error) == "Input data was truncated" else str(error)
 
 
 def _wrong_field(text: str, type_: type[Body]) -> Problem:
@@ -108,7 +109,38 @@ def _wrong_field(text: str, type_: type[Body]) -> Problem:
         return bad_field(f"{pointer}/{missing['name']}", "it is required")
     if unknown := _UNKNOWN.match(said):
         return _unknown_field(pointer, unknown["name"], _struct_at(path, type_))
-    return bad_field(pointer, said[:1].lower() + said[1:])
+    return bad_field(pointer, _rule_of(said, path, type_) or said[:1].lower() + said[1:])
+
+
+def _rule_of(said: str, path: str, type_: type[Any]) -> str | None:
+    """What a field takes, all of it, where msgspec tells only the part that was missed or none."""
+    if "matching regex" in said:
+        return "it is no id of a message: digits, 19 at most, as a string"
+    for inner in _types_at(path, type_):
+        if isinstance(inner, msgspec.inspect.LiteralType) and said.startswith("Invalid enum value"):
+            return f"{said.removeprefix('Invalid enum value ')} is not one of {', '.join(map(str, inner.values))}"
+        bounds = (inner.ge, inner.le) if isinstance(inner, msgspec.inspect.IntType) else (None, None)
+        if None not in bounds and re.match("Expected `int` [<>]=", said):
+            return f"it is a whole number from {bounds[0]} to {bounds[1]}"
+    return None
+
+
+def _types_at(path: str, type_: type[Any]) -> list[msgspec.inspect.Type]:
+    """What the field may be that a path such as `$.messages[3].queue` leads to; nothing where that is not plain."""
+    name = path.rpartition(".")[2]
+    info = msgspec.inspect.type_info(_struct_at(path, type_))
+    fields = info.fields if isinstance(info, msgspec.inspect.StructType) else ()
+    waiting = [field.type for field in fields if field.encode_name == name]
+    found: list[msgspec.inspect.Type] = []
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, msgspec.inspect.UnionType):
+            waiting += one.types
+        elif isinstance(one, msgspec.inspect.Metadata):
+            waiting.append(one.type)
+        else:
+            found.append(one)
+    return found
 
 
 def _unknown_field(pointer: str, name: str, struct: type[Any]) -> Problem:

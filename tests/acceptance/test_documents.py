@@ -232,7 +232,7 @@ def test_links_lead_somewhere(path: Path) -> None:
 def test_every_setting_is_told_with_its_default() -> None:
     text = (REFERENCE / "configuration.md").read_text("utf-8")
     for name, value, _origin in Settings().listed():
-        default = {"node": "the host's name", "redis": "none"}.get(name, f"`{value}`")
+        default = {"node": "the host's name"}.get(name, f"`{value}`")
         assert f"| `{name}` | {default} |" in text
 
 

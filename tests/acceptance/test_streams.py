@@ -179,14 +179,17 @@ def test_a_lost_lease_raises_the_alarm(tmp_path: Path) -> None:
             client_of(server) as tarry,
         ):
             tarry.publish("orders", 1)
-            assert tarry.claim("orders", "billing", lease=20) is not None
+            claim = tarry.claim("orders", "billing", lease=20)
+            assert claim is not None
             assert heard.wait(20)
             log = server.tail(10_000)
         (event,) = [request.json for request in hook.requests]
-        assert {name: event[name] for name in ("event", "topic", "group", "retried", "dead")} == {
+        assert claim.id.startswith(event["claim"] + "-")
+        assert {name: event[name] for name in ("event", "topic", "group", "queue", "retried", "dead")} == {
             "event": "consume_timeout",
             "topic": "orders",
             "group": "billing",
+            "queue": 0,
             "retried": 1,
             "dead": 0,
         }

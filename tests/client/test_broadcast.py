@@ -131,4 +131,6 @@ def test_workers(tarry: Tarry, topic: Broadcaster) -> None:
 def test_tags_are_a_list(tarry: Tarry, topic: Broadcaster) -> None:
     with pytest.raises(ValueError, match=r"\['red'\]"):
         next(tarry.consume("t", "g", tags="red"))
+    with pytest.raises(ValueError, match=r"\['red'\]"):
+        tarry.claim("t", "g", tags="red")
     assert topic.claims == []

@@ -1,13 +1,14 @@
 """The calls that are neither a publish nor the loop: what goes out and what comes back."""
 
 import base64
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from support.scripted_server import LOST, Answer, ScriptedServer, problem
-from tarry.client import Claim, Message, NotFound, Tarry, TooLate
+from tarry.client import BadRequest, Claim, Message, NotFound, Tarry, TooLate
 
 MESSAGE: dict[str, Any] = {
     "id": "5",
@@ -127,13 +128,54 @@ def test_topics_and_groups(script: ScriptedServer, tarry: Tarry) -> None:
         return Answer(200, {"name": "x"})
 
     script.respond = echo
-    tarry.put_topic("orders", queues=4, ladder=["10s", 500, timedelta(seconds=2)])
+    tarry.put_topic("orders", queues=4, ladder=["10s", 500, timedelta(seconds=2)], sequencer="redis")
     tarry.put_group("orders", "billing", ladder=["1s"])
     assert tarry.group("orders", "billing") == tarry.topic("orders") == tarry.message("5") == {"name": "x"}
-    assert script.requests[0].json == {"queues": 4, "ladder": ["10s", 500, 2000]}
+    assert script.requests[0].json == {"queues": 4, "ladder": ["10s", 500, 2000], "sequencer": "redis"}
     assert script.requests[1].json == {"ladder": ["1s"]}
 
 
 @pytest.mark.parametrize("tarry", ["threads"], indirect=True)
 def test_it_says_where_it_leads(script: ScriptedServer, tarry: Tarry) -> None:
     assert repr(tarry) == f"Tarry('{script.url}')"
+
+
+def test_a_text_is_no_list(tarry: Tarry, script: ScriptedServer) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: tarry.ack("1-1-0-0-5", "123"),
+        lambda: tarry.fail("1-1-0-0-5", "123"),
+        lambda: tarry.redrive("orders", "billing", "123"),
+        lambda: tarry.purge("orders", "billing", "123"),
+        lambda: tarry.put_topic("orders", ladder="123"),
+        lambda: tarry.put_group("orders", "billing", ladder="123"),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match=r"is a list, such as \['123'\]"):
+            call()
+    assert script.requests == []
+
+
+@pytest.mark.parametrize("nothing", [{"workers": 0}, {"max_cached": 0}, {"max_cached_bytes": 0}], ids=str)
+def test_with_no_worker_or_room_nothing_would_be_done(
+    tarry: Tarry, script: ScriptedServer, nothing: dict[str, Any]
+) -> None:
+    with pytest.raises(ValueError, match="is 1 or more, not 0"):
+        tarry.run("orders", "billing", print, **nothing)
+    assert script.requests == []
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_a_name_that_leads_elsewhere_is_not_sent(tarry: Tarry, script: ScriptedServer, name: str) -> None:
+    # delete_group("orders", "..") would have removed the topic.
+    calls: list[Callable[[], object]] = [
+        lambda: tarry.delete_group("orders", name),
+        lambda: tarry.delete_topic(name),
+        lambda: tarry.publish(name, 1),
+        lambda: tarry.claim("orders", name),
+        lambda: tarry.seek(name, "billing", "latest"),
+        lambda: tarry.cancel(name),
+    ]
+    for call in calls:
+        with pytest.raises(BadRequest, match="cannot stand in an address"):
+            call()
+    assert script.requests == []

@@ -129,6 +129,7 @@ def test_a_time_is_read(written: str, ms: int) -> None:
         ("2026-11-21T10:00:00", "add Z or an offset such as"),
         ("2026-11-21T10:00:00.123", "add Z or an offset such as"),
         ("2026-11-21", "RFC 3339"),
+        ("2026-11-21T10:00:00 02:00", "%2B"),
         ("2026-11-21T10:00Z", "RFC 3339"),
         ("2026-02-30T10:00:00Z", "is not a time"),
         ("2026-13-01T10:00:00Z", "is not a time"),

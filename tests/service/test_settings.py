@@ -157,6 +157,19 @@ def test_a_secret_comes_from_a_file() -> None:
     Path("dsn").write_text(SECRET + "\n")
     settings = load(environment={"TARRY_DSN_FILE": "dsn"})
     assert (settings.dsn, settings.origin("dsn")) == (SECRET, "TARRY_DSN_FILE")
+    Path("hook").write_text("https://hooks.example/geheim\n")
+    settings = load(environment={"TARRY_ALARM_URL_FILE": "hook"})
+    assert (settings.alarm_url, settings.origin("alarm_url")) == (
+        "https://hooks.example/geheim",
+        "TARRY_ALARM_URL_FILE",
+    )
+
+
+def test_what_is_not_used_is_shown_as_it_may_be_written() -> None:
+    shown = {name: value for name, value, _ in load().listed()}
+    assert (shown["redis"], shown["alarm_url"]) == ("none", "none")
+    settings = load(environment={"TARRY_REDIS": "none", "TARRY_ALARM_URL": "none"})
+    assert (settings.redis, settings.alarm_url) == ("", "")
 
 
 def test_variables_that_are_not_settings_are_left_alone() -> None:

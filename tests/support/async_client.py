@@ -52,7 +52,7 @@ MADE = (
         (
             ('one call."""', 'one call; for asyncio and trio."""'),
             ("import threading\n", ""),
-            ("from urllib.parse import quote\n", "from urllib.parse import quote\n\nfrom anyio import Event\n"),
+            ("from typing import Any\n", "from typing import Any\n\nfrom anyio import Event\n"),
             ("threading.Event", "Event"),
             ("class Claims:", "class AsyncClaims:"),
             ("half of `Tarry`", "half of `AsyncTarry`"),

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,16 +66,24 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         "peek",
         "topics",
         "groups",
+        "clients",
         "seek",
         "dead",
+        "dead list",
+        "dead redrive",
+        "dead purge",
         "config",
+        "config show",
     ],
 )
 def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([command, "--help"]) == 0
-    assert f"tarry {command}" in capsys.readouterr().out
+    assert run([*command.split(), "--help"]) == 0
+    told = capsys.readouterr().out
+    assert f"tarry {command}" in told
+    # Each argument and each flag has a word about it, and not only whether it is required.
+    assert not re.search(r"(?m)^\W*(--[a-z-]+ )?[A-Z]+(\.\.\.)? *(\[[^]]*\] *)*│?$", told)
     assert run(["--help"]) == 0
-    assert command in capsys.readouterr().out
+    assert command.split()[0] in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -94,7 +103,13 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
         ["consume", "t", "--group", "g", "--max", "0"],
         ["cancel"],
         ["config", "show", "--listen", "0.0.0.0:1"],
+        ["consume", "t", "--group", "g", "--exec", "./no-such-command"],
+        ["seek", "t", "--group", "g", "--to", "yesterday", "--yes"],
+        ["groups", "t", "--delete", "..", "--yes"],
         ["migrate", "--dsn", "postgres://x/y"],
+        ["migrate", "--dsn", "mysql://root@127.0.0.1"],
+        ["serve", "--dsn", "mysql://root@127.0.0.1"],
+        ["serve", "--redis", "redis://127.0.0.1:x/0"],
         ["serve", "--nonsense"],
     ],
 )
@@ -226,6 +241,25 @@ def test_topics(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> N
     ]
     assert run(["topics", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == record
+
+
+def test_serve_says_what_its_redis_wants(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "redis", None)
+    assert run(["serve", "--redis", "redis://127.0.0.1:1/0"]) == 2
+    assert "pip install 'tarry[redis]'" in capsys.readouterr().err
+
+
+def test_dead_list_says_that_there_are_more(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    message = {"topic": "t", "queue": 0, "offset": 0, "body": 1, "attempt": 1, "key": None, "headers": None}
+    times = dict.fromkeys(("published_at", "deliver_at", "dead_at"), "2030-01-01T00:00:00.000Z")
+    letters = [{**message, **times, "id": str(n), "ordering_key": None, "tag": None, "attempts": []} for n in range(2)]
+    script.respond = lambda _: Answer(200, {"messages": letters, "cursor": None})
+    assert run(["dead", "list", "t", "--group", "g", "--max", "1"]) == 0
+    captured = capsys.readouterr()
+    assert len(captured.out.splitlines()) == 2
+    assert "there are more" in captured.err
+    assert run(["dead", "list", "t", "--group", "g", "--max", "2"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 @pytest.fixture

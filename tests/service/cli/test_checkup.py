@@ -3,13 +3,14 @@
 import json
 import socket
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from support.scripted_server import Answer, scripted_server
-from support.servers import free_port
+from support.servers import NoServerError, PrivateRedis, free_port, skip_or_fail
 from tarry.service.cli.app import run
 
 
@@ -77,3 +78,42 @@ def test_a_port_that_a_tarry_has(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 def test_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["doctor"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "check\tstate\tdetail"
+
+
+def test_a_dsn_without_a_database(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("TARRY_DSN", "mysql://root@127.0.0.1")
+    assert findings(capsys, 1)["store"] == (
+        "wrong",
+        "mysql://root@127.0.0.1: the DSN: the database: one name after the host, "
+        "mysql://user:password@host:port/database",
+    )
+
+
+def test_a_server_that_is_away_is_named_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TARRY_DSN", f"mysql://root@127.0.0.1:{free_port()}/tarry")
+    state, detail = findings(capsys, 1)["store"]
+    assert (state, detail.count("mysql://")) == ("wrong", 1)
+
+
+def test_a_redis(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "redis" not in findings(capsys, 0)
+    try:
+        redis = PrivateRedis()
+    except NoServerError as error:
+        skip_or_fail(str(error))
+    monkeypatch.setenv("TARRY_REDIS", redis.url)
+    try:
+        assert findings(capsys, 0)["redis"] == ("ok", f"{redis.url} answers")
+    finally:
+        redis.stop()
+    state, detail = findings(capsys, 0)["redis"]
+    assert (state, "works without" in detail) == ("note", True)
+
+
+def test_a_redis_without_its_library(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "redis", None)
+    monkeypatch.setenv("TARRY_REDIS", "redis://:geheim@127.0.0.1:1/0")
+    state, detail = findings(capsys, 1)["redis"]
+    assert (state, "tarry[redis]" in detail, "geheim" in detail) == ("wrong", True, False)

@@ -112,7 +112,7 @@ async def test_when(
         ({"headers": {"": "a"}}, "/headers", "needs a name"),
         ({"headers": {"a": "x" * 16_385}}, "/headers", "16384 bytes"),
         ({"headers": []}, "/headers", "expected `object"),
-        ({"queue": 3}, "/queue", "1 queues"),
+        ({"queue": 3}, "/queue", "has 1 queue, number 0, and no 3"),
         ({"queue": -1}, "/queue", ">= 0"),
         ({"content_type": "text/plain"}, "/content_type", "goes with body_base64"),
         ({"body_base64": "AA=="}, "/body", "not both"),
@@ -152,7 +152,7 @@ async def test_a_content_type_is_printable(client: httpx.AsyncClient, content_ty
 @pytest.mark.parametrize(
     ("sent", "words"),
     [
-        (b"{", "truncated"),
+        (b"{", "the JSON is truncated"),
         (b"{}}", "trailing characters (byte"),
         (b'{"body": tru}', "byte"),
         (b"\xef\xbb\xbf{}", "byte 0"),
@@ -273,6 +273,13 @@ async def test_a_bad_topic_name_is_refused(client: httpx.AsyncClient, name: str)
     response = await client.post(f"/v1/topics/{name}/messages", json={"body": 1})
     assert response.status_code == 400
     assert "letters, digits" in response.json()["detail"]
+
+
+async def test_a_name_is_no_step_of_a_path(client: httpx.AsyncClient) -> None:
+    # A client that shortens paths would mean the topic where it names ".." of its groups.
+    for path in ("/v1/topics/%2E%2E", "/v1/topics/%2E", "/v1/topics/orders/groups/%2E%2E"):
+        response = await client.put(path)
+        assert (response.status_code, "one dot or two" in response.json()["detail"]) == (400, True)
 
 
 async def test_an_ordering_key_has_one_queue_in_an_ordered_topic(

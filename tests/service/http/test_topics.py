@@ -154,6 +154,21 @@ async def test_a_groups_concurrency(client: httpx.AsyncClient, broker: Recording
     assert [call[2] for call in broker.calls if call[0] == "limit_group"] == [5, None]
 
 
+@pytest.mark.parametrize(
+    ("path", "wrong", "rule"),
+    [
+        (ORDERS, {"kind": "queue"}, "'queue' is not one of broadcast, cluster"),
+        (ORDERS, {"sequencer": "kafka"}, "'kafka' is not one of redis, store"),
+        (ORDERS, {"queues": 0}, "it is a whole number from 1 to 1024"),
+        (BILLING, {"on_exhausted": "drop"}, "'drop' is not one of block, dead"),
+        (BILLING, {"concurrency": 0}, "it is a whole number from 1 to 1000000"),
+    ],
+)
+async def test_the_whole_rule_is_told(client: httpx.AsyncClient, path: str, wrong: dict[str, Any], rule: str) -> None:
+    response = await client.put(path, json=wrong)
+    assert [error["detail"] for error in response.json()["errors"]] == [rule]
+
+
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, "5", True, 1_000_001])
 async def test_a_concurrency_that_is_none(client: httpx.AsyncClient, broker: RecordingBroker, wrong: Any) -> None:
     response = await client.put(BILLING, json={"concurrency": wrong})

@@ -119,11 +119,11 @@ async def test_the_clock(opens: Open) -> None:
 
 
 @pytest.mark.parametrize(
-    "dsn", ["", "tarry.db", "postgres://h/d", "sqlite://", "sqlite:///", "sqlite:///a?b=c", "redis://h"]
+    "dsn", ["", "tarry.db", "postgres://h/d", "sqlite://", "sqlite:///", "sqlite:///a?b=c", "redis://h", "mysql://h"]
 )
 async def test_a_dsn_that_names_no_store(dsn: str) -> None:
     with pytest.raises(BadDSN):
         await open_backend(dsn)
-    if not dsn.startswith("sqlite:///"):
+    if not dsn.startswith(("sqlite:///", "mysql://")):
         with pytest.raises(BadDSN):
             migrations_for(dsn)

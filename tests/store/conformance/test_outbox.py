@@ -248,6 +248,8 @@ async def test_bad_input_names_the_field(stage: Stage, topic: Topic, connect: Ca
             publish("orders", fields.pop("body", 1), **fields)
     with pytest.raises(BadRequest, match=r"^topic: "):
         publish("all orders", 1)
+    with pytest.raises(BadRequest, match=r"^topic: "):
+        publish("..", 1)
     with pytest.raises(TooLarge, match=r"^body: "):
         publish("orders", b"x" * (256 * 1024 + 1))
     with pytest.raises(BadRequest, match=r"^body: "):
@@ -518,7 +520,7 @@ async def test_an_ack_is_counted_once_and_never_comes_again(
     stage.now += 2 * MINUTE
     (ended,) = await stage.end_leases(group)
     assert ended is not None
-    assert (ended.retried, ended.dead, ended.ended) == (0, 0, True)
+    assert (ended.lost, ended.retried, ended.dead, ended.ended) == (False, 0, 0, True)
     assert stage.count("claim") == stage.count("retry") == 0
     assert stage.column("SELECT outcome FROM delivery") == [b"\1\1\1"]
     state = await stage.store.group_state(group)

@@ -1,0 +1,12 @@
+"""Names as segments of a path. Knows nothing of what they name."""
+
+from urllib.parse import quote
+
+from .errors import BadRequest
+
+
+def part(name: str) -> str:
+    """Raises `BadRequest` for what would lead elsewhere: on its way `groups/..` becomes the topic above."""
+    if name in ("", ".", ".."):
+        raise BadRequest(f"{name!r} cannot stand in an address, and is the name of nothing")
+    return quote(name, safe="")
