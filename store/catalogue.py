@@ -206,12 +206,13 @@ async def group_state(tx: Transaction, group: Group) -> GroupState:
     if group.topic.kind == "broadcast":
         return await broadcast_state(tx, group)
     queues: list[QueueState] = []
-    acked = dead = retried = redriven = cleared = 0
+    acked = dead = retried = redriven = cleared = expired = skipped = 0
     for row in await tx.fetch("cursor.of_group", group.id):
         number, owner, position, end, cursor_acked, cursor_dead, cursor_retried = row[:7]
         queues.append(QueueState(number, position, end, retry=bool(owner)))
         acked, dead, retried = acked + cursor_acked, dead + cursor_dead, retried + cursor_retried
         redriven, cleared = redriven + row[12], cleared + row[13]
+        expired, skipped = expired + row[8], skipped + row[9]
     retries = [0] * len(group.ladder.rungs)
     owners = {row[0]: row[1].decode() for row in await tx.fetch("queue_owner.of_group", group.id)}
     ((parked,),) = await tx.fetch("parked.count", group.id)
@@ -228,6 +229,8 @@ async def group_state(tx: Transaction, group: Group) -> GroupState:
         *(tuple(queues), *counts),
         letters=dead - cleared,
         redriven=redriven,
+        skipped=skipped,
+        expired=expired,
         parked=parked,
         owners={queue.number: owners[queue.id] for queue in group.topic.queues if queue.id in owners},
     )

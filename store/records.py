@@ -390,6 +390,10 @@ class GroupState:
     """Dead letters there are now; `dead` counts all that ever died."""
     redriven: int = 0
     """Put onto the ladder by redrive or replay, ever."""
+    skipped: int = 0
+    """Passed over for their tags, ever."""
+    expired: int = 0
+    """Taken by retention before they were settled, ever."""
     parked: int = 0
     """Behind one of their key that comes back."""
     owners: Mapping[int, str] = field(factory=dict[int, str])

@@ -333,6 +333,10 @@ class GroupDetail(GroupSummary, kw_only=True):
     dead: int
     """All that ever died; those that are dead letters now are `dead_letters`."""
     dead_letters: int
+    skipped: int
+    """Passed over for their tags."""
+    expired: int
+    """Taken by retention before they were settled."""
 
 
 class PositionAnswer(Answer, kw_only=True):

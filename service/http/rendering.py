@@ -242,6 +242,8 @@ def group_detail(one: Group, state: GroupState) -> GroupDetail:
         redriven=state.redriven,
         dead=state.dead,
         dead_letters=state.letters,
+        skipped=state.skipped,
+        expired=state.expired,
     )
 
 

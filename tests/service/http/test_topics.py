@@ -198,6 +198,8 @@ async def test_a_groups_state(client: httpx.AsyncClient) -> None:
         "redriven": 0,
         "dead": 1,
         "dead_letters": 0,
+        "skipped": 0,
+        "expired": 0,
     }
 
 

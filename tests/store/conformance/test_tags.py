@@ -48,6 +48,7 @@ async def test_only_the_tags_asked_for_come(stage: Stage) -> None:
     assert (await stage.ack(group, got)).acked == 2
     assert conserved(stage)
     assert stage.column("SELECT skipped FROM `cursor` ORDER BY queue_id") == [4, 0]
+    assert (await stage.store.group_state(group)).skipped == 4
     assert stage.column("SELECT acked FROM `cursor` ORDER BY queue_id") == [2, 0]
     assert (await take(stage, group)).claims == (None,)
     assert (await take(stage, group, tags=None)).claims == (None,), "they count as settled for this group"
@@ -165,6 +166,8 @@ async def test_what_retention_has_taken_is_expired_and_not_skipped(stage: Stage)
     stage.tables.rows("DELETE FROM message WHERE `offset` IN (0, 3)")
     assert bodies(await claim(stage, group)) == [b"2", b"4"]
     assert stage.column("SELECT skipped FROM `cursor` ORDER BY queue_id") == [1, 0]
+    state = await stage.store.group_state(group)
+    assert (state.skipped, state.expired) == (1, 2)
     assert stage.column("SELECT expired FROM `cursor` ORDER BY queue_id") == [2, 0]
     assert conserved(stage)
 
