@@ -63,7 +63,7 @@ def _write(folder: Path) -> None:
     pq: Any = import_module("pyarrow.parquet")
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    from support.spark_tables import moment
+    from support.literal_tables import moment
     from support.stores import START
     from tarry.pipeline.schemas import MESSAGES, QUEUES
 
