@@ -12,6 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
 from ..store.ids import SHARDS
+from .arrow import pa
+from .columns import arrow_schema
 from .link import Link
 
 SEEKS = StructType(
@@ -98,8 +100,11 @@ class StoreBooks:
 
 
 def frame(spark: Any, rows: Sequence[Sequence[object]], schema: StructType) -> DataFrame:
-    """Rows as a DataFrame. (PySpark's types of this call are partly unknown.)"""
-    made: DataFrame = spark.createDataFrame([tuple(row) for row in rows], schema)
+    """Rows as a DataFrame that needs no job. (PySpark's types of this call are partly unknown.)"""
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+    fields = arrow_schema(schema)
+    table = pa.table([pa.array(list(c), one.type) for c, one in zip(columns, fields, strict=True)], schema=fields)
+    made: DataFrame = spark.createDataFrame(table, schema)
     return made
 
 

@@ -107,19 +107,19 @@ def _look(spark: "SparkSession", dsn: str, lake: str | None, scope: "Scope", top
 
     from ..audit import Audit
     from ..books import StoreBooks
-    from ..history import open_tables
+    from ..history import open_table, open_tables
     from ..sight import look
 
     tables = open_tables(spark, dsn, lake, topics=topics)
     since = None if scope.since is None else int((scope.since - _MARGIN).timestamp() * 1000)
     copies: tuple[DataFrame, DataFrame] | None = None
     if lake is not None:
-        mine = open_tables(spark, dsn, None, topics=topics, since=since)
-        theirs = open_tables(spark, None, lake, topics=topics, since=since)
-        copies = (mine.messages, theirs.messages)
+        mine = open_table(spark, dsn, None, "messages", topics=topics, since=since)
+        copies = (mine, open_table(spark, None, lake, "messages", topics=topics, since=since))
     if since is not None:  # what waits or is claimed is looked at whole: counters are of all times
-        some = open_tables(spark, dsn, lake, topics=topics, since=since)
-        tables = evolve(tables, messages=some.messages, deliveries=some.deliveries, dead=some.dead)
+        some = ("messages", "deliveries", "dead")
+        late = {name: open_table(spark, dsn, lake, name, topics=topics, since=since) for name in some}
+        tables = evolve(tables, **late)
     return Audit.of(look(tables, topics, StoreBooks(spark, dsn)), scope, copies)
 
 
