@@ -194,6 +194,7 @@ def test_keeping_order(reader: Reader) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 def test_the_pipeline_from_nothing_to_a_report(tmp_path: Path) -> None:
     need_spark()
     with start_server(tmp_path) as server:

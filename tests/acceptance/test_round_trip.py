@@ -18,7 +18,7 @@ from support.server import client_of, start_server
 from support.spark_wanted import need_spark
 from tarry.service.cli.server_process import python_path
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 FLIGHTS = Path(__file__).parents[2] / "service" / "cli" / "sample" / "flights-2013-11-27.csv"
 IN_USE = 75
