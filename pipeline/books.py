@@ -4,7 +4,6 @@ Both are small and are read by the driver: a seek is what an operator did by han
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from attrs import frozen
@@ -15,6 +14,7 @@ from ..store.ids import SHARDS
 from .arrow import pa
 from .columns import arrow_schema
 from .link import Link
+from .times import moment
 
 SEEKS = StructType(
     [
@@ -42,8 +42,6 @@ OUTBOX = StructType(
 )
 """By topic, what users' own transactions did that the tallies do not know of yet; without a row: nothing."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
 
 class Books(Protocol):
     """Reads them anew at each call."""
@@ -69,7 +67,7 @@ class StoreBooks:
         return frame(
             self.spark,
             [
-                (_text(topic), _text(group), *ids, _EPOCH + timedelta(milliseconds=int(at)), before, after, out)
+                (_text(topic), _text(group), *ids, moment(int(at)), before, after, out)
                 for topic, group, *ids, at, before, after, out in rows
             ],
             SEEKS,

@@ -4,25 +4,15 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from ..times import moment, told_time
 from .codes import FAILED
 from .options import AsJson, Dsn, LakePlace, Master, Since, Topics, Until, store_of, window
 from .rows import show_rows
-from .times import moment, told_time
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from ..audit import Audit
-    from ..sight import Scope
-
-_ROWS = 1000
-"""Lines of a table that are shown."""
-_MARGIN = timedelta(hours=1)
-"""Messages are in the order of their commits, and only nearly in that of their times: so much more is read."""
 _REST = timedelta(seconds=10)
 """What is younger than this when an audit begins is on its way, and left alone."""
 
@@ -51,6 +41,7 @@ def audit(
 
     spark = open_session("audit", master)
     try:
+        from ..examining import examine
         from ..sight import Scope
 
         scope = Scope(
@@ -64,67 +55,6 @@ def audit(
     else:
         _print(report)
     return 0 if report["clean"] else FAILED
-
-
-def examine(
-    spark: "SparkSession", dsn: str, lake: str | None, scope: "Scope", topics: Sequence[str] | None, limit: int
-) -> dict[str, Any]:
-    """What is told: the equations, what was found, and what only counters tell of. Bounded, whatever the data."""
-    from ..audit import confirmed
-    from ..findings import KINDS, listed
-
-    first = _look(spark, dsn, lake, scope, topics)
-    later: list[Audit] = []
-
-    def look_again(some: Sequence[str] | None) -> "Audit":
-        later.append(_look(spark, dsn, lake, scope, some or topics))
-        return later[-1]
-
-    found = _rows(listed(confirmed(first, look_again), limit), len(KINDS) * limit)
-    kinds: dict[str, dict[str, Any]] = {}
-    for row in found:
-        kind = row.pop("kind")
-        told = kinds.setdefault(kind, {"what": KINDS[kind], "total": row.pop("total"), "listed": []})
-        row.pop("total", None)
-        told["listed"].append(row | {"id": None if row["id"] is None else str(row["id"])})
-    report = {
-        "clean": not kinds,
-        "from": scope.since,
-        "to": scope.until,
-        "topics": _rows(first.topics(), _ROWS),
-        "groups": _rows(first.groups(), _ROWS),
-        "hours": _rows(first.hours(), _ROWS),
-        "unchecked": _rows(first.unchecked(), _ROWS),
-        "findings": kinds,
-    }
-    for one in (first, *later):
-        one.sight.close()
-    return report
-
-
-def _look(spark: "SparkSession", dsn: str, lake: str | None, scope: "Scope", topics: Sequence[str] | None) -> "Audit":
-    from attrs import evolve
-
-    from ..audit import Audit
-    from ..books import StoreBooks
-    from ..history import open_table, open_tables
-    from ..sight import look
-
-    tables = open_tables(spark, dsn, lake, topics=topics)
-    since = None if scope.since is None else int((scope.since - _MARGIN).timestamp() * 1000)
-    copies: tuple[DataFrame, DataFrame] | None = None
-    if lake is not None:
-        mine = open_table(spark, dsn, None, "messages", topics=topics, since=since)
-        copies = (mine, open_table(spark, None, lake, "messages", topics=topics, since=since))
-    if since is not None:  # what waits or is claimed is looked at whole: counters are of all times
-        some = ("messages", "deliveries", "dead")
-        late = {name: open_table(spark, dsn, lake, name, topics=topics, since=since) for name in some}
-        tables = evolve(tables, **late)
-    return Audit.of(look(tables, topics, StoreBooks(spark, dsn)), scope, copies)
-
-
-def _rows(frame: "DataFrame", limit: int) -> list[dict[str, Any]]:
-    return [row.asDict() for row in frame.limit(limit).collect()]
 
 
 def _text(value: object) -> str:

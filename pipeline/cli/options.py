@@ -9,7 +9,7 @@ from typing import Annotated, TypeAlias
 
 from cyclopts import Parameter
 
-from .times import parse_time
+from ..times import parse_time
 
 _DSN = "sqlite:///tarry.db"
 

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from ..times import told_time
 from .codes import NOT_FOUND
 from .options import AsJson, DsnOrLake, LakePlace, Master, Topics, store_beside
 from .rows import show_rows
-from .times import told_time
 
 _COLUMNS = ("at", "what", "group", "client", "attempt", "reason", "place", "held")
 

@@ -1,4 +1,4 @@
-"""Times as options give them and as tables tell them: RFC 3339, to the millisecond."""
+"""Times as options give them and as jobs tell them, RFC 3339; in between, milliseconds since 1970."""
 
 import re
 from datetime import UTC, datetime
