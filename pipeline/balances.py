@@ -7,15 +7,12 @@ what its counters allow between their two readings: exactly, where nothing moved
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from .fates import blind
 from .findings import finding, together
-from .sight import Scope, Sight
+from .sight import OUTCOMES, Scope, Sight
 
 _SETTLED = ("acked", "dead", "retried", "expired", "skipped", "parked")
-_COUNTED = {"acked": ("acked",), "dead": ("dead", "lost_dead"), "retried": ("retried", "lost", "suspended")}
-"""Counters whose every count has a row in the log, and the words there."""
-_ALSO = ("expired", "skipped", "parked")
-"""Counters that also count what has no row."""
+_COUNTED = ("acked", "dead", "retried")
+"""Counters whose every count has a row in the log; the others count what has no row, too."""
 _CURSOR = ["group_id", "queue_id"]
 
 
@@ -96,11 +93,7 @@ def groups(sight: Sight) -> DataFrame:
 
     `retry`: it is the group's retry queue; what is on the ladder was claimed from either, and counts as retried.
     """
-    claimed = (
-        sight.handed.where("NOT ended AND outcome IN ('open', 'acked_outside')")
-        .groupBy(*_CURSOR)
-        .agg(f.count("*").alias("claimed"))
-    )
+    claimed = sight.ledger.select(*_CURSOR, "claimed")
     later = sight.cursors_after.select(
         *_CURSOR, *(f.col(name).alias(f"{name}_after") for name in ("position", "sought", *_SETTLED))
     )
@@ -127,55 +120,30 @@ def _sum(names: tuple[str, ...] | list[str]) -> Column:
     return sum((f.col(name) for name in names), f.lit(0))
 
 
-def _log(sight: Sight) -> DataFrame:
-    """By group and queue: how many entries of the log are in sight, seeks among them, and from which number on."""
-    entries = sight.handed.where("ended").select(*_CURSOR, "number")
-    seeks = sight.seeks.select(*_CURSOR, "number")
-    numbers = entries.unionByName(seeks).distinct().join(f.broadcast(_ends(sight)), _CURSOR).where("number < upto")
-    return numbers.groupBy(*_CURSOR).agg(
-        f.count("*").alias("entries"), f.min("number").alias("first"), f.max("number").alias("last")
-    )
-
-
-def _ends(sight: Sight) -> DataFrame:
-    return sight.cursors.select(*_CURSOR, f.col("next_delivery").alias("upto"))
-
-
 def _rows(sight: Sight) -> DataFrame:
     """Every count of acked, dead and retried has its row, as long as the log is whole; and never fewer than rows."""
-    outcome = f.col("outcome")
-    told = {name: outcome.isin(*words) for name, words in _COUNTED.items()}
-    # A seek puts what was claimed of a retry queue back onto the ladder; of the topic's own, it counts for the seek.
-    told["retried"] = told["retried"] | (outcome == "released") & ~f.col("own")
-    told |= {name: outcome == name for name in _ALSO}
-    rows = sight.handed.groupBy(*_CURSOR).agg(
-        *(f.count_if(where).alias(f"{name}_rows") for name, where in told.items())
-    )
-    later = sight.cursors_after.select(*_CURSOR, *(f.col(name).alias(f"{name}_after") for name in told))
-    log = _log(sight).join(f.broadcast(_ends(sight)), _CURSOR, "right").na.fill(0, ["entries"])
-    whole = log.select(*_CURSOR, (f.col("entries") == f.col("upto")).alias("whole"))
-    both = sight.cursors.join(later, _CURSOR).join(rows, _CURSOR, "left").join(whole, _CURSOR, "left")
-    both = both.na.fill(0, [f"{name}_rows" for name in told]).join(
-        blind(sight).withColumn("b", f.lit(1)), _CURSOR, "left"
-    )
-    found: list[DataFrame] = []
-    for name in told:
-        few = f.col("whole") & f.col("b").isNull() & (f.col(f"{name}_rows") < f.col(name))
+    later = sight.cursors_after.select(*_CURSOR, *(f.col(name).alias(f"{name}_after") for name in OUTCOMES))
+    rows = [f"{name}_rows" for name in OUTCOMES]
+    both = sight.cursors.join(later, _CURSOR).join(sight.ledger.select(*_CURSOR, "entries", *rows), _CURSOR, "left")
+    both = both.na.fill(0, ["entries", *rows])
+    both = both.join(sight.blind.withColumn("blind", f.lit(True)), _CURSOR, "left")
+    whole = (f.col("entries") == f.col("next_delivery")) & f.col("blind").isNull()
+    found: list[Column] = []
+    for name in OUTCOMES:
         wrong = f.col(f"{name}_rows") > f.col(f"{name}_after")
-        wrong = wrong | few if name in _COUNTED else wrong
-        detail = f.format_string(f"{name} counts %d, and has %d rows", name, f"{name}_rows")
-        found.append(finding(both.where(wrong), "group_rows", detail))
-    return together(*found)
+        if name in _COUNTED:
+            wrong |= whole & (f.col(f"{name}_rows") < f.col(name))
+        found.append(f.when(wrong, f.format_string(f"{name} counts %d, and has %d rows", name, f"{name}_rows")))
+    told = both.withColumn("detail", f.explode(f.array_compact(f.array(*found))))
+    return finding(told, "group_rows", f.col("detail"))
 
 
 def gaps(sight: Sight) -> DataFrame:
     """Entries that are missing between the first that is left and the last that was written."""
-    log = _log(sight).join(f.broadcast(_ends(sight)), _CURSOR)
-    names = sight.cursors.select(*_CURSOR, "topic", "group")
-    torn = log.where("entries < upto - first").join(f.broadcast(names), _CURSOR)
-    torn = torn.join(f.broadcast(blind(sight)), _CURSOR, "left_anti")
-    detail = f.format_string("%d entries from number %d to %d", "entries", "first", f.col("upto") - 1)
-    return finding(torn, "log_gap", detail)
+    end = f.col("next_delivery")
+    log = sight.cursors.join(sight.ledger.select(*_CURSOR, "entries", "first"), _CURSOR)
+    torn = log.where(f.col("entries") < end - f.col("first")).join(sight.blind, _CURSOR, "left_anti")
+    return finding(torn, "log_gap", f.format_string("%d entries from number %d to %d", "entries", "first", end - 1))
 
 
 def _ladder(sight: Sight) -> DataFrame:

@@ -4,7 +4,6 @@ Both are small and are read by the driver: a seek is what an operator did by han
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from attrs import frozen
@@ -12,7 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
 from ..store.ids import SHARDS
+from .arrow import pa
+from .columns import arrow_schema
 from .link import Link
+from .times import moment
 
 SEEKS = StructType(
     [
@@ -40,8 +42,6 @@ OUTBOX = StructType(
 )
 """By topic, what users' own transactions did that the tallies do not know of yet; without a row: nothing."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
 
 class Books(Protocol):
     """Reads them anew at each call."""
@@ -67,7 +67,7 @@ class StoreBooks:
         return frame(
             self.spark,
             [
-                (_text(topic), _text(group), *ids, _EPOCH + timedelta(milliseconds=int(at)), before, after, out)
+                (_text(topic), _text(group), *ids, moment(int(at)), before, after, out)
                 for topic, group, *ids, at, before, after, out in rows
             ],
             SEEKS,
@@ -98,8 +98,11 @@ class StoreBooks:
 
 
 def frame(spark: Any, rows: Sequence[Sequence[object]], schema: StructType) -> DataFrame:
-    """Rows as a DataFrame. (PySpark's types of this call are partly unknown.)"""
-    made: DataFrame = spark.createDataFrame([tuple(row) for row in rows], schema)
+    """Rows as a DataFrame that needs no job. (PySpark's types of this call are partly unknown.)"""
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+    fields = arrow_schema(schema)
+    table = pa.table([pa.array(list(c), one.type) for c, one in zip(columns, fields, strict=True)], schema=fields)
+    made: DataFrame = spark.createDataFrame(table, schema)
     return made
 
 

@@ -24,18 +24,18 @@ def check(sight: Sight, scope: Scope, lived: DataFrame) -> DataFrame:
     """Messages without a fate, or with too many; `lived` are the `lives` of this sight."""
     known = lived.where("NOT before_log")
     streamed_at = f.col("streamed_at")
-    silent = known.where("passed_over").join(f.broadcast(blind(sight)), ["group_id", "queue_id"], "left_anti")
-    silent = silent.join(f.broadcast(_unrowed(sight)), ["group_id", "queue_id"])
-    silent = _with_total(silent, ["group_id", "queue_id"], "silent").where("silent > unrowed")
+    silent = known.where("passed_over").join(f.broadcast(sight.blind), ["group_id", "queue_id"], "left_anti")
+    silent = _of_those(
+        silent, ["group_id", "queue_id"], f.count("*").alias("silent"), _unrowed(sight), "silent > unrowed"
+    )
     ends, begins = f.col("ends") + f.col("waiting"), f.col("own") + f.col("fresh")
     # A message of an ordered topic that a seek brings again while it lies parked is parked once, and told of twice.
     parked = sight.cursors_after.where("parked > 0").select("group_id")
     moved = sight.seeks.join(f.broadcast(parked), "group_id", "left_semi").select("group_id").distinct()
     followed = known.join(f.broadcast(moved), "group_id", "left_anti")
     lost, twice = followed.where(ends < begins), followed.where(ends > begins)
-    anew = _with_total(known.where("fresh > 0"), ["group_id"], "fresh", "anew").join(
-        f.broadcast(_spare(sight)), "group_id"
-    )
+    anew = known.where("fresh > 0")
+    anew = _of_those(anew, ["group_id"], f.sum("fresh").alias("anew"), _spare(sight), "anew > redriven")
     sums = f.format_string(
         "begun %d times and %d times anew; ended %d times, %d on the way", "own", "fresh", "ends", "waiting"
     )
@@ -49,7 +49,7 @@ def check(sight: Sight, scope: Scope, lived: DataFrame) -> DataFrame:
         finding(lost, "missing", sums, streamed_at=streamed_at),
         finding(twice, "doubled", sums, streamed_at=streamed_at),
         finding(
-            anew.where("anew > redriven"),
+            anew,
             "doubled",
             f.format_string("%d come anew, %d replayed or redriven", "anew", "redriven"),
             streamed_at=streamed_at,
@@ -126,9 +126,7 @@ def lives(sight: Sight, scope: Scope) -> DataFrame:
 def horizons(sight: Sight) -> DataFrame:
     """By group_id: messages from before `horizon` may have rows that retention has taken."""
     never = f.lit("9999-12-31").cast("timestamp")
-    first = f.min_by("ended_at", "number")
-    logs = sight.handed.where("ended").groupBy("group_id", "queue_id")
-    begins = logs.agg(f.min("number").alias("number"), first.alias("at"))
+    begins = sight.ledger.select("group_id", "queue_id", f.col("entry").alias("number"), f.col("entry_at").alias("at"))
     sought = sight.seeks.select("group_id", "queue_id", f.col("number").alias("seek"))
     logs_begin = sight.cursors.select("group_id", "queue_id", "next_delivery").join(
         begins, ["group_id", "queue_id"], "left"
@@ -217,48 +215,36 @@ def _one(condition: Column) -> Column:
     return f.when(condition, 1).otherwise(0)
 
 
-def _with_total(rows: DataFrame, by: list[str], total: str, name: str | None = None) -> DataFrame:
-    """With how many rows there are of its kind, or the sum of a column."""
-    told = f.count("*").alias(total) if name is None else f.sum(total).alias(name)
-    return rows.join(rows.groupBy(*by).agg(told), by)
-
-
-def _rowed(sight: Sight) -> DataFrame:
-    """By group and queue: the rows of what may also be counted without one."""
-    without = f.count_if(f.col("outcome").isin("expired", "skipped", "parked"))
-    return sight.handed.groupBy("group_id", "queue_id").agg(without.alias("rowed"))
+def _of_those(rows: DataFrame, by: list[str], total: Column, limits: DataFrame, over: str) -> DataFrame:
+    """Rows of the groups or queues whose total is over their limit, with both; few are."""
+    totals = rows.groupBy(*by).agg(total).join(f.broadcast(limits), by).where(over)
+    return rows.join(f.broadcast(totals), by)
 
 
 def _unrowed(sight: Sight) -> DataFrame:
     """By group and queue: how many messages were passed without a claim, as counters say once all has been read."""
-    after = sight.cursors_after.select(
-        "group_id", "queue_id", (f.col("expired") + f.col("skipped") + f.col("parked")).alias("counted")
-    )
-    return after.join(_rowed(sight), ["group_id", "queue_id"], "left").select(
-        "group_id", "queue_id", f.greatest(f.col("counted") - f.coalesce("rowed", f.lit(0)), f.lit(0)).alias("unrowed")
-    )
-
-
-def blind(sight: Sight) -> DataFrame:
-    """(group_id, queue_id) that were sought, with the seeks themselves out of sight."""
-    moved = sight.cursors_after.where("sought <> 0").select("group_id", "queue_id")
-    return moved.join(f.broadcast(sight.seeks), ["group_id", "queue_id"], "left_anti")
+    may = ("expired", "skipped", "parked")
+    counted = sum((f.col(name) for name in may), f.lit(0))
+    rowed = sum((f.col(f"{name}_rows") for name in may), f.lit(0))
+    both = sight.cursors_after.join(sight.ledger, ["group_id", "queue_id"], "left")
+    unrowed = f.greatest(counted - f.coalesce(rowed, f.lit(0)), f.lit(0))
+    return both.select("group_id", "queue_id", unrowed.alias("unrowed"))
 
 
 def _spare(sight: Sight) -> DataFrame:
     """By group: how many messages may have come onto the ladder anew: redriven, replayed, or parked without a claim."""
-    parked = sight.handed.where("outcome = 'parked'").groupBy("group_id").agg(f.count("*").alias("rows"))
+    rows = sight.ledger.groupBy("group_id").agg(f.sum("parked_rows").alias("rows"))
     counted = sight.cursors_after.groupBy("group_id").agg(
         f.sum("redriven").alias("put_back"), f.sum("parked").alias("parkings")
     )
     unrowed = f.greatest(f.col("parkings") - f.coalesce("rows", f.lit(0)), f.lit(0))
-    return counted.join(parked, "group_id", "left").select("group_id", (f.col("put_back") + unrowed).alias("redriven"))
+    return counted.join(rows, "group_id", "left").select("group_id", (f.col("put_back") + unrowed).alias("redriven"))
 
 
 def _claimed_twice(sight: Sight, scope: Scope) -> DataFrame:
     """Places in a queue that were claimed more often than seeks went back over them."""
     times = sight.handed.groupBy("group", *_MESSAGE).agg(f.count("*").alias("times"), f.max("own").alias("own"))
-    again = times.where("times > 1").join(f.broadcast(blind(sight)), ["group_id", "queue_id"], "left_anti")
+    again = times.where("times > 1").join(f.broadcast(sight.blind), ["group_id", "queue_id"], "left_anti")
     sought = sight.seeks.select(
         *(f.col(name).alias(f"seek_{name}") for name in ("group_id", "queue_id")), "position_before", "position_after"
     )

@@ -34,41 +34,58 @@ def open_tables(
     time that `schemas.LAKE_DAYS` names; tables that are not archived are as they are now, without regard to them.
     Raises `LakeError`, `StoreAway`, or ValueError when neither is named.
     """
-    if dsn is None and lake is None:
-        raise ValueError("name a store with --dsn, a lake with --lake, or both")
-    opened = _snapshots(Lake(lake), alone=dsn is None) if lake is not None else {}
-    frames: dict[str, DataFrame] = {}
-    reads = _Reads(spark, dsn, topics, since, until)
-    for table in TABLES:
-        old = opened[table].frame(spark, topics, since, until) if table in opened else None
-        new = no_rows(spark, TABLES[table]) if dsn is None else reads.live(table, opened.get(table))
-        if old is None:
-            frames[table] = new
-            continue
-        old = old.select(*TABLES[table].names)
-        if table in TIMED and dsn is not None:
-            keys = list(TIMED[table])
-            new = new.join(old.select(*keys), keys, "left_anti").select(*TABLES[table].names)
-        frames[table] = old.unionByName(new) if dsn is not None else old
-    return Tables(**frames)
+    reads = _Reads(spark, dsn, lake, topics, since, until)
+    return Tables(**{table: reads.whole(table) for table in TABLES})
+
+
+def open_table(
+    spark: SparkSession,
+    dsn: str | None,
+    lake: str | None,
+    table: str,
+    *,
+    topics: Collection[str] | None = None,
+    since: int | None = None,
+) -> DataFrame:
+    """One of them alone, likewise."""
+    return _Reads(spark, dsn, lake, topics, since, None).whole(table)
 
 
 class _Reads:
-    """What is read of the live store."""
+    """What is read of the lake, and of the live store."""
 
     def __init__(
         self,
         spark: SparkSession,
         dsn: str | None,
+        lake: str | None,
         topics: Collection[str] | None,
         since: int | None,
         until: int | None,
     ) -> None:
+        if dsn is None and lake is None:
+            raise ValueError("name a store with --dsn, a lake with --lake, or both")
         self._spark, self._dsn, self._topics, self._since, self._until = spark, dsn, topics, since, until
+        self._opened = _snapshots(Lake(lake), alone=dsn is None) if lake is not None else {}
         if dsn is not None:
             source.register(spark)
             with Link(dsn) as link:
                 self._facts = read_facts(link)
+
+    def whole(self, table: str) -> DataFrame:
+        """Each row once."""
+        lake = self._opened.get(table)
+        old = None if lake is None else lake.frame(self._spark, self._topics, self._since, self._until)
+        new = no_rows(self._spark, TABLES[table]) if self._dsn is None else self.live(table, lake)
+        if old is None:
+            return new
+        old = old.select(*TABLES[table].names)
+        if self._dsn is None:
+            return old
+        if table in TIMED:
+            keys = list(TIMED[table])
+            new = new.join(old.select(*keys), keys, "left_anti").select(*TABLES[table].names)
+        return old.unionByName(new)
 
     def live(self, table: str, lake: Snapshot | None) -> DataFrame:
         reader = self._spark.read.format("tarry").option("dsn", self._dsn).option("table", table)

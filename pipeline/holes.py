@@ -7,7 +7,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from .findings import finding
-from .sight import Scope, Sight
+from .sight import Scope, Sight, small
 
 _STRETCH = 1000
 _HELD_SINCE = "INTERVAL 10 MINUTES"
@@ -22,7 +22,7 @@ def check(sight: Sight, scope: Scope) -> DataFrame:
     """
     own = sight.queues.where("group_id = 0").select("topic", "queue_id", "next_offset", "holes")
     there = sight.messages.select("queue_id", "offset", "id", "streamed_at")
-    bounds = sight.keep(bounds_of(sight, scope).join(own.select("queue_id", "holes"), "queue_id"))
+    bounds = small(bounds_of(sight, scope).join(own.select("queue_id", "holes"), "queue_id"))
     spans = bounds.withColumn("stretch", f.explode(_stretches(f.col("low"), f.col("high")))).select(
         *("topic", "queue_id", "holes"),
         f.greatest("low", f.col("stretch") * _STRETCH).alias("begin"),
@@ -39,16 +39,19 @@ def check(sight: Sight, scope: Scope) -> DataFrame:
     )
     thin = spans.join(counts, ["queue_id", "stretch"], "left").where("coalesce(there, 0) < end - begin")
     thin = sight.keep(thin)
-    wanted = thin.select("topic", "queue_id", "holes", f.explode(f.expr("sequence(begin, end - 1)")).alias("offset"))
-    absent = wanted.join(there.select("queue_id", "offset"), ["queue_id", "offset"], "left_anti")
+    # Few stretches are thin, and only their messages go through a shuffle.
+    near = there.withColumn("stretch", f.floor(f.col("offset") / _STRETCH)).join(
+        f.broadcast(thin.select("queue_id", "stretch")), ["queue_id", "stretch"], "left_semi"
+    )
+    wanted = thin.select(
+        *("topic", "queue_id", "holes", "stretch"), f.explode(f.expr("sequence(begin, end - 1)")).alias("offset")
+    )
+    absent = wanted.join(near.select("queue_id", "offset"), ["queue_id", "offset"], "left_anti")
     tombs = there.where("id < 0").groupBy("queue_id").agg(f.count("*").alias("tombs"))
     surplus = absent.groupBy("queue_id").agg(f.count("*").alias("absent"))
     told = absent.join(surplus, "queue_id").join(tombs, "queue_id", "left").where("absent > holes - coalesce(tombs, 0)")
-    times = thin.select("queue_id", "stretch").join(
-        there.withColumn("stretch", f.floor(f.col("offset") / _STRETCH)), ["queue_id", "stretch"]
-    )
-    near = times.groupBy("queue_id", "stretch").agg(f.min("streamed_at").alias("streamed_at"))
-    told = told.withColumn("stretch", f.floor(f.col("offset") / _STRETCH)).join(near, ["queue_id", "stretch"], "left")
+    times = near.groupBy("queue_id", "stretch").agg(f.min("streamed_at").alias("streamed_at"))
+    told = told.join(times, ["queue_id", "stretch"], "left")
     detail = f.format_string("%d offsets of the queue are without a message", "absent")
     return finding(told, "hole", detail, streamed_at=f.col("streamed_at"))
 

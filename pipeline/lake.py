@@ -9,7 +9,7 @@ as its version; `tarry:dead` and `tarry:cancelled` have the time up to which the
 import time
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, date, datetime
+from datetime import date
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -27,6 +27,7 @@ from .columns import arrow_schema
 from .errors import LakeError
 from .schemas import IN_LAKE, LAKE_DAYS, VERSION, lake_schema
 from .tables import no_rows
+from .times import moment
 
 _SCHEMA = "tarry.schema"
 _PARTS = ["topic", "day"]
@@ -98,9 +99,9 @@ class Snapshot:
             rows = rows.where(col("topic").isin(sorted(topics)))
         at = col(LAKE_DAYS[self.table])
         if since is not None:
-            rows = rows.where(at >= lit(datetime.fromtimestamp(since / 1000, UTC)))
+            rows = rows.where(at >= lit(moment(since)))
         if until is not None:
-            rows = rows.where(at < lit(datetime.fromtimestamp(until / 1000, UTC)))
+            rows = rows.where(at < lit(moment(until)))
         return rows
 
 
@@ -241,7 +242,7 @@ def _quoted(error: BaseException) -> str:
 
 
 def _day(at: int | None) -> date | None:
-    return None if at is None else datetime.fromtimestamp(at / 1000, UTC).date()
+    return None if at is None else moment(at).date()
 
 
 def _secure(place: str, version: int) -> None:

@@ -16,9 +16,9 @@ from .errors import PipelineError, StoreAway
 _SQLITE = "sqlite:///"
 _WAIT = 30
 """Seconds for a statement on the embedded store to wait for its writer."""
-_READ_TIMEOUT = 300
+READ_TIMEOUT = 300
 """Seconds without a byte from MySQL; every statement is bounded, so none takes as long."""
-_MYSQL_NOW = "SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(3)) DIV 1000 AS SIGNED)"
+MYSQL_NOW = "SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(3)) DIV 1000 AS SIGNED)"
 _SQLITE_NOW = "SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 _REFUSED = (1045, 1044, 1142, 1143)
 """MySQL's numbers for: this user may not."""
@@ -90,7 +90,7 @@ class Link:
 
     def now(self) -> int:
         """Unix milliseconds by the store's clock."""
-        return int(self.rows(_MYSQL_NOW if self.kind == "mysql" else _SQLITE_NOW)[0][0])
+        return int(self.rows(MYSQL_NOW if self.kind == "mysql" else _SQLITE_NOW)[0][0])
 
     def _run(self, sql: str, values: Sequence[object], answer: Callable[[Any], T]) -> T:
         if self.kind == "mysql":
@@ -132,43 +132,13 @@ def open_sqlite(path: Path, *, write: bool = False) -> sqlite3.Connection:
 def _connect_mysql(dsn: str) -> tuple[_Connection, tuple[type[Exception], ...]]:
     import pymysql
 
+    from .mysql_opening import open_mysql
+
     errors = (pymysql.err.Error, OSError)
     try:
-        return open_pymysql(dsn), errors
+        return open_mysql(dsn, seconds=READ_TIMEOUT, autocommit=True), errors
     except errors as error:
         raise trouble(dsn, error) from error
-
-
-def open_pymysql(dsn: str) -> Any:
-    """A PyMySQL connection in autocommit mode, its statements READ COMMITTED and its times UTC."""
-    import pymysql
-
-    to = Dsn.parse(dsn)
-    tls: dict[str, Any] = {"ssl_ca": to.ca, "ssl_verify_cert": True, "ssl_verify_identity": True} if to.ca else {}
-    if to.tls and not to.ca:
-        import ssl
-
-        tls = {"ssl": ssl.create_default_context()}
-    if not to.tls:
-        tls = {"ssl_disabled": True}
-    connection = pymysql.connect(
-        host=to.host or None,
-        port=to.port,
-        unix_socket=to.socket,
-        user=to.user,
-        password=to.password,
-        database=to.database,
-        autocommit=True,
-        charset="utf8mb4",
-        connect_timeout=10,
-        read_timeout=_READ_TIMEOUT,
-        write_timeout=_READ_TIMEOUT,
-        init_command="SET time_zone = '+00:00'",
-        **tls,
-    )
-    with connection.cursor() as cursor:
-        cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
-    return connection
 
 
 def trouble(dsn: str, error: BaseException) -> PipelineError:

@@ -1,30 +1,19 @@
 """A connection of a task that writes: PyMySQL, in a session like the service's own. Nothing here knows Spark."""
 
 import contextlib
-import ssl
 import time
 from collections.abc import Generator, Sequence
-from typing import Any, TypeAlias
 
 import pymysql
-import pymysql.connections
-import pymysql.cursors
 
-from ..store.mysql.dsn import Dsn
 from ..store.mysql.statements import bind
 from ..store.ports import Row, Value
-from .errors import StoreAway
+from .link import MYSQL_NOW, trouble
+from .mysql_opening import Connection, open_mysql
 
-Connection: TypeAlias = "pymysql.connections.Connection[pymysql.cursors.Cursor]"
-
-CLOCK = "CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(3)) DIV 1000 AS SIGNED)"
-
-_SESSION = (
-    "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', wait_timeout = 60, "
-    "innodb_lock_wait_timeout = 5, TRANSACTION_ISOLATION = 'READ-COMMITTED'"
-)
-_OLD_SESSION = _SESSION.replace("TRANSACTION_ISOLATION", "TX_ISOLATION")  # MariaDB before 11.1
-_UNKNOWN_VARIABLE = 1193
+_TIMEOUT = 120
+"""Seconds without a byte: a chunk is written in one statement."""
+_SETTINGS = "sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', wait_timeout = 60, innodb_lock_wait_timeout = 5"
 _AGAIN = {1205, 1213}
 """Lock wait and deadlock: the same transaction may succeed on another try."""
 DUPLICATE = 1062
@@ -32,34 +21,11 @@ _LOST = {2003, 2006, 2013, 2014, 1053, 1927, 1040, 4031}
 
 
 def connect(dsn: str) -> Connection:
-    """Raises `StoreAway`, and ValueError for a DSN that is none."""
-    parsed = Dsn.parse(dsn)
-    tls: dict[str, Any] = (
-        {"ssl": ssl.create_default_context(cafile=parsed.ca)} if parsed.tls else {"ssl_disabled": True}
-    )
+    """Raises `StoreAway` or another `PipelineError`, and ValueError for a DSN that is none."""
     try:
-        connection: Connection = pymysql.connect(
-            host=parsed.host or None,
-            port=parsed.port,
-            unix_socket=parsed.socket,
-            user=parsed.user,
-            password=parsed.password,
-            database=parsed.database,
-            charset="utf8mb4",
-            connect_timeout=10,
-            read_timeout=120,
-            write_timeout=120,
-            **tls,
-        )
-        try:
-            connection.cursor().execute(_SESSION)
-        except pymysql.err.OperationalError as error:
-            if error.args[0] != _UNKNOWN_VARIABLE:
-                raise
-            connection.cursor().execute(_OLD_SESSION)
-    except pymysql.err.MySQLError as error:
-        raise StoreAway(f"{parsed} does not let us in: {said(error)}") from error
-    return connection
+        return open_mysql(dsn, seconds=_TIMEOUT, autocommit=False, settings=_SETTINGS)
+    except (pymysql.err.MySQLError, OSError) as error:
+        raise trouble(dsn, error) from error
 
 
 def said(error: pymysql.err.MySQLError) -> str:
@@ -103,7 +69,7 @@ class Session:
 
     def now(self) -> int:
         """The database's clock."""
-        ((now,),) = self.rows(f"SELECT {CLOCK}")
+        ((now,),) = self.rows(MYSQL_NOW)
         return int(now)
 
 

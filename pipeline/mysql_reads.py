@@ -9,7 +9,7 @@ from typing import Any
 
 from ..store.mysql.dsn import Dsn
 from .arrow import Table, pa
-from .link import open_pymysql, trouble
+from .link import READ_TIMEOUT, trouble
 
 _CONNECTORX = partial(import_module, "connectorx")  # it has types that say nothing
 _FATAL = (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError)
@@ -42,7 +42,9 @@ def _by_pymysql(dsn: str, sql: str) -> Table:
 
 @lru_cache(1)
 def _connection(dsn: str) -> Any:
-    return open_pymysql(dsn)
+    from .mysql_opening import open_mysql
+
+    return open_mysql(dsn, seconds=READ_TIMEOUT, autocommit=True)
 
 
 def table_of(names: list[str], rows: Any) -> Table:

@@ -6,34 +6,42 @@ from pyspark.sql import functions as f
 from .findings import finding, together
 from .sight import Sight
 
+_PLACES = ("times", "waiting", "gone")
+"""How often an id is in the stream, among the timers and among the cancelled."""
+
 
 def check(sight: Sight) -> DataFrame:
     """Ids twice in the stream, and ids in the stream, among the timers and among the cancelled at once."""
-    messages = sight.messages.where("id >= 0")  # a tombstone has no message
-    twice = messages.groupBy("id").agg(f.count("*").alias("times")).where("times > 1")
-    timers, cancelled = sight.timers.select("id"), sight.cancelled.select("id")
     streamed_at = f.col("streamed_at")
+    messages = sight.messages.where("id >= 0")  # a tombstone has no message
+    seen = [
+        rows.select("id", *(f.lit(int(name == place)).alias(name) for name in _PLACES))
+        for place, rows in zip(_PLACES, (messages, sight.timers, sight.cancelled), strict=True)
+    ]
+    times = together(*seen).groupBy("id").agg(*(f.sum(name).alias(name) for name in _PLACES))
+    wrong = sight.keep(times.where("times > 1 OR times + waiting + gone > greatest(times, waiting, gone)"))
+    streamed, waits = messages.join(wrong, "id"), sight.timers.join(wrong, "id")
     return together(
         finding(
-            messages.join(twice, "id"),
+            streamed.where("times > 1"),
             "streamed_twice",
             f.format_string("%d times in the stream", "times"),
             streamed_at=streamed_at,
         ),
         finding(
-            messages.join(timers, "id", "left_semi"),
+            streamed.where("waiting > 0"),
             "waiting_and_streamed",
             f.lit("in the stream and among the timers"),
             streamed_at=streamed_at,
         ),
         finding(
-            messages.join(cancelled, "id", "left_semi"),
+            streamed.where("gone > 0"),
             "cancelled_and_streamed",
             f.lit("in the stream and among the cancelled"),
             streamed_at=streamed_at,
         ),
         finding(
-            sight.timers.join(cancelled, "id", "left_semi"),
+            waits.where("gone > 0"),
             "cancelled_and_waiting",
             f.lit("among the timers and among the cancelled"),
         ),

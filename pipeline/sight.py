@@ -7,6 +7,7 @@ in neither, and is taken from the log.
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from attrs import field, frozen
 from pyspark.sql import DataFrame
@@ -40,6 +41,8 @@ class Sight:
     """topic, topic_id, queue_id, offset, id, streamed_at."""
     handed: DataFrame
     """A row per message and claim, `ended` or open; `own`: from the queue of its topic, not back from the ladder."""
+    ledger: DataFrame
+    """What `handed` adds up to, see `ledger_of`."""
     retries: DataFrame
     returns: DataFrame
     dead: DataFrame
@@ -54,6 +57,8 @@ class Sight:
     cursors_after: DataFrame
     tallies_after: DataFrame
     outbox_after: DataFrame
+    blind: DataFrame
+    """(group_id, queue_id) that were sought, with the seeks themselves out of sight."""
     kept: list[DataFrame] = field(factory=list[DataFrame])
 
     def keep(self, frame: DataFrame) -> DataFrame:
@@ -73,16 +78,21 @@ def look(tables: Tables, topics: Sequence[str] | None = None, books: Books | Non
     What has been read is not read again: when a worker is lost with some of it, the audit fails, and may be repeated.
     """
 
+    def some(table: DataFrame) -> DataFrame:
+        return table if topics is None else table.where(f.col("topic").isin(list(topics)))
+
     def read(table: DataFrame, *columns: str) -> DataFrame:
-        some = table if topics is None else table.where(f.col("topic").isin(list(topics)))
         # Not persist(): Spark would take the second reading of a table for the first.
-        return (some.select(*columns) if columns else some).localCheckpoint()
+        return some(table).select(*columns).localCheckpoint()
 
     spark = tables.cursors.sparkSession
 
     def read_counters() -> tuple[DataFrame, DataFrame, DataFrame, DataFrame]:
         outbox = frame(spark, [], OUTBOX) if books is None else books.outbox()
-        return read(tables.queues), read(tables.cursors), read(tables.tallies), read(outbox)
+        queues, cursors, tallies, outbox = (
+            small(some(table)) for table in (tables.queues, tables.cursors, tables.tallies, outbox)
+        )
+        return queues, cursors, tallies, outbox
 
     before = read_counters()
     messages = read(tables.messages, "topic", "topic_id", "queue_id", "offset", "id", "streamed_at")
@@ -93,11 +103,25 @@ def look(tables: Tables, topics: Sequence[str] | None = None, books: Books | Non
     returns = read(tables.returns, "topic", "group_id", "queue_id", "offset", *_PLACE, "streamed_at")
     deliveries = read(tables.deliveries, *_HANDED)
     dead = read(tables.dead, "topic", "group", "group_id", "id", "dead_at", "queue_id", "offset")
-    seeks = read(frame(spark, [], SEEKS) if books is None else books.seeks())
+    seeks = small(some(frame(spark, [], SEEKS) if books is None else books.seeks()))
     after = read_counters()
     both = handed(claims, deliveries).persist()
-    rows = (messages, both, retries, returns, dead, timers, cancelled, seeks)
-    return Sight(*rows, *before, *after, kept=[both])
+    ledger = small(ledger_of(both, seeks, before[1]))
+    cursors_after = after[1]
+    moved = cursors_after.where("sought <> 0").select("group_id", "queue_id")
+    blind = small(moved.join(seeks, ["group_id", "queue_id"], "left_anti"))
+    rows = (messages, both, ledger, retries, returns, dead, timers, cancelled, seeks)
+    return Sight(*rows, *before, *after, blind, kept=[both])
+
+
+def small(frame: DataFrame) -> DataFrame:
+    """The same rows, known to the planner and all in one place: what is made of them needs no shuffle.
+
+    For what has a row per queue, cursor, topic or seek; the driver holds it.
+    """
+    rows: Any = frame  # PySpark's types of these calls are partly unknown
+    made: DataFrame = rows.sparkSession.createDataFrame(rows.toArrow(), frame.schema)
+    return made.coalesce(1)
 
 
 def handed(claims: DataFrame, deliveries: DataFrame) -> DataFrame:
@@ -107,3 +131,49 @@ def handed(claims: DataFrame, deliveries: DataFrame) -> DataFrame:
     still = claims.join(f.broadcast(ended), key, "left_anti").select(*_HANDED).withColumn("ended", f.lit(False))
     own = f.col("message_queue_id").eqNullSafe(f.col("queue_id"))
     return deliveries.select(*_HANDED).withColumn("ended", f.lit(True)).unionByName(still).withColumn("own", own)
+
+
+OUTCOMES = {
+    "acked": ("acked",),
+    "dead": ("dead", "lost_dead"),
+    "retried": ("retried", "lost", "suspended"),
+    "expired": ("expired",),
+    "skipped": ("skipped",),
+    "parked": ("parked",),
+}
+"""By counter of a cursor, the words in the log."""
+
+
+def ledger_of(handed: DataFrame, seeks: DataFrame, cursors: DataFrame) -> DataFrame:
+    """By group and queue, in one look at the rows.
+
+    claimed: in open claims; acked_rows and so on, by `OUTCOMES`; entries, first: how many entries of the log are in
+    sight, seeks among them, and from which number on; entry, entry_at: the first that is no seek, and when it ended.
+    """
+    outcome, ended = f.col("outcome"), f.col("ended")
+    told = {name: outcome.isin(*words) for name, words in OUTCOMES.items()}
+    # A seek puts what was claimed of a retry queue back onto the ladder; of the topic's own, it counts for the seek.
+    told["retried"] = told["retried"] | (outcome == "released") & ~f.col("own")
+    counts = {f"{name}_rows": f.count_if(where) for name, where in told.items()}
+    counts["claimed"] = f.count_if(~ended & outcome.isin("open", "acked_outside"))
+    cursor = ["group_id", "queue_id"]
+    entries = handed.groupBy(*cursor, "number", "ended").agg(
+        *(value.alias(name) for name, value in counts.items()), f.min("ended_at").alias("ended_at")
+    )
+    sought = seeks.select(
+        *(f.col(name) for name in (*cursor, "number")),
+        f.lit(True).alias("ended"),
+        *(f.lit(0).cast("long").alias(name) for name in counts),
+        f.lit(None).cast("timestamp").alias("ended_at"),
+    )
+    ends = cursors.select(*cursor, f.col("next_delivery").alias("upto"))
+    numbers = entries.unionByName(sought).join(f.broadcast(ends), cursor, "left")
+    logged = f.when(ended & (f.col("number") < f.col("upto")), f.col("number"))
+    entry = f.when(f.col("ended_at").isNotNull(), f.col("number"))
+    return numbers.groupBy(*cursor).agg(
+        *(f.sum(name).alias(name) for name in counts),
+        f.count_distinct(logged).alias("entries"),
+        f.min(logged).alias("first"),
+        f.min(entry).alias("entry"),
+        f.min_by("ended_at", entry).alias("entry_at"),
+    )

@@ -17,7 +17,7 @@ TIMELINE = schema(
     ("topic", TEXT),
     ("id", LONG),
     ("key", TEXT),
-    ("event", TEXT),  # one of EVENTS
+    ("what", TEXT),  # one of EVENTS
     ("group", TEXT),
     ("client", TEXT),
     ("attempt", INT),
@@ -100,7 +100,7 @@ def timeline(tables: Tables, ids: Sequence[int]) -> DataFrame:
     every = events[0]
     for more in events[1:]:
         every = every.unionByName(more)
-    order = F.array_position(F.array(*(F.lit(event) for event in EVENTS)), F.col("event"))
+    order = F.array_position(F.array(*(F.lit(event) for event in EVENTS)), F.col("what"))
     told = _with_reasons(every.distinct(), [handled, retries, returns, dead])
     return shaped(told.orderBy("id", "at", order, "group", "attempt"), TIMELINE)
 
@@ -146,10 +146,10 @@ def _placed(rows: DataFrame, places: DataFrame) -> DataFrame:
     return rows.drop("topic").join(lies, ["message_queue_id", "message_offset"])
 
 
-def _event(rows: DataFrame, event: str | Column, at: str, **told: str) -> DataFrame:
+def _event(rows: DataFrame, what: str | Column, at: str, **told: str) -> DataFrame:
     """One event to a row; `told` has the columns that say more of it."""
-    word = F.lit(event) if isinstance(event, str) else event
-    known = {"at": F.col(at), "event": word, **{name: F.col(name) for name in _OF}}
+    word = F.lit(what) if isinstance(what, str) else what
+    known = {"at": F.col(at), "what": word, **{name: F.col(name) for name in _OF}}
     known |= {name: F.col(f"`{column}`") for name, column in told.items()}
     empty = F.lit(None)
     return rows.select(
@@ -170,4 +170,4 @@ def _with_reasons(events: DataFrame, carriers: Sequence[DataFrame]) -> DataFrame
         F.max("entry.reason").alias("told")
     )
     joined = events.drop("reason").join(F.broadcast(reasons), ["id", "group", "attempt"], "left")
-    return joined.withColumn("reason", F.when(F.col("event").isin(_WITH_REASON), F.col("told")))
+    return joined.withColumn("reason", F.when(F.col("what").isin(_WITH_REASON), F.col("told")))

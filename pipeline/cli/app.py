@@ -1,7 +1,4 @@
-"""`tarry pipeline`: the commands, and every error as one sentence on stderr with its exit code.
-
-0 done, 1 failed or not clean, 2 usage, 3 not found, 75 try again: the store is away, or another archiver is at work.
-"""
+"""`tarry pipeline`: the commands, and every error as one sentence on stderr with its exit code."""
 
 import sys
 from collections.abc import Sequence
@@ -14,6 +11,7 @@ from ..errors import InUse, NotFound, PipelineError, StoreAway
 from ..troubles import translate
 from .archiving import archive
 from .auditing import audit
+from .codes import FAILED, INTERRUPTED, NOT_FOUND, TRY_AGAIN, USAGE
 from .importing import import_
 from .replaying import replay
 from .reporting import report
@@ -33,8 +31,6 @@ app.command(audit)
 app.command(trace)
 app.command(import_, name="import")
 app.command(replay)
-
-FAILED, USAGE, NOT_FOUND, TRY_AGAIN, INTERRUPTED = 1, 2, 3, 75, 130
 
 _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (InUse, TRY_AGAIN),

@@ -1,7 +1,6 @@
 """`tarry pipeline archive`: from the store to the lake, once or for good, and the lake's upkeep."""
 
 import json
-import os
 import sys
 import threading
 from collections.abc import Sequence
@@ -9,19 +8,13 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-_DSN = "sqlite:///tarry.db"
-
-DSN = Annotated[
-    str | None,
-    Parameter(help=f"The store: sqlite:///FILE or mysql://USER:PASSWORD@HOST/DATABASE. [TARRY_DSN, or {_DSN}]"),
-]
-LakePlace = Annotated[str | None, Parameter(name="--lake", help="The lake: a folder or a URL.")]
-Master = Annotated[str | None, Parameter(help="Spark's master, such as local[2]. [spark-submit's, or this machine]")]
+from .options import AsJson, Dsn, LakePlace, Master, store_of
+from .rows import show_rows
 
 
 def archive(
     *,
-    dsn: DSN = None,
+    dsn: Dsn = None,
     lake: LakePlace = None,
     master: Master = None,
     once: Annotated[bool, Parameter(negative=(), help="Archive what there is, and end. The default.")] = False,
@@ -33,13 +26,13 @@ def archive(
     vacuum: Annotated[int | None, Parameter(help="Instead: remove files unlisted for so many hours.")] = None,
     off: Annotated[bool, Parameter(negative=(), help="Instead: retention no longer waits for the archive.")] = False,
     yes: Annotated[bool, Parameter(negative=(), help="Do not ask.")] = False,
-    as_json: Annotated[bool, Parameter(name="--json", negative=(), help="One JSON object per line.")] = False,
+    as_json: AsJson = False,
 ) -> int:
     """Archive messages, deliveries, dead letters and cancelled messages to a Delta lake; retention waits for it.
 
     Exit code 75: the store is away, or another archiver is at work. Nothing is lost, and the next run goes on.
     """
-    dsn = dsn or os.environ.get("TARRY_DSN") or _DSN
+    dsn = store_of(dsn)
     if once and watch:
         raise ValueError("--once or --watch, not both")
     if rows < 1 or every < 1:
@@ -143,10 +136,9 @@ def _confirm(what: str, *, yes: bool) -> None:
 
 def _print(as_json: bool, rows: Sequence[dict[str, object]]) -> None:
     if as_json:
-        lines = [json.dumps(row) for row in rows]
+        sys.stdout.write("".join(f"{json.dumps(row)}\n" for row in rows))
     elif rows:
-        lines = ["\t".join(rows[0]), *("\t".join(str(cell) for cell in row.values()) for row in rows)]
+        show_rows(list(rows[0]), [[str(cell) for cell in row.values()] for row in rows])
     else:
-        lines = ["nothing new"]
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
+        sys.stdout.write("nothing new\n")
     sys.stdout.flush()

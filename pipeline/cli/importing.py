@@ -1,13 +1,12 @@
 """`tarry pipeline import`: files of rows become messages."""
 
-import os
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from .codes import FAILED
+from .options import AsJson, Dsn, Master, store_of
 from .summary import show_summary
-
-_FAILED = 1
 
 
 def import_(
@@ -26,15 +25,15 @@ def import_(
     format: Literal["parquet", "csv", "ndjson"] | None = None,  # noqa: A002 - the option's name
     multi_line: Annotated[bool, Parameter(negative=())] = False,
     name: str | None = None,
-    dsn: str | None = None,
+    dsn: Dsn = None,
     server: str | None = None,
     rate: float | None = None,
     window: str = "7d",
     errors: str | None = None,
     strict: Annotated[bool, Parameter(negative=())] = False,
     dry_run: Annotated[bool, Parameter(negative=())] = False,
-    json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
-    master: str | None = None,
+    as_json: AsJson = False,
+    master: Master = None,
 ) -> int:
     """Imports Parquet, CSV or NDJSON as messages, each row once, however often it is run.
 
@@ -72,8 +71,6 @@ def import_(
         Fields of the CSV hold line breaks; a file is then read by one task.
     name
         Of the import: rows that it brought before are passed over. The names of the files otherwise.
-    dsn
-        mysql://user:password@host/database; TARRY_DSN otherwise.
     server
         http://host:port, in place of a DSN.
     rate
@@ -86,10 +83,6 @@ def import_(
         Exit with 1 when any row was bad.
     dry_run
         Check and count, and write no message.
-    json_
-        One JSON line.
-    master
-        Spark's, such as local[2].
     """
     from ...client.durations import milliseconds
     from .. import importing, session
@@ -101,7 +94,7 @@ def import_(
     if server is not None and dsn is not None:
         raise ValueError("--dsn and --server: leave one of them out")
     if server is None:
-        dsn = dsn or os.environ.get("TARRY_DSN") or "sqlite:///tarry.db"
+        dsn = store_of(dsn)
         if not dsn.startswith("mysql://"):
             raise ValueError(
                 f"{dsn.partition(':')[0]}: only its server may write to this store; start it and say --server http://..."
@@ -148,6 +141,6 @@ def import_(
             "seconds": summary.seconds,
             "rows_per_second": summary.rate,
         },
-        as_json=json_,
+        as_json=as_json,
     )
-    return _FAILED if (strict and summary.bad) or (summary.read and summary.bad == summary.read) else 0
+    return FAILED if (strict and summary.bad) or (summary.read and summary.bad == summary.read) else 0

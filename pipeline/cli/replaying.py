@@ -7,10 +7,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from .codes import FAILED
+from .options import AsJson, DsnOrLake, LakePlace, Master, Since, Until, store_beside, window
 from .summary import show_summary
-from .times import parse_time
-
-_FAILED = 1
 
 
 def replay(
@@ -19,16 +18,16 @@ def replay(
     to_topic: str | None = None,
     to_group: str | None = None,
     topic: str | None = None,
-    from_: Annotated[str | None, Parameter(name="--from")] = None,
-    to: str | None = None,
+    since: Since = None,
+    until: Until = None,
     server: str | None = None,
-    dsn: str | None = None,
-    lake: str | None = None,
+    dsn: DsnOrLake = None,
+    lake: LakePlace = None,
     rate: float | None = None,
     name: str | None = None,
     dry_run: Annotated[bool, Parameter(negative=())] = False,
-    json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
-    master: str | None = None,
+    as_json: AsJson = False,
+    master: Master = None,
 ) -> int:
     """Replays messages of the history to a topic, as new ones, or to one group.
 
@@ -43,26 +42,14 @@ def replay(
         This group of `--topic` is handed them once more; they must still be in the store.
     topic
         Of this topic only.
-    from_
-        Streamed at this time (RFC 3339) or later.
-    to
-        Streamed before this time.
     server
         http://host:port; TARRY_URL otherwise.
-    dsn
-        Of the store; TARRY_DSN otherwise.
-    lake
-        The archive, a folder or URL.
     rate
         Messages a second at the most.
     name
         Of the replay: run again under it, it goes on where it stopped.
     dry_run
         Count and forecast, and replay nothing.
-    json_
-        One JSON line.
-    master
-        Spark's, such as local[2].
     """
     from .. import history, replaying, session
     from ..importing import checked_name
@@ -76,15 +63,10 @@ def replay(
         raise ValueError("--rate: more than 0 messages a second")
     name = checked_name(name) if name is not None else f"{datetime.now(UTC):%Y%m%dT%H%M%S}"
     server = server or os.environ.get("TARRY_URL") or "http://127.0.0.1:8277"
+    begin, end = window(since, until)
     spark = session.open_session("replay", master)
-    opened = history.open_tables(
-        spark,
-        dsn or os.environ.get("TARRY_DSN") or (None if lake else "sqlite:///tarry.db"),
-        lake,
-        topics=None if topic is None else [topic],
-        since=None if from_ is None else parse_time(from_, "--from"),
-        until=None if to is None else parse_time(to, "--to"),
-    )
+    topics = None if topic is None else [topic]
+    opened = history.open_tables(spark, store_beside(dsn, lake), lake, topics=topics, since=begin, until=end)
     chosen = replaying.standing(opened, replaying.selected(opened, where))
     with told():
         if dry_run:
@@ -98,7 +80,7 @@ def replay(
                     "no_longer_in_the_store": found.gone,
                     "seconds_at_this_rate": found.seconds,
                 },
-                as_json=json_,
+                as_json=as_json,
             )
             return 0
         if to_topic is not None:
@@ -113,6 +95,6 @@ def replay(
             "skipped": done.skipped,
             "refused": done.refused,
         },
-        as_json=json_,
+        as_json=as_json,
     )
-    return _FAILED if done.refused else 0
+    return FAILED if done.refused else 0

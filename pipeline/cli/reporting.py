@@ -1,23 +1,20 @@
 """`tarry pipeline report`."""
 
 import sys
-from typing import Annotated
 
-from cyclopts import Parameter
-
-from .times import parse_time
+from .options import DsnOrLake, LakePlace, Master, Since, Topics, Until, store_beside, window
 
 
 def report(
     *,
     output: str,
-    dsn: Annotated[str | None, Parameter(env_var="TARRY_DSN")] = None,
-    lake: str | None = None,
-    since: Annotated[str | None, Parameter(name="--from")] = None,
-    until: Annotated[str | None, Parameter(name="--to")] = None,
-    topic: Annotated[list[str] | None, Parameter(negative=())] = None,
+    dsn: DsnOrLake = None,
+    lake: LakePlace = None,
+    since: Since = None,
+    until: Until = None,
+    topic: Topics = None,
     title: str = "What Tarry did",
-    master: str | None = None,
+    master: Master = None,
 ) -> int:
     """Make a page of charts and tables out of the history, and its figures as Parquet and JSON.
 
@@ -25,27 +22,11 @@ def report(
     ----------
     output
         A folder or URL for index.html and figures/.
-    dsn
-        The store; sqlite:///tarry.db when there is no --lake either.
-    lake
-        The lake, a folder or URL.
-    since
-        From this time on; RFC 3339. From the first message on unless said.
-    until
-        Up to this time, which is not of it. Until now unless said.
-    topic
-        Only this topic; may be repeated.
     title
         The heading of the page.
-    master
-        Spark's master, such as local[2]; under spark-submit it is the cluster's.
     """
-    begin = None if since is None else parse_time(since, "--from")
-    end = None if until is None else parse_time(until, "--to")
-    if begin is not None and end is not None and begin >= end:
-        raise ValueError("--from has to be before --to")
-    if dsn is None and lake is None:
-        dsn = "sqlite:///tarry.db"
+    begin, end = window(since, until)
+    dsn = store_beside(dsn, lake)
     from ..session import check, open_session
 
     check()

@@ -9,6 +9,7 @@ from importlib import import_module
 from math import log10
 from typing import Any
 
+from ..times import moment
 from . import words
 from .ink import (
     AMBER,
@@ -29,7 +30,7 @@ from .ink import (
     plain,
     svg,
 )
-from .window import DAY, HOUR, MINUTE, SECOND, Window, moment
+from .window import DAY, HOUR, MINUTE, SECOND, Window
 
 Rows = Sequence[Mapping[str, Any]]
 

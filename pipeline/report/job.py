@@ -18,11 +18,12 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from ..schemas import VERSION
 from ..tables import Tables
+from ..times import moment, told_time
 from .catalogue import FIGURES, Figure
 from .duties import duties
 from .output import Folder
 from .page import page
-from .window import HOUR, LOOK_AHEAD, LOOK_BACK, Window, moment, window_around
+from .window import HOUR, LOOK_AHEAD, LOOK_BACK, Window, window_around
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -160,5 +161,5 @@ def _parquet(table: Any) -> bytes:
 
 def _told(value: object) -> str:
     if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%dT%H:%M:%S.") + f"{value.microsecond // 1000:03}Z"
+        return told_time(value)
     raise TypeError(f"no JSON for {value!r}")

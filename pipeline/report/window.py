@@ -1,7 +1,5 @@
 """The stretch of time that a report is about, cut into equal steps. Milliseconds since 1970, UTC."""
 
-from datetime import UTC, datetime
-
 from attrs import frozen
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documentation has it
@@ -70,10 +68,6 @@ def window_around(first: int, last: int, *, is_now: bool = False) -> Window:
     """A window on round times that holds both. `last` is of it."""
     step = step_of(last - first + 1)
     return Window(first - first % step, last - last % step + step, is_now)
-
-
-def moment(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 def _literal(ms: int) -> Column:

@@ -2,7 +2,8 @@
 
 from datetime import datetime
 
-from .window import DAY, HOUR, MINUTE, SECOND, moment
+from ..times import moment
+from .window import DAY, HOUR, MINUTE, SECOND
 
 NOTHING = "\u2013"
 """A dash, where a number is not known."""

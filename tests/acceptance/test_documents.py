@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from support.server import start_server
+from support.spark_wanted import need_spark
 from tarry.service.cli.app import app
 from tarry.service.cli.server_process import ServerProcess, python_path
 from tarry.service.http.routes import OPERATIONS
@@ -193,7 +194,9 @@ def test_keeping_order(reader: Reader) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 def test_the_pipeline_from_nothing_to_a_report(tmp_path: Path) -> None:
+    need_spark()
     with start_server(tmp_path) as server:
         answers = Reader(server, tmp_path, seconds=300).run(ROOT / "docs/pipeline.md")
     archived, reported, audited, traced = answers[-4:]

@@ -14,6 +14,7 @@ import pytest
 
 from support.drivers import DRIVERS, close
 from support.server import client_of, start_server
+from support.waiting import wait_until
 from tarry.client import BadRequest, Tarry, outbox
 from tarry.service.cli.server_process import ServerProcess, python_path
 
@@ -103,11 +104,8 @@ def test_it_answers_as_http_does(tarry: Tarry, user: Any, topic: dict[str, Any])
 
 def _streamed(tarry: Tarry, id_: str) -> dict[str, Any]:
     """The message, once it is in the stream."""
-    until = time.monotonic() + 10
-    while (message := tarry.message(id_))["state"] != "published":
-        assert time.monotonic() < until
-        time.sleep(0.01)
-    return message
+    wait_until(lambda: tarry.message(id_)["state"] == "published")
+    return tarry.message(id_)
 
 
 def test_work_and_ack_are_one_transaction(tarry: Tarry, user: Any, dsn: str) -> None:

@@ -17,6 +17,7 @@ import pytest
 from support.server import client_of, start_server
 from support.servers import free_port
 from support.stores import open_tables
+from support.waiting import wait_until
 from tarry.client import Tarry
 from tarry.client.errors import Conflict, NotFound
 from tarry.service.cli.server_process import ServerProcess, python_path
@@ -102,13 +103,6 @@ def fill(tarry: Tarry) -> None:
         for start in range(0, waiting, 500):
             tarry.publish_many(name, [{"body": 0, "delay": "1h"}] * min(500, waiting - start))
     assert tarry.claim("orders", group="billing", max=500) is not None
-
-
-def wait_until(done: Callable[[], bool]) -> None:
-    pause, deadline = threading.Event(), time.monotonic() + 30
-    while not done():
-        assert time.monotonic() < deadline
-        pause.wait(0.05)
 
 
 def command(server: ServerProcess, *arguments: str) -> tuple[int, Any, str]:

@@ -15,12 +15,10 @@ from typing import Any
 import pytest
 
 from support.server import client_of, start_server
+from support.spark_wanted import need_spark
 from tarry.service.cli.server_process import python_path
 
-pytestmark = pytest.mark.long
-
-
-pytest.importorskip("pyspark")
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 FLIGHTS = Path(__file__).parents[2] / "service" / "cli" / "sample" / "flights-2013-11-27.csv"
 IN_USE = 75
@@ -51,6 +49,7 @@ def told(text: str) -> list[dict[str, Any]]:
 
 
 def test_real_events_all_the_way_round(tmp_path: Path) -> None:
+    need_spark()
     lake, dice = str(tmp_path / "lake"), random.Random(2013)
     with FLIGHTS.open(encoding="utf-8") as rows:
         flights = sum(1 for _ in rows) - 1
@@ -100,8 +99,9 @@ def test_real_events_all_the_way_round(tmp_path: Path) -> None:
         assert "departures" in page.read_text("utf-8")
 
         life = told(done("trace", "--dsn", dsn, "--lake", lake, "--key", "first", "--json"))
-        assert [event["event"] for event in life][-1] in ("acked", "dead")
+        assert [event["what"] for event in life][-1] in ("acked", "dead")
 
+        tarry.put_topic("copies")
         copied = ("replay", "--lake", lake, "--where", "key = 'first'", "--to-topic", "copies", "--server", server.url)
         (replayed,) = told(done(*copied, "--name", "once", "--json"))
         assert (replayed["replayed"], told(done(*copied, "--name", "once", "--json"))[0]["replayed"]) == (1, 0)

@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from support.servers import skip_or_fail
 from support.spark_cluster import package, spark_cluster
-from tarry.pipeline import session
-from tarry.pipeline.errors import SetUpError
+from support.spark_wanted import need_spark
 
 pytestmark = pytest.mark.long
 
@@ -54,10 +52,7 @@ JOB = dedent("""
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A queue of 40 messages, without the one at 17, as Parquet; written by a program that has come to its end."""
-    try:
-        session.check()
-    except SetUpError as missing:
-        skip_or_fail(str(missing))
+    need_spark()
     folder = tmp_path_factory.mktemp("tables")
     _write(folder)
     return folder
@@ -68,7 +63,7 @@ def _write(folder: Path) -> None:
     pq: Any = import_module("pyarrow.parquet")
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    from support.spark_tables import moment
+    from support.literal_tables import moment
     from support.stores import START
     from tarry.pipeline.schemas import MESSAGES, QUEUES
 

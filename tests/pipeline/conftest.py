@@ -5,17 +5,14 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from support.servers import skip_or_fail
+from support.spark_wanted import need_spark
 from tarry.pipeline import session
-from tarry.pipeline.errors import SetUpError
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    try:
-        opened = session.open_session("tests", "local[2]")
-    except SetUpError as missing:
-        skip_or_fail(str(missing))
+    need_spark()
+    opened = session.open_session("tests", "local[2]")
     opened.conf.set("spark.sql.shuffle.partitions", "2")
     yield opened
     opened.stop()

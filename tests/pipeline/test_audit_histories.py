@@ -12,9 +12,10 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as f
 
+from support.bare_tables import Book, look_at, read_book
+from support.literal_tables import moment
 from support.oracle import Oracle, choose
 from support.spark_settings import small
-from support.spark_tables import Book, look_at, moment, read_book
 from support.still import StillBackend
 from support.stores import START
 from tarry.pipeline.audit import Audit

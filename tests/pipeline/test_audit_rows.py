@@ -8,8 +8,9 @@ import attrs
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from support.bare_tables import Book, LiteralBooks, look_at, open_book
+from support.literal_tables import moment
 from support.spark_settings import small
-from support.spark_tables import Book, LiteralBooks, look_at, moment, open_book
 from support.stores import HOUR, MINUTE, START
 from tarry.pipeline import balances, copies, fates, holes
 from tarry.pipeline.audit import Audit, confirmed

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from support.literal_tables import literal_tables
 from tarry.pipeline.cli.app import run
-from tarry.pipeline.cli.tracing import NOT_FOUND
+from tarry.pipeline.cli.codes import NOT_FOUND
 from tarry.pipeline.report.window import DAY, HOUR, LOOK_AHEAD, LOOK_BACK
 
 pytestmark = pytest.mark.long
@@ -110,7 +110,7 @@ def test_trace_in_a_pipe(history: _History, command: Run) -> None:
     code, out, _ = command("trace", "--id", "7", "--lake", "lake")
     assert code == 0
     assert [line.split("\t") for line in out.splitlines()] == [
-        ["id", "topic", "key", "at", "event", "group", "client", "attempt", "reason", "place", "held"],
+        ["id", "topic", "key", "at", "what", "group", "client", "attempt", "reason", "place", "held"],
         ["7", "t", "order-7", "2026-01-31T12:00:00.000Z", "accepted", *[""] * 6],
         ["7", "t", "order-7", "2026-01-31T12:00:00.000Z", "streamed", *[""] * 4, "queue 0, offset 0", ""],
         ["7", "t", "order-7", "2026-01-31T12:00:00.020Z", "claimed", "g", "c", "1", "", "", ""],
@@ -129,7 +129,7 @@ def test_trace_of_a_key_as_json(history: _History, command: Run) -> None:
         "topic": "t",
         "id": "7",
         "key": "order-7",
-        "event": "accepted",
+        "what": "accepted",
     }
     assert [line["id"] for line in lines[4:]] == ["8", "8"]
 

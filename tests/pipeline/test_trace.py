@@ -11,9 +11,9 @@ from tarry.pipeline.trace import TIMELINE, timeline, with_ids, with_key
 
 
 def _told(tables: Tables, *ids: int) -> list[tuple[Any, ...]]:
-    """(id, at, event, and whatever else is not null)."""
+    """(id, at, what, and whatever else is not null)."""
     return [
-        (row["id"], row["at"], row["event"], *(row[name] for name in TIMELINE.names[5:] if row[name] is not None))
+        (row["id"], row["at"], row["what"], *(row[name] for name in TIMELINE.names[5:] if row[name] is not None))
         for row in rows_of(timeline(tables, ids))
     ]
 
@@ -34,10 +34,10 @@ def test_the_whole_row(spark: SparkSession) -> None:
     )
     row = dict.fromkeys(TIMELINE.names) | {"topic": "t", "id": 7, "key": "order-7"}
     assert rows_of(timeline(tables, [7])) == [
-        row | {"at": 100, "event": "accepted"},
-        row | {"at": 100, "event": "streamed", "queue": 2, "offset": 3},
-        row | {"at": 120, "event": "claimed", "group": "g", "client": "c", "attempt": 1},
-        row | {"at": 150, "event": "acked", "group": "g", "client": "c", "attempt": 1, "held_ms": 30},
+        row | {"at": 100, "what": "accepted"},
+        row | {"at": 100, "what": "streamed", "queue": 2, "offset": 3},
+        row | {"at": 120, "what": "claimed", "group": "g", "client": "c", "attempt": 1},
+        row | {"at": 150, "what": "acked", "group": "g", "client": "c", "attempt": 1, "held_ms": 30},
     ]
 
 

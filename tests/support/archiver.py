@@ -67,3 +67,8 @@ def wait_for(happened: Callable[[], bool], process: "subprocess.Popen[str]", sec
 
 def files(lake: Path, table: str, pattern: str = "*/*/*.parquet") -> Sequence[Path]:
     return list((lake / table).glob(pattern))
+
+
+def more_files(lake: Path, than: int) -> bool:
+    """Whether there are more of messages than so many."""
+    return len(files(lake, "messages")) > than

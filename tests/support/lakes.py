@@ -5,11 +5,17 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from support.stores import Stage
 from tarry.pipeline import source
 from tarry.pipeline.archive import Archiver
 from tarry.pipeline.lake import Lake
-from tarry.pipeline.schemas import TABLES
+from tarry.pipeline.schemas import IN_LAKE, TABLES
 from tarry.pipeline.tenure import Tenure
+from tarry.store.records import Draft
+
+MANY = 12_000
+FREE = f"UPDATE lease SET lease_until = 0 WHERE name = X'{b'archive'.hex()}'"
+"""In SQL: the place of an archiver that is gone is free."""
 
 
 def archive(
@@ -36,3 +42,26 @@ def in_lake(spark: SparkSession, lake: Path, table: str) -> list[Any]:
 
 def rows(frame: DataFrame) -> list[Any]:
     return sorted(frame.collect(), key=repr)
+
+
+async def fill(stage: Stage) -> None:
+    """So much that an archiver is at work for a while."""
+    topic = await stage.topic("orders", queues=2)
+    group = await stage.group(topic)
+    for at in range(0, MANY, 1000):
+        await stage.publish(*(Draft(topic, topic.queues[i % 2], b"%06d" % i) for i in range(at, at + 1000)))
+    for _ in range(20):
+        claim = await stage.claim(group, 200)
+        await stage.ack(group, claim)
+
+
+def same(spark: SparkSession, dsn: str, lake: Path) -> None:
+    """Every row of the store is in the lake, once."""
+    source.register(spark)
+    for table in IN_LAKE:
+        snapshot = Lake(str(lake)).open(table)
+        assert snapshot is not None
+        old = snapshot.frame(spark).select(*TABLES[table].names)
+        new = spark.read.format("tarry").option("dsn", dsn).option("table", table).load()
+        assert old.count() == new.count(), table
+        assert old.exceptAll(new).count() == 0, table

@@ -1,6 +1,6 @@
 """`Tables` out of literal rows: a dict a row, with what the test is about; the rest has plain values.
 
-Times are integers, milliseconds since 1970.
+Times are integers, milliseconds since 1970, or already moments.
 """
 
 from collections.abc import Iterable, Mapping
@@ -84,9 +84,12 @@ def _filled(name: str, row: Literal) -> dict[str, Any]:
 
 def _value(field: Any, row: Literal) -> Any:
     value = row.get(field.name)
-    if isinstance(field.dataType, TimestampType) and value is not None:
-        return _EPOCH + timedelta(milliseconds=value)
-    return value
+    return moment(value) if isinstance(field.dataType, TimestampType) and isinstance(value, int) else value
+
+
+def moment(milliseconds: int) -> datetime:
+    """A time as the store has it."""
+    return _EPOCH + timedelta(milliseconds=milliseconds)
 
 
 def _plain(value: Any) -> Any:

@@ -10,38 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from support import archiver
+from support.lakes import FREE, fill, same
 from support.stores import Stage
-from tarry.pipeline import source
 from tarry.pipeline.lake import Lake
-from tarry.pipeline.schemas import IN_LAKE, TABLES
-from tarry.store.records import Draft
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
-
-MANY = 12_000
-FREE = f"UPDATE lease SET lease_until = 0 WHERE name = X'{b'archive'.hex()}'"
-
-
-async def fill(stage: Stage) -> None:
-    topic = await stage.topic("orders", queues=2)
-    group = await stage.group(topic)
-    for at in range(0, MANY, 1000):
-        await stage.publish(*(Draft(topic, topic.queues[i % 2], b"%06d" % i) for i in range(at, at + 1000)))
-    for _ in range(20):
-        claim = await stage.claim(group, 200)
-        await stage.ack(group, claim)
-
-
-def same(spark: SparkSession, dsn: str, lake: Path) -> None:
-    """Every row of the store is in the lake, once."""
-    source.register(spark)
-    for table in IN_LAKE:
-        snapshot = Lake(str(lake)).open(table)
-        assert snapshot is not None
-        old = snapshot.frame(spark).select(*TABLES[table].names)
-        new = spark.read.format("tarry").option("dsn", dsn).option("table", table).load()
-        assert old.count() == new.count(), table
-        assert old.exceptAll(new).count() == 0, table
 
 
 async def test_killed_at_random_moments_it_leaves_nothing_torn_missing_or_doubled(
@@ -55,7 +28,7 @@ async def test_killed_at_random_moments_it_leaves_nothing_torn_missing_or_double
         before = len(archiver.files(lake, "messages"))
         more = moments.randrange(0, 5)
         with archiver.started(*options) as process:
-            archiver.wait_for(partial(more_files, lake, before + more), process)
+            archiver.wait_for(partial(archiver.more_files, lake, before + more), process)
             archiver.kill(process)
         refused = archiver.run(*options)
         assert refused.returncode == 75, refused.stderr
@@ -94,10 +67,6 @@ async def test_it_goes_on_until_sigterm_and_adds_nothing_twice(
     last = archiver.run(*options, "--json")
     assert json.loads(last.stdout) == {"table": "messages", "rows": 5}, last.stderr
     same(spark, stage.dsn, lake)
-
-
-def more_files(lake: Path, than: int) -> bool:
-    return len(archiver.files(lake, "messages")) > than
 
 
 def reached(lake: Path, queue_id: int, end: int) -> bool:

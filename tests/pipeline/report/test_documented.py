@@ -27,7 +27,7 @@ def test_how_to_read_each_figure_is_told() -> None:
 
 
 def test_events_and_columns_of_a_time_line_are_told() -> None:
-    table = _REFERENCE.split("| event | |")[1]
+    table = _REFERENCE.split("| `what` | |")[1]
     assert set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| ([^|]*) \|", table, re.MULTILINE)))) == set(EVENTS)
     assert re.findall(r"^Columns: (.*)\. `held_ms`", _REFERENCE, re.MULTILINE) == [
         ", ".join(f"`{name}`" for name in TIMELINE.names)

@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tarry.pipeline.cli.times import parse_time
 from tarry.pipeline.report import words
 from tarry.pipeline.report.window import DAY, HOUR, MINUTE, SECOND, Window, step_of, window_around
+from tarry.pipeline.times import parse_time
 
 
 @pytest.mark.parametrize(

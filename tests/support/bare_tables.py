@@ -4,13 +4,13 @@ Between the two they are plain lists of dictionaries, so that a test can put a f
 """
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import attrs
 from pyspark.sql import DataFrame, SparkSession
 
-from tarry.pipeline.books import OUTBOX, SEEKS, frame
+from support.literal_tables import literal_frame, moment
+from tarry.pipeline.books import OUTBOX, SEEKS
 from tarry.pipeline.schemas import OUTCOMES, TABLES
 from tarry.pipeline.sight import Sight, look
 from tarry.pipeline.tables import Tables
@@ -21,7 +21,6 @@ Book = dict[str, list[Row]]
 
 SCHEMAS = TABLES | {"seeks": SEEKS, "outbox": OUTBOX}
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CONTENT = "m.`key`, m.ordering_key, m.tag, m.headers, m.content_type, m.body, m.accepted_at, m.deliver_at"
 _SQL = {
     "messages": "SELECT t.name AS topic, t.id AS topic_id, m.queue_id, q.number AS queue, m.`offset`, m.id,"
@@ -105,13 +104,7 @@ def look_at(spark: SparkSession, book: Book) -> Sight:
 
 
 def _frame(spark: SparkSession, book: Book, name: str) -> DataFrame:
-    schema = SCHEMAS[name]
-    return frame(spark, [[row[field] for field in schema.names] for row in book.get(name, [])], schema)
-
-
-def moment(milliseconds: int) -> datetime:
-    """A time as the store has it."""
-    return _EPOCH + timedelta(milliseconds=milliseconds)
+    return literal_frame(spark, SCHEMAS[name], book.get(name, []))
 
 
 def _value(table: str, field: str, value: Any) -> Any:

@@ -1,7 +1,7 @@
-"""Times as options give them: RFC 3339, to the millisecond."""
+"""Times as options give them and as jobs tell them, RFC 3339; in between, milliseconds since 1970."""
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
@@ -14,3 +14,13 @@ def parse_time(text: str, option: str) -> int:
         return round(datetime.fromisoformat(text.upper()).timestamp() * 1000)
     except ValueError as error:
         raise ValueError(f'{option}: "{text}": {error}') from None
+
+
+def moment(milliseconds: int) -> datetime:
+    """In UTC."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def told_time(value: datetime) -> str:
+    """In UTC. Spark gives times without a zone, in that of this machine."""
+    return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,65 @@
+"""The options that several commands have: one name, one text and one rule each.
+
+The store is `--dsn`, else `TARRY_DSN`, else `sqlite:///tarry.db`. Where history is read and a lake is named, the last
+of these is left out: the lake is enough.
+"""
+
+import os
+from typing import Annotated, TypeAlias
+
+from cyclopts import Parameter
+
+from ..times import parse_time
+
+_DSN = "sqlite:///tarry.db"
+
+Dsn: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        name="--dsn",
+        help=f"The store: sqlite:///FILE or mysql://USER:PASSWORD@HOST/DATABASE. [TARRY_DSN, or {_DSN}]",
+    ),
+]
+DsnOrLake: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        name="--dsn",
+        help="The store: sqlite:///FILE or mysql://USER:PASSWORD@HOST/DATABASE."
+        f" [TARRY_DSN, or {_DSN} when there is no --lake]",
+    ),
+]
+LakePlace: TypeAlias = Annotated[str | None, Parameter(name="--lake", help="The lake: a folder or a URL.")]
+Topics: TypeAlias = Annotated[
+    list[str] | None, Parameter(name="--topic", negative=(), help="Only this topic; may be repeated.")
+]
+Since: TypeAlias = Annotated[str | None, Parameter(name="--from", help="Only from this time on; RFC 3339.")]
+Until: TypeAlias = Annotated[str | None, Parameter(name="--to", help="Only before this time; RFC 3339.")]
+Master: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        name="--master",
+        help="Spark's master, such as local[2] or spark://HOST:7077. [spark-submit's, or this machine]",
+    ),
+]
+AsJson: TypeAlias = Annotated[
+    bool, Parameter(name="--json", negative=(), help="JSON in place of tables, an object a line.")
+]
+
+
+def store_of(dsn: str | None) -> str:
+    """The store of a job that needs one."""
+    return dsn or os.environ.get("TARRY_DSN") or _DSN
+
+
+def store_beside(dsn: str | None, lake: str | None) -> str | None:
+    """The store of a job that reads history; None when a lake is named and no store."""
+    return dsn or os.environ.get("TARRY_DSN") or (_DSN if lake is None else None)
+
+
+def window(since: str | None, until: str | None) -> tuple[int | None, int | None]:
+    """`--from` and `--to` as Unix milliseconds. Raises ValueError, which names the option."""
+    begin = None if since is None else parse_time(since, "--from")
+    end = None if until is None else parse_time(until, "--to")
+    if begin is not None and end is not None and begin >= end:
+        raise ValueError("--from has to be before --to")
+    return begin, end

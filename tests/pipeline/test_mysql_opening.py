@@ -1,0 +1,61 @@
+"""MySQL as the pipeline opens it, to read and to write: with TLS, over a socket, and what is said when it cannot be."""
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from support import servers
+from tarry.pipeline import mysql_link, mysql_reads
+from tarry.pipeline.errors import PipelineError, StoreAway
+from tarry.pipeline.link import Link
+
+SESSION = "SELECT @@session.time_zone, @@autocommit, @@sql_mode LIKE '%STRICT_ALL%'"
+CIPHER = "SHOW SESSION STATUS LIKE 'Ssl_cipher'"
+
+
+def test_sessions_to_read_and_to_write(mysql_dsn: str) -> None:
+    with Link(mysql_dsn) as link, mysql_link.opened(mysql_dsn) as session:
+        assert link.rows(SESSION) == [("+00:00", 1, 0)]
+        assert session.rows(SESSION) == [("+00:00", 0, 1)]
+        for rows in (link.rows, session.rows):
+            assert {level for _, level in rows("SHOW VARIABLES LIKE 't%isolation'")} == {"READ-COMMITTED"}
+        assert abs(link.now() - session.now()) < 60_000
+
+
+def test_tls_with_an_authority_of_our_own(mariadb_server: str) -> None:
+    ((ca,),) = servers.run_sql(mariadb_server, "SELECT @@ssl_ca")
+    if not ca or not Path(str(ca)).is_file():
+        pytest.skip("a server that is not the tests' own")
+    dsn = f"{mariadb_server}?ca={ca}"
+    with Link(dsn) as link, mysql_link.opened(dsn) as session:
+        for ((_, cipher),) in (link.rows(CIPHER), session.rows(CIPHER)):
+            assert cipher
+    assert mysql_reads.fetch(dsn, "SELECT 1 AS one").to_pylist() == [{"one": 1}]
+    wrong = dsn.replace("127.0.0.1", "localhost")
+    with pytest.raises(StoreAway, match="CERTIFICATE_VERIFY_FAILED"):
+        Link(wrong)
+    with pytest.raises(StoreAway, match="CERTIFICATE_VERIFY_FAILED"):
+        mysql_link.connect(wrong)
+
+
+def test_over_a_socket(mysql_dsn: str) -> None:
+    ((path,),) = servers.run_sql(mysql_dsn, "SELECT @@socket")
+    if not Path(str(path)).is_socket():
+        pytest.skip("the server is on another machine")
+    to = urlsplit(mysql_dsn)
+    login = to.netloc.rpartition("@")[0]
+    dsn = f"mysql://{login}@{to.path}?socket={path}"
+    with Link(dsn) as link, mysql_link.opened(dsn) as session:
+        assert link.rows("SELECT 1") == list(session.rows("SELECT 1")) == [(1,)]
+    assert mysql_reads.fetch(dsn, "SELECT 1 AS one").to_pylist() == [{"one": 1}]
+
+
+def test_one_who_may_not_is_told_so(mysql_dsn: str) -> None:
+    to = urlsplit(mysql_dsn)
+    dsn = to._replace(netloc=f"nobody:secret@{to.hostname}:{to.port}").geturl()
+    for opens in (Link, mysql_link.connect):
+        with pytest.raises(PipelineError, match="refuses this user: 1045") as raised:
+            opens(dsn)
+        assert not isinstance(raised.value, StoreAway)
+        assert "secret" not in str(raised.value)

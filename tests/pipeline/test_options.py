@@ -1,0 +1,41 @@
+"""The options that the jobs share: which store is meant, and which window."""
+
+import pytest
+
+from tarry.pipeline.cli.options import store_beside, store_of, window
+
+FILE, NAMED, SET = "sqlite:///tarry.db", "sqlite:///named.db", "sqlite:///set.db"
+
+
+@pytest.mark.parametrize(
+    ("dsn", "environment", "lake", "needed", "beside"),
+    [
+        (None, None, None, FILE, FILE),
+        (None, None, "lake", FILE, None),
+        (None, "", "lake", FILE, None),
+        (None, SET, None, SET, SET),
+        (None, SET, "lake", SET, SET),
+        (NAMED, SET, "lake", NAMED, NAMED),
+    ],
+)
+def test_which_store_is_meant(
+    monkeypatch: pytest.MonkeyPatch,
+    dsn: str | None,
+    environment: str | None,
+    lake: str | None,
+    needed: str,
+    beside: str | None,
+) -> None:
+    monkeypatch.delenv("TARRY_DSN", raising=False)
+    if environment is not None:
+        monkeypatch.setenv("TARRY_DSN", environment)
+    assert (store_of(dsn), store_beside(dsn, lake)) == (needed, beside)
+
+
+def test_a_window_is_read_and_wants_its_order() -> None:
+    assert window(None, None) == (None, None)
+    assert window("1970-01-01T00:00:01Z", "1970-01-01T01:00:02+01:00") == (1000, 2000)
+    with pytest.raises(ValueError, match=r"--from has to be before --to"):
+        window("1970-01-01T00:00:01Z", "1970-01-01T00:00:01Z")
+    with pytest.raises(ValueError, match=r"--to: \"soon\" is not a time"):
+        window(None, "soon")

@@ -1,0 +1,64 @@
+"""Fixtures: a store of each kind with its schema and no rows. A `conftest.py` imports them, and says the `kind`."""
+
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from support import servers
+from support.stores import Kind, Stage, Tables, empty, migrate, open_tables
+from tarry.store.opening import open_backend
+from tarry.store.store import Store
+
+KINDS: tuple[Kind, ...] = ("sqlite", "mariadb", "mysql")
+
+
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An embedded store, to be copied."""
+    path = tmp_path_factory.mktemp("template") / "tarry.db"
+    migrate(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture(scope="session")
+def homes() -> Iterator[Callable[[str], tuple[str, Tables]]]:
+    """From a server to a migrated database on it, made once: tests empty it and use it again."""
+    with ExitStack() as stack:
+        homes: dict[str, tuple[str, Tables]] = {}
+
+        def home(server: str) -> tuple[str, Tables]:
+            if server not in homes:
+                dsn = stack.enter_context(servers.database(server))
+                migrate(dsn)
+                tables = open_tables(dsn)
+                stack.callback(tables.close)
+                homes[server] = (dsn, tables)
+            return homes[server]
+
+        yield home
+
+
+@pytest.fixture
+def dsn(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A store with its schema and no rows."""
+    if kind == "sqlite":
+        path = tmp_path / "tarry.db"
+        shutil.copy(request.getfixturevalue("migrated_file"), path)
+        return f"sqlite:///{path}"
+    home: Callable[[str], tuple[str, Tables]] = request.getfixturevalue("homes")
+    dsn, tables = home(request.getfixturevalue(f"{kind}_server"))
+    empty(tables)
+    return dsn
+
+
+@pytest.fixture
+async def stage(kind: Kind, dsn: str) -> AsyncIterator[Stage]:
+    """An open, migrated store with nothing in it."""
+    tables = open_tables(dsn)
+    backend = await open_backend(dsn)
+    yield Stage(kind, dsn, Store(backend), tables)
+    await backend.aclose()
+    tables.close()
