@@ -11,6 +11,7 @@ from ..client.transport import Transport
 from .arrow import Batch
 from .errors import NotFound, PipelineError, StoreAway
 from .pace import Pace
+from .row_counts import Place, tell
 
 
 @frozen
@@ -21,6 +22,7 @@ class Door:
     topic: str
     group: str
     rate: float | None
+    watcher: Place | None = None
 
 
 def write(door: Door, batches: Iterable[Batch]) -> int:
@@ -34,9 +36,11 @@ def write(door: Door, batches: Iterable[Batch]) -> int:
             columns = [batch.column(name).to_pylist() for name in ("queue", "begin", "end")]
             for queue, begin, end in zip(*columns, strict=True):
                 pace.take(end - begin)
+                tell(door.watcher, end - begin)
                 count += operations.replay(
                     door.topic, door.group, begin, end, queue=queue, dry_run=False, on_progress=None
                 )
+        pace.finish()
     except NotThere as error:
         raise NotFound(str(error)) from error
     except Unavailable as error:

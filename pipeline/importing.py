@@ -22,6 +22,7 @@ from .import_marks import PARTS
 from .input_files import Rows
 from .mysql_import import Written
 from .mysql_link import opened
+from .row_counts import Place
 
 _DAY = 86_400_000
 WINDOW = 7 * _DAY
@@ -140,8 +141,8 @@ def run(spark: SparkSession, job: Job) -> Summary:
         # Counted on the way, and not in a pass of its own.
         observed = Observation()
         good = checked.observe(observed, *_figures()).where("reason IS NULL").drop("row", "reason")
-        with progress.shown(spark, "importing"):
-            done = _write(spark, job, topic, good, _tasks(spark, job.rows.frame))
+        with progress.shown_by_rows(spark, "importing") as rows:
+            done = _write(spark, job, topic, good, _tasks(spark, job.rows.frame), rows.place)
         if any(one.imported + one.skipped + one.refused for one in done):
             count = Count(**observed.get)
     if count is None:  # of a plan without any row Spark leaves out what would have counted
@@ -195,7 +196,9 @@ def _tasks(spark: SparkSession, frame: DataFrame) -> int:
     return min(PARTS, max(spark.sparkContext.defaultParallelism, 4 * frame.rdd.getNumPartitions()))
 
 
-def _write(spark: SparkSession, job: Job, topic: _Topic, good: DataFrame, tasks: int) -> list[Written]:
+def _write(
+    spark: SparkSession, job: Job, topic: _Topic, good: DataFrame, tasks: int, watcher: Place | None
+) -> list[Written]:
     rows = numbered(parted(good, tasks, by_key=topic.ordered and not job.mapping.id))
     if topic.ordered:
         # The rows of an ordering key by their times, those of one time in the order of the files.
@@ -211,11 +214,11 @@ def _write(spark: SparkSession, job: Job, topic: _Topic, good: DataFrame, tasks:
     name = fn.concat(fn.col("identity"), fn.lit(":"), fn.col("number").cast("string"))
     if job.server:
         marked = rows.withColumn("mark", fn.concat(fn.lit(f"import:{job.name}:"), name))
-        door = http_import.Door(job.server, job.topic, topic.ordered, rate)
+        door = http_import.Door(job.server, job.topic, topic.ordered, rate, watcher)
         return list(sinks.drain(http_import.columns(marked), partial(http_import.write, door)))
     marked = rows.withColumn("mark", fn.unhex(fn.md5(name)))
     bare = not any(getattr(job.mapping, name) for name in mysql_import.DETAILS) and not job.binary_body
-    target = mysql_import.Target(job.dsn, topic.id, job.name, job.window, topic.ordered, rate, bare)
+    target = mysql_import.Target(job.dsn, topic.id, job.name, job.window, topic.ordered, rate, bare, watcher)
     return list(sinks.drain(_columns(marked, topic, bare), partial(mysql_import.write, target)))
 
 

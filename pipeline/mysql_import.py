@@ -23,6 +23,7 @@ from .errors import StoreAway
 from .import_marks import Marks
 from .mysql_link import DUPLICATE, Session, code, connect, may_succeed, rest, said
 from .pace import Pace
+from .row_counts import Place, tell
 
 CHUNK = 4000
 """Rows of a transaction."""
@@ -49,6 +50,7 @@ class Target:
     """Rows a second of one task."""
     bare: bool
     """Of no row there is more than the body: no column of `DETAILS`."""
+    watcher: Place | None = None
 
 
 @define
@@ -103,21 +105,23 @@ def write(target: Target, batches: Iterable[Batch]) -> Written:
     """All rows of a task. Raises `StoreAway`."""
     writer = _Writer(target)
     try:
-        for chunk in _chunks(target, batches):
+        for chunk in _chunks(target, batches, writer.pace.at_a_time(CHUNK)):
             writer.pace.take(len(chunk))
             writer.write(chunk)
+            tell(target.watcher, len(chunk))
+        writer.pace.finish()
     finally:
         writer.close()
     return writer.written
 
 
-def _chunks(target: Target, batches: Iterable[Batch]) -> Iterator[list[_Row]]:
+def _chunks(target: Target, batches: Iterable[Batch], most: int) -> Iterator[list[_Row]]:
     chunk: list[_Row] = []
     size = 0
     for batch in batches:
         for row in _rows(target, batch):
             width = len(row.middle)
-            if chunk and (len(chunk) == CHUNK or size + width > _CHUNK_BYTES):
+            if chunk and (len(chunk) == most or size + width > _CHUNK_BYTES):
                 yield chunk
                 chunk, size = [], 0
             chunk.append(row)

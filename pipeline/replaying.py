@@ -179,8 +179,8 @@ def to_topic(
     parted = drafts.repartition(tasks, fn.coalesce("ordering_key", "mark")).sortWithinPartitions(
         "topic", "queue_id", "offset"
     )
-    door = http_import.Door(server, topic, True, None if rate is None else rate / tasks)
-    with progress.shown(spark, "replaying"):
+    with progress.shown_by_rows(spark, "replaying") as rows:
+        door = http_import.Door(server, topic, True, None if rate is None else rate / tasks, rows.place)
         done = sinks.drain(http_import.columns(parted), partial(http_import.write, door))
     return Replayed(
         sum(one.imported for one in done), sum(one.skipped for one in done), sum(one.refused for one in done)
@@ -221,7 +221,7 @@ def to_group(
     http_import.check_topic(server, topic)
     tasks = spark.sparkContext.defaultParallelism
     parted = runs(chosen).repartition(tasks, "queue").sortWithinPartitions("queue", "begin")
-    door = http_replay.Door(server, topic, group, None if rate is None else rate / tasks)
-    with progress.shown(spark, "replaying"):
+    with progress.shown_by_rows(spark, "replaying") as rows:
+        door = http_replay.Door(server, topic, group, None if rate is None else rate / tasks, rows.place)
         done = sinks.drain(parted, partial(http_replay.write, door))
     return Replayed(sum(done), 0, 0)

@@ -1,9 +1,13 @@
 """Imports into MySQL and over HTTP: every row once, whatever runs twice, grows or is killed."""
 
 import csv
+import io
 import json
+import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -18,7 +22,7 @@ from pyspark.sql import SparkSession
 from support.server import client_of, start_server
 from support.servers import database
 from support.stores import MySQLTables, migrate
-from tarry.pipeline import import_marks, importing, mysql_import, mysql_link
+from tarry.pipeline import import_marks, importing, mysql_import, mysql_link, progress
 from tarry.pipeline.errors import NotFound, StoreAway
 from tarry.pipeline.import_drafts import Mapping
 from tarry.pipeline.importing import Job, Summary
@@ -299,8 +303,52 @@ def test_a_pace_is_kept() -> None:
     for _ in range(5):
         pace.take(50)
     assert slept == pytest.approx([0.5] * 4)
+    pace.finish()
+    assert now == pytest.approx(2.5), "whoever begins anew does not begin early"
+    assert (pace.at_a_time(40), pace.at_a_time(4000), Pace(0.1).at_a_time(9)) == (40, 100, 1)
+    slept.clear()
     Pace(None, lambda: now, sleep).take(10**9)
-    assert len(slept) == 4
+    assert Pace(None).at_a_time(4000) == 4000
+    assert not slept
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("way", ["mysql", "http"])
+def test_a_terminal_shows_how_many_rows_are_done(
+    spark: SparkSession,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    way: str,
+) -> None:
+    file = tmp_path / "rows.ndjson"
+    file.write_text("".join(f'{{"n": {n}}}\n' for n in range(300)))
+    terminal = Terminal()
+    with ExitStack() as stack:
+        if way == "mysql":
+            dsn = stack.enter_context(database(request.getfixturevalue("mysql_server")))
+            migrate(dsn)
+            trio.run(_topics, dsn)
+            job = job_of(spark, dsn, str(file), rate=200)
+        else:
+            server = stack.enter_context(start_server(tmp_path))
+            stack.enter_context(client_of(server)).publish("flights", 0)
+            job = job_of(spark, "", str(file), server=server.url, rate=200)
+        monkeypatch.setattr(progress, "_EVERY", 0.05)
+        monkeypatch.setattr(sys, "stderr", terminal)
+        assert importing.run(spark, job).imported == 300
+        monkeypatch.undo()
+    seen = [
+        int(number)
+        for number in re.findall(r"importing: (\d+) rows, \d+ a second, \d+ of \d+ tasks", terminal.getvalue())
+    ]
+    assert len(set(seen)) > 1
+    assert seen == sorted(seen)
+    assert seen[-1] <= 300
 
 
 def test_over_http_into_the_embedded_store(spark: SparkSession, tmp_path: Path) -> None:
