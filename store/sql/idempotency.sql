@@ -11,8 +11,10 @@ INSERT INTO idempotency (topic_id, `key`, fingerprint, receipts, expires_at) VAL
 DELETE FROM idempotency WHERE topic_id = ? AND `key` IN (?*) AND expires_at <= ?;
 
 -- name: hold
--- Those among these that are there; they stay so until the transaction ends.
-SELECT `key` FROM idempotency /*! FORCE INDEX (PRIMARY) */ WHERE topic_id = ? AND `key` IN (?*) /*! FOR UPDATE */;
+-- Those among these that are there; they stay so until the transaction ends. (With a column more, so that no index
+-- alone has it all.)
+SELECT `key`, expires_at FROM idempotency /*! FORCE INDEX (PRIMARY) */
+WHERE topic_id = ? AND `key` IN (?*) /*! FOR UPDATE */;
 
 -- name: past
 -- Requests whose window is over, a bounded batch.
