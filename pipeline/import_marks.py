@@ -30,8 +30,8 @@ class _Part:
     marks: set[bytes] = field(factory=set[bytes])
     numbers: int = 0
     """So many are taken."""
-    last: bytes | None = None
-    """The key of the last row."""
+    last: tuple[bytes, int] | None = None
+    """The key of the last row, and when its window is over: another row under this key has another time."""
 
 
 @define
@@ -42,6 +42,8 @@ class Marks:
     name: str
     _parts: dict[int, _Part] = field(factory=dict[int, _Part], init=False)
     _added: dict[int, Sequence[bytes]] = field(factory=dict[int, Sequence[bytes]], init=False)
+    _expires_at: int = field(default=0, init=False)
+    """Of what was added."""
 
     def look(self, session: Session, parts: Iterable[int], now: int) -> None:
         """Makes sure of what is known of these parts, up to the end of the transaction; what is known of others goes.
@@ -49,9 +51,9 @@ class Marks:
         Raises pymysql's IntegrityError when another run, or the end of a window, came in between.
         """
         self._parts = {part: self._parts.get(part) or self._read(session, part, now) for part in sorted(set(parts))}
-        ends = [part.last for part in self._parts.values() if part.last is not None]
+        ends = dict(part.last for part in self._parts.values() if part.last is not None)
         # Held, so that the number after it is the next one to everybody.
-        if ends and len(session.fetch("idempotency.hold", self.topic_id, ends)) < len(ends):
+        if ends and dict(session.fetch("idempotency.hold", self.topic_id, list(ends))) != ends:
             raise pymysql.err.IntegrityError(DUPLICATE, "the marks of an earlier run are over")
 
     def has(self, part: int, mark: bytes) -> bool:
@@ -66,13 +68,13 @@ class Marks:
         ]
         for text in statement("idempotency.add")[0].bind_many(rows, max_bytes=_STATEMENT):
             session.run(text.decode())
-        self._added = dict(marks)
+        self._added, self._expires_at = dict(marks), expires_at
 
     def landed(self) -> None:
         """What was added is committed."""
         for number, some in self._added.items():
             part = self._parts[number]
-            part.last = self._key(number, part.numbers)
+            part.last = self._key(number, part.numbers), self._expires_at
             part.numbers += 1
             part.marks.update(some)
         self._added = {}
@@ -88,12 +90,12 @@ class Marks:
             for key, packed, expires_at in rows:
                 if expires_at > now:
                     found.marks.update(packed[at : at + SIZE] for at in range(0, len(packed), SIZE))
-                found.last = key
+                found.last = key, expires_at
                 begin = key + b"\0"
             if len(rows) < _PAGE:
                 break
         if found.last is not None:
-            found.numbers = int(found.last.rpartition(b":")[2]) + 1
+            found.numbers = int(found.last[0].rpartition(b":")[2]) + 1
         return found
 
     def _stem(self, part: int) -> bytes:

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from importlib.resources import files
 from pathlib import Path
@@ -226,18 +226,28 @@ def test_a_row_is_imported_again_when_its_window_is_over(target: mysql_import.Ta
 def test_two_runs_at_once_import_each_row_once(
     target: mysql_import.Target, tables: MySQLTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second run writes at the worst of moments: when the first has looked, and has not written yet."""
-    rows = [batch(*range(begin, begin + 50)) for begin in range(0, 500, 50)]
-    others = iter([rows[:3], rows[2:5], rows[4:6]])
-    original = import_marks.Marks.add
+    """The others write when the first has looked and has not written yet, and while it counts on what it knows."""
+    in_one_part = [number * import_marks.PARTS for number in range(500)]
+    rows = [batch(*in_one_part[begin : begin + 50]) for begin in range(0, 500, 50)]
+    others = iter([rows[:1], rows[2:5], rows[6:8]])
+    original = {verb: getattr(import_marks.Marks, verb) for verb in ("look", "add")}
+    calls: list[str] = []
 
-    def add(self: import_marks.Marks, *arguments: Any) -> None:
-        other = next(others, None)
-        if other is not None:
-            mysql_import.write(target, other)
-        original(self, *arguments)
+    def watched(verb: str) -> Callable[..., None]:
+        def call(self: import_marks.Marks, *arguments: Any) -> None:
+            calls.append(verb)
+            # (What is there is held from the look on: then nobody can write in between.)
+            if (verb, calls.count(verb)) in {("add", 1), ("look", 3), ("look", 7)}:
+                with monkeypatch.context() as alone:
+                    for name, method in original.items():
+                        alone.setattr(import_marks.Marks, name, method)
+                    mysql_import.write(target, next(others))
+            original[verb](self, *arguments)
 
-    monkeypatch.setattr(import_marks.Marks, "add", add)
+        return call
+
+    for verb in original:
+        monkeypatch.setattr(import_marks.Marks, verb, watched(verb))
     monkeypatch.setattr(mysql_import, "CHUNK", 70)
     mysql_import.write(target, rows)
     assert next(others, None) is None
@@ -252,8 +262,9 @@ def test_marks_that_go_while_a_run_counts_on_them_are_missed(
     original = import_marks.Marks.look
 
     def look(self: import_marks.Marks, *arguments: Any) -> None:
-        if self._parts and next(again, None):
+        if bool(self._parts) and next(again, 0):
             tables.rows("DELETE FROM idempotency")
+            monkeypatch.setattr(mysql_import, "CHUNK", 10)  # it takes one number, and the first run wants the next
             assert mysql_import.write(target, [batch(65, 129)]).imported == 2
         original(self, *arguments)
 
