@@ -22,6 +22,7 @@ from .arrow import Batch
 from .errors import NotFound, PipelineError, StoreAway
 from .mysql_import import Written
 from .pace import Pace
+from .row_counts import Place, tell
 
 NO_TOPIC = (
     "there is no topic {topic!r}, and an import makes none: make it once, "
@@ -39,6 +40,7 @@ class Door:
     topic: str
     ordered: bool
     rate: float | None
+    watcher: Place | None = None
 
 
 def check_topic(server: str, topic: str) -> dict[str, Any]:
@@ -95,7 +97,7 @@ def write(door: Door, batches: Iterable[Batch]) -> Written:
     path = f"/v1/topics/{quote(door.topic, safe='')}/messages"
     try:
         with ThreadPoolExecutor(_THREADS) as threads:
-            for chunk in _chunks(batches):
+            for chunk in _chunks(batches, pace.at_a_time(_CHUNK)):
                 pace.take(len(chunk))
                 lanes: list[list[str]] = [[] for _ in range(_THREADS)]
                 for index, (request, key) in enumerate(chunk):
@@ -105,6 +107,8 @@ def write(door: Door, batches: Iterable[Batch]) -> Written:
                     written.imported += done.imported
                     written.skipped += done.skipped
                     written.refused += done.refused
+                tell(door.watcher, len(chunk))
+        pace.finish()
     except Unavailable as error:
         raise StoreAway(f"the server is away, and the job stopped: {error}") from error
     except TarryError as error:
@@ -114,13 +118,13 @@ def write(door: Door, batches: Iterable[Batch]) -> Written:
     return written
 
 
-def _chunks(batches: Iterable[Batch]) -> Iterator[list[tuple[str, str | None]]]:
+def _chunks(batches: Iterable[Batch], most: int) -> Iterator[list[tuple[str, str | None]]]:
     for batch in batches:
         requests = batch.column("request").to_pylist()
         keys = batch.column("ordering_key").to_pylist()
         rows = list(zip(requests, keys, strict=True))
-        for begin in range(0, len(rows), _CHUNK):
-            yield rows[begin : begin + _CHUNK]
+        for begin in range(0, len(rows), most):
+            yield rows[begin : begin + most]
 
 
 def _publish(transport: Transport, path: str, requests: list[str]) -> Written:

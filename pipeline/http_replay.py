@@ -11,6 +11,7 @@ from ..client.transport import Transport
 from .arrow import Batch
 from .errors import NotFound, PipelineError, StoreAway
 from .pace import Pace
+from .row_counts import Place, tell
 
 
 @frozen
@@ -20,23 +21,32 @@ class Door:
     server: str
     topic: str
     group: str
+    name: str
+    """Of the replay."""
     rate: float | None
+    watcher: Place | None = None
 
 
-def write(door: Door, batches: Iterable[Batch]) -> int:
-    """How many messages. Raises `NotFound` for a group that is not there, `StoreAway` and `PipelineError`."""
+def write(door: Door, batches: Iterable[Batch]) -> tuple[int, int]:
+    """How many messages, and how many it was to be, with those replayed before.
+
+    Raises `NotFound` for a group that is not there, `StoreAway` and `PipelineError`.
+    """
     transport = Transport(door.server, timeout=10, deadline=60)
     operations = Operations(transport)
     pace = Pace(door.rate)
-    count = 0
+    count = wanted = 0
     try:
         for batch in batches:
             columns = [batch.column(name).to_pylist() for name in ("queue", "begin", "end")]
             for queue, begin, end in zip(*columns, strict=True):
                 pace.take(end - begin)
+                tell(door.watcher, end - begin)
                 count += operations.replay(
-                    door.topic, door.group, begin, end, queue=queue, dry_run=False, on_progress=None
+                    door.topic, door.group, begin, end, queue=queue, dry_run=False, on_progress=None, name=door.name
                 )
+                wanted += end - begin
+        pace.finish()
     except NotThere as error:
         raise NotFound(str(error)) from error
     except Unavailable as error:
@@ -45,4 +55,4 @@ def write(door: Door, batches: Iterable[Batch]) -> int:
         raise PipelineError(f"the server refuses: {error}") from error
     finally:
         transport.close()
-    return count
+    return count, wanted

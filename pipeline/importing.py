@@ -13,15 +13,17 @@ from functools import partial
 from attrs import field, frozen
 from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as fn
+from pyspark.sql.types import BinaryType
 
 from . import http_import, mysql_import, progress, sinks
 from .errors import NotFound
 from .import_drafts import Limits, Mapping, drafts
+from .import_marks import PARTS
 from .input_files import Rows
 from .mysql_import import Written
-from .mysql_link import Session, opened
+from .mysql_link import opened
+from .row_counts import Place
 
-_MOST_TASKS = 2000
 _DAY = 86_400_000
 WINDOW = 7 * _DAY
 """How long a row is remembered unless somebody says otherwise, milliseconds."""
@@ -70,6 +72,12 @@ class Job:
     dry_run: bool = False
     limits: Limits = field(factory=Limits)
 
+    @property
+    def binary_body(self) -> bool:
+        """Whether bodies are bytes of a column, and have a content type of their own."""
+        body = self.mapping.body
+        return body != "*" and isinstance(self.rows.type_of(body), BinaryType)
+
 
 @frozen
 class Count:
@@ -96,9 +104,18 @@ def checked_name(name: str) -> str:
     return name
 
 
+def parted(good: DataFrame, tasks: int, *, by_key: bool) -> DataFrame:
+    """With `part`, which hangs on the row alone, so that a row meets its mark whatever else is in the files; and the
+    rows of a part in one partition. `by_key`: all rows of an ordering key are of one part."""
+    lane = fn.coalesce("ordering_key", "identity") if by_key else fn.col("identity")
+    part = fn.pmod(fn.crc32(lane.cast("binary")), fn.lit(PARTS)).cast("int")
+    return good.withColumn("part", part).repartitionById(tasks, "part")
+
+
 def numbered(good: DataFrame) -> DataFrame:
-    """With `number`, of each among the rows of one identity, from 0 on in the order of the files."""
-    among = Window.partitionBy("identity").orderBy("file", "block", "line")
+    """With `number`, of each among the rows of one identity, from 0 on in the order of the files; they come by their
+    parts and identities."""
+    among = Window.partitionBy("part", "identity").orderBy("file", "block", "line")
     return good.withColumn("number", fn.row_number().over(among) - 1)
 
 
@@ -124,8 +141,8 @@ def run(spark: SparkSession, job: Job) -> Summary:
         # Counted on the way, and not in a pass of its own.
         observed = Observation()
         good = checked.observe(observed, *_figures()).where("reason IS NULL").drop("row", "reason")
-        with progress.shown(spark, "importing"):
-            done = _write(spark, job, topic, good, _tasks(spark, job.rows.frame))
+        with progress.shown_by_rows(spark, "importing") as rows:
+            done = _write(spark, job, topic, good, _tasks(spark, job.rows.frame), rows.place)
         if any(one.imported + one.skipped + one.refused for one in done):
             count = Count(**observed.get)
     if count is None:  # of a plan without any row Spark leaves out what would have counted
@@ -157,14 +174,13 @@ class _Topic:
     id: int
     queues: tuple[int, ...]
     ordered: bool
-    fresh: bool
 
     @classmethod
     def find(cls, job: Job) -> "_Topic":
         """Raises `NotFound`."""
         if job.server:
             http_import.check_topic(job.server, job.topic)
-            return cls(0, (), http_import.is_ordered(job.server, job.topic), False)
+            return cls(0, (), http_import.is_ordered(job.server, job.topic))
         with opened(job.dsn) as session:
             found = session.fetch("topic.find", [job.topic.encode()])
             if not found:
@@ -172,61 +188,48 @@ class _Topic:
             topic_id, ordered = found[0][0], bool(found[0][3])
             # Its own ones, by their numbers: the retry queues of groups have group ids.
             queues = tuple(row[0] for row in session.fetch("queue.of_topics", [topic_id]) if row[2] == 0)
-            return cls(topic_id, queues, ordered, not _seen(session, topic_id, job.name))
-
-
-def _seen(session: Session, topic_id: int, name: str) -> bool:
-    """Whether a row of this import was written before."""
-    first = _mark_of(name)
-    return bool(session.fetch("idempotency.between", topic_id, first.encode(), first[:-1].encode() + b";", 1))
-
-
-def _mark_of(name: str) -> str:
-    return f"import:{name}:"
+            return cls(topic_id, queues, ordered)
 
 
 def _tasks(spark: SparkSession, frame: DataFrame) -> int:
     """How many tasks write: a multiple of what Spark reads the files in, which goes by their size."""
-    return min(_MOST_TASKS, max(spark.sparkContext.defaultParallelism, 4 * frame.rdd.getNumPartitions()))
+    return min(PARTS, max(spark.sparkContext.defaultParallelism, 4 * frame.rdd.getNumPartitions()))
 
 
-def _write(spark: SparkSession, job: Job, topic: _Topic, good: DataFrame, tasks: int) -> list[Written]:
-    rows = numbered(good.repartition(tasks, "identity"))
-    mark = fn.concat(fn.lit(_mark_of(job.name)), fn.col("identity"), fn.lit(":"), fn.col("number").cast("string"))
-    marked = rows.withColumn("mark", mark)  # they come sorted by their identities, as their keys are
+def _write(
+    spark: SparkSession, job: Job, topic: _Topic, good: DataFrame, tasks: int, watcher: Place | None
+) -> list[Written]:
+    rows = numbered(parted(good, tasks, by_key=topic.ordered and not job.mapping.id))
+    if topic.ordered:
+        # The rows of an ordering key by their times, those of one time in the order of the files.
+        if job.mapping.id:
+            # They are told apart by other columns than their keys: one task has them all, and no other's rows.
+            tasks = 1
+            rows = rows.repartition(tasks)
+        rows = rows.sortWithinPartitions(
+            *(() if job.mapping.id else ("part",)), fn.col("deliver_at").asc_nulls_last(), "file", "block", "line"
+        )
     at_a_time = min(tasks, spark.sparkContext.defaultParallelism)
     rate = None if job.rate is None else job.rate / at_a_time
-    if topic.ordered:
-        # One task per ordering key, its rows by their times, those of one time in the order of the files.
-        lane = fn.coalesce("ordering_key", "mark")
-        marked = marked.repartition(tasks, lane).sortWithinPartitions(
-            fn.col("deliver_at").asc_nulls_last(), "file", "block", "line"
-        )
+    name = fn.concat(fn.col("identity"), fn.lit(":"), fn.col("number").cast("string"))
     if job.server:
-        door = http_import.Door(job.server, job.topic, topic.ordered, rate)
+        marked = rows.withColumn("mark", fn.concat(fn.lit(f"import:{job.name}:"), name))
+        door = http_import.Door(job.server, job.topic, topic.ordered, rate, watcher)
         return list(sinks.drain(http_import.columns(marked), partial(http_import.write, door)))
-    target = mysql_import.Target(job.dsn, topic.id, job.window, topic.ordered, rate, topic.fresh)
-    return list(sinks.drain(_sql(marked, topic), partial(mysql_import.write, target)))
+    marked = rows.withColumn("mark", fn.unhex(fn.md5(name)))
+    bare = not any(getattr(job.mapping, name) for name in mysql_import.DETAILS) and not job.binary_body
+    target = mysql_import.Target(job.dsn, topic.id, job.name, job.window, topic.ordered, rate, bare, watcher)
+    return list(sinks.drain(_columns(marked, topic, bare), partial(mysql_import.write, target)))
 
 
-def _sql(marked: DataFrame, topic: _Topic) -> DataFrame:
-    """The columns that a task of `mysql_import` takes, as much of the SQL written out as does not hang on its clock."""
+def _columns(marked: DataFrame, topic: _Topic, bare: bool) -> DataFrame:
+    """The columns that a task of `mysql_import` takes."""
     number = fn.pmod(
         fn.coalesce(fn.crc32(fn.col("ordering_key").cast("binary")), fn.xxhash64("identity")), fn.lit(len(topic.queues))
     )
     queue = fn.element_at(fn.array(*[fn.lit(id_) for id_ in topic.queues]), number.cast("int") + 1)
-    middle = fn.concat_ws(
-        ",",
-        fn.lit(str(topic.id)),
-        queue.cast("string"),
-        *(_literal(fn.col(name)) for name in ("key", "ordering_key", "tag", "headers", "content_type", "body")),
-    )
-    key = fn.when(fn.col("key").isNotNull(), _literal(fn.col("key")))
-    return marked.select("mark", "deliver_at", "delay", middle.alias("middle"), key.alias("key"), "ordering_key")
-
-
-def _literal(column: Column) -> Column:
-    return fn.when(column.isNull(), fn.lit("NULL")).otherwise(fn.concat(fn.lit("x'"), fn.hex(column), fn.lit("'")))
+    details = () if bare else mysql_import.DETAILS
+    return marked.select("part", "mark", "deliver_at", "delay", queue.alias("queue_id"), "body", *details)
 
 
 def _put_away(checked: DataFrame, errors: str) -> str:

@@ -2,23 +2,38 @@
 
 import sys
 import threading
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
+
+from . import row_counts
+from .row_counts import Rows
 
 _EVERY = 0.5
 """Seconds."""
 
 
 @contextmanager
-def shown(spark: SparkSession, what: str) -> Generator[None]:
+def shown_by_rows(spark: SparkSession, what: str) -> Generator[Rows]:
+    """While the `with` runs, with the rows that tasks tell of at its `place`."""
+    if not sys.stderr.isatty():
+        yield Rows()
+        return
+    host = spark.sparkContext.getConf().get("spark.driver.host", "127.0.0.1") or "127.0.0.1"
+    with row_counts.listening(host) as rows, shown(spark, what, rows):
+        yield rows
+
+
+@contextmanager
+def shown(spark: SparkSession, what: str, rows: Rows | None = None) -> Generator[None]:
     """While the `with` runs."""
     if not sys.stderr.isatty():
         yield
         return
     over = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(spark, what, over), daemon=True)
+    watcher = threading.Thread(target=_watch, args=(spark, what, rows, over), daemon=True)
     watcher.start()
     try:
         yield
@@ -29,13 +44,19 @@ def shown(spark: SparkSession, what: str) -> Generator[None]:
         sys.stderr.flush()
 
 
-def _watch(spark: SparkSession, what: str, over: threading.Event) -> None:
+def _watch(spark: SparkSession, what: str, rows: Rows | None, over: threading.Event) -> None:
     tracker = spark.sparkContext.statusTracker()
+    began = 0.0
+    """When the first rows came: before, there is nothing whose pace could be told."""
     while not over.wait(_EVERY):
         done = tasks = 0
         for number in tracker.getActiveStageIds():
             stage = tracker.getStageInfo(number)
             if stage is not None:
                 done, tasks = done + stage.numCompletedTasks, tasks + stage.numTasks
-        sys.stderr.write(f"\r\x1b[K{what}: {done} of {tasks} tasks")
+        counted = ""
+        if rows is not None and rows.count:
+            began = began or time.monotonic() - _EVERY
+            counted = f"{rows.count:,} rows, {rows.count / (time.monotonic() - began):,.0f} a second, "
+        sys.stderr.write(f"\r\x1b[K{what}: {counted}{done} of {tasks} tasks")
         sys.stderr.flush()

@@ -2,7 +2,7 @@
 
 To a topic each message is published with an idempotency key of the replay's name and its own id, so a replay that is
 run again under its name goes on where it stopped and adds nothing twice. To a group it goes through the service's own
-replay, in runs of neighbouring offsets; that keeps no name, and what is run again is handed out again.
+replay, in runs of neighbouring offsets, each queue's one after the other; the service knows how far a name has come.
 """
 
 from functools import partial
@@ -179,8 +179,8 @@ def to_topic(
     parted = drafts.repartition(tasks, fn.coalesce("ordering_key", "mark")).sortWithinPartitions(
         "topic", "queue_id", "offset"
     )
-    door = http_import.Door(server, topic, True, None if rate is None else rate / tasks)
-    with progress.shown(spark, "replaying"):
+    with progress.shown_by_rows(spark, "replaying") as rows:
+        door = http_import.Door(server, topic, True, None if rate is None else rate / tasks, rows.place)
         done = sinks.drain(http_import.columns(parted), partial(http_import.write, door))
     return Replayed(
         sum(one.imported for one in done), sum(one.skipped for one in done), sum(one.refused for one in done)
@@ -206,9 +206,12 @@ def runs(chosen: DataFrame) -> DataFrame:
 
 
 def to_group(
-    spark: SparkSession, chosen: DataFrame, server: str, topic: str, group: str, rate: float | None
+    spark: SparkSession, chosen: DataFrame, server: str, topic: str, group: str, name: str, rate: float | None
 ) -> Replayed:
-    """Has the group handed them once more. Raises `PipelineError` when the store has not all of them any more."""
+    """Has the group handed them once more, as they lay in the stream.
+
+    Raises `PipelineError` when the store has not all of them any more.
+    """
     told = forecast(chosen, rate)
     if told.gone:
         raise PipelineError(
@@ -221,7 +224,8 @@ def to_group(
     http_import.check_topic(server, topic)
     tasks = spark.sparkContext.defaultParallelism
     parted = runs(chosen).repartition(tasks, "queue").sortWithinPartitions("queue", "begin")
-    door = http_replay.Door(server, topic, group, None if rate is None else rate / tasks)
-    with progress.shown(spark, "replaying"):
+    with progress.shown_by_rows(spark, "replaying") as rows:
+        door = http_replay.Door(server, topic, group, name, None if rate is None else rate / tasks, rows.place)
         done = sinks.drain(parted, partial(http_replay.write, door))
-    return Replayed(sum(done), 0, 0)
+    count = sum(one for one, _ in done)
+    return Replayed(count, sum(wanted for _, wanted in done) - count, 0)

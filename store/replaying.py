@@ -1,8 +1,9 @@
 """Replay: a range of the stream comes once more to one group, through its retry queues, in bounded batches.
 
 How far it has come is written in the same transaction, under what was asked for: the same request goes on where an
-earlier one stopped or was killed, so nothing is left out or comes twice. Another request takes its place. Locks: the
-cursors of the retry queues, then the replay's own rows.
+earlier one stopped or was killed, so nothing is left out or comes twice. Another request takes its place. A replay of
+many ranges has a name, and goes through a queue by ascending offsets: below where it has come to all is done, and that
+stays known when one of its ranges is done. Locks: the cursors of the retry queues, then the replay's own rows.
 """
 
 import secrets
@@ -27,6 +28,8 @@ class Range:
     queues: tuple[Queue, ...]
     request: bytes
     """32 bytes that stand for what was asked for."""
+    named: bool = False
+    """They stand for a name, and this is one range of many."""
 
 
 @frozen
@@ -73,7 +76,7 @@ class Replaying:
         done = all(at >= until for at, until in left.values())
         for queue in range_.queues:
             await tx.execute("replay.remove", self.group.id, queue.id)
-        if not done:
+        if not done or range_.named:
             rows = [(self.group.id, queue_id, range_.request, *place) for queue_id, place in left.items()]
             await tx.execute_many("replay.add", rows)
         return Replayed(len(retries), done, tuple(timers))
@@ -85,6 +88,10 @@ class Replaying:
             for request, at, until in await tx.fetch("replay.lock", self.group.id, queue.id):
                 if request == range_.request:
                     known[queue.id] = (at, until)
+        if range_.named:
+            places = await extent(tx, range_)
+            begins = {queue_id: max(at, known.get(queue_id, (at, 0))[0]) for queue_id, (at, _) in places.items()}
+            return {queue_id: (at, max(at, places[queue_id][1])) for queue_id, at in begins.items()}
         return known if len(known) == len(range_.queues) else await extent(tx, range_)
 
     async def landed(self, tx: Transaction, _replayed: Replayed) -> bool:

@@ -83,14 +83,14 @@ def replay(
                 as_json=as_json,
             )
             return 0
+        sys.stderr.write(f"replay {name}: to go on after an interruption, run it again with --name {name}\n")
         if to_topic is not None:
-            sys.stderr.write(f"replay {name}: to go on after an interruption, run it again with --name {name}\n")
             done = replaying.to_topic(spark, chosen, server, to_topic, name, rate)
         else:
-            done = replaying.to_group(spark, chosen, server, topic or "", to_group or "", rate)
+            done = replaying.to_group(spark, chosen, server, topic or "", to_group or "", name, rate)
     show_summary(
         {
-            "name": name if to_topic is not None else None,
+            "name": name,
             "replayed": done.replayed,
             "skipped": done.skipped,
             "refused": done.refused,

@@ -74,8 +74,11 @@ async def replay(call: Call) -> Response:
     topic = await call.broker.topic(topic_name, create=False)
     group = await call.broker.group(topic, group_name, create=False)
     queues = _queues(topic, request.queue, "/queue", needed="offset" in (begin.at, end.at))
-    asked = msgspec.json.encode([request.from_, request.to, request.queue])
-    range_ = Range(begin, end, queues, sha256(asked).digest())
+    named = request.name is not None
+    if named and (request.queue is None or {begin.at, end.at} != {"offset"}):
+        raise bad_field("/name", "it goes with a queue, and with offsets from and to")
+    asked = msgspec.json.encode([request.name] if named else [request.from_, request.to, request.queue])
+    range_ = Range(begin, end, queues, sha256(asked).digest(), named)
     worked = await call.unless_gone(partial(call.broker.replay, group, range_, dry_run=request.dry_run))
     return answer(answers.ReplayAnswer(replayed=worked.count, more=worked.more))
 

@@ -169,6 +169,17 @@ class Replay(Body):
     to: Annotated[int | str | None, Meta(description="an offset, a time, or latest; latest when left out")] = None
     queue: Annotated[int | None, Meta(description="all queues when left out; offsets need it")] = None
     dry_run: Annotated[bool, Meta(description="tell how many, and replay nothing")] = False
+    name: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=255,
+                description="of many ranges of a queue, by ascending offsets: what is below where it has come is done",
+            ),
+        ]
+        | None
+    ) = None
 
 
 class Letters(Body):

@@ -56,6 +56,10 @@ SELECT COUNT(*) FROM delay;
 INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, `key`, ordering_key, tag, headers, content_type, body,
   accepted_at, deliver_at, uncounted) VALUES ?;
 
+-- name: add_uncounted_bare
+-- Such messages of which there is but the body: a fifth less to read for the server than with five times NULL.
+INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, body, accepted_at, deliver_at, uncounted) VALUES ?;
+
 -- name: seen
 -- Whether a message waits, as far as this transaction sees.
 SELECT id FROM delay WHERE shard = ? AND id = ?;

@@ -10,6 +10,12 @@ INSERT INTO idempotency (topic_id, `key`, fingerprint, receipts, expires_at) VAL
 -- Those among these requests whose window is over: one may have come again meanwhile, and is new.
 DELETE FROM idempotency WHERE topic_id = ? AND `key` IN (?*) AND expires_at <= ?;
 
+-- name: hold
+-- Those among these that are there; they stay so until the transaction ends. (With a column more, so that no index
+-- alone has it all.)
+SELECT `key`, expires_at FROM idempotency /*! FORCE INDEX (PRIMARY) */
+WHERE topic_id = ? AND `key` IN (?*) /*! FOR UPDATE */;
+
 -- name: past
 -- Requests whose window is over, a bounded batch.
 SELECT topic_id, `key` FROM idempotency /*! FORCE INDEX (idx_idempotency_expires_at) */
@@ -21,7 +27,7 @@ DELETE FROM idempotency WHERE topic_id = ? AND `key` IN (?*) AND expires_at < ?;
 
 -- name: between
 -- Some of a topic in a stretch of keys, in their order.
-SELECT `key`, expires_at FROM idempotency /*! FORCE INDEX (PRIMARY) */
+SELECT `key`, receipts, expires_at FROM idempotency /*! FORCE INDEX (PRIMARY) */
 WHERE topic_id = ? AND `key` >= ? AND `key` < ? ORDER BY `key` LIMIT ?;
 
 -- name: some

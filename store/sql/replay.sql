@@ -1,5 +1,5 @@
 -- name: lock
--- A replay that is under way, for update.
+-- A replay that is under way, or one with a name, for update.
 SELECT request, position, until FROM replay WHERE group_id = ? AND queue_id = ? /*! FOR UPDATE */;
 
 -- name: remove

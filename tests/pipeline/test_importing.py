@@ -1,9 +1,13 @@
 """Imports into MySQL and over HTTP: every row once, whatever runs twice, grows or is killed."""
 
 import csv
+import io
 import json
+import re
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -18,7 +22,7 @@ from pyspark.sql import SparkSession
 from support.server import client_of, start_server
 from support.servers import database
 from support.stores import MySQLTables, migrate
-from tarry.pipeline import importing, mysql_import, mysql_link
+from tarry.pipeline import import_marks, importing, mysql_import, mysql_link, progress
 from tarry.pipeline.errors import NotFound, StoreAway
 from tarry.pipeline.import_drafts import Mapping
 from tarry.pipeline.importing import Job, Summary
@@ -163,29 +167,29 @@ def test_ordered_topics_keep_the_order_of_the_file_within_a_key(
 
 @pytest.fixture
 def target(store: str, tables: MySQLTables) -> mysql_import.Target:
-    return mysql_import.Target(store, 1, 60_000, ordered=False, rate=None, fresh=False)
+    return mysql_import.Target(store, 1, "x", 60_000, ordered=False, rate=None, bare=False)
 
 
 def batch(*numbers: int) -> pa.RecordBatch:
     """Rows as `mysql_import.write` takes them."""
-    middle = "1,1,NULL,NULL,NULL,NULL,NULL,x'3{}'"
+    none = pa.array([None for _ in numbers], pa.string())
     return pa.RecordBatch.from_pydict(
         {
-            "mark": [f"import:x:{n:03}:0" for n in numbers],
+            "part": pa.array([n % import_marks.PARTS for n in numbers], pa.int32()),
+            "mark": [n.to_bytes(import_marks.SIZE) for n in numbers],
             "deliver_at": pa.array([None for _ in numbers], pa.int64()),
             "delay": pa.array([60_000 for _ in numbers], pa.int64()),
-            "middle": [middle.format(n % 10) for n in numbers],
-            "key": pa.array([None for _ in numbers], pa.string()),
-            "ordering_key": pa.array([None for _ in numbers], pa.string()),
+            "queue_id": pa.array([1 for _ in numbers], pa.int32()),
+            "body": [b"%d" % n for n in numbers],
+            **dict.fromkeys(mysql_import.DETAILS, none),
         }
     )
 
 
-@pytest.mark.parametrize("fresh", [True, False])
 def test_a_chunk_whose_commit_was_not_answered_is_written_once(
-    target: mysql_import.Target, tables: MySQLTables, monkeypatch: pytest.MonkeyPatch, fresh: bool
+    target: mysql_import.Target, tables: MySQLTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mysql_import.write(evolve(target, fresh=fresh), [batch(1, 2)])
+    mysql_import.write(target, [batch(1, 2)])
     answers = iter(["lost"])
 
     original = mysql_link.connect
@@ -210,19 +214,72 @@ def test_a_chunk_whose_commit_was_not_answered_is_written_once(
 
 
 def test_a_row_is_imported_again_when_its_window_is_over(target: mysql_import.Target, tables: MySQLTables) -> None:
-    assert mysql_import.write(target, [batch(1, 2)]).imported == 2
-    tables.rows("UPDATE idempotency SET expires_at = 1 WHERE `key` = 'import:x:001:0'")
-    written = mysql_import.write(target, [batch(1, 2)])
-    assert (written.imported, written.skipped) == (1, 1)
+    assert mysql_import.write(target, [batch(1), batch(2, 65)]).imported == 3
+    tables.rows("UPDATE idempotency SET expires_at = 1 WHERE `key` LIKE '%x%01:%'")
+    written = mysql_import.write(target, [batch(1, 2, 65, 66)])
+    assert (written.imported, written.skipped) == (3, 1)
+    tables.rows("DELETE FROM idempotency WHERE expires_at = 1")  # as the service does
+    written = mysql_import.write(target, [batch(66, 65, 2, 1)])
+    assert (written.imported, written.skipped) == (0, 4)
 
 
-def test_two_runs_at_once_import_each_row_once(target: mysql_import.Target, tables: MySQLTables) -> None:
-    rows = [batch(*range(begin, begin + 50)) for begin in range(0, 500, 50)]
-    fresh = evolve(target, fresh=True)
-    assert mysql_import.write(fresh, rows[:5]).imported == 250
-    written = mysql_import.write(fresh, rows)  # it takes the table for empty, and meets the other's marks
-    assert (written.imported, written.skipped) == (250, 250)
-    assert tables.rows("SELECT COUNT(*), COUNT(DISTINCT id) FROM delay") == [(500, 500)]
+def test_two_runs_at_once_import_each_row_once(
+    target: mysql_import.Target, tables: MySQLTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others write when the first has looked and has not written yet, and while it counts on what it knows."""
+    in_one_part = [number * import_marks.PARTS for number in range(500)]
+    rows = [batch(*in_one_part[begin : begin + 50]) for begin in range(0, 500, 50)]
+    others = iter([rows[:1], rows[2:5], rows[6:8]])
+    original = {verb: getattr(import_marks.Marks, verb) for verb in ("look", "add")}
+    calls: list[str] = []
+
+    def watched(verb: str) -> Callable[..., None]:
+        def call(self: import_marks.Marks, *arguments: Any) -> None:
+            calls.append(verb)
+            # (What is there is held from the look on: then nobody can write in between.)
+            if (verb, calls.count(verb)) in {("add", 1), ("look", 3), ("look", 7)}:
+                with monkeypatch.context() as alone:
+                    for name, method in original.items():
+                        alone.setattr(import_marks.Marks, name, method)
+                    mysql_import.write(target, next(others))
+            original[verb](self, *arguments)
+
+        return call
+
+    for verb in original:
+        monkeypatch.setattr(import_marks.Marks, verb, watched(verb))
+    monkeypatch.setattr(mysql_import, "CHUNK", 70)
+    mysql_import.write(target, rows)
+    assert next(others, None) is None
+    assert tables.rows("SELECT COUNT(*), COUNT(DISTINCT id), COUNT(DISTINCT body) FROM delay") == [(500, 500, 500)]
+
+
+def test_marks_that_go_while_a_run_counts_on_them_are_missed(
+    target: mysql_import.Target, tables: MySQLTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their window ends and they are removed, another run begins anew, and both would write under other numbers."""
+    again = iter([1])
+    original = import_marks.Marks.look
+
+    def look(self: import_marks.Marks, *arguments: Any) -> None:
+        if bool(self._parts) and next(again, 0):
+            tables.rows("DELETE FROM idempotency")
+            monkeypatch.setattr(mysql_import, "CHUNK", 10)  # it takes one number, and the first run wants the next
+            assert mysql_import.write(target, [batch(65, 129)]).imported == 2
+        original(self, *arguments)
+
+    monkeypatch.setattr(import_marks.Marks, "look", look)
+    monkeypatch.setattr(mysql_import, "CHUNK", 1)
+    written = mysql_import.write(target, [batch(1, 65, 129)])
+    assert next(again, None) is None
+    assert (written.imported, written.skipped) == (1, 2)
+    assert tables.rows("SELECT COUNT(*), COUNT(DISTINCT body) FROM delay") == [(3, 3)]
+
+
+def test_another_import_whose_name_begins_alike_is_another(target: mysql_import.Target, tables: MySQLTables) -> None:
+    for name in ("x", "x:01:0000000000", "x:01", "x"):
+        mysql_import.write(evolve(target, name=name), [batch(1), batch(65)])
+    assert tables.rows("SELECT COUNT(*) FROM delay") == [(6,)]
 
 
 def test_an_id_that_left_is_not_given_again(
@@ -231,7 +288,7 @@ def test_an_id_that_left_is_not_given_again(
     taken: list[int] = []
 
     class Narrow(mysql_import._Ids):
-        def make(self, due: int, shard: int | None) -> int:
+        def make(self, due: int, shard: int) -> int:
             id_ = super().make(due, shard)
             if not taken:
                 taken.append(id_)
@@ -257,8 +314,52 @@ def test_a_pace_is_kept() -> None:
     for _ in range(5):
         pace.take(50)
     assert slept == pytest.approx([0.5] * 4)
+    pace.finish()
+    assert now == pytest.approx(2.5), "whoever begins anew does not begin early"
+    assert (pace.at_a_time(40), pace.at_a_time(4000), Pace(0.1).at_a_time(9)) == (40, 100, 1)
+    slept.clear()
     Pace(None, lambda: now, sleep).take(10**9)
-    assert len(slept) == 4
+    assert Pace(None).at_a_time(4000) == 4000
+    assert not slept
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("way", ["mysql", "http"])
+def test_a_terminal_shows_how_many_rows_are_done(
+    spark: SparkSession,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    way: str,
+) -> None:
+    file = tmp_path / "rows.ndjson"
+    file.write_text("".join(f'{{"n": {n}}}\n' for n in range(300)))
+    terminal = Terminal()
+    with ExitStack() as stack:
+        if way == "mysql":
+            dsn = stack.enter_context(database(request.getfixturevalue("mysql_server")))
+            migrate(dsn)
+            trio.run(_topics, dsn)
+            job = job_of(spark, dsn, str(file), rate=200)
+        else:
+            server = stack.enter_context(start_server(tmp_path))
+            stack.enter_context(client_of(server)).publish("flights", 0)
+            job = job_of(spark, "", str(file), server=server.url, rate=200)
+        monkeypatch.setattr(progress, "_EVERY", 0.05)
+        monkeypatch.setattr(sys, "stderr", terminal)
+        assert importing.run(spark, job).imported == 300
+        monkeypatch.undo()
+    seen = [
+        int(number)
+        for number in re.findall(r"importing: (\d+) rows, \d+ a second, \d+ of \d+ tasks", terminal.getvalue())
+    ]
+    assert len(set(seen)) > 1
+    assert seen == sorted(seen)
+    assert seen[-1] <= 300
 
 
 def test_over_http_into_the_embedded_store(spark: SparkSession, tmp_path: Path) -> None:

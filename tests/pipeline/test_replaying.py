@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from attrs import asdict, evolve
 from pyspark.sql import DataFrame, SparkSession
 
+from support import archiver
 from support.server import client_of, start_server
 from tarry.client import Tarry
 from tarry.pipeline import replaying, schemas
@@ -181,7 +183,7 @@ def test_to_a_group_what_is_still_in_the_store(spark: SparkSession, tmp_path: Pa
                     pass
         tables = tables_of(spark, messages=[message(n) for n in range(6)])
         chosen = standing(tables, selected(tables, "offset IN (1, 2, 4)"))
-        assert replaying.to_group(spark, chosen, server.url, "orders", "billing", None).replayed == 3
+        assert replaying.to_group(spark, chosen, server.url, "orders", "billing", "r", None).replayed == 3
         again = []
         for delivered in tarry.consume("orders", "billing", limit=3):
             with delivered:
@@ -189,17 +191,66 @@ def test_to_a_group_what_is_still_in_the_store(spark: SparkSession, tmp_path: Pa
         assert sorted(again) == [1, 2, 4]
         assert tarry.claim("orders", "other") is None
         with pytest.raises(NotFound):
-            replaying.to_group(spark, chosen, server.url, "orders", "nobody", None)
+            replaying.to_group(spark, chosen, server.url, "orders", "nobody", "r", None)
+
+
+def test_to_a_group_killed_and_repeated_under_its_name_each_once(tmp_path: Path) -> None:
+    """The driver dies with Java and the workers; the service goes on."""
+    count = 300
+    with start_server(tmp_path) as server, client_of(server) as tarry:
+        tarry._transport.call("PUT", "/v1/topics/orders", b'{"queues": 2}')
+        tarry.publish_many("orders", [{"body": {"n": n}} for n in range(count)])
+        for delivered in tarry.consume("orders", "billing", limit=count):
+            with delivered:
+                pass
+        places = ["--dsn", f"sqlite:///{tmp_path}/tarry.db", "--server", server.url, "--topic", "orders"]
+        # Two of three, so that there are many runs of neighbours.
+        what = ["--where", "`offset` % 3 <> 1", "--to-group", "billing", "--name", "monday"]
+        command = ["replay", *places, *what, "--master", "local[2]", "--json"]
+        picked = [
+            message.id
+            for queue in (0, 1)
+            for message in tarry.pull("orders", queue, 0, max=1000).messages
+            if message.offset % 3 != 1
+        ]
+        for goal in (20, 60):
+            with archiver.started(*command, "--rate", "40") as process:
+                archiver.wait_for(partial(has_come_to, tarry, goal), process)
+        so_far = handed_out(tarry)
+        assert so_far < len(picked), "it was in the middle"
+        last = archiver.run(*command)
+        assert last.returncode == 0, last.stderr
+        told = json.loads(last.stdout)
+        assert (told["name"], told["replayed"] + told["skipped"]) == ("monday", len(picked))
+        assert told["skipped"] >= so_far
+        assert handed_out(tarry) == len(picked)
+        again = []
+        for delivered in tarry.consume("orders", "billing", limit=len(picked)):
+            with delivered:
+                again.append(delivered.id)
+        assert sorted(again) == sorted(picked)
+        assert tarry.claim("orders", "billing") is None
+        assert json.loads(archiver.run(*command).stdout)["replayed"] == 0, "once more is nothing more"
+
+
+def handed_out(tarry: Tarry) -> int:
+    """By replays."""
+    group: Any = tarry._transport.call("GET", "/v1/topics/orders/groups/billing").document
+    return int(group["redriven"])
+
+
+def has_come_to(tarry: Tarry, goal: int) -> bool:
+    return handed_out(tarry) >= goal
 
 
 def test_to_a_group_nothing_that_is_gone_or_of_another_topic(spark: SparkSession, tables: Tables) -> None:
     chosen = standing(tables, selected(tables, "true"))
     with pytest.raises(PipelineError, match=r"2 of 6 messages are no longer in the store.*--to-topic"):
-        replaying.to_group(spark, chosen, "http://127.0.0.1:9", "orders", "billing", None)
+        replaying.to_group(spark, chosen, "http://127.0.0.1:9", "orders", "billing", "r", None)
     elsewhere = evolve(tables, messages=tables.messages.where("offset > 2"))
     chosen = standing(elsewhere, selected(elsewhere, "true"))
     with pytest.raises(PipelineError, match="there are messages of orders too"):
-        replaying.to_group(spark, chosen, "http://127.0.0.1:9", "invoices", "billing", None)
+        replaying.to_group(spark, chosen, "http://127.0.0.1:9", "invoices", "billing", "r", None)
 
 
 def put_topic(tarry: Tarry, name: str) -> None:

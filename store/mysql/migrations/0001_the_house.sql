@@ -163,7 +163,7 @@ CREATE TABLE IF NOT EXISTS seek (
 CREATE TABLE IF NOT EXISTS replay (
   group_id INT UNSIGNED NOT NULL,
   queue_id INT UNSIGNED NOT NULL,
-  request BINARY(32) NOT NULL COMMENT 'SHA-256 of what was asked for: asked again, it goes on',
+  request BINARY(32) NOT NULL COMMENT 'SHA-256 of what was asked for, or of a name: asked again, it goes on',
   position BIGINT NOT NULL COMMENT 'the next offset to replay',
   until BIGINT NOT NULL,
   PRIMARY KEY (group_id, queue_id)

@@ -104,6 +104,20 @@ async def test_replay(client: httpx.AsyncClient, broker: RecordingBroker) -> Non
 
 
 @pytest.mark.usefixtures("group")
+async def test_a_named_replay(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+    seen = set[object]()
+    for begin in (3, 8):
+        await client.post(f"{GROUP}/replay", json={"from": begin, "to": begin + 2, "queue": 1, "name": "monday"})
+        *_, request, _ = asked(broker)
+        seen.add(request)
+        broker.calls.clear()
+    assert len(seen) == 1, "its ranges are one replay"
+    for wrong in ({"from": 3, "queue": 1}, {"from": "earliest", "to": 3, "queue": 1}):
+        response = await client.post(f"{GROUP}/replay", json={**wrong, "name": "monday"})
+        assert (response.status_code, response.json()["errors"][0]["pointer"]) == (400, "/name")
+
+
+@pytest.mark.usefixtures("group")
 @pytest.mark.parametrize(("verb", "done"), [("redrive", "redriven"), ("purge", "purged")])
 async def test_redrive_and_purge(client: httpx.AsyncClient, broker: RecordingBroker, verb: str, done: str) -> None:
     response = await client.post(f"{GROUP}/dead/{verb}")

@@ -266,6 +266,7 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "dead.remove_all": ({"dead": "PRIMARY"}, [(1, _ONE), (1, _TEN)]),
     "replay.lock": ({"replay": "PRIMARY"}, [(1, 1)]),
     "idempotency.find": ({"idempotency": "PRIMARY"}, [(1, [b"1"]), (1, [b"1", b"4"])]),
+    "idempotency.hold": ({"idempotency": "PRIMARY"}, [(1, [b"1"]), (1, [b"1", b"4"])]),
     "idempotency.between": ({"idempotency": "PRIMARY"}, [(1, b"1", b"4", 10)]),
     "idempotency.remove": ({"idempotency": "PRIMARY"}, [(1, [b"1"], 2 * START), (1, [b"1", b"4"], 2 * START)]),
     "idempotency.past": ({"idempotency": "idx_idempotency_expires_at"}, [(START + 1, 100)]),

@@ -2,6 +2,7 @@
 
 import pytest
 import trio
+from attrs import evolve
 
 from support.stores import MINUTE, SECOND, Stage, bodies
 from tarry.store.positions import Position
@@ -213,6 +214,30 @@ async def test_another_replay_takes_the_place_of_one_that_was_given_up(stage: St
     assert (await stage.store.replay(group, range_of(group, EARLIEST, EARLIEST), 10, stage.now)).count == 0
     await stage.fall_due()
     assert sorted(await rest(stage, group)) == [0, 1, 8, 9]
+
+
+async def test_a_named_replay_of_many_ranges_begins_again_and_hands_out_nothing_twice(stage: Stage) -> None:
+    group = await filled(stage, 20)
+    await rest(stage, group)
+
+    async def run(name: bytes, limit: int, *ranges: tuple[int, int]) -> int:
+        count = 0
+        for begin, end in ranges:
+            asked = range_of(group, Position("offset", begin), Position("offset", end), name)
+            count += (await stage.store.replay(group, evolve(asked, named=True), limit, stage.now)).count
+        return count
+
+    name = b"n" * 32
+    assert await run(name, 2, (1, 3), (5, 9)) == 4  # and killed in the middle of the second
+    assert await run(name, 100, (1, 3), (5, 9), (12, 14)) == 4
+    assert await run(name, 100, (1, 3), (5, 9), (12, 14)) == 0
+    assert await run(name, 100, (2, 3), (13, 16)) == 2, "what is new, and above"
+    await stage.fall_due()
+    assert sorted(await rest(stage, group)) == [1, 2, 5, 6, 7, 8, 12, 13, 14, 15]
+    books(stage, group)
+    assert await run(b"m" * 32, 100, (1, 3)) == 2, "another name begins anew"
+    assert await run(name, 100, (1, 3)) == 2, "and the first is forgotten"
+    assert stage.count("replay") == 1
 
 
 @pytest.mark.parametrize("position", [EARLIEST, LATEST, Position("time", 5), Position("offset", 5)])
