@@ -60,9 +60,12 @@ class AsyncOperations:
         queue: int | None,
         dry_run: bool,
         on_progress: OnProgress | None,
+        name: str | None = None,
     ) -> int:
         """How many. A call is not tried again by itself: one that was done in full would be done twice."""
         request = {"from": _place(start), "to": _place(end), "queue": queue, "dry_run": dry_run}
+        if name is not None:
+            request["name"] = name
         count, more = 0, True
         while more:
             answer = await self._post(topic, group, "replay", request, deadline=0.0)
