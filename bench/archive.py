@@ -30,9 +30,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, lit, timestamp_millis, to_date
 
 from ..pipeline import session
-from ..pipeline.archive import Archiver, holder
-from ..pipeline.lake import Lake
-from ..pipeline.tenure import Tenure
+from ..pipeline.lake.archive import Archiver, holder
+from ..pipeline.lake.lake import Lake
+from ..pipeline.lake.tenure import Tenure
 from ..service.clock import Clock
 from ..service.combiner import Combiner
 from ..store.catalogue import TopicDraft

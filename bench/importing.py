@@ -27,9 +27,10 @@ import trio
 from pyspark.sql import SparkSession
 
 from ..client import Tarry
-from ..pipeline import importing, session
-from ..pipeline.import_drafts import Mapping
-from ..pipeline.input_files import read_rows
+from ..pipeline import session
+from ..pipeline.sending import importing
+from ..pipeline.sending.import_drafts import Mapping
+from ..pipeline.sending.input_files import read_rows
 from ..service.cli.server_process import ServerProcess
 from ..store.catalogue import TopicDraft
 from ..store.ids import first_id

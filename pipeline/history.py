@@ -8,14 +8,14 @@ from collections.abc import Collection
 
 from pyspark.sql import DataFrame, SparkSession
 
-from . import source
-from .archive import RANGED, TIMED
 from .errors import LakeError
-from .facts import read_facts
-from .lake import Lake, Snapshot
+from .lake.archive import RANGED, TIMED
+from .lake.lake import Lake, Snapshot
 from .link import Link
 from .schemas import IN_LAKE, TABLES
-from .spans import ends
+from .source import source
+from .source.facts import read_facts
+from .source.spans import ends
 from .tables import Tables, no_rows
 
 

@@ -52,11 +52,11 @@ def _archive(
     from .. import session
 
     session.check()  # before anything that loads Spark
-    from ..archive import Archiver, holder
-    from ..lake import Lake
-    from ..tenure import Tenure
-    from ..watching import until_told
-    from ..watching import watch as go_on
+    from ..lake.archive import Archiver, holder
+    from ..lake.lake import Lake
+    from ..lake.tenure import Tenure
+    from ..lake.watching import until_told
+    from ..lake.watching import watch as go_on
 
     over = threading.Event()
     with Tenure(dsn, holder()) as tenure:  # first: it is quick, and a second archiver need not start Spark
@@ -93,10 +93,10 @@ def _keep_up(dsn: str, lake: str, *, compact: bool, vacuum: int | None, yes: boo
     from .. import session
 
     session.check()
-    from ..archive import holder
-    from ..lake import Lake
-    from ..tenure import Tenure
-    from ..upkeep import LEAST_HOURS, keep_up
+    from ..lake.archive import holder
+    from ..lake.lake import Lake
+    from ..lake.tenure import Tenure
+    from ..lake.upkeep import LEAST_HOURS, keep_up
 
     if vacuum is not None and vacuum < 0:
         raise ValueError("--vacuum: hours, 0 or more")
@@ -115,7 +115,7 @@ def _keep_up(dsn: str, lake: str, *, compact: bool, vacuum: int | None, yes: boo
 
 
 def _switch_off(dsn: str, *, yes: bool, as_json: bool) -> int:
-    from ..tenure import switch_off
+    from ..lake.tenure import switch_off
 
     _confirm("let retention delete what is not archived", yes=yes)
     _print(as_json, [{"archiving": "off", "was_on": switch_off(dsn)}])

@@ -41,8 +41,8 @@ def audit(
 
     spark = open_session("audit", master)
     try:
-        from ..examining import examine
-        from ..sight import Scope
+        from ..audit.examining import examine
+        from ..audit.sight import Scope
 
         scope = Scope(
             latest if end is None else moment(end), None if begin is None else moment(begin), archived=lake is not None

@@ -85,9 +85,10 @@ def import_(
         Check and count, and write no message.
     """
     from ...client.durations import milliseconds
-    from .. import importing, session
-    from ..import_drafts import Mapping
-    from ..input_files import read_rows
+    from .. import session
+    from ..sending import importing
+    from ..sending.import_drafts import Mapping
+    from ..sending.input_files import read_rows
 
     if not files:
         raise ValueError("name a file at least")

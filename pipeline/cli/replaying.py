@@ -51,9 +51,10 @@ def replay(
     dry_run
         Count and forecast, and replay nothing.
     """
-    from .. import history, replaying, session
-    from ..importing import checked_name
-    from ..sinks import told
+    from .. import history, session
+    from ..sending import replaying
+    from ..sending.importing import checked_name
+    from ..sending.sinks import told
 
     if (to_topic is None) == (to_group is None):
         raise ValueError("--to-topic or --to-group: one of them")

@@ -19,9 +19,9 @@ JOB = dedent("""
     import json, socket, sys
     from pyspark import TaskContext
     from tarry.pipeline import schemas
-    from tarry.pipeline.audit import Audit
+    from tarry.pipeline.audit.job import Audit
     from tarry.pipeline.session import open_session
-    from tarry.pipeline.sight import Scope, look
+    from tarry.pipeline.audit.sight import Scope, look
     from tarry.pipeline.tables import Tables
     from datetime import UTC, datetime
 

@@ -18,9 +18,9 @@ from support.oracle import Oracle, choose
 from support.spark_settings import small
 from support.still import StillBackend
 from support.stores import START
-from tarry.pipeline.audit import Audit
-from tarry.pipeline.findings import KINDS
-from tarry.pipeline.sight import Scope
+from tarry.pipeline.audit.findings import KINDS
+from tarry.pipeline.audit.job import Audit
+from tarry.pipeline.audit.sight import Scope
 from tarry.store.catalogue import TopicDraft
 from tarry.store.ids import SHARDS
 from tarry.store.positions import Position

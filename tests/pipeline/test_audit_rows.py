@@ -12,11 +12,11 @@ from support.bare_tables import Book, LiteralBooks, look_at, open_book
 from support.literal_tables import moment
 from support.spark_settings import small
 from support.stores import HOUR, MINUTE, START
-from tarry.pipeline import balances, copies, fates, holes
-from tarry.pipeline.audit import Audit, confirmed
-from tarry.pipeline.findings import FINDINGS, listed
+from tarry.pipeline.audit import balances, copies, fates, holes
+from tarry.pipeline.audit.findings import FINDINGS, listed
+from tarry.pipeline.audit.job import Audit, confirmed
+from tarry.pipeline.audit.sight import Scope, Sight, look
 from tarry.pipeline.schemas import CURSORS
-from tarry.pipeline.sight import Scope, Sight, look
 
 pytestmark = pytest.mark.long
 

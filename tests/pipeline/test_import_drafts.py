@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tarry.pipeline.errors import NotFound
-from tarry.pipeline.import_drafts import DRAFTS, Limits, Mapping, drafts
-from tarry.pipeline.input_files import Format, is_json, read_rows
+from tarry.pipeline.sending.import_drafts import DRAFTS, Limits, Mapping, drafts
+from tarry.pipeline.sending.input_files import Format, is_json, read_rows
 
 NOW = 1_700_000_000_000
 DAY = 86_400_000

@@ -22,12 +22,12 @@ from pyspark.sql import SparkSession
 from support.server import client_of, start_server
 from support.servers import database
 from support.stores import MySQLTables, migrate
-from tarry.pipeline import import_marks, importing, mysql_import, mysql_link, progress
 from tarry.pipeline.errors import NotFound, StoreAway
-from tarry.pipeline.import_drafts import Mapping
-from tarry.pipeline.importing import Job, Summary
-from tarry.pipeline.input_files import read_rows
-from tarry.pipeline.pace import Pace
+from tarry.pipeline.sending import import_marks, importing, mysql_import, mysql_link, progress
+from tarry.pipeline.sending.import_drafts import Mapping
+from tarry.pipeline.sending.importing import Job, Summary
+from tarry.pipeline.sending.input_files import read_rows
+from tarry.pipeline.sending.pace import Pace
 from tarry.store.catalogue import TopicDraft
 from tarry.store.opening import open_backend
 from tarry.store.store import Store

@@ -6,9 +6,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from support import servers
-from tarry.pipeline import mysql_link, mysql_reads
 from tarry.pipeline.errors import PipelineError, StoreAway
 from tarry.pipeline.link import Link
+from tarry.pipeline.sending import mysql_link
+from tarry.pipeline.source import mysql_reads
 
 SESSION = "SELECT @@session.time_zone, @@autocommit, @@sql_mode LIKE '%STRICT_ALL%'"
 CIPHER = "SHOW SESSION STATUS LIKE 'Ssl_cipher'"

@@ -13,9 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from support import archiver
 from support.server import client_of, start_server
 from tarry.client import Tarry
-from tarry.pipeline import replaying, schemas
+from tarry.pipeline import schemas
 from tarry.pipeline.errors import NotFound, PipelineError
-from tarry.pipeline.replaying import HISTORY, forecast, history, runs, selected, standing
+from tarry.pipeline.sending import replaying
+from tarry.pipeline.sending.replaying import HISTORY, forecast, history, runs, selected, standing
 from tarry.pipeline.tables import Tables
 
 pytestmark = pytest.mark.long

@@ -10,9 +10,9 @@ import attrs
 from pyspark.sql import DataFrame, SparkSession
 
 from support.literal_tables import literal_frame, moment
-from tarry.pipeline.books import OUTBOX, SEEKS
+from tarry.pipeline.audit.books import OUTBOX, SEEKS
+from tarry.pipeline.audit.sight import Sight, look
 from tarry.pipeline.schemas import OUTCOMES, TABLES
-from tarry.pipeline.sight import Sight, look
 from tarry.pipeline.tables import Tables
 
 Row = dict[str, Any]

@@ -6,11 +6,11 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from support.stores import Stage
-from tarry.pipeline import source
-from tarry.pipeline.archive import Archiver
-from tarry.pipeline.lake import Lake
+from tarry.pipeline.lake.archive import Archiver
+from tarry.pipeline.lake.lake import Lake
+from tarry.pipeline.lake.tenure import Tenure
 from tarry.pipeline.schemas import IN_LAKE, TABLES
-from tarry.pipeline.tenure import Tenure
+from tarry.pipeline.source import source
 from tarry.store.records import Draft
 
 MANY = 12_000

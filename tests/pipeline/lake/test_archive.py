@@ -9,13 +9,13 @@ from pyspark.sql import SparkSession
 from support.lakes import archive, in_lake, in_store, rows
 from support.stores import HOUR, Stage
 from support.story import live
-from tarry.pipeline.archive import Archiver
 from tarry.pipeline.errors import InUse, LakeError
 from tarry.pipeline.history import open_tables
-from tarry.pipeline.lake import Lake
+from tarry.pipeline.lake.archive import Archiver
+from tarry.pipeline.lake.lake import Lake
+from tarry.pipeline.lake.tenure import Tenure, switch_off
+from tarry.pipeline.lake.upkeep import keep_up
 from tarry.pipeline.schemas import IN_LAKE, TABLES
-from tarry.pipeline.tenure import Tenure, switch_off
-from tarry.pipeline.upkeep import keep_up
 
 pytestmark = pytest.mark.long
 

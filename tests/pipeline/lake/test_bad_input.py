@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 from support.lakes import archive, in_lake, in_store
 from support.stores import Stage
 from support.story import live
-from tarry.pipeline.archive import Archiver
 from tarry.pipeline.errors import LakeError, PipelineError, StoreAway
 from tarry.pipeline.history import open_tables
-from tarry.pipeline.lake import Lake
-from tarry.pipeline.tenure import Tenure
+from tarry.pipeline.lake.archive import Archiver
+from tarry.pipeline.lake.lake import Lake
+from tarry.pipeline.lake.tenure import Tenure
 from tarry.pipeline.troubles import translate
 
 pytestmark = pytest.mark.long

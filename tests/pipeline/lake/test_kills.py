@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from support import archiver
 from support.lakes import FREE, fill, same
 from support.stores import Stage
-from tarry.pipeline.lake import Lake
+from tarry.pipeline.lake.lake import Lake
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 

@@ -10,8 +10,8 @@ from pyspark.sql.functions import col, lit
 
 from support.stores import Stage
 from support.story import live
-from tarry.pipeline import source
 from tarry.pipeline.schemas import OUTCOMES, TABLES
+from tarry.pipeline.source import source
 
 
 def read(spark: SparkSession, dsn: str, table: str, **options: str) -> DataFrame:

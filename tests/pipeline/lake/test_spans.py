@@ -1,7 +1,7 @@
 """Which rows a task reads."""
 
-from tarry.pipeline.facts import COUNTERS, Cursor, Facts, Queue
-from tarry.pipeline.spans import Span, bundle, ends, head, plan
+from tarry.pipeline.source.facts import COUNTERS, Cursor, Facts, Queue
+from tarry.pipeline.source.spans import Span, bundle, ends, head, plan
 
 
 def facts(*ends: int, deliveries: int = 0, floor: int = 0) -> Facts:

@@ -13,8 +13,8 @@ from support.lakes import archive, in_lake
 from support.stores import Kind, Stage
 from support.story import live
 from tarry.pipeline.cli.app import run
+from tarry.pipeline.lake.tenure import Tenure
 from tarry.pipeline.schemas import IN_LAKE
-from tarry.pipeline.tenure import Tenure
 
 pytestmark = pytest.mark.long
 

@@ -1,0 +1,69 @@
+"""An audit from a store and a lake to what is told of it: two looks, the equations, the findings. Bounded in all."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from attrs import evolve
+from pyspark.sql import DataFrame, SparkSession
+
+from ..history import open_table, open_tables
+from .books import StoreBooks
+from .findings import KINDS, listed
+from .job import Audit, confirmed
+from .sight import Scope, look
+
+_ROWS = 1000
+"""Lines of a table that are shown."""
+_MARGIN = timedelta(hours=1)
+"""Messages are in the order of their commits, and only nearly in that of their times: so much more is read."""
+
+
+def examine(
+    spark: SparkSession, dsn: str, lake: str | None, scope: Scope, topics: Sequence[str] | None, limit: int
+) -> dict[str, Any]:
+    """What is told: the equations, what was found, `limit` of each kind, and what only counters tell of."""
+    first = _look(spark, dsn, lake, scope, topics)
+    later: list[Audit] = []
+
+    def look_again(some: Sequence[str] | None) -> Audit:
+        later.append(_look(spark, dsn, lake, scope, some or topics))
+        return later[-1]
+
+    found = _rows(listed(confirmed(first, look_again), limit), len(KINDS) * limit)
+    kinds: dict[str, dict[str, Any]] = {}
+    for row in found:
+        kind, total = row.pop("kind"), row.pop("total")
+        told = kinds.setdefault(kind, {"what": KINDS[kind], "total": total, "listed": []})
+        told["listed"].append(row | {"id": None if row["id"] is None else str(row["id"])})
+    report = {
+        "clean": not kinds,
+        "from": scope.since,
+        "to": scope.until,
+        "topics": _rows(first.topics(), _ROWS),
+        "groups": _rows(first.groups(), _ROWS),
+        "hours": _rows(first.hours(), _ROWS),
+        "unchecked": _rows(first.unchecked(), _ROWS),
+        "findings": kinds,
+    }
+    for one in (first, *later):
+        one.sight.close()
+    return report
+
+
+def _look(spark: SparkSession, dsn: str, lake: str | None, scope: Scope, topics: Sequence[str] | None) -> Audit:
+    tables = open_tables(spark, dsn, lake, topics=topics)
+    since = None if scope.since is None else int((scope.since - _MARGIN).timestamp() * 1000)
+    copies: tuple[DataFrame, DataFrame] | None = None
+    if lake is not None:
+        mine = open_table(spark, dsn, None, "messages", topics=topics, since=since)
+        copies = (mine, open_table(spark, None, lake, "messages", topics=topics, since=since))
+    if since is not None:  # what waits or is claimed is looked at whole: counters are of all times
+        some = ("messages", "deliveries", "dead")
+        late = {name: open_table(spark, dsn, lake, name, topics=topics, since=since) for name in some}
+        tables = evolve(tables, **late)
+    return Audit.of(look(tables, topics, StoreBooks(spark, dsn)), scope, copies)
+
+
+def _rows(frame: DataFrame, limit: int) -> list[dict[str, Any]]:
+    return [row.asDict() for row in frame.limit(limit).collect()]

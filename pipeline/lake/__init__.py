@@ -1,0 +1,1 @@
+"""The lake: Delta tables of what was, the archive that fills them, and their upkeep."""

@@ -1,0 +1,180 @@
+"""The archive: what the store has and the lake has not goes there, each row once, in bounded steps.
+
+A step plans ranges from the lake's positions on, lets tasks write them as files, and commits files and positions in one
+entry of the table's log. Killed before that, nothing has happened; killed after it, the next run sees the positions.
+Then the store is told, so that retention may delete.
+
+Messages go by (queue, offset) below the queue's end, deliveries by the number of the log, both in the order of commits.
+Dead letters and cancelled messages have no such order: they are looked for by time, some hours back, since a
+transaction of a user's own may be that late, and what the lake has is left out.
+"""
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+from attrs import define, field
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.functions import col, unix_micros
+
+from ..columns import tables_of_rows
+from ..errors import LakeError
+from ..link import Link, absolute, name_of
+from ..schemas import LAKE_DAYS, TABLES
+from ..source import source
+from ..source.facts import Facts, read_facts
+from ..source.spans import bundle, ends, head, plan
+from .added import Added
+from .lake import Lake, Snapshot
+from .lake_writer import write_spans, write_tables
+from .tenure import Tenure
+
+CAP = 1_000_000
+"""Rows to a commit, about."""
+OVERLAP = 3 * 3_600_000
+"""Milliseconds that a user's transaction may stay open and still be found."""
+RANGED = ("messages", "deliveries")
+TIMED = {"dead": ("group_id", "id", "dead_at"), "cancelled": ("id",)}
+"""With what tells two rows apart."""
+_PAGE = 5_000
+_SELDOM = 3_600_000
+"""Milliseconds after which the place to look from is moved, though nothing came."""
+
+Progress = Callable[[str, int], None]
+"""Told of a table and the rows of each commit."""
+
+
+def holder() -> str:
+    """A name for this process among archivers."""
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
+
+
+@define
+class Archiver:
+    """The one archiver of a store, under its `tenure`. Steps may be asked for from several threads."""
+
+    spark: SparkSession
+    dsn: str
+    lake: Lake
+    tenure: Tenure
+    cap: int = CAP
+    progress: Progress = lambda _table, _rows: None
+    rows: dict[str, int] = field(factory=dict[str, int])
+    """Archived by this process, by table."""
+    _lock: Any = field(factory=threading.Lock)
+    _over: bool = False
+
+    def begin(self, *, new_lake: bool = False) -> None:
+        """Checks that lake and store belong together, switches archiving on, tells the store what the lake has."""
+        source.register(self.spark)
+        facts = self._facts()
+        positions = {table: self._positions(self.lake.ensure(table), facts) for table in RANGED}
+        times = {table: self.lake.ensure(table).position("") for table in TIMED}
+        holds = any(positions.values()) or any(time is not None for time in times.values())
+        self.tenure.adopt(self.lake.identity(), holds=holds, anew=new_lake)
+        self.tenure.switch_on()
+        for table, marks in positions.items():
+            self.tenure.record(table, marks)
+        self.tenure.record("", {"": min(time or 0 for time in times.values())})
+
+    def run(self) -> None:
+        """All there is now; what comes meanwhile is the next run's, or this one would never end beside publishers."""
+        facts = self._facts()
+        for table in RANGED:
+            upto = ends(table, facts)
+            while self.step(table, upto):
+                pass
+        self.step_timed()
+
+    def step(self, table: str, upto: Mapping[str, int] | None = None) -> bool:
+        """One commit of messages or deliveries; False when there was nothing to archive below `upto`."""
+        with self._lock:
+            if self._over:
+                return False
+            facts = self._facts()
+            snapshot = self.lake.ensure(table)
+            before = self._positions(snapshot, facts)
+            spans = head(plan(table, facts, before, upto), self.cap)
+            if not spans:
+                return False
+            after = {span.mark: span.last for span in spans}  # in order: the last of a mark stays
+            work = bundle(spans)
+            write = partial(write_spans, absolute(self.dsn), snapshot.place, table)
+            tasks = self.spark.sparkContext.parallelize(work, len(work))
+            self._commit(table, tasks.flatMap(write).collect(), {mark: before.get(mark) for mark in after}, after)
+            return True
+
+    def finish(self) -> None:
+        """Waits for the step that is under way; those that are asked for later do nothing."""
+        with self._lock:
+            self._over = True
+
+    def step_timed(self) -> None:
+        """What came of dead letters and cancelled messages."""
+        with self._lock:
+            with Link(self.dsn) as link:
+                until = link.now() - OVERLAP
+            for table, keys in TIMED.items():
+                snapshot = self.lake.ensure(table)
+                before = snapshot.position("")
+                since = before or 0
+                known = snapshot.frame(self.spark, since=since).select(*keys)
+                fresh = self._live(table, since).join(known, list(keys), "left_anti")
+                write = partial(_write_rows, snapshot.place, table)
+                files = _with_times(fresh, table).rdd.mapPartitions(write).collect()
+                if files or before is None or until > since + _SELDOM:
+                    self._commit(table, files, {"": before}, {"": max(since, until)}, tell=False)
+            self.tenure.record("", {"": until})
+
+    def _live(self, table: str, since: int) -> DataFrame:
+        reader = self.spark.read.format("tarry").option("dsn", self.dsn).option("table", table)
+        return reader.option("since", str(since)).load()
+
+    def _commit(
+        self,
+        table: str,
+        files: Sequence[Added],
+        before: Mapping[str, int | None],
+        after: Mapping[str, int],
+        *,
+        tell: bool = True,
+    ) -> None:
+        self.tenure.check()
+        self.lake.commit(table, files, before, after)
+        if tell:
+            self.tenure.record(table, after)
+        rows = sum(file.rows for file in files)
+        self.rows[table] = self.rows.get(table, 0) + rows
+        self.progress(table, rows)
+
+    def _facts(self) -> Facts:
+        with Link(self.dsn) as link:
+            return read_facts(link)
+
+    def _positions(self, snapshot: Snapshot, facts: Facts) -> dict[str, int]:
+        known = ends(snapshot.table, facts)
+        positions = snapshot.positions(known)
+        for mark, position in positions.items():
+            if position > known[mark]:
+                raise LakeError(
+                    f"the lake is ahead of {name_of(self.dsn)}: it has {snapshot.table} of {mark} up to {position}, and"
+                    f" the store ends at {known[mark]}. Was the store put back from a backup? Archive it to a new lake"
+                )
+        return positions
+
+
+def _with_times(rows: DataFrame, table: str) -> DataFrame:
+    """Times as microseconds: as such they mean the same wherever a worker stands."""
+    times = [f.name for f in TABLES[table].fields if f.dataType.typeName() == "timestamp"]
+    return rows.select(*(unix_micros(col(n)).alias(n) if n in times else col(n) for n in TABLES[table].names))
+
+
+def _write_rows(place: str, table: str, rows: Iterable[Row]) -> list[Added]:
+    return write_tables(place, table, tables_of_rows(TABLES[table], rows, _PAGE))
+
+
+assert set(RANGED) | set(TIMED) == set(LAKE_DAYS)  # noqa: S101

@@ -1,0 +1,254 @@
+"""The lake: a folder, or a URL, with a Delta table each in `messages/`, `deliveries/`, `dead/` and `cancelled/`.
+
+Other engines read the same tables; Spark reads the files that a snapshot lists, and needs no jar for it. A commit adds
+files and moves positions in one entry of the table's log: both, or neither. A position is a Delta application
+transaction, `tarry:messages:QUEUE` or `tarry:deliveries:GROUP:QUEUE`, with the first offset or number not archived yet
+as its version; `tarry:dead` and `tarry:cancelled` have the time up to which these are looked for no more.
+"""
+
+import time
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from attrs import frozen
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, lit
+
+from ..arrow import pa
+from ..columns import arrow_schema
+from ..errors import LakeError
+from ..schemas import IN_LAKE, LAKE_DAYS, VERSION, lake_schema
+from ..tables import no_rows
+from ..times import moment
+from .added import Added, sync
+
+_SCHEMA = "tarry.schema"
+_PARTS = ["topic", "day"]
+_TRIES = 5
+
+
+class Overtaken(LakeError):
+    """Another writer has moved a position since it was read; nothing of this commit is in the lake."""
+
+
+@frozen
+class Snapshot:
+    """A table as it was at one version."""
+
+    table: str
+    place: str
+    delta: DeltaTable
+
+    def position(self, mark: str) -> int | None:
+        """The first offset, number or time that is not archived; None when nothing of it ever was."""
+        return self.delta.transaction_version(app_id(self.table, mark))
+
+    def positions(self, marks: Iterable[str]) -> dict[str, int]:
+        """Those of these marks that have one."""
+        found = {mark: self.position(mark) for mark in marks}
+        return {mark: position for mark, position in found.items() if position is not None}
+
+    def files(
+        self, topics: Collection[str] | None = None, since: date | None = None, until: date | None = None
+    ) -> list[str]:
+        """The files that may hold rows of these topics and days (both included), as Spark finds them."""
+        with _plainly(self.place):
+            listed = pa.table(self.delta.get_add_actions(flatten=True))
+        names = ("path", "partition.topic", "partition.day")
+        if not listed.num_rows:
+            return []
+        return [
+            f"{spark_place(self.place)}/{unquote(path)}"
+            for path, topic, day in zip(*(listed[name].to_pylist() for name in names), strict=True)
+            if (topics is None or topic in topics)
+            and (since is None or day >= since)
+            and (until is None or day <= until)
+        ]
+
+    def frame(
+        self,
+        spark: SparkSession,
+        topics: Collection[str] | None = None,
+        since: int | None = None,
+        until: int | None = None,
+    ) -> DataFrame:
+        """Its rows, with `day`; of these topics, and whose time is in [since, until), Unix milliseconds."""
+        schema = lake_schema(self.table)
+        files = self.files(topics, _day(since), _day(until))
+        if not files:
+            return no_rows(spark, schema)
+        reader = spark.read.schema(schema).option("basePath", spark_place(self.place)).option("__globPaths__", "false")
+        try:
+            rows = reader.parquet(*files)
+        except PySparkException as error:
+            if "PATH_NOT_FOUND" in str(error):
+                raise LakeError(
+                    f"a file that the lake lists is missing: {_quoted(error)}. Put it back from a backup,"
+                    f" or take it out of the table with DeltaTable({self.place!r}).repair()"
+                ) from error
+            raise
+        rows = rows.select(*schema.names)
+        if topics is not None:
+            rows = rows.where(col("topic").isin(sorted(topics)))
+        at = col(LAKE_DAYS[self.table])
+        if since is not None:
+            rows = rows.where(at >= lit(moment(since)))
+        if until is not None:
+            rows = rows.where(at < lit(moment(until)))
+        return rows
+
+
+class Lake:
+    """A lake at a path or URL. Every error is a `LakeError`."""
+
+    def __init__(self, place: str) -> None:
+        self.place = absolute(place)
+
+    def place_of(self, table: str) -> str:
+        return f"{self.place}/{table}"
+
+    def open(self, table: str) -> Snapshot | None:
+        """The table as it is now; None where there is none yet."""
+        place = self.place_of(table)
+        try:
+            with _plainly(place):
+                delta = DeltaTable(place)
+        except _Missing:
+            return None
+        version = delta.metadata().configuration.get(_SCHEMA)
+        if version is None or not version.isdigit():
+            raise LakeError(f"{place} is a Delta table, and not of Tarry's: it has no property {_SCHEMA}")
+        if int(version) > VERSION:
+            raise LakeError(
+                f"{place} has schema {version}, and this version of Tarry knows {VERSION}: upgrade tarry and try again"
+            )
+        return Snapshot(table, place, delta)
+
+    def ensure(self, table: str) -> Snapshot:
+        """The table, made where it is missing."""
+        found = self.open(table)
+        if found is not None:
+            return found
+        place = self.place_of(table)
+        with _plainly(place):
+            if "://" not in place:
+                Path(place).mkdir(parents=True, exist_ok=True)
+            DeltaTable.create(
+                place,
+                arrow_schema(lake_schema(table)),
+                mode="ignore",
+                partition_by=_PARTS,
+                name=f"tarry_{table}",
+                configuration={_SCHEMA: str(VERSION)},
+                raise_if_key_not_exists=False,
+            )
+        made = self.open(table)
+        assert made is not None  # noqa: S101  # just made
+        return made
+
+    def identity(self) -> str:
+        """Which lake this is, wherever it is mounted."""
+        return str(self.ensure(IN_LAKE[0]).delta.metadata().id)
+
+    def commit(
+        self, table: str, files: Sequence[Added], before: Mapping[str, int | None], after: Mapping[str, int]
+    ) -> int:
+        """Adds the files and moves positions from `before` to `after`, all or nothing; the table's version.
+
+        Raises `Overtaken` when a position is no longer what it was.
+        """
+        written = round(time.time() * 1000)
+        actions = [
+            AddAction(one.path, one.size, {"topic": one.topic, "day": one.day}, written, True, one.stats)
+            for one in files
+        ]
+        moved = [Transaction(app_id(table, mark), position, written) for mark, position in after.items()]
+        place = self.place_of(table)
+        for left in reversed(range(_TRIES)):
+            snapshot = self.ensure(table)
+            for mark in after:
+                if snapshot.position(mark) != before.get(mark):
+                    raise Overtaken(f"{place}: another archiver has written there; run it again")
+            delta = snapshot.delta
+            try:
+                with _plainly(place):
+                    delta.create_write_transaction(
+                        list(actions),
+                        mode="append",
+                        schema=delta.schema(),
+                        partition_by=_PARTS,
+                        commit_properties=CommitProperties(app_transactions=moved, max_commit_retries=0),
+                    )
+            except _Conflict:
+                if not left:
+                    raise
+                continue  # a compaction, or another archiver: look again
+            version = delta.version() + 1
+            _secure(place, version)
+            return version
+        raise AssertionError("unreachable")
+
+
+def app_id(table: str, mark: str) -> str:
+    return f"tarry:{table}:{mark}" if mark else f"tarry:{table}"
+
+
+def absolute(place: str) -> str:
+    """A path as an absolute one; a URL without its last slash."""
+    if place.startswith("file://"):
+        place = unquote(urlsplit(place).path)
+    if "://" in place:
+        return place.replace("s3a://", "s3://", 1).rstrip("/")
+    return str(Path(place).expanduser().absolute())
+
+
+def spark_place(place: str) -> str:
+    """As Hadoop's file systems know it."""
+    return place.replace("s3://", "s3a://", 1) if "://" in place else place
+
+
+class _Missing(LakeError):
+    pass
+
+
+class _Conflict(LakeError):
+    pass
+
+
+@contextmanager
+def _plainly(place: str) -> Generator[None, None, None]:
+    """Errors of the table format as a sentence."""
+    try:
+        yield
+    except TableNotFoundError as error:
+        raise _Missing(f"there is no table at {place}") from error
+    except CommitFailedError as error:
+        if "ransaction" in str(error) and "enied" not in str(error):
+            raise _Conflict(f"{place}: others write there all the time; run it again") from error
+        raise LakeError(f"the lake at {place} cannot be written: {_quoted(error)}") from error
+    except (DeltaError, OSError) as error:
+        raise LakeError(f"the lake at {place} cannot be used: {_quoted(error)}") from error
+
+
+def _quoted(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300]
+
+
+def _day(at: int | None) -> date | None:
+    return None if at is None else moment(at).date()
+
+
+def _secure(place: str, version: int) -> None:
+    """The entry of the log survives a loss of power, before the store is told that it may delete."""
+    if "://" in place:
+        return
+    log = Path(place) / "_delta_log"
+    for path in (log / f"{version:020}.json", log, Path(place)):
+        sync(path)

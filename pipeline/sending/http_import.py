@@ -1,0 +1,144 @@
+"""Drafts to a server over HTTP, for stores that one process alone may write, and for whoever has no DSN.
+
+Each row is a publish with an idempotency key of its own; a task has several under way at a time, the rows of one
+ordering key one after the other. This runs in Spark's workers; neither Spark's session nor trio is known here.
+"""
+
+import zlib
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+from attrs import frozen
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as fn
+
+from ...client.errors import BadRequest, IdempotencyConflict, TarryError, Unavailable
+from ...client.errors import NotFound as NotThere
+from ...client.transport import Transport
+from ..arrow import Batch
+from ..errors import NotFound, PipelineError, StoreAway
+from .mysql_import import Written
+from .pace import Pace
+from .row_counts import Place, tell
+
+NO_TOPIC = (
+    "there is no topic {topic!r}, and an import makes none: make it once, "
+    'curl -X PUT SERVER/v1/topics/{topic} -H "Content-Type: application/json" -d "{{}}"'
+)
+_THREADS = 16
+_CHUNK = 500
+
+
+@frozen
+class Door:
+    """Where a task publishes."""
+
+    server: str
+    topic: str
+    ordered: bool
+    rate: float | None
+    watcher: Place | None = None
+
+
+def check_topic(server: str, topic: str) -> dict[str, Any]:
+    """The topic as the server has it. Raises `NotFound` and `StoreAway`."""
+    transport = Transport(server, timeout=10, deadline=10)
+    try:
+        return transport.call("GET", f"/v1/topics/{quote(topic, safe='')}").document
+    except NotThere as error:
+        raise NotFound(NO_TOPIC.format(topic=topic)) from error
+    except Unavailable as error:
+        raise StoreAway(str(error)) from error
+    except TarryError as error:
+        raise PipelineError(str(error)) from error
+    finally:
+        transport.close()
+
+
+def is_ordered(server: str, topic: str) -> bool:
+    return bool(check_topic(server, topic).get("ordered"))
+
+
+def columns(parted: DataFrame) -> DataFrame:
+    """The columns that `write` takes: the request as JSON, but for a delay or time, which are milliseconds."""
+    text = fn.col("body").cast("string")
+    content = fn.when(fn.col("content_type").isNull(), fn.concat(fn.lit('"body":'), text)).otherwise(
+        fn.concat(
+            fn.lit('"body_base64":"'),
+            fn.base64(fn.col("body")),
+            fn.lit('","content_type":'),
+            _json(fn.col("content_type")),
+        )
+    )
+    fields = [fn.concat(fn.lit(f',"{name}":'), _json(fn.col(name))) for name in ("key", "ordering_key", "tag")]
+    fields.append(fn.concat(fn.lit(',"headers":'), fn.col("headers")))
+    fields.append(fn.concat(fn.lit(',"delay":'), fn.col("delay").cast("string")))
+    at = fn.date_format(fn.timestamp_millis("deliver_at"), "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")
+    fields.append(fn.concat(fn.lit(',"deliver_at":"'), at, fn.lit('"')))
+    fields.append(fn.concat(fn.lit(',"idempotency_key":'), _json(fn.col("mark"))))
+    request = fn.concat(fn.lit("{"), content, fn.concat_ws("", *fields), fn.lit("}"))
+    return parted.select(request.alias("request"), "ordering_key")
+
+
+def _json(text: Column) -> Column:
+    """A text as JSON."""
+    listed = fn.to_json(fn.array(text))
+    return fn.when(text.isNotNull(), fn.substr(listed, fn.lit(2), fn.length(listed) - 2))
+
+
+def write(door: Door, batches: Iterable[Batch]) -> Written:
+    """All rows of a task. Raises `StoreAway` and `PipelineError`."""
+    written = Written()
+    pace = Pace(door.rate)
+    transport = Transport(door.server, timeout=10, deadline=60)
+    path = f"/v1/topics/{quote(door.topic, safe='')}/messages"
+    try:
+        with ThreadPoolExecutor(_THREADS) as threads:
+            for chunk in _chunks(batches, pace.at_a_time(_CHUNK)):
+                pace.take(len(chunk))
+                lanes: list[list[str]] = [[] for _ in range(_THREADS)]
+                for index, (request, key) in enumerate(chunk):
+                    lane = index if not door.ordered or key is None else zlib.crc32(key.encode())
+                    lanes[lane % _THREADS].append(request)
+                for done in threads.map(partial(_publish, transport, path), lanes):
+                    written.imported += done.imported
+                    written.skipped += done.skipped
+                    written.refused += done.refused
+                tell(door.watcher, len(chunk))
+        pace.finish()
+    except Unavailable as error:
+        raise StoreAway(f"the server is away, and the job stopped: {error}") from error
+    except TarryError as error:
+        raise PipelineError(f"the server refuses: {error}") from error
+    finally:
+        transport.close()
+    return written
+
+
+def _chunks(batches: Iterable[Batch], most: int) -> Iterator[list[tuple[str, str | None]]]:
+    for batch in batches:
+        requests = batch.column("request").to_pylist()
+        keys = batch.column("ordering_key").to_pylist()
+        rows = list(zip(requests, keys, strict=True))
+        for begin in range(0, len(rows), most):
+            yield rows[begin : begin + most]
+
+
+def _publish(transport: Transport, path: str, requests: list[str]) -> Written:
+    done = Written()
+    for request in requests:
+        try:
+            receipt = transport.call("POST", path, request.encode()).document
+        except IdempotencyConflict:  # its --id was imported before, with another content
+            done.skipped += 1
+        except BadRequest:
+            done.refused += 1
+        else:
+            if receipt.get("replayed"):
+                done.skipped += 1
+            else:
+                done.imported += 1
+    return done

@@ -1,0 +1,58 @@
+"""Runs of offsets to one group, by the service's own replay. This runs in Spark's workers, without Spark or trio."""
+
+from collections.abc import Iterable
+
+from attrs import frozen
+
+from ...client.errors import NotFound as NotThere
+from ...client.errors import TarryError, Unavailable
+from ...client.operations import Operations
+from ...client.transport import Transport
+from ..arrow import Batch
+from ..errors import NotFound, PipelineError, StoreAway
+from .pace import Pace
+from .row_counts import Place, tell
+
+
+@frozen
+class Door:
+    """Where a task asks for it."""
+
+    server: str
+    topic: str
+    group: str
+    name: str
+    """Of the replay."""
+    rate: float | None
+    watcher: Place | None = None
+
+
+def write(door: Door, batches: Iterable[Batch]) -> tuple[int, int]:
+    """How many messages, and how many it was to be, with those replayed before.
+
+    Raises `NotFound` for a group that is not there, `StoreAway` and `PipelineError`.
+    """
+    transport = Transport(door.server, timeout=10, deadline=60)
+    operations = Operations(transport)
+    pace = Pace(door.rate)
+    count = wanted = 0
+    try:
+        for batch in batches:
+            columns = [batch.column(name).to_pylist() for name in ("queue", "begin", "end")]
+            for queue, begin, end in zip(*columns, strict=True):
+                pace.take(end - begin)
+                tell(door.watcher, end - begin)
+                count += operations.replay(
+                    door.topic, door.group, begin, end, queue=queue, dry_run=False, on_progress=None, name=door.name
+                )
+                wanted += end - begin
+        pace.finish()
+    except NotThere as error:
+        raise NotFound(str(error)) from error
+    except Unavailable as error:
+        raise StoreAway(f"the server is away, and the job stopped: {error}") from error
+    except TarryError as error:
+        raise PipelineError(f"the server refuses: {error}") from error
+    finally:
+        transport.close()
+    return count, wanted

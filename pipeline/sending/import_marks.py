@@ -1,0 +1,105 @@
+"""Which rows an import has brought: their marks, packed, one row of `idempotency` per transaction and part.
+
+A mark is the 16 bytes that a row is known by, and belongs to one of `PARTS` parts by them alone. What a transaction
+brings of a part has the part's next number as its key, from 0 on: of two runs at once the second meets the number of
+the first, and looks again. This runs in Spark's workers; neither Spark's session nor trio is known here.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import pymysql
+from attrs import define, field
+
+from ...store.mysql.statements import statement
+from .mysql_link import DUPLICATE, Session
+
+PARTS = 64
+"""It stays: with another number the marks of earlier runs are not found. A multiple of the wheel's shards."""
+SIZE = 16
+"""Bytes of a mark."""
+_PAGE = 50
+"""Rows of a look: a few megabytes at the most."""
+_STATEMENT = 8 << 20
+"""Bytes: below the max_allowed_packet that a server has unless told otherwise."""
+_BREAK = b"\xff"
+"""In no text: no name holds it, and no request's idempotency key begins with it."""
+
+
+@define
+class _Part:
+    marks: set[bytes] = field(factory=set[bytes])
+    numbers: int = 0
+    """So many are taken."""
+    last: tuple[bytes, int] | None = None
+    """The key of the last row, and when its window is over: another row under this key has another time."""
+
+
+@define
+class Marks:
+    """Of one import, as one task knows them. After an error `forget` what was known; it is read again."""
+
+    topic_id: int
+    name: str
+    _parts: dict[int, _Part] = field(factory=dict[int, _Part], init=False)
+    _added: dict[int, Sequence[bytes]] = field(factory=dict[int, Sequence[bytes]], init=False)
+    _expires_at: int = field(default=0, init=False)
+    """Of what was added."""
+
+    def look(self, session: Session, parts: Iterable[int], now: int) -> None:
+        """Makes sure of what is known of these parts, up to the end of the transaction; what is known of others goes.
+
+        Raises pymysql's IntegrityError when another run, or the end of a window, came in between.
+        """
+        self._parts = {part: self._parts.get(part) or self._read(session, part, now) for part in sorted(set(parts))}
+        ends = dict(part.last for part in self._parts.values() if part.last is not None)
+        # Held, so that the number after it is the next one to everybody.
+        if ends and dict(session.fetch("idempotency.hold", self.topic_id, list(ends))) != ends:
+            raise pymysql.err.IntegrityError(DUPLICATE, "the marks of an earlier run are over")
+
+    def has(self, part: int, mark: bytes) -> bool:
+        """Of a part that was looked at."""
+        return mark in self._parts[part].marks
+
+    def add(self, session: Session, marks: Mapping[int, Sequence[bytes]], expires_at: int) -> None:
+        """Writes them, in the transaction of `look`. Raises pymysql's IntegrityError when another run was faster."""
+        rows = [
+            (self.topic_id, self._key(part, self._parts[part].numbers), b"", b"".join(some), expires_at)
+            for part, some in sorted(marks.items())
+        ]
+        for text in statement("idempotency.add")[0].bind_many(rows, max_bytes=_STATEMENT):
+            session.run(text.decode())
+        self._added, self._expires_at = dict(marks), expires_at
+
+    def landed(self) -> None:
+        """What was added is committed."""
+        for number, some in self._added.items():
+            part = self._parts[number]
+            part.last = self._key(number, part.numbers), self._expires_at
+            part.numbers += 1
+            part.marks.update(some)
+        self._added = {}
+
+    def forget(self) -> None:
+        self._parts, self._added = {}, {}
+
+    def _read(self, session: Session, part: int, now: int) -> _Part:
+        """A part as it is in the table. Marks whose window is over count for nothing, and their numbers are taken."""
+        found = _Part()
+        begin, end = self._stem(part), self._stem(part) + _BREAK
+        while rows := session.fetch("idempotency.between", self.topic_id, begin, end, _PAGE):
+            for key, packed, expires_at in rows:
+                if expires_at > now:
+                    found.marks.update(packed[at : at + SIZE] for at in range(0, len(packed), SIZE))
+                found.last = key, expires_at
+                begin = key + b"\0"
+            if len(rows) < _PAGE:
+                break
+        if found.last is not None:
+            found.numbers = int(found.last[0].rpartition(b":")[2]) + 1
+        return found
+
+    def _stem(self, part: int) -> bytes:
+        return b"%simport:%s%s%02d:" % (_BREAK, self.name.encode(), _BREAK, part)
+
+    def _key(self, part: int, number: int) -> bytes:
+        return self._stem(part) + b"%010d" % number

@@ -1,0 +1,243 @@
+"""import: rows of files become messages, each once for ever, however often the job is run or killed.
+
+A row is known by the name of the import, by its content (or its `--id` columns) and by its number among equal rows.
+That is its idempotency key; a run that finds it passes the row over, so a file may grow and be imported again.
+"""
+
+import hashlib
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+
+from attrs import field, frozen
+from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
+from pyspark.sql import functions as fn
+from pyspark.sql.types import BinaryType
+
+from ..errors import NotFound
+from . import http_import, mysql_import, progress, sinks
+from .import_drafts import Limits, Mapping, drafts
+from .import_marks import PARTS
+from .input_files import Rows
+from .mysql_import import Written
+from .mysql_link import opened
+from .row_counts import Place
+
+_DAY = 86_400_000
+WINDOW = 7 * _DAY
+"""How long a row is remembered unless somebody says otherwise, milliseconds."""
+
+
+@frozen
+class Summary:
+    """What an import did, or would do."""
+
+    name: str
+    topic: str
+    read: int
+    imported: int
+    skipped: int
+    """Imported before."""
+    bad: int
+    seconds: float
+    errors: str | None = None
+    """Where the bad rows are."""
+    earliest: str | None = None
+    latest: str | None = None
+    dry_run: bool = False
+
+    @property
+    def rate(self) -> int:
+        """Good rows a second."""
+        return round((self.imported + self.skipped) / self.seconds) if self.seconds else 0
+
+
+@frozen(kw_only=True)
+class Job:
+    """What is to be imported, and where to."""
+
+    rows: Rows
+    mapping: Mapping
+    topic: str
+    name: str
+    dsn: str = ""
+    server: str = ""
+    """One of the two."""
+    rate: float | None = None
+    """Rows a second, of all tasks together."""
+    window: int = WINDOW
+    errors: str | None = None
+    """The folder for bad rows."""
+    dry_run: bool = False
+    limits: Limits = field(factory=Limits)
+
+    @property
+    def binary_body(self) -> bool:
+        """Whether bodies are bytes of a column, and have a content type of their own."""
+        body = self.mapping.body
+        return body != "*" and isinstance(self.rows.type_of(body), BinaryType)
+
+
+@frozen
+class Count:
+    """What the files hold."""
+
+    read: int
+    bad: int
+    earliest: int | None
+    latest: int | None
+
+
+def name_of(files: Sequence[str]) -> str:
+    """An import's name, when nobody gave one: of the files, wherever they lie."""
+    names = ",".join(sorted(file.rstrip("/").rpartition("/")[2] for file in files))
+    if len(names.encode()) <= 100 and names.isascii() and names.isprintable():
+        return names
+    return hashlib.sha256(names.encode()).hexdigest()[:32]
+
+
+def checked_name(name: str) -> str:
+    """Raises ValueError."""
+    if not 0 < len(name) <= 100 or not name.isascii() or not name.isprintable():
+        raise ValueError("--name: 1 to 100 printable ASCII characters")
+    return name
+
+
+def parted(good: DataFrame, tasks: int, *, by_key: bool) -> DataFrame:
+    """With `part`, which hangs on the row alone, so that a row meets its mark whatever else is in the files; and the
+    rows of a part in one partition. `by_key`: all rows of an ordering key are of one part."""
+    lane = fn.coalesce("ordering_key", "identity") if by_key else fn.col("identity")
+    part = fn.pmod(fn.crc32(lane.cast("binary")), fn.lit(PARTS)).cast("int")
+    return good.withColumn("part", part).repartitionById(tasks, "part")
+
+
+def numbered(good: DataFrame) -> DataFrame:
+    """With `number`, of each among the rows of one identity, from 0 on in the order of the files; they come by their
+    parts and identities."""
+    among = Window.partitionBy("part", "identity").orderBy("file", "block", "line")
+    return good.withColumn("number", fn.row_number().over(among) - 1)
+
+
+def _figures() -> tuple[Column, ...]:
+    """What is counted of the checked rows."""
+    good = fn.when(fn.col("reason").isNull(), fn.col("deliver_at"))
+    return (
+        fn.count(fn.lit(1)).alias("read"),
+        fn.count("reason").alias("bad"),
+        fn.min(good).alias("earliest"),
+        fn.max(good).alias("latest"),
+    )
+
+
+def run(spark: SparkSession, job: Job) -> Summary:
+    """Raises `NotFound` for a missing topic, `StoreAway`, and ValueError for a mapping that does not fit."""
+    began = time.monotonic()
+    checked = drafts(job.rows, job.mapping, time.time_ns() // 1_000_000, job.limits)
+    topic = _Topic.find(job)
+    done: list[Written] = []
+    count = None
+    if not job.dry_run:
+        # Counted on the way, and not in a pass of its own.
+        observed = Observation()
+        good = checked.observe(observed, *_figures()).where("reason IS NULL").drop("row", "reason")
+        with progress.shown_by_rows(spark, "importing") as rows:
+            done = _write(spark, job, topic, good, _tasks(spark, job.rows.frame), rows.place)
+        if any(one.imported + one.skipped + one.refused for one in done):
+            count = Count(**observed.get)
+    if count is None:  # of a plan without any row Spark leaves out what would have counted
+        with sinks.told(), progress.shown(spark, "reading"):
+            (row,) = checked.agg(*_figures()).collect()
+        count = Count(row["read"], row["bad"], row["earliest"], row["latest"])
+    errors = None
+    if count.bad and job.errors:
+        with sinks.told(), progress.shown(spark, "bad rows"):
+            errors = _put_away(checked, job.errors)
+    refused = sum(one.refused for one in done)
+    return Summary(
+        name=job.name,
+        topic=job.topic,
+        read=count.read,
+        imported=count.read - count.bad if job.dry_run else sum(one.imported for one in done),
+        skipped=sum(one.skipped for one in done),
+        bad=count.bad + refused,
+        seconds=round(time.monotonic() - began, 3),
+        errors=errors,
+        earliest=_time(count.earliest),
+        latest=_time(count.latest),
+        dry_run=job.dry_run,
+    )
+
+
+@frozen
+class _Topic:
+    id: int
+    queues: tuple[int, ...]
+    ordered: bool
+
+    @classmethod
+    def find(cls, job: Job) -> "_Topic":
+        """Raises `NotFound`."""
+        if job.server:
+            http_import.check_topic(job.server, job.topic)
+            return cls(0, (), http_import.is_ordered(job.server, job.topic))
+        with opened(job.dsn) as session:
+            found = session.fetch("topic.find", [job.topic.encode()])
+            if not found:
+                raise NotFound(http_import.NO_TOPIC.format(topic=job.topic))
+            topic_id, ordered = found[0][0], bool(found[0][3])
+            # Its own ones, by their numbers: the retry queues of groups have group ids.
+            queues = tuple(row[0] for row in session.fetch("queue.of_topics", [topic_id]) if row[2] == 0)
+            return cls(topic_id, queues, ordered)
+
+
+def _tasks(spark: SparkSession, frame: DataFrame) -> int:
+    """How many tasks write: a multiple of what Spark reads the files in, which goes by their size."""
+    return min(PARTS, max(spark.sparkContext.defaultParallelism, 4 * frame.rdd.getNumPartitions()))
+
+
+def _write(
+    spark: SparkSession, job: Job, topic: _Topic, good: DataFrame, tasks: int, watcher: Place | None
+) -> list[Written]:
+    rows = numbered(parted(good, tasks, by_key=topic.ordered and not job.mapping.id))
+    if topic.ordered:
+        # The rows of an ordering key by their times, those of one time in the order of the files.
+        if job.mapping.id:
+            # They are told apart by other columns than their keys: one task has them all, and no other's rows.
+            tasks = 1
+            rows = rows.repartition(tasks)
+        rows = rows.sortWithinPartitions(
+            *(() if job.mapping.id else ("part",)), fn.col("deliver_at").asc_nulls_last(), "file", "block", "line"
+        )
+    at_a_time = min(tasks, spark.sparkContext.defaultParallelism)
+    rate = None if job.rate is None else job.rate / at_a_time
+    name = fn.concat(fn.col("identity"), fn.lit(":"), fn.col("number").cast("string"))
+    if job.server:
+        marked = rows.withColumn("mark", fn.concat(fn.lit(f"import:{job.name}:"), name))
+        door = http_import.Door(job.server, job.topic, topic.ordered, rate, watcher)
+        return list(sinks.drain(http_import.columns(marked), partial(http_import.write, door)))
+    marked = rows.withColumn("mark", fn.unhex(fn.md5(name)))
+    bare = not any(getattr(job.mapping, name) for name in mysql_import.DETAILS) and not job.binary_body
+    target = mysql_import.Target(job.dsn, topic.id, job.name, job.window, topic.ordered, rate, bare, watcher)
+    return list(sinks.drain(_columns(marked, topic, bare), partial(mysql_import.write, target)))
+
+
+def _columns(marked: DataFrame, topic: _Topic, bare: bool) -> DataFrame:
+    """The columns that a task of `mysql_import` takes."""
+    number = fn.pmod(
+        fn.coalesce(fn.crc32(fn.col("ordering_key").cast("binary")), fn.xxhash64("identity")), fn.lit(len(topic.queues))
+    )
+    queue = fn.element_at(fn.array(*[fn.lit(id_) for id_ in topic.queues]), number.cast("int") + 1)
+    details = () if bare else mysql_import.DETAILS
+    return marked.select("part", "mark", "deliver_at", "delay", queue.alias("queue_id"), "body", *details)
+
+
+def _put_away(checked: DataFrame, errors: str) -> str:
+    """The bad rows with their reasons, as NDJSON in a folder of this run's."""
+    folder = f"{errors.rstrip('/')}/{datetime.now(UTC):%Y%m%dT%H%M%S}-{time.time_ns() % 1_000_000:06}"
+    checked.where("reason IS NOT NULL").select("file", "row", "reason").write.mode("errorifexists").json(folder)
+    return folder
+
+
+def _time(ms: int | None) -> str | None:
+    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"

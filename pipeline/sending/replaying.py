@@ -1,0 +1,231 @@
+"""replay: what a predicate picks out of the history goes to a topic as new messages, or to one group once more.
+
+To a topic each message is published with an idempotency key of the replay's name and its own id, so a replay that is
+run again under its name goes on where it stopped and adds nothing twice. To a group it goes through the service's own
+replay, in runs of neighbouring offsets, each queue's one after the other; the service knows how far a name has come.
+"""
+
+from functools import partial
+
+from attrs import frozen
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as fn
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+
+from ..errors import PipelineError
+from ..tables import Tables
+from . import http_import, http_replay, progress, sinks
+
+ORIGIN = "tarry-replay-of"
+"""The header that holds the id of the message that was replayed."""
+
+HISTORY = StructType(
+    [
+        *(StructField(name, StringType()) for name in ("topic", "id", "key", "ordering_key", "tag", "headers", "body")),
+        StructField("queue", LongType()),
+        StructField("offset", LongType()),
+        *(StructField(name, TimestampType()) for name in ("accepted_at", "deliver_at", "streamed_at")),
+        *(StructField(name, StringType()) for name in ("group", "outcome")),  # null: no group was handed it
+        StructField("attempt", LongType()),
+        *(StructField(name, StringType()) for name in ("client", "reason")),
+        StructField("settled_at", TimestampType()),
+    ]
+)
+"""What a predicate may name: a row per message and delivery of it, and one for a message without any. `id` is text as
+it is everywhere outside the store, `body` the bytes as UTF-8."""
+
+_PLACE = ("_queue_id", "_offset")
+_MOST_SHOWN = 1000
+
+
+@frozen
+class Forecast:
+    """What a replay would do."""
+
+    count: int
+    topics: dict[str, int]
+    """How many of each, of the first thousand topics."""
+    oldest: str | None
+    newest: str | None
+    gone: int
+    """No longer in the store."""
+    seconds: float | None = None
+    """At the rate that was asked for."""
+
+
+@frozen
+class Replayed:
+    """What a replay did."""
+
+    replayed: int
+    skipped: int
+    """Before, under the same name."""
+    refused: int
+
+
+def history(tables: Tables) -> DataFrame:
+    """`HISTORY`, and where each message lies."""
+    handed = tables.deliveries.unionByName(tables.claims)
+    last = fn.try_element_at(fn.from_json("history", "array<struct<reason string>>"), fn.lit(-1))["reason"]
+    letters = tables.dead.select(
+        fn.col("group_id"), fn.col("queue_id"), fn.col("offset"), fn.col("dead_at"), last.alias("died_of")
+    )
+    # A message may die more than once, when it was redriven: its last reason counts.
+    letters = letters.groupBy("group_id", "queue_id", "offset").agg(fn.max_by("died_of", "dead_at").alias("died_of"))
+    outcomes = handed.select(
+        fn.col("message_queue_id").alias("_queue_id"),
+        fn.col("message_offset").alias("_offset"),
+        fn.col("group_id").alias("_group_id"),
+        *("group", "outcome", "attempt", "client", "settled_at"),
+        last.alias("_before"),
+    )
+    died = letters.select(
+        *(fn.col(name).alias(f"_died_{name}") for name in ("group_id", "queue_id", "offset")), fn.col("died_of")
+    )
+    joined = (
+        tables.messages.withColumnsRenamed({"queue_id": "_queue_id"})
+        .withColumn("_offset", fn.col("offset"))
+        .join(outcomes, list(_PLACE), "left")
+        .join(
+            died,
+            (fn.col("_group_id") == fn.col("_died_group_id"))
+            & (fn.col("_queue_id") == fn.col("_died_queue_id"))
+            & (fn.col("_offset") == fn.col("_died_offset"))
+            & fn.col("outcome").isin("dead", "lost_dead"),
+            "left",
+        )
+    )
+    columns = {
+        "id": fn.col("id").cast("string"),
+        "body": fn.decode("body", "UTF-8"),
+        "queue": fn.col("queue").cast("long"),
+        "attempt": fn.col("attempt").cast("long"),
+        "reason": fn.coalesce("died_of", "_before"),
+    }
+    return joined.select(*(columns.get(n, fn.col(f"`{n}`")).alias(n) for n in HISTORY.names), *_PLACE)
+
+
+def selected(tables: Tables, predicate: str) -> DataFrame:
+    """The messages of which a row of the history fits, each once, as they are in `messages`.
+
+    Raises ValueError with one sentence for a predicate that is none.
+    """
+    try:
+        rows = history(tables).where(predicate)
+        places = rows.select(*(fn.col(name).alias(name[1:]) for name in _PLACE)).distinct()
+        return tables.messages.join(places, ["queue_id", "offset"], "left_semi").select(*tables.messages.columns)
+    except (AnalysisException, ParseException) as error:
+        raise ValueError(f"--where: {_sentence(error)}; the columns are {', '.join(HISTORY.names)}") from error
+
+
+def _sentence(error: AnalysisException) -> str:
+    first = str(error).strip().partition("\n")[0].partition(" SQLSTATE")[0]
+    text = first.partition("] ")[2] or first
+    return text.partition(" Did you mean")[0].rstrip(". ")
+
+
+def standing(tables: Tables, chosen: DataFrame) -> DataFrame:
+    """The chosen ones with `gone`: whether the store has them no more."""
+    floors = tables.queues.select("queue_id", fn.col("floor").alias("_floor"))
+    gone = fn.col("_floor").isNull() | (fn.col("offset") < fn.col("_floor"))
+    return chosen.join(floors, "queue_id", "left").withColumn("gone", gone).drop("_floor")
+
+
+def forecast(chosen: DataFrame, rate: float | None) -> Forecast:
+    """Of what `standing` gives."""
+    rows = (
+        chosen.groupBy("topic")
+        .agg(
+            fn.count(fn.lit(1)).alias("count"),
+            fn.count_if("gone").alias("gone"),
+            fn.date_format(fn.min("streamed_at"), _FORM).alias("oldest"),
+            fn.date_format(fn.max("streamed_at"), _FORM).alias("newest"),
+        )
+        .orderBy(fn.desc("count"), "topic")
+        .limit(_MOST_SHOWN)
+        .collect()
+    )
+    count = sum(row["count"] for row in rows)
+    return Forecast(
+        count=count,
+        topics={row["topic"]: row["count"] for row in rows},
+        oldest=min((row["oldest"] for row in rows), default=None),
+        newest=max((row["newest"] for row in rows), default=None),
+        gone=sum(row["gone"] for row in rows),
+        seconds=None if rate is None else round(count / rate, 1),
+    )
+
+
+_FORM = "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
+
+
+def to_topic(
+    spark: SparkSession, chosen: DataFrame, server: str, topic: str, name: str, rate: float | None
+) -> Replayed:
+    """Publishes them to a topic, at once; those of an ordering key one after the other, as they lay in the stream.
+
+    Raises `NotFound` for a missing topic, and `StoreAway`.
+    """
+    http_import.check_topic(server, topic)
+    tasks = spark.sparkContext.defaultParallelism
+    drafts = chosen.select(
+        fn.concat(fn.lit(f"replay:{name}:"), fn.col("id").cast("string")).alias("mark"),
+        *("key", "ordering_key", "tag", "content_type", "body", "queue_id", "offset", "topic"),
+        _with_origin().alias("headers"),
+        fn.lit(None).cast("long").alias("delay"),
+        fn.lit(None).cast("long").alias("deliver_at"),
+    )
+    parted = drafts.repartition(tasks, fn.coalesce("ordering_key", "mark")).sortWithinPartitions(
+        "topic", "queue_id", "offset"
+    )
+    with progress.shown_by_rows(spark, "replaying") as rows:
+        door = http_import.Door(server, topic, True, None if rate is None else rate / tasks, rows.place)
+        done = sinks.drain(http_import.columns(parted), partial(http_import.write, door))
+    return Replayed(
+        sum(one.imported for one in done), sum(one.skipped for one in done), sum(one.refused for one in done)
+    )
+
+
+def _with_origin() -> Column:
+    read = fn.coalesce(fn.from_json("headers", "map<string,string>"), fn.expr("map()").cast("map<string,string>"))
+    kept = fn.map_filter(read, lambda name, _: name != ORIGIN)
+    return fn.to_json(fn.map_concat(kept, fn.create_map(fn.lit(ORIGIN), fn.col("id").cast("string"))))
+
+
+def runs(chosen: DataFrame) -> DataFrame:
+    """Neighbouring offsets of a queue as (queue, begin, end), `end` not of it."""
+    along = Window.partitionBy("queue_id").orderBy("offset")
+    island = fn.col("offset") - fn.row_number().over(along)
+    return (
+        chosen.select("queue_id", "queue", "offset", island.alias("_island"))
+        .groupBy("queue_id", "queue", "_island")
+        .agg(fn.min("offset").alias("begin"), (fn.max("offset") + 1).alias("end"))
+        .select("queue", "begin", "end")
+    )
+
+
+def to_group(
+    spark: SparkSession, chosen: DataFrame, server: str, topic: str, group: str, name: str, rate: float | None
+) -> Replayed:
+    """Has the group handed them once more, as they lay in the stream.
+
+    Raises `PipelineError` when the store has not all of them any more.
+    """
+    told = forecast(chosen, rate)
+    if told.gone:
+        raise PipelineError(
+            f"{told.gone} of {told.count} messages are no longer in the store, and a group can only be given what is: "
+            "narrow --from or --where, or replay them with --to-topic"
+        )
+    others = sorted(set(told.topics) - {topic})
+    if others:
+        raise PipelineError(f"the group is of topic {topic!r}, and there are messages of {', '.join(others[:5])} too")
+    http_import.check_topic(server, topic)
+    tasks = spark.sparkContext.defaultParallelism
+    parted = runs(chosen).repartition(tasks, "queue").sortWithinPartitions("queue", "begin")
+    with progress.shown_by_rows(spark, "replaying") as rows:
+        door = http_replay.Door(server, topic, group, name, None if rate is None else rate / tasks, rows.place)
+        done = sinks.drain(parted, partial(http_replay.write, door))
+    count = sum(one for one, _ in done)
+    return Replayed(count, sum(wanted for _, wanted in done) - count, 0)

@@ -1,0 +1,87 @@
+"""Arrow batches into a function that runs in Spark's workers, and what each task did back at the driver.
+
+Spark offers that to writers of data sources only. They are made where they are used, so that nothing of what they
+hold, such as a DSN with its password, stands in an option that Spark shows around.
+"""
+
+import pickle
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from .. import errors
+from ..arrow import Batch
+from ..errors import PipelineError
+
+T = TypeVar("T")
+
+_SAID = re.compile(r"tarry\.pipeline\.errors\.(\w+): ([^\n]+)")
+
+
+class _Done(WriterCommitMessage):
+    def __init__(self, result: Any) -> None:
+        self.result = result
+
+
+class _Writer(DataSourceArrowWriter):
+    def __init__(self, work: Callable[[Iterator[Batch]], Any], results: str) -> None:
+        self._work = work
+        self._results = results
+
+    def write(self, iterator: Iterator[Batch]) -> WriterCommitMessage:
+        return _Done(self._work(iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Spark calls this in a process of its own beside the driver, hence the file."""
+        Path(self._results).write_bytes(pickle.dumps([cast("_Done", message).result for message in messages]))
+
+
+def drain(frame: DataFrame, work: Callable[[Iterator[Batch]], T]) -> list[T]:
+    """Runs `work` over the rows of each partition; what each returned, which is to be small.
+
+    Raises the pipeline's own errors as they were raised in a task.
+    """
+    with tempfile.TemporaryDirectory(prefix="tarry-") as folder:
+        results = Path(folder) / "results"
+
+        class Sink(DataSource):
+            @classmethod
+            def name(cls) -> str:
+                return "tarry_sink"
+
+            def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+                return _Writer(work, str(results))
+
+        frame.sparkSession.dataSource.register(Sink)
+        with told():
+            frame.write.format("tarry_sink").mode("append").save()
+        return cast("list[T]", pickle.loads(results.read_bytes()))  # noqa: S301  # we wrote it
+
+
+class told:  # noqa: N801
+    """Errors of Spark's as one sentence of ours, in a `with`."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None and (isinstance(error, PySparkException) or type(error).__module__.startswith("py4j")):
+            found = _SAID.findall(str(error))
+            if found:
+                name, text = found[-1]
+                known = getattr(errors, name, PipelineError)
+                raise known(text) from error
+            raise PipelineError(f"Spark stopped: {_sentence(error)}") from error
+
+
+def _sentence(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("Caused by:")]
+    return (causes or lines or [type(error).__name__])[-1 if causes else 0][:500]

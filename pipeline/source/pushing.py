@@ -1,0 +1,87 @@
+"""Filters of a query that the store can apply: a superset of the rows comes back, since Spark looks again.
+
+Equality and IN on the topic decide which ranges are read; on other columns, and ranges of the table's time, they
+become conditions of every statement.
+"""
+
+from datetime import UTC, datetime
+
+from attrs import define, field
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from ..schemas import TABLES
+from .shapes import SHAPES, SOURCES, TIMES
+
+_OPERATORS = {GreaterThan: ">=", GreaterThanOrEqual: ">=", LessThan: "<=", LessThanOrEqual: "<="}
+_EXACT = ("long", "integer", "string")
+
+
+@define
+class Pushed:
+    """What a query wants of a table."""
+
+    table: str
+    topics: set[str] | None = None
+    """None: of every topic."""
+    conditions: list[str] = field(factory=list[str])
+    """In SQL, all of which hold."""
+
+    def take(self, one: Filter) -> None:
+        """Notes a filter if the store can apply it."""
+        if isinstance(one, EqualTo):
+            self._among(one.attribute, (one.value,))
+        elif isinstance(one, In):
+            self._among(one.attribute, one.value)
+        elif isinstance(one, GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual):
+            at = one.value
+            if one.attribute == (TIMES.get(self.table),) and isinstance(at, datetime):
+                milliseconds = _milliseconds(at)
+                late = isinstance(one, LessThan | LessThanOrEqual)
+                self.conditions.append(f"{TIMES[self.table]} {_OPERATORS[type(one)]} {milliseconds + late}")
+
+    def _among(self, attribute: tuple[str, ...], values: tuple[object, ...]) -> None:
+        if len(attribute) != 1 or any(value is None for value in values) or len(values) > 1000:
+            return
+        name = attribute[0]
+        if name == "topic":
+            found = {str(value) for value in values}
+            self.topics = found if self.topics is None else self.topics & found
+            return
+        column = _column(self.table, name)
+        literals = [_literal(value) for value in values]
+        if column is not None and all(literal is not None for literal in literals):
+            self.conditions.append(f"{column} IN ({', '.join(str(literal) for literal in literals)})")
+
+
+def _column(table: str, name: str) -> str | None:
+    """The store's column, where it holds the same value in each of the table's sources."""
+    if table in ("deliveries", "claims") or name not in TABLES[table].names:
+        return None  # a row of the store is many of these
+    if TABLES[table][name].dataType.typeName() not in _EXACT:
+        return None
+    found = {SHAPES[source].columns.get(name) for source in SOURCES[table]}
+    return found.pop() if len(found) == 1 else None
+
+
+def _literal(value: object) -> str | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return f"X'{value.encode().hex()}'"
+    return None
+
+
+def _milliseconds(at: datetime) -> int:
+    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    delta = at - datetime(1970, 1, 1, tzinfo=UTC)
+    return (delta.days * 86_400 + delta.seconds) * 1000 + delta.microseconds // 1000
