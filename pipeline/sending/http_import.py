@@ -25,7 +25,7 @@ from .pace import Pace
 from .row_counts import Place, tell
 
 NO_TOPIC = (
-    "there is no topic {topic!r}, and an import makes none: make it once, "
+    "there is no topic {topic!r}, and this job makes none: make it once, "
     'curl -X PUT SERVER/v1/topics/{topic} -H "Content-Type: application/json" -d "{{}}"'
 )
 _THREADS = 16
