@@ -24,9 +24,9 @@ from .directory import Directory
 from .metrics import Metrics
 from .settings import Settings
 
-BATCH = 1000
+BATCH = 100
 """Rows to a transaction."""
-REST = 0.05
+REST = 0.01
 """Seconds between two batches that found something: writers come first."""
 
 log = structlog.get_logger()

@@ -12,7 +12,7 @@ from hypercorn.trio import serve as serve_http  # pyright: ignore[reportUnknownV
 from hypercorn.typing import ASGIFramework
 
 from ..store.errors import StoreError
-from ..store.opening import BadDSN, database_of, open_backend
+from ..store.opening import database_of, open_backend
 from ..store.store import Store
 from ..wheel.ladder import Ladder
 from .collector import tame_collector
@@ -34,7 +34,7 @@ log = structlog.get_logger()
 
 
 def run(settings: Settings) -> int:
-    """Serves until SIGTERM or SIGINT; the exit code: 0, 1 when the store cannot be used, 2 when the DSN names none."""
+    """Serves until SIGTERM or SIGINT; the exit code: 0, or 1 when the store cannot be used."""
     set_up_logs(settings.log_level, settings.log_format)
     tame_collector()
     sys.setswitchinterval(_SWITCH_INTERVAL)
@@ -46,8 +46,6 @@ def run(settings: Settings) -> int:
     for error in wrong:
         where = f"cannot listen on {settings.listen}: " if isinstance(error, OSError) else ""
         log.error("cannot_serve", error=f"{where}{error}")
-    if any(isinstance(error, BadDSN) for error in wrong):
-        return 2
     return 1 if wrong else 0
 
 

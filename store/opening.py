@@ -4,6 +4,7 @@ from pathlib import Path
 
 from .errors import StoreError
 from .migrations import Migration
+from .mysql.dsn import Dsn
 from .ports import Backend
 
 _SQLITE = "sqlite:///"
@@ -11,6 +12,16 @@ _SQLITE = "sqlite:///"
 
 class BadDSN(StoreError):
     """The DSN names no store that Tarry has; the text says what it should look like."""
+
+
+def check_dsn(dsn: str) -> None:
+    """Raises `BadDSN` for one that `open_backend` would not take; opens nothing."""
+    if dsn.startswith(_SQLITE):
+        _path(dsn)
+    elif dsn.startswith("mysql://"):
+        _parsed(dsn)
+    else:
+        raise _unknown(dsn)
 
 
 async def open_backend(dsn: str, redis: str | None = None) -> Backend:
@@ -25,10 +36,8 @@ async def open_backend(dsn: str, redis: str | None = None) -> Backend:
     if dsn.startswith("mysql://"):
         from .mysql.backend import MySQLBackend  # nor the embedded store the MySQL driver
 
-        try:
-            return MySQLBackend(dsn, redis)
-        except ValueError as error:
-            raise BadDSN(f"the DSN: {error}") from None
+        _parsed(dsn)
+        return MySQLBackend(dsn, redis)
     raise _unknown(dsn)
 
 
@@ -55,6 +64,13 @@ def _path(dsn: str) -> Path:
     if not path or "?" in path:
         raise BadDSN(f"{dsn} names no file: write sqlite:///tarry.db or, with four slashes, an absolute path")
     return Path(path)
+
+
+def _parsed(dsn: str) -> Dsn:
+    try:
+        return Dsn.parse(dsn)
+    except ValueError as error:
+        raise BadDSN(f"the DSN: {error}") from None
 
 
 def _unknown(dsn: str) -> BadDSN:

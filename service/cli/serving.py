@@ -8,7 +8,7 @@ import structlog
 import trio
 from cyclopts import Parameter
 
-from ...store.opening import migrations_for, open_backend
+from ...store.opening import check_dsn, migrations_for, open_backend
 from ..redis_check import check_redis
 from ..settings import Settings
 from .printing import note, print_json, print_line, print_table
@@ -46,6 +46,7 @@ def serve(*, flags: Flags = _NO_FLAGS) -> int:
     from ..serve import run  # the other commands need not load the server
 
     settings = flags.settings()
+    check_dsn(settings.dsn)
     check_redis(settings)
     try:
         return run(settings)
