@@ -1,5 +1,6 @@
 """`tarry pipeline`: the commands, and every error as one sentence on stderr with its exit code."""
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -41,6 +42,9 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
 )
 """The first that fits."""
 
+_GIVES_WAY = 10
+"""Steps of niceness."""
+
 
 def run(arguments: Sequence[str]) -> int:
     """Runs a command line; returns the exit code."""
@@ -73,4 +77,6 @@ def _told(error: BaseException) -> int:
 
 
 def main() -> None:
+    """The command. It, Spark and its workers on this machine give way to whoever serves there."""
+    os.nice(_GIVES_WAY)
     sys.exit(run(sys.argv[1:]))
