@@ -1,6 +1,6 @@
 """How fast does the archive read MySQL, next to Spark's own JDBC source, and what do publishers feel of it?
 
-    python -m tarry.bench.archive --dsn mysql://root@127.0.0.1:3306/any [--rows 5000000] [--seconds 10]
+    python -m tarry.bench.archive --dsn mysql://root@127.0.0.1:3306/any [--rows 5000000] [--seconds 10] [--rate 50000]
 
 A stream of messages of 200 bytes is written by bulk SQL. The archive takes it to a lake; Spark's JDBC source, with 8
 partitions of the offset, takes the same columns to Parquet files of the same kind, parted in the same way, without
@@ -61,6 +61,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5, help="of a window that p99 is taken of (default: 5)")
     parser.add_argument("--jar", type=Path, default=JAR, help=f"the JDBC driver (default: {JAR})")
     parser.add_argument("--master", default="local[2]", help="Spark's (default: local[2])")
+    parser.add_argument("--rate", type=float, help="of the archive beside publishers (default: as fast as it goes)")
     arguments = parser.parse_args()
     if min(arguments.rows, arguments.callers) < 1:
         parser.error("at least one of each")
@@ -205,6 +206,8 @@ def _publishers(dsn: str, folder: Path, arguments: Any) -> Figures:
     done = threading.Event()
     command = [sys.executable, "-P", "-m", "tarry.pipeline", "archive", "--dsn", dsn, "--master", arguments.master]
     command += ["--lake", str(folder / "again")]
+    if arguments.rate:
+        command += ["--rate", str(arguments.rate)]
 
     def archive() -> None:
         try:
@@ -212,7 +215,7 @@ def _publishers(dsn: str, folder: Path, arguments: Any) -> Figures:
         finally:
             done.set()
 
-    return trio.run(_publish, dsn, arguments.callers, arguments.seconds, archive, done)
+    return {"rate": arguments.rate} | trio.run(_publish, dsn, arguments.callers, arguments.seconds, archive, done)
 
 
 async def _publish(dsn: str, callers: int, seconds: float, archive: Any, done: threading.Event) -> Figures:

@@ -471,14 +471,18 @@ class Tarry:
         end: datetime | str | int | None = None,
         *,
         queue: int | None = None,
+        name: str | None = None,
         dry_run: bool = False,
         on_progress: OnProgress | None = None,
     ) -> int:
         """Gives one group a range of the stream once more, from `start` up to and without `end`; how many messages.
 
-        When it is interrupted, the same call goes on where it stopped.
+        When it is interrupted, the same call goes on where it stopped. So do many calls of one `name`, ranges of
+        offsets of one `queue` that rise: what the name has come past is not given again.
         """
-        return self._operations.replay(topic, group, start, end, queue=queue, dry_run=dry_run, on_progress=on_progress)
+        return self._operations.replay(
+            topic, group, start, end, queue=queue, name=name, dry_run=dry_run, on_progress=on_progress
+        )
 
     def redrive(
         self,

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from typing import Annotated
 
+from attrs import frozen
 from cyclopts import Parameter
 
 from .options import AsJson, Dsn, LakePlace, Master, store_of
@@ -21,6 +22,7 @@ def archive(
     watch: Annotated[bool, Parameter(negative=(), help="Go on until SIGTERM or Ctrl-C.")] = False,
     every: Annotated[int, Parameter(help="Seconds between two looks of --watch.")] = 10,
     rows: Annotated[int, Parameter(help="Rows to a commit, about.")] = 1_000_000,
+    rate: Annotated[float | None, Parameter(help="Messages and deliveries a second at the most.")] = None,
     new_lake: Annotated[bool, Parameter(negative=(), help="Begin anew in another, empty lake.")] = False,
     compact: Annotated[bool, Parameter(negative=(), help="Instead: put the lake's small files together.")] = False,
     vacuum: Annotated[int | None, Parameter(help="Instead: remove files unlisted for so many hours.")] = None,
@@ -37,18 +39,27 @@ def archive(
         raise ValueError("--once or --watch, not both")
     if rows < 1 or every < 1:
         raise ValueError("--rows and --every are 1 or more")
+    if rate is not None and rate <= 0:
+        raise ValueError("--rate: more than 0 rows a second")
     if off:
         return _switch_off(dsn, yes=yes, as_json=as_json)
     if lake is None:
         raise ValueError("--lake is missing: name a folder or a URL")
     if compact or vacuum is not None:
         return _keep_up(dsn, lake, compact=compact, vacuum=vacuum, yes=yes, as_json=as_json)
-    return _archive(dsn, lake, master, watch=every if watch else None, rows=rows, new_lake=new_lake, as_json=as_json)
+    pace = _Pace(rows, rate, every if watch else None)
+    return _archive(dsn, lake, master, pace, new_lake=new_lake, as_json=as_json)
 
 
-def _archive(
-    dsn: str, lake: str, master: str | None, *, watch: int | None, rows: int, new_lake: bool, as_json: bool
-) -> int:
+@frozen
+class _Pace:
+    rows: int
+    rate: float | None
+    every: int | None
+    """Seconds; None: once."""
+
+
+def _archive(dsn: str, lake: str, master: str | None, pace: _Pace, *, new_lake: bool, as_json: bool) -> int:
     from .. import session
 
     session.check()  # before anything that loads Spark
@@ -62,11 +73,11 @@ def _archive(
     with Tenure(dsn, holder()) as tenure:  # first: it is quick, and a second archiver need not start Spark
         spark = session.open_session("archive", master)
         try:
-            archiver = Archiver(spark, dsn, Lake(lake), tenure, rows, _Progress())
+            archiver = Archiver(spark, dsn, Lake(lake), tenure, pace.rows, _Progress(), pace.rate)
             archiver.begin(new_lake=new_lake)
-            if watch is not None:
+            if pace.every is not None:
                 with until_told(over):
-                    go_on(archiver, watch, over)
+                    go_on(archiver, pace.every, over)
             else:
                 archiver.run()
         finally:

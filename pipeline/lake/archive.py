@@ -41,6 +41,8 @@ RANGED = ("messages", "deliveries")
 TIMED = {"dead": ("group_id", "id", "dead_at"), "cancelled": ("id",)}
 """With what tells two rows apart."""
 _PAGE = 5_000
+_LONGEST = 30
+"""Seconds to a commit, about, where a rate makes it slow: what is read by then is not read again after a kill."""
 _SELDOM = 3_600_000
 """Milliseconds after which the place to look from is moved, though nothing came."""
 
@@ -63,6 +65,8 @@ class Archiver:
     tenure: Tenure
     cap: int = CAP
     progress: Progress = lambda _table, _rows: None
+    rate: float | None = None
+    """Messages and deliveries a second at the most; None is as fast as it goes."""
     rows: dict[str, int] = field(factory=dict[str, int])
     """Archived by this process, by table."""
     _lock: Any = field(factory=threading.Lock)
@@ -98,15 +102,21 @@ class Archiver:
             facts = self._facts()
             snapshot = self.lake.ensure(table)
             before = self._positions(snapshot, facts)
-            spans = head(plan(table, facts, before, upto), self.cap)
+            spans = head(plan(table, facts, before, upto), self._rows_to_a_commit)
             if not spans:
                 return False
             after = {span.mark: span.last for span in spans}  # in order: the last of a mark stays
             work = bundle(spans)
-            write = partial(write_spans, absolute(self.dsn), snapshot.place, table)
-            tasks = self.spark.sparkContext.parallelize(work, len(work))
+            context = self.spark.sparkContext
+            share = None if self.rate is None else self.rate / min(len(work), context.defaultParallelism)
+            write = partial(write_spans, absolute(self.dsn), snapshot.place, table, rate=share)
+            tasks = context.parallelize(work, len(work))
             self._commit(table, tasks.flatMap(write).collect(), {mark: before.get(mark) for mark in after}, after)
             return True
+
+    @property
+    def _rows_to_a_commit(self) -> int:
+        return self.cap if self.rate is None else max(1, min(self.cap, int(self.rate * _LONGEST)))
 
     def finish(self) -> None:
         """Waits for the step that is under way; those that are asked for later do nothing."""

@@ -5,7 +5,7 @@ is removed by a vacuum.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,8 +17,9 @@ from attrs import define, field
 from ..arrow import Array, Schema, Table, fs, pa, pc, pq
 from ..columns import arrow_schema
 from ..errors import LakeError
+from ..pace import Pace
 from ..schemas import LAKE_DAYS, TABLES
-from ..source.pages import read_span
+from ..source.pages import ROWS, read_span
 from ..source.reads import fetcher
 from ..source.spans import Span
 from .added import Added, sync
@@ -31,10 +32,18 @@ _OPEN = 8
 _STATS = ("integer", "long", "timestamp")
 
 
-def write_spans(dsn: str, place: str, table: str, spans: Sequence[Span]) -> list[Added]:
-    """Writes the rows of these spans below `place`, the folder of the table."""
+def write_spans(dsn: str, place: str, table: str, spans: Sequence[Span], rate: float | None = None) -> list[Added]:
+    """Writes the rows of these spans below `place`, the folder of the table; `rate` is rows a second of this task."""
+    return write_tables(place, table, _read(dsn, table, spans, Pace(rate)))
+
+
+def _read(dsn: str, table: str, spans: Sequence[Span], pace: Pace) -> Iterator[Table]:
     fetch = fetcher(dsn)
-    return write_tables(place, table, (page for span in spans for page in read_span(fetch, span, TABLES[table])))
+    for span in spans:
+        for page in read_span(fetch, span, TABLES[table], rows=pace.at_a_time(ROWS)):
+            yield page
+            pace.take(page.num_rows)
+    pace.finish()
 
 
 def write_tables(place: str, table: str, pages: Iterable[Table]) -> list[Added]:

@@ -9,20 +9,21 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
-from urllib.parse import quote
 
 from attrs import frozen
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from ...client.errors import BadRequest, IdempotencyConflict, TarryError, Unavailable
+from ...client.errors import BadRequest, IdempotencyConflict
 from ...client.errors import NotFound as NotThere
+from ...client.paths import part
 from ...client.transport import Transport
 from ..arrow import Batch
-from ..errors import NotFound, PipelineError, StoreAway
+from ..errors import NotFound
+from ..pace import Pace
 from .mysql_import import Written
-from .pace import Pace
 from .row_counts import Place, tell
+from .server_errors import translated
 
 NO_TOPIC = (
     "there is no topic {topic!r}, and this job makes none: make it once, "
@@ -44,16 +45,14 @@ class Door:
 
 
 def check_topic(server: str, topic: str) -> dict[str, Any]:
-    """The topic as the server has it. Raises `NotFound` and `StoreAway`."""
+    """The topic as the server has it. Raises `NotFound`, `StoreAway` and `PipelineError`."""
     transport = Transport(server, timeout=10, deadline=10)
     try:
-        return transport.call("GET", f"/v1/topics/{quote(topic, safe='')}").document
-    except NotThere as error:
-        raise NotFound(NO_TOPIC.format(topic=topic)) from error
-    except Unavailable as error:
-        raise StoreAway(str(error)) from error
-    except TarryError as error:
-        raise PipelineError(str(error)) from error
+        with translated():
+            try:
+                return transport.call("GET", f"/v1/topics/{part(topic)}").document
+            except NotThere as error:
+                raise NotFound(NO_TOPIC.format(topic=topic)) from error
     finally:
         transport.close()
 
@@ -90,13 +89,13 @@ def _json(text: Column) -> Column:
 
 
 def write(door: Door, batches: Iterable[Batch]) -> Written:
-    """All rows of a task. Raises `StoreAway` and `PipelineError`."""
+    """All rows of a task. Raises `NotFound`, `StoreAway` and `PipelineError`."""
     written = Written()
     pace = Pace(door.rate)
     transport = Transport(door.server, timeout=10, deadline=60)
-    path = f"/v1/topics/{quote(door.topic, safe='')}/messages"
+    path = f"/v1/topics/{part(door.topic)}/messages"
     try:
-        with ThreadPoolExecutor(_THREADS) as threads:
+        with translated(), ThreadPoolExecutor(_THREADS) as threads:
             for chunk in _chunks(batches, pace.at_a_time(_CHUNK)):
                 pace.take(len(chunk))
                 lanes: list[list[str]] = [[] for _ in range(_THREADS)]
@@ -109,10 +108,6 @@ def write(door: Door, batches: Iterable[Batch]) -> Written:
                     written.refused += done.refused
                 tell(door.watcher, len(chunk))
         pace.finish()
-    except Unavailable as error:
-        raise StoreAway(f"the server is away, and the job stopped: {error}") from error
-    except TarryError as error:
-        raise PipelineError(f"the server refuses: {error}") from error
     finally:
         transport.close()
     return written

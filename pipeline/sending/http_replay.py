@@ -4,14 +4,12 @@ from collections.abc import Iterable
 
 from attrs import frozen
 
-from ...client.errors import NotFound as NotThere
-from ...client.errors import TarryError, Unavailable
 from ...client.operations import Operations
 from ...client.transport import Transport
 from ..arrow import Batch
-from ..errors import NotFound, PipelineError, StoreAway
-from .pace import Pace
+from ..pace import Pace
 from .row_counts import Place, tell
+from .server_errors import translated
 
 
 @frozen
@@ -37,22 +35,17 @@ def write(door: Door, batches: Iterable[Batch]) -> tuple[int, int]:
     pace = Pace(door.rate)
     count = wanted = 0
     try:
-        for batch in batches:
-            columns = [batch.column(name).to_pylist() for name in ("queue", "begin", "end")]
-            for queue, begin, end in zip(*columns, strict=True):
-                pace.take(end - begin)
-                tell(door.watcher, end - begin)
-                count += operations.replay(
-                    door.topic, door.group, begin, end, queue=queue, dry_run=False, on_progress=None, name=door.name
-                )
-                wanted += end - begin
-        pace.finish()
-    except NotThere as error:
-        raise NotFound(str(error)) from error
-    except Unavailable as error:
-        raise StoreAway(f"the server is away, and the job stopped: {error}") from error
-    except TarryError as error:
-        raise PipelineError(f"the server refuses: {error}") from error
+        with translated():
+            for batch in batches:
+                columns = [batch.column(name).to_pylist() for name in ("queue", "begin", "end")]
+                for queue, begin, end in zip(*columns, strict=True):
+                    pace.take(end - begin)
+                    tell(door.watcher, end - begin)
+                    count += operations.replay(
+                        door.topic, door.group, begin, end, queue=queue, dry_run=False, on_progress=None, name=door.name
+                    )
+                    wanted += end - begin
+            pace.finish()
     finally:
         transport.close()
     return count, wanted

@@ -20,9 +20,9 @@ from ...store.mysql.statements import statement
 from ...store.ports import Value
 from ..arrow import Batch
 from ..errors import StoreAway
+from ..pace import Pace
 from .import_marks import Marks
 from .mysql_link import DUPLICATE, Session, code, connect, may_succeed, rest, said
-from .pace import Pace
 from .row_counts import Place, tell
 
 CHUNK = 4000

@@ -96,6 +96,10 @@ def test_replay_and_a_group_that_begins_at_a_time(tarry: Tarry) -> None:
     assert tarry.replay("again", "g", 10, 13, dry_run=True) == 3
     assert tarry.replay("again", "g", "earliest") == 700
     assert take(tarry, "again", "g", 700) == list(range(700))
+    ranges = [(0, 2), (5, 7), (9, 10)]
+    done = [tarry.replay("again", "g", start, end, queue=0, name="monday") for start, end in (*ranges, *ranges)]
+    assert done == [2, 2, 1, 0, 0, 0], "under one name nothing comes twice"
+    assert take(tarry, "again", "g", 5) == [0, 1, 5, 6, 9]
     tarry.put_group("again", "late", start=datetime.now(UTC) + timedelta(hours=1))
     assert tarry.group("again", "late")["backlog"] == 0
 

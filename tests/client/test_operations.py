@@ -74,6 +74,9 @@ def test_a_replay_is_not_tried_again_by_itself(script: ScriptedServer, tarry: Ta
     with pytest.raises(Unavailable):
         tarry.replay("orders", "billing", "earliest")
     assert len(script.requests) == 3
+    script.say(Answer(200, {"replayed": 2, "more": False}))
+    assert tarry.replay("orders", "billing", 3, 5, queue=0, name="monday") == 2
+    assert script.requests[-1].json == {"from": 3, "to": 5, "queue": 0, "dry_run": False, "name": "monday"}
 
 
 def test_pages(script: ScriptedServer, tarry: Tarry) -> None:

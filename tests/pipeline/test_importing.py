@@ -1,9 +1,7 @@
 """Imports into MySQL and over HTTP: every row once, whatever runs twice, grows or is killed."""
 
 import csv
-import io
 import json
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -22,12 +20,13 @@ from pyspark.sql import SparkSession
 from support.server import client_of, start_server
 from support.servers import database
 from support.stores import MySQLTables, migrate
+from support.terminal import Terminal
 from tarry.pipeline.errors import NotFound, StoreAway
+from tarry.pipeline.pace import Pace
 from tarry.pipeline.sending import import_marks, importing, mysql_import, mysql_link, progress
 from tarry.pipeline.sending.import_drafts import Mapping
 from tarry.pipeline.sending.importing import Job, Summary
 from tarry.pipeline.sending.input_files import read_rows
-from tarry.pipeline.sending.pace import Pace
 from tarry.store.catalogue import TopicDraft
 from tarry.store.opening import open_backend
 from tarry.store.store import Store
@@ -323,11 +322,6 @@ def test_a_pace_is_kept() -> None:
     assert not slept
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 @pytest.mark.parametrize("way", ["mysql", "http"])
 def test_a_terminal_shows_how_many_rows_are_done(
     spark: SparkSession,
@@ -353,10 +347,7 @@ def test_a_terminal_shows_how_many_rows_are_done(
         monkeypatch.setattr(sys, "stderr", terminal)
         assert importing.run(spark, job).imported == 300
         monkeypatch.undo()
-    seen = [
-        int(number)
-        for number in re.findall(r"importing: (\d+) rows, \d+ a second, \d+ of \d+ tasks", terminal.getvalue())
-    ]
+    seen = terminal.counts("importing")
     assert len(set(seen)) > 1
     assert seen == sorted(seen)
     assert seen[-1] <= 300

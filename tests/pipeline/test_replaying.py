@@ -1,6 +1,7 @@
 """Replays: what a predicate picks, from literal rows; and to topics and groups of a real server, each message once."""
 
 import json
+import sys
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -12,10 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from support import archiver
 from support.server import client_of, start_server
+from support.terminal import Terminal
 from tarry.client import Tarry
 from tarry.pipeline import schemas
 from tarry.pipeline.errors import NotFound, PipelineError
-from tarry.pipeline.sending import replaying
+from tarry.pipeline.sending import progress, replaying
 from tarry.pipeline.sending.replaying import HISTORY, forecast, history, runs, selected, standing
 from tarry.pipeline.tables import Tables
 
@@ -193,6 +195,32 @@ def test_to_a_group_what_is_still_in_the_store(spark: SparkSession, tmp_path: Pa
         assert tarry.claim("orders", "other") is None
         with pytest.raises(NotFound):
             replaying.to_group(spark, chosen, server.url, "orders", "nobody", "r", None)
+
+
+@pytest.mark.parametrize("to", ["topic", "group"])
+def test_a_terminal_shows_how_many_are_replayed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str
+) -> None:
+    count = 150
+    terminal = Terminal()
+    with start_server(tmp_path) as server, client_of(server) as tarry:
+        put_topic(tarry, "orders")
+        tarry.publish_many("orders", [{"body": {"n": n}} for n in range(2 * count)])
+        tarry.put_group("orders", "billing")
+        tables = tables_of(spark, messages=[message(2 * n) for n in range(count)])  # so that no two are neighbours
+        chosen = standing(tables, selected(tables, "true"))
+        monkeypatch.setattr(progress, "_EVERY", 0.05)
+        monkeypatch.setattr(sys, "stderr", terminal)
+        if to == "topic":
+            done = replaying.to_topic(spark, chosen, server.url, "orders", "r", 100)
+        else:
+            done = replaying.to_group(spark, chosen, server.url, "orders", "billing", "r", 100)
+        monkeypatch.undo()
+    assert done.replayed == count
+    seen = terminal.counts("replaying")
+    assert len(set(seen)) > 1
+    assert seen == sorted(seen)
+    assert seen[-1] <= count
 
 
 def test_to_a_group_killed_and_repeated_under_its_name_each_once(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What the store has goes to the lake, each row once, and retention waits for it."""
 
+import time
 from pathlib import Path
 from threading import Thread
 
@@ -11,6 +12,7 @@ from support.stores import HOUR, Stage
 from support.story import live
 from tarry.pipeline.errors import InUse, LakeError
 from tarry.pipeline.history import open_tables
+from tarry.pipeline.lake import archive as lake_archive
 from tarry.pipeline.lake.archive import Archiver
 from tarry.pipeline.lake.lake import Lake
 from tarry.pipeline.lake.tenure import Tenure, switch_off
@@ -114,6 +116,24 @@ async def test_what_is_behind_a_hole_is_not_archived(spark: SparkSession, stage:
     assert archive(spark, stage.dsn, tmp_path)["messages"] == 2
     stage.tables.rows("UPDATE message SET id = -id WHERE `offset` = 7")
     assert not any(archive(spark, stage.dsn, tmp_path).values())
+
+
+async def test_a_rate_is_kept_and_commits_come_all_the_same(
+    spark: SparkSession, stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = await stage.topic()
+    await stage.publish(*(stage.draft(topic, b"%d" % i) for i in range(60)))
+    monkeypatch.setattr(lake_archive, "_LONGEST", 1)
+    commits: list[int] = []
+    with Tenure(stage.dsn, "slow") as tenure:
+        archiver = Archiver(spark, stage.dsn, Lake(str(tmp_path)), tenure, rate=40)
+        archiver.progress = lambda _table, rows: commits.append(rows)
+        archiver.begin()
+        began = time.monotonic()
+        archiver.run()
+        assert time.monotonic() - began >= 60 / 40
+    assert [rows for rows in commits if rows] == [40, 20]
+    assert in_lake(spark, tmp_path, "messages") == in_store(spark, stage.dsn, "messages")
 
 
 async def test_there_is_one_archiver(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
