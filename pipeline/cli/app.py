@@ -44,8 +44,6 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
 
 _GIVES_WAY = 10
 """Steps of niceness."""
-_IN_THE_BACKGROUND = "archive"
-"""The job that runs for good, and that nobody waits for."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -81,10 +79,8 @@ def _told(error: BaseException) -> int:
 def main() -> None:
     """The command. It, Spark and its workers on this machine give way to whoever serves there.
 
-    The archive takes only what nobody else wants: a nicer process is waited for until its slice of time is over, one of
-    the idle class is put aside at once.
+    Not wholly: in the idle class (SCHED_IDLE) publishers felt less of an archive, and on a busy machine it came to
+    nothing.
     """
     os.nice(_GIVES_WAY)
-    if sys.argv[1:2] == [_IN_THE_BACKGROUND] and sys.platform == "linux":
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     sys.exit(run(sys.argv[1:]))

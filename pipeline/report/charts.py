@@ -165,17 +165,18 @@ def ranges(rows: Rows, low: str, high: str, says: str) -> str:
 def ladder(rows: Rows, says: str) -> str:
     """A funnel: how many deliveries each attempt had, and beside it what became of them."""
     names = [f"attempt {row['attempt']}" for row in rows]
+    counts = [words.count(row["deliveries"]) for row in rows]
     figure = canvas(WIDTH, _HEAD + _BAR * len(rows) + _FOOT)
-    pair: Any = figure.subplots(
-        1, 2, squeeze=False, gridspec_kw=_margins(figure, _left(names), 20) | {"wspace": 0.3, "width_ratios": [1, 1]}
-    )
+    left, right, gap = _left(names), 20, 24 + _LETTER * max(map(len, counts))
+    apart = {"wspace": 2 * gap / (WIDTH - left - right - gap)}  # of the mean width of the two
+    pair: Any = figure.subplots(1, 2, squeeze=False, gridspec_kw=_margins(figure, left, right) | apart)
     funnel, shares = pair[0]
     plain(funnel)
     names_at_left(funnel, names)
     funnel.set_xticks([])
     logs = [_magnitude(row["deliveries"]) for row in rows]
     funnel.barh(range(len(rows)), logs, color=BLUE, height=0.62)
-    _labels(funnel, logs, [words.count(row["deliveries"]) for row in rows])
+    _labels(funnel, logs, counts)
     plain(shares, grid="x")
     shares.set_ylim(*funnel.get_ylim())
     shares.set_yticks([])
@@ -287,6 +288,6 @@ def _times(axes: Axes) -> None:
 
 def _hours(axes: Axes, window: Window, columns: int, most: int) -> None:
     every = next((n for n in (1, 2, 3, 4, 6, 8, 12, 24, 48) if columns / n <= most), columns)
-    places = range(0, columns, every)
+    places = [place for place in range(0, columns, every) if place + every / 2 <= columns]  # its text has room
     starts: list[datetime] = [moment(window.since + place * window.hours) for place in places]
-    axes.set_xticks(list(places), labels=[words.clock(start, window.length) for start in starts], ha="left")
+    axes.set_xticks(places, labels=[words.clock(start, window.length) for start in starts], ha="left")

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from .columns import LONG, TEXT, TIME, count_if, percentiles, schema, shaped, span
 from .figures import MOST
-from .window import Window
+from .window import MINUTE, Window
 
 MOST_LINES = 12
 """Groups in the backlog over time."""
@@ -98,17 +98,22 @@ PUNCTUALITY = schema(
     ("p999", LONG),
     ("streamed_p99", LONG),
     ("early", LONG),  # handed out before they were due: there must be none
+    ("unsettled", LONG),  # at the end of the window, in all groups
+    ("behind", LONG),  # groups whose oldest message no consumer had had for more than a minute
 )
 
 
 def punctuality(duties: DataFrame, window: Window) -> DataFrame:
-    """`PUNCTUALITY`: the lateness of all topics, one row."""
-    handed = duties.where(F.col("handed_at").isNotNull() & window.has(F.col("due")))
-    rows = handed.agg(
-        F.count("*").alias("handed_out"),
-        percentiles(span("handed_at", "due"), 0.5, 0.99, 0.999).alias("p"),
-        percentiles(span("streamed_at", "due"), 0.99)[0].alias("streamed_p99"),
-        count_if(F.col("handed_at") < F.col("due")).alias("early"),
+    """`PUNCTUALITY`: all topics and groups, one row."""
+    handed = F.col("handed_at").isNotNull() & window.has(F.col("due"))
+    behind = _waits(window) & (F.unix_millis("due") < window.until - MINUTE)
+    rows = duties.agg(
+        count_if(handed).alias("handed_out"),
+        percentiles(F.when(handed, span("handed_at", "due")), 0.5, 0.99, 0.999).alias("p"),
+        percentiles(F.when(handed, span("streamed_at", "due")), 0.99)[0].alias("streamed_p99"),
+        count_if(handed & (F.col("handed_at") < F.col("due"))).alias("early"),
+        count_if(_unsettled(window)).alias("unsettled"),
+        F.count_distinct(F.when(behind, F.struct("topic", "group"))).alias("behind"),
     ).select("*", *(F.col("p")[i].alias(name) for i, name in enumerate(("p50", "p99", "p999"))))
     return shaped(rows, PUNCTUALITY)
 
@@ -128,16 +133,14 @@ SLOW_GROUPS = schema(
 
 def slow_groups(duties: DataFrame, window: Window) -> DataFrame:
     """`SLOW_GROUPS`: the one whose oldest message waits longest first, then by lateness."""
-    end = F.timestamp_millis(F.lit(window.until))
-    here = F.col("streamed_at") < end
-    waits = here & ~_by(F.col("handed_at"), end) & ~_by(F.col("settled_at"), end)
+    waits = _waits(window)
     late = F.when(window.has(F.col("handed_at")), span("handed_at", "due"))
     rows = (
         duties.groupBy("topic", "group")
         .agg(
             count_if(window.has(F.col("streamed_at"))).alias("arrived"),
             count_if(window.has(F.col("settled_at"))).alias("settled"),
-            count_if(here & ~_by(F.col("settled_at"), end)).alias("unsettled"),
+            count_if(_unsettled(window)).alias("unsettled"),
             count_if(waits).alias("waiting"),
             (F.lit(window.until) - F.unix_millis(F.min(F.when(waits, F.col("due"))))).alias("oldest"),
             percentiles(late, 0.5, 0.99).alias("p"),
@@ -150,6 +153,16 @@ def slow_groups(duties: DataFrame, window: Window) -> DataFrame:
     return shaped(rows, SLOW_GROUPS)
 
 
-def _by(time: Column, end: Column) -> Column:
-    """Whether that had happened."""
-    return time.isNotNull() & (time < end)
+def _unsettled(window: Window) -> Column:
+    """Whether it is in the stream at the end of the window, and its group is not done with it."""
+    return _by("streamed_at", window) & ~_by("settled_at", window)
+
+
+def _waits(window: Window) -> Column:
+    """Whether nobody has had it then, either."""
+    return _unsettled(window) & ~_by("handed_at", window)
+
+
+def _by(time: str, window: Window) -> Column:
+    """Whether that had happened at the end of the window."""
+    return F.col(time).isNotNull() & (F.col(time) < F.timestamp_millis(F.lit(window.until)))

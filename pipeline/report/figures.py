@@ -5,6 +5,7 @@ Counts are of the window; durations are milliseconds. `duty_figures` has those t
 """
 
 from pyspark.sql import DataFrame
+from pyspark.sql import Window as Over
 from pyspark.sql import functions as F  # noqa: N812
 
 from ..tables import Tables
@@ -30,6 +31,10 @@ from .window import MINUTE, Window
 
 MOST = 50
 """Rows of a ranking."""
+_FIRST = 15
+"""Reasons, or clients, that a ranking of these is about."""
+_EACH = 3
+"""Groups that each of them has a row for, before others have more: 15 times 3 is less than `MOST`."""
 
 _REASON_LENGTH = 160
 _HISTORY = "array<struct<at bigint, client string, reason string>>"
@@ -171,21 +176,43 @@ DEAD_LETTERS = schema(
     ("dead", LONG),
     ("first", TIME),
     ("last", TIME),
+    ("reason_dead", LONG),  # of this reason, in all groups
 )
 
 
 def dead_letters(tables: Tables, window: Window) -> DataFrame:
-    """`DEAD_LETTERS`, the most frequent reasons first."""
+    """`DEAD_LETTERS` of the most frequent reasons, by group."""
     last = F.try_element_at(F.from_json("history", _HISTORY), F.lit(-1))
     reason = F.nullif(F.substring(F.trim(last["reason"]), 1, _REASON_LENGTH), F.lit(""))
     rows = (
         tables.dead.where(window.has(F.col("dead_at")))
         .groupBy("topic", "group", reason.alias("reason"))
         .agg(F.count("*").alias("dead"), F.min("dead_at").alias("first"), F.max("dead_at").alias("last"))
-        .orderBy(F.desc("dead"), "topic", "group", F.asc_nulls_last("reason"))
-        .limit(MOST)
     )
-    return shaped(rows, DEAD_LETTERS)
+    return shaped(_foremost(rows, "reason", "dead"), DEAD_LETTERS)
+
+
+def _foremost(rows: DataFrame, name: str, count: str) -> DataFrame:
+    """Rows by (`topic`, `group`, `name`) of the names that have most in all groups, the biggest rows first.
+
+    With `NAME_COUNT`, the sum over all groups: a sum over the rows that a ranking shows would leave out the small ones.
+    """
+    summed = f"{name}_{count}"
+    order = (F.desc(count), "topic", "group", F.asc_nulls_last(name))
+    first = (
+        rows.groupBy(F.col(name).alias("_name"))
+        .agg(F.sum(count).alias(summed))
+        .orderBy(F.desc(summed), F.asc_nulls_last("_name"))
+        .limit(_FIRST)
+    )
+    place = F.row_number().over(Over.partitionBy(name).orderBy(*order))
+    return (
+        rows.join(F.broadcast(first), F.col(name).eqNullSafe(F.col("_name")))
+        .withColumn("_place", place)
+        .orderBy(F.col("_place") > _EACH, *order)
+        .limit(MOST)
+        .orderBy(*order)
+    )
 
 
 LOST_LEASES = schema(
@@ -198,11 +225,12 @@ LOST_LEASES = schema(
     ("share", DOUBLE),  # lost / deliveries
     ("held_p50", LONG),  # how long it had had them
     ("last", TIME),
+    ("client_lost", LONG),  # by this client, in all groups
 )
 
 
 def lost_leases(tables: Tables, window: Window) -> DataFrame:
-    """`LOST_LEASES`: clients that ran out of time or went away, those that lost most first."""
+    """`LOST_LEASES` of the clients that ran out of time or went away most, by group."""
     ended = F.coalesce("settled_at", "ended_at")
     handed = tables.deliveries.unionByName(tables.claims).where(has_outcome(HANDED_OUT) & window.has(ended))
     gone = has_outcome(LOST)
@@ -217,10 +245,8 @@ def lost_leases(tables: Tables, window: Window) -> DataFrame:
         )
         .where("lost > 0")
         .withColumn("share", F.col("lost") / F.col("deliveries"))
-        .orderBy(F.desc("lost"), "client", "topic", "group")
-        .limit(MOST)
     )
-    return shaped(rows, LOST_LEASES)
+    return shaped(_foremost(rows, "client", "lost"), LOST_LEASES)
 
 
 DUE_MINUTES = schema(

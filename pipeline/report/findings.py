@@ -42,9 +42,9 @@ def _behind(figures: Mapping[str, Rows], window: Window) -> list[Finding]:
     behind = [row for row in figures["slow_groups"] if (row["oldest"] or 0) > MINUTE and row["waiting"]]
     if not behind:
         return []
-    worst = behind[0]
-    others = f" {len(behind) - 1} more groups are behind." if len(behind) > 2 else ""
-    others = " One more group is behind." if len(behind) == 2 else others
+    worst, more = behind[0], figures["punctuality"][0]["behind"] - 1
+    others = f" {words.count(more)} more groups are behind." if more > 1 else ""
+    others = " One more group is behind." if more == 1 else others
     text = (
         f"{words.named(worst['topic'], worst['group'])} is behind: {_messages(worst['waiting'])} waiting at the end of "
         f"the window, the oldest due {words.duration(worst['oldest'])} before.{others}"
@@ -56,25 +56,21 @@ def _dead(figures: Mapping[str, Rows], window: Window) -> list[Finding]:
     dead = figures["overview"][0]["dead"]
     if not dead or not figures["dead_letters"]:
         return []
-    reasons: dict[str, int] = {}
-    for row in figures["dead_letters"]:
-        reason = row["reason"] or "no reason given"
-        reasons[reason] = reasons.get(reason, 0) + row["dead"]
-    reason, most = max(reasons.items(), key=lambda item: (item[1], item[0]))
+    most = max(figures["dead_letters"], key=lambda row: row["reason_dead"])
+    reason = words.clipped(most["reason"] or "no reason given", 80)
     many = "letter" if dead == 1 else "letters"
-    text = f"{words.count(dead)} dead {many}; the most frequent last reason is “{words.clipped(reason, 80)}”"
-    return [Finding(BAD, f"{text} ({words.share(most / dead)}).", "dead_letters")]
+    text = f"{words.count(dead)} dead {many}; the most frequent last reason is “{reason}”"
+    return [Finding(BAD, f"{text} ({words.share(most['reason_dead'] / dead)}).", "dead_letters")]
 
 
 def _lost(figures: Mapping[str, Rows], window: Window) -> list[Finding]:
     lost, deliveries = figures["overview"][0]["lost"], figures["overview"][0]["deliveries"]
     if not lost or not figures["lost_leases"]:
         return []
-    first = figures["lost_leases"][0]
+    most = max(figures["lost_leases"], key=lambda row: row["client_lost"])
     text = (
-        f"{words.count(lost)} of {words.count(deliveries)} deliveries ended with a lost lease; {first['client']} of "
-        f"{words.named(first['topic'], first['group'])} lost most, {words.count(first['lost'])} "
-        f"({words.share(first['share'])} of what it had)."
+        f"{words.count(lost)} of {words.count(deliveries)} deliveries ended with a lost lease; {most['client']} lost "
+        f"most, {words.count(most['client_lost'])}."
     )
     return [Finding(WARN, text, "lost_leases")]
 

@@ -97,7 +97,6 @@ def unknown(window: Window, overview: Mapping[str, Any], *, store: bool, lake: b
 def _tiles(figures: Mapping[str, Rows]) -> list[tuple[str, str, str]]:
     """(name, number, what it says)."""
     overview, late = figures["overview"][0], figures["punctuality"][0]
-    unsettled = sum(row["unsettled"] for row in figures["slow_groups"])
     cancelled = overview["cancelled"]
     return [
         ("Messages", words.count(overview["messages"]), f"{words.count(cancelled)} cancelled before they were due"),
@@ -115,7 +114,7 @@ def _tiles(figures: Mapping[str, Rows]) -> list[tuple[str, str, str]]:
         ("Dead letters", words.count(overview["dead"]), _of(overview["dead"], overview["messages"])),
         (
             "Unsettled at the end",
-            words.count(unsettled),
+            words.count(late["unsettled"]),
             _waits(overview["waiting"]),
         ),
     ]
@@ -256,7 +255,6 @@ def _ladder(rows: Rows, window: Window) -> Drawn:
 
 
 def _dead_letters(rows: Rows, window: Window) -> Drawn:
-    shown = rows[:_BARS]
     reasons = [row["reason"] or "(no reason given)" for row in rows]
     table = _table(
         ["reason", "group", ">dead", "first", "last"],
@@ -271,13 +269,9 @@ def _dead_letters(rows: Rows, window: Window) -> Drawn:
             for reason, row in zip(reasons, rows, strict=True)
         ],
     )
-    says = f"Dead letters by reason. The most frequent is “{reasons[0]}” with {rows[0]['dead']}."
-    summed: dict[str, int] = {}
-    for reason, row in zip(reasons, rows, strict=True):
-        summed[reason] = summed.get(reason, 0) + row["dead"]
-    order = sorted(summed.items(), key=lambda item: (-item[1], item[0]))[: len(shown)]
-    drawn = charts.bars([reason for reason, _ in order], [dead for _, dead in order], says, colour=RED)
-    return Drawn(drawn, table)
+    names, values = _summed(reasons, [row["reason_dead"] for row in rows])
+    says = f"Dead letters by reason. The most frequent is “{names[0]}” with {values[0]}."
+    return Drawn(charts.bars(names, values, says, colour=RED), table)
 
 
 def _lost_leases(rows: Rows, window: Window) -> Drawn:
@@ -295,13 +289,15 @@ def _lost_leases(rows: Rows, window: Window) -> Drawn:
             for row in rows
         ],
     )
-    summed: dict[str, int] = {}
-    for row in rows:
-        summed[row["client"]] = summed.get(row["client"], 0) + row["lost"]
-    order = sorted(summed.items(), key=lambda item: (-item[1], item[0]))[:_BARS]
-    says = f"Messages lost by client. {order[0][0]} lost most, {order[0][1]}."
-    drawn = charts.bars([name for name, _ in order], [lost for _, lost in order], says, colour=VIOLET)
-    return Drawn(drawn, table)
+    names, values = _summed([row["client"] for row in rows], [row["client_lost"] for row in rows])
+    says = f"Messages lost by client. {names[0]} lost most, {values[0]}."
+    return Drawn(charts.bars(names, values, says, colour=VIOLET), table)
+
+
+def _summed(names: Sequence[str], sums: Sequence[int]) -> tuple[list[str], list[int]]:
+    """Each name once with its sum, the biggest first."""
+    order = sorted(dict(zip(names, sums, strict=True)).items(), key=lambda item: (-item[1], item[0]))[:_BARS]
+    return [name for name, _ in order], [value for _, value in order]
 
 
 def _due_minutes(rows: Rows, window: Window) -> Drawn:

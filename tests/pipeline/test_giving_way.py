@@ -4,24 +4,17 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 _JOB = """
 import os, sys
 from tarry.pipeline.cli.app import main
-sys.argv[0] = "tarry pipeline"
+sys.argv = ["tarry pipeline", "--version"]
 try:
     main()
 except SystemExit as end:
-    print(end.code, os.nice(0), os.sched_getscheduler(0))
+    print(end.code, os.nice(0))
 """
 
 
-@pytest.mark.parametrize(
-    ("command", "policy"),
-    [(["--version"], os.SCHED_OTHER), (["report", "--help"], os.SCHED_OTHER), (["archive", "--help"], os.SCHED_IDLE)],
-)
-def test_a_job_is_nicer_than_who_started_it_and_the_archive_waits_for_all(command: list[str], policy: int) -> None:
-    job = [sys.executable, "-P", "-c", _JOB, *command]
-    told = subprocess.run(job, capture_output=True, text=True, timeout=60, check=True)
-    assert told.stdout.splitlines()[-1].split() == ["0", str(min(os.nice(0) + 10, 19)), str(policy)]
+def test_a_job_is_nicer_than_who_started_it() -> None:
+    told = subprocess.run([sys.executable, "-P", "-c", _JOB], capture_output=True, text=True, timeout=60, check=True)
+    assert told.stdout.splitlines()[-1].split() == ["0", str(min(os.nice(0) + 10, 19))]

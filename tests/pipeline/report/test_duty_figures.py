@@ -98,7 +98,9 @@ def test_without_duties_there_are_no_figures(spark: SparkSession) -> None:
         frame = figure(_duties(spark), WINDOW)
         assert frame.schema == schema
         assert rows_of(frame) == []
-    nothing = dict.fromkeys(duty_figures.PUNCTUALITY.names) | {"handed_out": 0, "early": 0}
+    nothing = dict.fromkeys(duty_figures.PUNCTUALITY.names) | dict.fromkeys(
+        ("handed_out", "early", "unsettled", "behind"), 0
+    )
     assert rows_of(duty_figures.punctuality(_duties(spark), WINDOW)) == [nothing]
 
 
@@ -166,8 +168,19 @@ def test_lateness_by_topic_and_hour(spark: SparkSession) -> None:
 def test_punctuality_counts_what_came_early(spark: SparkSession) -> None:
     frame = _duties(spark, *({"due": HOUR, "streamed_at": HOUR, "handed_at": HOUR + ms} for ms in (-1, 0, 20)))
     assert rows_of(duty_figures.punctuality(frame, WINDOW)) == [
-        {"handed_out": 3, "p50": 0, "p99": 20, "p999": 20, "streamed_p99": 0, "early": 1}
+        {"handed_out": 3, "p50": 0, "p99": 20, "p999": 20, "streamed_p99": 0, "early": 1, "unsettled": 3, "behind": 0}
     ]
+
+
+def test_punctuality_counts_what_is_unsettled_in_more_groups_than_a_ranking_shows(spark: SparkSession) -> None:
+    rows = [
+        {"group": f"g{n}", "due": HOUR + ms, "streamed_at": HOUR + ms} for n in range(60) for ms in (0, HOUR - 1, HOUR)
+    ]
+    rows += [{"group": "fresh", "due": 2 * HOUR - MINUTE, "streamed_at": 2 * HOUR - MINUTE}]
+    rows += [{"group": "had", "due": HOUR, "streamed_at": HOUR, "handed_at": HOUR}]
+    rows += [{"group": "done", "due": HOUR, "streamed_at": HOUR, "handed_at": HOUR, "settled_at": HOUR}]
+    (told,) = rows_of(duty_figures.punctuality(_duties(spark, *rows), WINDOW))
+    assert (told["unsettled"], told["behind"]) == (122, 60)
 
 
 def test_slow_groups(spark: SparkSession) -> None:

@@ -171,11 +171,53 @@ def test_dead_letters_by_the_reason_of_their_last_attempt(spark: SparkSession) -
         ],
     )
     assert rows_of(figures.dead_letters(tables, WINDOW)) == [
-        {"topic": "t", "group": "g", "reason": "no crew", "dead": 2, "first": HOUR, "last": HOUR + 5},
-        {"topic": "t", "group": "g", "reason": None, "dead": 2, "first": HOUR + 2, "last": HOUR + 4},
-        {"topic": "t", "group": "g", "reason": "lease lost", "dead": 1, "first": HOUR + 1, "last": HOUR + 1},
-        {"topic": "t", "group": "g", "reason": "x" * 160, "dead": 1, "first": HOUR + 3, "last": HOUR + 3},
+        {"topic": "t", "group": "g", "reason": "no crew", "dead": 2, "first": HOUR, "last": HOUR + 5, "reason_dead": 2},
+        {"topic": "t", "group": "g", "reason": None, "dead": 2, "first": HOUR + 2, "last": HOUR + 4, "reason_dead": 2},
+        {
+            "topic": "t",
+            "group": "g",
+            "reason": "lease lost",
+            "dead": 1,
+            "first": HOUR + 1,
+            "last": HOUR + 1,
+            "reason_dead": 1,
+        },
+        {
+            "topic": "t",
+            "group": "g",
+            "reason": "x" * 160,
+            "dead": 1,
+            "first": HOUR + 3,
+            "last": HOUR + 3,
+            "reason_dead": 1,
+        },
     ]
+
+
+def test_a_ranking_by_reason_or_client_knows_the_groups_that_it_does_not_show(spark: SparkSession) -> None:
+    """Number 0 crowds sixty groups, more than there are rows to show; the others are in one group, and rarer."""
+
+    def rows(name: str, outcome: str | None) -> list[dict[str, object]]:
+        places = [(0, group) for group in range(60) for _ in range(21)]
+        places += [(n, 60) for n in range(1, 20) for _ in range(20 - n)]
+        made: list[dict[str, object]] = []
+        for n, (which, group) in enumerate(places):
+            row: dict[str, object] = {"id": n, "deliver_at": 0, "dead_at": HOUR, "group": f"g{group}"}
+            if outcome is None:
+                row["history"] = json.dumps([{"at": 1, "client": "c", "reason": f"{name}{which}"}])
+            else:
+                row = {"offset": n, "client": f"{name}{which}", "group": f"g{group}", "outcome": outcome}
+                row |= {"claimed_at": HOUR, "settled_at": HOUR}
+            made.append(row)
+        return made
+
+    tables = literal_tables(spark, dead=rows("r", None), deliveries=rows("c", "lost"))
+    for figure, name, count in ((figures.dead_letters, "reason", "dead"), (figures.lost_leases, "client", "lost")):
+        found = rows_of(figure(tables, WINDOW))
+        sums = {row[name][1:]: row[f"{name}_{count}"] for row in found}
+        assert sums == {"0": 60 * 21} | {str(n): 20 - n for n in range(1, 15)}, "the fifteen with most, summed over all"
+        assert [row[count] for row in found] == sorted((row[count] for row in found), reverse=True)
+        assert len([row for row in found if row[count] == 21]) == figures.MOST - 14
 
 
 def test_lost_leases_by_client(spark: SparkSession) -> None:
@@ -205,6 +247,7 @@ def test_lost_leases_by_client(spark: SparkSession) -> None:
             "share": 0.75,
             "held_p50": 60_000,
             "last": HOUR + 61_000,
+            "client_lost": 3,
         },
         {
             "client": "slow",
@@ -216,6 +259,7 @@ def test_lost_leases_by_client(spark: SparkSession) -> None:
             "share": 1.0,
             "held_p50": 9,
             "last": HOUR + 9,
+            "client_lost": 1,
         },
     ]
 
