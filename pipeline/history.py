@@ -51,6 +51,11 @@ def open_table(
     return _Reads(spark, dsn, lake, topics, since, None).whole(table)
 
 
+def open_places(spark: SparkSession, dsn: str, *, topics: Collection[str] | None = None) -> DataFrame:
+    """(queue_id, offset) of the messages that the store has."""
+    return _Reads(spark, dsn, None, topics, None, None).live("messages", None, "queue_id", "offset")
+
+
 class _Reads:
     """What is read of the lake, and of the live store."""
 
@@ -87,8 +92,10 @@ class _Reads:
             new = new.join(old.select(*keys), keys, "left_anti").select(*TABLES[table].names)
         return old.unionByName(new)
 
-    def live(self, table: str, lake: Snapshot | None) -> DataFrame:
+    def live(self, table: str, lake: Snapshot | None, *columns: str) -> DataFrame:
+        """What lies behind the lake's position; of all columns, or of these."""
         reader = self._spark.read.format("tarry").option("dsn", self._dsn).option("table", table)
+        reader = reader.option("columns", ",".join(columns))
         if self._topics is not None:
             reader = reader.option("topics", json.dumps(sorted(self._topics)))
         if table in IN_LAKE:
