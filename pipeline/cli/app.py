@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from cyclopts import App, CycloptsError
 from rich.console import Console
@@ -84,7 +85,8 @@ def main() -> None:
     The archive takes only what nobody else wants: a nicer process is waited for until its slice of time is over, one of
     the idle class is put aside at once.
     """
-    os.nice(_GIVES_WAY)
-    if sys.argv[1:2] == [_IN_THE_BACKGROUND] and sys.platform == "linux":
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    with suppress(OSError):  # a sandbox may forbid it, and the job is none the worse
+        os.nice(_GIVES_WAY)
+        if sys.argv[1:2] == [_IN_THE_BACKGROUND] and sys.platform == "linux":
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     sys.exit(run(sys.argv[1:]))
