@@ -128,7 +128,7 @@ def _sentence(error: AnalysisException) -> str:
 def standing(chosen: DataFrame, there: DataFrame | None) -> DataFrame:
     """The chosen ones with `gone`: whether the store has them no more. `there`: (queue_id, offset) of what it has.
 
-    Looked at one by one: above the floor of a queue, too, retention has taken what lies between messages that were held.
+    Looked at one by one: above the floor of a queue, too, retention has taken what lies between those that were held.
     """
     if there is None:
         return chosen.withColumn("gone", fn.lit(True))
