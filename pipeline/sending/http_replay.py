@@ -38,18 +38,18 @@ def write(door: Door, batches: Iterable[Batch]) -> tuple[int, int]:
         with translated():
             for batch in batches:
                 columns = [batch.column(name).to_pylist() for name in ("queue", "begin", "end")]
-                for queue, *run in zip(*columns, strict=True):
-                    for begin, end in _pieces(*run, pace):
-                        pace.take(end - begin)
-                        tell(door.watcher, end - begin)
+                for queue, begin, end in zip(*columns, strict=True):
+                    for first, last in _pieces(begin, end, pace):
+                        pace.take(last - first)
+                        tell(door.watcher, last - first)
                         count += operations.replay(
-                            *(door.topic, door.group, begin, end),
+                            *(door.topic, door.group, first, last),
                             queue=queue,
                             dry_run=False,
                             on_progress=None,
                             name=door.name,
                         )
-                        wanted += end - begin
+                        wanted += last - first
             pace.finish()
     finally:
         transport.close()

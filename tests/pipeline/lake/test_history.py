@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from support.stores import Stage
 from tarry.pipeline import history
 from tarry.pipeline.history import open_tables
+from tarry.pipeline.source import facts
 from tarry.pipeline.tables import Tables
 
 pytestmark = pytest.mark.long
@@ -29,7 +30,7 @@ async def test_a_claim_that_ends_meanwhile_is_seen_once(
     one, two, three = [await stage.claim(group, 1) for _ in range(3)]
     await stage.ack(group, one)
     looks = 0
-    read_facts: Any = history.read_facts
+    read_facts: Any = facts.read_facts
 
     def end_one_first(link: Any) -> Any:
         nonlocal looks
