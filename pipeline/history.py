@@ -6,7 +6,7 @@ What lies below the lake's position is read from the lake, though the store may 
 import json
 from collections.abc import Collection
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from .errors import LakeError
 from .lake.archive import RANGED, TIMED
@@ -27,14 +27,19 @@ def open_tables(
     topics: Collection[str] | None = None,
     since: int | None = None,
     until: int | None = None,
+    moving: bool = False,
 ) -> Tables:
     """The tables of a store, of a lake, or of both.
 
+    Each claim is among the claims or among the deliveries, as it was at this moment, however long the job takes, unless
+    the tables are to be `moving`: then each is as it is when it is read, and the open claims are to be read first.
     `topics` leaves out all others. `since` and `until` are Unix milliseconds, the latter not included, and go by the
     time that `schemas.LAKE_DAYS` names; tables that are not archived are as they are now, without regard to them.
     Raises `LakeError`, `StoreAway`, or ValueError when neither is named.
     """
     reads = _Reads(spark, dsn, lake, topics, since, until)
+    if dsn is not None and not moving:
+        reads.stand_still()
     return Tables(**{table: reads.whole(table) for table in TABLES})
 
 
@@ -49,6 +54,11 @@ def open_table(
 ) -> DataFrame:
     """One of them alone, likewise."""
     return _Reads(spark, dsn, lake, topics, since, None).whole(table)
+
+
+def open_places(spark: SparkSession, dsn: str, *, topics: Collection[str] | None = None) -> DataFrame:
+    """(queue_id, offset) of the messages that the store has."""
+    return _Reads(spark, dsn, None, topics, None, None).live("messages", None, "queue_id", "offset")
 
 
 class _Reads:
@@ -71,6 +81,18 @@ class _Reads:
             source.register(spark)
             with Link(dsn) as link:
                 self._facts = read_facts(link)
+        self._upto: dict[str, int] | None = None
+        self._claims: DataFrame | None = None
+
+    def stand_still(self) -> None:
+        """From now on claims and deliveries are those of this moment: a claim that ends later counts as open."""
+        begin = ends("deliveries", self._facts)
+        claims = self.live("claims", None).localCheckpoint()
+        with Link(self._dsn or "") as link:
+            self._upto = ends("deliveries", read_facts(link))
+        lately = self._reader("deliveries").option("after", json.dumps(begin)).option("upto", json.dumps(self._upto))
+        key = ["group_id", "queue_id", "claim"]
+        self._claims = claims.join(lately.load().select(*key), key, "left_anti").select(*TABLES["claims"].names)
 
     def whole(self, table: str) -> DataFrame:
         """Each row once."""
@@ -87,8 +109,13 @@ class _Reads:
             new = new.join(old.select(*keys), keys, "left_anti").select(*TABLES[table].names)
         return old.unionByName(new)
 
-    def live(self, table: str, lake: Snapshot | None) -> DataFrame:
-        reader = self._spark.read.format("tarry").option("dsn", self._dsn).option("table", table)
+    def live(self, table: str, lake: Snapshot | None, *columns: str) -> DataFrame:
+        """What lies behind the lake's position; of all columns, or of these."""
+        if table == "claims" and self._claims is not None:
+            return self._claims
+        reader = self._reader(table).option("columns", ",".join(columns))
+        if table == "deliveries" and self._upto is not None:
+            reader = reader.option("upto", json.dumps(self._upto))
         if self._topics is not None:
             reader = reader.option("topics", json.dumps(sorted(self._topics)))
         if table in IN_LAKE:
@@ -99,6 +126,9 @@ class _Reads:
         if lake is not None and table in RANGED:
             reader = reader.option("after", json.dumps(lake.positions(ends(table, self._facts))))
         return reader.load()
+
+    def _reader(self, table: str) -> DataFrameReader:
+        return self._spark.read.format("tarry").option("dsn", self._dsn).option("table", table)
 
 
 def _snapshots(lake: Lake, *, alone: bool) -> dict[str, Snapshot]:

@@ -52,7 +52,7 @@ def examine(
 
 
 def _look(spark: SparkSession, dsn: str, lake: str | None, scope: Scope, topics: Sequence[str] | None) -> Audit:
-    tables = open_tables(spark, dsn, lake, topics=topics)
+    tables = open_tables(spark, dsn, lake, topics=topics, moving=True)
     since = None if scope.since is None else int((scope.since - _MARGIN).timestamp() * 1000)
     copies: tuple[DataFrame, DataFrame] | None = None
     if lake is not None:

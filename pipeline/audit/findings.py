@@ -37,6 +37,7 @@ KINDS = {
     "cancelled_and_waiting": "cancelled, and waiting still",
     "copy_differs": "the lake's copy of a message is not the store's",
     "not_in_lake": "archived offsets around it, but not this message",
+    "not_in_store": "in the lake, and gone from the store before retention came to it",
 }
 """Each kind of finding, and what it says."""
 

@@ -3,6 +3,7 @@
 Looked at a thousand offsets at a time: only stretches that have too few are gone through one by one.
 """
 
+from attrs import evolve
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
@@ -54,6 +55,18 @@ def check(sight: Sight, scope: Scope) -> DataFrame:
     told = told.join(times, ["queue_id", "stretch"], "left")
     detail = f.format_string("%d offsets of the queue are without a message", "absent")
     return finding(told, "hole", detail, streamed_at=f.col("streamed_at"))
+
+
+def lost(sight: Sight, scope: Scope, store: DataFrame, lake: DataFrame) -> DataFrame:
+    """Messages that the lake has and the store has no more, though retention has not come that far.
+
+    `store` and `lake` have the schema of messages. Together they have no hole there: the lake stands in for the store.
+    """
+    columns = ("topic", "topic_id", "queue_id", "offset", "id", "streamed_at")
+    absent = check(evolve(sight, messages=sight.keep(store.select(*columns))), evolve(scope, archived=False))
+    there = lake.select("queue_id", "offset", "id", "streamed_at")
+    told = absent.select("topic", "queue_id", "offset").join(there, ["queue_id", "offset"])
+    return finding(told, "not_in_store", f.lit("in the lake only"), streamed_at=f.col("streamed_at"))
 
 
 def bounds_of(sight: Sight, scope: Scope) -> DataFrame:

@@ -37,7 +37,11 @@ class Audit:
             fates.check(self.sight, self.scope, self.lives),
             holes.check(self.sight, self.scope),
             promotions.check(self.sight),
-            *(() if self.copies is None else (copies.check(*self.copies),)),
+            *(
+                ()
+                if self.copies is None
+                else (copies.check(*self.copies), holes.lost(self.sight, self.scope, *self.copies))
+            ),
         ]
         return together(*(check.localCheckpoint() for check in checks))
 

@@ -67,8 +67,10 @@ def replay(
     begin, end = window(since, until)
     spark = session.open_session("replay", master)
     topics = None if topic is None else [topic]
-    opened = history.open_tables(spark, store_beside(dsn, lake), lake, topics=topics, since=begin, until=end)
-    chosen = replaying.standing(opened, replaying.selected(opened, where))
+    dsn = store_beside(dsn, lake)
+    opened = history.open_tables(spark, dsn, lake, topics=topics, since=begin, until=end)
+    there = None if dsn is None else history.open_places(spark, dsn, topics=topics)
+    chosen = replaying.standing(replaying.selected(opened, where), there)
     with told():
         if dry_run:
             found = replaying.forecast(chosen, rate)

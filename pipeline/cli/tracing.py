@@ -53,7 +53,7 @@ def trace(
     from ..trace import timeline, with_ids, with_key
 
     spark = open_session("trace", master)
-    tables = history.open_tables(spark, dsn, lake, topics=topic)
+    tables = history.open_tables(spark, dsn, lake, topics=topic, moving=True)
     known = with_ids(tables, ids) if key is None else with_key(tables, key)
     found = known.orderBy("accepted_at", "id").limit(max + 1).select("topic", "id", F.unix_millis("accepted_at"))
     messages = [(str(row[0]), int(row[1]), int(row[2])) for row in found.collect()]

@@ -86,13 +86,18 @@ class Archiver:
         self.tenure.record("", {"": min(time or 0 for time in times.values())})
 
     def run(self) -> None:
-        """All there is now; what comes meanwhile is the next run's, or this one would never end beside publishers."""
+        """All there is now."""
+        self.catch_up()
+        self.step_timed()
+
+    def catch_up(self, over: threading.Event | None = None) -> None:
+        """The messages and deliveries there are now, or those until `over` is set. What comes meanwhile is not of it:
+        beside publishers it would never end."""
         facts = self._facts()
         for table in RANGED:
             upto = ends(table, facts)
-            while self.step(table, upto):
+            while not (over is not None and over.is_set()) and self.step(table, upto):
                 pass
-        self.step_timed()
 
     def step(self, table: str, upto: Mapping[str, int] | None = None) -> bool:
         """One commit of messages or deliveries; False when there was nothing to archive below `upto`."""

@@ -107,6 +107,7 @@ class Tenure:
             if anew and holds:
                 raise LakeError("--new-lake wants an empty lake: this one holds rows already")
             if known is not None:
+                self._link.change("UPDATE archived SET upto = 0 WHERE group_id = 0 AND queue_id = 0")
                 self._link.change("DELETE FROM archived WHERE NOT (group_id = 0 AND queue_id = 0)")
                 self._link.change("UPDATE lease SET holder = ? WHERE name = ?", (lake.encode(), _LAKE))
             else:

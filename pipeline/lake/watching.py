@@ -23,14 +23,15 @@ from .lake import spark_place
 _TIMED_EVERY = 300.0
 """Seconds between looks for dead letters and cancelled messages, which go by time."""
 
+_ALL = 1 << 62
+"""Rows: a batch reaches to the end at once, whatever the checkpoint remembers; its steps are of the archiver's size."""
+
 
 def watch(archiver: Archiver, every: int, over: threading.Event) -> None:
     """Archives until `over` is set, looking each `every` seconds; then ends what it has begun."""
-    for table in RANGED:  # what a batch was cut off from is in no later batch
-        while not over.is_set() and archiver.step(table):
-            pass
     queries: list[StreamingQuery] = []
     try:
+        archiver.catch_up(over)  # what a batch was cut off from is in no later batch
         queries += [_follow(archiver, table, every) for table in RANGED]
         while not over.is_set():
             archiver.step_timed()
@@ -63,7 +64,7 @@ def _follow(archiver: Archiver, table: str, every: int) -> StreamingQuery:
         .option("dsn", absolute(archiver.dsn))
         .option("table", table)
         .option("as", "ranges")
-        .option("rows", str(archiver.cap))
+        .option("rows", str(_ALL))
         .load()
     )
     writer = stream.writeStream.foreachBatch(_batch(archiver, table)).trigger(processingTime=f"{every} seconds")

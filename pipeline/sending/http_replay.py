@@ -1,6 +1,6 @@
 """Runs of offsets to one group, by the service's own replay. This runs in Spark's workers, without Spark or trio."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from attrs import frozen
 
@@ -39,13 +39,25 @@ def write(door: Door, batches: Iterable[Batch]) -> tuple[int, int]:
             for batch in batches:
                 columns = [batch.column(name).to_pylist() for name in ("queue", "begin", "end")]
                 for queue, begin, end in zip(*columns, strict=True):
-                    pace.take(end - begin)
-                    tell(door.watcher, end - begin)
-                    count += operations.replay(
-                        door.topic, door.group, begin, end, queue=queue, dry_run=False, on_progress=None, name=door.name
-                    )
-                    wanted += end - begin
+                    for first, last in _pieces(begin, end, pace):
+                        pace.take(last - first)
+                        tell(door.watcher, last - first)
+                        count += operations.replay(
+                            *(door.topic, door.group, first, last),
+                            queue=queue,
+                            dry_run=False,
+                            on_progress=None,
+                            name=door.name,
+                        )
+                        wanted += last - first
             pace.finish()
     finally:
         transport.close()
     return count, wanted
+
+
+def _pieces(begin: int, end: int, pace: Pace) -> Iterator[tuple[int, int]]:
+    """A run may be long: what is asked for is replayed at once."""
+    size = pace.at_a_time(end - begin)
+    for first in range(begin, end, size):
+        yield first, min(first + size, end)

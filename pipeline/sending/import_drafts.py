@@ -48,6 +48,8 @@ _ISO = (
     rf"(?:T(?=[0-9])(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?$"
 )
 _TIME = r"^\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d{1,30})?"
+_SECONDS = 10_000_000_000
+"""Milliseconds up to April 1970, in which no message was: as seconds they are of our days, and all would go at once."""
 _ZONE = r"([Zz]|[+-]\d{2}:\d{2})$"
 
 
@@ -216,6 +218,10 @@ def _deliver_at(rows: Rows, mapping: Mapping, now: int, limits: Limits) -> tuple
         fn.when(
             text.isNotNull() & time.isNull(),
             fn.concat(fn.lit("deliver_at: it is no time as in RFC 3339"), fn.lit(zone)),
+        )
+        .when(
+            fn.lit(isinstance(type_, IntegralType)) & time.between(1, _SECONDS),
+            "deliver_at: it looks like seconds, and milliseconds are wanted",
         )
         .when(time > now + limits.max_delay, "deliver_at: it is further ahead than a message may wait")
         .when(time < 0, "deliver_at: it is before 1970")

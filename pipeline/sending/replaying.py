@@ -125,11 +125,16 @@ def _sentence(error: AnalysisException) -> str:
     return text.partition(" Did you mean")[0].rstrip(". ")
 
 
-def standing(tables: Tables, chosen: DataFrame) -> DataFrame:
-    """The chosen ones with `gone`: whether the store has them no more."""
-    floors = tables.queues.select("queue_id", fn.col("floor").alias("_floor"))
-    gone = fn.col("_floor").isNull() | (fn.col("offset") < fn.col("_floor"))
-    return chosen.join(floors, "queue_id", "left").withColumn("gone", gone).drop("_floor")
+def standing(chosen: DataFrame, there: DataFrame | None) -> DataFrame:
+    """The chosen ones with `gone`: whether the store has them no more. `there`: (queue_id, offset) of what it has.
+
+    Looked at one by one: above the floor of a queue, too, retention has taken what lies between those that were held.
+    """
+    if there is None:
+        return chosen.withColumn("gone", fn.lit(True))
+    places = there.select("queue_id", "offset", fn.lit(True).alias("_there"))
+    gone = fn.col("_there").isNull()
+    return chosen.join(places, ["queue_id", "offset"], "left").withColumn("gone", gone).drop("_there")
 
 
 def forecast(chosen: DataFrame, rate: float | None) -> Forecast:

@@ -85,6 +85,7 @@ def read_facts(link: Link) -> Facts:
     groups = {
         int(id_): (int(topic_id), _text(name))
         for id_, topic_id, name in link.rows("SELECT id, topic_id, name FROM consumer_group")
+        if int(topic_id) in topics  # or the topic was made after these were read
     }
     tallies = {
         int(topic_id): (int(scheduled), int(cancelled))

@@ -10,7 +10,7 @@ import msgspec
 from attrs import evolve, frozen
 
 from ...store.ids import SHARDS
-from .facts import Facts
+from .facts import COUNTERS, Cursor, Facts
 
 Marks = Mapping[str, int]
 """Offsets by `QUEUE`, delivery numbers by `GROUP:QUEUE`, Unix milliseconds by `time`."""
@@ -123,8 +123,16 @@ def _cut(span: Span) -> list[Span]:
     ]
 
 
-_PER_CLAIM = 10
-"""Messages of a claim, when nobody has counted."""
+_PER_CLAIM, _MOST_PER_CLAIM = 10, 1000
+"""Messages of a claim, when nobody has counted; and of the largest."""
+
+
+def _per_claim(cursor: Cursor) -> int:
+    """About how many messages a claim of this log holds."""
+    counted = sum(cursor.counters[COUNTERS.index(name)] for name in ("acked", "dead", "retried"))
+    if not counted or not cursor.next_delivery:
+        return _PER_CLAIM
+    return min(_MOST_PER_CLAIM, -(-counted // cursor.next_delivery))
 
 
 def _whole(table: str, facts: Facts, after: Marks, upto: Marks | None) -> Iterable[Span]:
@@ -188,4 +196,4 @@ def _logs(table: str, facts: Facts, after: Marks, upto: Marks | None) -> Iterabl
         }
         place = {"group_id": cursor.group_id, "queue_id": queue.id, "back": int(queue.group_id != 0)}
         source = "delivery" if table == "deliveries" else "claim"
-        yield Span(table, source, first, last, (last - first) * _PER_CLAIM, place, names)
+        yield Span(table, source, first, last, (last - first) * _per_claim(cursor), place, names)

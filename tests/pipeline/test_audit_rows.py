@@ -225,6 +225,20 @@ def test_copies(spark: SparkSession) -> None:
     assert copies.check(tables[0], tables[0]).collect() == []
 
 
+def test_what_only_the_lake_has(spark: SparkSession) -> None:
+    """Nobody has been handed it: no other check would miss it."""
+    whole = [message(offset) for offset in range(6)]
+    lake, store = (open_book(spark, {"messages": some}).messages for some in (whole[:4], [whole[0], *whole[2:]]))
+    for floor, offsets in ((0, [1]), (1, []), (2, [])):
+        book: Book = {"messages": whole, "queues": queues(6, floor=floor), "cursors": [cursor(0)]}
+        seen = sight(spark, book)
+        assert holes.check(seen, SCOPE).collect() == []
+        rows = holes.lost(seen, SCOPE, store, lake).collect()
+        assert [(row.kind, row.topic, row.offset, row.id) for row in rows] == [
+            ("not_in_store", "orders", offset, 500 + offset) for offset in offsets
+        ]
+
+
 def test_only_what_is_seen_twice_is_told(spark: SparkSession) -> None:
     """A message that was on its way when it was looked for is there the second time."""
     book = acked(5)

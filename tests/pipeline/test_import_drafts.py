@@ -132,7 +132,7 @@ def test_columns_of_parquet_keep_their_types(spark: SparkSession, tmp_path: Path
     frame = spark.sql(
         "SELECT 7 AS number, TIMESTAMP '2023-11-15 10:00:00.000001' AS at, X'00FF' AS raw, "
         "named_struct('a', 1.5D, 'b', array('x')) AS nested, map('h', 'v') AS headers, 1700000000001L AS ms, "
-        "TIMESTAMP_NTZ '2023-11-15 11:00:00' AS local"
+        "1700000000L AS s, TIMESTAMP_NTZ '2023-11-15 11:00:00' AS local"
     )
     folder = tmp_path / "rows.parquet"
     frame.write.parquet(str(folder))
@@ -141,6 +141,8 @@ def test_columns_of_parquet_keep_their_types(spark: SparkSession, tmp_path: Path
     assert (row["deliver_at"], row["headers"], row["key"]) == (1_700_042_400_001, '{"h":"v"}', "7")
     (row,) = of(spark, folder, Mapping(body="nested", deliver_at="ms"))
     assert (bytes(row["body"]), row["deliver_at"]) == (b'{"a":1.5,"b":["x"]}', 1_700_000_000_001)
+    (row,) = of(spark, folder, Mapping(body="nested", deliver_at="s"))
+    assert row["reason"] == "deliver_at: it looks like seconds, and milliseconds are wanted"
     assert bytes(of(spark, folder, Mapping(body="number"))[0]["body"]) == b"7"
     (row,) = of(spark, folder, Mapping(body="number", deliver_at="local", zone="Europe/Berlin"))
     assert row["deliver_at"] == 1_700_042_400_000

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from support.literal_tables import literal_tables
+from tarry import pipeline
 from tarry.pipeline.cli.app import run
 from tarry.pipeline.cli.codes import NOT_FOUND
 from tarry.pipeline.report.window import DAY, HOUR, LOOK_AHEAD, LOOK_BACK
@@ -44,6 +45,7 @@ def history(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> _History:
     module: Any = ModuleType("tarry.pipeline.history")
     module.open_tables = made.open_tables
     monkeypatch.setitem(sys.modules, "tarry.pipeline.history", module)
+    monkeypatch.setattr(pipeline, "history", module, raising=False)  # where it is known already
     monkeypatch.delenv("TARRY_DSN", raising=False)
     return made
 

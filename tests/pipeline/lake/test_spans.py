@@ -4,10 +4,11 @@ from tarry.pipeline.source.facts import COUNTERS, Cursor, Facts, Queue
 from tarry.pipeline.source.spans import Span, bundle, ends, head, plan
 
 
-def facts(*ends: int, deliveries: int = 0, floor: int = 0) -> Facts:
+def facts(*ends: int, deliveries: int = 0, floor: int = 0, acked: int = 0) -> Facts:
     """A topic with a queue per end; a group with one cursor."""
     queues = {i: Queue(i, 1, 0, i, end, 0, 0, floor) for i, end in enumerate(ends, 1)}
-    counters = tuple(deliveries if name == "next_delivery" else 0 for name in COUNTERS)
+    counts = {"next_delivery": deliveries, "acked": acked}
+    counters = tuple(counts.get(name, 0) for name in COUNTERS)
     return Facts({1: "orders"}, {7: (1, "billing")}, queues, (Cursor(7, 1, counters),), {})
 
 
@@ -41,3 +42,12 @@ def test_small_ranges_share_a_task() -> None:
     spans = plan("messages", facts(200_000, 40_000, 40_000, 300_000))
     assert [[span.mark for span in some] for some in bundle(spans)] == [["1", "2"], ["3"], ["4"], ["4"]]
     assert bundle([]) == []
+
+
+def test_large_claims_count_for_what_they_hold() -> None:
+    """Or a commit of a million rows would be one of a hundred million, and a rate be kept for hours before the next."""
+    spans = plan("deliveries", facts(1, deliveries=10_000, acked=8_000_000))
+    assert {span.last - span.first for span in spans[:-1]} == {250_000 // 800}
+    (one,) = head(spans, 30_000)
+    assert (one.first, one.last) == (0, 37)
+    assert head(plan("deliveries", facts(1, deliveries=100, acked=100)), 50)[0].last == 50

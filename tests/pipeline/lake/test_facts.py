@@ -1,0 +1,27 @@
+"""What there is in the store, read while others make and remove things."""
+
+from collections.abc import Sequence
+
+from support.stores import Stage
+from tarry.pipeline.link import Link, Row
+from tarry.pipeline.schemas import TABLES
+from tarry.pipeline.source.facts import read_facts
+from tarry.pipeline.source.spans import plan
+
+
+async def test_a_topic_that_is_made_meanwhile_is_not_there_yet(stage: Stage) -> None:
+    topic = await stage.topic()
+    await stage.group(topic)
+
+    class Interrupted(Link):
+        def rows(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
+            if "FROM consumer_group" in sql:
+                stage.tables.rows("INSERT INTO topic VALUES (77, X'6D', 0, 0, NULL, NULL, 0, 0)")
+                stage.tables.rows("INSERT INTO consumer_group VALUES (78, 77, X'67', NULL, 0, NULL, 0, 0)")
+            return super().rows(sql, values)
+
+    with Interrupted(stage.dsn) as link:
+        facts = read_facts(link)
+    assert list(facts.topics.values()) == ["orders"]
+    for table in TABLES:
+        plan(table, facts)

@@ -1,0 +1,38 @@
+"""What of the history the store still has, after a retention that went round what was held."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from support.lakes import archive
+from support.stores import HOUR, Stage
+from tarry.pipeline.history import open_places, open_tables
+from tarry.pipeline.sending.replaying import forecast, selected, standing
+from tarry.store import retention
+from tarry.store.retention import Limits
+
+pytestmark = pytest.mark.long
+
+
+async def test_what_retention_took_above_the_floor_is_gone(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+    topic = await stage.topic()
+    group = await stage.group(topic)
+    await stage.publish(*(stage.draft(topic, b"%d" % i) for i in range(8)))
+    claim = await stage.claim(group, 8)
+    await stage.fail(group, claim, (2,))
+    await stage.ack(group, claim, (0, 1, 3, 4, 5, 6, 7))
+    archive(spark, stage.dsn, tmp_path)
+    stage.now += HOUR
+    limits = Limits(retention=0, hard=1000 * HOUR, history=1000 * HOUR, dead=1000 * HOUR)
+    clean = partial(
+        retention.clean_messages, topic=topic, queue=topic.queues[0], limits=limits, now=stage.now, start=0, limit=100
+    )
+    assert (await stage.store.clean(clean)).rows == 7
+    assert stage.column("SELECT floor FROM cleaned") == [2]
+    tables = open_tables(spark, stage.dsn, str(tmp_path))
+    chosen = standing(selected(tables, "true"), open_places(spark, stage.dsn))
+    told = forecast(chosen, None)
+    assert (told.count, told.gone) == (8, 7)
+    assert [row.offset for row in chosen.where("NOT gone").collect()] == [2]
