@@ -15,7 +15,7 @@ from ..transport import encode
 
 MAX_BATCH = 1000
 _MAX_HEADERS = 16 << 10
-_NAME = re.compile("[A-Za-z0-9._-]{1,255}")
+_NAME = re.compile("[A-Za-z0-9._-]{1,249}")
 _CONTENT_TYPE = re.compile("[\\x21-\\x7e][\\x20-\\x7e]{0,254}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -33,7 +33,7 @@ class Limits:
 def check_topic(name: str) -> None:
     """Raises `BadRequest` for what cannot be the name of a topic."""
     if not _NAME.fullmatch(name):
-        raise BadRequest("topic: a name is 1 to 255 letters, digits, dots, underscores and hyphens")
+        raise BadRequest("topic: a name is 1 to 249 letters, digits, dots, underscores and hyphens")
     if name in (".", ".."):
         raise BadRequest("topic: a name is more than one dot or two")
 

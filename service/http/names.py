@@ -11,7 +11,7 @@ MAX_HEADERS = 16 << 10
 MAX_CONTENT_TYPE = 255
 _MAX_ID = (1 << 63) - 1
 
-_NAME = re.compile("[A-Za-z0-9._-]{1,255}")
+_NAME = re.compile("[A-Za-z0-9._-]{1,249}")  # as long as the name of a folder, `topic=NAME`, may be
 _ID = re.compile("0|[1-9][0-9]{0,18}")
 _CONTENT_TYPE = re.compile("[\\x21-\\x7e][\\x20-\\x7e]*")
 
@@ -19,7 +19,7 @@ _CONTENT_TYPE = re.compile("[\\x21-\\x7e][\\x20-\\x7e]*")
 def wrong_name(name: str) -> str | None:
     """Of a topic or a group."""
     if _NAME.fullmatch(name) is None:
-        return "a name is 1 to 255 letters, digits, dots, underscores and hyphens"
+        return "a name is 1 to 249 letters, digits, dots, underscores and hyphens"
     # Most clients would shorten the path, and mean the topic where they name its group.
     return "a name is more than one dot or two" if name in (".", "..") else None
 

@@ -14,7 +14,7 @@ from .routes import OPERATIONS, Operation, Parameter
 
 PATH = "/openapi.json"
 _REF = "#/components/schemas/{name}"
-_NAME = {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,255}$"}
+_NAME = {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"}
 _PARTS: dict[str, dict[str, Any]] = {
     "topic": _NAME,
     "group": _NAME,

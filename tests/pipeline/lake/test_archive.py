@@ -22,6 +22,7 @@ from tarry.pipeline.pace import Pace
 from tarry.pipeline.schemas import IN_LAKE, TABLES
 from tarry.pipeline.source.facts import read_facts
 from tarry.pipeline.source.spans import plan
+from tarry.service.http.names import wrong_name
 
 pytestmark = pytest.mark.long
 
@@ -151,6 +152,16 @@ async def test_at_a_slow_rate_commits_come_all_the_same(
         archiver.begin()
         archiver.run()
     assert [rows for rows in commits if rows] == [40, 20]
+    assert in_lake(spark, tmp_path, "messages") == in_store(spark, stage.dsn, "messages")
+
+
+async def test_the_longest_name_of_a_topic_is_a_folder(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+    name = "t" * 249
+    assert wrong_name(name) is None
+    assert wrong_name(name + "t")
+    topic = await stage.topic(name)
+    await stage.publish(stage.draft(topic, b"1"))
+    assert archive(spark, stage.dsn, tmp_path)["messages"] == 1
     assert in_lake(spark, tmp_path, "messages") == in_store(spark, stage.dsn, "messages")
 
 

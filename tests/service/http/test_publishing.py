@@ -268,7 +268,7 @@ async def test_nothing_comes_into_being_by_a_bad_request(client: httpx.AsyncClie
     assert broker.known == {}
 
 
-@pytest.mark.parametrize("name", ["a b", "é", "x" * 256, "a%00"])
+@pytest.mark.parametrize("name", ["a b", "é", "x" * 250, "a%00"])
 async def test_a_bad_topic_name_is_refused(client: httpx.AsyncClient, name: str) -> None:
     response = await client.post(f"/v1/topics/{name}/messages", json={"body": 1})
     assert response.status_code == 400

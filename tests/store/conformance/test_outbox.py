@@ -226,6 +226,8 @@ async def test_bad_input_names_the_field(stage: Stage, topic: Topic, connect: Ca
     publish: Callable[..., Any] = functools.partial(outbox.publish, cursor)
     with pytest.raises(NotFound, match="PUT /v1/topics/nosuch"):
         publish("nosuch", 1)
+    with pytest.raises(BadRequest, match="1 to 249"):
+        publish("x" * 250, 1)
     refused: list[tuple[str, dict[str, Any]]] = [
         ("key", {"key": "x" * 256}),
         ("tag", {"tag": ""}),
