@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .errors import SetUpError
+from .jvm_noise import kept_out
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +31,13 @@ def check() -> None:
     """Raises `SetUpError` with one sentence when PySpark or Java is missing or too old."""
     if find_spec("pyspark") is None:
         raise SetUpError("PySpark is not installed: pip install 'tarry[spark]'")
-    java = _java()
+    home = os.environ.get("JAVA_HOME")
+    java = _java(home)
+    if java is None and home:
+        raise SetUpError(
+            f"Spark needs Java {_JAVA} or later, and JAVA_HOME names {home}, where there is no bin/java: correct it, "
+            "or unset it to take the java of the PATH"
+        )
     if java is None:
         raise SetUpError(
             f"Spark needs Java {_JAVA} or later, and there is none: apt install default-jre-headless, "
@@ -54,8 +61,7 @@ def java_version(java: str) -> int | None:
     return None if found is None else int(found[1])
 
 
-def _java() -> str | None:
-    home = os.environ.get("JAVA_HOME")
+def _java(home: str | None) -> str | None:
     if home:
         java = Path(home) / "bin" / "java"
         return str(java) if java.exists() else None
@@ -91,7 +97,8 @@ def open_session(name: str, master: str | None = None) -> "SparkSession":
     }
     for key, value in settings.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    with kept_out():
+        spark = builder.getOrCreate()
     if str(spark.sparkContext.master).startswith("local") and spark.conf.get(_SHUFFLE) == _SPARKS_OWN:
         # Most shuffles are small, and each task costs its start. What a user has set stays.
         spark.conf.set(_SHUFFLE, str(_PER_CORE * spark.sparkContext.defaultParallelism))

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from .codes import FAILED
-from .options import AsJson, Dsn, Master, store_of
+from .options import AsJson, Dsn, Master, check_rate, store_of
 from .summary import show_summary
 
 
@@ -100,8 +100,13 @@ def import_(
             raise ValueError(
                 f"{dsn.partition(':')[0]}: only its server may write to this store; start it and say --server http://..."
             )
-    if rate is not None and rate <= 0:
-        raise ValueError("--rate: more than 0 rows a second")
+    check_rate(rate, "rows")
+    if deliver_at is not None and delay is not None:
+        raise ValueError("--deliver-at and --delay: a message has one of them")
+    try:
+        remembered = milliseconds(window)
+    except ValueError as error:
+        raise ValueError(f"--window: {error}") from error
     mapping = Mapping(
         body=body,
         deliver_at=deliver_at,
@@ -123,7 +128,7 @@ def import_(
         dsn=dsn or "",
         server=server or "",
         rate=rate,
-        window=milliseconds(window),
+        window=remembered,
         errors=errors,
         dry_run=dry_run,
     )

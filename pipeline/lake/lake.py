@@ -19,7 +19,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, lit
+from pyspark.sql.functions import coalesce, col, lit
 
 from ..arrow import pa
 from ..columns import arrow_schema
@@ -32,6 +32,7 @@ from .added import Added, sync
 _SCHEMA = "tarry.schema"
 _PARTS = ["topic", "day"]
 _TRIES = 5
+_NULL_TO_SPARK = "__HIVE_DEFAULT_PARTITION__"
 
 
 class Overtaken(LakeError):
@@ -94,7 +95,8 @@ class Snapshot:
                     f" or take it out of the table with DeltaTable({self.place!r}).repair()"
                 ) from error
             raise
-        rows = rows.select(*schema.names)
+        # Spark takes the folder of a topic of this name for one of rows that have no topic.
+        rows = rows.withColumn("topic", coalesce(col("topic"), lit(_NULL_TO_SPARK))).select(*schema.names)
         if topics is not None:
             rows = rows.where(col("topic").isin(sorted(topics)))
         at = col(LAKE_DAYS[self.table])

@@ -55,6 +55,8 @@ def test_the_how_to(
         (["missing.csv", "--server", "http://127.0.0.1:9"], 3, "no such file"),
         (["rows.csv", "--server", "http://127.0.0.1:9", "--key", "m"], 2, "there are n"),
         (["rows.csv", "--server", "http://127.0.0.1:9", "--rate", "0"], 2, "--rate"),
+        (["missing.csv", "--server", "http://127.0.0.1:9", "--window", "soon"], 2, '--window: "soon"'),
+        (["missing.csv", "--server", "http://127.0.0.1:9", "--deliver-at", "a", "--delay", "b"], 2, "--delay"),
         (["rows.csv", "--server", "http://127.0.0.1:9", "--name", "ü"], 2, "--name"),
     ],
 )
