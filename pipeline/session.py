@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOGS = Path(__file__).absolute().parent / "log4j2.properties"
-"""What Spark has to say of itself: errors."""
+"""What Spark has to say of itself: what it dies of."""
 _SHUFFLE = "spark.sql.shuffle.partitions"
 _SPARKS_OWN = "200"
 _PER_CORE = 16
+_TELL_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""Of PySpark's: they write to stderr each error that it raises, with Java's stack."""
 _JAVA = 17
 """The oldest Java that Spark 4 runs on."""
 
@@ -74,7 +76,11 @@ def open_session(name: str, master: str | None = None) -> "SparkSession":
     Times are UTC, and Python workers run on the interpreter of this process. Raises `SetUpError`.
     """
     check()
+    from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
+
+    for name in _TELL_TWICE:
+        PySparkLogger.getLogger(name).disabled = True
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     _lead_workers_here()
@@ -93,7 +99,8 @@ def open_session(name: str, master: str | None = None) -> "SparkSession":
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.ui.showConsoleProgress": "true" if sys.stderr.isatty() else "false",
         "spark.ui.enabled": "false",
-        "spark.log.level": "ERROR",
+        # What fails comes out as an error of the job; what Spark says of it besides is for those who ask for Spark.
+        "spark.log.level": "ERROR" if "PYSPARK_GATEWAY_PORT" in os.environ else "FATAL",
     }
     for key, value in settings.items():
         builder = builder.config(key, value)
