@@ -1,6 +1,6 @@
 """What a server says no to, as an error of the pipeline."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from ...client.errors import NotFound as NotThere
@@ -9,7 +9,7 @@ from ..errors import NotFound, PipelineError, StoreAway
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translated() -> Generator[None, None, None]:
     """Around calls to a server. Raises `NotFound`, `StoreAway` and `PipelineError` for the client's errors."""
     try:
         yield
