@@ -20,6 +20,7 @@ READ_TIMEOUT = 300
 """Seconds without a byte from MySQL; every statement is bounded, so none takes as long."""
 MYSQL_NOW = "SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(3)) DIV 1000 AS SIGNED)"
 _SQLITE_NOW = "SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+_NO_DATABASE = 1049
 _REFUSED = (1045, 1044, 1142, 1143)
 """MySQL's numbers for: this user may not."""
 
@@ -149,6 +150,8 @@ def trouble(dsn: str, error: BaseException) -> PipelineError:
         return PipelineError(
             f"{where} holds no Tarry tables, or those of another version: run `tarry migrate` ({text})"
         )
+    if number == _NO_DATABASE:
+        return PipelineError(f"{where}: there is no such database; correct the name, or make it ({text})")
     if number in _REFUSED or "readonly database" in text:
         return PipelineError(f"{where} refuses this user: {text}")
     return StoreAway(f"the store {where} does not answer: {text}. Nothing was lost; run it again")

@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .errors import SetUpError
+from .jvm_noise import kept_out
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOGS = Path(__file__).absolute().parent / "log4j2.properties"
-"""What Spark has to say of itself: errors."""
+"""What Spark has to say of itself: what it dies of."""
 _SHUFFLE = "spark.sql.shuffle.partitions"
 _SPARKS_OWN = "200"
 _PER_CORE = 16
+_TELL_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""Of PySpark's: they write to stderr each error that it raises, with Java's stack."""
 _JAVA = 17
 """The oldest Java that Spark 4 runs on."""
 
@@ -30,7 +33,13 @@ def check() -> None:
     """Raises `SetUpError` with one sentence when PySpark or Java is missing or too old."""
     if find_spec("pyspark") is None:
         raise SetUpError("PySpark is not installed: pip install 'tarry[spark]'")
-    java = _java()
+    home = os.environ.get("JAVA_HOME")
+    java = _java(home)
+    if java is None and home:
+        raise SetUpError(
+            f"Spark needs Java {_JAVA} or later, and JAVA_HOME names {home}, where there is no bin/java: correct it, "
+            "or unset it to take the java of the PATH"
+        )
     if java is None:
         raise SetUpError(
             f"Spark needs Java {_JAVA} or later, and there is none: apt install default-jre-headless, "
@@ -54,8 +63,7 @@ def java_version(java: str) -> int | None:
     return None if found is None else int(found[1])
 
 
-def _java() -> str | None:
-    home = os.environ.get("JAVA_HOME")
+def _java(home: str | None) -> str | None:
     if home:
         java = Path(home) / "bin" / "java"
         return str(java) if java.exists() else None
@@ -68,7 +76,11 @@ def open_session(name: str, master: str | None = None) -> "SparkSession":
     Times are UTC, and Python workers run on the interpreter of this process. Raises `SetUpError`.
     """
     check()
+    from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
+
+    for name in _TELL_TWICE:
+        PySparkLogger.getLogger(name).disabled = True
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     _lead_workers_here()
@@ -87,11 +99,13 @@ def open_session(name: str, master: str | None = None) -> "SparkSession":
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.ui.showConsoleProgress": "true" if sys.stderr.isatty() else "false",
         "spark.ui.enabled": "false",
-        "spark.log.level": "ERROR",
+        # What fails comes out as an error of the job; what Spark says of it besides is for those who ask for Spark.
+        "spark.log.level": "ERROR" if "PYSPARK_GATEWAY_PORT" in os.environ else "FATAL",
     }
     for key, value in settings.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    with kept_out():
+        spark = builder.getOrCreate()
     if str(spark.sparkContext.master).startswith("local") and spark.conf.get(_SHUFFLE) == _SPARKS_OWN:
         # Most shuffles are small, and each task costs its start. What a user has set stays.
         spark.conf.set(_SHUFFLE, str(_PER_CORE * spark.sparkContext.defaultParallelism))

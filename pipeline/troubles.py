@@ -11,7 +11,8 @@ _CORRUPT = re.compile(
 )
 _MISSING = re.compile(r"FILE_NOT_EXIST|FileNotFoundException|PATH_NOT_FOUND")
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large")
-_FILE = re.compile(r"[\w:/.=%+@~ -]+\.parquet")
+_FILE = re.compile(r"(?:[a-z][a-z0-9+.-]*:)?/[^\n\"'\]]*?\.parquet")
+"""A path or URL; it may have spaces."""
 _FOREIGN = ("pyspark.", "py4j.")
 
 
@@ -26,11 +27,11 @@ def translate(error: BaseException) -> PipelineError | None:
     if raised is not None:  # by a task of ours
         return _OURS.get(raised[1], PipelineError)(raised[2].strip())
     found = _FILE.search(text)
-    file = f" {found[0].strip()}" if found is not None else ""
+    file = f": {found[0]}" if found is not None else ""
     if _MISSING.search(text):
-        return LakeError(f"a file that the lake lists is missing:{file}. Put it back from a backup")
+        return LakeError(f"a file that the lake lists is missing{file}. Put it back from a backup")
     if _CORRUPT.search(text):
-        return LakeError(f"a file of the lake is damaged:{file}. Put it back from a backup")
+        return LakeError(f"a Parquet file is damaged{file}. Put it back from a backup")
     if _FULL.search(text):
         return LakeError("a disk is full; make room, and run it again: nothing was lost")
     first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)

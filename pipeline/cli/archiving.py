@@ -9,7 +9,7 @@ from typing import Annotated
 from attrs import frozen
 from cyclopts import Parameter
 
-from .options import AsJson, Dsn, LakePlace, Master, store_of
+from .options import AsJson, Dsn, LakePlace, Master, check_rate, store_of
 from .rows import show_rows
 
 
@@ -39,13 +39,15 @@ def archive(
         raise ValueError("--once or --watch, not both")
     if rows < 1 or every < 1:
         raise ValueError("--rows and --every are 1 or more")
-    if rate is not None and rate <= 0:
-        raise ValueError("--rate: more than 0 rows a second")
+    check_rate(rate, "rows")
+    instead = compact or vacuum is not None
+    if (off and instead) or ((off or instead) and (once or watch or new_lake)):
+        raise ValueError("--off, or --compact and --vacuum, come in place of archiving: leave the others out")
     if off:
         return _switch_off(dsn, yes=yes, as_json=as_json)
     if lake is None:
         raise ValueError("--lake is missing: name a folder or a URL")
-    if compact or vacuum is not None:
+    if instead:
         return _keep_up(dsn, lake, compact=compact, vacuum=vacuum, yes=yes, as_json=as_json)
     pace = _Pace(rows, rate, every if watch else None)
     return _archive(dsn, lake, master, pace, new_lake=new_lake, as_json=as_json)

@@ -1,11 +1,13 @@
 """`tarry pipeline import`: files of rows become messages."""
 
+import re
 from typing import Annotated, Literal
+from zoneinfo import ZoneInfo
 
 from cyclopts import Parameter
 
 from .codes import FAILED
-from .options import AsJson, Dsn, Master, store_of
+from .options import AsJson, Master, check_rate, store_of
 from .summary import show_summary
 
 
@@ -25,7 +27,9 @@ def import_(
     format: Literal["parquet", "csv", "ndjson"] | None = None,  # noqa: A002 - the option's name
     multi_line: Annotated[bool, Parameter(negative=())] = False,
     name: str | None = None,
-    dsn: Dsn = None,
+    dsn: Annotated[
+        str | None, Parameter(help="MySQL or MariaDB: mysql://USER:PASSWORD@HOST/DATABASE. [TARRY_DSN]")
+    ] = None,
     server: str | None = None,
     rate: float | None = None,
     window: str = "7d",
@@ -100,8 +104,15 @@ def import_(
             raise ValueError(
                 f"{dsn.partition(':')[0]}: only its server may write to this store; start it and say --server http://..."
             )
-    if rate is not None and rate <= 0:
-        raise ValueError("--rate: more than 0 rows a second")
+    check_rate(rate, "rows")
+    if deliver_at is not None and delay is not None:
+        raise ValueError("--deliver-at and --delay: a message has one of them")
+    if zone is not None:
+        _check_zone(zone)
+    try:
+        remembered = milliseconds(window)
+    except ValueError as error:
+        raise ValueError(f"--window: {error}") from error
     mapping = Mapping(
         body=body,
         deliver_at=deliver_at,
@@ -123,7 +134,7 @@ def import_(
         dsn=dsn or "",
         server=server or "",
         rate=rate,
-        window=milliseconds(window),
+        window=remembered,
         errors=errors,
         dry_run=dry_run,
     )
@@ -145,3 +156,13 @@ def import_(
         as_json=as_json,
     )
     return FAILED if (strict and summary.bad) or (summary.read and summary.bad == summary.read) else 0
+
+
+def _check_zone(zone: str) -> None:
+    """Raises ValueError for what neither a region nor an offset is, as Spark knows them."""
+    if re.fullmatch(r"[+-]\d\d:\d\d", zone):
+        return
+    try:
+        ZoneInfo(zone)
+    except (KeyError, ValueError, OSError) as error:
+        raise ValueError(f'--zone: "{zone}" is no zone, such as Europe/Berlin, UTC or +01:00') from error

@@ -4,6 +4,7 @@ The store is `--dsn`, else `TARRY_DSN`, else `sqlite:///tarry.db`. Where history
 of these is left out: the lake is enough.
 """
 
+import math
 import os
 from typing import Annotated, TypeAlias
 
@@ -54,6 +55,12 @@ def store_of(dsn: str | None) -> str:
 def store_beside(dsn: str | None, lake: str | None) -> str | None:
     """The store of a job that reads history; None when a lake is named and no store."""
     return dsn or os.environ.get("TARRY_DSN") or (_DSN if lake is None else None)
+
+
+def check_rate(rate: float | None, what: str) -> None:
+    """Raises ValueError for a rate of so many `what` a second that is none: 0, less, NaN or infinite."""
+    if rate is not None and not 0 < rate < math.inf:
+        raise ValueError(f"--rate: more than 0 {what} a second")
 
 
 def window(since: str | None, until: str | None) -> tuple[int | None, int | None]:

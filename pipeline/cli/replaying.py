@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from .codes import FAILED
-from .options import AsJson, DsnOrLake, LakePlace, Master, Since, Until, store_beside, window
+from .options import AsJson, DsnOrLake, LakePlace, Master, Since, Until, check_rate, store_beside, window
 from .summary import show_summary
 
 
@@ -60,8 +60,7 @@ def replay(
         raise ValueError("--to-topic or --to-group: one of them")
     if to_group is not None and topic is None:
         raise ValueError("--to-group goes with --topic: a group is of one topic")
-    if rate is not None and rate <= 0:
-        raise ValueError("--rate: more than 0 messages a second")
+    check_rate(rate, "messages")
     name = checked_name(name) if name is not None else f"{datetime.now(UTC):%Y%m%dT%H%M%S}"
     server = server or os.environ.get("TARRY_URL") or "http://127.0.0.1:8277"
     begin, end = window(since, until)

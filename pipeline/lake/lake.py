@@ -6,6 +6,7 @@ transaction, `tarry:messages:QUEUE` or `tarry:deliveries:GROUP:QUEUE`, with the 
 as its version; `tarry:dead` and `tarry:cancelled` have the time up to which these are looked for no more.
 """
 
+import re
 import time
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, lit
+from pyspark.sql.functions import coalesce, col, lit
 
 from ..arrow import pa
 from ..columns import arrow_schema
@@ -32,6 +33,8 @@ from .added import Added, sync
 _SCHEMA = "tarry.schema"
 _PARTS = ["topic", "day"]
 _TRIES = 5
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
+_NULL_TO_SPARK = "__HIVE_DEFAULT_PARTITION__"
 
 
 class Overtaken(LakeError):
@@ -94,7 +97,8 @@ class Snapshot:
                     f" or take it out of the table with DeltaTable({self.place!r}).repair()"
                 ) from error
             raise
-        rows = rows.select(*schema.names)
+        # Spark takes the folder of a topic of this name for one of rows that have no topic.
+        rows = rows.withColumn("topic", coalesce(col("topic"), lit(_NULL_TO_SPARK))).select(*schema.names)
         if topics is not None:
             rows = rows.where(col("topic").isin(sorted(topics)))
         at = col(LAKE_DAYS[self.table])
@@ -228,6 +232,8 @@ def _plainly(place: str) -> Generator[None, None, None]:
     try:
         yield
     except TableNotFoundError as error:
+        if "Unknown scheme" in str(error):
+            raise LakeError(f"the lake at {place} cannot be used: {_quoted(error)}") from error
         raise _Missing(f"there is no table at {place}") from error
     except CommitFailedError as error:
         if "ransaction" in str(error) and "enied" not in str(error):
@@ -238,7 +244,7 @@ def _plainly(place: str) -> Generator[None, None, None]:
 
 
 def _quoted(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300]
+    return " ".join(_COLOUR.sub("", str(error)).split())[:300]
 
 
 def _day(at: int | None) -> date | None:

@@ -42,4 +42,6 @@ def keep_up(lake: Lake, *, compact: bool = False, vacuum: int | None = None) -> 
             raise LakeError(f"the lake at {snapshot.place} cannot be kept up: {error}") from error
         after = lake.open(table)
         done.append(Kept(table, before, 0 if after is None else len(after.files()), len(removed)))
+    if not done:
+        raise LakeError(f"there is no lake at {lake.place}: archive something to it first, or correct --lake")
     return done

@@ -4,6 +4,7 @@ Fields of a CSV are text, as they stand in the file; an empty one is missing. No
 rows look like must not change what its first rows mean, or they would count as new when the file has grown.
 """
 
+import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Literal
@@ -15,6 +16,7 @@ from pyspark.sql import functions as fn
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType, VariantType
 
 from ..errors import NotFound, PipelineError
+from ..troubles import translate
 
 Format = Literal["parquet", "csv", "ndjson"]
 
@@ -27,6 +29,9 @@ _ENDS: dict[str, Format] = {
     ".json": "ndjson",
 }
 _PACKED = (".gz", ".bz2", ".zst", ".snappy", ".lz4")
+
+_FOOTER = re.compile(r"((?:file:)?/\S*?)(?:\. | is not a Parquet file|[,;\n]|$)")
+"""The file that Spark speaks of when it cannot read its footer."""
 
 TORN = "_tarry_torn"
 """Of a CSV: the line, when it has not as many fields as the header."""
@@ -100,7 +105,7 @@ def read_rows(spark: SparkSession, files: Sequence[str], format_: Format | None,
     format_ = format_ or _format_of(files)
     try:
         if format_ == "parquet":
-            frame = spark.read.parquet(*files)
+            frame = _parquet(spark, files)
             return Rows(frame, format_, tuple(frame.columns))
         if format_ == "ndjson":
             return Rows(spark.read.text(list(files)).where(fn.trim(LINE) != ""), format_, ())
@@ -109,6 +114,18 @@ def read_rows(spark: SparkSession, files: Sequence[str], format_: Format | None,
         if error.getCondition() == "PATH_NOT_FOUND":
             raise NotFound(f"there is no such file: {', '.join(files)}") from error
         raise PipelineError(f"the files cannot be read as {format_}: {_first_line(error)}") from error
+
+
+def _parquet(spark: SparkSession, files: Sequence[str]) -> DataFrame:
+    try:
+        return spark.read.parquet(*files)
+    except AnalysisException:
+        raise
+    except Exception as error:  # of a footer
+        if translate(error) is None:
+            raise
+        found = _FOOTER.search(str(error))
+        raise PipelineError(f"{found[1] if found else ', '.join(files)} is no Parquet file, or is damaged") from error
 
 
 def _csv(spark: SparkSession, files: list[str], multi_line: bool) -> Rows:

@@ -18,7 +18,8 @@ from pyspark.sql.types import StructType
 
 from .. import errors
 from ..arrow import Batch
-from ..errors import PipelineError
+from ..errors import LakeError, PipelineError
+from ..troubles import translate
 
 T = TypeVar("T")
 
@@ -78,6 +79,9 @@ class told:  # noqa: N801
                 name, text = found[-1]
                 known = getattr(errors, name, PipelineError)
                 raise known(text) from error
+            meant = translate(error)
+            if isinstance(meant, LakeError):
+                raise meant from error
             raise PipelineError(f"Spark stopped: {_sentence(error)}") from error
 
 

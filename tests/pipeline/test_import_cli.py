@@ -55,7 +55,11 @@ def test_the_how_to(
         (["missing.csv", "--server", "http://127.0.0.1:9"], 3, "no such file"),
         (["rows.csv", "--server", "http://127.0.0.1:9", "--key", "m"], 2, "there are n"),
         (["rows.csv", "--server", "http://127.0.0.1:9", "--rate", "0"], 2, "--rate"),
+        (["missing.csv", "--server", "http://127.0.0.1:9", "--window", "soon"], 2, '--window: "soon"'),
+        (["missing.csv", "--server", "http://127.0.0.1:9", "--deliver-at", "a", "--delay", "b"], 2, "--delay"),
         (["rows.csv", "--server", "http://127.0.0.1:9", "--name", "ü"], 2, "--name"),
+        (["rows.csv", "--server", "http://127.0.0.1:9", "--zone", "Mars/Foo"], 2, '--zone: "Mars/Foo"'),
+        (["rows.csv", "--server", "http://127.0.0.1:9", "--format", "parquet"], 1, "rows.csv is no Parquet file"),
     ],
 )
 def test_what_cannot_be_is_one_sentence_and_a_code(

@@ -60,3 +60,11 @@ def test_one_who_may_not_is_told_so(mysql_dsn: str) -> None:
             opens(dsn)
         assert not isinstance(raised.value, StoreAway)
         assert "secret" not in str(raised.value)
+
+
+def test_a_database_that_is_not_there_is_no_outage(mysql_dsn: str) -> None:
+    dsn = urlsplit(mysql_dsn)._replace(path="/tarry_no_such").geturl()
+    for opens in (Link, mysql_link.connect):
+        with pytest.raises(PipelineError, match=r"there is no such database; correct the name") as raised:
+            opens(dsn)
+        assert not isinstance(raised.value, StoreAway)

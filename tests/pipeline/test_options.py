@@ -2,7 +2,7 @@
 
 import pytest
 
-from tarry.pipeline.cli.options import store_beside, store_of, window
+from tarry.pipeline.cli.options import check_rate, store_beside, store_of, window
 
 FILE, NAMED, SET = "sqlite:///tarry.db", "sqlite:///named.db", "sqlite:///set.db"
 
@@ -39,3 +39,11 @@ def test_a_window_is_read_and_wants_its_order() -> None:
         window("1970-01-01T00:00:01Z", "1970-01-01T00:00:01Z")
     with pytest.raises(ValueError, match=r"--to: \"soon\" is not a time"):
         window(None, "soon")
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_rate_is_more_than_nothing_and_less_than_everything(rate: float) -> None:
+    check_rate(None, "rows")
+    check_rate(0.5, "rows")
+    with pytest.raises(ValueError, match="--rate: more than 0 rows a second"):
+        check_rate(rate, "rows")

@@ -53,6 +53,19 @@ async def test_the_lake_holds_what_the_store_holds_and_a_second_run_adds_only_wh
         assert in_lake(spark, tmp_path, table) == in_store(spark, stage.dsn, table), table
 
 
+async def test_a_topic_keeps_its_name_whatever_spark_would_make_of_it(
+    spark: SparkSession, stage: Stage, tmp_path: Path
+) -> None:
+    names = ["007", "1.0", "1e3", "2026-01-01", "true", "null", "__HIVE_DEFAULT_PARTITION__", "-", "orders", "Orders"]
+    for name in names:
+        await stage.publish(stage.draft(await stage.topic(name), name.encode()))
+    archive(spark, stage.dsn, tmp_path)
+    found = open_tables(spark, None, str(tmp_path)).messages.select("topic", "body").collect()
+    assert sorted((row["topic"], bytes(row["body"]).decode()) for row in found) == sorted((n, n) for n in names)
+    for name in names:
+        assert open_tables(spark, None, str(tmp_path), topics=[name]).messages.count() == 1, name
+
+
 async def test_history_is_of_lake_and_store_and_counts_each_row_once(
     spark: SparkSession, stage: Stage, tmp_path: Path
 ) -> None:

@@ -138,6 +138,8 @@ def test_what_is_no_store_and_no_lake_is_told(spark: SparkSession, tmp_path: Pat
         open_tables(spark, "mysql://me:secret@127.0.0.1:1/x", None)
     with pytest.raises(LakeError, match="there is no lake at"):
         open_tables(spark, None, str(tmp_path))
+    with pytest.raises(LakeError, match=r"the lake at foo://x/messages cannot be used: Unknown scheme: foo"):
+        open_tables(spark, None, "foo://x")
     (tmp_path / "empty.db").touch()
     with pytest.raises(PipelineError, match="holds no Tarry tables"):
         open_tables(spark, f"sqlite:///{tmp_path}/empty.db", None)

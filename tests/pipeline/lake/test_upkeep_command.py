@@ -107,9 +107,19 @@ async def test_off(spark: SparkSession, stage: Stage, tmp_path: Path, command: C
         (["--compact"], "--lake is missing"),
         (["--once", "--watch", "--lake", "x"], "--once or --watch"),
         (["--rows", "0", "--lake", "x"], "--rows"),
+        (["--rate", "nan", "--lake", "x"], "--rate"),
+        (["--compact", "--watch", "--lake", "x"], "in place of archiving"),
+        (["--off", "--vacuum", "200", "--lake", "x"], "in place of archiving"),
     ],
 )
 def test_usage(command: Command, arguments: list[str], says: str) -> None:
     code, _, err = command(*arguments)
     assert code == 2
     assert says in err
+
+
+async def test_a_lake_that_is_not_there(stage: Stage, tmp_path: Path, command: Command) -> None:
+    await stage.topic()
+    code, out, err = command("--lake", str(tmp_path / "lakke"), "--compact")
+    assert (code, out) == (1, "")
+    assert f"there is no lake at {tmp_path / 'lakke'}" in err

@@ -1,0 +1,35 @@
+"""What a job says when Java is not where it is said to be."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from tarry.pipeline import session
+from tarry.pipeline.errors import SetUpError
+
+
+def test_a_java_home_without_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(SetUpError, match=rf"JAVA_HOME names {tmp_path}, where there is no bin/java"):
+        session.check()
+
+
+def test_no_java_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SetUpError, match="there is none: apt install"):
+        session.check()
+
+
+def test_an_old_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
+    java.chmod(java.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(SetUpError, match=rf"{java} is Java 8: install a newer one"):
+        session.check()
