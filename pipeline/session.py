@@ -79,8 +79,8 @@ def open_session(name: str, master: str | None = None) -> "SparkSession":
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
-    for name in _TELL_TWICE:
-        PySparkLogger.getLogger(name).disabled = True
+    for logger in _TELL_TWICE:
+        PySparkLogger.getLogger(logger).disabled = True
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     _lead_workers_here()
