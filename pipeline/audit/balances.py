@@ -40,7 +40,7 @@ def check(sight: Sight, scope: Scope) -> DataFrame:
         _rows(sight),
         gaps(sight),
         _ladder(sight),
-        _letters(sight, scope),
+        _letters(sight),
         _deaths(sight, scope),
     )
 
@@ -172,8 +172,11 @@ def _ladder(sight: Sight) -> DataFrame:
     return finding(wrong, "ladder_rows", detail)
 
 
-def _letters(sight: Sight, scope: Scope) -> DataFrame:
-    """By group: dead letters there = all that died - all that were redriven, purged, replaced or cleaned."""
+def _letters(sight: Sight) -> DataFrame:
+    """By group: dead letters there = all that died - all that were redriven, purged, replaced or cleaned.
+
+    Of the store alone and of all times, as the counters are: a lake keeps what was redriven, and what was lost.
+    """
     counters = ("dead", "cleared")
 
     def read(cursors: DataFrame, mark: str) -> DataFrame:
@@ -181,11 +184,9 @@ def _letters(sight: Sight, scope: Scope) -> DataFrame:
             *(f.sum(name).alias(f"{name}{mark}") for name in counters)
         )
 
-    there = sight.dead.groupBy("group_id").agg(f.count("*").alias("letters"))
     rows = read(sight.cursors, "").join(read(sight.cursors_after, "_after").drop("topic", "group"), "group_id")
-    rows = rows.join(there, "group_id", "left").na.fill(0, ["letters"])
-    low = f.col("dead") - f.col("cleared_after") if scope.since is None else f.lit(0)
-    high = f.col("dead_after") - (f.lit(0) if scope.archived else f.col("cleared"))
+    rows = rows.join(sight.letters, "group_id", "left").na.fill(0, ["letters"])
+    low, high = f.col("dead") - f.col("cleared_after"), f.col("dead_after") - f.col("cleared")
     wrong = rows.where(~f.col("letters").between(low, high))
     detail = f.format_string("%d died, %d of them were cleared since, %d letters are there", *counters, "letters")
     return finding(wrong, "letter_rows", detail)

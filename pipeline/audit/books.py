@@ -1,6 +1,7 @@
-"""What the audit wants to know beside the tables: seeks, and what outboxes did that is not counted yet.
+"""What the audit wants to know beside the tables: seeks, what outboxes did that is not counted yet, and how many dead
+letters the store itself has, whatever of them is in a lake.
 
-Both are small and are read by the driver: a seek is what an operator did by hand, and an outbox has a row per topic.
+All are small: a seek is what an operator did by hand, an outbox has a row per topic, letters are counted by group.
 """
 
 from collections.abc import Sequence
@@ -8,12 +9,14 @@ from typing import Any, Protocol
 
 from attrs import frozen
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
 from ...store.ids import SHARDS
 from ..arrow import pa
 from ..columns import arrow_schema
 from ..link import Link
+from ..source.source import register
 from ..times import moment
 
 SEEKS = StructType(
@@ -42,6 +45,9 @@ OUTBOX = StructType(
 )
 """By topic, what users' own transactions did that the tallies do not know of yet; without a row: nothing."""
 
+LETTERS = StructType([StructField("group_id", IntegerType(), False), StructField("letters", LongType(), False)])
+"""By group, how many dead letters there are; without a row: none."""
+
 
 class Books(Protocol):
     """Reads them anew at each call."""
@@ -49,6 +55,8 @@ class Books(Protocol):
     def seeks(self) -> DataFrame: ...
 
     def outbox(self) -> DataFrame: ...
+
+    def letters(self) -> DataFrame: ...
 
 
 @frozen
@@ -92,9 +100,20 @@ class StoreBooks:
         ]
         return frame(self.spark, rows, OUTBOX)
 
+    def letters(self) -> DataFrame:
+        """With the schema `LETTERS`."""
+        register(self.spark)
+        reader = self.spark.read.format("tarry").option("dsn", self.dsn).option("table", "dead")
+        return counted(reader.option("columns", "group_id").load())
+
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
         with Link(self.dsn) as opened:
             return list(opened.rows(sql))
+
+
+def counted(dead: DataFrame) -> DataFrame:
+    """`LETTERS` of dead letters."""
+    return dead.groupBy("group_id").agg(f.count("*").alias("letters"))
 
 
 def frame(spark: Any, rows: Sequence[Sequence[object]], schema: StructType) -> DataFrame:

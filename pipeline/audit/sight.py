@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from ..tables import Tables
-from .books import OUTBOX, SEEKS, Books, frame
+from .books import OUTBOX, SEEKS, Books, counted, frame
 
 _HANDED = (
     *("topic", "group", "group_id", "queue_id", "number", "claim", "offset", "message_queue_id", "message_offset"),
@@ -46,6 +46,8 @@ class Sight:
     retries: DataFrame
     returns: DataFrame
     dead: DataFrame
+    letters: DataFrame
+    """See `books.LETTERS`: of the store alone."""
     timers: DataFrame
     cancelled: DataFrame
     seeks: DataFrame
@@ -103,6 +105,7 @@ def look(tables: Tables, topics: Sequence[str] | None = None, books: Books | Non
     returns = read(tables.returns, "topic", "group_id", "queue_id", "offset", *_PLACE, "streamed_at")
     deliveries = read(tables.deliveries, *_HANDED)
     dead = read(tables.dead, "topic", "group", "group_id", "id", "dead_at", "queue_id", "offset")
+    letters = small(counted(tables.dead) if books is None else books.letters())
     seeks = small(some(frame(spark, [], SEEKS) if books is None else books.seeks()))
     after = read_counters()
     both = handed(claims, deliveries).persist()
@@ -110,7 +113,7 @@ def look(tables: Tables, topics: Sequence[str] | None = None, books: Books | Non
     cursors_after = after[1]
     moved = cursors_after.where("sought <> 0").select("group_id", "queue_id")
     blind = small(moved.join(seeks, ["group_id", "queue_id"], "left_anti"))
-    rows = (messages, both, ledger, retries, returns, dead, timers, cancelled, seeks)
+    rows = (messages, both, ledger, retries, returns, dead, letters, timers, cancelled, seeks)
     return Sight(*rows, *before, *after, blind, kept=[both])
 
 

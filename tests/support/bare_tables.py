@@ -10,7 +10,7 @@ import attrs
 from pyspark.sql import DataFrame, SparkSession
 
 from support.literal_tables import literal_frame, moment
-from tarry.pipeline.audit.books import OUTBOX, SEEKS
+from tarry.pipeline.audit.books import OUTBOX, SEEKS, counted
 from tarry.pipeline.audit.sight import Sight, look
 from tarry.pipeline.schemas import OUTCOMES, TABLES
 from tarry.pipeline.tables import Tables
@@ -86,7 +86,7 @@ def open_book(spark: SparkSession, book: Book) -> Tables:
 
 @attrs.frozen
 class LiteralBooks:
-    """The seeks and the outbox of a book."""
+    """The seeks, the outbox and the letters of a book."""
 
     spark: SparkSession
     book: Book
@@ -96,6 +96,9 @@ class LiteralBooks:
 
     def outbox(self) -> DataFrame:
         return _frame(self.spark, self.book, "outbox")
+
+    def letters(self) -> DataFrame:
+        return counted(_frame(self.spark, self.book, "dead"))
 
 
 def look_at(spark: SparkSession, book: Book) -> Sight:
