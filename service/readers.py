@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import trio
 from attrs import evolve
 
-from ..store.errors import GroupGone
+from ..store.errors import GroupGone, TopicGone
 from ..store.records import Delivered, Group, Queue, ReadAnswer, ReadRequest
 from ..store.store import Store
 from .bells import Bells
@@ -69,7 +69,10 @@ class Readers:
         until = trio.current_time() + wait / 1000
         while True:
             with self._bells.listen([queue.id]) as bell:
-                messages = await self._store.pull(queue, offset, size)
+                try:
+                    messages = await self._store.pull(queue, offset, size)
+                except TopicGone:
+                    return []
                 if messages:
                     return messages
                 with trio.move_on_at(until):

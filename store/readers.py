@@ -138,6 +138,8 @@ async def forget(tx: Transaction, client: str) -> None:
 async def broadcast_state(tx: Transaction, group: Group) -> GroupState:
     """The group's clients, and in each queue where the one is that has got least far."""
     ends: dict[int, int] = dict(await tx.fetch("queue.ends", [queue.id for queue in group.topic.queues]))
+    if len(ends) < len(group.topic.queues):
+        raise TopicGone(f"topic {group.topic.name!r} has been removed meanwhile")
     least = dict(ends)
     clients: set[str] = set()
     for client, queue_id, position in await tx.fetch("reader.of_group", group.id):

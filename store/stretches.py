@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
+from .errors import TopicGone
 from .ports import Row, Transaction
 from .records import Delivered, Queue
 from .text import decode
@@ -110,8 +111,11 @@ class Stretch:
 
 
 async def pull(tx: Transaction, queue: Queue, offset: int, limit: int) -> list[Delivered]:
-    """Messages of a topic's own queue from an offset on; what retention has taken is passed over."""
-    ((_, end),) = await tx.fetch("queue.ends", [queue.id])
+    """Messages of a topic's own queue from an offset on; what retention has taken is passed over. Raises `TopicGone`."""
+    ends = await tx.fetch("queue.ends", [queue.id])
+    if not ends:
+        raise TopicGone("the topic has been removed meanwhile")
+    ((_, end),) = ends
     for _, floor in await tx.fetch("cleaned.find", [queue.id]):
         offset = max(offset, floor)  # what lay below is past its time and gone
     stretch = Stretch(tx, queue, "message.range", offset, end, min(PAGE, limit))

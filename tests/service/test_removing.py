@@ -111,6 +111,7 @@ async def test_a_removed_topic_is_gone_at_once(town: Town, nursery: trio.Nursery
     await town.engine.remove_topic(topic, force=True)
     with trio.fail_after(5):
         await pulled.wait()
+        assert await town.engine.pull(topic.queues[0], 1, 1, HOUR) == [], "who had looked it up before"
     with pytest.raises(TopicGone):
         await town.publish(topic)
     with pytest.raises(TopicGone):

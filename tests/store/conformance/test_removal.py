@@ -234,6 +234,8 @@ async def test_late_publishes_of_a_removed_topic_are_refused(stage: Stage) -> No
             await stage.publish(stage.draft(other, b"both"), draft)
     with pytest.raises(TopicGone):
         await stage.group(topic, "late")
+    with pytest.raises(TopicGone):
+        await stage.store.pull(topic.queues[1], 0, 1)
     await clear_all(stage)
     assert remains(stage, [topic.id], queues=[queue.id for queue in topic.queues]) == {}
     assert stage.column("SELECT body FROM message") == [b"{}"] * 3
@@ -307,6 +309,8 @@ async def test_clients_of_a_removed_broadcast_group_have_no_offsets(stage: Stage
     assert await stage.store.remove_topic(topic, stage.now), "clients of a broadcast topic settle nothing"
     with pytest.raises(TopicGone):
         await stage.store.read_on([ReadRequest(again, "a", 10, latest=False)], stage.now)
+    with pytest.raises(TopicGone):
+        await stage.store.group_state(again)
 
 
 async def test_retention_waits_no_longer_for_a_removed_group(stage: Stage) -> None:
