@@ -111,7 +111,7 @@ class Stretch:
 
 
 async def pull(tx: Transaction, queue: Queue, offset: int, limit: int) -> list[Delivered]:
-    """Messages of a topic's own queue from an offset on; what retention has taken is passed over. Raises `TopicGone`."""
+    """Messages of a topic's own queue from an offset on, past what retention has taken. Raises `TopicGone`."""
     ends = await tx.fetch("queue.ends", [queue.id])
     if not ends:
         raise TopicGone("the topic has been removed meanwhile")
