@@ -25,21 +25,26 @@ class Position:
     """The offset, or Unix milliseconds."""
 
 
-async def offset_of(tx: Transaction, queue_id: int, position: Position) -> int:
-    """The offset; never beyond the end of the queue, and never before the first message that is still there."""
+async def end_of(tx: Transaction, queue_id: int) -> int:
+    """The offset that a queue gives next. Raises `TopicGone`."""
     ends = await tx.fetch("queue.ends", [queue_id])
     if not ends:
-        raise TopicGone("a queue is not there any more")
-    ((_, end),) = ends
+        raise TopicGone("the topic has been removed meanwhile")
+    return int(ends[0][1])
+
+
+async def offset_of(tx: Transaction, queue_id: int, position: Position) -> int:
+    """The offset; never beyond the end of the queue, and never before the first message that is still there."""
+    end = await end_of(tx, queue_id)
     if position.at == "latest":
-        return int(end)
+        return end
     rows = await tx.fetch("message.first", queue_id, 0)
-    begin = int(rows[0][0]) if rows else int(end)
+    begin = int(rows[0][0]) if rows else end
     if position.at == "earliest":
         return begin
     if position.at == "offset":
-        return min(max(position.value, begin), int(end))
-    sure = await _halve(tx, queue_id, begin, int(end), position.value)
+        return min(max(position.value, begin), end)
+    sure = await _halve(tx, queue_id, begin, end, position.value)
     low = await _halve(tx, queue_id, begin, sure, position.value - _DISORDER)
     found = await tx.fetch("message.since", queue_id, low, sure, position.value)
     return int(found[0][0]) if found else sure

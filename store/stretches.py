@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from .errors import TopicGone
 from .ports import Row, Transaction
+from .positions import end_of
 from .records import Delivered, Queue
 from .text import decode
 
@@ -112,10 +112,7 @@ class Stretch:
 
 async def pull(tx: Transaction, queue: Queue, offset: int, limit: int) -> list[Delivered]:
     """Messages of a topic's own queue from an offset on, past what retention has taken. Raises `TopicGone`."""
-    ends = await tx.fetch("queue.ends", [queue.id])
-    if not ends:
-        raise TopicGone("the topic has been removed meanwhile")
-    ((_, end),) = ends
+    end = await end_of(tx, queue.id)
     for _, floor in await tx.fetch("cleaned.find", [queue.id]):
         offset = max(offset, floor)  # what lay below is past its time and gone
     stretch = Stretch(tx, queue, "message.range", offset, end, min(PAGE, limit))

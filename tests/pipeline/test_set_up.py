@@ -5,19 +5,20 @@ from pathlib import Path
 
 import pytest
 
+from support.spark_wanted import need_spark
 from tarry.pipeline import session
 from tarry.pipeline.errors import SetUpError
 
 
 def test_a_java_home_without_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pytest.importorskip("pyspark")
+    need_spark()
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(SetUpError, match=rf"JAVA_HOME names {tmp_path}, where there is no bin/java"):
         session.check()
 
 
 def test_no_java_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pytest.importorskip("pyspark")
+    need_spark()
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SetUpError, match="there is none: apt install"):
@@ -25,7 +26,7 @@ def test_no_java_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 
 
 def test_an_old_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pytest.importorskip("pyspark")
+    need_spark()
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")

@@ -1,4 +1,4 @@
-"""A stderr that is a terminal, and what was to be seen on it."""
+"""A stream that is a terminal: what somebody types there, or what was to be seen on it."""
 
 import io
 import re

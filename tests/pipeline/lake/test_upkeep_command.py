@@ -1,6 +1,5 @@
 """`tarry pipeline archive` with --compact, --vacuum and --off: what it asks, what it prints, what is left."""
 
-import io
 import json
 import sys
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from pyspark.sql import SparkSession
 from support.lakes import archive, in_lake
 from support.stores import Kind, Stage
 from support.story import live
+from support.terminal import Terminal
 from tarry.pipeline.cli.app import run
 from tarry.pipeline.lake.tenure import Tenure
 from tarry.pipeline.schemas import IN_LAKE
@@ -34,13 +34,6 @@ def command(capsys: pytest.CaptureFixture[str], dsn: str) -> Command:
         return code, told.out, told.err
 
     return call
-
-
-class Terminal(io.StringIO):
-    """Somebody who answers."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 async def test_compact_and_vacuum(
