@@ -1,5 +1,7 @@
 """The loop behind `consume` and `run`: three threads around a `Stock`, under one lock.
 
+What the caller's thread does under that lock is not interrupted: a Ctrl-C comes before it, or after.
+
 The fetcher claims ahead while handlers work, the settler sends acks and fails, the keeper renews leases. A handler
 never waits for the server; that a lease was lost is told by a warning, and the message comes again.
 """
@@ -16,16 +18,17 @@ from .durations import Duration
 from .errors import LeaseLost, NotFound, TarryError, Unavailable
 from .holds import Hold, Settlement
 from .records import Claim
+from .signals import signals
 from .stock import PATIENCE, SIGN, Stock, Terms
 
 _log = logging.getLogger("tarry.client")
 
 _GLANCE = 0.2
-"""Seconds that the main thread sleeps at most: a Ctrl-C that comes just before a sleep on a lock does not end it."""
+"""Seconds that the main thread sleeps at most: a Ctrl-C waits for the end of it."""
 
 
 class Consumption:
-    """Messages of one group, held by one client. Safe to share between threads."""
+    """Messages of one group, held by one client, from `start` to `close`. Safe to share between threads."""
 
     def __init__(self, claims: Claims, terms: Terms, clock: Callable[[], float] = time.monotonic) -> None:
         self._claims = claims
@@ -53,16 +56,23 @@ class Consumption:
             name: threading.Thread(target=self._guard, args=(loop,), name=f"tarry-{name}", daemon=True)
             for name, loop in loops.items()
         }
-        for thread in self._threads.values():
-            thread.start()
+
+    def start(self) -> None:
+        """All threads, or none when a Ctrl-C comes before; `close` is wanted after it in any case."""
+        signals.watch()
+        with signals:
+            for thread in self._threads.values():
+                thread.start()
 
     def next(self, timeout: float | None = None) -> Delivery | None:
         """The next message; None when there was none for `timeout`, after `stop`, and past the limit."""
-        with self._arrived:
-            until = None if timeout is None else self._clock() + timeout
-            while not self._stopped.is_set():
+        until = None if timeout is None else self._clock() + timeout
+        while True:
+            with signals, self._lock:
                 if self._error is not None:
                     raise self._error
+                if self._stopped.is_set():
+                    return None
                 if (delivery := self._hand_out()) is not None:
                     return delivery
                 if self._stock.exhausted():
@@ -72,13 +82,8 @@ class Consumption:
                     return None
                 self._hungry += 1
                 self._owed.notify()
-                try:
-                    self._arrived.wait(_nap(rest))
-                finally:
-                    self._hungry -= 1
-            if self._error is not None:
-                raise self._error
-            return None
+                self._arrived.wait(_nap(rest))
+                self._hungry -= 1
 
     def _hand_out(self) -> Delivery | None:
         taken = self._stock.take(self._clock())
@@ -93,14 +98,14 @@ class Consumption:
 
     def ack(self, hold: Hold, id_: str) -> bool:
         """Notes a handled message."""
-        with self._lock:
+        with signals, self._lock:
             taken = self._stock.ack(hold, id_, self._clock())
             self._settled(hold)
             return taken
 
     def fail(self, hold: Hold, id_: str, reason: str | None, retry_after: Duration | None, *, count: bool) -> bool:
         """Notes a message to be given back."""
-        with self._lock:
+        with signals, self._lock:
             taken = self._stock.fail(Settlement(hold, "fail", (id_,), reason, retry_after, count))
             self._settled(hold)
             return taken
@@ -113,8 +118,8 @@ class Consumption:
 
     def stop(self) -> None:
         """No more claims, and nothing more is handed out; what is being handled may be finished."""
-        self._stopped.set()
-        with self._lock:
+        with signals, self._lock:
+            self._stopped.set()
             self._arrived.notify_all()
             self._room.notify_all()
 
@@ -123,15 +128,21 @@ class Consumption:
 
         With `but_in_hands` what handlers still work on is left to its lease, and comes to nobody else before.
         """
-        self.stop()
+        try:
+            self.stop()
+            if self._threads["keeper"].ident is not None:
+                self._end(but_in_hands=but_in_hands)
+        finally:
+            signals.leave()
+
+    def _end(self, *, but_in_hands: bool) -> None:
         self._threads["fetcher"].join()
         self._confirm()
-        with self._lock:
+        with signals, self._lock:
             self._stock.give_back(but_in_hands=but_in_hands)
             self._draining = True
-            # All, though one waits: a Ctrl-C within an earlier `notify` may have left a waiter that is none any more.
-            self._owed.notify_all()
-            self._held.notify_all()
+            self._owed.notify()
+            self._held.notify()
         self._threads["settler"].join(PATIENCE)
         self._abandoned.set()
         self._threads["settler"].join()
@@ -153,7 +164,7 @@ class Consumption:
 
     def statistics(self) -> dict[str, int]:
         """What is held at this moment."""
-        with self._lock:
+        with signals, self._lock:
             return {"messages": self._holds.messages, "bytes": self._holds.bytes, "waiting": len(self._stock.waiting)}
 
     def _guard(self, loop: Callable[[], None]) -> None:

@@ -46,6 +46,7 @@ class Runner:
         working = 0
         try:
             with self._signals():
+                self._consumption.start()
                 for thread in self._threads:
                     thread.start()
                 error = self._wait()

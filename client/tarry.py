@@ -176,6 +176,7 @@ class Tarry:
         )
         consumption = Consumption(self._claims, terms)
         try:
+            consumption.start()
             while (delivery := consumption.next(idle_timeout)) is not None:
                 yield delivery
         finally:

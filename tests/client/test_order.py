@@ -54,6 +54,7 @@ def test_one_of_a_key_is_handed_out_at_a_time(script: ScriptedServer, claims: Cl
     claim = OneClaim("a", "a", "b", None, None)
     script.respond = claim.respond
     consuming = Consumption(claims, _TERMS)
+    consuming.start()
     first, second, third = consuming.next(5), consuming.next(5), consuming.next(5)
     assert first is not None
     assert second is not None
@@ -79,6 +80,7 @@ def test_what_lies_behind_a_failed_one_is_dropped(script: ScriptedServer, claims
     claim = OneClaim("a", "a", "b", "a")
     script.respond = claim.respond
     consuming = Consumption(claims, _TERMS)
+    consuming.start()
     message = consuming.next(5)
     assert message is not None
     message.fail("no")
@@ -109,6 +111,7 @@ def test_signs_come_every_five_seconds(script: ScriptedServer, claims: Claims) -
     clock = [0.0]
     script.respond = OneClaim().respond
     consuming = Consumption(claims, _TERMS, clock=lambda: clock[0])
+    consuming.start()
     for signs in range(1, 4):
         while consuming._sign_at <= clock[0]:
             with consuming._lock:
@@ -136,6 +139,7 @@ def test_a_client_that_was_given_a_name_gives_signs_once_it_holds_a_claim(
 
     script.respond = respond
     consuming = Consumption(claims, evolve(_TERMS, named=True), clock=lambda: clock[0])
+    consuming.start()
     assert empty.wait(10)
     while clock[0] < 3:
         while consuming._sign_at <= clock[0]:

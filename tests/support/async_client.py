@@ -169,6 +169,7 @@ MADE = (
             (
                 "        consumption = Consumption(self._claims, terms)\n"
                 "        try:\n"
+                "            consumption.start()\n"
                 "            while (delivery := consumption.next(idle_timeout)) is not None:\n"
                 "                yield delivery\n"
                 "        finally:\n"

@@ -1,0 +1,77 @@
+"""Signals that wait while the main thread is at what must not be left half done.
+
+Python runs a signal's handler between any two steps of the main thread, and `threading.Condition` is written in Python:
+a KeyboardInterrupt within its `wait` may leave with the lock not held, or held for good. Trio guards its own steps in
+the same way, with a handler that looks where it is.
+"""
+
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+_NUMBERS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Signals:
+    """In a `with` of it the handlers of SIGINT and SIGTERM wait for its end; then they run, and raise what they raise.
+
+    Of the main thread alone, since no other runs handlers; elsewhere it does nothing. One for the process.
+    """
+
+    def __init__(self) -> None:
+        self._users = 0
+        self._depth = 0
+        self._waiting: set[int] = set()
+        self._handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
+        """Those in whose place this stands."""
+
+    def watch(self) -> None:
+        """Stands in for the handlers there are, until as many calls of `leave`."""
+        if not _in_main_thread():
+            return
+        self._users += 1
+        for number in _NUMBERS:
+            handler = signal.getsignal(number)
+            if callable(handler) and handler != self._arrive:
+                self._handlers[number] = handler
+                signal.signal(number, self._arrive)
+
+    def leave(self) -> None:
+        """Puts the handlers back, but for one that somebody has changed meanwhile."""
+        if not _in_main_thread():
+            return
+        self._users = max(0, self._users - 1)
+        if self._users == 0:
+            for number in _NUMBERS:
+                if signal.getsignal(number) == self._arrive:
+                    signal.signal(number, self._handlers[number])
+
+    def __enter__(self) -> None:
+        if _in_main_thread():
+            self._depth += 1
+
+    def __exit__(self, *error: object) -> None:
+        if not _in_main_thread():
+            return
+        self._depth -= 1
+        while self._waiting and self._depth == 0:
+            self._handle(self._waiting.pop(), None)
+
+    def _arrive(self, number: int, frame: FrameType | None) -> None:
+        if self._depth > 0:
+            self._waiting.add(number)
+        else:
+            self._waiting.discard(number)
+            self._handle(number, frame)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._handlers[number](number, frame)
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+signals = Signals()

@@ -1,0 +1,158 @@
+"""A Ctrl-C, and a SIGTERM with a handler, at every step that `consume` makes in the main thread."""
+
+import itertools
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from attrs import define, field
+
+import tarry.client
+from tarry.client import Delivery
+from tarry.client.claims import Claims
+from tarry.client.consumption import Consumption
+from tarry.client.durations import instant_in
+from tarry.client.records import Alive, Claim, Failed, Message
+from tarry.client.signals import signals
+from tarry.client.stock import Terms
+
+_TERMS = Terms(topic="t", group="g", client="c", size=2, lease=60.0, wait=0.0, ahead=0)
+_TIME = instant_in("2026-01-01T00:00:00.000Z")
+_WATCHED = (str(Path(tarry.client.__file__).parent), threading.__file__)
+
+
+class OneClaim(Claims):
+    """Claims without a server: one of two messages, then none. Notes what is settled."""
+
+    def __init__(self) -> None:
+        self.settled: list[str] = []
+        self.given = threading.Event()
+
+    def claim(self, *_: Any, abandon: threading.Event | None = None, **__: Any) -> Claim | None:
+        if self.given.is_set():
+            if abandon is not None:
+                abandon.wait()
+            return None
+        self.given.set()
+        messages = tuple(
+            Message(id=str(n), topic="t", queue=0, offset=n, attempt=1, body=n, published_at=_TIME, deliver_at=_TIME)
+            for n in (1, 2)
+        )
+        return Claim(id="c1", topic="t", group="g", lease_until=_TIME, messages=messages)
+
+    def ack(self, claim: str, ids: Iterable[str] | None = None, **_: Any) -> int:
+        self.settled += ids or ()
+        return len(self.settled)
+
+    def fail(self, claim: str, ids: Iterable[str] | None = None, **_: Any) -> Failed:
+        self.settled += ids or ()
+        return Failed(0, 0)
+
+    def renew(self, *_: Any, **__: Any) -> Alive:
+        return Alive(_TIME, 15.0)
+
+    def deregister(self, *_: Any, **__: Any) -> int:
+        return 0
+
+
+class Told(BaseException):
+    """What a handler of the program's own raises."""
+
+
+@define
+class Interruption:
+    """Sends a signal at one step of the main thread within the client or `threading`."""
+
+    number: signal.Signals
+    at: int
+    steps: int = field(default=0, init=False)
+
+    def trace(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
+        if not frame.f_code.co_filename.startswith(_WATCHED):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            self.steps += 1
+            if self.steps == self.at:
+                signal.raise_signal(self.number)
+        return self.trace
+
+
+@pytest.fixture(params=[signal.SIGINT, signal.SIGTERM])
+def number(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
+    def tell(_number: int, _frame: FrameType | None) -> None:
+        raise Told
+
+    number: signal.Signals = request.param
+    former = signal.signal(number, tell)
+    yield number
+    signal.signal(number, former)
+
+
+def _consume(consuming: Consumption) -> None:
+    """Handles the two messages, and waits in vain for a third."""
+    consuming.start()
+    for _ in range(2):
+        delivery = consuming.next(10)
+        assert delivery is not None
+        with delivery:
+            pass
+    assert consuming.next(0.001) is None
+
+
+def test_nothing_is_left_half_done(number: signal.Signals) -> None:
+    handler = signal.getsignal(number)
+    for at in itertools.count(1):
+        claims = OneClaim()
+        consuming = Consumption(claims, _TERMS)
+        interruption = Interruption(number, at)
+        told = False
+        sys.settrace(interruption.trace)
+        try:
+            _consume(consuming)
+        except Told:
+            told = True
+        finally:
+            sys.settrace(None)
+            closing = threading.Thread(target=consuming.close, daemon=True)
+            closing.start()
+            closing.join(10)
+            consuming.close()
+        assert not closing.is_alive(), at
+        assert sorted(claims.settled) == (["1", "2"] if claims.given.is_set() else []), at
+        assert signal.getsignal(number) is handler
+        if interruption.steps < at:
+            assert at > 1000
+            return
+        assert told, at
+
+
+def test_a_handler_that_a_program_sets_meanwhile_stays(number: signal.Signals) -> None:
+    signals.watch()
+    signal.signal(number, signal.SIG_IGN)
+    signals.leave()
+    assert signal.getsignal(number) is signal.SIG_IGN
+
+
+def test_a_consumption_within_another_leaves_the_handler_to_it(number: signal.Signals) -> None:
+    handler = signal.getsignal(number)
+    signals.watch()
+    signals.watch()
+    signals.leave()
+    with pytest.raises(Told):
+        _raise_within(number)
+    signals.leave()
+    assert signal.getsignal(number) is handler
+
+
+def _raise_within(number: signal.Signals) -> None:
+    done: list[Delivery | None] = []
+    with signals, signals:
+        signal.raise_signal(number)
+        done.append(None)
+    assert done == [None]
