@@ -22,6 +22,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documentation has it
 
 from ..pipeline.report.job import Known, make_report
+from ..pipeline.report.output import open_folder
 from ..pipeline.schemas import IN_LAKE, TABLES, lake_schema
 from ..pipeline.session import open_session
 from ..pipeline.tables import Tables, no_rows
@@ -71,7 +72,8 @@ def main(
         with _Watch() as watch:
             began = monotonic()
             report = make_report(_tables(spark, place), Known(store=False, lake=True), title="Bench")
-            report.write(spark, str(place / "report"))
+            with open_folder(spark, str(place / "report")) as output:
+                report.write(output)
             took = monotonic() - began
         show(
             {

@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-from .errors import LakeError
+from .errors import LakeError, NotFound
 from .lake.archive import RANGED, TIMED
 from .lake.lake import Lake, Snapshot
 from .link import Link
@@ -35,9 +35,10 @@ def open_tables(
     the tables are to be `moving`: then each is as it is when it is read, and the open claims are to be read first.
     `topics` leaves out all others. `since` and `until` are Unix milliseconds, the latter not included, and go by the
     time that `schemas.LAKE_DAYS` names; tables that are not archived are as they are now, without regard to them.
-    Raises `LakeError`, `StoreAway`, or ValueError when neither is named.
+    Raises `LakeError`, `StoreAway`, `NotFound` for a topic that is in neither, or ValueError when neither is named.
     """
     reads = _Reads(spark, dsn, lake, topics, since, until)
+    reads.check_topics()
     if dsn is not None and not moving:
         reads.stand_still()
     return Tables(**{table: reads.whole(table) for table in TABLES})
@@ -56,9 +57,11 @@ def open_table(
     return _Reads(spark, dsn, lake, topics, since, None).whole(table)
 
 
-def open_places(spark: SparkSession, dsn: str, *, topics: Collection[str] | None = None) -> DataFrame:
-    """(queue_id, offset) of the messages that the store has."""
-    return _Reads(spark, dsn, None, topics, None, None).live("messages", None, "queue_id", "offset")
+def open_live(
+    spark: SparkSession, dsn: str, table: str, *columns: str, topics: Collection[str] | None = None
+) -> DataFrame:
+    """These columns of what the store has of a table, whatever of it is in a lake."""
+    return _Reads(spark, dsn, None, topics, None, None).live(table, None, *columns)
 
 
 class _Reads:
@@ -81,8 +84,16 @@ class _Reads:
             source.register(spark)
             with Link(dsn) as link:
                 self._facts = read_facts(link)
+        self._known: Collection[str] = () if dsn is None else self._facts.topics.values()
         self._upto: dict[str, int] | None = None
         self._claims: DataFrame | None = None
+
+    def check_topics(self) -> None:
+        """A topic that nothing knows is a slip of the pen, and not a topic without messages. Raises `NotFound`."""
+        for topic in self._topics or ():
+            if topic not in self._known and not any(snapshot.files({topic}) for snapshot in self._opened.values()):
+                places = [name for name, there in (("the store", self._dsn), ("the lake", self._opened)) if there]
+                raise NotFound(f"--topic {topic}: there is no such topic in {' or '.join(places)}")
 
     def stand_still(self) -> None:
         """From now on claims and deliveries are those of this moment: a claim that ends later counts as open."""

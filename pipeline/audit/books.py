@@ -15,8 +15,8 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 from ...store.ids import SHARDS
 from ..arrow import pa
 from ..columns import arrow_schema
+from ..history import open_live
 from ..link import Link
-from ..source.source import register
 from ..times import moment
 
 SEEKS = StructType(
@@ -44,9 +44,6 @@ OUTBOX = StructType(
     ]
 )
 """By topic, what users' own transactions did that the tallies do not know of yet; without a row: nothing."""
-
-LETTERS = StructType([StructField("group_id", IntegerType(), False), StructField("letters", LongType(), False)])
-"""By group, how many dead letters there are; without a row: none."""
 
 
 class Books(Protocol):
@@ -101,10 +98,8 @@ class StoreBooks:
         return frame(self.spark, rows, OUTBOX)
 
     def letters(self) -> DataFrame:
-        """With the schema `LETTERS`."""
-        register(self.spark)
-        reader = self.spark.read.format("tarry").option("dsn", self.dsn).option("table", "dead")
-        return counted(reader.option("columns", "group_id").load())
+        """As `counted` has them."""
+        return counted(open_live(self.spark, self.dsn, "dead", "group_id"))
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
         with Link(self.dsn) as opened:
@@ -112,7 +107,7 @@ class StoreBooks:
 
 
 def counted(dead: DataFrame) -> DataFrame:
-    """`LETTERS` of dead letters."""
+    """(group_id, letters): how many dead letters a group has; without a row: none."""
     return dead.groupBy("group_id").agg(f.count("*").alias("letters"))
 
 

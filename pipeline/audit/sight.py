@@ -47,7 +47,7 @@ class Sight:
     returns: DataFrame
     dead: DataFrame
     letters: DataFrame
-    """See `books.LETTERS`: of the store alone."""
+    """See `books.counted`: of the store alone."""
     timers: DataFrame
     cancelled: DataFrame
     seeks: DataFrame

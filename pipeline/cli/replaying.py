@@ -68,7 +68,7 @@ def replay(
     topics = None if topic is None else [topic]
     dsn = store_beside(dsn, lake)
     opened = history.open_tables(spark, dsn, lake, topics=topics, since=begin, until=end)
-    there = None if dsn is None else history.open_places(spark, dsn, topics=topics)
+    there = None if dsn is None else history.open_live(spark, dsn, "messages", "queue_id", "offset", topics=topics)
     chosen = replaying.standing(replaying.selected(opened, where), there)
     with told():
         if dry_run:

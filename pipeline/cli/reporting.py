@@ -32,13 +32,15 @@ def report(
     check()
     from .. import history
     from ..report.job import Known, make_report, wanted
+    from ..report.output import open_folder
 
     spark = open_session("report", master)
     rows = wanted(begin, end)
-    tables = history.open_tables(spark, dsn, lake, topics=topic, since=rows.since, until=rows.until)
-    known = Known(store=dsn is not None, lake=lake is not None)
-    made = make_report(tables, known, since=begin, until=end, title=title, topics=topic or ())
-    print(made.write(spark, output))
+    with open_folder(spark, output) as folder:
+        tables = history.open_tables(spark, dsn, lake, topics=topic, since=rows.since, until=rows.until)
+        known = Known(store=dsn is not None, lake=lake is not None)
+        made = make_report(tables, known, since=begin, until=end, title=title, topics=topic or ())
+        print(made.write(folder))
     if not made.messages:
         print("tarry pipeline: there is no message in this window", file=sys.stderr)
     return 0

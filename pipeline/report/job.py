@@ -13,7 +13,6 @@ from typing import Any
 
 from attrs import frozen
 from pyspark import StorageLevel
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from ..schemas import VERSION
@@ -64,16 +63,12 @@ class Report:
         rows = {name: made.rows for name, made in self.made.items()}
         return page(self.title, self.window, rows, store=self.known.store, lake=self.known.lake, topics=self.topics)
 
-    def write(self, spark: SparkSession, folder: str) -> str:
+    def write(self, folder: Folder) -> str:
         """Writes `figures/` and, last, `index.html`; returns the path of that. Raises `PipelineError`."""
-        place = Folder(spark, folder)
-        try:
-            for name, made in self.made.items():
-                place.write(f"figures/{name}.parquet", _parquet(made.table))
-                place.write(f"figures/{name}.json", self._json(made))
-            return place.write("index.html", self.page().encode())
-        finally:
-            place.close()
+        for name, made in self.made.items():
+            folder.write(f"figures/{name}.parquet", _parquet(made.table))
+            folder.write(f"figures/{name}.json", self._json(made))
+        return folder.write("index.html", self.page().encode())
 
     def _json(self, made: Made) -> bytes:
         figure = made.figure

@@ -1,5 +1,7 @@
 """The folder that a report is written to: any path or URL that Spark's Hadoop can write, the local disk among them."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -8,6 +10,20 @@ from pyspark.sql import SparkSession
 from ..errors import PipelineError
 
 _py4j: Any = import_module("py4j.protocol")  # without types
+
+_PROBE = ".tarry"
+
+
+@contextmanager
+def open_folder(spark: SparkSession, folder: str) -> Generator["Folder"]:
+    """Raises `PipelineError` when nothing can be written there: before the figures are made, which may take hours."""
+    opened = Folder(spark, folder)
+    try:
+        opened.write(_PROBE, b"")
+        opened.remove(_PROBE)
+        yield opened
+    finally:
+        opened.close()
 
 
 class Folder:
@@ -38,7 +54,10 @@ class Folder:
                 stream.close()
             return str(self._files.makeQualified(path).toString()).removeprefix("file:")
         except _py4j.Py4JError as error:
-            raise PipelineError(f"{self._folder}: {name} cannot be written: {_says(error)}") from None
+            raise PipelineError(f"--output {self._folder} cannot be written: {_says(error)}") from None
+
+    def remove(self, name: str) -> None:
+        self._files.delete(self._hadoop.Path(self._path, name), False)
 
     def close(self) -> None:
         self._files.close()

@@ -167,6 +167,7 @@ class _History:
 
 def main() -> None:
     from tarry.pipeline.report.job import Known, make_report
+    from tarry.pipeline.report.output import open_folder
     from tarry.pipeline.session import open_session
 
     folder = sys.argv[1]
@@ -175,7 +176,8 @@ def main() -> None:
     spark.conf.set("spark.sql.shuffle.partitions", "4")
     tables = flight_tables(spark, flights(path))
     report = make_report(tables, Known(store=True, lake=True), title="Departures from New York")
-    print(report.write(spark, folder))
+    with open_folder(spark, folder) as place:
+        print(report.write(place))
 
 
 if __name__ == "__main__":

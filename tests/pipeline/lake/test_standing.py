@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from support.lakes import archive
 from support.stores import HOUR, Stage
-from tarry.pipeline.history import open_places, open_tables
+from tarry.pipeline.history import open_live, open_tables
 from tarry.pipeline.sending.replaying import forecast, selected, standing
 from tarry.store import retention
 from tarry.store.retention import Limits
@@ -32,7 +32,7 @@ async def test_what_retention_took_above_the_floor_is_gone(spark: SparkSession, 
     assert (await stage.store.clean(clean)).rows == 7
     assert stage.column("SELECT floor FROM cleaned") == [2]
     tables = open_tables(spark, stage.dsn, str(tmp_path))
-    chosen = standing(selected(tables, "true"), open_places(spark, stage.dsn))
+    chosen = standing(selected(tables, "true"), open_live(spark, stage.dsn, "messages", "queue_id", "offset"))
     told = forecast(chosen, None)
     assert (told.count, told.gone) == (8, 7)
     assert [row.offset for row in chosen.where("NOT gone").collect()] == [2]

@@ -16,6 +16,7 @@ from tarry.pipeline.errors import PipelineError
 from tarry.pipeline.report.catalogue import FIGURES
 from tarry.pipeline.report.findings import findings
 from tarry.pipeline.report.job import Known, Report, make_report
+from tarry.pipeline.report.output import open_folder
 from tarry.pipeline.report.window import HOUR
 
 pytestmark = pytest.mark.long
@@ -90,7 +91,8 @@ def test_what_stands_out_of_the_flights(report: Report) -> None:
 
 
 def test_the_figures_are_files_for_programs(report: Report, spark: SparkSession, tmp_path: Path) -> None:
-    page = report.write(spark, str(tmp_path / "made"))
+    with open_folder(spark, str(tmp_path / "made")) as folder:
+        page = report.write(folder)
     assert Path(page) == tmp_path / "made" / "index.html"
     assert Path(page).read_text("utf-8") == report.page()
     files = {str(path.relative_to(tmp_path / "made")) for path in (tmp_path / "made").rglob("*") if path.is_file()}
@@ -106,12 +108,16 @@ def test_the_figures_are_files_for_programs(report: Report, spark: SparkSession,
 
 
 def test_a_folder_may_be_a_url(report: Report, spark: SparkSession, tmp_path: Path) -> None:
-    assert report.write(spark, f"file://{tmp_path}/url") == f"{tmp_path}/url/index.html"
-    with pytest.raises(PipelineError, match="--output nowhere://x"):
-        report.write(spark, "nowhere://x/y")
+    with open_folder(spark, f"file://{tmp_path}/url") as folder:
+        assert report.write(folder) == f"{tmp_path}/url/index.html"
+
+
+def test_a_folder_that_cannot_be_written_is_told_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match="--output nowhere://x"), open_folder(spark, "nowhere://x/y"):
+        raise AssertionError("unreachable")
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(PipelineError, match="cannot be written"):
-        report.write(spark, str(tmp_path / "file"))
+    with pytest.raises(PipelineError, match="cannot be written"), open_folder(spark, str(tmp_path / "file")):
+        raise AssertionError("unreachable")
 
 
 def test_a_page_of_nothing(spark: SparkSession) -> None:
