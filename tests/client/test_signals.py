@@ -1,5 +1,6 @@
 """A Ctrl-C, and a SIGTERM with a handler, at every step that `consume` makes in the main thread."""
 
+import asyncio
 import itertools
 import signal
 import sys
@@ -9,11 +10,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import httpx
 import pytest
+import trio
 from attrs import define, field
 
 import tarry.client
-from tarry.client import Delivery
+from tarry.client import AsyncTarry, Delivery
 from tarry.client.claims import Claims
 from tarry.client.consumption import Consumption
 from tarry.client.durations import instant_in
@@ -156,3 +159,32 @@ def _raise_within(number: signal.Signals) -> None:
         signal.raise_signal(number)
         done.append(None)
     assert done == [None]
+
+
+class Interrupting(httpx.AsyncBaseTransport):
+    """A server that has nothing, and a Ctrl-C in the task that asks it."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/claim"):
+            signal.raise_signal(signal.SIGINT)
+        return httpx.Response(200, json={"claim": None, "messages": [], "until": "2026-01-01T00:00:00.000Z"})
+
+
+async def _consume_in_tasks() -> None:
+    async with (
+        httpx.AsyncClient(transport=Interrupting(), base_url="http://nowhere") as client,
+        AsyncTarry("http://nowhere", client=client) as tarry,
+    ):
+        async for _ in tarry.consume("t", "g", client="c"):
+            raise AssertionError("unreachable")
+
+
+@pytest.mark.parametrize("run", [asyncio.run, trio.run], ids=["asyncio", "trio"])
+def test_a_ctrl_c_in_a_task_of_the_client_interrupts_the_users(run: Callable[..., object]) -> None:
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    main: Any = _consume_in_tasks() if run is asyncio.run else _consume_in_tasks
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run(main)
+    finally:
+        signal.signal(signal.SIGINT, former)
