@@ -15,6 +15,7 @@ from anyio.lowlevel import checkpoint
 
 from .async_claims import AsyncClaims
 from .async_delivery import AsyncDelivery
+from .async_tasks import start
 from .delivery import MESSAGE_FIELDS
 from .durations import Duration
 from .errors import LeaseLost, NotFound, TarryError, Unavailable
@@ -71,8 +72,8 @@ class AsyncConsumption:
         try:
             with CancelScope(shield=True):
                 async with create_task_group() as tasks:
-                    tasks.start_soon(self._guard, self._settle)
-                    tasks.start_soon(self._guard, self._keep)
+                    start(tasks, self._guard, self._settle)
+                    start(tasks, self._guard, self._keep)
                     await self._guard(self._fetch)
                     await self._closing.wait()
                     await self._confirm()

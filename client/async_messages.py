@@ -15,6 +15,7 @@ from anyio.lowlevel import current_token
 
 from .async_consumption import AsyncConsumption
 from .async_delivery import AsyncDelivery
+from .async_tasks import start
 
 
 class Loops:
@@ -35,20 +36,13 @@ class Loops:
         if self._tasks is None:
             raise RuntimeError("consume wants `async with AsyncTarry(...) as tarry`: its tasks live in that block")
         self._consumptions.add(consumption)
+        start(self._tasks, self._live, consumption)
 
-        async def live() -> None:
-            try:
-                await consumption.live()
-            finally:
-                self._consumptions.discard(consumption)
-
-        if hasattr(current_token().native_token, "run_sync_soon"):
-            # Trio raises a KeyboardInterrupt in whichever task runs. Out of this one it would come in groups, and with
-            # nothing given back; it is the user's own task that is to be interrupted.
-            from trio.lowlevel import enable_ki_protection
-
-            enable_ki_protection(live)
-        self._tasks.start_soon(live)
+    async def _live(self, consumption: AsyncConsumption) -> None:
+        try:
+            await consumption.live()
+        finally:
+            self._consumptions.discard(consumption)
 
     async def close(self) -> None:
         """Ends all of them: together, and shielded."""

@@ -12,6 +12,7 @@ from anyio import Event, create_task_group, current_time, get_cancelled_exc_clas
 
 from .async_consumption import AsyncConsumption
 from .async_delivery import AsyncDelivery
+from .async_tasks import start
 
 _log = logging.getLogger("tarry.client")
 
@@ -48,7 +49,7 @@ class AsyncRunner:
     async def run(self) -> None:
         """Returns when what was in flight is finished, or cancelled after `drain` seconds, and the rest given back."""
         async with create_task_group() as tasks:
-            tasks.start_soon(self._consumption.live)
+            start(tasks, self._consumption.live)
             try:
                 await self._work_until_over()
             finally:

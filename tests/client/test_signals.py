@@ -1,6 +1,5 @@
 """A Ctrl-C, and a SIGTERM with a handler, at every step that `consume` makes in the main thread."""
 
-import asyncio
 import itertools
 import signal
 import sys
@@ -10,9 +9,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import anyio
 import httpx
 import pytest
-import trio
 from attrs import define, field
 
 import tarry.client
@@ -161,30 +160,33 @@ def _raise_within(number: signal.Signals) -> None:
     assert done == [None]
 
 
+@define
 class Interrupting(httpx.AsyncBaseTransport):
-    """A server that has nothing, and a Ctrl-C in the task that asks it."""
+    """A server that has nothing, and a Ctrl-C in the task that makes such a call."""
+
+    verb: str
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        if request.url.path.endswith("/claim"):
+        if request.url.path.endswith(self.verb):
             signal.raise_signal(signal.SIGINT)
         return httpx.Response(200, json={"claim": None, "messages": [], "until": "2026-01-01T00:00:00.000Z"})
 
 
-async def _consume_in_tasks() -> None:
+async def _consume_in_tasks(verb: str) -> None:
     async with (
-        httpx.AsyncClient(transport=Interrupting(), base_url="http://nowhere") as client,
+        httpx.AsyncClient(transport=Interrupting(verb), base_url="http://nowhere") as client,
         AsyncTarry("http://nowhere", client=client) as tarry,
     ):
-        async for _ in tarry.consume("t", "g", client="c"):
+        async for _ in tarry.consume("t", "g"):
             raise AssertionError("unreachable")
 
 
-@pytest.mark.parametrize("run", [asyncio.run, trio.run], ids=["asyncio", "trio"])
-def test_a_ctrl_c_in_a_task_of_the_client_interrupts_the_users(run: Callable[..., object]) -> None:
+@pytest.mark.parametrize("verb", ["claim", "renew"])
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_a_ctrl_c_in_a_task_of_the_client_interrupts_the_users(loop: str, verb: str) -> None:
     former = signal.signal(signal.SIGINT, signal.default_int_handler)
-    main: Any = _consume_in_tasks() if run is asyncio.run else _consume_in_tasks
     try:
         with pytest.raises(KeyboardInterrupt):
-            run(main)
+            anyio.run(_consume_in_tasks, verb, backend=loop)
     finally:
         signal.signal(signal.SIGINT, former)

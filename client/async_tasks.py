@@ -1,0 +1,26 @@
+"""Tasks of the client's own, beside those of its user."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVarTuple
+
+from anyio.abc import TaskGroup
+from anyio.lowlevel import current_token
+
+Args = TypeVarTuple("Args")
+
+
+def start(tasks: TaskGroup, work: Callable[[*Args], Awaitable[None]], *args: *Args) -> None:
+    """Starts `work`, which a Ctrl-C passes by.
+
+    Trio raises a KeyboardInterrupt in whichever task runs. Out of the client's it would come in a group of groups, and
+    with nothing given back; it is the user's own task that is to be interrupted, as on asyncio.
+    """
+
+    async def task() -> None:
+        await work(*args)
+
+    if hasattr(current_token().native_token, "run_sync_soon"):
+        from trio.lowlevel import enable_ki_protection
+
+        enable_ki_protection(task)
+    tasks.start_soon(task)
