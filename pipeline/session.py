@@ -6,8 +6,12 @@ Under `spark-submit` the session is the cluster's; otherwise it is one on this m
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,6 +80,7 @@ def open_session(name: str, master: str | None = None) -> "SparkSession":
     Times are UTC, and Python workers run on the interpreter of this process. Raises `SetUpError`.
     """
     check()
+    from pyspark import SparkConf, SparkContext
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
@@ -84,12 +89,11 @@ def open_session(name: str, master: str | None = None) -> "SparkSession":
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     _lead_workers_here()
-    builder = SparkSession.builder.appName(f"tarry {name}")
+    settings = {"spark.app.name": f"tarry {name}"}
     if master is None and "SPARK_ENV_LOADED" not in os.environ and "PYSPARK_GATEWAY_PORT" not in os.environ:
         master = "local[*]"
-    settings: dict[str, str] = {}
     if master is not None:
-        builder = builder.master(master)
+        settings["spark.master"] = master
         settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOGS.as_uri()}"
     if master is not None and master.startswith("local"):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -102,14 +106,31 @@ def open_session(name: str, master: str | None = None) -> "SparkSession":
         # What fails comes out as an error of the job; what Spark says of it besides is for those who ask for Spark.
         "spark.log.level": "ERROR" if "PYSPARK_GATEWAY_PORT" in os.environ else "FATAL",
     }
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    with kept_out():
-        spark = builder.getOrCreate()
+    conf = SparkConf().setAll(list(settings.items()))
+    with kept_out(), _uninterrupted():
+        SparkContext.getOrCreate(conf)
+    with _uninterrupted():
+        spark = SparkSession.builder.config(conf=conf).getOrCreate()
     if str(spark.sparkContext.master).startswith("local") and spark.conf.get(_SHUFFLE) == _SPARKS_OWN:
         # Most shuffles are small, and each task costs its start. What a user has set stays.
         spark.conf.set(_SHUFFLE, str(_PER_CORE * spark.sparkContext.defaultParallelism))
     return spark
+
+
+@contextmanager
+def _uninterrupted() -> Generator[None]:
+    """A Ctrl-C while Java starts comes after that, or a Java would be left behind; and Spark takes none for its own."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    told: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _frame: told.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if told:
+        raise KeyboardInterrupt
 
 
 def _lead_workers_here() -> None:

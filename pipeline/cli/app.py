@@ -1,6 +1,7 @@
 """`tarry pipeline`: the commands, and every error as one sentence on stderr with its exit code."""
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -14,6 +15,7 @@ from .archiving import archive
 from .auditing import audit
 from .codes import FAILED, INTERRUPTED, NOT_FOUND, TRY_AGAIN, USAGE
 from .importing import import_
+from .interruption import Interruption
 from .replaying import replay
 from .reporting import report
 from .tracing import trace
@@ -42,6 +44,8 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
 )
 """The first that fits."""
 
+_interruption = Interruption()
+
 _GIVES_WAY = 10
 """Steps of niceness."""
 
@@ -61,11 +65,12 @@ def run(arguments: Sequence[str]) -> int:
         return USAGE
     except KeyboardInterrupt:
         return INTERRUPTED
-    except tuple(kind for kind, _ in _CODES) as error:
-        return _told(error)
     except Exception as error:
-        told = translate(error)  # out of the depths of Spark
-        if told is None:
+        if _interruption.told:
+            print("tarry pipeline: interrupted", file=sys.stderr)
+            return INTERRUPTED
+        told = error if isinstance(error, tuple(kind for kind, _ in _CODES)) else translate(error)
+        if told is None:  # out of the depths of Spark
             raise
         return _told(told)
     return code if isinstance(code, int) else 0
@@ -83,4 +88,6 @@ def main() -> None:
     nothing.
     """
     os.nice(_GIVES_WAY)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in the background there is no Ctrl-C
+        signal.signal(signal.SIGINT, _interruption.handle)
     sys.exit(run(sys.argv[1:]))

@@ -88,8 +88,10 @@ def import_(
     dry_run
         Check and count, and write no message.
     """
-    from ...client.durations import milliseconds
     from .. import session
+
+    session.check()
+    from ...client.durations import milliseconds
     from ..sending import importing
     from ..sending.import_drafts import Mapping
     from ..sending.input_files import read_rows

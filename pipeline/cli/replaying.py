@@ -7,9 +7,13 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from ..errors import StoreAway
 from .codes import FAILED
 from .options import AsJson, DsnOrLake, LakePlace, Master, Since, Until, check_rate, store_beside, window
 from .summary import show_summary
+
+_PATIENCE = 10.0
+"""Seconds that a server has to answer before Spark is started."""
 
 
 def replay(
@@ -51,19 +55,29 @@ def replay(
     dry_run
         Count and forecast, and replay nothing.
     """
-    from .. import history, session
-    from ..sending import replaying
-    from ..sending.importing import checked_name
-    from ..sending.sinks import told
-
     if (to_topic is None) == (to_group is None):
         raise ValueError("--to-topic or --to-group: one of them")
     if to_group is not None and topic is None:
         raise ValueError("--to-group goes with --topic: a group is of one topic")
     check_rate(rate, "messages")
+    from .. import session
+
+    session.check()
+    from .. import history
+    from ..sending import replaying
+    from ..sending.http_replay import check_target
+    from ..sending.importing import checked_name
+    from ..sending.sinks import told
+
     name = checked_name(name) if name is not None else f"{datetime.now(UTC):%Y%m%dT%H%M%S}"
     server = server or os.environ.get("TARRY_URL") or "http://127.0.0.1:8277"
     begin, end = window(since, until)
+    try:
+        check_target(server, to_topic or topic or "", to_group, deadline=0 if dry_run else _PATIENCE)
+    except StoreAway as away:
+        if not dry_run:
+            raise
+        sys.stderr.write(f"tarry pipeline: whether the target is there is not known: {away}\n")
     spark = session.open_session("replay", master)
     topics = None if topic is None else [topic]
     dsn = store_beside(dsn, lake)

@@ -50,6 +50,11 @@ def span(later: str, earlier: str) -> Column:
     return F.unix_millis(F.col(later)) - F.unix_millis(F.col(earlier))
 
 
+def due_of_message() -> Column:
+    """When a message was to be handed out: a time that was past when it was accepted means at once."""
+    return F.greatest("deliver_at", "accepted_at").alias("due")
+
+
 def count_if(condition: Column) -> Column:
     return F.count_if(condition)
 

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from ..tables import Tables
-from .columns import FINAL, HANDED_OUT, INT, LONG, TEXT, TIME, has_outcome, schema, shaped
+from .columns import FINAL, HANDED_OUT, INT, LONG, TEXT, TIME, due_of_message, has_outcome, schema, shaped
 from .window import Window
 
 DUTIES = schema(
@@ -31,7 +31,7 @@ def duties(tables: Tables, window: Window) -> DataFrame:
     handled = tables.deliveries.unionByName(tables.claims)
     taken = _taken(handled)
     cursors = _cursors(tables, handled, window)
-    messages = tables.messages.select("queue_id", "offset", F.col("deliver_at").alias("due"), "streamed_at")
+    messages = tables.messages.select("queue_id", "offset", due_of_message(), "streamed_at")
     bound = messages.join(F.broadcast(cursors.drop("topic", "group")), "queue_id")
     rows = bound.join(taken, _PLACE, "left").where(F.col("taken").isNotNull() | (F.col("offset") >= F.col("position")))
     names = cursors.select("group_id", "topic", "group").distinct()

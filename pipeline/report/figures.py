@@ -21,6 +21,7 @@ from .columns import (
     TEXT,
     TIME,
     count_if,
+    due_of_message,
     has_outcome,
     percentiles,
     schema,
@@ -263,9 +264,8 @@ def due_minutes(tables: Tables, window: Window) -> DataFrame:
     ahead = window.has(F.col("due"))
     if window.is_now:
         ahead |= F.unix_millis("due") >= window.until
-    streamed = tables.messages.where(window.has(F.col("deliver_at"))).select(
-        "topic", F.col("deliver_at").alias("due"), F.lit(0).alias("waiting")
-    )
+    streamed = tables.messages.select("topic", due_of_message(), F.lit(0).alias("waiting"))
+    streamed = streamed.where(window.has(F.col("due")))
     waiting = tables.timers.where(ahead).select("topic", "due", F.lit(1).alias("waiting"))
     due = F.unix_millis("due")
     by_topic = (

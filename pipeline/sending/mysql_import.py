@@ -1,8 +1,8 @@
 """Drafts into MySQL: each task writes its rows itself, a chunk to a transaction, each row at most once for ever.
 
-A chunk is one transaction: the marks of its rows (`import_marks`), and the messages in `delay`, as an outbox writes
-them: no queue, no cursor and no counter is touched, and whoever takes them further counts them. A row whose mark is
-there is passed over. When the answer to a COMMIT is lost, the chunk is written again: its marks tell.
+A chunk is one transaction: the marks of its rows (`import_marks`), the messages in `delay`, with ids as an outbox makes
+them, and their number in a tally that is the task's own, so that it waits for nobody. A row whose mark is there is
+passed over. When the answer to a COMMIT is lost, the chunk is written again: its marks tell.
 
 This runs in Spark's workers; neither Spark's session nor trio is known here.
 """
@@ -32,6 +32,8 @@ _CHUNK_BYTES = 6 << 20
 _TRIES = 8
 _SPREAD = 1000
 """Milliseconds over which the chunks of messages for now are spread, so that two tasks do not meet in one."""
+_MAKERS = range(16, 256)
+"""Of tallies, for imports. Those below are the servers'."""
 _FIRST_COUNT = (1 << COUNT_BITS) - OUTBOX_COUNTS
 
 
@@ -160,6 +162,7 @@ class _Writer:
         self._ids = _Ids()
         self._marks = Marks(target.topic_id, target.name)
         self._latest = 0
+        self._maker = random.choice(_MAKERS)  # noqa: S311  # it spreads writers, it guards nothing
         self.pace = Pace(target.rate)
         self.written = Written()
 
@@ -238,12 +241,12 @@ class _Writer:
             shard = part % SHARDS if ordering_key is None else shard_for(target.topic_id, ordering_key)
             id_ = self._ids.make(min(due, latest), shard)
             nonce = random.getrandbits(63)
-            text = f"({shard},{id_},{id_ >> SEQUENCE_BITS},{nonce},{middle},{now},{min(at, latest)},1)"
+            text = f"({shard},{id_},{id_ >> SEQUENCE_BITS},{nonce},{middle},{now},{min(at, latest)})"
             written.append((shard, id_, text))
             if key is not None:
                 labels.append(f"({target.topic_id},{key},{id_})")
         written.sort()
-        query = "delay.add_uncounted_bare" if target.bare else "delay.add_uncounted"
+        query = "delay.add_bare" if target.bare else "delay.add"
         session.run(_inserting(query, [text for _, _, text in written]))
         if labels:
             session.run(_inserting("label.add", sorted(labels)))
@@ -251,6 +254,14 @@ class _Writer:
         # A message keeps its id when it leaves `delay`: who is given it again could be cancelled in its stead.
         if session.fetch("delay.used", ids, ids):
             raise pymysql.err.IntegrityError(DUPLICATE, "an id is that of a message which has left before")
+        self._count(session, len(written))
+
+    def _count(self, session: Session, messages: int) -> None:
+        """Last of all: a row that others may want is held for a moment only."""
+        place = (self._target.topic_id, self._maker)
+        if not session.change("tally.count", messages, 0, *place) and session.fetch("topic.lock", place[0]):
+            session.run(_inserting("tally.add", [f"({place[0]},{place[1]},0,0)"]))
+            session.change("tally.count", messages, 0, *place)
 
 
 def _inserting(query: str, rows: Iterable[str]) -> str:

@@ -63,6 +63,10 @@ class Session:
         with self.connection.cursor() as cursor:
             return cursor.execute(sql)
 
+    def change(self, query: str, *values: Value | Sequence[Value]) -> int:
+        """Runs a query of the store's; how many rows it changed."""
+        return self.run(bind(query, values).decode())
+
     def fetch(self, query: str, *values: Value | Sequence[Value]) -> list[Row]:
         """The rows of a query of the store's."""
         return self.rows(bind(query, values).decode())

@@ -3,6 +3,10 @@
 INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, `key`, ordering_key, tag, headers, content_type, body,
   accepted_at, deliver_at) VALUES ?;
 
+-- name: add_bare
+-- Messages of which there is but the body: a fifth less to read for the server than with five times NULL.
+INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, body, accepted_at, deliver_at) VALUES ?;
+
 -- name: lock
 -- The messages among these that nobody else is working on, for update, in key order.
 SELECT id, due, topic_id, queue_id, nonce, `key`, accepted_at, deliver_at, uncounted
@@ -55,10 +59,6 @@ SELECT COUNT(*) FROM delay;
 -- Messages of an outbox: whoever takes them out of here counts them.
 INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, `key`, ordering_key, tag, headers, content_type, body,
   accepted_at, deliver_at, uncounted) VALUES ?;
-
--- name: add_uncounted_bare
--- Such messages of which there is but the body: a fifth less to read for the server than with five times NULL.
-INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, body, accepted_at, deliver_at, uncounted) VALUES ?;
 
 -- name: seen
 -- Whether a message waits, as far as this transaction sees.

@@ -2,6 +2,7 @@
 
 import json
 import random
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,6 +30,7 @@ ROWS = 24_000
 SLOWLY = "8000"
 """Rows a second: so that it is in the middle for a while, on any machine."""
 TRY_AGAIN = 75
+INTERRUPTED = 130
 
 
 @pytest.fixture
@@ -69,6 +71,9 @@ def expected(rows: int) -> list[int]:
 
 
 def numbers(tables: MySQLTables) -> list[int]:
+    """What is there, and as many as the topic's counters say."""
+    ((counted,),) = tables.rows("SELECT SUM(scheduled) FROM tally")
+    assert counted == count(tables)
     return sorted(json.loads(body)["n"] for (body,) in tables.rows("SELECT body FROM delay"))
 
 
@@ -112,6 +117,21 @@ def test_killed_at_random_moments_every_row_is_in_mysql_once(store: str, tables:
     told = json.loads(last.stdout)
     assert told["skipped"] > 0
     assert (told["imported"] + told["skipped"], told["bad"]) == (ROWS, 0)
+    assert numbers(tables) == expected(ROWS)
+
+
+def test_a_ctrl_c_is_one_line_and_the_next_run_completes(store: str, tables: MySQLTables, tmp_path: Path) -> None:
+    folder = write_rows(tmp_path / "rows", ROWS, 1)
+    with archiver.at_a_terminal(*arguments(folder, "--dsn", store, "--rate", SLOWLY)) as process:
+        archiver.wait_for(lambda: count(tables) > 0, process)
+        process.send_signal(signal.SIGINT)
+        out, told = process.communicate(timeout=60)
+    assert (process.returncode, out) == (INTERRUPTED, "")
+    assert told.endswith("tarry pipeline: interrupted\n")
+    assert "tarry/" not in told, "no traceback of ours"
+    assert 0 < count(tables) < ROWS
+    last = archiver.run(*arguments(write_rows(folder, ROWS, 2), "--dsn", store))
+    assert last.returncode == 0, last.stderr
     assert numbers(tables) == expected(ROWS)
 
 

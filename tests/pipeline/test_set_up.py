@@ -1,6 +1,8 @@
 """What a job says when Java is not where it is said to be."""
 
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,3 +36,26 @@ def test_an_old_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(SetUpError, match=rf"{java} is Java 8: install a newer one"):
         session.check()
+
+
+_JOBS = """
+import sys
+sys.modules["pyspark"] = None  # as where it is not installed
+from tarry.pipeline.cli.app import run
+for job in (
+    ["archive", "--lake", "lake"],
+    ["report", "--output", "report"],
+    ["audit"],
+    ["trace", "--key", "k"],
+    ["import", "rows.csv", "--topic", "t", "--dsn", "mysql://root@127.0.0.1/x"],
+    ["replay", "--to-topic", "t"],
+):
+    print(job[0], run(job))
+"""
+
+
+def test_every_job_says_that_pyspark_is_missing() -> None:
+    told = subprocess.run([sys.executable, "-P", "-c", _JOBS], capture_output=True, text=True, timeout=60, check=True)
+    assert set(told.stderr.splitlines()) == {"tarry pipeline: PySpark is not installed: pip install 'tarry[spark]'"}
+    jobs = ("archive", "report", "audit", "trace", "import", "replay")
+    assert told.stdout.splitlines() == [f"{job} 1" for job in jobs]

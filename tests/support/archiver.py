@@ -16,6 +16,21 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", "tarry.pipeline", *arguments]
 
 
+_AT_A_TERMINAL = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module("tarry.pipeline", run_name="__main__", alter_sys=True)
+"""
+"""Whoever is started in the background of a shell has no Ctrl-C."""
+
+
+@contextmanager
+def at_a_terminal(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    """As `started`, and a SIGINT is a Ctrl-C."""
+    with _running([sys.executable, "-P", "-c", _AT_A_TERMINAL, *arguments]) as process:
+        yield process
+
+
 def environment() -> dict[str, str]:
     """The package is found where this process found it."""
     home = str(Path(tarry.__file__ or "").absolute().parents[1])
@@ -32,8 +47,14 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
 @contextmanager
 def started(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
     """The same, and whatever it is still doing at the end is killed with all of its children."""
+    with _running(command(*arguments)) as process:
+        yield process
+
+
+@contextmanager
+def _running(command: Sequence[str]) -> Iterator["subprocess.Popen[str]"]:
     process = subprocess.Popen(
-        command(*arguments),
+        command,
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -3,6 +3,7 @@
 import json
 import random
 import signal
+import subprocess
 from functools import partial
 from pathlib import Path
 
@@ -24,21 +25,31 @@ async def test_killed_at_random_moments_it_leaves_nothing_torn_missing_or_double
     lake = tmp_path / "lake"
     options = ("archive", "--dsn", stage.dsn, "--lake", str(lake), "--master", "local[2]", "--rows", "1500")
     moments = random.Random()
+    kills = 0
     for _ in range(3):
-        before = len(archiver.files(lake, "messages"))
-        more = moments.randrange(0, 5)
-        with archiver.started(*options) as process:
-            archiver.wait_for(partial(archiver.more_files, lake, before + more), process)
+        goal = len(archiver.files(lake, "messages")) + moments.randrange(0, 5)
+        with archiver.started(*options, "--rate", "1500") as process:  # so that it is in the middle for a while
+            archiver.wait_for(partial(further, lake, goal, process), process)
+            if process.poll() is not None:
+                assert process.returncode == 0, process.communicate()
+                break  # less was left than it was to be killed after
             archiver.kill(process)
+        kills += 1
         refused = archiver.run(*options)
         assert refused.returncode == 75, refused.stderr
         assert "is archiving this store" in refused.stderr
         stage.tables.rows(FREE)  # its lease runs out
+    assert kills > 0
     ended = archiver.run(*options, "--json")
     assert ended.returncode == 0, ended.stderr
     same(spark, stage.dsn, lake)
     again = archiver.run(*options, "--json")
     assert (again.returncode, again.stdout) == (0, ""), again.stderr
+
+
+def further(lake: Path, files: int, process: "subprocess.Popen[str]") -> bool:
+    """It has more files of messages, or is done."""
+    return archiver.more_files(lake, files) or process.poll() is not None
 
 
 async def test_it_goes_on_until_sigterm_and_adds_nothing_twice(

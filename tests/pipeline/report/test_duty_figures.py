@@ -49,6 +49,16 @@ def test_a_duty_is_a_message_and_a_group(spark: SparkSession) -> None:
     assert found == [{name: wanted[name] for name in DUTIES.names} for wanted in expected]
 
 
+def test_a_time_that_was_past_when_it_was_accepted_means_at_once(spark: SparkSession) -> None:
+    """As the flights of an import have it: nobody was late by years."""
+    message = {"offset": 0, "deliver_at": 0, "accepted_at": HOUR, "streamed_at": HOUR + 5}
+    tables = literal_tables(spark, messages=[message], deliveries=[{"offset": 0, "claimed_at": HOUR + 7}])
+    found = duties(tables, WINDOW)
+    assert [row["due"] for row in rows_of(found)] == [HOUR]
+    assert [row["late_p99"] for row in rows_of(duty_figures.slow_groups(found, WINDOW))] == [7]
+    assert [(row["p99"], row["handed_out"]) for row in rows_of(duty_figures.punctuality(found, WINDOW))] == [(7, 1)]
+
+
 def test_the_first_hand_out_and_the_first_end_count(spark: SparkSession) -> None:
     back = {"queue_id": 9, "message_queue_id": 1, "message_offset": 0}
     tables = literal_tables(
