@@ -65,7 +65,7 @@ def replay(
     session.check()
     from .. import history
     from ..sending import replaying
-    from ..sending.http_replay import check_target
+    from ..sending.http_import import look_up
     from ..sending.importing import checked_name
     from ..sending.sinks import told
 
@@ -73,7 +73,7 @@ def replay(
     server = server or os.environ.get("TARRY_URL") or "http://127.0.0.1:8277"
     begin, end = window(since, until)
     try:
-        check_target(server, to_topic or topic or "", to_group, deadline=0 if dry_run else _PATIENCE)
+        look_up(server, to_topic or topic or "", to_group, deadline=0 if dry_run else _PATIENCE)
     except StoreAway as away:
         if not dry_run:
             raise

@@ -15,7 +15,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from ...client.errors import BadRequest, IdempotencyConflict
-from ...client.errors import NotFound as NotThere
 from ...client.paths import part
 from ...client.transport import Transport
 from ..arrow import Batch
@@ -44,17 +43,23 @@ class Door:
     watcher: Place | None = None
 
 
-def check_topic(server: str, topic: str) -> dict[str, Any]:
-    """The topic as the server has it. Raises `NotFound`, `StoreAway` and `PipelineError`."""
-    transport = Transport(server, timeout=10, deadline=10)
+def look_up(server: str, topic: str, group: str | None = None, *, deadline: float = 10.0) -> dict[str, Any]:
+    """A topic, or a group of it, as the server has it. Raises `NotFound`, `StoreAway` after `deadline` seconds."""
+    transport = Transport(server, timeout=10, deadline=deadline)
+    place = f"/v1/topics/{part(topic)}"
     try:
         with translated():
-            try:
-                return transport.call("GET", f"/v1/topics/{part(topic)}").document
-            except NotThere as error:
-                raise NotFound(NO_TOPIC.format(topic=topic)) from error
+            return transport.call("GET", place if group is None else f"{place}/groups/{part(group)}").document
     finally:
         transport.close()
+
+
+def check_topic(server: str, topic: str) -> dict[str, Any]:
+    """The topic as the server has it. Raises `NotFound`, `StoreAway` and `PipelineError`."""
+    try:
+        return look_up(server, topic)
+    except NotFound as error:
+        raise NotFound(NO_TOPIC.format(topic=topic)) from error
 
 
 def is_ordered(server: str, topic: str) -> bool:

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from attrs import frozen
 
 from ...client.operations import Operations
-from ...client.paths import part
 from ...client.transport import Transport
 from ..arrow import Batch
 from ..pace import Pace
@@ -24,17 +23,6 @@ class Door:
     """Of the replay."""
     rate: float | None
     watcher: Place | None = None
-
-
-def check_target(server: str, topic: str, group: str | None, deadline: float = 10.0) -> None:
-    """Raises `NotFound` for a topic or group that is not there, `StoreAway` after `deadline` seconds."""
-    transport = Transport(server, timeout=10, deadline=deadline)
-    place = f"/v1/topics/{part(topic)}"
-    try:
-        with translated():
-            transport.call("GET", place if group is None else f"{place}/groups/{part(group)}")
-    finally:
-        transport.close()
 
 
 def write(door: Door, batches: Iterable[Batch]) -> tuple[int, int]:
