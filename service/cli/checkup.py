@@ -30,6 +30,9 @@ _OLDEST_SQLITE = (3, 35)
 _SKEW = 1000
 """Milliseconds between this clock and the database's that are worth a word: it is the database's that counts."""
 
+_OTHERS = 0o007
+"""What a file's mode gives to those who are neither its owner nor of its group."""
+
 _NO_FLAGS = Flags()
 
 
@@ -77,7 +80,8 @@ def _store(dsn: str) -> list[Finding]:
     path = Path(dsn.removeprefix(_SQLITE))
     if dsn.startswith(_SQLITE) and not path.exists():
         return [_new_file(path, masked(dsn))]
-    return trio.run(_examine, dsn)
+    findings = trio.run(_examine, dsn)
+    return [*findings, _privacy(path)] if dsn.startswith(_SQLITE) else findings
 
 
 async def _examine(dsn: str) -> list[Finding]:
@@ -113,6 +117,16 @@ def _new_file(path: Path, shown: str) -> Finding:
     if not directory.is_dir() or not os.access(directory, os.W_OK):
         return Finding("store", "wrong", f"{shown}: {directory} is no directory that can be written to")
     return Finding("store", "ok", f"{shown} will be made by the first `tarry serve`")
+
+
+def _privacy(path: Path) -> Finding:
+    """Files made by Tarry are their owner's alone; older ones, and those of others, have the mode they were given."""
+    files = [file for file in map(Path, (f"{path}", f"{path}-wal", f"{path}-shm")) if file.exists()]
+    bare = [file for file in files if file.stat().st_mode & _OTHERS]
+    if bare:
+        names = " ".join(map(str, bare))
+        return Finding("files", "note", f"everybody on this machine may read the messages: chmod 600 {names}")
+    return Finding("files", "ok", "not open to everybody on this machine")
 
 
 _NO_SCHEMA = Finding("schema", "note", "none yet: `tarry serve` or `tarry migrate` makes it")

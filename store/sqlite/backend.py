@@ -1,10 +1,8 @@
-"""The embedded store: a file, one writer thread, readers on connections of their own, and a lock file.
+"""The embedded store: a file that is its own (`file_lock`), one writer thread, readers on connections of their own.
 
 WAL with synchronous=FULL: an answered commit is on the disk. The clock is the host's.
 """
 
-import fcntl
-import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import closing
@@ -14,11 +12,12 @@ from typing import TypeVar
 
 import trio
 
-from ..errors import Refused, StoreError, StoreInUse, Unavailable
+from ..errors import Refused, StoreError, Unavailable
 from ..migrations import Migration, load_migrations, pending
 from ..ports import Transaction, Work
 from .connection import SQLiteTransaction, connect, drive
 from .errors import translate
+from .file_lock import FileLock
 from .writer import Writer
 
 T = TypeVar("T")
@@ -34,12 +33,13 @@ class SQLiteBackend:
     """A `store.ports.Backend` over one file. A second server on the same file is refused with `StoreInUse`."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._lock = _lock(path)
+        # Resolved once, so that neither a link that is turned nor a change of folder leads a later reader elsewhere.
+        self.path = _resolved(path)
+        self._lock = FileLock(self.path)
         try:
-            self._writer = Writer(path)
+            self._writer = Writer(self.path)
         except StoreError:
-            os.close(self._lock)
+            self._lock.close()
             raise
         self._idle: list[Connection] = []
         self._limit = trio.CapacityLimiter(_READERS)
@@ -122,9 +122,7 @@ class SQLiteBackend:
         await self._writer.aclose()
         while self._idle:
             self._idle.pop().close()
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        self._lock.close()
 
     def statistics(self) -> dict[str, int]:
         """Transactions committed, and pieces of work that went into them."""
@@ -136,18 +134,8 @@ def migrations() -> list[Migration]:
     return load_migrations(__package__ or "")
 
 
-def _lock(path: Path) -> int:
-    """An open file whose lock says that this process serves the store; it goes with the process."""
-    name = path.with_name(path.name + ".lock")
+def _resolved(path: Path) -> Path:
     try:
-        descriptor = os.open(name, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise Unavailable(f"cannot open {name}: {error.strerror}; choose a directory that can be written to") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(descriptor)
-        raise StoreInUse(
-            f"another server uses {path}: stop it, or give this one a file of its own with --dsn"
-        ) from error
-    return descriptor
+        return path.resolve()
+    except (OSError, RuntimeError) as error:  # links in a circle
+        raise Unavailable(f"cannot open {path}: {error}") from error

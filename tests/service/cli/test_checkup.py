@@ -38,8 +38,25 @@ def test_an_empty_folder_is_well_and_stays_empty(folder: Path, capsys: pytest.Ca
 def test_a_store_that_is_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["migrate"]) == 0
     found = findings(capsys, 0)
-    assert set(found) == {"python", "sqlite", "store", "schema", "durability", "clock", "port"}
+    assert set(found) == {"python", "sqlite", "store", "schema", "durability", "clock", "files", "port"}
     assert found["schema"][1].startswith("version ")
+
+
+def test_a_store_that_everybody_may_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["migrate"]) == 0
+    assert findings(capsys, 0)["files"][0] == "ok"
+    (folder / "tarry.db").chmod(0o644)
+    state, detail = findings(capsys, 0)["files"]
+    assert state == "note"
+    assert "chmod 600 tarry.db" in detail
+
+
+def test_a_store_with_two_names(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["migrate"]) == 0
+    (folder / "other.db").hardlink_to(folder / "tarry.db")
+    state, detail = findings(capsys, 1)["store"]
+    assert state == "wrong"
+    assert "2 names" in detail
 
 
 def test_a_schema_newer_than_the_program(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

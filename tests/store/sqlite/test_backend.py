@@ -3,7 +3,7 @@
 import os
 import sqlite3
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -36,18 +36,86 @@ class TestOneServer:
         assert len(await stage.publish(stage.draft(topic))) == 1
 
     async def test_a_second_process_is_refused(self, stage: Stage, tmp_path: Path) -> None:
+        assert await _second(tmp_path / "tarry.db") == "StoreInUse"
+
+    @pytest.mark.parametrize("name", ["link.db", "folder/tarry.db", "circle/../tarry.db", "far.db"])
+    async def test_under_another_name(self, name: str, stage: Stage, tmp_path: Path) -> None:
+        """A link to the file, to its folder, by a detour, to a link."""
+        (tmp_path / "link.db").symlink_to("tarry.db")
+        (tmp_path / "far.db").symlink_to("link.db")
+        (tmp_path / "folder").symlink_to(tmp_path)
+        (tmp_path / "circle").mkdir()
+        assert await _second(tmp_path / name) == "StoreInUse"
+        with pytest.raises(StoreInUse):
+            SQLiteBackend(tmp_path / name)
+
+    async def test_by_a_path_from_another_folder(
+        self, stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert await _second(Path("tarry.db"), cwd=tmp_path) == "StoreInUse"
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(StoreInUse):
+            SQLiteBackend(Path("tarry.db"))
+
+    async def test_mounted_under_another_name(self, stage: Stage, tmp_path: Path) -> None:
+        (tmp_path / "other").mkdir()
+        mounted = tmp_path / "other" / "mounted.db"
+        mounted.touch()
+        mount: list[str | Path] = [
+            "sh",
+            "-c",
+            'mount --bind "$0" "$1" && shift && exec "$@"',
+            tmp_path / "tarry.db",
+            mounted,
+        ]
+        alone = ["unshare", "--mount", "--map-root-user"]
+        if (await trio.run_process([*alone, *mount, "true"], check=False, capture_stderr=True)).returncode != 0:
+            pytest.skip("this machine lets nobody mount")
+        assert await _second(mounted, before=[*alone, *mount]) == "StoreInUse"
+
+    async def test_a_file_with_two_names_is_refused(self, stage: Stage, tmp_path: Path) -> None:
+        """Not only beside a running server: the write-ahead log lies under the other name."""
+        other = tmp_path / "other.db"
+        other.hardlink_to(tmp_path / "tarry.db")
+        assert await _second(other) == "Refused"
+        with pytest.raises(Refused, match="2 names"):
+            SQLiteBackend(other)
+        await stage.store.backend.aclose()
+        for path in (other, tmp_path / "tarry.db"):
+            with pytest.raises(Refused, match="2 names"):
+                SQLiteBackend(path)
+        other.unlink()
+        await SQLiteBackend(tmp_path / "tarry.db").aclose()
+
+    @pytest.mark.parametrize("name", ["tarry.db", "link.db", "other.db"])
+    async def test_a_refusal_takes_no_lock_from_the_first(self, name: str, stage: Stage, tmp_path: Path) -> None:
+        """A process loses all its locks on a file, SQLite's too, when it closes any descriptor of it."""
+        (tmp_path / "link.db").symlink_to("tarry.db")
+        stage.tables.rows("BEGIN IMMEDIATE")
+        if name == "other.db":
+            (tmp_path / name).hardlink_to(tmp_path / "tarry.db")
+        before = _locks(tmp_path / "tarry.db")
+        with pytest.raises((StoreInUse, Refused)):
+            SQLiteBackend(tmp_path / name)
+        await _second(tmp_path / name)
+        assert "POSIX" in before
+        assert _locks(tmp_path / "tarry.db") == before
+        stage.tables.rows("ROLLBACK")
+
+    async def test_a_file_that_was_put_in_its_place(self, stage: Stage, tmp_path: Path) -> None:
+        """The write-ahead log goes by the name: a new file must not take the first server's."""
+        (tmp_path / "tarry.db").rename(tmp_path / "yesterday.db")
+        assert await _second(tmp_path / "tarry.db") == "StoreInUse"
+        assert not (tmp_path / "tarry.db").exists()
+
+    async def test_readers_need_no_leave(self, stage: Stage, tmp_path: Path) -> None:
+        """What looks beside a running server: the doctor, the pipeline, the sqlite3 shell."""
+        await stage.topic()
         program = (
-            "import sys; from pathlib import Path; from tarry.store.sqlite.backend import SQLiteBackend\n"
-            "try: SQLiteBackend(Path(sys.argv[1]))\n"
-            "except Exception as error: print(type(error).__name__)"
+            "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute('SELECT name FROM topic').fetchone()[0])"
         )
-        tree = Path(__file__).parents[3] / ".tree"
-        done = await trio.run_process(
-            [sys.executable, "-c", program, str(tmp_path / "tarry.db")],
-            capture_stdout=True,
-            env={**os.environ, "PYTHONPATH": str(tree)},
-        )
-        assert done.stdout == b"StoreInUse\n"
+        done = await trio.run_process([sys.executable, "-c", program, str(tmp_path / "tarry.db")], capture_stdout=True)
+        assert done.stdout.strip()
 
     async def test_after_the_first_is_closed(self, tmp_path: Path) -> None:
         for _ in range(2):
@@ -79,6 +147,43 @@ class TestOneServer:
         backend = SQLiteBackend(tmp_path / "tarry.db")
         assert [topic.name for topic in await Store(backend).topics()] == ["orders"]
         await backend.aclose()
+
+
+class TestFile:
+    async def test_nobody_else_may_read_it(self, stage: Stage, tmp_path: Path) -> None:
+        await stage.publish(stage.draft(await stage.topic()))
+        assert _modes(tmp_path) == dict.fromkeys(("tarry.db", "tarry.db-shm", "tarry.db-wal", "tarry.db.lock"), 0o600)
+
+    async def test_the_mode_of_one_that_is_there_is_its_owner_s(self, tmp_path: Path) -> None:
+        """A group that makes backups, for instance."""
+        path = tmp_path / "tarry.db"
+        path.touch()
+        path.chmod(0o640)
+        backend = SQLiteBackend(path)
+        await backend.migrate()
+        await Store(backend).topics()
+        of_it = dict.fromkeys(("tarry.db", "tarry.db-shm", "tarry.db-wal"), 0o640)
+        assert _modes(tmp_path) == {**of_it, "tarry.db.lock": 0o600}
+        await backend.aclose()
+
+    async def test_another_folder_changes_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Readers are opened when they are needed."""
+        monkeypatch.chdir(tmp_path)
+        backend = SQLiteBackend(Path("tarry.db"))
+        await backend.migrate()
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir("elsewhere")
+        assert await Store(backend).topics() == []
+        assert os.listdir() == []
+        await backend.aclose()
+
+    @pytest.mark.parametrize("name", ["folder", "pipe", "circle"])
+    async def test_what_is_no_file(self, name: str, tmp_path: Path) -> None:
+        (tmp_path / "folder").mkdir()
+        os.mkfifo(tmp_path / "pipe")
+        (tmp_path / "circle").symlink_to("circle")
+        with pytest.raises((Refused, Unavailable), match=f"{name} is not a file|cannot open"):
+            SQLiteBackend(tmp_path / name)
 
 
 class TestTrouble:
@@ -257,3 +362,31 @@ async def _writer_says(stage: Stage, pragma: str) -> None:
     assert isinstance(backend, SQLiteBackend)
     connection: sqlite3.Connection = backend._writer._connection
     connection.execute(pragma).fetchall()
+
+
+async def _second(path: Path, cwd: Path | None = None, before: Sequence[str | Path] = ()) -> str:
+    """What a server in another process is told."""
+    program = (
+        "import sys; from pathlib import Path; from tarry.store.sqlite.backend import SQLiteBackend\n"
+        "try: SQLiteBackend(Path(sys.argv[1])); print('nothing')\n"
+        "except Exception as error: print(type(error).__name__)"
+    )
+    tree = Path(__file__).parents[3] / ".tree"
+    done = await trio.run_process(
+        [*before, sys.executable, "-c", program, str(path)],
+        capture_stdout=True,
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(tree)},
+    )
+    return done.stdout.decode().strip()
+
+
+def _modes(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+
+
+def _locks(path: Path) -> str:
+    """All locks of the file that this process holds, as the kernel lists them."""
+    ours = f" {os.getpid()} ", f":{path.stat().st_ino} "
+    lines = Path("/proc/locks").read_text().splitlines()
+    return "\n".join(sorted(line.partition(":")[2] for line in lines if all(word in line for word in ours)))
