@@ -314,7 +314,7 @@ class Desk:
         for settlement, settled in zip(settlements, turn.settled, strict=True):
             place = settlement.key.queue_id, settlement.key.number
             if settled is None or settled.ended:
-                self._open.pop(place, None)
+                self.forget([settlement.key])
             elif settled.locked:
                 if settlement.verb == "end":  # a user's transaction is acking of it: again when that is over
                     self.watch(settlement.key, self._clock.now() + _LOCKED_REST)

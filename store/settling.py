@@ -180,6 +180,8 @@ class Settling:
         return self._give_back(settlement, claim, index)
 
     def _settle_ended(self, settlement: Settlement, outcome: bytes) -> Settled:
+        if settlement.verb == "end":
+            return Settled(ended=True)  # it was settled at another desk, or before a restart: nothing is lost
         places = settlement.places
         if settlement.verb == "ack":
             if places is None and any(o in outcome for o in (Outcome.LOST, Outcome.LOST_DEAD, Outcome.RELEASED)):

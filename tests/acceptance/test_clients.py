@@ -7,8 +7,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from support.server import client_of, start_server
@@ -216,3 +218,24 @@ def test_acks_that_meet_a_change_of_hands(server: ServerProcess, tarry: Tarry) -
     assert acked + refused == 30
     state = tarry.group("handed", "g")
     assert (state["acked"], state["dead"], state["parked"]) == (30, 0, 0)
+
+
+def test_what_is_acked_after_a_restart_is_no_time_out(tmp_path: Path) -> None:
+    """The server watches the leases that it finds at its start, also of claims that are settled before they end."""
+    with start_server(tmp_path, env={"TARRY_LADDER": "20ms"}) as server, client_of(server) as tarry:
+        for number in range(2):
+            tarry.publish("orders", number)
+        acked = claimed(tarry, "orders", "c", lease="60s", max=1)
+        left = claimed(tarry, "orders", "c", lease="60s", max=1)
+        server.kill()
+        server.start()
+        tarry.extend(acked, "3s")
+        assert tarry.ack(acked) == 1
+        tarry.extend(left, "3s")
+        (again,) = claimed(tarry, "orders", "c", lease="20s").messages
+        assert (again.id, again.attempt) == (left.messages[0].id, 2)
+        # The lease of the acked claim was over before that of the one that was left.
+        log = server.tail(100_000)
+        assert log.count("consume_timeout") == 1, log
+        assert left.id.rpartition("-")[0] in log
+        assert "tarry_lease_lost_total 1.0" in httpx.get(f"{server.url}/metrics").text

@@ -458,6 +458,8 @@ class Oracle:
     ) -> Settled:
         named = settlement.places
         if was_ended:
+            if settlement.verb == "end":
+                return Settled()
             if settlement.verb == "ack":
                 outcomes = held.outcomes if named is None else [held.outcomes[place] for place in named]
                 lost = named is None and {Outcome.LOST, Outcome.LOST_DEAD, Outcome.RELEASED} & set(outcomes)

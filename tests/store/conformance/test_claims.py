@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from support.stores import MINUTE, SECOND, START, Stage, bodies, connect_raw
+from tarry.store.positions import Position
 from tarry.store.records import Claim, ClaimRequest, Group, Settled, Settlement, Topic
 from tarry.store.stretches import CLAIM_BYTES, PAGE
 
@@ -414,6 +415,27 @@ class TestLeases:
                 nursery.start_soon(end)
         assert sorted(s.retried for s in ended if s) == [0, 0, 0, 5]
         assert stage.count("retry") == 5
+
+    @pytest.mark.parametrize("how", ["ack", "fail", "end", "seek"])
+    async def test_the_end_of_a_claim_that_is_over_is_silent(self, stage: Stage, how: str) -> None:
+        """Somebody who watches its lease for us, or for another node, hears late that it was settled."""
+        topic, group = await _stream(stage, 5)
+        claim = await stage.claim(group, lease=SECOND)
+        if how == "ack":
+            await stage.ack(group, claim)
+        elif how == "fail":
+            await stage.fail(group, claim)
+        elif how == "seek":
+            await stage.store.seek(group, topic.queues, Position("latest"), stage.now)
+        stage.now += SECOND
+        if how == "end":
+            assert (await stage.end_leases(group)) != []
+        before = stage.count("retry")
+        (ended,) = await stage.settle(group, Settlement(claim.key, "end"))
+        assert ended is not None
+        assert ended.ended
+        assert (ended.lost, ended.retried, ended.dead, ended.timers) == (False, 0, 0, ())
+        assert stage.count("retry") == before
 
     async def test_acks_race_the_end_of_the_lease(self, stage: Stage) -> None:
         """I4, I5: a message is acked or comes again, never both, and the answer says which."""

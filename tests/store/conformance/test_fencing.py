@@ -101,12 +101,12 @@ class Crowd:
     async def end(self, told: Told, now: int) -> None:
         settled = await self.settle(Settlement(told.claim.key, "end"), now)
         assert settled is not None
-        assert settled.lost == (settled.lease_until == 0)
         if settled.lost:
             told.over = True
             self._count(told, settled)
         else:
-            assert now < settled.lease_until
+            assert settled.ended or now < settled.lease_until
+            assert settled.retried == settled.dead == 0
 
     async def end_if_there(self, told: Told, now: int) -> None:
         """What the service does in the end with a lease that is over."""
