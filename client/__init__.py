@@ -6,6 +6,7 @@
 - `consumption`   the loop behind `consume` and `run`: `stock` and `holds` are its state (pure), `delivery` what the
                   user holds, `runner` the workers.
 - `transport`     HTTP, and the only place where a call is tried again.
+- `processes`     what a fork does not share: connections, and whose threads a loop has.
 - `async_*`       the same for asyncio and trio, over anyio. `async_tarry`, `async_claims` and `async_producer` are made
                   from the files without `async_` by `tests/support/async_client.py`, so that a call is written once and
                   read as plain code; a machine puts in the awaits, and a test says when it has to be asked again.

@@ -1,13 +1,15 @@
 """HTTP for asyncio and trio: `transport` with awaits. What a request and an answer mean is written there."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 import httpx
 from anyio import CancelScope, Event, move_on_after, sleep
 from tenacity import AsyncRetrying, RetryCallState, stop_before_delay
 
 from .errors import TarryError
-from .transport import HEADERS, LIMITS, RETRY, Doubt, Reply, checked, headers_of, pause, read, unanswered
+from .processes import PerProcess
+from .transport import HEADERS, LIMITS, RETRY, Doubt, Reply, checked, headers_of, lent, pause, read, unanswered
 
 
 class AsyncTransport:
@@ -26,14 +28,16 @@ class AsyncTransport:
         self._timeout = timeout
         self._deadline = deadline
         self._owned = client is None
-        self._http = client or httpx.AsyncClient(limits=LIMITS, headers=HEADERS)
+        self._http = PerProcess(
+            partial(httpx.AsyncClient, limits=LIMITS, headers=HEADERS) if client is None else lent(client)
+        )
         self._sleep = sleep
 
     async def close(self) -> None:
         """Closes the connections, unless they are the caller's own; also where all else is cancelled."""
         if self._owned:
             with CancelScope(shield=True):
-                await self._http.aclose()
+                await self._http.get().aclose()
 
     async def call(
         self,
@@ -81,7 +85,7 @@ class AsyncTransport:
         self, method: str, path: str, content: bytes | None, params: Mapping[str, str | int] | None, wait: float
     ) -> Reply:
         try:
-            response = await self._http.request(
+            response = await self._http.get().request(
                 method,
                 self.url + path,
                 content=content,

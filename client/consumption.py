@@ -17,6 +17,7 @@ from .delivery import MESSAGE_FIELDS, Delivery
 from .durations import Duration
 from .errors import LeaseLost, NotFound, TarryError, Unavailable
 from .holds import Hold, Settlement
+from .processes import Owner
 from .records import Claim
 from .signals import signals
 from .stock import PATIENCE, SIGN, Stock, Terms
@@ -34,6 +35,7 @@ class Consumption:
         self._claims = claims
         self._terms = terms
         self._clock = clock
+        self._owner = Owner()
         self._lock = threading.RLock()
         """Guards all below. Each condition has one kind of thread waiting, so that nobody is woken for nothing."""
         self._arrived = threading.Condition(self._lock)
@@ -66,6 +68,11 @@ class Consumption:
 
     def next(self, timeout: float | None = None) -> Delivery | None:
         """The next message; None when there was none for `timeout`, after `stop`, and past the limit."""
+        if not self._owner.here():
+            raise RuntimeError(
+                f"this loop over {self._terms.topic} began in process {self._owner.pid}, whose threads alone go on "
+                "with it: call consume in the process that handles the messages"
+            )
         until = None if timeout is None else self._clock() + timeout
         while True:
             with signals, self._lock:
@@ -98,6 +105,8 @@ class Consumption:
 
     def ack(self, hold: Hold, id_: str) -> bool:
         """Notes a handled message."""
+        if self._is_anothers(id_):
+            return False
         with signals, self._lock:
             taken = self._stock.ack(hold, id_, self._clock())
             self._settled(hold)
@@ -105,10 +114,22 @@ class Consumption:
 
     def fail(self, hold: Hold, id_: str, reason: str | None, retry_after: Duration | None, *, count: bool) -> bool:
         """Notes a message to be given back."""
+        if self._is_anothers(id_):
+            return False
         with signals, self._lock:
             taken = self._stock.fail(Settlement(hold, "fail", (id_,), reason, retry_after, count))
             self._settled(hold)
             return taken
+
+    def _is_anothers(self, id_: str) -> bool:
+        """After a fork the lock may be held for good, and nobody would send what is noted."""
+        if self._owner.here():
+            return False
+        _log.warning(
+            "message %s of %s is in the hands of process %d, which settles it; what was said here is dropped",
+            *(id_, self._terms.topic, self._owner.pid),
+        )
+        return True
 
     def _settled(self, hold: Hold) -> None:
         if hold.claim.ordered:
@@ -129,9 +150,10 @@ class Consumption:
         With `but_in_hands` what handlers still work on is left to its lease, and comes to nobody else before.
         """
         try:
-            self.stop()
-            if self._threads["keeper"].ident is not None:
-                self._end(but_in_hands=but_in_hands)
+            if self._owner.here():  # a fork's end is not the loop's
+                self.stop()
+                if self._threads["keeper"].ident is not None:
+                    self._end(but_in_hands=but_in_hands)
         finally:
             signals.leave()
 

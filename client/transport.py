@@ -10,7 +10,8 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, cast
+from functools import partial
+from typing import Any, TypeVar, cast
 
 import httpx
 from attrs import frozen
@@ -27,6 +28,9 @@ from tenacity import (
 
 from .. import __version__
 from .errors import TarryError, Unavailable, refusal
+from .processes import Owner, PerProcess
+
+T = TypeVar("T")
 
 _BACKOFF = wait_random_exponential(multiplier=0.05, max=2)
 """Full jitter: anything from nothing to 50 ms, 100 ms, 200 ms ... 2 s."""
@@ -114,13 +118,15 @@ class Transport:
         self._timeout = timeout
         self._deadline = deadline
         self._owned = client is None
-        self._http = client or httpx.Client(limits=LIMITS, headers=HEADERS)
+        self._http = PerProcess(
+            partial(httpx.Client, limits=LIMITS, headers=HEADERS) if client is None else lent(client)
+        )
         self._sleep = sleep
 
     def close(self) -> None:
         """Closes the connections, unless they are the caller's own."""
         if self._owned:
-            self._http.close()
+            self._http.get().close()
 
     def call(
         self,
@@ -157,7 +163,7 @@ class Transport:
         self, method: str, path: str, content: bytes | None, params: Mapping[str, str | int] | None, wait: float
     ) -> Reply:
         try:
-            response = self._http.request(
+            response = self._http.get().request(
                 method,
                 self.url + path,
                 content=content,
@@ -168,6 +174,21 @@ class Transport:
         except httpx.RequestError as error:
             raise unanswered(self.url, error) from error
         return read(self.url, response)
+
+
+def lent(client: T) -> Callable[[], T]:
+    """The caller's own pool of connections, in the process where it was given alone."""
+    owner = Owner()
+
+    def give() -> T:
+        if not owner.here():
+            raise RuntimeError(
+                f"the httpx client was given in process {owner.pid}, and its connections cannot serve two: "
+                "make the client, and Tarry around it, after the fork"
+            )
+        return client
+
+    return give
 
 
 def checked(url: str) -> str:

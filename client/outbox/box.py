@@ -18,6 +18,7 @@ from ...store.records import ClaimKey
 from ..delivery import Delivery
 from ..durations import Duration, milliseconds
 from ..errors import BadRequest, LeaseLost, NotFound, TarryError, TooLate, Unavailable
+from ..processes import PerProcess
 from ..records import Claim, Draft, Message, Receipt
 from . import guards
 from .cursors import AsyncCursorTransaction, Cursor, CursorTransaction, NoSuchTable, drive
@@ -56,14 +57,16 @@ class Steps:
             raise ValueError(f"database: {database[:100]!r} is not a name of letters, digits, _ and $, 64 at most")
         self.database = database
         self._limits = limits or Limits()
-        self._ids = IdMaker(outbox=True)
+        self._ids = PerProcess(lambda: IdMaker(outbox=True))
 
     async def _publish(self, tx: _Transaction, topic: str, drafts: Iterable[Draft | dict[str, Any]]) -> list[Receipt]:
         check_topic(topic)
         checked = entries(drafts, self._limits)
         if not checked:
             return []
-        accepted = await self._told(lambda: store.publish(tx, self._ids, topic, checked, self._limits.max_delay), topic)
+        accepted = await self._told(
+            lambda: store.publish(tx, self._ids.get(), topic, checked, self._limits.max_delay), topic
+        )
         # Whatever waits for the commit is scheduled; what is due is in the stream soon after it.
         return [Receipt(str(one.id), topic, "scheduled", _instant(one.deliver_at)) for one in accepted]
 

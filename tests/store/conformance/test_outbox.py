@@ -15,6 +15,7 @@ from support.stores import HOUR, MINUTE, SECOND, Kind, Stage, bodies
 from tarry.client import BadRequest, Draft, LeaseLost, Message, NotFound, TooLarge, TooLate
 from tarry.client.durations import instant_in
 from tarry.client.outbox import Outbox, aio
+from tarry.client.processes import PerProcess
 from tarry.store.claim_ids import format_claim
 from tarry.store.ids import IdMaker, first_id
 from tarry.store.records import Claim, Group, Settlement, Topic, Verdict
@@ -405,7 +406,7 @@ async def test_an_id_that_is_taken_is_left_alone(stage: Stage, topic: Topic, con
 
     def publish(user: Any) -> list[int]:
         box = Outbox()
-        box._ids = IdMaker(random.Random(7), outbox=True)
+        box._ids = PerProcess(lambda: IdMaker(random.Random(7), outbox=True))
         return [int(receipt.id) for receipt in box.publish_many(user.cursor(), "orders", drafts)]
 
     first = publish(fresh)

@@ -1,0 +1,54 @@
+"""Run as a process, which forks in the middle of a loop of `consume`; the child goes out of it by its end.
+
+    python tests/support/forked_loop.py URL
+
+Two lines of JSON, the child's first: what the loop, and a pool of the user's own, say to the child, and the first ids
+that its outbox makes; the bodies and attempts that the parent handled, and the first ids of its outbox.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+
+import httpx
+
+from tarry.client import Tarry
+from tarry.client.outbox import Outbox
+
+
+def said(call: Callable[[], object]) -> str:
+    try:
+        call()
+    except RuntimeError as error:
+        return str(error)
+    return "nothing"
+
+
+def main() -> None:
+    url = sys.argv[1]
+    tarry = Tarry(url)
+    lent = Tarry(url, client=httpx.Client())
+    box = Outbox()
+    box._ids.get()
+    tarry.publish_many("looped", [{"body": n} for n in range(20)])
+    seen: list[tuple[int, int]] = []
+    child = 0
+    loop = tarry.consume("looped", "g", client="looper", limit=20)
+    for message in loop:
+        with message:
+            if len(seen) == 5:
+                child = os.fork()
+                if child == 0:
+                    ids = [box._ids.get().make(1_000) for _ in range(3)]
+                    print(json.dumps([said(lambda: next(loop)), said(lent.topics), ids]), flush=True)
+                    # Through the block of the message and the loop, as any end of a program does.
+                    sys.exit(0)
+            seen.append((message.body, message.attempt))
+        if len(seen) == 6:
+            assert os.waitpid(child, 0)[1] == 0
+    print(json.dumps([seen, [box._ids.get().make(1_000) for _ in range(3)]]), flush=True)
+
+
+if __name__ == "__main__":
+    main()
