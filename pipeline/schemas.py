@@ -109,6 +109,7 @@ RETURNS = _schema(
     ("attempt", _INT),
     ("history", _TEXT),
     ("streamed_at", _TIME),
+    ("due", _TIME, True),  # when its rung was over; null when it was parked, and came when its key was free
 )
 """What came back from the ladder into the retry queues, claimed or not: not in the lake, its deliveries are."""
 

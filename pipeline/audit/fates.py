@@ -85,8 +85,9 @@ def hours(lived: DataFrame) -> DataFrame:
 def lives(sight: Sight, scope: Scope) -> DataFrame:
     """A row for each message and group, of what the group has passed or still has rows of.
 
-    own: claims from the topic's queue; fresh: how often it came onto the ladder anew; ends, waiting; passed_over: below
-    the group's position, without a claim; below: below the position; before_log: older than what is left of the log.
+    own: claims from the topic's queue; fresh: how often it came onto the ladder anew; ends, waiting; last, last_at: the
+    last of the ends; passed_over: below the group's position, without a claim; below: below the position; before_log:
+    older than what is left of the log; due, claimed_at: its time, and when the group was first handed it.
     """
     messages = sight.messages.where("id >= 0").where(f.col("streamed_at") < f.lit(scope.until))
     if scope.since is not None:
@@ -101,7 +102,7 @@ def lives(sight: Sight, scope: Scope) -> DataFrame:
     counts = ("own", "ends", "waiting", "open", "parked", "parkings", "fresh")
     rows = rows.withColumn("below", below).where(below | f.col("own").isNotNull())
     rows = rows.select(
-        *("topic", "group", *_MESSAGE, "id", "streamed_at", "below", "last"),
+        *("topic", "group", *_MESSAGE, "id", "streamed_at", "due", "claimed_at", "below", "last", "last_at"),
         *(f.coalesce(name, f.lit(0)).alias(name) for name in counts),
         f.coalesce(f.col("streamed_at") < f.col("horizon"), f.lit(False)).alias("before_log"),
     )
@@ -168,6 +169,7 @@ def _flows(sight: Sight) -> DataFrame:
         # What is given back uncounted in its first attempt comes again in its first attempt.
         (_one(~mine & (f.col("attempt") == 1)) - _one(away)).alias("fresh"),
         f.when(ends, f.struct(f.col("settled_at").alias("at"), outcome.alias("outcome"))).alias("end"),
+        "claimed_at",
     )
     claimed = sight.handed.where("NOT own").select(
         "group_id", f.col("queue_id").alias("back"), f.col("offset").alias("at")
@@ -179,6 +181,7 @@ def _flows(sight: Sight) -> DataFrame:
         .join(f.broadcast(cursors), ["group_id", "back"])
     )
     nobody, first = f.lit(None).cast("struct<at: timestamp, outcome: string>"), _one(f.col("attempt") == 1)
+    never = f.lit(None).cast("timestamp").alias("claimed_at")
     passed = f.col("at") < f.col("position")  # and without a claim: skipped or expired
     back = returns.select(
         *place,
@@ -190,6 +193,7 @@ def _flows(sight: Sight) -> DataFrame:
         f.lit(0).alias("parkings"),
         first.alias("fresh"),
         f.when(passed, f.struct(f.col("streamed_at").alias("at"), f.lit("expired").alias("outcome"))).alias("end"),
+        never,
     )
     resting = sight.retries.select(
         *place,
@@ -201,6 +205,7 @@ def _flows(sight: Sight) -> DataFrame:
         f.lit(0).alias("parkings"),
         first.alias("fresh"),
         nobody.alias("end"),
+        never,
     )
     every = handed.unionByName(back).unionByName(resting)
     counts = ("own", "ends", "waiting", "open", "parked", "parkings")
@@ -208,6 +213,8 @@ def _flows(sight: Sight) -> DataFrame:
         *(f.sum(name).alias(name) for name in counts),
         f.greatest(f.sum("fresh"), f.lit(0)).alias("fresh"),
         f.max("end")["outcome"].alias("last"),
+        f.max("end")["at"].alias("last_at"),
+        f.min("claimed_at").alias("claimed_at"),
     )
 
 

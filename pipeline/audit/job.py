@@ -6,7 +6,7 @@ from attrs import frozen
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from . import balances, copies, fates, holes, promotions
+from . import balances, copies, earliness, fates, holes, promotions
 from .findings import again, together
 from .sight import Scope, Sight
 
@@ -37,6 +37,7 @@ class Audit:
             fates.check(self.sight, self.scope, self.lives),
             holes.check(self.sight, self.scope),
             promotions.check(self.sight),
+            earliness.check(self.sight, self.lives),
             *(
                 ()
                 if self.copies is None
@@ -61,6 +62,7 @@ class Audit:
         """(topic, group, what, count): messages that only counters tell of; `group` may be null.
 
         `below_floor`: gone from the store, and not in the lake. `before_log`: older than what is left of the log.
+        `within_clocks`: claimed before their time, by no more than the clocks of two nodes may differ.
         """
         lowest = self.sight.messages.groupBy("queue_id").agg(f.min("offset").alias("lowest"))
         own = self.sight.queues.where("group_id = 0 AND floor > 0").join(lowest, "queue_id", "left")
@@ -71,7 +73,9 @@ class Audit:
         no_group = f.lit(None).cast("string")
         floor = below.select("topic", no_group.alias("group"), f.lit("below_floor").alias("what"), "count")
         older = older.withColumn("what", f.lit("before_log")).select(*columns)
-        return floor.unionByName(older).orderBy(*columns[:3])
+        clocks = earliness.within_clocks(self.lives).groupBy("topic", "group").agg(f.count("*").alias("count"))
+        clocks = clocks.withColumn("what", f.lit("within_clocks")).select(*columns)
+        return together(floor, older, clocks).orderBy(*columns[:3])
 
 
 _TOPICS = 100

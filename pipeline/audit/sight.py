@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from attrs import field, frozen
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from ..tables import Tables
@@ -18,7 +18,7 @@ from .books import OUTBOX, SEEKS, Books, counted, frame
 
 _HANDED = (
     *("topic", "group", "group_id", "queue_id", "number", "claim", "offset", "message_queue_id", "message_offset"),
-    *("attempt", "outcome", "settled_at", "ended_at"),
+    *("attempt", "outcome", "claimed_at", "settled_at", "ended_at"),
 )
 _PLACE = ("message_queue_id", "message_offset", "attempt")
 
@@ -38,7 +38,7 @@ class Sight:
     """Everything that the checks are made of."""
 
     messages: DataFrame
-    """topic, topic_id, queue_id, offset, id, streamed_at."""
+    """topic, topic_id, queue_id, offset, id, streamed_at, due: its time, or when it was accepted, if that was later."""
     handed: DataFrame
     """A row per message and claim, `ended` or open; `own`: from the queue of its topic, not back from the ladder."""
     ledger: DataFrame
@@ -83,7 +83,7 @@ def look(tables: Tables, topics: Sequence[str] | None = None, books: Books | Non
     def some(table: DataFrame) -> DataFrame:
         return table if topics is None else table.where(f.col("topic").isin(list(topics)))
 
-    def read(table: DataFrame, *columns: str) -> DataFrame:
+    def read(table: DataFrame, *columns: str | Column) -> DataFrame:
         # Not persist(): Spark would take the second reading of a table for the first.
         return some(table).select(*columns).localCheckpoint()
 
@@ -97,12 +97,13 @@ def look(tables: Tables, topics: Sequence[str] | None = None, books: Books | Non
         return queues, cursors, tallies, outbox
 
     before = read_counters()
-    messages = read(tables.messages, "topic", "topic_id", "queue_id", "offset", "id", "streamed_at")
+    due = f.greatest("deliver_at", "accepted_at").alias("due")
+    messages = read(tables.messages, "topic", "topic_id", "queue_id", "offset", "id", "streamed_at", due)
     timers = read(tables.timers, "topic", "topic_id", "id")
     cancelled = read(tables.cancelled, "topic", "id")
     claims = read(tables.claims, *_HANDED)
     retries = read(tables.retries, "topic", "group_id", *_PLACE, "parked")
-    returns = read(tables.returns, "topic", "group_id", "queue_id", "offset", *_PLACE, "streamed_at")
+    returns = read(tables.returns, "topic", "group_id", "queue_id", "offset", *_PLACE, "streamed_at", "due")
     deliveries = read(tables.deliveries, *_HANDED)
     dead = read(tables.dead, "topic", "group", "group_id", "id", "dead_at", "queue_id", "offset")
     letters = small(counted(tables.dead) if books is None else books.letters())

@@ -74,6 +74,8 @@ _TABLES = {
 }
 _UNCHECKED = {
     "below_floor": "{count} messages of {topic} below the floor, not in the lake: by counters only",
+    "within_clocks": "{count} messages of {topic}, {group} were claimed less than a second before their time, as clocks"
+    " of nodes may differ",
     "before_log": "{count} messages of {topic}, {group} are older than the delivery log: by counters only",
 }
 

@@ -40,16 +40,9 @@ SHAPES = {
     "redelivery": Shape(
         *("redelivery", "`offset`", True),
         {
-            name: f"`{name}`"
-            for name in (
-                "offset",
-                "message_queue_id",
-                "message_offset",
-                "message_id",
-                "attempt",
-                "history",
-                "streamed_at",
-            )
+            **{name: f"`{name}`" for name in ("offset", "message_queue_id", "message_offset", "message_id")},
+            **{name: name for name in ("attempt", "history", "streamed_at")},
+            "due": "NULLIF(retry_id >> 21, 0)",
         },
         ("history",),
     ),

@@ -12,7 +12,7 @@ from support.bare_tables import Book, LiteralBooks, look_at, open_book
 from support.literal_tables import moment
 from support.spark_settings import small
 from support.stores import HOUR, MINUTE, START
-from tarry.pipeline.audit import balances, copies, fates, holes
+from tarry.pipeline.audit import balances, copies, earliness, fates, holes
 from tarry.pipeline.audit.findings import FINDINGS, listed
 from tarry.pipeline.audit.job import Audit, confirmed
 from tarry.pipeline.audit.sight import Scope, Sight, look
@@ -204,6 +204,48 @@ def test_seeks_account_for_what_they_moved_over(spark: SparkSession) -> None:
     assert (hour.messages, hour.acked, hour.released) == (5, 3, 2)
     assert ("log_gap", None) in told(spark, book | {"seeks": [forth]})
     assert ("claimed_twice", 4) in told(spark, book | {"seeks": [forth, seek | back | {"position_after": 5}]})
+
+
+def test_early(spark: SparkSession) -> None:
+    """A millisecond in the stream; of a claim as much as no two clocks differ by."""
+    book = acked(6)
+    book["messages"][1] |= {"deliver_at": moment(START + 5)}
+    book["messages"][2] |= {"accepted_at": moment(START + 7), "deliver_at": moment(START - HOUR)}
+    for offset, before in ((3, 1000), (4, 999), (5, 1)):
+        book["deliveries"][offset]["claimed_at"] = moment(START - before)
+    seen = sight(spark, book)
+    lived = fates.lives(seen, SCOPE)
+    rows = earliness.check(seen, lived).orderBy("offset").collect()
+    assert [(row.kind, row.group, row.id, row.detail) for row in rows] == [
+        ("early", None, 501, "in the stream 5 ms before its time"),
+        ("early", None, 502, "in the stream 7 ms before its time"),
+        ("early", "billing", 503, "claimed 1000 ms before its time"),
+    ]
+    told = [(row.what, row["count"]) for row in Audit(seen, SCOPE, lived).unchecked().collect()]
+    assert told == [("within_clocks", 4)], "1 and 2 were claimed when they were in the stream"
+
+
+def test_a_rung_cut_short(spark: SparkSession) -> None:
+    """Of five returns: early, early and expired, claimed early, from behind its key with no rung, and well."""
+    book = acked(5)
+    back = {"topic": "orders", "group": "billing", "group_id": 2, "queue_id": 11, "message_queue_id": 10, "attempt": 2}
+    back |= {"history": "[]", "streamed_at": moment(START + MINUTE), "due": moment(START + MINUTE)}
+    late: dict[str, Any] = {"due": moment(START + MINUTE + 1)}
+    never: dict[str, Any] = {"due": None}
+    book["returns"] = [
+        back | {"offset": n, "message_offset": n, "message_id": 500 + n} | more
+        for n, more in enumerate((late, late, {}, never, {}))
+    ]
+    again = {"queue_id": 11, "attempt": 2}
+    book["deliveries"] += [delivery(n, n, at=START + MINUTE) | again for n in range(5)]
+    book["deliveries"][-4]["outcome"] = "expired"
+    book["deliveries"][-3]["claimed_at"] = moment(START)
+    seen = sight(spark, book)
+    rows = earliness.check(seen, fates.lives(seen, SCOPE)).orderBy("offset").collect()
+    assert [(row.kind, row.group, row.id, row.detail) for row in rows] == [
+        ("early", "billing", 500, "attempt 2 began 1 ms before its rung was over"),
+        ("early", "billing", 502, "attempt 2 began 60000 ms before its rung was over"),
+    ]
 
 
 def test_copies(spark: SparkSession) -> None:

@@ -38,7 +38,8 @@ _SQL = {
     " m.message_id, m.attempt, m.history, NULL, 1"
     " FROM parked m JOIN consumer_group g ON g.id = m.group_id JOIN topic t ON t.id = g.topic_id",
     "returns": "SELECT t.name AS topic, g.name AS `group`, q.group_id, m.queue_id, m.`offset`, m.message_queue_id,"
-    " m.message_offset, m.message_id, m.attempt, m.history, m.streamed_at FROM redelivery m"
+    " m.message_offset, m.message_id, m.attempt, m.history, m.streamed_at, NULLIF(m.retry_id >> 21, 0) AS due"
+    " FROM redelivery m"
     " JOIN queue q ON q.id = m.queue_id JOIN consumer_group g ON g.id = q.group_id JOIN topic t ON t.id = q.topic_id",
     "queues": "SELECT t.name AS topic, q.topic_id, q.id AS queue_id, q.number AS queue, q.group_id, q.next_offset,"
     " q.straight, q.holes, COALESCE(c.floor, 0) AS floor FROM queue q JOIN topic t ON t.id = q.topic_id"

@@ -1,0 +1,68 @@
+"""Never early (I2, I6): nothing is in the stream before its time, nothing handed out before it, no rung cut short.
+
+What goes to the stream is written in a transaction that has its time in sight: there not a millisecond is allowed. A
+claim carries the clock of the node that gave it, which may lie behind that of the node which promoted the message.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from .findings import finding, together
+from .sight import Sight
+
+CLOCKS = 1_000
+"""Milliseconds by which two nodes may read their database's clock differently: an answer was on its way, or waited for
+a busy machine. A claim that is early by less follows a promotion that was not, and is only told of."""
+
+
+def check(sight: Sight, lived: DataFrame) -> DataFrame:
+    """Messages that came early; `lived` are the `fates.lives` of this sight."""
+    streamed_at = f.col("streamed_at")
+    streamed, claimed = _before(streamed_at), _before(f.col("claimed_at"))
+    return together(
+        finding(
+            sight.messages.where("id >= 0 AND streamed_at < due"),
+            "early",
+            f.format_string("in the stream %d ms before its time", streamed),
+            streamed_at=streamed_at,
+        ),
+        finding(
+            lived.where(claimed >= CLOCKS),
+            "early",
+            f.format_string("claimed %d ms before its time", claimed),
+            streamed_at=streamed_at,
+        ),
+        _rungs(sight),
+    )
+
+
+def within_clocks(lived: DataFrame) -> DataFrame:
+    """Claims whose time lies before that of their message, by no more than clocks may differ."""
+    before = _before(f.col("claimed_at"))
+    return lived.where((before > 0) & (before < CLOCKS))
+
+
+def _rungs(sight: Sight) -> DataFrame:
+    """What came back from the ladder before its rung was over, and was handed out.
+
+    Retention brings back early what it takes away; that ends expired when it is claimed, and nobody is given it.
+    """
+    back = sight.returns.select("queue_id", "offset", f.col("streamed_at").alias("back_at"), "due")
+    claimed = sight.handed.where("NOT own AND outcome NOT IN ('expired', 'skipped')").join(
+        back.where("due IS NOT NULL"), ["queue_id", "offset"]
+    )
+    early = _before(f.col("back_at"))
+    early = f.when(early > 0, early).otherwise(_before(f.col("claimed_at")))
+    told = claimed.where((f.col("back_at") < f.col("due")) | (early >= CLOCKS)).select(
+        *("topic", "group", early.alias("early"), "attempt"),
+        *(f.col(f"message_{name}").alias(name) for name in ("queue_id", "offset")),
+    )
+    messages = sight.messages.select("queue_id", "offset", "id", "streamed_at")
+    told = messages.join(f.broadcast(told), ["queue_id", "offset"], "right")
+    detail = f.format_string("attempt %d began %d ms before its rung was over", "attempt", "early")
+    return finding(told, "early", detail, streamed_at=f.col("streamed_at"))
+
+
+def _before(at: Column) -> Column:
+    """Milliseconds from then to the time that was due."""
+    return f.unix_millis("due") - f.unix_millis(at)
