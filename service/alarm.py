@@ -5,17 +5,19 @@ said so in the log. The address may hold a secret, so it is never logged.
 """
 
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
-import httpx
 import structlog
 import trio
-from tenacity import AsyncRetrying, RetryError, stop_after_attempt, wait_random_exponential
+
+if TYPE_CHECKING:
+    # Loaded when there is an address: without one, as most servers are, they would be a fifth of a start.
+    import httpx
 
 _WAITING = 100
 _TRIES = 4
 _TIMEOUT = 5.0
 """Seconds of one try."""
-_PAUSE = wait_random_exponential(multiplier=0.5, max=5)
 
 log = structlog.get_logger()
 
@@ -26,7 +28,7 @@ class Alarm:
     """Posts events to `url`; without one it does nothing. `ring` from anywhere, `run` in a task of the service's."""
 
     def __init__(
-        self, url: str, *, transport: httpx.AsyncBaseTransport | None = None, sleep: Sleep = trio.sleep
+        self, url: str, *, transport: "httpx.AsyncBaseTransport | None" = None, sleep: Sleep = trio.sleep
     ) -> None:
         self._url = url
         self._transport = transport
@@ -48,12 +50,17 @@ class Alarm:
         """Posts what was rung, one after the other, for ever."""
         if not self._url:
             return
+        import httpx
+
         async with httpx.AsyncClient(transport=self._transport, timeout=_TIMEOUT, follow_redirects=False) as client:
             async for facts in self._receive:
                 await self._post(client, facts)
 
-    async def _post(self, client: httpx.AsyncClient, facts: dict[str, object]) -> None:
-        retrying = AsyncRetrying(stop=stop_after_attempt(_TRIES), wait=_PAUSE, sleep=self._sleep)
+    async def _post(self, client: "httpx.AsyncClient", facts: dict[str, object]) -> None:
+        from tenacity import AsyncRetrying, RetryError, stop_after_attempt, wait_random_exponential
+
+        pause = wait_random_exponential(multiplier=0.5, max=5)
+        retrying = AsyncRetrying(stop=stop_after_attempt(_TRIES), wait=pause, sleep=self._sleep)
         try:
             async for attempt in retrying:
                 with attempt:

@@ -6,22 +6,13 @@
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import FrameType
 
 from cyclopts import App, CycloptsError
-from rich.console import Console
 
 from ... import __version__
-from ...client.errors import BadRequest, NotFound, TarryError, TooLate
-from ...client.errors import Unavailable as ServerUnavailable
-from ...store.errors import StoreError
-from ...store.errors import Unavailable as StoreUnavailable
-from ...store.opening import BadDSN
-from ..settings import SettingError
-from . import checkup, consuming, demo, looking, operating, pipelining, producing, serving
 from .printing import note
-from .usage import UsageError
 
 app = App(
     name="tarry",
@@ -30,53 +21,60 @@ app = App(
     version_flags=["--version"],
     help_flags=["--help", "-h"],
 )
-app.command(serving.serve)
-app.command(demo.demo)
-app.command(checkup.doctor)
-app.command(serving.migrate)
-app.command(producing.publish)
-app.command(consuming.consume)
-app.command(producing.cancel)
-app.command(consuming.peek)
-app.command(consuming.topics)
-app.command(operating.groups)
-app.command(looking.clients)
-app.command(operating.seek)
-app.command(operating.dead)
-app.command(pipelining.pipeline, help_flags=[], version_flags=[])
+# By name: a command loads what it needs and nothing of the others. The client alone is half of a server's start.
+_ROOM = __package__
+app.command(f"{_ROOM}.serving:serve")
+app.command(f"{_ROOM}.demo:demo")
+app.command(f"{_ROOM}.checkup:doctor")
+app.command(f"{_ROOM}.serving:migrate")
+app.command(f"{_ROOM}.producing:publish")
+app.command(f"{_ROOM}.consuming:consume")
+app.command(f"{_ROOM}.producing:cancel")
+app.command(f"{_ROOM}.consuming:peek")
+app.command(f"{_ROOM}.consuming:topics")
+app.command(f"{_ROOM}.operating:groups")
+app.command(f"{_ROOM}.looking:clients")
+app.command(f"{_ROOM}.operating:seek")
+app.command(f"{_ROOM}.operating:dead")
+app.command(f"{_ROOM}.pipelining:pipeline", help_flags=[], version_flags=[])
 config = App(name="config", help="The settings of the server.")
-config.command(serving.show)
+config.command(f"{_ROOM}.serving:show")
 app.command(config)
 
 FAILED, USAGE, NOT_FOUND, TOO_LATE, TRY_AGAIN, INTERRUPTED = 1, 2, 3, 4, 75, 130
 
-_CODES: tuple[tuple[type[BaseException], int], ...] = (
-    (UsageError, USAGE),
-    (SettingError, USAGE),
-    (BadDSN, USAGE),
-    (BadRequest, USAGE),
-    (NotFound, NOT_FOUND),
-    (TooLate, TOO_LATE),
-    (ServerUnavailable, TRY_AGAIN),
-    (StoreUnavailable, TRY_AGAIN),
-    (TarryError, FAILED),
-    (StoreError, FAILED),
-    (OSError, FAILED),
-)
-"""The first that fits."""
+
+def _codes() -> Iterator[tuple[type[BaseException], int]]:
+    """What ends with which code: the first that fits."""
+    # Loaded when something went wrong, and one after the other: what was raised is loaded already.
+    from .usage import UsageError
+
+    yield UsageError, USAGE
+    from ..settings import SettingError
+
+    yield SettingError, USAGE
+    from ...store.errors import StoreError
+    from ...store.errors import Unavailable as StoreUnavailable
+    from ...store.opening import BadDSN
+
+    yield BadDSN, USAGE
+    yield StoreUnavailable, TRY_AGAIN
+    yield StoreError, FAILED
+    from ...client.errors import BadRequest, NotFound, TarryError, TooLate
+    from ...client.errors import Unavailable as ServerUnavailable
+
+    yield BadRequest, USAGE
+    yield NotFound, NOT_FOUND
+    yield TooLate, TOO_LATE
+    yield ServerUnavailable, TRY_AGAIN
+    yield TarryError, FAILED
+    yield OSError, FAILED
 
 
 def run(arguments: Sequence[str]) -> int:
     """Runs a command line; returns the exit code."""
-    console = Console(stderr=True)
     try:
-        code = app(
-            list(arguments),
-            exit_on_error=False,
-            print_error=True,
-            error_console=console,
-            result_action="return_value",
-        )
+        code = app(list(arguments), exit_on_error=False, print_error=True, result_action="return_value")
     except CycloptsError:
         return USAGE
     except KeyboardInterrupt:
@@ -85,10 +83,10 @@ def run(arguments: Sequence[str]) -> int:
         # Whoever read us has enough. Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
-    except tuple(kind for kind, _ in _CODES) as error:
-        note(f"tarry: {error}")
-        return next(code for kind, code in _CODES if isinstance(error, kind))
     except Exception as error:
+        if (fits := next((code for kind, code in _codes() if isinstance(error, kind)), None)) is not None:
+            note(f"tarry: {error}")
+            return fits
         if sys.flags.dev_mode:
             raise
         note(f"tarry: a fault of its own, {type(error).__name__}: {error}; PYTHONDEVMODE=1 shows where")

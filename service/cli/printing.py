@@ -8,11 +8,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 
 def print_json(item: Any) -> None:
     """One line."""
@@ -28,6 +23,11 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
             sys.stdout.write("\t".join(_cell(value).replace("\t", " ").replace("\n", " ") for value in row) + "\n")
         sys.stdout.flush()
         return
+    from rich import box  # only a terminal needs it
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=box.SIMPLE_HEAD, header_style="bold")
     for name, column in zip(names, columns, strict=True):
         table.add_column(name, justify="right" if column.startswith(">") else "left", overflow="fold")

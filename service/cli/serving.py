@@ -4,11 +4,10 @@ from pathlib import Path
 from typing import Annotated
 
 import attrs
-import structlog
-import trio
 from cyclopts import Parameter
 
 from ...store.opening import check_dsn, migrations_for, open_backend
+from ..collector import still_collector
 from ..redis_check import check_redis
 from ..settings import Settings
 from .printing import note, print_json, print_line, print_table
@@ -43,14 +42,17 @@ def serve(*, flags: Flags = _NO_FLAGS) -> int:
 
     Every setting can stand in tarry.toml or in the environment (TARRY_DSN, ...); `tarry config show` lists them.
     """
-    from ..serve import run  # the other commands need not load the server
-
     settings = flags.settings()
     check_dsn(settings.dsn)
     check_redis(settings)
+    still_collector()
+    from ..serve import run  # the other commands need not load the server, nor one with wrong settings
+
     try:
         return run(settings)
     except Exception:
+        import structlog
+
         structlog.get_logger().exception("crashed")
         return 1
 
@@ -71,6 +73,8 @@ def migrate(
         for migration in migrations_for(settings.dsn):
             print_line(f"-- {migration.version:04} {migration.name}\n{migration.text.rstrip()}\n")
         return 0
+    import trio
+
     applied = trio.run(_migrate, settings.dsn)
     for name in applied:
         print_line(f"applied {name}")
