@@ -4,6 +4,7 @@
     outbox.cancel(cursor, topic="orders", key="order-7")
     outbox.ack(cursor, message)
     outbox.once(cursor, message)
+    with outbox.settle(connection, message) as cursor: ...
 
 `cursor` is any DB-API cursor of PyMySQL, mysqlclient, mysql-connector-python or SQLAlchemy's raw connection, on the
 MySQL or MariaDB of the service. What is done becomes true when your transaction is committed, and is undone with it.
@@ -15,6 +16,8 @@ The service's tables are taken to be in the cursor's own database; `Outbox(datab
 - `cursors`   the store's transaction over somebody else's cursor.
 - `drafts`    checks of what is to be published.
 - `guards`    the table `tarry_once`.
+- `transactions`   whether there is one.
+- `settling`  the block of `settle`.
 """
 
 from . import aio
@@ -27,7 +30,8 @@ publish_many = _default.publish_many
 cancel = _default.cancel
 ack = _default.ack
 once = _default.once
+settle = _default.settle
 prepare = _default.prepare
 forget = _default.forget
 
-__all__ = ["Outbox", "ack", "aio", "cancel", "forget", "once", "prepare", "publish", "publish_many"]
+__all__ = ["Outbox", "ack", "aio", "cancel", "forget", "once", "prepare", "publish", "publish_many", "settle"]

@@ -1,16 +1,22 @@
-"""The outbox over asynchronous cursors: trio-mysql, and any other whose `execute` and `fetchall` are awaited.
+"""The outbox over asynchronous cursors: trio-mysql, aiomysql, asyncmy, and others whose `execute` is awaited.
 
 from tarry.client.outbox import aio
 await aio.publish(cursor, "orders", {"order": 7}, delay="30m")
 """
 
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager, suppress
+from inspect import isawaitable
 from typing import Any, Unpack
+
+from anyio import CancelScope, move_on_after
 
 from ..durations import Duration
 from ..records import Claim, Draft, Message, Receipt
+from ..stock import PATIENCE
 from .box import Fields, Steps
 from .cursors import AsyncCursor, AsyncCursorTransaction
+from .settling import AsyncConnection, DoneBefore, NoCursor
 
 
 class AsyncOutbox(Steps):
@@ -51,6 +57,40 @@ class AsyncOutbox(Steps):
         """False when its work was done before; see `Outbox.once`."""
         return await self._once(self._tx(cursor), message, key, group)
 
+    @asynccontextmanager
+    async def settle(
+        self,
+        connection: AsyncConnection,
+        message: Message,
+        *,
+        key: str | None = None,
+        group: str | None = None,
+        claim: Claim | str | None = None,
+    ) -> AsyncGenerator[Any, None]:
+        """`once`, your work and `ack` in one transaction, in an `async with`; see `Outbox.settle`.
+
+        Cancelled, it is rolled back, also where all else is cancelled; a commit that has begun is waited for.
+        """
+        cursor = connection.cursor()
+        if isawaitable(cursor):
+            cursor = await cursor
+        try:
+            first = await self._begin(self._tx(cursor), message, key, group)
+            with suppress(DoneBefore):
+                yield cursor if first else NoCursor()
+            await self.ack(cursor, message, claim=claim)
+            with CancelScope(shield=True):
+                await connection.commit()
+        except BaseException:
+            with suppress(Exception), move_on_after(PATIENCE, shield=True):
+                await connection.rollback()
+            raise
+        finally:
+            with suppress(Exception):
+                closed = (getattr(cursor, "aclose", None) or cursor.close)()
+                if isawaitable(closed):
+                    await closed
+
     async def prepare(self, cursor: AsyncCursor) -> None:
         """Makes the guard table. It commits the transaction; see `Outbox.prepare`."""
         await self._prepare(self._tx(cursor))
@@ -67,7 +107,8 @@ publish_many = _default.publish_many
 cancel = _default.cancel
 ack = _default.ack
 once = _default.once
+settle = _default.settle
 prepare = _default.prepare
 forget = _default.forget
 
-__all__ = ["AsyncOutbox", "ack", "cancel", "forget", "once", "prepare", "publish", "publish_many"]
+__all__ = ["AsyncOutbox", "ack", "cancel", "forget", "once", "prepare", "publish", "publish_many", "settle"]

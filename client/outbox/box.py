@@ -1,11 +1,12 @@
-"""`Outbox`: publish, cancel, ack and once in the user's own transaction, over any DB-API cursor.
+"""`Outbox`: publish, cancel, ack, once and settle in the user's own transaction, over any DB-API cursor.
 
 `Steps` is written once, as functions over a transaction of the store's; `Outbox` drives them over a plain cursor and
 `aio.AsyncOutbox` over an asynchronous one.
 """
 
 import re
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, TypedDict, TypeVar, Unpack
 
@@ -20,17 +21,17 @@ from ..durations import Duration, milliseconds
 from ..errors import BadRequest, LeaseLost, NotFound, TarryError, TooLate, Unavailable
 from ..processes import PerProcess
 from ..records import Claim, Draft, Message, Receipt
-from . import guards
-from .cursors import AsyncCursorTransaction, Cursor, CursorTransaction, NoSuchTable, drive
+from . import guards, transactions
+from .cursors import Cursor, CursorTransaction, NoSuchTable, drive
 from .drafts import Limits, check_topic, entries
+from .settling import Connection, DoneBefore, NoCursor
+from .transactions import Transaction
 
 T = TypeVar("T")
 
 _IDENTIFIER = re.compile(r"[0-9A-Za-z_$]{1,64}", re.ASCII)
 _ID = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-_Transaction = CursorTransaction | AsyncCursorTransaction
 
 
 class Fields(TypedDict, total=False):
@@ -59,18 +60,20 @@ class Steps:
         self._limits = limits or Limits()
         self._ids = PerProcess(lambda: IdMaker(outbox=True))
 
-    async def _publish(self, tx: _Transaction, topic: str, drafts: Iterable[Draft | dict[str, Any]]) -> list[Receipt]:
+    async def _publish(self, tx: Transaction, topic: str, drafts: Iterable[Draft | dict[str, Any]]) -> list[Receipt]:
         check_topic(topic)
         checked = entries(drafts, self._limits)
         if not checked:
             return []
+        await transactions.demand(tx)
         accepted = await self._told(
             lambda: store.publish(tx, self._ids.get(), topic, checked, self._limits.max_delay), topic
         )
         # Whatever waits for the commit is scheduled; what is due is in the stream soon after it.
         return [Receipt(str(one.id), topic, "scheduled", _instant(one.deliver_at)) for one in accepted]
 
-    async def _cancel(self, tx: _Transaction, id_: str | None, topic: str | None, key: str | None) -> list[str]:
+    async def _cancel(self, tx: Transaction, id_: str | None, topic: str | None, key: str | None) -> list[str]:
+        await transactions.demand(tx)
         if id_ is not None and topic is None and key is None:
             return await self._cancel_one(tx, id_)
         if id_ is not None or topic is None or key is None:
@@ -83,7 +86,7 @@ class Steps:
 
         return await self._told(work, topic)
 
-    async def _cancel_one(self, tx: _Transaction, id_: str) -> list[str]:
+    async def _cancel_one(self, tx: Transaction, id_: str) -> list[str]:
         if not _ID.fullmatch(id_) or int(id_) >= 1 << 63:
             raise NotFound(f"there is no message {id_[:100]!r}")
         (verdict,) = await self._told(lambda: store.cancel(tx, [int(id_)]))
@@ -93,8 +96,9 @@ class Steps:
             raise NotFound(f"there is no message {id_}, as far as this transaction sees")
         return [id_]
 
-    async def _ack(self, tx: _Transaction, message: Message, claim: Claim | str | None) -> None:
+    async def _ack(self, tx: Transaction, message: Message, claim: Claim | str | None) -> None:
         key = _claim_key(message, claim)
+        await transactions.demand(tx)
         done = await self._told(lambda: store.ack(tx, key, int(message.id)))
         if done == "lost":
             raise LeaseLost(f"message {message.id}: the lease is over, or it was given back; roll your work back")
@@ -104,7 +108,7 @@ class Steps:
                 "begin the transaction after the message was received, or use READ COMMITTED"
             )
 
-    async def _once(self, tx: _Transaction, message: Message, key: str | None, group: str | None) -> bool:
+    async def _once(self, tx: Transaction, message: Message, key: str | None, group: str | None) -> bool:
         name = group or (message.hold.claim.group if isinstance(message, Delivery) else None)
         if name is None:
             raise BadRequest("group: the message does not tell it; name the consumer group, group=...")
@@ -112,15 +116,20 @@ class Steps:
         for field, text in (("group", name), ("key", work)):
             if not 0 < len(text.encode()) <= 255:
                 raise BadRequest(f"{field}: it has {len(text.encode())} bytes, and may have 1 to 255")
+        await transactions.demand(tx)
         try:
             return await guards.guard(tx, message.topic, name, work)
         except NoSuchTable as error:
             raise NotFound("there is no table tarry_once in this database: run outbox.prepare(cursor) once") from error
 
-    async def _prepare(self, tx: _Transaction) -> None:
+    async def _begin(self, tx: Transaction, message: Message, key: str | None, group: str | None) -> bool:
+        await transactions.begin(tx)
+        return await self._once(tx, message, key, group)
+
+    async def _prepare(self, tx: Transaction) -> None:
         await guards.prepare(tx)
 
-    async def _forget(self, tx: _Transaction, older_than: Duration, limit: int) -> int:
+    async def _forget(self, tx: Transaction, older_than: Duration, limit: int) -> int:
         return await guards.forget(tx, await tx.now() - milliseconds(older_than), limit)
 
     async def _told(self, work: Callable[[], Coroutine[Any, Any, T]], topic: str = "") -> T:
@@ -152,7 +161,7 @@ class Steps:
 class Outbox(Steps):
     """The outbox over DB-API cursors. One may serve all threads; it holds nothing of any transaction.
 
-    Nothing here commits, but for `prepare`. Errors of the driver, deadlocks included, pass as they are.
+    Nothing here commits, but for `settle` and `prepare`. Errors of the driver, deadlocks included, pass as they are.
     """
 
     def _tx(self, cursor: Cursor) -> CursorTransaction:
@@ -195,6 +204,36 @@ class Outbox(Steps):
         `key` stands for the work in place of the message's id: a business key that several messages may share.
         """
         return drive(self._once(self._tx(cursor), message, key, group))
+
+    @contextmanager
+    def settle(
+        self,
+        connection: Connection,
+        message: Message,
+        *,
+        key: str | None = None,
+        group: str | None = None,
+        claim: Claim | str | None = None,
+    ) -> Generator[Any, None, None]:
+        """`once`, your work and `ack` in one transaction: the block's end commits it, and raising rolls it back.
+
+        It gives a cursor of the connection. When the work was done before, what it gives is false, the block is over
+        where it is used, and the message is acked. What is open on the connection is committed or rolled back with it.
+        """
+        cursor = connection.cursor()
+        try:
+            first = drive(self._begin(self._tx(cursor), message, key, group))
+            with suppress(DoneBefore):
+                yield cursor if first else NoCursor()
+            self.ack(cursor, message, claim=claim)
+            connection.commit()
+        except BaseException:
+            with suppress(Exception):  # a connection that is lost has rolled back; why it came to this is worth more
+                connection.rollback()
+            raise
+        finally:
+            with suppress(Exception):
+                cursor.close()
 
     def prepare(self, cursor: Cursor) -> None:
         """Makes the table `tarry_once` in your current database, if it is missing. MySQL commits when it does."""

@@ -21,6 +21,7 @@ _MAX_STATEMENT = 12 << 20
 _DUPLICATE = 1062
 _NO_TABLE = {1146, 1049}
 _TABLE_EXISTS = 1050
+_NO_SAVEPOINT = 1305
 
 
 class Cursor(Protocol):
@@ -47,6 +48,10 @@ class NoSuchTable(StoreError):
 
 class TableExists(StoreError):
     """There is such a table."""
+
+
+class NoSuchSavepoint(StoreError):
+    """There is no such savepoint."""
 
 
 def drive(work: Coroutine[Any, Any, T]) -> T:
@@ -152,6 +157,8 @@ def _raise(error: Exception) -> NoReturn:
         raise TableExists(str(error), code) from error
     if code in _NO_TABLE:
         raise NoSuchTable(str(error), code) from error
+    if code == _NO_SAVEPOINT:
+        raise NoSuchSavepoint(str(error), code) from error
     raise error
 
 

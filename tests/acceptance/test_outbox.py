@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from support.drivers import DRIVERS, close
+from support.drivers import DRIVERS, close, login
 from support.server import client_of, start_server
 from support.waiting import wait_until
 from tarry.client import BadRequest, Tarry, outbox
@@ -156,20 +156,27 @@ def test_an_open_ack_holds_up_only_its_own_claim(tarry: Tarry, user: Any) -> Non
     assert tarry.ack(held) == 1
 
 
-def test_the_how_to(server: ServerProcess, tarry: Tarry, dsn: str, tmp_path: Path) -> None:
-    first, *blocks = re.findall(r"^```python\n(.*?)^```$", HOW_TO.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    prelude = (
-        "from support.drivers import DRIVERS\nimport pymysql\n"
-        f"pymysql.connect = lambda _connect=pymysql.connect, **_: (_again(_connect))\n"
-        "def _again(connect):\n    pymysql.connect = connect\n"
-        f"    return DRIVERS['pymysql']({dsn!r})\n"
+STEPS, FRAMEWORKS = HOW_TO.read_text("utf-8").split("## With SQLAlchemy", 1)
+
+
+def blocks_of(text: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def run_as_printed(script: str, server: ServerProcess, dsn: str, tmp_path: Path) -> list[str]:
+    """What it printed, with the connections of `dsn` in place of the page's."""
+    parts = login(dsn)
+    written = ", ".join(f"{name}={value!r}" for name, value in parts.items())
+    script = (
+        script.replace("http://127.0.0.1:8277", server.url)
+        .replace('host="db.example", user="shop", password="...", database="tarry"', written)
+        .replace('host="db.example", user="shop", password="...", db="tarry"', written.replace("database=", "db="))
+        .replace("mysql+pymysql://shop:...@db.example/tarry", dsn.replace("mysql://", "mysql+pymysql://"))
     )
-    script = (prelude + "\n".join(blocks)).replace("http://127.0.0.1:8277", server.url)
-    paths = python_path()
-    paths["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), paths.get("PYTHONPATH", "")])
+    assert "db.example" not in script
     done = subprocess.run(
         [sys.executable, "-c", script],
-        env=os.environ | paths,
+        env=os.environ | python_path(),
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -177,5 +184,72 @@ def test_the_how_to(server: ServerProcess, tarry: Tarry, dsn: str, tmp_path: Pat
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["scheduled", "1 cancelled", "billed"]
+    return done.stdout.splitlines()
+
+
+def test_the_how_to(server: ServerProcess, tarry: Tarry, dsn: str, tmp_path: Path) -> None:
+    first, *blocks = blocks_of(STEPS)
+    assert run_as_printed("\n".join(blocks), server, dsn, tmp_path) == ["scheduled", "1 cancelled", "billed"]
     exec(compile(first, "outbox.md", "exec"), {})
+
+
+DJANGO = """
+import django, pymysql
+from django.conf import settings
+
+pymysql.install_as_MySQLdb()
+settings.configure(
+    DATABASES={
+        "default": {
+            "ENGINE": "django.db.backends.mysql",
+            **dict(zip(("HOST", "PORT", "USER", "PASSWORD", "NAME"), PARTS)),
+        }
+    }
+)
+django.setup()
+"""
+
+
+def test_the_how_to_with_each_framework(
+    server: ServerProcess, tarry: Tarry, dsn: str, user: Any, tmp_path: Path
+) -> None:
+    blocks = blocks_of(FRAMEWORKS)
+    groups = [re.findall(r'group="(\w+)"', block)[0] for block in blocks]
+    assert groups == ["sqlalchemy", "django", "aiomysql", "asyncmy"]
+    outbox.prepare(user.cursor())
+    user.cursor().execute("CREATE TABLE shop_order (id INT PRIMARY KEY, state VARCHAR(20))")
+    user.cursor().execute("INSERT INTO shop_order VALUES (7, 'new')")
+    user.commit()
+    tarry.publish("orders", {"order": 7})
+    for block, group in zip(blocks, groups, strict=True):
+        before = DJANGO.replace("PARTS", repr(tuple(login(dsn).values()))) if group == "django" else ""
+        run_as_printed(before + block, server, dsn, tmp_path)
+        cursor = user.cursor()
+        cursor.execute("SELECT state FROM shop_order WHERE id = 7")
+        assert cursor.fetchall() == ((group,),)
+        cursor.execute("SELECT COUNT(*) FROM tarry_once WHERE consumer_group = %s", (group,))
+        assert cursor.fetchall() == ((1,),)
+        user.rollback()
+        state = tarry.group("orders", group)
+        assert (state["acked"], state["backlog"], state["retried"]) == (1, 0, 0)
+
+
+def test_what_a_handler_did_before_it_raised_is_not_saved_by_the_next_message(tarry: Tarry, user: Any) -> None:
+    """The how-to's loop, whose handler raises at the first delivery of one message in three."""
+    outbox.prepare(user.cursor())
+    user.cursor().execute("CREATE TABLE billed (body INT)")
+    tarry._call("PUT", "/v1/topics/orders/groups/billing", {"ladder": ["10ms"]})
+    tarry.publish_many("orders", [{"body": n} for n in range(9)])
+    raised: set[int] = set()
+    for message in tarry.consume("orders", "billing", limit=12, idle_timeout=10.0):
+        with message, outbox.settle(user, message) as cursor:
+            cursor.execute("INSERT INTO billed VALUES (%s)", (message.body,))
+            if message.body % 3 == 0 and message.body not in raised:
+                raised.add(message.body)
+                raise ValueError("at first")
+    cursor = user.cursor()
+    cursor.execute("SELECT body FROM billed ORDER BY body")
+    assert [body for (body,) in cursor.fetchall()] == list(range(9))
+    user.commit()
+    state = tarry.group("orders", "billing")
+    assert (state["acked"], state["retried"], state["backlog"]) == (9, 3, 0)

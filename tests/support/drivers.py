@@ -1,17 +1,18 @@
 """Users' own connections, one per driver that the outbox promises to work over; at the server's isolation level."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
 
+AsyncConnect = Callable[[str], Awaitable[Any]]
 Connect = Callable[[str], Any]
 """From a DSN to a connection, with transactions."""
 
 
-def _login(dsn: str) -> dict[str, Any]:
+def login(dsn: str) -> dict[str, Any]:
     parts = urlsplit(dsn)
     return {
         "host": parts.hostname,
@@ -25,33 +26,33 @@ def _login(dsn: str) -> dict[str, Any]:
 def _pymysql(dsn: str) -> Any:
     import pymysql
 
-    return pymysql.connect(**_login(dsn))
+    return pymysql.connect(**login(dsn))
 
 
 def _pymysql_dicts(dsn: str) -> Any:
     import pymysql
     from pymysql.cursors import DictCursor
 
-    return pymysql.connect(**_login(dsn), cursorclass=DictCursor)
+    return pymysql.connect(**login(dsn), cursorclass=DictCursor)
 
 
 def _mysqlclient(dsn: str) -> Any:
     driver = pytest.importorskip("MySQLdb", reason="mysqlclient is not installed: it is built from C")
-    return driver.connect(**_login(dsn))
+    return driver.connect(**login(dsn))
 
 
 def _connector(dsn: str) -> Any:
     import mysql.connector
 
-    return mysql.connector.connect(**_login(dsn))
+    return mysql.connector.connect(**login(dsn))
 
 
 def _sqlalchemy(dsn: str) -> Any:
     import sqlalchemy
 
-    login = _login(dsn)
+    parts = login(dsn)
     url = sqlalchemy.URL.create(
-        "mysql+pymysql", login["user"], login["password"], login["host"], login["port"], login["database"]
+        "mysql+pymysql", parts["user"], parts["password"], parts["host"], parts["port"], parts["database"]
     )
     engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.pool.NullPool)
     return engine.raw_connection()
@@ -64,6 +65,35 @@ DRIVERS: dict[str, Connect] = {
     "mysql-connector": _connector,
     "sqlalchemy": _sqlalchemy,
 }
+
+
+async def _trio_mysql(dsn: str) -> Any:
+    import trio_mysql
+
+    connection = trio_mysql.connect(**login(dsn))
+    await connection.connect()
+    return connection
+
+
+async def _aiomysql(dsn: str) -> Any:
+    import aiomysql
+
+    parts = login(dsn)
+    return await aiomysql.connect(db=parts.pop("database"), **parts)
+
+
+async def _asyncmy(dsn: str) -> Any:
+    import asyncmy
+
+    return await asyncmy.connect(**login(dsn))
+
+
+ASYNC_DRIVERS: dict[str, tuple[str, AsyncConnect]] = {
+    "trio-mysql": ("trio", _trio_mysql),
+    "aiomysql": ("asyncio", _aiomysql),
+    "asyncmy": ("asyncio", _asyncmy),
+}
+"""With the event loop that each is for."""
 
 
 def close(connection: Any) -> None:

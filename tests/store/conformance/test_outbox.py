@@ -1,16 +1,20 @@
 """The outbox on both servers and over every driver: what a user's own transaction does, and whom it holds up."""
 
 import functools
+import inspect
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
+import anyio
 import pytest
 import trio
+from anyio import CancelScope
+from anyio.lowlevel import checkpoint
 
-from support.drivers import DRIVERS, close
+from support.drivers import ASYNC_DRIVERS, DRIVERS, close
 from support.stores import HOUR, MINUTE, SECOND, Kind, Stage, bodies
 from tarry.client import BadRequest, Draft, LeaseLost, Message, NotFound, TooLarge, TooLate
 from tarry.client.durations import instant_in
@@ -163,6 +167,161 @@ async def test_many_cancel_ack_and_once(
     assert (settled.acked, settled.ended) == (2, True)
     assert (await stage.store.group_state(group)).acked == 2
     await conserves(stage, topic, accepted=4, streamed=2, cancelled=2)
+
+
+# A transaction there must be
+
+
+def own_tables(user: Any, *, autocommit: bool = False) -> None:
+    """Of the user, empty: what other tests left in them stays otherwise."""
+    cursor = user.cursor()
+    outbox.prepare(cursor)
+    cursor.execute("CREATE TABLE IF NOT EXISTS paid (message VARCHAR(40))")
+    cursor.execute("DELETE FROM paid")
+    cursor.execute("DELETE FROM tarry_once")
+    user.commit()
+    if autocommit:
+        cursor.execute("SET autocommit = 1")
+    cursor.close()
+
+
+async def test_a_cursor_without_a_transaction_is_refused(
+    stage: Stage, topic: Topic, group: Group, connect: Callable[..., Any], driver: str
+) -> None:
+    """In autocommit mode each statement would be committed by itself; within a transaction that was begun it is not."""
+    await stage.publish(stage.draft(topic))
+    claim = await stage.claim(group)
+    held = format_claim(claim.key)
+    user = connect(driver)
+    own_tables(user, autocommit=True)
+    calls: list[Callable[[Any], object]] = [
+        lambda cursor: outbox.publish(cursor, "orders", 1),
+        lambda cursor: outbox.publish_many(cursor, "orders", [{"body": 1}]),
+        lambda cursor: outbox.cancel(cursor, id="1"),
+        lambda cursor: outbox.cancel(cursor, topic="orders", key="k"),
+        lambda cursor: outbox.once(cursor, message_of(claim), group="billing"),
+        lambda cursor: outbox.ack(cursor, message_of(claim), claim=held),
+    ]
+    for call in calls:
+        with pytest.raises(BadRequest, match="autocommit mode, and no transaction is open"):
+            call(user.cursor())
+    assert stage.count("delay") == stage.count("tarry_once") == 0
+    cursor = user.cursor()
+    for end in ("ROLLBACK", "COMMIT"):
+        cursor.execute("START TRANSACTION")
+        outbox.publish(cursor, "orders", 1)
+        assert outbox.once(cursor, message_of(claim), group="billing")
+        outbox.ack(cursor, message_of(claim), claim=held)
+        cursor.execute(end)
+        assert stage.count("delay") == stage.count("tarry_once") == (0 if end == "ROLLBACK" else 1)
+
+
+@pytest.mark.parametrize("mode", ["transactions", "autocommit"])
+async def test_settle_is_once_the_work_and_the_ack_or_nothing(
+    stage: Stage, topic: Topic, group: Group, connect: Callable[..., Any], driver: str, mode: str
+) -> None:
+    user = connect(driver)
+    own_tables(user, autocommit=mode == "autocommit")
+    await stage.publish(*(stage.draft(topic) for _ in range(2)))
+    claim = await stage.claim(group)
+    first, second = (message_of(claim, place) for place in range(2))
+    how: dict[str, Any] = {"group": "billing", "claim": format_claim(claim.key)}
+
+    def work(message: Message, error: type[BaseException] | None = None) -> None:
+        with outbox.settle(user, message, **how) as cursor:
+            cursor.execute("INSERT INTO paid VALUES ('m')")
+            if error is not None:
+                raise error("in the middle")
+
+    for error in (ValueError, KeyboardInterrupt):
+        with pytest.raises(error, match="in the middle"):
+            work(first, error)
+    # The next message's commit does not save what was rolled back.
+    work(second)
+    assert stage.count("paid") == stage.count("tarry_once") == 1
+    work(first)
+    assert stage.count("paid") == stage.count("tarry_once") == 2
+    # Done before: the block is over at the first use of the cursor, and may ask.
+    work(first)
+    with outbox.settle(user, first, **how) as cursor:
+        assert not cursor
+        if cursor:
+            pytest.fail("its work was done")
+    assert stage.count("paid") == 2
+    # Of another group nothing was done yet, but this claim is not its own to ack; and nothing stays of it.
+    with pytest.raises(LeaseLost), outbox.settle(user, first, group="other", claim="0-0-0-0-0") as cursor:
+        cursor.execute("INSERT INTO paid VALUES ('m')")
+    assert stage.count("paid") == 2
+    (settled,) = await stage.settle(group, Settlement(claim.key, "ack"))
+    assert settled is not None
+    assert (settled.acked, settled.ended) == (2, True)
+    assert (await stage.store.group_state(group)).acked == 2
+
+
+async def test_settle_is_no_part_of_another_transaction(
+    stage: Stage, topic: Topic, group: Group, connect: Callable[..., Any]
+) -> None:
+    """To begin one would commit what is open."""
+    await stage.publish(stage.draft(topic))
+    claim = await stage.claim(group)
+    user = connect()
+    own_tables(user, autocommit=True)
+    user.begin()
+    user.cursor().execute("INSERT INTO paid VALUES ('mine')")
+    settle = outbox.settle(user, message_of(claim), group="billing", claim=format_claim(claim.key))
+    with pytest.raises(BadRequest, match="a transaction is open on it"), settle:
+        pytest.fail("it has begun")
+    assert stage.count("paid") == 0
+
+
+@pytest.mark.parametrize("name", list(ASYNC_DRIVERS))
+async def test_settle_over_asynchronous_connections(
+    stage: Stage, topic: Topic, group: Group, connect: Callable[..., Any], dsn: str, name: str
+) -> None:
+    own_tables(connect())
+    await stage.publish(*(stage.draft(topic) for _ in range(2)))
+    claim = await stage.claim(group)
+    first, second = (message_of(claim, place) for place in range(2))
+    how: dict[str, Any] = {"group": "billing", "claim": format_claim(claim.key)}
+    backend, connected = ASYNC_DRIVERS[name]
+
+    async def main() -> None:
+        user = await connected(dsn)
+        made = user.cursor()
+        cursor = await made if inspect.isawaitable(made) else made
+
+        async def work(message: Message, error: Callable[[], None] = lambda: None) -> None:
+            async with aio.settle(user, message, **how) as cursor:
+                await cursor.execute("INSERT INTO paid VALUES ('m')")
+                error()
+                await checkpoint()
+
+        def fault() -> None:
+            raise ValueError("in the middle")
+
+        with pytest.raises(ValueError, match="in the middle"):
+            await work(first, fault)
+        with CancelScope() as scope:
+            await work(first, scope.cancel)
+        assert scope.cancelled_caught
+        await work(second)
+        assert stage.count("paid") == 1
+        await work(first)
+        await work(first)
+        assert stage.count("paid") == stage.count("tarry_once") == 2
+        await cursor.execute("SET autocommit = 1")
+        with pytest.raises(BadRequest, match="autocommit mode, and no transaction is open"):
+            await aio.publish(cursor, "orders", 1)
+        await work(first)
+        closing = user.aclose() if hasattr(user, "aclose") else user.close()
+        if inspect.isawaitable(closing):
+            await closing
+
+    await trio.to_thread.run_sync(functools.partial(anyio.run, main, backend=backend))
+    assert stage.count("paid") == 2
+    (settled,) = await stage.settle(group, Settlement(claim.key, "ack"))
+    assert settled is not None
+    assert (settled.acked, settled.ended) == (2, True)
 
 
 async def test_the_same_over_trio_mysql(stage: Stage, topic: Topic, group: Group, dsn: str) -> None:

@@ -1,0 +1,49 @@
+"""Whether a cursor is in a transaction: asked of the server, since drivers, pools and frameworks tell it differently.
+
+In autocommit mode every statement is a transaction of its own: what an outbox did would not be undone with the user's
+rows. A savepoint tells: outside of a transaction it goes with the statement that made it.
+"""
+
+from ..errors import BadRequest
+from .cursors import AsyncCursorTransaction, CursorTransaction, NoSuchSavepoint
+
+Transaction = CursorTransaction | AsyncCursorTransaction
+
+_NONE = (
+    "cursor: its connection is in autocommit mode, and no transaction is open, so nothing would be undone with your "
+    "rows. Connect without autocommit, or begin a transaction before (START TRANSACTION, connection.begin(), "
+    "transaction.atomic())"
+)
+_OTHER = (
+    "connection: a transaction is open on it, and settle makes one of its own: commit or roll back yours before, or "
+    "call once and ack within it"
+)
+
+
+async def demand(tx: Transaction) -> None:
+    """Raises `BadRequest` when what is done would be committed statement by statement."""
+    if await _autocommits(tx) and not await _open(tx):
+        raise BadRequest(_NONE)
+
+
+async def begin(tx: Transaction) -> None:
+    """A transaction for what follows. Without autocommit the first statement begins it."""
+    if not await _autocommits(tx):
+        return
+    if await _open(tx):
+        raise BadRequest(_OTHER)
+    await tx.run("START TRANSACTION")
+
+
+async def _autocommits(tx: Transaction) -> bool:
+    ((mode,),) = await tx.ask("SELECT @@autocommit AS mode")
+    return bool(mode)
+
+
+async def _open(tx: Transaction) -> bool:
+    await tx.run("SAVEPOINT tarry_outbox")
+    try:
+        await tx.run("RELEASE SAVEPOINT tarry_outbox")
+    except NoSuchSavepoint:
+        return False
+    return True
