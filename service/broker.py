@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 from ..store.catalogue import TopicDraft
 from ..store.dead_letters import DeadPage, DeadSearch
 from ..store.finding import Place, Wanted
+from ..store.found_pages import FoundPage
 from ..store.positions import Position
 from ..store.records import (
     Claim,
@@ -169,12 +170,12 @@ class Broker(Protocol):
         """The message, wherever it is, and its life."""
         ...
 
-    async def find_labelled(self, topic: Topic, key: str, after: int, limit: int) -> list[Found]:
+    async def find_labelled(self, topic: Topic, key: str, after: int, limit: int) -> FoundPage:
         """The messages of a key by id, from behind `after`."""
         ...
 
-    async def find(self, topic: Topic, wanted: Wanted, place: Place, limit: int) -> tuple[list[Found], Place | None]:
-        """Messages of a topic by state and time, and where the next page begins."""
+    async def find(self, topic: Topic, wanted: Wanted, place: Place, limit: int) -> FoundPage:
+        """Messages of a topic by state and time."""
         ...
 
     async def upcoming(self, topic: Topic, width: int, buckets: int) -> tuple[int, list[int]]:

@@ -19,6 +19,7 @@ from ..store.catalogue import TopicDraft
 from ..store.dead_letters import DeadPage, DeadSearch
 from ..store.errors import GroupGone, Refused, StoreError, Unavailable
 from ..store.finding import Place, Wanted
+from ..store.found_pages import FoundPage
 from ..store.placing import queue_of_key
 from ..store.positions import Position
 from ..store.records import (
@@ -435,19 +436,11 @@ class Engine:
         self._ready()
         return await self._store.find_message(id_)
 
-    async def find_labelled(self, topic: Topic, key: str, after: int, limit: int) -> list[Found]:
-        ids = await self._store.find_labelled(topic, key, after, limit)
-        found = [await self._store.find_message(id_) for id_ in ids]
-        return [one for one in found if one is not None]
+    async def find_labelled(self, topic: Topic, key: str, after: int, limit: int) -> FoundPage:
+        return await self._store.find_labelled(topic, key, after, limit)
 
-    async def find(self, topic: Topic, wanted: Wanted, place: Place, limit: int) -> tuple[list[Found], Place | None]:
-        page = await self._store.find(topic, wanted, place, limit)
-        found = [await self._store.find_message(id_) for id_ in page.ids]
-        if wanted.state == "dead":  # a letter outlives its message
-            pairs = zip(page.ids, found, strict=True)
-            found = [one or await self._store.find_letter(topic, id_) for id_, one in pairs]
-        # One that has moved on meanwhile is not of this state any more.
-        return [one for one in found if one is not None and one.is_(wanted.state)], page.after
+    async def find(self, topic: Topic, wanted: Wanted, place: Place, limit: int) -> FoundPage:
+        return await self._store.find(topic, wanted, place, limit)
 
     async def upcoming(self, topic: Topic, width: int, buckets: int) -> tuple[int, list[int]]:
         self._ready()

@@ -17,6 +17,8 @@ _ROWS = 200
 """Rows of a shard in one read."""
 _READS = 10
 """Reads in one call: 32,000 rows of all shards at most."""
+_QUEUES, _TIMED_QUEUES = 100, 4
+"""Queues that are looked into in one call. To find a time in a queue takes a statement for each halving."""
 _EVER = (1 << 63) - 1
 _MOST = 100_000
 """A bucket counts no further among messages that were never rescheduled."""
@@ -49,10 +51,16 @@ class Place:
 
 @frozen
 class Page:
-    """Ids of messages; `after` is where the next page begins, None after the last."""
+    """Messages that were met, each with where a page behind it begins; `after` is where the next page begins, None
+    after the last."""
 
-    ids: tuple[int, ...]
+    places: tuple[tuple[int, Place], ...]
     after: Place | None
+
+    @property
+    def ids(self) -> list[int]:
+        """The messages' ids."""
+        return [id_ for id_, _ in self.places]
 
 
 async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page:
@@ -60,24 +68,23 @@ async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limi
     if wanted.state == "published":
         return await _published(tx, topic, wanted, place, limit)
     query = "delay.scan" if wanted.state == "scheduled" else "cancelled.scan"
-    after, ids = place.after, list[int]()
+    after, met = place.after, list[tuple[int, Place]]()
     for _ in range(_READS):
         rows: list[tuple[int, int, int]] = []
         sure = _EVER
-        for shard in range(SHARDS):
-            page = await tx.fetch(query, shard, after, _ROWS)
+        for page in await tx.fetch_all([(query, (shard, after, _ROWS)) for shard in range(SHARDS)]):
             rows += page
             if len(page) == _ROWS:
                 sure = min(sure, page[-1][0])  # behind it this shard may have more
         for id_, topic_id, deliver_at in sorted(row for row in rows if row[0] <= sure):
             if topic_id == topic.id and within(wanted, deliver_at):
-                ids.append(id_)
-                if len(ids) == limit:
-                    return Page(tuple(ids), Place(after=id_))
+                met.append((id_, Place(after=id_)))
+                if len(met) == limit:
+                    return Page(tuple(met), Place(after=id_))
         if sure == _EVER:
-            return Page(tuple(ids), None)
+            return Page(tuple(met), None)
         after = sure
-    return Page(tuple(ids), Place(after=after))
+    return Page(tuple(met), Place(after=after))
 
 
 def within(wanted: Wanted, time: int) -> bool:
@@ -86,21 +93,27 @@ def within(wanted: Wanted, time: int) -> bool:
 
 
 async def _published(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page:
-    at = place.after
+    at, met = place.after, list[tuple[int, Place]]()
+    timed = wanted.since is not None or wanted.until is not None
+    ends: dict[int, int] = dict(await tx.fetch("queue.ends", [queue.id for queue in topic.queues]))
+    reads = 0
     for number in range(place.queue, len(topic.queues)):
         queue_id = topic.queues[number].id
-        begin = 0 if wanted.since is None else await offset_of(tx, queue_id, Position("time", wanted.since))
-        until = Position("latest") if wanted.until is None else Position("time", wanted.until)
-        end = await offset_of(tx, queue_id, until)
-        rows = await tx.fetch("message.page", queue_id, max(at, begin), end, limit)
-        if len(rows) == limit:
-            return Page(tuple(row[1] for row in rows), Place(number, rows[-1][0] + 1))
-        if rows and number + 1 < len(topic.queues):
-            return Page(tuple(row[1] for row in rows), Place(number + 1))
-        if rows:
-            return Page(tuple(row[1] for row in rows), None)
+        end = ends.get(queue_id, 0)
+        if at < end:
+            if reads == (_TIMED_QUEUES if timed else _QUEUES):
+                return Page(tuple(met), Place(number, at))
+            reads += 1
+            begin = 0 if wanted.since is None else await offset_of(tx, queue_id, Position("time", wanted.since))
+            if wanted.until is not None:
+                end = await offset_of(tx, queue_id, Position("time", wanted.until))
+            room = limit - len(met)
+            rows = await tx.fetch("message.page", queue_id, max(at, begin), end, room)
+            met += [(id_, Place(number, offset + 1)) for offset, id_, _ in rows if id_ >= 0]  # no tombstones
+            if len(rows) == room:
+                return Page(tuple(met), Place(number, rows[-1][0] + 1))
         at = 0
-    return Page((), None)
+    return Page(tuple(met), None)
 
 
 async def upcoming(tx: Transaction, topic: Topic, now: int, width: int, buckets: int) -> list[int]:

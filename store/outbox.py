@@ -276,7 +276,7 @@ async def _position(tx: Queries, queue_id: int, message_id: int, first: int, siz
     """Where in a claim of this queue, the topic's own or a retry queue, the message lies."""
     places = [(row[0], row[1]) for row in await tx.fetch("message.place", message_id)]
     if not any(queue == queue_id for queue, _ in places):
-        places = [(row[0], row[1]) for row in await tx.fetch("redelivery.of_message", message_id)]
+        places = [(row[1], row[2]) for row in await tx.fetch("redelivery.of_messages", [message_id])]
     for queue, offset in places:
         if queue == queue_id and first <= offset < first + size:
             return int(offset - first)

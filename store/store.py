@@ -16,6 +16,7 @@ from . import (
     claims,
     dead_letters,
     finding,
+    found_pages,
     holdings,
     publishing,
     readers,
@@ -24,7 +25,6 @@ from . import (
     replaying,
     retention,
     sealing,
-    standings,
     stretches,
     timers,
     tracing,
@@ -33,6 +33,8 @@ from .catalogue import TopicDraft
 from .claims import Turning
 from .dead_letters import DeadPage, DeadSearch
 from .errors import DuplicateKey
+from .finding import Wanted
+from .found_pages import FoundPage
 from .holdings import Holding
 from .ids import SHARDS, IdMaker
 from .ordered_turns import OrderedTurning
@@ -276,23 +278,17 @@ class Store:
         """The message and its life, or None."""
         return await self.backend.read(lambda tx: tracing.find_message(tx, id_))
 
-    async def find_labelled(self, topic: Topic, key: str, after: int, limit: int) -> list[int]:
-        """Ids of the messages of a key, ascending from behind `after`."""
-        rows = await self.backend.read(lambda tx: tx.fetch("label.find", topic.id, key.encode(), after, limit))
-        return [id_ for (id_,) in rows]
+    async def find_labelled(self, topic: Topic, key: str, after: int, limit: int) -> FoundPage:
+        """The messages of a key, by id from behind `after`."""
+        return await self.backend.read(lambda tx: found_pages.find_labelled(tx, topic, key, after, limit))
 
     async def dead_letters(self, group: Group, after: int, limit: int) -> list[DeadLetter]:
         """A page of a group's dead letters, by id from behind `after`."""
         return await self.backend.read(lambda tx: dead_letters.page(tx, group, after, limit))
 
-    async def find(self, topic: Topic, wanted: finding.Wanted, place: finding.Place, limit: int) -> finding.Page:
-        """Ids of messages of a topic by state and time."""
-        look = standings.find if wanted.state in standings.STANDINGS else finding.find
-        return await self.backend.read(lambda tx: look(tx, topic, wanted, place, limit))
-
-    async def find_letter(self, topic: Topic, id_: int) -> Found | None:
-        """A dead letter of a group of the topic, whose message may be gone."""
-        return await self.backend.read(lambda tx: standings.find_letter(tx, topic, id_))
+    async def find(self, topic: Topic, wanted: Wanted, place: finding.Place, limit: int) -> FoundPage:
+        """Messages of a topic by state and time."""
+        return await self.backend.read(lambda tx: found_pages.find(tx, topic, wanted, place, limit))
 
     async def upcoming(self, topic: Topic, now: int, width: int, buckets: int) -> list[int]:
         """How many messages fall due in each stretch of `width` milliseconds; see `finding`."""

@@ -41,9 +41,9 @@ async def find_messages(call: Call) -> Response:
         raise bad_parameter("state", f"say key, or state: one of {', '.join(_STATES)}")
     place = _place(query.get("cursor"))
     topic = await call.broker.topic(query["topic"], create=False)
-    found, following = await call.broker.find(topic, Wanted(state, since, until), place, limit)
-    text = None if following is None else f"{following.queue}-{following.after}"
-    return answer(answers.FoundPage(messages=[rendering.found(one) for one in found], cursor=text))
+    page = await call.broker.find(topic, Wanted(state, since, until), place, limit)
+    text = None if page.after is None else f"{page.after.queue}-{page.after.after}"
+    return answer(answers.FoundPage(messages=[rendering.found(one) for one in page.messages], cursor=text))
 
 
 def _state(query: Mapping[str, str]) -> State | None:
@@ -74,9 +74,9 @@ async def _of_key(
             return False
         return (since is None or one.deliver_at >= since) and (until is None or one.deliver_at < until)
 
-    found = await call.broker.find_labelled(topic, key, after, limit)
-    page = [rendering.found(one) for one in found if fits(one)]
-    return answer(answers.FoundPage(messages=page, cursor=str(found[-1].id) if len(found) == limit else None))
+    page = await call.broker.find_labelled(topic, key, after, limit)
+    fitting = [rendering.found(one) for one in page.messages if fits(one)]
+    return answer(answers.FoundPage(messages=fitting, cursor=None if page.after is None else str(page.after.after)))
 
 
 async def upcoming(call: Call) -> Response:

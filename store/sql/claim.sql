@@ -30,6 +30,16 @@ WHERE group_id = ? AND queue_id = ? AND number = ?;
 -- What has become of the messages of a group's open claims.
 SELECT outcome FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ?;
 
+-- name: extents
+-- What is in the open claims of cursors.
+SELECT group_id, queue_id, number, `first`, size FROM claim /*! FORCE INDEX (PRIMARY) */
+WHERE (group_id, queue_id) WITHIN (?*);
+
+-- name: of_spans
+-- Open claims by number.
+SELECT group_id, queue_id, client, `first`, size, claimed_at, outcome, settled_at
+FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE (group_id, queue_id, number) WITHIN (?*);
+
 -- name: of_group
 -- All open claims of a group.
 SELECT queue_id, number, client, `first`, size, claimed_at, lease_until, outcome, settled_at FROM claim WHERE group_id = ?;

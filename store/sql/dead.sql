@@ -14,9 +14,14 @@ DELETE FROM dead WHERE group_id = ? AND id = ?;
 SELECT id, dead_at, history, queue_id, `offset`, `key`, ordering_key, tag, headers, content_type, body, accepted_at,
   deliver_at FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND id > ? ORDER BY id LIMIT ?;
 
--- name: of_message
--- The groups in whose dead letters a message is.
-SELECT group_id, dead_at, history FROM dead WHERE id = ? AND group_id IN (?*);
+-- name: of_messages
+-- In which of these groups messages are dead letters.
+SELECT id, group_id, dead_at, history FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE id IN (?*) AND group_id IN (?*);
+
+-- name: weights
+-- How many bytes dead letters are.
+SELECT id, LENGTH(body) + COALESCE(LENGTH(headers), 0) + LENGTH(history)
+FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE id IN (?*) AND group_id IN (?*);
 
 -- name: oldest
 -- Dead letters of a group past their time, oldest first. (With the queue, so that no index alone has it all.)
@@ -32,6 +37,11 @@ WHERE group_id = ? AND id > ? ORDER BY id LIMIT ?;
 -- The dead letters of these ids.
 SELECT id, dead_at, history, queue_id, `offset`, `key`, ordering_key, tag, headers, content_type, body, accepted_at,
   deliver_at FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND id IN (?*) ORDER BY id;
+
+-- name: letters
+-- Dead letters of some groups. A message that several of them have comes several times.
+SELECT id, group_id, dead_at, queue_id, `offset`, `key`, ordering_key, tag, headers, content_type, body, accepted_at,
+  deliver_at FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE id IN (?*) AND group_id IN (?*);
 
 -- name: aged
 -- The dead letters of a stretch of time, oldest first, for update.

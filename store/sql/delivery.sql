@@ -8,11 +8,12 @@ INSERT INTO delivery (group_id, queue_id, number, claim, token, client, `first`,
 SELECT token, `first`, size, outcome, settled_at FROM delivery /*! FORCE INDEX (idx_delivery_multi_first) */
 WHERE group_id = ? AND queue_id = ? AND `first` = ? AND claim = ?;
 
--- name: of_offset
--- The ended claims that held an offset: a claim holds 1000 messages at most, so its first lies near.
-SELECT client, `first`, size, claimed_at, ended_at, outcome, settled_at
+-- name: of_spans
+-- The ended claims that begin in stretches of queues. (A claim holds 1000 messages at most: what held an offset begins
+-- near it.)
+SELECT group_id, queue_id, client, `first`, size, claimed_at, outcome, settled_at
 FROM delivery /*! FORCE INDEX (idx_delivery_multi_first) */
-WHERE group_id = ? AND queue_id = ? AND `first` > ? AND `first` <= ?;
+WHERE (group_id, queue_id, `first`) WITHIN (?*);
 
 -- name: oldest
 -- The head of the log of a cursor, from a number on.

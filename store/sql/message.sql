@@ -27,6 +27,10 @@ ORDER BY `offset` LIMIT ?;
 -- The ids of a stretch of a queue.
 SELECT `offset`, id FROM message WHERE queue_id = ? AND `offset` >= ? AND `offset` < ? AND id >= 0;
 
+-- name: ids_within
+-- The ids of stretches of queues, tombstones too.
+SELECT queue_id, `offset`, id FROM message /*! FORCE INDEX (PRIMARY) */ WHERE (queue_id, `offset`) WITHIN (?*);
+
 -- name: last
 -- The last offset of a queue; NULL when it has none.
 SELECT MAX(`offset`) FROM message /*! FORCE INDEX (PRIMARY) */ WHERE queue_id = ?;
@@ -41,6 +45,14 @@ WHERE queue_id = ? AND `offset` >= ? ORDER BY `offset` LIMIT ?;
 SELECT m.id, q.topic_id, m.queue_id, q.number, m.`offset`, m.`key`, m.ordering_key, m.tag, m.headers, m.content_type,
   m.body, m.accepted_at, m.deliver_at, m.streamed_at
 FROM message m JOIN queue q ON q.id = m.queue_id WHERE m.id IN (?*);
+
+-- name: weights
+-- How many bytes messages are, waiting or in the stream, and why their attempts failed: a row for each part.
+SELECT id, LENGTH(body) + COALESCE(LENGTH(headers), 0) FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*)
+UNION ALL SELECT id, LENGTH(body) + COALESCE(LENGTH(headers), 0)
+FROM message /*! FORCE INDEX (udx_message_id) */ WHERE id IN (?*)
+UNION ALL SELECT message_id, LENGTH(history)
+FROM redelivery /*! FORCE INDEX (idx_redelivery_message_id) */ WHERE message_id IN (?*);
 
 -- name: landed
 -- The message of this id, if it is ours.

@@ -17,9 +17,10 @@ DELETE FROM parked WHERE group_id = ? AND queue_id = ? AND ordering_key = ? AND 
 -- How many messages of a group are parked.
 SELECT COUNT(*) FROM parked WHERE group_id = ?;
 
--- name: of_message
--- The groups in which a message is parked.
-SELECT group_id, attempt, history, parked_at FROM parked WHERE message_id = ?;
+-- name: of_messages
+-- The groups in which messages are parked.
+SELECT message_id, group_id, attempt, history, parked_at
+FROM parked /*! FORCE INDEX (idx_parked_message_id) */ WHERE message_id IN (?*);
 
 -- name: along
 -- What is parked of a topic's own queue, from an offset on.

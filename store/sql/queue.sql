@@ -42,3 +42,7 @@ SELECT q.id FROM queue q WHERE EXISTS
 -- name: remove
 -- Queues that are no more, locked before.
 DELETE /*+ INDEX(queue PRIMARY) */ FROM queue WHERE id IN (?*);
+
+-- name: owners
+-- The groups whose retry queues these are; 0 for a topic's own.
+SELECT id, group_id FROM queue /*! FORCE INDEX (PRIMARY) */ WHERE id IN (?*);

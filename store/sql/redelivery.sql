@@ -20,15 +20,20 @@ WHERE r.queue_id = ? AND r.`offset` >= ? AND r.`offset` < ? ORDER BY r.`offset` 
 -- The ids of the messages in a stretch of a retry queue.
 SELECT `offset`, message_id FROM redelivery /*! FORCE INDEX (PRIMARY) */ WHERE queue_id = ? AND `offset` >= ? AND `offset` < ?;
 
+-- name: ids_within
+-- The ids of the messages in stretches of retry queues.
+SELECT queue_id, `offset`, message_id FROM redelivery /*! FORCE INDEX (PRIMARY) */ WHERE (queue_id, `offset`) WITHIN (?*);
+
 -- name: sources
 -- Where the messages at these offsets of a retry queue lie, and what they have behind them; without those that are gone.
 SELECT r.`offset`, r.message_queue_id, r.message_offset, r.message_id, r.attempt, r.history
 FROM redelivery r /*! FORCE INDEX (PRIMARY) */ JOIN message m /*! FORCE INDEX (PRIMARY) */ ON m.queue_id = r.message_queue_id AND m.`offset` = r.message_offset
 WHERE r.queue_id = ? AND r.`offset` IN (?*);
 
--- name: of_message
--- A message's returns.
-SELECT queue_id, `offset`, attempt, history, streamed_at FROM redelivery WHERE message_id = ?;
+-- name: of_messages
+-- The returns of messages.
+SELECT message_id, queue_id, `offset`, attempt, history, streamed_at
+FROM redelivery /*! FORCE INDEX (idx_redelivery_message_id) */ WHERE message_id IN (?*);
 
 -- name: oldest
 -- The head of a retry queue, from an offset on.

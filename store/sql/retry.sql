@@ -21,9 +21,10 @@ SELECT id FROM retry /*! FORCE INDEX (PRIMARY) */ WHERE shard = ? AND id >= ? AN
 -- How many of a group's messages are on each rung.
 SELECT attempt, COUNT(*) FROM retry WHERE group_id = ? GROUP BY attempt;
 
--- name: of_message
--- A message's retries.
-SELECT group_id, id, attempt, history FROM retry WHERE message_id = ?;
+-- name: of_messages
+-- The retries of messages.
+SELECT message_id, group_id, id, attempt, history
+FROM retry /*! FORCE INDEX (idx_retry_message_id) */ WHERE message_id IN (?*);
 
 -- name: along
 -- What rests of a topic's own queue, from an offset on: where the message lies, its id, and when it comes back.

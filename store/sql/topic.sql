@@ -14,9 +14,9 @@ INSERT IGNORE INTO topic (name, kind, ordered, retention, ladder, sequencer, cre
 -- What an operator may change of a topic.
 UPDATE topic SET retention = ?, ladder = ?, sequencer = ? WHERE id = ?;
 
--- name: name
--- The name of a topic.
-SELECT name FROM topic WHERE id = ?;
+-- name: names
+-- The names of topics.
+SELECT id, name FROM topic /*! FORCE INDEX (PRIMARY) */ WHERE id IN (?*);
 
 -- name: lock
 -- A topic that is there, for update: whoever gives it groups or queues, or removes it, is alone.

@@ -15,20 +15,34 @@ _IDS_HERE = "(shard, id) IN (SELECT value & 15, value FROM json_each(?))"
 # Nobody runs ANALYZE here, and without it SQLite may prefer a part of the primary key to the whole of an index.
 _INDEX = re.compile(r"/\*! FORCE INDEX \(((?:idx|udx)_\w+)\) \*/")
 
+_WITHIN = re.compile(
+    r"FROM (`?\w+`?(?: INDEXED BY \w+| /\*! FORCE INDEX \(PRIMARY\) \*/)?)\s+WHERE \(([^()?]+)\) WITHIN \(\?\*\)"
+)
 _ROWS = re.compile(r"\(([^()?]+)\) IN \(\?\*\)")
 
 
 @cache
 def _text(query: str) -> str:
     text = load_queries()[query].replace(_IDS, _IDS_HERE).replace("INSERT IGNORE", "INSERT OR IGNORE")
-    return _INDEX.sub(r"INDEXED BY \1", text)
+    return _WITHIN.sub(_each_stretch, _INDEX.sub(r"INDEXED BY \1", text))
+
+
+def _each_stretch(match: re.Match[str]) -> str:
+    """A search for each stretch: of so many ORs SQLite would think longer than it reads."""
+    *leading, last = [column.strip() for column in match[2].split(",")]
+    conditions = [f"{column} = json_extract(span.value, '$[{place}]')" for place, column in enumerate(leading)]
+    conditions.append(f"{last} >= json_extract(span.value, '$[{len(leading)}]')")
+    conditions.append(f"{last} < json_extract(span.value, '$[{len(leading) + 1}]')")
+    return " ".join(
+        ["FROM (SELECT value FROM json_each(?)) AS span CROSS JOIN", match[1], "WHERE", " AND ".join(conditions)]
+    )
 
 
 def bind(query: str, values: Sequence[Value | Sequence[Value]]) -> tuple[str, list[Any]]:
     """The statement's text and its parameters.
 
-    A list of numbers travels as one JSON parameter, so that the text stays the same and its plan is kept; a list of
-    bytes or of rows is spelled out, since JSON holds no bytes.
+    A list of numbers or of stretches travels as one JSON parameter, so that the text stays the same and its plan is
+    kept; a list of bytes or of rows is spelled out, since JSON holds no bytes.
     """
     text = _text(query)
     flat: list[Any] = []
@@ -38,7 +52,7 @@ def bind(query: str, values: Sequence[Value | Sequence[Value]]) -> tuple[str, li
         elif value and isinstance(value[0], bytes):
             text = text.replace("(?*)", f"({', '.join('?' * len(value))})", 1)
             flat.extend(value)
-        elif value and isinstance(value[0], tuple):
+        elif value and isinstance(value[0], tuple) and "(?*)" in text:
             text = _any_of(text, len(value))
             flat.extend(one for some in value for one in cast("Row", some))
         else:

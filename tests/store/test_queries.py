@@ -58,6 +58,8 @@ def test_sqlite_reads_it(name: str) -> None:
         text, values = sqlite_statements.insert(name, columns), [1] * columns
     else:
         some: list[Any] = [(1, b"k", 2)] * 2 if "`key`, id) IN" in text else [1, 2]
+        if match := re.search(r"\(([^()]+)\) WITHIN", text):
+            some = [(1,) * (match[1].count(",") + 2)] * 2
         asked: list[Any] = [some if hole == "(?*)" else 1 for hole in re.findall(r"\(\?\*\)|\?", text)]
         text, values = sqlite_statements.bind(name, asked)
     connection.execute("EXPLAIN " + text, values)
@@ -75,6 +77,8 @@ def test_mysql_binds_it(name: str) -> None:
         assert bound.count(b"(1") == 3
     else:
         some: list[Any] = [(1, b"k", 2)] * 2 if "`key`, id) IN" in text else [1, 2]
+        if match := re.search(r"\(([^()]+)\) WITHIN", text):
+            some = [(1,) * (match[1].count(",") + 2)] * 2
         asked: list[Any] = [some if hole == "(?*)" else 1 for hole in re.findall(r"\(\?\*\)|\?", text)]
         bound = mysql_statements.bind(name, asked)
     assert b"?" not in bound

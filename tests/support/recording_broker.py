@@ -14,6 +14,7 @@ from tarry.service.roster import ClientState
 from tarry.store.catalogue import TopicDraft
 from tarry.store.dead_letters import DeadPage, DeadSearch
 from tarry.store.finding import Place, Wanted
+from tarry.store.found_pages import FoundPage
 from tarry.store.positions import Position
 from tarry.store.records import (
     Claim,
@@ -285,13 +286,14 @@ class RecordingBroker:
         self._called("find_message", id_)
         return next((one for one in self.page if one.id == id_), None)
 
-    async def find_labelled(self, topic: Topic, key: str, after: int, limit: int) -> list[Found]:
+    async def find_labelled(self, topic: Topic, key: str, after: int, limit: int) -> FoundPage:
         self._called("find_labelled", topic.name, key, after, limit)
-        return [one for one in self.page if one.id > after][:limit]
+        some = tuple(one for one in self.page if one.id > after)[:limit]
+        return FoundPage(some, Place(after=some[-1].id) if len(some) == limit else None)
 
-    async def find(self, topic: Topic, wanted: Wanted, place: Place, limit: int) -> tuple[list[Found], Place | None]:
+    async def find(self, topic: Topic, wanted: Wanted, place: Place, limit: int) -> FoundPage:
         self._called("find", topic.name, wanted, place, limit)
-        return self.page[:limit], Place(1, 5) if len(self.page) >= limit else None
+        return FoundPage(tuple(self.page[:limit]), Place(1, 5) if len(self.page) >= limit else None)
 
     async def upcoming(self, topic: Topic, width: int, buckets: int) -> tuple[int, list[int]]:
         self._called("upcoming", topic.name, width, buckets)

@@ -173,6 +173,7 @@ async def explainer(request: pytest.FixtureRequest, kind: Kind, bare_dsn: str) -
 
 _ONE, _TWO, _TEN, _THOUSAND = ([_id(i) for i in range(n)] for n in (1, 2, 10, 1000))
 _SINCE, _UNTIL = START, START + 10_000
+_STRETCHES = [(g, q, 20 * i, 20 * i + 9) for g in range(50) for q in range(2) for i in range(10)]
 
 CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     # query: (index by table, values to ask it with)
@@ -215,7 +216,7 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "retry.due": ({"retry": "PRIMARY"}, [(3, first_id(_SINCE), first_id(_UNTIL), 1000)]),
     "retry.lock": ({"retry": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
     "retry.remove": ({"retry": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
-    "retry.of_message": ({"retry": "idx_retry_message_id"}, [(_id(0),)]),
+    "retry.of_messages": ({"retry": "idx_retry_message_id"}, [(_ONE,), (_TEN,), (_THOUSAND,)]),
     "message.range": ({"message": "PRIMARY"}, [(1, 0, 200, 100), (1, 0, 1 << 40, 256)]),
     "message.tags": ({"message": "PRIMARY"}, [(1, 0, 200, 100), (1, 0, 1 << 40, 500)]),
     "message.ids": ({"message": "PRIMARY"}, [(1, 0, 200)]),
@@ -230,7 +231,7 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "redelivery.tags": ({"r": "PRIMARY", "m": "PRIMARY"}, [(2, 0, 200, 100), (2, 0, 1 << 40, 500)]),
     "redelivery.ids": ({"redelivery": "PRIMARY"}, [(2, 0, 200)]),
     "redelivery.sources": ({"r": "PRIMARY", "m": "PRIMARY"}, [(2, [0]), (2, [0, 1, 2])]),
-    "redelivery.of_message": ({"redelivery": "idx_redelivery_message_id"}, [(_id(0),)]),
+    "redelivery.of_messages": ({"redelivery": "idx_redelivery_message_id"}, [(_ONE,), (_TEN,), (_THOUSAND,)]),
     "claim.lock": ({"claim": "PRIMARY"}, [(1, 1, [0]), (1, 1, [0, 1, 2])]),
     "claim.change": ({"claim": "PRIMARY"}, [(START, b"\0", bytes(8), 1, 1, 0)]),
     "claim.remove": ({"claim": "PRIMARY"}, [(1, 1, [0]), (1, 1, [0, 1, 2])]),
@@ -273,7 +274,26 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "idempotency.forget": ({"idempotency": "PRIMARY"}, [(1, [b"1"], 2 * START), (1, [b"1", b"4"], 2 * START)]),
     "delivery.unarchived": ({"delivery": "idx_delivery_multi_first"}, [(1, 1, 0, 50, 1)]),
     "delivery.find": ({"delivery": "idx_delivery_multi_first"}, [(1, 1, 1, 0)]),
-    "delivery.of_offset": ({"delivery": "idx_delivery_multi_first"}, [(1, 1, 0, 1000)]),
+    "delivery.of_spans": (
+        {"delivery": "idx_delivery_multi_first"},
+        [([(1, 1, 0, 1000)],), ([(g, q, 0, 9) for g in range(50) for q in range(3)],), (_STRETCHES,)],
+    ),
+    "claim.extents": ({"claim": "PRIMARY"}, [([(1, 1, 2)],), ([(g, q, q + 1) for g in range(300) for q in range(3)],)]),
+    "claim.of_spans": ({"claim": "PRIMARY"}, [([(1, 1, 0, 1)],), (_STRETCHES,)]),
+    "message.ids_within": ({"message": "PRIMARY"}, [([(1, 0, 9)],), ([(1, 2 * i, 2 * i + 1) for i in range(500)],)]),
+    "redelivery.ids_within": (
+        {"redelivery": "PRIMARY"},
+        [([(2, 0, 9)],), ([(2, 2 * i, 2 * i + 1) for i in range(500)],)],
+    ),
+    "message.weights": (
+        {"delay": "PRIMARY", "message": "udx_message_id", "redelivery": "idx_redelivery_message_id"},
+        [(_ONE, _ONE, _ONE), (_TEN, _TEN, _TEN), (_THOUSAND, _THOUSAND, _THOUSAND)],
+    ),
+    "dead.weights": ({"dead": "PRIMARY"}, [(_ONE, [1]), (_THOUSAND, [1, 2, 3, 4])]),
+    "dead.letters": ({"dead": "PRIMARY"}, [(_ONE, [1]), (_THOUSAND, [1, 2, 3, 4])]),
+    "dead.of_messages": ({"dead": "PRIMARY"}, [(_ONE, [1]), (_THOUSAND, [1, 2, 3, 4]), (_ONE, list(range(4000)))]),
+    "queue.owners": ({"queue": "PRIMARY"}, [([1],), (list(range(1, 1000)),)]),
+    "topic.names": ({"topic": "PRIMARY"}, [([1],), ([1, 2],)]),
     "message.oldest": ({"message": "PRIMARY"}, [(1, 0, 1), (1, 100, 1000)]),
     "message.held": (
         {
@@ -323,7 +343,7 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "parked.first": ({"parked": "PRIMARY"}, [(0, 0, b"0", 5, 1), (0, 0, b"0", 1 << 62, 100)]),
     "parked.remove": ({"parked": "PRIMARY"}, [(0, 0, b"0", 5)]),
     "parked.count": ({"parked": "PRIMARY"}, [(0,)]),
-    "parked.of_message": ({"parked": "idx_parked_message_id"}, [(_id(0),)]),
+    "parked.of_messages": ({"parked": "idx_parked_message_id"}, [(_ONE,), (_TEN,), (_THOUSAND,)]),
     "queue_owner.lock": ({"queue_owner": "PRIMARY"}, [(0,)]),
     "queue_owner.of_group": ({"queue_owner": "PRIMARY"}, [(0,)]),
     "claim.holders": ({"claim": "PRIMARY"}, [(1,)]),

@@ -186,7 +186,7 @@ async def test_a_topic_of_the_same_name_begins_anew(stage: Stage) -> None:
     assert again.id > topic.id
     assert await stage.store.find_message(first.id) is None
     assert await stage.store.find_message(later.id) is None
-    assert await stage.store.find_labelled(again, "k", -1, 10) == []
+    assert (await stage.store.find_labelled(again, "k", -1, 10)).messages == ()
     (receipt,) = await stage.publish(stage.draft(again, b"new"))
     assert receipt.offset == 0
     answer = await stage.ask(Publication((stage.draft(again, b"new"),), idempotency_key="k"))

@@ -1,0 +1,55 @@
+"""How many statements a call of the store takes: the real transactions, with a count around them."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar, cast
+from unittest.mock import patch
+
+import attrs
+
+from tarry.store.ports import Query, Row, Transaction, Value, Work
+from tarry.store.store import Store
+
+T = TypeVar("T")
+
+
+@attrs.define
+class Count:
+    """Statements asked since it began; each of those that travel together is one."""
+
+    statements: list[str] = attrs.field(factory=list[str])
+
+
+class _Counted:
+    """A transaction that notes what is asked."""
+
+    def __init__(self, tx: Transaction, count: Count) -> None:
+        self._tx = tx
+        self._count = count
+
+    async def fetch(self, query: str, *values: Value | Sequence[Value]) -> list[Row]:
+        self._count.statements.append(query)
+        return await self._tx.fetch(query, *values)
+
+    async def fetch_all(self, queries: Sequence[Query]) -> list[list[Row]]:
+        self._count.statements += [query for query, _ in queries]
+        return await self._tx.fetch_all(queries)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"{name} of a transaction that only reads")
+
+
+@asynccontextmanager
+async def counted(store: Store) -> AsyncIterator[Count]:
+    """Counts what the store reads meanwhile."""
+    count = Count()
+    backend, read = store.backend, store.backend.read
+
+    async def counting(work: Work[T]) -> T:
+        async def run(tx: Transaction) -> T:
+            return await work(cast("Transaction", _Counted(tx, count)))
+
+        return await read(run)
+
+    with patch.object(backend, "read", counting):
+        yield count
