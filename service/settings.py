@@ -16,13 +16,13 @@ from typing import TypeVar, cast
 
 import attrs
 
+from ..store.environment import FILE, secret
 from ..wheel.ladder import DEFAULT_RUNGS, Ladder
 from .durations import format_duration, parse_duration
 
 CONFIG_NAME = "tarry.toml"
 
 _PREFIX = "TARRY_"
-_FILE = "_FILE"
 # Not settings, though they begin with TARRY_: the path of the file itself, the clients' address, the tests' servers,
 # and what Kubernetes sets in every pod beside a service that is called "tarry".
 _FOREIGN = re.compile(r"TARRY_(CONFIG|URL|TEST_.*|BENCH_.*|SERVICE_.*|PORT|PORT_.*)")
@@ -188,10 +188,26 @@ def _show_redis(url: str) -> str:
     return masked(url) or "none"
 
 
+_OPEN = {"tls", "ca", "socket", "db", "protocol", "socket_timeout", "socket_connect_timeout", "health_check_interval"}
+"""Options of a DSN that anybody may see; the value of any other may be a password."""
+
+
 def masked(dsn: str) -> str:
-    """The DSN without its password."""
+    """The DSN without its secrets, which stand before the @ and in options."""
+    scheme, mark, rest = dsn.partition("://")
+    place, question, options = rest.partition("?")
+    if "@" in options:
+        return f"{scheme}{mark}***"  # a password with a bare `?` or `@` in it: nobody can tell where it ends
     # Up to the last @: a password that holds one unescaped must not show its tail.
-    return re.sub(r"^([^:/@]+://[^:@/]*):.*@", r"\1:***@", dsn, flags=re.DOTALL)
+    place = re.sub(r"^([^:@/]*):.*@", r"\1:***@", place, flags=re.DOTALL)
+    return f"{scheme}{mark}{place}{question}{'&'.join(map(_masked_option, options.split('&')))}"
+
+
+def _masked_option(option: str) -> str:
+    name, equals, _ = option.partition("=")
+    if not option or name in _OPEN:
+        return option
+    return f"{name}=***" if equals else "***"
 
 
 @attrs.frozen(kw_only=True)
@@ -315,7 +331,7 @@ def _from_file(config: str | Path | None, environment: Mapping[str, str]) -> Sou
 
 def _from_environment(environment: Mapping[str, str]) -> Source:
     known = {f"{_PREFIX}{name.upper()}": name for name in _fields()}
-    files = {f"{_PREFIX}{name.upper()}{_FILE}": name for name in ("dsn", "redis", "alarm_url")}
+    files = {f"{_PREFIX}{name.upper()}{FILE}": name for name in ("dsn", "redis", "alarm_url")}
     for variable, value in environment.items():
         if not variable.startswith(_PREFIX) or _FOREIGN.fullmatch(variable):
             continue
@@ -324,12 +340,12 @@ def _from_environment(environment: Mapping[str, str]) -> Source:
                 raise SettingError(f"{known[variable]} ({variable}): it is empty; unset it to have the default")
             yield known[variable], value, variable
         elif variable in files:
-            if variable.removesuffix(_FILE) in environment:
-                raise SettingError(f"{variable} and {variable.removesuffix(_FILE)} are both set: leave one of them out")
             try:
-                yield files[variable], Path(value).read_text("utf-8").strip(), variable
-            except (OSError, ValueError) as error:
-                raise SettingError(f"{files[variable]} ({variable}): {error}") from None
+                found = secret(variable.removesuffix(FILE), environment)
+            except ValueError as error:
+                raise SettingError(f"{files[variable]}: {error}") from None
+            if found is not None:
+                yield files[variable], *found
         else:
             raise SettingError(f"unknown variable {variable}{_nearest(variable, [*known, *files])}")
 

@@ -11,7 +11,9 @@ Outside the store an id is a decimal string.
 """
 
 import itertools
+import os
 import random
+import struct
 import zlib
 
 SHARDS = 16
@@ -30,6 +32,11 @@ would wait for that to end."""
 _LAST = (1 << 63) - 1
 _REMEMBERED = 100_000
 """Milliseconds and shards whose count is kept; forgetting one costs a new random start, nothing else."""
+
+_DRAWN_AT_ONCE = 512
+_drawn: list[int] = []
+"""Nonces that nobody has had, drawn together: one by one they cost more than all else about an id."""
+os.register_at_fork(after_in_child=_drawn.clear)
 
 
 def shard_of(id_: int) -> int:
@@ -59,7 +66,12 @@ def shard_for(topic_id: int, ordering_key: str) -> int:
 
 def random_nonce() -> int:
     """A signed 64-bit number that marks a row as ours when the answer to a COMMIT was lost."""
-    return random.getrandbits(64) - (1 << 63)
+    # Not from `random`, whose state can be worked out from what it gave: a nonce must not be met by guessing.
+    while True:
+        try:
+            return _drawn.pop()
+        except IndexError:
+            _drawn.extend(struct.unpack(f"{_DRAWN_AT_ONCE}q", os.urandom(8 * _DRAWN_AT_ONCE)))
 
 
 class IdMaker:

@@ -74,5 +74,7 @@ def _parsed(dsn: str) -> Dsn:
 
 
 def _unknown(dsn: str) -> BadDSN:
-    scheme = dsn.partition("://")[0]
-    return BadDSN(f"a store of kind {scheme!r} is unknown: use sqlite:///FILE or mysql://USER:PASSWORD@HOST/DATABASE")
+    scheme, mark, _ = dsn.partition("://")
+    # Without the mark it may be a password that was written first.
+    what = f"a store of kind {scheme!r} is unknown" if mark else "a store begins with its kind"
+    return BadDSN(f"{what}: use sqlite:///FILE or mysql://USER:PASSWORD@HOST/DATABASE")

@@ -9,6 +9,7 @@ from cyclopts import App, CycloptsError
 from rich.console import Console
 
 from ... import __version__
+from ...store.showing import visible
 from ..errors import InUse, NotFound, PipelineError, StoreAway
 from ..troubles import translate
 from .archiving import archive
@@ -46,6 +47,9 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
 
 _interruption = Interruption()
 
+_OWN = "\n\t"
+"""What our own sentences are made of; the rest may be somebody's key."""
+
 _GIVES_WAY = 10
 """Steps of niceness."""
 
@@ -77,7 +81,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _told(error: BaseException) -> int:
-    print(f"tarry pipeline: {error}", file=sys.stderr)
+    print(f"tarry pipeline: {visible(str(error), keep=_OWN)}", file=sys.stderr)
     return next(code for kind, code in _CODES if isinstance(error, kind))
 
 

@@ -1,6 +1,5 @@
 """`tarry pipeline archive`: from the store to the lake, once or for good, and the lake's upkeep."""
 
-import json
 import sys
 import threading
 from collections.abc import Sequence
@@ -9,6 +8,7 @@ from typing import Annotated
 from attrs import frozen
 from cyclopts import Parameter
 
+from ...store.showing import json_text
 from .options import AsJson, Dsn, LakePlace, Master, check_rate, store_of
 from .rows import show_rows
 
@@ -149,7 +149,7 @@ def _confirm(what: str, *, yes: bool) -> None:
 
 def _print(as_json: bool, rows: Sequence[dict[str, object]]) -> None:
     if as_json:
-        sys.stdout.write("".join(f"{json.dumps(row)}\n" for row in rows))
+        sys.stdout.write("".join(f"{json_text(row)}\n" for row in rows))
     elif rows:
         show_rows(list(rows[0]), [[str(cell) for cell in row.values()] for row in rows])
     else:

@@ -1,6 +1,5 @@
 """`tarry pipeline audit`: do the books of the store, and of the lake, hold?"""
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -8,6 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from ...store.showing import json_text
 from ..times import moment, told_time
 from .codes import FAILED
 from .options import AsJson, Dsn, LakePlace, Master, Since, Topics, Until, store_of, window
@@ -51,7 +51,7 @@ def audit(
     finally:
         spark.stop()
     if as_json:
-        sys.stdout.write(json.dumps(report, ensure_ascii=False, default=_text) + "\n")
+        sys.stdout.write(json_text(report, default=_text) + "\n")
     else:
         _print(report)
     return 0 if report["clean"] else FAILED

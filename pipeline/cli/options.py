@@ -1,7 +1,7 @@
 """The options that several commands have: one name, one text and one rule each.
 
-The store is `--dsn`, else `TARRY_DSN`, else `sqlite:///tarry.db`. Where history is read and a lake is named, the last
-of these is left out: the lake is enough.
+The store is `--dsn`, else `TARRY_DSN` or what is in the file that `TARRY_DSN_FILE` names, else `sqlite:///tarry.db`.
+Where history is read and a lake is named, the last of these is left out: the lake is enough.
 """
 
 import math
@@ -10,6 +10,7 @@ from typing import Annotated, TypeAlias
 
 from cyclopts import Parameter
 
+from ...store.environment import secret
 from ..times import parse_time
 
 _DSN = "sqlite:///tarry.db"
@@ -49,12 +50,18 @@ AsJson: TypeAlias = Annotated[
 
 def store_of(dsn: str | None) -> str:
     """The store of a job that needs one."""
-    return dsn or os.environ.get("TARRY_DSN") or _DSN
+    return dsn or _from_environment() or _DSN
 
 
 def store_beside(dsn: str | None, lake: str | None) -> str | None:
     """The store of a job that reads history; None when a lake is named and no store."""
-    return dsn or os.environ.get("TARRY_DSN") or (_DSN if lake is None else None)
+    return dsn or _from_environment() or (_DSN if lake is None else None)
+
+
+def _from_environment() -> str | None:
+    """As the server reads it. Raises ValueError, which names the variable."""
+    found = secret("TARRY_DSN", os.environ)
+    return found and found[0]
 
 
 def check_rate(rate: float | None, what: str) -> None:

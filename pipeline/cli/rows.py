@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ...store.showing import visible
+
 
 def show_rows(
     columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None, right: Sequence[str] = ()
@@ -16,13 +18,13 @@ def show_rows(
     if not sys.stdout.isatty():
         print("\t".join(columns))
         for row in rows:
-            print("\t".join(cell.replace("\t", " ").replace("\n", " ") for cell in row))
+            print("\t".join(map(visible, row)))
         sys.stdout.flush()
         return
-    told = None if title is None else Text(title)
+    told = None if title is None else Text(visible(title))
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", title=told, title_justify="left")
     for column in columns:
         table.add_column(column, justify="right" if column in right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(visible(cell)) for cell in row))
     Console().print(table)

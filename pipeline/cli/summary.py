@@ -1,6 +1,5 @@
 """What a job has to say at its end: a small table on a terminal, one JSON line with `--json`."""
 
-import json
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -10,17 +9,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ...store.showing import json_text, visible
+
 
 def show_summary(figures: Mapping[str, Any], *, as_json: bool) -> None:
     """On stdout, in the order given; what is None is left out of the table."""
     if as_json:
-        sys.stdout.write(json.dumps(dict(figures), ensure_ascii=False) + "\n")
+        sys.stdout.write(json_text(dict(figures)) + "\n")
         sys.stdout.flush()
         return
     told = {name.replace("_", " "): value for name, value in figures.items() if value is not None}
     if not sys.stdout.isatty():
         for name, value in told.items():
-            sys.stdout.write(f"{name}\t{json.dumps(value) if isinstance(value, Mapping) else value}\n")
+            sys.stdout.write(f"{name}\t{json_text(value) if isinstance(value, Mapping) else visible(str(value))}\n")
         sys.stdout.flush()
         return
     table = Table(box=box.SIMPLE, show_header=False)
@@ -33,5 +34,5 @@ def show_summary(figures: Mapping[str, Any], *, as_json: bool) -> None:
 
 def _cell(value: Any) -> str:
     if isinstance(value, Mapping):
-        return json.dumps(value, ensure_ascii=False)
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+        return json_text(value)
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else visible(str(value))

@@ -1,6 +1,5 @@
 """`tarry pipeline trace`."""
 
-import json
 import sys
 from collections.abc import Iterable, Mapping
 from itertools import groupby
@@ -8,6 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from ...store.showing import json_text
 from ..times import told_time
 from .codes import NOT_FOUND
 from .options import AsJson, DsnOrLake, LakePlace, Master, Topics, store_beside
@@ -77,7 +77,7 @@ def show(events: Iterable[Mapping[str, Any]], *, as_json: bool) -> None:
     if as_json:
         for event in events:
             told = {**event, "id": str(event["id"]), "at": told_time(event["at"])}
-            print(json.dumps({name: value for name, value in told.items() if value is not None}, ensure_ascii=False))
+            print(json_text({name: value for name, value in told.items() if value is not None}))
         return
     if not sys.stdout.isatty():
         rows = ((str(event["id"]), event["topic"], event["key"] or "", *_cells(event)) for event in events)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pymysql
 from attrs import define, field, frozen
 
-from ...store.ids import COUNT_BITS, MAX_MS, OUTBOX_COUNTS, SEQUENCE_BITS, SHARD_BITS, SHARDS, shard_for
+from ...store.ids import COUNT_BITS, MAX_MS, OUTBOX_COUNTS, SEQUENCE_BITS, SHARD_BITS, SHARDS, random_nonce, shard_for
 from ...store.mysql.statements import statement
 from ...store.ports import Value
 from ..arrow import Batch
@@ -240,8 +240,7 @@ class _Writer:
             # One shard for a part, whose rows come by their times: they are written in one place of the table.
             shard = part % SHARDS if ordering_key is None else shard_for(target.topic_id, ordering_key)
             id_ = self._ids.make(min(due, latest), shard)
-            nonce = random.getrandbits(63)
-            text = f"({shard},{id_},{id_ >> SEQUENCE_BITS},{nonce},{middle},{now},{min(at, latest)})"
+            text = f"({shard},{id_},{id_ >> SEQUENCE_BITS},{random_nonce()},{middle},{now},{min(at, latest)})"
             written.append((shard, id_, text))
             if key is not None:
                 labels.append(f"({target.topic_id},{key},{id_})")

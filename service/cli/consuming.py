@@ -7,11 +7,10 @@ from contextlib import suppress
 from typing import Annotated, Any, Literal, cast
 
 from cyclopts import Parameter
-from rich.console import Console
 
 from ...client import Claim, LeaseLost, Message, Tarry
 from .operating import DryRun, Topic, Yes, confirm
-from .printing import note, print_json, print_table
+from .printing import note, print_json, print_line, print_table
 from .rendering import body_text, message_record, raw_body, time_text
 from .server import Server
 from .usage import UsageError
@@ -98,9 +97,7 @@ def _print_message(message: Message, server: Server) -> None:
         print_json(message_record(message))
     else:
         label = "" if message.key is None else f"  {message.key}"
-        Console(highlight=False).print(
-            f"{message.id}  attempt {message.attempt}{label}  {body_text(message)}", markup=False, soft_wrap=True
-        )
+        print_line(f"{message.id}  attempt {message.attempt}{label}  {body_text(message)}")
 
 
 def peek(

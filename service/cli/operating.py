@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from ...client import DeadLetter, Tarry
+from ...store.showing import visible
 from ..durations import parse_time
 from .printing import note, print_json, print_table
 from .rendering import body_text, message_record, time_text
@@ -241,7 +242,7 @@ def confirm(what: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise UsageError(f"say --yes to {what}; --dry-run only tells what would be done")
-    sys.stderr.write(f"tarry: {what}? [y/N] ")
+    sys.stderr.write(visible(f"tarry: {what}? [y/N] "))
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise UsageError("nothing was done")

@@ -1,17 +1,22 @@
 """What a command prints: a table on a terminal, tab-separated lines in a pipe, one JSON line per item with `--json`.
 
+Keys, reasons and bodies are others' text: nothing of it reaches a terminal but through here (`store.showing`).
 Answers go to stdout; notes and progress to stderr, progress only on a terminal. Rich honours NO_COLOR by itself.
 """
 
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ...store.showing import json_text, visible
+
+_OWN = "\n\t"
+"""What our own lines are made of."""
+
 
 def print_json(item: Any) -> None:
     """One line."""
-    sys.stdout.write(json.dumps(item, ensure_ascii=False) + "\n")
+    sys.stdout.write(json_text(item) + "\n")
     sys.stdout.flush()
 
 
@@ -20,7 +25,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     names = [column.lstrip(">") for column in columns]
     if not sys.stdout.isatty():
         for row in (names, *rows):
-            sys.stdout.write("\t".join(_cell(value).replace("\t", " ").replace("\n", " ") for value in row) + "\n")
+            sys.stdout.write("\t".join(map(_cell, row)) + "\n")
         sys.stdout.flush()
         return
     from rich import box  # only a terminal needs it
@@ -38,13 +43,13 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
 def print_line(text: str) -> None:
     """A plain line on stdout."""
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(visible(text, keep=_OWN) + "\n")
     sys.stdout.flush()
 
 
 def note(text: str) -> None:
     """A line on stderr."""
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(visible(text, keep=_OWN) + "\n")
     sys.stderr.flush()
 
 
@@ -52,5 +57,5 @@ def _cell(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, dict | list):
-        return json.dumps(value, ensure_ascii=False)
-    return str(value)
+        return json_text(value)
+    return visible(str(value))

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from ...client import Message, Receipt
+from ...store.showing import json_text
 
 
 def message_record(message: Message) -> dict[str, Any]:
@@ -45,7 +46,7 @@ def body_text(message: Message) -> str:
     """The body on one line."""
     if isinstance(message.body, bytes):
         return f"{len(message.body)} bytes of {message.content_type}"
-    return json.dumps(message.body, ensure_ascii=False)
+    return json_text(message.body)
 
 
 def time_text(moment: datetime) -> str:

@@ -1,5 +1,7 @@
 """The options that the jobs share: which store is meant, and which window."""
 
+from pathlib import Path
+
 import pytest
 
 from tarry.pipeline.cli.options import check_rate, store_beside, store_of, window
@@ -30,6 +32,20 @@ def test_which_store_is_meant(
     if environment is not None:
         monkeypatch.setenv("TARRY_DSN", environment)
     assert (store_of(dsn), store_beside(dsn, lake)) == (needed, beside)
+
+
+def test_the_store_may_be_named_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "dsn").write_text(f"{SET}\n")
+    monkeypatch.delenv("TARRY_DSN", raising=False)
+    monkeypatch.setenv("TARRY_DSN_FILE", str(tmp_path / "dsn"))
+    assert (store_of(None), store_beside(None, "lake"), store_of(NAMED)) == (SET, SET, NAMED)
+    monkeypatch.setenv("TARRY_DSN", SET)
+    with pytest.raises(ValueError, match="TARRY_DSN_FILE and TARRY_DSN are both set"):
+        store_of(None)
+    monkeypatch.delenv("TARRY_DSN")
+    monkeypatch.setenv("TARRY_DSN_FILE", str(tmp_path / "none"))
+    with pytest.raises(ValueError, match=r"TARRY_DSN_FILE: .*none"):
+        store_beside(None, None)
 
 
 def test_a_window_is_read_and_wants_its_order() -> None:

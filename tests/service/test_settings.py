@@ -127,7 +127,7 @@ def test_what_is_no_good_names_the_setting_and_its_origin(name: str, written: ob
         (None, {"TARRY_LISTEN_FILE": "x"}, "unknown variable TARRY_LISTEN_FILE"),
         (None, {"TARRY_LEASE": ""}, r"lease \(TARRY_LEASE\): it is empty"),
         (None, {"TARRY_LEASE": "long"}, r"lease \(TARRY_LEASE\): 'long' is not a duration"),
-        (None, {"TARRY_DSN_FILE": "none"}, r"dsn \(TARRY_DSN_FILE\): "),
+        (None, {"TARRY_DSN_FILE": "none"}, r"dsn: TARRY_DSN_FILE: .*none"),
         (None, {"TARRY_DSN_FILE": "dsn", "TARRY_DSN": SECRET}, "are both set"),
         (None, {"TARRY_CONFIG": "none.toml"}, "there is no file none.toml"),
         ('horizon = "1m"', {}, r"horizon_step \(default\) is 5m, more than horizon \(tarry.toml\), which is 1m"),
@@ -187,6 +187,12 @@ def test_variables_that_are_not_settings_are_left_alone() -> None:
         ("mysql://:hunter2@db/tarry", "mysql://:***@db/tarry"),
         ("mysql://tarry:hun/ter2@db/tarry", "mysql://tarry:***@db/tarry"),
         ("sqlite:///tarry.db", "sqlite:///tarry.db"),
+        ("mysql://tarry:hun?ter2@db/tarry", "mysql://***"),
+        ("mysql://tarry:hun?ter2@x@db/tarry?tls=off", "mysql://***"),
+        (
+            "mysql://tarry:x@db/tarry?socket=/run/s&password=hunter2",
+            "mysql://tarry:***@db/tarry?socket=/run/s&password=***",
+        ),
     ],
 )
 def test_no_password_is_shown(dsn: str, shown: str) -> None:
@@ -195,6 +201,26 @@ def test_no_password_is_shown(dsn: str, shown: str) -> None:
     assert ("dsn", shown, "default") in settings.listed()
     assert "hunter2" not in repr(settings)
     assert shown in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://cache:6379/0?password=hunter2", "redis://cache:6379/0?password=***"),
+        (
+            "redis://cache/0?db=1&username=u&password=hunter2&protocol=3",
+            "redis://cache/0?db=1&username=***&password=***&protocol=3",
+        ),
+        ("rediss://u:hunter2@cache/0?ssl_password=hunter2", "rediss://u:***@cache/0?ssl_password=***"),
+        ("unix:///run/redis.sock?password=hun@ter2", "unix://***"),
+        ("redis://:hunter2@cache?hunter2", "redis://:***@cache?***"),
+        ("redis://cache/0?ssl_keyfile=x&PASSWORD=hunter2", "redis://cache/0?ssl_keyfile=***&PASSWORD=***"),
+    ],
+)
+def test_no_password_of_a_redis_is_shown(url: str, shown: str) -> None:
+    settings = Settings(redis=url)
+    assert ("redis", shown, "default") in settings.listed()
+    assert "hunter2" not in repr(settings)
 
 
 def test_values_are_listed_as_they_are_written() -> None:

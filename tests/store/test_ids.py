@@ -1,11 +1,15 @@
 """Ids sort by due time, are never early, and stay within 63 bits."""
 
+import os
 import random
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tarry.service.cli.server_process import python_path
 from tarry.store.ids import (
     COUNT_BITS,
     MAX_MS,
@@ -104,6 +108,27 @@ def test_ordering_keys_spread_over_the_shards() -> None:
     for i in range(16_000):
         counts[shard_for(1, f"order-{i}")] += 1
     assert min(counts) > 800
+
+
+def test_nonces_cannot_be_worked_out() -> None:
+    drawn: set[int] = set()
+    for _ in range(2):
+        random.seed(5)
+        drawn.update(random_nonce() for _ in range(1000))
+    assert len(drawn) == 2000
+
+
+def test_parent_and_child_never_have_the_same_nonce() -> None:
+    program = (
+        "import os; from tarry.store.ids import random_nonce\n"
+        "random_nonce()\n"
+        "child = os.fork()\n"
+        "print(random_nonce(), flush=True)\n"
+        "child and os.waitpid(child, 0)"
+    )
+    environment = os.environ | python_path()
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert len(set(done.stdout.split())) == 2
 
 
 def test_nonces_are_signed() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from support.scripted_server import Answer, Request, ScriptedServer, problem, scripted_server
 from support.small_broker import SmallBroker
+from support.terminal import Terminal
 from tarry import __version__
 from tarry.service.cli import server
 from tarry.service.cli.app import run
@@ -260,6 +261,67 @@ def test_dead_list_says_that_there_are_more(script: ScriptedServer, capsys: pyte
     assert "there are more" in captured.err
     assert run(["dead", "list", "t", "--group", "g", "--max", "2"]) == 0
     assert capsys.readouterr().err == ""
+
+
+EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
+TOLD = r"\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
+
+
+@pytest.fixture
+def letter(script: ScriptedServer) -> dict[str, Any]:
+    """A dead letter of somebody who would like to have the operator's terminal."""
+    times = dict.fromkeys(("published_at", "deliver_at", "dead_at"), "2030-01-01T00:00:00.000Z")
+    attempts = [{"at": "2030-01-01T00:00:00.000Z", "client": EVIL, "reason": EVIL}]
+    place = {"id": "1", "topic": "t", "queue": 0, "offset": 0, "attempt": 1}
+    letter = {**times, **place, "body": EVIL, "key": EVIL, "ordering_key": None, "tag": EVIL, "headers": {EVIL: EVIL}}
+    letter["attempts"] = attempts
+    script.respond = lambda _: Answer(200, {"messages": [letter], "cursor": None})
+    return letter
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_nothing_of_others_is_obeyed(
+    terminal: bool, letter: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    screen = Terminal()
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "500")
+    if terminal:
+        monkeypatch.setattr(sys, "stdout", screen)
+    assert run(["dead", "list", "t", "--group", "g"]) == 0
+    shown = screen.getvalue() if terminal else capsys.readouterr().out
+    assert shown.count(TOLD) == 2
+    assert json.dumps(EVIL) in shown
+    assert not re.search("[\x07\x9b\u202e]|\x1b(?!\\[[0-9;]*m)", shown)
+
+
+def test_json_of_others_is_the_same_json(letter: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["dead", "list", "t", "--group", "g", "--json"]) == 0
+    shown = capsys.readouterr().out
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", shown)
+    told = json.loads(shown)
+    assert (told["body"], told["key"], told["headers"], told["attempts"]) == (
+        EVIL,
+        EVIL,
+        {EVIL: EVIL},
+        letter["attempts"],
+    )
+
+
+def test_an_error_of_others_is_not_obeyed(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    script.say(problem(409, detail=f"the key {EVIL} is taken"))
+    assert run(["cancel", "5"]) == 1
+    assert f"the key {TOLD} is taken" in capsys.readouterr().err
+
+
+def test_a_message_on_a_terminal_is_not_obeyed(broker: SmallBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker.backlog.clear()
+    broker.backlog.append({"n": EVIL})
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    assert run(["consume", "t", "--group", "g", "--max", "1"]) == 0
+    assert json.dumps(EVIL, ensure_ascii=True)[1:-1] in screen.getvalue()
+    assert EVIL[0] not in screen.getvalue()
 
 
 @pytest.fixture

@@ -1,0 +1,19 @@
+"""A secret in the environment: in a variable, or in a file that the variable with `_FILE` behind its name leads to."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+FILE = "_FILE"
+
+
+def secret(variable: str, environment: Mapping[str, str]) -> tuple[str, str] | None:
+    """The value and the name of the variable that it came from; None when neither is set. Raises ValueError."""
+    pointer = f"{variable}{FILE}"
+    if pointer not in environment:
+        return (environment[variable], variable) if variable in environment else None
+    if variable in environment:
+        raise ValueError(f"{pointer} and {variable} are both set: leave one of them out")
+    try:
+        return Path(environment[pointer]).read_text("utf-8").strip(), pointer
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{pointer}: {error}") from None
