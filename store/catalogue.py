@@ -182,7 +182,7 @@ async def _add_queues_of_group(tx: Transaction, topic: Topic, group_id: int, beg
     await tx.execute_many("queue.add", [(topic.id, group_id, queue.number, 0, 0, 0) for queue in topic.queues])
     rows = await tx.fetch("queue.of_topics", [topic.id])
     mine = [row[0] for row in rows if row[2] in (0, group_id)]
-    cursors = [(group_id, id_, *(begins.get(id_, 0),) * 2, *(0,) * 9) for id_ in sorted(mine)]
+    cursors = [(group_id, id_, *(begins.get(id_, 0),) * 2, *(0,) * 8) for id_ in sorted(mine)]
     await tx.execute_many("cursor.add", cursors)
 
 

@@ -37,9 +37,8 @@ WIDEST = 1_000
 
 @define
 class Turning(Settling):
-    """A turn; its transaction may be run more than once."""
+    """A turn."""
 
-    nonce: int = field(factory=lambda: secrets.randbits(63))
     expects: tuple[int, int] | None = field(default=None, init=False)
     """What the next turn may take for `expected`."""
     _scanned: int = 0
@@ -51,7 +50,6 @@ class Turning(Settling):
 
     async def write(self, tx: Transaction, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]) -> Turn:
         """Settles first, then claims. `requests` share what there is, the first come first served."""
-        self._scanned, self._cut, self._taken = 0, False, 0
         held, cursors = await self._lock(tx, settlements, requests)
         acked_before = sum(cursor.acked for cursor in cursors.values())
         answers = await self._settle_all(tx, settlements, held, cursors)
@@ -62,18 +60,11 @@ class Turning(Settling):
             await tx.later(
                 "cursor.move",
                 *(cursor.position, cursor.next_claim, cursor.next_delivery, cursor.acked, cursor.dead, cursor.retried),
-                *(cursor.expired, cursor.skipped, cursor.parked, self.nonce, self.group.id, queue_id),
+                *(cursor.expired, cursor.skipped, cursor.parked, self.group.id, queue_id),
             )
         full = room is not None and self._taken >= room
         acked = sum(cursor.acked for cursor in cursors.values()) - acked_before
         return Turn(tuple(answers), tuple(claims), more, self._left, cut=self._cut, full=full, acked=acked)
-
-    async def landed(self, tx: Transaction, _turn: Turn) -> bool:
-        """Whether this run is in the database, after the answer to its COMMIT was lost."""
-        self.again = True
-        if not self._touched:
-            return False  # extensions alone: to be repeated
-        return bool(await tx.fetch("cursor.turn", self.group.id, min(self._touched), self.nonce))
 
     async def _room(self, tx: Transaction) -> int | None:
         """How many messages more may be in hand; None is no limit. Exact, since the group's cursors are locked."""

@@ -58,8 +58,6 @@ class OrderedTurning(Turning):
     ) -> None:
         self._chains = Chains(self.group, self.now)
         self._members = defaultdict(dict)
-        self._behind.clear()
-        self._left = self._released = False
         giving_back = {(s.key.queue_id, s.key.number) for s in settlements if s.verb in ("fail", "end")}
         for place, claim in held.items():
             own = self._own(claim.queue_id)

@@ -6,7 +6,7 @@ SQLite none ever suspends, and the writer thread drives the function to its end 
 nothing but the transaction, and may be run again from the start when the backend meets a deadlock or a lost connection.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -73,11 +73,12 @@ Work = Callable[[Transaction], Coroutine[Any, Any, T]]
 class Backend(Protocol):
     """A database. Closed with `aclose`; every method may raise the errors of `store.errors`."""
 
-    async def write(self, work: Work[T], landed: Callable[[Transaction, T], Awaitable[bool]] | None = None) -> T:
+    async def write(self, work: Work[T]) -> T:
         """Runs `work` in a transaction and commits it; a deadlock or a lock wait runs it again, five times at most.
 
-        When the answer to COMMIT is lost, `landed` tells from the database whether the transaction that gave the result
-        is there; if it is not, `work` runs again. Without `landed`, `work` is one that may be repeated.
+        When the answer to COMMIT is lost, the backend finds out whether the transaction landed: then its result stands,
+        else `work` runs again. So what `work` changes outside of the transaction it must make anew in each run.
+        `OutcomeUnknown` when nobody can tell.
         """
         ...
 

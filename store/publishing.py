@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
-from attrs import define, evolve
+from attrs import define, evolve, field
 
 from .errors import DuplicateKey, TopicGone
 from .ids import MAX_MS, IdMaker, due_of, random_nonce, shard_for, shard_of
@@ -43,7 +43,7 @@ class _Written:
 
 @define
 class Publishing:
-    """One run of one batch; made anew when the transaction is run again."""
+    """One run of one batch; made anew for each."""
 
     ids: IdMaker
     now: int
@@ -53,8 +53,9 @@ class Publishing:
     """Whose tally rows are counted in."""
     spread: int = 0
     """How many milliseconds later an id may be made, after a duplicate key."""
-    witness: tuple[int, int] | None = None
-    """(id, nonce) of one row of this run: it is there if and only if the transaction is."""
+    made: dict[tuple[int, int], int] = field(factory=dict[tuple[int, int], int])
+    """Ids by publication and draft. A later run of the same batch is given those of the one before: whatever becomes of
+    a COMMIT, a message has one id."""
 
     async def write(self, tx: Transaction, publications: Sequence[Publication]) -> list[_Answer]:
         """Writes the batch; a publication whose idempotency key is known is answered from its first answer."""
@@ -71,7 +72,7 @@ class Publishing:
                     twins.append((index, first_of_key[key]))
                     continue
                 first_of_key[key] = index
-            written[index] = [self._identify(draft) for draft in publication.drafts]
+            written[index] = [self._identify(draft, (index, number)) for number, draft in enumerate(publication.drafts)]
         every = [one for ones in written.values() for one in ones]
         waiting = [one for one in every if one.waits]
         await self._add_delays(tx, waiting)
@@ -85,14 +86,13 @@ class Publishing:
             answers[index] = _replay(publications[index], publications[first].fingerprint, answers[first])
         return [answer for answer in answers if answer is not None]
 
-    def _identify(self, draft: Draft) -> _Written:
+    def _identify(self, draft: Draft, place: tuple[int, int]) -> _Written:
         waits = draft.deliver_at is not None and draft.deliver_at > self.now
-        due = min(draft.deliver_at or 0, _HORIZON_OF_IDS) if waits else self.now
-        shard = None if draft.ordering_key is None else shard_for(draft.topic.id, draft.ordering_key)
-        id_ = self.ids.make(due, shard=shard, straight=not waits, spread=self.spread)
-        written = _Written(draft, waits, id_, random_nonce())
-        self.witness = (written.id, written.nonce)
-        return written
+        if place not in self.made:
+            due = min(draft.deliver_at or 0, _HORIZON_OF_IDS) if waits else self.now
+            shard = None if draft.ordering_key is None else shard_for(draft.topic.id, draft.ordering_key)
+            self.made[place] = self.ids.make(due, shard=shard, straight=not waits, spread=self.spread)
+        return _Written(draft, waits, self.made[place], random_nonce())
 
     async def _replays(self, tx: Transaction, publications: Sequence[Publication]) -> list[_Answer | None]:
         keys: dict[int, set[str]] = defaultdict(set)
@@ -178,17 +178,6 @@ class Publishing:
         ]
         if rows:
             await tx.execute_many("idempotency.add", rows)
-
-    async def landed(self, tx: Transaction, _answers: object) -> bool:
-        """Whether this run's transaction is in the database, after the answer to its COMMIT was lost."""
-        if self.witness is None:
-            return True  # nothing but replays: there was nothing to write
-        id_, nonce = self.witness
-        return bool(
-            await tx.fetch("delay.landed", shard_of(id_), id_, nonce)
-            or await tx.fetch("message.landed", id_, nonce)
-            or await tx.fetch("cancelled.landed", shard_of(id_), id_, nonce)
-        )
 
 
 async def draw_offsets(tx: Transaction, wanted: Mapping[int, int]) -> dict[int, int]:

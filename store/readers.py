@@ -5,7 +5,6 @@ that was lost is given again; or its offset moves with the answer. The offsets l
 They go with the client: when it is deregistered or dead, or when it has not asked for as long as messages are kept.
 """
 
-import secrets
 from collections.abc import Sequence
 
 from attrs import define, field
@@ -29,12 +28,9 @@ _Page = tuple[list[Delivered], int]
 
 @define
 class Reading:
-    """Wishes of broadcast clients in one transaction, which may be run more than once."""
+    """Wishes of broadcast clients in one transaction."""
 
     now: int
-    nonce: int = field(factory=lambda: secrets.randbits(63))
-    _moved: tuple[int, bytes, int] | None = None
-    """Group, client and queue of an offset that this run has moved."""
     _pages: dict[tuple[int, int, int, frozenset[str] | None], _Page] = field(
         factory=dict[tuple[int, int, int, frozenset[str] | None], _Page]
     )
@@ -43,17 +39,10 @@ class Reading:
 
     async def write(self, tx: Transaction, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
         """An answer to each, in order. The offsets are locked in the order of their keys."""
-        self._moved = None
-        self._pages.clear()
-        self._ends.clear()
         answers: dict[int, ReadAnswer] = {}
         for index in sorted(range(len(requests)), key=lambda i: (requests[i].group.id, encode(requests[i].client))):
             answers[index] = await self._read(tx, requests[index])
         return [answers[index] for index in range(len(requests))]
-
-    async def landed(self, tx: Transaction, _answers: list[ReadAnswer]) -> bool:
-        """Whether this run is in the database, after the answer to its COMMIT was lost."""
-        return self._moved is not None and bool(await tx.fetch("reader.turn", *self._moved, self.nonce))
 
     async def _read(self, tx: Transaction, request: ReadRequest) -> ReadAnswer:
         group, queues = request.group, request.group.topic.queues
@@ -77,8 +66,7 @@ class Reading:
         client = encode(request.client)
         for queue_id, now_at in positions.items():
             if now_at != before[queue_id]:
-                await tx.execute("reader.move", now_at, self.nonce, group.id, client, queue_id)
-                self._moved = (group.id, client, queue_id)
+                await tx.execute("reader.move", now_at, group.id, client, queue_id)
         more = not messages and any(positions[q.id] < ends[q.id] for q in queues)
         return ReadAnswer(tuple(messages), (queue.number, position), more=more)
 
@@ -91,11 +79,11 @@ class Reading:
             if not await tx.fetch("consumer_group.lock", request.group.id):
                 raise GroupGone("the group has been removed meanwhile")
             new = not positions
-            made: list[tuple[int, bytes | None, int, int, int, int]] = []
+            made: list[tuple[int, bytes | None, int, int, int]] = []
             for queue_id in sorted(missing):
                 # A queue that the topic has gained since holds nothing that the client knows.
                 begin = await _begin(tx, request, queue_id, ends[queue_id]) if new else 0
-                made.append((*place, queue_id, begin, 0, self.now))
+                made.append((*place, queue_id, begin, self.now))
             await tx.execute_many("reader.add", made)
             rows = await tx.fetch("reader.lock", *place)
             positions = {row[0]: row[1] for row in rows}

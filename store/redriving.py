@@ -5,11 +5,10 @@ it is in one place at any moment. A message that retention has taken from the st
 copy. Locks: the group's cursors, under which letters come and go, and then the letters.
 """
 
-import secrets
 from collections import Counter
 from collections.abc import Sequence
 
-from attrs import define, field, frozen
+from attrs import define, frozen
 
 from .ids import IdMaker, due_of, shard_of
 from .ports import Row, Transaction, Value
@@ -48,18 +47,15 @@ async def _lock(tx: Transaction, group: Group, letters: Letters, limit: int) -> 
 
 @define
 class Redriving:
-    """A batch of a redrive; its transaction may be run more than once."""
+    """A batch of a redrive."""
 
     group: Group
     now: int
     ids: IdMaker
     spread: int = 0
-    nonce: int = field(factory=lambda: secrets.randbits(63))
-    _back: int | None = None
 
     async def write(self, tx: Transaction, letters: Letters, limit: int) -> Redriven:
         """Redrives `limit` letters at most, or all that are named."""
-        self._back = None
         rows = await _lock(tx, self.group, letters, limit)
         if not rows:
             return Redriven(0)
@@ -78,13 +74,8 @@ class Redriving:
         await tx.execute_many("retry.add", retries)
         await tx.execute("dead.remove_all", self.group.id, ids)
         for back in sorted(counts):
-            self._back = back
-            await tx.execute("cursor.redriven", counts[back], counts[back], self.nonce, self.group.id, back)
+            await tx.execute("cursor.redriven", counts[back], counts[back], self.group.id, back)
         return Redriven(len(ids), tuple(timers))
-
-    async def landed(self, tx: Transaction, _redriven: Redriven) -> bool:
-        """Whether this run is in the database, after the answer to its COMMIT was lost."""
-        return self._back is not None and bool(await tx.fetch("cursor.turn", self.group.id, self._back, self.nonce))
 
 
 def fresh_retry(

@@ -6,10 +6,9 @@ many ranges has a name, and goes through a queue by ascending offsets: below whe
 stays known when one of its ranges is done. Locks: the cursors of the retry queues, then the replay's own rows.
 """
 
-import secrets
 from collections.abc import Mapping, Sequence
 
-from attrs import define, field, frozen
+from attrs import define, frozen
 
 from .errors import GroupGone
 from .ids import IdMaker
@@ -43,13 +42,12 @@ class Replayed:
 
 @define
 class Replaying:
-    """A batch of a replay; its transaction may be run more than once."""
+    """A batch of a replay."""
 
     group: Group
     now: int
     ids: IdMaker
     spread: int = 0
-    nonce: int = field(factory=lambda: secrets.randbits(63))
 
     async def write(self, tx: Transaction, range_: Range, limit: int) -> Replayed:
         """Replays `limit` messages at most."""
@@ -72,7 +70,7 @@ class Replaying:
             left[queue_id] = (page[-1][0] + 1 if len(page) == limit else until, until)
             if retries:
                 await tx.execute_many("retry.add", retries)
-            await tx.execute("cursor.redriven", len(retries), 0, self.nonce, self.group.id, backs[queue_id])
+            await tx.execute("cursor.redriven", len(retries), 0, self.group.id, backs[queue_id])
         done = all(at >= until for at, until in left.values())
         for queue in range_.queues:
             await tx.execute("replay.remove", self.group.id, queue.id)
@@ -93,13 +91,6 @@ class Replaying:
             begins = {queue_id: max(at, known.get(queue_id, (at, 0))[0]) for queue_id, (at, _) in places.items()}
             return {queue_id: (at, max(at, places[queue_id][1])) for queue_id, at in begins.items()}
         return known if len(known) == len(range_.queues) else await extent(tx, range_)
-
-    async def landed(self, tx: Transaction, _replayed: Replayed) -> bool:
-        """Whether this run is in the database, after the answer to its COMMIT was lost."""
-        for back in self.group.retry_queues.values():
-            if await tx.fetch("cursor.turn", self.group.id, back.id, self.nonce):
-                return True
-        return False
 
 
 async def extent(tx: Transaction, range_: Range) -> dict[int, tuple[int, int]]:

@@ -9,11 +9,10 @@ Locks: claims by key, then cursors. Claims that came between the two are locked 
 settling one of these may meet us in a deadlock, and one of the two is run again.
 """
 
-import secrets
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
-from attrs import define, field, frozen
+from attrs import define, frozen
 
 from .chains import Chains
 from .errors import GroupGone
@@ -40,13 +39,12 @@ class Sought:
 
 @define
 class Seeking:
-    """A seek; its transaction may be run more than once."""
+    """A seek."""
 
     group: Group
     now: int
     ids: IdMaker
     spread: int = 0
-    nonce: int = field(factory=lambda: secrets.randbits(63))
 
     async def write(self, tx: Transaction, queues: Sequence[Queue], position: Position) -> Sought:
         """Moves the group in these queues of its topic."""
@@ -79,19 +77,13 @@ class Seeking:
                 entry = (self.group.id, queue_id, number, self.now, cursor.position, target, out)
                 await tx.execute_many("seek.add", [entry])
             sought, retried = (target - cursor.position + out, 0) if queue_id in targets else (0, out)
-            moved = (target, sought, retried, acked[queue_id], cursor.next_delivery, self.nonce)
+            moved = (target, sought, retried, acked[queue_id], cursor.next_delivery)
             await tx.execute("cursor.seek", *moved, self.group.id, queue_id)
         if self.group.topic.ordered:
             await self._let_through(tx, {queue_id: through[queue_id] for queue_id in backs if through[queue_id]})
         closed = [ClaimKey(self.group.id, claim.queue_id, claim.number, claim.first, claim.token) for claim in held]
         moved_to = tuple((queue.number, targets[queue.id]) for queue in queues)
         return Sought(moved_to, tuple(closed), tuple(timers), acked.total())
-
-    async def landed(self, tx: Transaction, sought: Sought) -> bool:
-        """Whether this run is in the database, after the answer to its COMMIT was lost."""
-        number = sought.queues[0][0]
-        queue_id = next(queue.id for queue in self.group.topic.queues if queue.number == number)
-        return bool(await tx.fetch("cursor.turn", self.group.id, queue_id, self.nonce))
 
     async def _back(self, tx: Transaction, held: Sequence[ClaimRow]) -> list[tuple[int, int]]:
         """What claims of retry queues still hold, back onto the ladder: due now, with the attempt it had."""

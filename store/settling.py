@@ -46,8 +46,6 @@ class Settling:
     now: int
     ids: IdMaker
     spread: int = 0
-    again: bool = False
-    """The run before this one may have been committed: what it settled is taken as settled by us."""
     expected: tuple[int, int] | None = None
     """A queue of the topic and where the group is likely to be in it: read together with the locks."""
     _ends: dict[int, int] = field(factory=dict[int, int], init=False)
@@ -63,8 +61,6 @@ class Settling:
         self, tx: Transaction, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]
     ) -> tuple[dict[tuple[int, int], ClaimRow], dict[int, CursorRow]]:
         """The claims and cursors, locked; and what is to be read for the claims behind these locks, in one flight."""
-        self._touched.clear()
-        self._failures.clear()
         queries = self._locks(settlements)
         queue_ids = sorted(self.group.queue_ids)
         queries.append(("cursor.lock", (self.group.id, queue_ids)))
@@ -116,7 +112,6 @@ class Settling:
 
     def _count_outside(self, held: Iterable[ClaimRow], cursors: Mapping[int, CursorRow]) -> None:
         """What users' own transactions have acked since is counted now: they must not lock a cursor."""
-        self._outside.clear()
         for claim in held:
             outside = claim.outcome.count(Outcome.ACKED_OUTSIDE)
             if outside:
@@ -189,8 +184,6 @@ class Settling:
             acked = outcome.count(Outcome.ACKED) if places is None else len(places)
             if acked and all(outcome[place] == Outcome.ACKED for place in places or ()):
                 return Settled(acked=acked, ended=True)
-        if settlement.verb == "fail" and self.again and places is not None:
-            return _repeated(outcome, places)
         return Settled(lost=True, ended=True)
 
     def _ack(self, settlement: Settlement, claim: ClaimRow, cursor: CursorRow) -> Settled:
@@ -217,7 +210,7 @@ class Settling:
         else:
             places = tuple(dict.fromkeys(settlement.places))  # named twice, it goes onto its rung once
         if any(claim.outcome[place] != Outcome.OPEN for place in places):
-            return _repeated(claim.outcome, places) if self.again else Settled(lost=True)
+            return Settled(lost=True)
         return Settled(retried=self._send_back(Failure(claim, 0, index, settlement, self.now, lost=False), places))
 
     def _end(self, settlement: Settlement, claim: ClaimRow, index: int) -> Settled:
@@ -380,12 +373,3 @@ def _claim_rows(answers: Iterable[list[Row]], settlements: Iterable[Settlement])
 
 def _place(key: ClaimKey) -> tuple[int, int]:
     return key.queue_id, key.number
-
-
-def _repeated(outcome: Sequence[int], places: Sequence[int]) -> Settled:
-    """The answer to a fail that had been carried out before its answer was lost."""
-    told = [Outcome(outcome[place]) for place in places]
-    if any(o not in (Outcome.RETRIED, Outcome.DEAD, Outcome.SUSPENDED, Outcome.PARKED) for o in told):
-        return Settled(lost=True)
-    dead = sum(1 for o in told if o == Outcome.DEAD)
-    return Settled(retried=len(told) - dead, dead=dead)

@@ -96,8 +96,13 @@ class Store:
         """Accepts the publications in one transaction; an answer to each, in order: its receipts, or the conflict."""
 
         async def attempt(spread: int) -> list[list[Receipt] | Conflict]:
-            run = publishing.Publishing(self.ids, now, self.window, self.maker, spread)
-            return await self.backend.write(lambda tx: run.write(tx, publications), run.landed)
+            made: dict[tuple[int, int], int] = {}
+
+            async def work(tx: Transaction) -> list[list[Receipt] | Conflict]:
+                run = publishing.Publishing(self.ids, now, self.window, self.maker, spread, made)
+                return await run.write(tx, publications)
+
+            return await self.backend.write(work)
 
         return await self._again(attempt, now)
 
@@ -134,16 +139,21 @@ class Store:
         """Settles and claims for one group in one transaction; `present`: see `OrderedTurning`."""
 
         async def attempt(spread: int) -> Turn:
-            if group.topic.ordered:
-                ordered = OrderedTurning(group, now, self.ids, spread, present=present)
-                return await self.backend.write(lambda tx: ordered.write(tx, settlements, requests), ordered.landed)
-            run = Turning(group, now, self.ids, spread, expected=self._expected.get(group.id))
-            turn = await self.backend.write(lambda tx: run.write(tx, settlements, requests), run.landed)
+            async def work(tx: Transaction) -> tuple[Turn, tuple[int, int] | None]:
+                run = self._turning(group, now, spread, present)
+                return await run.write(tx, settlements, requests), run.expects
+
+            turn, expects = await self.backend.write(work)
             if requests:
-                self._expected[group.id] = run.expects
+                self._expected[group.id] = expects
             return turn
 
         return await self._again(attempt, now)
+
+    def _turning(self, group: Group, now: int, spread: int, present: Collection[str]) -> Turning:
+        if group.topic.ordered:
+            return OrderedTurning(group, now, self.ids, spread, present=present)
+        return Turning(group, now, self.ids, spread, expected=self._expected.get(group.id))
 
     async def claims_over(self, now: int, limit: int) -> list[tuple[ClaimKey, int]]:
         """Claims whose lease has run out, each with the end of its lease, oldest first."""
@@ -250,8 +260,7 @@ class Store:
 
     async def read_on(self, requests: Sequence[ReadRequest], now: int) -> list[ReadAnswer]:
         """Messages for clients of broadcast topics, each from its own offset on; an answer to each, in order."""
-        run = readers.Reading(now)
-        return await self.backend.write(lambda tx: run.write(tx, requests), run.landed)
+        return await self.backend.write(lambda tx: readers.Reading(now).write(tx, requests))
 
     async def forget_reader(self, client: str) -> None:
         """Forgets the offsets of a client on all broadcast topics, with its registration."""
@@ -302,8 +311,9 @@ class Store:
         """Puts a batch of dead letters onto their group's ladder, due at once, with attempt 1."""
 
         async def attempt(spread: int) -> Redriven:
-            run = Redriving(group, now, self.ids, spread)
-            return await self.backend.write(lambda tx: run.write(tx, letters, limit), run.landed)
+            return await self.backend.write(
+                lambda tx: Redriving(group, now, self.ids, spread).write(tx, letters, limit)
+            )
 
         return await self._again(attempt, now)
 
@@ -319,8 +329,9 @@ class Store:
         """Closes the group's claims on these queues and moves it."""
 
         async def attempt(spread: int) -> Sought:
-            run = Seeking(group, now, self.ids, spread)
-            return await self.backend.write(lambda tx: run.write(tx, queues, position), run.landed)
+            return await self.backend.write(
+                lambda tx: Seeking(group, now, self.ids, spread).write(tx, queues, position)
+            )
 
         return await self._again(attempt, now)
 
@@ -336,8 +347,7 @@ class Store:
         """Puts a batch of a range of the stream onto the group's ladder, due at once, with attempt 1."""
 
         async def attempt(spread: int) -> Replayed:
-            run = Replaying(group, now, self.ids, spread)
-            return await self.backend.write(lambda tx: run.write(tx, range_, limit), run.landed)
+            return await self.backend.write(lambda tx: Replaying(group, now, self.ids, spread).write(tx, range_, limit))
 
         return await self._again(attempt, now)
 

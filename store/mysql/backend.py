@@ -2,21 +2,22 @@
 
 Writers and readers have pools of their own, so that no page of recovery keeps a publish waiting. A transaction is a
 fresh run of its function: after a deadlock or a lock wait it is rolled back and run again with jitter, five times at
-most; after a lost answer to COMMIT the database is asked whether it is there.
+most. After a lost answer to COMMIT the database is asked whether it landed (see `witness`), and nothing is run again
+before it is known that it did not.
 """
 
 import random
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
 import structlog
 import trio
 
-from ..errors import Contention, DuplicateKey, OutcomeUnknown, Refused, SchemaError, TopicGone, Unavailable
+from ..errors import Contention, DuplicateKey, OutcomeUnknown, Refused, SchemaError, StoreError, TopicGone, Unavailable
 from ..migrations import Migration, load_migrations, pending
-from ..ports import Query, Row, Transaction, Value, Work
+from ..ports import Query, Row, Value, Work
 from .connection import Connection, connect
 from .dsn import Dsn
 from .literals import Sql
@@ -24,6 +25,7 @@ from .pool import Pool
 from .redis_sequencer import RedisSequencer
 from .sequencing import Sequencing
 from .statements import bind, statement
+from .witness import Witness, forget
 
 T = TypeVar("T")
 
@@ -32,6 +34,13 @@ _TRIES = 5
 _PAUSE = 0.01
 """Seconds of the first pause after a deadlock, doubled each time, of which a random part is taken."""
 _LOCK_WAIT = 60
+_DOUBT = 10.0
+"""Seconds after which a transaction whose COMMIT got no answer stays in doubt: twice what the server gives a writer
+that is cut off (`WRITE_WAIT_TIMEOUT`) before it rolls back."""
+_FORGET_EVERY = 3600.0
+"""Seconds."""
+_DONE_BEFORE = frozenset({1060, 1061, 1091})
+"""A column or an index that is there, or is gone: a migration that was interrupted behind this statement."""
 _APPLIED = b"SELECT version, checksum FROM migration"
 _REMEMBER = b"""CREATE TABLE IF NOT EXISTS migration (
   version INT UNSIGNED NOT NULL, name VARBINARY(255) NOT NULL, checksum BINARY(32) NOT NULL, applied_at BIGINT NOT NULL,
@@ -48,6 +57,8 @@ class MySQLTransaction:
         self._connection = connection
         self._sequencing = sequencing
         self._later: list[bytes] = []
+        self.witness: Witness | None = None
+        """None: nothing is written so far, and a COMMIT would change nothing."""
 
     async def fetch(self, query: str, *values: Value | Sequence[Value]) -> list[Row]:
         """The rows of a SELECT."""
@@ -60,33 +71,48 @@ class MySQLTransaction:
 
     async def execute(self, query: str, *values: Value | Sequence[Value]) -> int:
         """Runs a statement; how many rows it matched."""
-        text = bind(query, values)
-        if not self._later:
-            return await self._connection.execute(text)
-        return (await self._connection.execute_all([*self._take_later(), text]))[-1].affected
+        return await self._execute(bind(query, values))
 
     async def execute_many(self, query: str, rows: Sequence[Sequence[Value]]) -> int:
         """Inserts the rows in as few statements as the server's max_allowed_packet lets."""
-        await self.flush()
         prepared, _ = statement(query)
         inserted = 0
         for text in prepared.bind_many(rows, max_bytes=self._connection.max_statement):
-            inserted += await self._connection.execute(text)
+            inserted += await self._execute(text)
         return inserted
 
     async def later(self, query: str, *values: Value | Sequence[Value]) -> None:
         """Runs a statement together with whatever is asked next."""
+        self._note()
         self._later.append(bind(query, values))
 
     async def later_many(self, query: str, rows: Sequence[Sequence[Value]]) -> None:
         """Inserts the rows together with whatever is asked next."""
+        self._note()
         prepared, _ = statement(query)
         self._later += prepared.bind_many(rows, max_bytes=self._connection.max_statement)
+
+    async def note(self) -> None:
+        """Writes to a row of the session's own, and nothing else."""
+        self._note()
+        await self.flush()
 
     async def flush(self) -> None:
         """Runs what was to be run later. Before the COMMIT: it would be committed in part when one fails."""
         if self._later:
             await self._connection.execute_all(self._take_later())
+
+    async def _execute(self, text: bytes) -> int:
+        self._note()
+        if not self._later:
+            return await self._connection.execute(text)
+        return (await self._connection.execute_all([*self._take_later(), text]))[-1].affected
+
+    def _note(self) -> None:
+        """Before a write: the first takes the witness along."""
+        if self.witness is None:
+            self.witness = Witness(self._connection.number, self._connection.count_run())
+            self._later.append(self.witness.note())
 
     def _take_later(self) -> list[bytes]:
         later, self._later = self._later, []
@@ -99,6 +125,7 @@ class MySQLTransaction:
         prepared, _ = statement(query)
         draws: dict[int, int] = {}
         begins = await self.draw({queue_id: len(some) for queue_id, some in rows.items()})
+        self._note()
         flight = self._take_later()
         for queue_id, begin in begins.items():
             drawn = [(queue_id, begin + number, *row) for number, row in enumerate(rows[queue_id])]
@@ -128,72 +155,97 @@ class MySQLTransaction:
         return await self._sequencing.draw(self, counts) if counts else {}
 
 
+class _RolledBack(Unavailable):
+    """The connection was lost at COMMIT, and it is known that nothing of the transaction is kept."""
+
+
 class MySQLBackend:
     """A `store.ports.Backend` over one database."""
 
-    def __init__(self, dsn: str, redis: str | None = None) -> None:
-        """`redis`: the address of a Redis, for the topics whose offsets are drawn there."""
+    def __init__(self, dsn: str, redis: str | None = None, *, doubt: float = _DOUBT) -> None:
+        """`redis`: the address of a Redis, for the topics whose offsets are drawn there. `doubt`: for how many seconds
+        it is asked whether a transaction landed, before its caller hears that nobody knows."""
         self.dsn = Dsn.parse(dsn)
         self._sequencing = Sequencing(None if redis is None else RedisSequencer(redis, self.dsn.database))
         self._writers = Pool(self.dsn, size=_WRITERS, write=True)
         self._readers = Pool(self.dsn, size=_READERS, write=False)
+        self._doubt = doubt
+        self._forget_at = 0.0
         self._transactions = 0
         self._run_again = 0
         self._in_doubt = 0
 
-    async def write(self, work: Work[T], landed: Callable[[Transaction, T], Awaitable[bool]] | None = None) -> T:
+    async def write(self, work: Work[T]) -> T:
         """Runs `work` in a transaction of its own; see `store.ports.Backend`."""
         tried = 0
         while True:
             try:
-                return await self._once(work, landed)
-            except (Contention, OutcomeUnknown) as error:
+                return await self._once(work)
+            except (Contention, _RolledBack):
                 tried += 1
-                asked_in_vain = isinstance(error, OutcomeUnknown) and landed is not None
-                if asked_in_vain or tried == _TRIES:
+                if tried == _TRIES:
                     raise
             self._run_again += 1
             await trio.sleep(_jitter(_PAUSE * 2**tried))
 
-    async def _once(self, work: Work[T], landed: Callable[[Transaction, T], Awaitable[bool]] | None) -> T:
-        while True:
-            async with self._writers.connection() as connection:
-                await connection.begin()
-                tx = MySQLTransaction(connection, self._sequencing)
-                try:
-                    result = await work(tx)
-                    await tx.flush()
-                except OutcomeUnknown as error:
-                    raise Unavailable(str(error), error.code) from error  # before COMMIT nothing is in doubt
-                except Exception:
-                    await connection.rollback()
-                    raise
-                try:
-                    await connection.commit()
-                except OutcomeUnknown as error:
-                    self._in_doubt += 1
-                    if landed is None:
-                        raise
-                    unknown = error
-                else:
-                    self._transactions += 1
-                    return result
-            # The connection is given up; another one knows what became of the transaction.
-            if await self._is_there(landed, result, unknown):
-                self._transactions += 1
-                return result
-
-    async def _is_there(
-        self, landed: Callable[[Transaction, T], Awaitable[bool]], result: T, unknown: OutcomeUnknown
-    ) -> bool:
-        """Whether a transaction whose COMMIT got no answer was committed. Raises `unknown` when nobody can tell."""
-        for tried in range(_TRIES):
+    async def _once(self, work: Work[T]) -> T:
+        async with self._writers.connection() as connection:
+            await connection.begin()
+            tx = MySQLTransaction(connection, self._sequencing)
             try:
-                async with self._readers.connection() as connection:
-                    return await landed(MySQLTransaction(connection, self._sequencing), result)
-            except Unavailable:
-                await trio.sleep(_jitter(_PAUSE * 4**tried))
+                result = await work(tx)
+                await tx.flush()
+            except OutcomeUnknown as error:
+                raise Unavailable(str(error), error.code) from error  # before COMMIT nothing is in doubt
+            except Exception:
+                await connection.rollback()
+                raise
+            try:
+                await connection.commit()
+            except OutcomeUnknown as error:
+                unknown = error
+            else:
+                self._transactions += 1
+                await self._forget(connection)
+                return result
+        # The connection is given up; another one knows what became of the transaction.
+        self._in_doubt += 1
+        if tx.witness is not None and not await self._landed(tx.witness, unknown):
+            raise _RolledBack(f"nothing of it is kept: {unknown}", unknown.code) from unknown
+        self._transactions += 1
+        return result
+
+    async def _landed(self, witness: Witness, unknown: OutcomeUnknown) -> bool:
+        """Whether a transaction whose COMMIT got no answer was committed. Raises `unknown` when nobody can tell."""
+        with trio.move_on_after(self._doubt):
+            tried = 0
+            while True:
+                with suppress(Contention, Unavailable):
+                    async with self._writers.connection() as connection:
+                        await connection.begin()
+                        tx = MySQLTransaction(connection, self._sequencing)
+                        landed = await witness.landed(tx)
+                        # A commit is seen a moment before it is on the disk. One behind it, of a row of our own, is
+                        # answered when both are.
+                        await tx.note()
+                        await connection.commit()
+                        return landed
+                tried += 1
+                await trio.sleep(_jitter(min(1, _PAUSE * 2**tried)))
         raise unknown
+
+    async def _forget(self, connection: Connection) -> None:
+        """Now and then, behind a transaction: what nobody will ask for any more."""
+        now = trio.current_time()
+        if now < self._forget_at:
+            return
+        self._forget_at = now + _FORGET_EVERY
+        try:
+            await connection.begin()
+            await forget(connection)
+            await connection.commit()
+        except StoreError:  # another time, and another session
+            connection.close()
 
     async def read(self, work: Work[T]) -> T:
         """Runs `work` in autocommit mode, once more if the connection turns out to be lost."""
@@ -235,6 +287,8 @@ class MySQLBackend:
                 try:
                     await connection.execute(text.encode())
                 except Refused as error:
+                    if error.code in _DONE_BEFORE:
+                        continue
                     raise SchemaError(
                         f"migration {migration.version:04} ({migration.name}) stopped: {error}. MySQL cannot undo the "
                         "statements before it: restore the database, or finish the migration by hand"

@@ -4,6 +4,7 @@ A `Connection` that was cancelled or broken in the middle of anything is closed,
 """
 
 import re
+import secrets
 import ssl
 from collections.abc import Sequence
 from contextlib import suppress
@@ -79,6 +80,9 @@ class Connection:
         self.id = 0
         """The server's number of the session, for KILL."""
         self.max_allowed_packet = 1 << 20
+        self.number = secrets.randbits(63)
+        """Of the session's row in `witness`. The server's own numbers begin anew with it, and with another server."""
+        self._runs = 0
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "in transaction" if self._begun else "open"
@@ -139,6 +143,11 @@ class Connection:
             raise RuntimeError("ROLLBACK first: a deadlock has ended the transaction")
         self._begun = True
 
+    def count_run(self) -> int:
+        """A number for the transaction that begins to write, which no other of this session has."""
+        self._runs += 1
+        return self._runs
+
     async def commit(self) -> None:
         """`OutcomeUnknown` when the answer does not come. Run it where no request's cancel scope can reach it."""
         if self._asked:  # or else there is nothing to commit
@@ -196,7 +205,10 @@ class Connection:
         fault = to_store_error(error.code, error.message)
         if error.unasked or isinstance(fault, Unavailable) or error.code == 1153:
             self._wire.quit()
-        if commits and (error.unasked or error.code in CUT_OFF):
+        # A COMMIT may fail behind the point of no return, with any error but one that says it was rolled back.
+        half_done = self._begun and not isinstance(fault, Contention)
+        if commits and (error.unasked or error.code in CUT_OFF or half_done):
+            self._wire.quit()
             raise OutcomeUnknown(str(fault), error.code)
         if error.unasked and not isinstance(fault, Unavailable):
             raise Unavailable(str(fault), error.code)

@@ -7,10 +7,6 @@ INSERT INTO cancelled (shard, id, nonce, topic_id, `key`, accepted_at, deliver_a
 SELECT id, topic_id, `key`, accepted_at, deliver_at, cancelled_at
 FROM cancelled /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*);
 
--- name: landed
--- The message of this id, if it is ours.
-SELECT id FROM cancelled WHERE shard = ? AND id = ? AND nonce = ?;
-
 -- name: oldest
 -- Cancelled messages of a shard by id, from one id to another.
 SELECT id, topic_id, `key`, cancelled_at FROM cancelled /*! FORCE INDEX (PRIMARY) */

@@ -1,7 +1,7 @@
 -- name: add
 -- Cursors that are not there yet.
 INSERT IGNORE INTO `cursor` (group_id, queue_id, origin, position, next_claim, next_delivery, acked, dead, retried,
-  expired, skipped, parked, turn) VALUES ?;
+  expired, skipped, parked) VALUES ?;
 
 -- name: lock
 -- A group's cursors, for update, in key order.
@@ -9,13 +9,9 @@ SELECT queue_id, position, next_claim, next_delivery, acked, dead, retried, expi
 FROM `cursor` /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND queue_id IN (?*) ORDER BY queue_id /*! FOR UPDATE */;
 
 -- name: move
--- What a turn of the group changed; `turn` tells whose it was.
+-- What a turn of the group changed.
 UPDATE `cursor` SET position = ?, next_claim = ?, next_delivery = ?, acked = ?, dead = ?, retried = ?, expired = ?,
-  skipped = ?, parked = ?, turn = ? WHERE group_id = ? AND queue_id = ?;
-
--- name: turn
--- Whether the last turn of this cursor was ours.
-SELECT queue_id FROM `cursor` WHERE group_id = ? AND queue_id = ? AND turn = ?;
+  skipped = ?, parked = ? WHERE group_id = ? AND queue_id = ?;
 
 -- name: of_group
 -- A group's cursors with the ends of their queues.
@@ -39,13 +35,12 @@ SELECT position FROM `cursor` WHERE group_id = ? AND queue_id = ?;
 
 -- name: seek
 -- An operator moved it; `sought` keeps the books.
-UPDATE `cursor` SET position = ?, sought = sought + ?, retried = retried + ?, acked = acked + ?, next_delivery = ?,
-  turn = ?
+UPDATE `cursor` SET position = ?, sought = sought + ?, retried = retried + ?, acked = acked + ?, next_delivery = ?
 WHERE group_id = ? AND queue_id = ?;
 
 -- name: redriven
 -- An operator put messages into this retry queue, some of them out of the dead letters.
-UPDATE `cursor` SET redriven = redriven + ?, cleared = cleared + ?, turn = ? WHERE group_id = ? AND queue_id = ?;
+UPDATE `cursor` SET redriven = redriven + ?, cleared = cleared + ? WHERE group_id = ? AND queue_id = ?;
 
 -- name: cleared
 -- Dead letters of this queue's messages are gone.

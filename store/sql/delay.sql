@@ -28,10 +28,6 @@ FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*);
 SELECT id, nonce FROM cancelled /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*)
 UNION ALL SELECT id, nonce FROM message /*! FORCE INDEX (udx_message_id) */ WHERE id IN (?*);
 
--- name: landed
--- The message of this id, if it is ours.
-SELECT id FROM delay WHERE shard = ? AND id = ? AND nonce = ?;
-
 -- name: move
 -- A message gets another due time; its id stays.
 UPDATE delay SET due = ?, deliver_at = ? WHERE shard = ? AND id = ?;

@@ -54,10 +54,6 @@ FROM message /*! FORCE INDEX (udx_message_id) */ WHERE id IN (?*)
 UNION ALL SELECT message_id, LENGTH(history)
 FROM redelivery /*! FORCE INDEX (idx_redelivery_message_id) */ WHERE message_id IN (?*);
 
--- name: landed
--- The message of this id, if it is ours.
-SELECT id FROM message WHERE id = ? AND nonce = ?;
-
 -- name: oldest
 -- The head of a queue, from an offset on, without the bodies.
 SELECT `offset`, id, `key`, streamed_at FROM message /*! FORCE INDEX (PRIMARY) */

@@ -1,6 +1,6 @@
 -- name: add
 -- Offsets of a broadcast client that are not there yet.
-INSERT IGNORE INTO reader (group_id, client, queue_id, position, turn, asked_at) VALUES ?;
+INSERT IGNORE INTO reader (group_id, client, queue_id, position, asked_at) VALUES ?;
 
 -- name: lock
 -- A client's offsets in a group, for update, in key order.
@@ -8,12 +8,8 @@ SELECT queue_id, position, asked_at FROM reader /*! FORCE INDEX (PRIMARY) */
 WHERE group_id = ? AND client = ? ORDER BY queue_id /*! FOR UPDATE */;
 
 -- name: move
--- A client's offset moves; `turn` tells whose doing it was.
-UPDATE reader SET position = ?, turn = ? WHERE group_id = ? AND client = ? AND queue_id = ?;
-
--- name: turn
--- Whether the last move of this offset was ours.
-SELECT queue_id FROM reader WHERE group_id = ? AND client = ? AND queue_id = ? AND turn = ?;
+-- A client's offset moves.
+UPDATE reader SET position = ? WHERE group_id = ? AND client = ? AND queue_id = ?;
 
 -- name: of_group
 -- Where the clients of a group are.

@@ -4,7 +4,7 @@ WAL with synchronous=FULL: an answered commit is on the disk. The clock is the h
 """
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from sqlite3 import Connection, OperationalError
@@ -14,7 +14,7 @@ import trio
 
 from ..errors import Refused, StoreError, Unavailable
 from ..migrations import Migration, load_migrations, pending
-from ..ports import Transaction, Work
+from ..ports import Work
 from .connection import SQLiteTransaction, connect, drive
 from .errors import translate
 from .file_lock import FileLock
@@ -44,9 +44,8 @@ class SQLiteBackend:
         self._idle: list[Connection] = []
         self._limit = trio.CapacityLimiter(_READERS)
 
-    async def write(self, work: Work[T], landed: Callable[[Transaction, T], Awaitable[bool]] | None = None) -> T:
-        """Runs `work` in the writer thread. A commit here is never in doubt, so `landed` is not asked."""
-        del landed
+    async def write(self, work: Work[T]) -> T:
+        """Runs `work` in the writer thread. A commit here is never in doubt."""
         return await self._writer.write(work)
 
     async def read(self, work: Work[T]) -> T:

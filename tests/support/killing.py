@@ -10,7 +10,7 @@ backend is wrapped where the parts are put together.
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from tarry.service import serve
@@ -102,7 +102,7 @@ class WatchedBackend:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
 
-    async def write(self, work: Work[T], landed: Callable[[Transaction, T], Awaitable[bool]] | None = None) -> T:
+    async def write(self, work: Work[T]) -> T:
         queries: list[str] = []
 
         async def watched(tx: Transaction) -> T:
@@ -113,7 +113,7 @@ class WatchedBackend:
                 self._killer.reach(f"{query}:commit")
             return result
 
-        result = await self._backend.write(watched, landed)
+        result = await self._backend.write(watched)
         for query in queries:
             self._killer.reach(f"{query}:committed")
         return result

@@ -1,19 +1,35 @@
 """A line to a MySQL server that is cut exactly around a COMMIT.
 
     proxy = await nursery.start(Proxy(dsn).run)
-    proxy.cuts.append("after")          # the next COMMIT: the server carries it out, its answer is lost with the line
-    proxy.cuts.append("before")         # the one after that: the server never hears it
+    proxy.cut("after")                   # the next COMMIT: the server carries it out, its answer is lost with the line
+    proxy.cut("before", b"INTO claim")   # the next one of a transaction that has said so
 
 It reads the headers of the packets that clients send, so that a COMMIT within a body is none.
 """
 
-from collections import deque
+from collections import Counter
 from typing import Literal
 from urllib.parse import urlsplit
 
+import attrs
 import trio
 
+Moment = Literal["before", "during", "after", "late"]
+"""The server never hears it; the client is cut off while the server is at it; when it has answered; before the server
+hears it, which it does when somebody asks what became of it."""
+
+MOMENTS: tuple[Moment, ...] = ("before", "during", "after", "late")
+
 _COM_QUERY = 3
+
+
+@attrs.frozen(eq=False)
+class Cut:
+    """Of the next COMMIT of a transaction that has said each of these."""
+
+    moment: Moment
+    words: tuple[bytes, ...]
+    done: trio.Event = attrs.field(factory=trio.Event)
 
 
 class Proxy:
@@ -21,11 +37,23 @@ class Proxy:
         self._to = urlsplit(dsn)
         self.dsn = dsn
         """Leads over the proxy once it runs."""
-        self.cuts: deque[Literal["before", "after"]] = deque()
-        """What happens to the next COMMITs, one entry each."""
-        self.statement = b"COMMIT"
-        self.done = 0
+        self.cuts: list[Cut] = []
+        """Those to come."""
+        self.counts: Counter[Moment] = Counter()
         """Lines cut."""
+        self.asks = b"FROM witness"
+        """By this it is known that somebody asks."""
+        self._asked = trio.Event()
+
+    @property
+    def done(self) -> int:
+        """Lines cut."""
+        return self.counts.total()
+
+    def cut(self, moment: Moment, *words: bytes) -> Cut:
+        cut = Cut(moment, words)
+        self.cuts.append(cut)
+        return cut
 
     async def run(self, task_status: "trio.TaskStatus[Proxy]") -> None:
         (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
@@ -38,20 +66,38 @@ class Proxy:
         server = await trio.open_tcp_stream(self._to.hostname or "localhost", self._to.port or 3306)
         deaf = trio.Event()  # what the server says no longer reaches the client
         answered = trio.Event()
+        said: list[bytes] = []  # in the transaction that is open
 
         async def up() -> None:
             packets = _Packets(client)
             while (packet := await packets.next()) is not None:
-                if self.cuts and packet[3:] == b"\0" + bytes([_COM_QUERY]) + self.statement:
-                    self.done += 1
-                    if self.cuts.popleft() == "before":
-                        break
-                    deaf.set()
-                    await server.send_all(packet)
-                    await answered.wait()
+                text = packet[5:] if packet[3:5] == b"\0" + bytes([_COM_QUERY]) else b""
+                if text not in (b"COMMIT", b"ROLLBACK"):
+                    said.append(text)
+                    if self.asks in text:
+                        self._asked.set()
+                elif text == b"COMMIT" and (cut := self._next(said)) is not None:
+                    await end(packet, cut)
                     break
+                else:
+                    said.clear()
                 await server.send_all(packet)
             nursery.cancel_scope.cancel()
+
+        async def end(commit: bytes, cut: Cut) -> None:
+            self.counts[cut.moment] += 1
+            cut.done.set()
+            if cut.moment == "before":
+                return
+            deaf.set()
+            if cut.moment == "late":
+                self._asked = trio.Event()
+                await client.aclose()
+                await self._asked.wait()
+            await server.send_all(commit)
+            if cut.moment == "during":
+                await client.aclose()
+            await answered.wait()
 
         async def down() -> None:
             async for data in server:
@@ -67,6 +113,14 @@ class Proxy:
                 nursery.start_soon(down)
         except* (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
+
+    def _next(self, said: list[bytes]) -> Cut | None:
+        """The cut that is meant for a transaction that has said this, taken out of those to come."""
+        for cut in self.cuts:
+            if all(any(words in text for text in said) for words in cut.words):
+                self.cuts.remove(cut)
+                return cut
+        return None
 
 
 class _Packets:

@@ -48,5 +48,5 @@ def remains(
 
 
 def everything(stage: Stage) -> dict[str, set[tuple[object, ...]]]:
-    """All rows of all these tables."""
-    return {table: set(stage.tables.rows(f"SELECT * FROM `{table}`")) for table in _tables()}
+    """All rows of all these tables, but for what the store's own sessions note of themselves."""
+    return {table: set(stage.tables.rows(f"SELECT * FROM `{table}`")) for table in _tables() if table != "witness"}

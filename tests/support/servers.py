@@ -78,13 +78,13 @@ class PrivateServer:
 
 
 @contextmanager
-def mariadb() -> Iterator[PrivateServer]:
+def mariadb(*options: str) -> Iterator[PrivateServer]:
     """A private MariaDB. Raises `NoServerError`."""
     program, install = _program("mariadbd", "mariadb"), shutil.which("mariadb-install-db")
     if program is None or install is None:
         raise NoServerError("no mariadbd with mariadb-install-db on PATH; TARRY_TEST_MARIADB may name a running server")
     make = [install, "--auth-root-authentication-method=normal", "--skip-test-db"]
-    with _private("mariadb", program, make) as server:
+    with _private("mariadb", program, make, *options) as server:
         yield server
 
 

@@ -1,10 +1,10 @@
 """The embedded store's tables in memory, behind a backend whose methods never suspend."""
 
 import sqlite3
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from tarry.store.ports import Transaction, Work
+from tarry.store.ports import Work
 from tarry.store.sqlite.backend import migrations
 from tarry.store.sqlite.connection import SQLiteTransaction
 
@@ -20,8 +20,7 @@ class StillBackend:
             for statement in migration.statements:
                 self._connection.execute(statement)
 
-    async def write(self, work: Work[T], landed: Callable[[Transaction, T], Awaitable[bool]] | None = None) -> T:
-        del landed
+    async def write(self, work: Work[T]) -> T:
         self._connection.execute("BEGIN")
         try:
             result = await work(SQLiteTransaction(self._connection))

@@ -44,7 +44,7 @@ TABLES = (
     *("cursor", "claim", "delivery", "retry", "redelivery", "dead", "client", "lease", "cleaned", "archived"),
     *("outbox_cancel", "seek", "replay"),
     *("chain", "parked", "queue_owner"),
-    *("reader", "removed"),
+    *("reader", "removed", "witness"),
 )
 
 

@@ -2,11 +2,8 @@
 
 from functools import partial
 
-import pytest
-
 from support.stores import HOUR, MINUTE, SECOND, Stage, bodies_of
 from tarry.store.catalogue import TopicDraft
-from tarry.store.readers import Reading
 from tarry.store.records import Group, Queue, ReadAnswer, ReadRequest, Topic
 from tarry.store.retention import Limits, clean_readers
 
@@ -238,21 +235,6 @@ async def test_the_state_of_a_group_tells_its_clients(stage: Stage) -> None:
     state = await stage.store.group_state(group)
     assert state.clients == ("a", "b")
     assert [(queue.offset, queue.end) for queue in state.queues] == [(0, 3)]
-
-
-@pytest.mark.parametrize("committed", [True, False])
-async def test_whether_a_commit_without_an_answer_landed(stage: Stage, committed: bool) -> None:
-    group = await news(stage)
-    await read(stage, group)
-    await tell(stage, group.topic, b"1")
-    run = Reading(stage.now)
-    wishes = [ReadRequest(group, "a", 10)]
-    if committed:
-        answers = await stage.store.backend.write(lambda tx: run.write(tx, wishes))
-    else:
-        answers = await stage.store.backend.write(lambda tx: Reading(stage.now).write(tx, wishes))
-    assert bodies_of(answers[0]) == [b"1"]
-    assert await stage.store.backend.read(lambda tx: run.landed(tx, answers)) is committed
 
 
 async def test_a_pull_passes_what_retention_has_taken(stage: Stage) -> None:

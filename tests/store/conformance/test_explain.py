@@ -59,7 +59,7 @@ def _rows(count: int) -> Rows:
             (i % 50, i % 3, i // 3, i // 3, i, b"c", i, 1, START, START, b"\1", bytes(8)) for i in numbers
         ],
         "seek.add": [(i % 50, i % 3, i // 3, START, 0, 0, 0) for i in numbers],
-        "cursor.add": [(i // 3, i % 3, *(0,) * 11) for i in numbers],
+        "cursor.add": [(i // 3, i % 3, *(0,) * 10) for i in numbers],
         "chain.put": [(i // 100, i % 3, b"%d" % i, bytes(8)) for i in numbers],
         "parked.add": [(i // 100, i % 3, b"%d" % (i // 9), i, _id(i), 1, b"[]", START) for i in numbers],
         "queue_owner.put": [(i // 3, i % 3, b"c", 1, START) for i in numbers],
@@ -70,7 +70,7 @@ def _rows(count: int) -> Rows:
         "consumer_group.add": [(i // 3, b"%d" % i, None, 0, None, START) for i in numbers],
         "tally.add": [(i // 3, i % 3, 0, 0) for i in numbers],
         "cleaned.add": [(i, i) for i in numbers],
-        "reader.add": [(i % 50, b"%d" % (i // 50), i % 3, 0, 0, START + i * 100) for i in numbers],
+        "reader.add": [(i % 50, b"%d" % (i // 50), i % 3, 0, START + i * 100) for i in numbers],
         "label.add": [(i % 3, b"%d" % (i // 6), _id(i)) for i in numbers],
     }
 
@@ -202,7 +202,6 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "delay.remove": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
     "delay.find": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,)]),
     "delay.move": ({"delay": "PRIMARY"}, [(START, START, 0, _id(0))]),
-    "delay.landed": ({"delay": "PRIMARY"}, [(0, _id(0), 0)]),
     "delay.used": (
         {"cancelled": "PRIMARY", "message": "udx_message_id"},
         [(_ONE, _ONE), (_TWO, _TWO), (_TEN, _TEN), (_THOUSAND, _THOUSAND)],
@@ -225,7 +224,6 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "message.page": ({"message": "PRIMARY"}, [(1, 0, 200, 100)]),
     "message.restore": ({"dead": "PRIMARY"}, [(1, _ONE), (1, _TEN)]),
     "message.find": ({"m": "udx_message_id", "q": "PRIMARY"}, [([_id(0) | 1 << 20],)]),
-    "message.landed": ({"message": "udx_message_id"}, [(_id(0) | 1 << 20, 0)]),
     "message.promote": ({"delay": "PRIMARY"}, [(0, START, _ONE), (0, START, _TEN), (0, START, _THOUSAND)]),
     "redelivery.range": ({"r": "PRIMARY", "m": "PRIMARY"}, [(2, 0, 200, 100), (2, 0, 1 << 40, 256)]),
     "redelivery.tags": ({"r": "PRIMARY", "m": "PRIMARY"}, [(2, 0, 200, 100), (2, 0, 1 << 40, 500)]),
@@ -241,11 +239,10 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "claim.of_group": ({"claim": "PRIMARY"}, [(1,)]),
     "claim.lock_all": ({"claim": "PRIMARY"}, [(1, [0]), (1, [0, 1, 2])]),
     "cursor.lock": ({"cursor": "PRIMARY"}, [(1, [0]), (1, [0, 1, 2])]),
-    "cursor.move": ({"cursor": "PRIMARY"}, [(*(0,) * 10, 1, 1)]),
-    "cursor.seek": ({"cursor": "PRIMARY"}, [(0, 0, 0, 0, 0, 0, 1, 1)]),
-    "cursor.redriven": ({"cursor": "PRIMARY"}, [(1, 1, 0, 1, 1)]),
+    "cursor.move": ({"cursor": "PRIMARY"}, [(*(0,) * 9, 1, 1)]),
+    "cursor.seek": ({"cursor": "PRIMARY"}, [(0, 0, 0, 0, 0, 1, 1)]),
+    "cursor.redriven": ({"cursor": "PRIMARY"}, [(1, 1, 1, 1)]),
     "cursor.cleared": ({"cursor": "PRIMARY"}, [(1, 1, 1)]),
-    "cursor.turn": ({"cursor": "PRIMARY"}, [(1, 1, 0)]),
     "queue.lock": ({"queue": "PRIMARY"}, [([1],), ([1, 2],), (list(range(1, 30)),)]),
     "queue.ends": ({"queue": "PRIMARY"}, [([1],), ([1, 2],)]),
     "queue.advance": ({"queue": "PRIMARY"}, [(1, 1)]),
@@ -351,17 +348,18 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "message.members": ({"message": "PRIMARY"}, [(1, 0, 200)]),
     "redelivery.members": ({"r": "PRIMARY", "m": "PRIMARY"}, [(2, 0, 200)]),
     "reader.lock": ({"reader": "PRIMARY"}, [(1, b"1")]),
-    "reader.move": ({"reader": "PRIMARY"}, [(1, 1, 1, b"1", 1)]),
+    "reader.move": ({"reader": "PRIMARY"}, [(1, 1, b"1", 1)]),
     "reader.see": ({"reader": "PRIMARY"}, [(START, 1, b"1")]),
     "reader.silent": ({"reader": "idx_reader_multi_asked_at"}, [(1, START, 1000), (1, START + 10_000, 1000)]),
     "reader.expunge": (
         {"reader": "PRIMARY"},
         [(1, [b"1"], START), (1, [b"1", b"2"], START), (1, [b"%d" % i for i in range(200)], START)],
     ),
-    "reader.turn": ({"reader": "PRIMARY"}, [(1, b"1", 1, 1)]),
     "reader.of_group": ({"reader": "PRIMARY"}, [(1,)]),
     "reader.forget": ({"reader": "PRIMARY"}, [([1], b"1"), ([1, 2, 3], b"1")]),
     "label.find": ({"label": "PRIMARY"}, [(1, b"0", 0, 100)]),
+    "witness.last": ({"witness": "PRIMARY"}, [(1,)]),
+    "witness.remove": ({"witness": "PRIMARY"}, [([1],), ([1, 2],)]),
 }
 
 

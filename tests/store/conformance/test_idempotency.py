@@ -5,18 +5,14 @@ What the store says is compared with a dictionary. On MySQL and MariaDB the line
 
 import random
 from collections.abc import AsyncIterator
-from contextlib import nullcontext
 
 import attrs
 import pytest
 import trio
 
-from support.proxy import Proxy
+from support.proxy import MOMENTS, Proxy
 from support.stores import HOUR, SECOND, START, Stage
-from tarry.store.ids import IdMaker
 from tarry.store.opening import open_backend
-from tarry.store.ports import Transaction
-from tarry.store.publishing import Publishing
 from tarry.store.records import Conflict, Publication, Receipt, Topic
 from tarry.store.store import IDEMPOTENCY_WINDOW, Store
 
@@ -146,7 +142,8 @@ async def test_the_same_key_is_the_same_message(stage: Stage, line: tuple[Store,
                 await ledger.ask_in_one_batch(stage.store)
             case 3 | 4:
                 if proxy is not None:
-                    proxy.cuts += dice.choices(("before", "after"), k=dice.choice((1, 1, 2)))
+                    for moment in dice.choices(MOMENTS, k=dice.choice((1, 1, 2))):
+                        proxy.cut(moment)
                 await ledger.ask_in_one_batch(store)
             case 5:
                 stage.now += dice.choice((0, IDEMPOTENCY_WINDOW))
@@ -159,44 +156,3 @@ async def test_the_same_key_is_the_same_message(stage: Stage, line: tuple[Store,
     ledger.check()
     assert proxy is None or proxy.done > 5
     assert len(ledger.known) == 2 * len(KEYS)
-
-
-class UndoneError(Exception):
-    """A transaction ends without COMMIT."""
-
-
-@pytest.mark.parametrize("seed", range(12))
-async def test_a_row_is_ours_by_its_nonce(stage: Stage, seed: int) -> None:
-    """After a COMMIT without an answer, a stranger with the same id is not taken for our message."""
-    dice = random.Random(seed)
-    topic = await stage.topic()
-    numbers = dice.randrange(1 << 30)
-    delay = dice.choice((None, HOUR))
-    publication = Publication((stage.draft(topic, delay=delay),))
-
-    async def publish(*, commit: bool) -> tuple[Publishing, int]:
-        run = Publishing(IdMaker(random.Random(numbers)), stage.now, IDEMPOTENCY_WINDOW, 0)
-        ids: list[int] = []
-
-        async def work(tx: Transaction) -> None:
-            (receipts,) = await run.write(tx, [publication])
-            assert isinstance(receipts, list)
-            ids.append(receipts[0].id)
-            if not commit:
-                raise UndoneError
-
-        with nullcontext() if commit else pytest.raises(UndoneError):
-            await stage.store.backend.write(work)
-        return run, ids[-1]
-
-    ours, theirs = dice.sample((True, False), 2) if seed % 3 else (False, False)
-    run, our_id = await publish(commit=ours)
-    if theirs:
-        assert (await publish(commit=True))[1] == our_id
-    what_came_of_it = dice.randrange(3)
-    if what_came_of_it == 1:
-        await stage.store.cancel([our_id], stage.now)
-    elif what_came_of_it == 2:
-        stage.now += HOUR
-        await stage.promote(our_id)
-    assert await stage.store.backend.read(lambda tx: run.landed(tx, None)) is ours

@@ -1,0 +1,132 @@
+"""Whether a transaction landed is told by its witness, and not before its session can commit it no more."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+import trio
+import trio.testing
+
+from support import servers
+from support.proxy import Proxy
+from tarry.store.errors import OutcomeUnknown
+from tarry.store.mysql.backend import MySQLBackend, MySQLTransaction
+from tarry.store.mysql.connection import Connection
+from tarry.store.mysql.sequencing import Sequencing
+from tarry.store.mysql.witness import Witness, forget
+from tarry.store.ports import Transaction
+
+Open = Callable[..., Awaitable[Connection]]
+
+
+@pytest.fixture
+async def backend(mysql_dsn: str) -> AsyncIterator[MySQLBackend]:
+    backend = MySQLBackend(mysql_dsn)
+    await backend.migrate()
+    yield backend
+    await backend.aclose()
+
+
+async def _write(connection: Connection) -> Witness:
+    """A transaction that is ready for its COMMIT."""
+    await connection.begin()
+    tx = MySQLTransaction(connection, Sequencing(None))
+    await tx.execute_many("client.put", [(b"c", 1, 1)])
+    assert tx.witness is not None
+    return tx.witness
+
+
+async def _landed(connection: Connection, witness: Witness) -> bool:
+    await connection.begin()
+    landed = await witness.landed(MySQLTransaction(connection, Sequencing(None)))
+    await connection.rollback()
+    return landed
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback", "close", "kill"])
+@pytest.mark.parametrize("first", [True, False], ids=["its first", "a later one"])
+async def test_it_waits_for_the_end_of_the_session(
+    backend: MySQLBackend, open_connection: Open, mysql_dsn: str, end: str, first: bool
+) -> None:
+    writer, asker = await open_connection(), await open_connection()
+    if not first:
+        await _write(writer)
+        await writer.commit()
+    witness = await _write(writer)
+    answers: list[bool] = []
+
+    async def ask() -> None:
+        answers.append(await _landed(asker, witness))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        waits = "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'SELECT run FROM witness%'"
+        await servers.until(lambda: servers.run_sql(mysql_dsn, waits) == [(1,)])
+        assert not answers
+        if end == "kill":
+            servers.run_sql(mysql_dsn, f"KILL CONNECTION {writer.id}")
+        elif end == "close":
+            writer.close()
+        else:
+            await (writer.commit() if end == "commit" else writer.rollback())
+    assert answers == [end == "commit"]
+
+
+async def test_a_session_is_known_by_its_own_number(backend: MySQLBackend, open_connection: Open) -> None:
+    one, other, asker = [await open_connection() for _ in range(3)]
+    first = await _write(one)
+    await one.commit()
+    second = await _write(other)
+    await other.commit()
+    assert first.session != second.session
+    assert await _landed(asker, first)
+    assert await _landed(asker, second)
+    third = await _write(one)
+    await one.rollback()
+    assert await _landed(asker, first), "what was rolled back leaves the one before it"
+    assert not await _landed(asker, third)
+
+
+async def test_who_writes_nothing_has_none(backend: MySQLBackend, mysql_dsn: str) -> None:
+    async def look(tx: Transaction) -> int:
+        return len(await tx.fetch("queue.lock", [1, 2]))
+
+    assert await backend.write(look) == 0
+    assert servers.run_sql(mysql_dsn, "SELECT COUNT(*) FROM witness") == [(0,)]
+
+
+async def test_what_is_long_over_is_forgotten(backend: MySQLBackend, connection: Connection, mysql_dsn: str) -> None:
+    now = "UNIX_TIMESTAMP()"
+    servers.run_sql(mysql_dsn, f"INSERT INTO witness VALUES (1, 1, {now} - 3700), (2, 1, {now} - 3500), (3, 1, {now})")
+    await forget(connection)
+    assert servers.run_sql(mysql_dsn, "SELECT session FROM witness ORDER BY session") == [(2,), (3,)]
+    servers.run_sql(mysql_dsn, "UPDATE witness SET noted_at = 1")
+
+    async def write(tx: Transaction) -> None:
+        await tx.execute_many("client.put", [(b"c", 1, 1)])
+
+    await backend.write(write)  # a server's first transaction takes them along
+    assert servers.run_sql(mysql_dsn, "SELECT run FROM witness") == [(1,)]
+
+
+async def test_past_the_bound_it_is_in_doubt(backend: MySQLBackend, mysql_dsn: str, nursery: trio.Nursery) -> None:
+    """The old session sits on its transaction: nobody can tell, so nobody runs it again or denies it."""
+    proxy: Proxy = await nursery.start(Proxy(mysql_dsn).run)
+    proxy.asks = b"what nobody says"
+    doubtful = MySQLBackend(proxy.dsn, doubt=0.3)
+    runs: list[int] = []
+
+    async def write(tx: Transaction) -> None:
+        runs.append(1)
+        await tx.execute_many("client.put", [(b"c", 1, 1)])
+
+    proxy.cut("late")
+    with pytest.raises(OutcomeUnknown):
+        await doubtful.write(write)
+    assert runs == [1]
+    await doubtful.aclose()
+
+
+async def test_an_interrupted_migration_goes_on(backend: MySQLBackend, mysql_dsn: str) -> None:
+    """MySQL commits each statement by itself: a column that has gone already is no fault."""
+    servers.run_sql(mysql_dsn, "DELETE FROM migration WHERE version = 2")
+    assert await backend.migrate() == ["0002 witness"]
