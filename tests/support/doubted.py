@@ -231,15 +231,18 @@ async def read(d: Doubted, moment: Moment, _number: int) -> None:
 
 
 LANES: dict[str, Lane] = {
-    lane.__name__: lane  # type: ignore[attr-defined]  # they are functions
+    lane.__name__: lane
     for lane in (publish, schedule, cancel, reschedule, promote, claim, ack, fail, die, redrive, seek, replay, read)
 }
+
+
+_SETTINGS: dict[str, dict[str, Any]] = {"die": {"ladder": []}, "redrive": {"ladder": []}, "read": {"kind": "broadcast"}}
 
 
 async def make_ready(d: Doubted) -> None:
     """The topics, and what some verbs find there."""
     for name in LANES:
-        settings = {"die": {"ladder": []}, "redrive": {"ladder": []}, "read": {"kind": "broadcast"}}.get(name, {})
+        settings = _SETTINGS.get(name, {})
         await d.topic(name, **settings)
     await d.call("POST", "/v1/topics/read/groups/read/claim", {"client": "reader"})
     for name in ("seek", "replay"):
