@@ -77,9 +77,6 @@ _OUTBOX_ROWS = 1000
 """Cancels of users' own transactions that are counted together."""
 _START_PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
 
-_ROUNDS = 5
-"""Seconds from one writing of the renewals to the next."""
-
 log = structlog.get_logger()
 
 
@@ -103,7 +100,6 @@ class Engine:
         )
         self._operations = Operations(store, self.clock, self._add, self._desks.closed)
         self._turn = itertools.count()
-        self._rounds = itertools.count(1)
         self._intake = Intake(
             *(store, self.directory, self.clock, metrics, self.rates, settings.max_waiting),
             add=self._add,
@@ -143,7 +139,7 @@ class Engine:
         async with trio.open_nursery() as nursery:
             self._desks.open(nursery)
             self._intake.open(nursery)
-            for leaving in (self.liveness.registering, self.liveness.leaving):
+            for leaving in (self.liveness.signing, self.liveness.leaving):
                 nursery.start_soon(leaving.run)
             nursery.start_soon(self._readers.run)
             nursery.start_soon(self.alarm.run)
@@ -154,7 +150,7 @@ class Engine:
             nursery.start_soon(adaptively, 1, 5, sweeps.look)
             self.ready.set()
             await sweeps.watch_all()
-            nursery.start_soon(every, 1, self._look_after_clients)
+            nursery.start_soon(every, self.liveness.round, self._look_after_clients)
             nursery.start_soon(every, 10, sweeps.leases)
             nursery.start_soon(every, 60, sweeps.requests)
             nursery.start_soon(self._sealer.run)
@@ -179,7 +175,7 @@ class Engine:
                 applied = await self._store.backend.migrate()
                 await self.clock.take()
                 await self.directory.refresh()
-                await self.liveness.load()
+                await self.liveness.look()
                 self._durability = await self._store.backend.durability()
                 break
             except Unavailable as error:
@@ -358,7 +354,7 @@ class Engine:
         self, group: Group, client: str, size: int, wait: int, lease: int, *, tags: frozenset[str] | None = None
     ) -> Claim | None:
         self._ready()
-        with self.liveness.polling(client):
+        async with self.liveness.polling(client):
             try:
                 return await self._desks.claim(group, ClaimRequest(client, size, lease, tags), wait)
             except GroupGone:
@@ -379,13 +375,11 @@ class Engine:
 
     async def _look_after_clients(self) -> None:
         self._desks.look_around()
-        await self.liveness.bury()
-        if next(self._rounds) % _ROUNDS == 0:
-            await self.liveness.write()
+        await self.liveness.look_after()
 
     async def read_on(self, request: ReadRequest, wait: int) -> ReadAnswer:
         self._ready()
-        with self.liveness.polling(request.client):
+        async with self.liveness.polling(request.client):
             return await self._readers.read_on(request, wait)
 
     async def pull(self, queue: Queue, offset: int, size: int, wait: int) -> list[Delivered]:

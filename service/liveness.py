@@ -1,140 +1,224 @@
-"""Liveness: which clients renew, and which of them are dead.
+"""Liveness: which clients renew, and which of them are dead. The client's row decides, since several servers may hear
+of it, or none of them for a while.
 
-A client that has renewed is watched from then on, across restarts: it is dead when nothing was heard of it for
-`client_timeout`. A renewal, a claim and an open long poll are signs of life. They are noted in memory, and written
-together every few seconds; only the first renewal of a client waits for a commit. A client that never renews is not
-watched: it lives by the leases of its claims.
+A client that has renewed is watched from then on, across restarts and at every server. A renewal, a claim and an open
+long poll are signs of life. They are noted in memory and written together, a client's some five times in a time-out;
+but a sign waits for its commit when the row is older than half a time-out, or when this server has not heard of the
+client for a whole one: it may have come from another. So whoever looks at the row sees a sign of life that is half a
+time-out old at most, and the rule is:
+
+- the server that heard of a client last, as far as it and the row know, finds it dead after `client_timeout`;
+- every other server after one and a half;
+- neither within `client_timeout` of its start, or of a time when it could not look: others were in no better place;
+- and it is dead only if its row has still not moved when it is taken away.
+
+A client that never renews is not watched: it lives by the leases of its claims.
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 
 import structlog
 import trio
-from attrs import define
+from attrs import frozen
 
+from ..store.clients import Registration
 from ..store.errors import StoreError
+from ..store.records import ClaimKey
 from ..store.store import Store
 from .clock import Clock
 from .combiner import Combiner
 
+_LOOKS = 3
+_NEVER = -(1 << 62)
+
 log = structlog.get_logger()
 
 
-@define
-class _Watched:
-    registered_at: int
-    renewed_at: int
-    seen_at: int
+@frozen
+class _Sign:
+    client: str
+    at: int
+    register: bool
+
+
+@frozen
+class _Leaving:
+    client: str
+    renewed_by: int | None = None
+    """It is dead, if it was not heard of since; None: it goes of itself."""
 
 
 class Liveness:
-    """Watches clients. `gone` ends what dead or deregistered ones hold, and returns how many claims there were.
+    """Watches clients. `dismiss` ends at once the claims of one that is dead or deregistered.
 
     `timeout` is the milliseconds after its last sign of life at which a client is dead.
     """
 
     def __init__(
-        self, store: Store, clock: Clock, gone: Callable[[Sequence[str]], Awaitable[int]], timeout: int
+        self, store: Store, clock: Clock, dismiss: Callable[[str, Sequence[ClaimKey]], Awaitable[None]], timeout: int
     ) -> None:
         self._store = store
         self._clock = clock
         self._timeout = timeout
-        self._gone = gone
-        self._watched: dict[str, _Watched] = {}
-        self._unwritten: set[str] = set()
+        self._dismiss = dismiss
+        self._rows: dict[str, Registration] = {}
+        """As they were at the last look, or as we have written them since."""
+        self._looked_at: int | None = None
+        self._judges_from = 0
+        self._heard: dict[str, int] = {}
+        """When a client was last heard of here, also one that is not watched, as far as we know."""
         self._polling: Counter[str] = Counter()
-        self.registering: Combiner[str, None] = Combiner(self._register)
-        self.leaving: Combiner[str, tuple[bool, int]] = Combiner(self._leave)
+        self.signing: Combiner[_Sign, None] = Combiner(self._sign)
+        self.leaving: Combiner[_Leaving, tuple[bool, tuple[ClaimKey, ...]]] = Combiner(self._leave, batch=100)
 
-    async def load(self) -> None:
-        """After a start: all that were watched, each as if it had just been heard of."""
+    @property
+    def round(self) -> float:
+        """Seconds from one `look_after` to the next."""
+        return min(1.0, self._timeout / 5000)
+
+    async def look_after(self) -> None:
+        """One round: looks at the rows, writes what was heard, and ends what dead clients hold."""
+        await self.look()
+        await self._write()
+        await self._bury()
+
+    async def look(self) -> None:
+        """Reads which clients are watched, and when they were last heard of anywhere."""
+        began = self._clock.now()
+        rows = await self._store.clients()
         now = self._clock.now()
-        for name, (registered_at, renewed_at) in (await self._store.clients()).items():
-            self._watched[name] = _Watched(registered_at, renewed_at, now)
+        if self._looked_at is None or not 0 <= now - self._looked_at <= self._timeout // 2:
+            self._judges_from = now + self._timeout
+        self._looked_at = now
+        for name, row in self._rows.items():
+            if row.renewed_at >= began:
+                rows.setdefault(name, row)  # registered while we looked
+        self._rows = rows
+        self._heard = {name: at for name, at in self._heard.items() if name in rows or at >= began}
 
     async def renew(self, client: str) -> int:
         """The client lives; returns until when, without another sign."""
-        if client not in self._watched:
-            await self.registering.ask(client)
-        now = self._clock.now()
-        if (watched := self._watched.get(client)) is not None:
-            watched.renewed_at = watched.seen_at = now
-            self._unwritten.add(client)
+        now, waits = self._hear(client)
+        if waits or client not in self._rows:
+            await self.signing.ask(_Sign(client, now, register=True))
         return now + self._timeout
 
-    async def deregister(self, client: str) -> tuple[bool, int]:
-        """The client goes: whether it was watched, and how many claims it held."""
-        return await self.leaving.ask(client)
-
-    @contextmanager
-    def polling(self, client: str) -> Generator[None, None, None]:
+    @asynccontextmanager
+    async def polling(self, client: str) -> AsyncGenerator[None, None]:
         """The client asks for messages, and lives as long as it waits for them."""
         self._polling[client] += 1
         try:
+            now, waits = self._hear(client)
+            if waits:
+                await self.signing.ask(_Sign(client, now, register=False))
             yield
         finally:
+            self._heard[client] = self._clock.now()
             self._polling[client] -= 1
             if not self._polling[client]:
                 del self._polling[client]
-            if (watched := self._watched.get(client)) is not None:
-                watched.seen_at = self._clock.now()
+
+    async def deregister(self, client: str) -> tuple[bool, int]:
+        """The client goes: whether it was watched, and how many claims it held."""
+        watched, claims = await self.leaving.ask(_Leaving(client))
+        ended = set(claims)
+        for _ in range(_LOOKS - 1):
+            # A turn that was under way may have granted it one more.
+            if not set(await self._store.open_claims([client])) - ended:
+                break
+            ended.update((await self.leaving.ask(_Leaving(client)))[1])
+        return watched, len(ended)
 
     def names(self) -> set[str]:
         """Clients that are watched, or wait for messages."""
-        return {*self._watched, *self._polling}
+        return {*self._rows, *self._polling}
 
     def watched(self, client: str) -> tuple[int, int, bool] | None:
-        """When a client registered and last renewed, and whether it lives; None when it is not watched."""
-        watched = self._watched.get(client)
-        if watched is None:
+        """When a client registered and was last heard of, and whether it lives; None when it is not watched."""
+        row = self._rows.get(client)
+        if row is None:
             return None
-        return watched.registered_at, watched.renewed_at, not self._is_dead(client, watched, self._clock.now())
+        heard = max(row.renewed_at, self._heard.get(client, _NEVER))
+        return row.registered_at, heard, self._dead_since(client, row, self._clock.now()) is None
 
-    def _is_dead(self, name: str, watched: _Watched, now: int) -> bool:
-        return name not in self._polling and watched.seen_at + self._timeout <= now
+    def _hear(self, client: str) -> tuple[int, bool]:
+        """Takes note of a sign of life; when it was, and whether it counts only when it is written."""
+        now = self._clock.now()
+        before = self._heard.get(client, _NEVER)
+        self._heard[client] = now
+        row = self._rows.get(client)
+        stale = row is not None and now - row.renewed_at >= self._timeout // 2
+        return now, row is not None and (stale or now - before >= self._timeout)
 
-    async def bury(self) -> None:
+    def _dead_since(self, client: str, row: Registration, now: int) -> int | None:
+        """Its last sign of life, when it is dead; None while it lives."""
+        if client in self._polling:
+            return None
+        heard = self._heard.get(client, _NEVER)
+        ours = heard >= row.renewed_at
+        last, patience = (heard, self._timeout) if ours else (row.renewed_at, self._timeout + self._timeout // 2)
+        return last if last + patience <= now else None
+
+    async def _write(self) -> None:
+        """Writes what was heard since a while ago."""
+        now = self._clock.now()
+        due = now - self._timeout // 5
+        signs: dict[str, int] = {}
+        for name in self._rows.keys() & {*self._heard, *self._polling}:
+            at = now if name in self._polling else self._heard[name]
+            before = self._rows[name].renewed_at
+            if before < at and before <= due:
+                signs[name] = at
+        if signs:
+            self._written(signs, await self._store.renew_clients(signs))
+
+    async def _bury(self) -> None:
         """Ends what dead clients hold."""
         now = self._clock.now()
-        dead = [name for name, watched in self._watched.items() if self._is_dead(name, watched, now)]
-        for name in dead:
-            log.warning("client_dead", client=name)
+        if now < self._judges_from:
+            return
+        dead = {
+            name: last for name, row in self._rows.items() if (last := self._dead_since(name, row, now)) is not None
+        }
         if dead:
             async with trio.open_nursery() as nursery:
-                for name in dead:
-                    nursery.start_soon(self._bury, name)
+                for name, last in dead.items():
+                    nursery.start_soon(self._bury_one, name, last)
 
-    async def _bury(self, name: str) -> None:
+    async def _bury_one(self, name: str, last: int) -> None:
         try:
-            await self.leaving.ask(name)
+            watched, claims = await self.leaving.ask(_Leaving(name, last))
         except StoreError as error:
             log.warning("client_not_buried", client=name, error=str(error))  # the next round tries again
+        else:
+            if watched:  # and no other server was sooner, or has heard of it
+                log.warning("client_dead", client=name, claims=len(claims))
 
-    async def write(self) -> None:
-        """Writes the renewals since the last time."""
-        names, self._unwritten = self._unwritten & set(self._watched), set()
-        if names:
-            try:
-                await self._store.renew_clients(self._rows(names))
-            except StoreError:
-                self._unwritten |= names
-                raise
+    async def _sign(self, signs: Sequence[_Sign]) -> list[None]:
+        heard = {sign.client: sign.at for sign in sorted(signs, key=lambda sign: sign.at)}
+        register = {sign.client for sign in signs if sign.register}
+        self._written(heard, await self._store.renew_clients(heard, register))
+        return [None] * len(signs)
 
-    def _rows(self, names: set[str]) -> dict[str, tuple[int, int]]:
-        return {name: (self._watched[name].registered_at, self._watched[name].renewed_at) for name in names}
+    def _written(self, signs: dict[str, int], rows: dict[str, Registration]) -> None:
+        for name in signs:
+            if name in rows:
+                self._rows[name] = rows[name]
+            else:
+                self._rows.pop(name, None)  # buried or deregistered at another server
 
-    async def _register(self, names: Sequence[str]) -> list[None]:
-        now = self._clock.now()
-        await self._store.renew_clients(dict.fromkeys(names, (now, now)))
-        for name in names:
-            self._watched.setdefault(name, _Watched(now, now, now))
-        return [None] * len(names)
-
-    async def _leave(self, names: Sequence[str]) -> list[tuple[bool, int]]:
-        ended = dict.fromkeys(names, 0)
-        for name in ended:
-            ended[name] = await self._gone([name])
-        await self._store.remove_clients(list(ended))
-        return [(self._watched.pop(name, None) is not None, ended[name]) for name in names]
+    async def _leave(self, leaving: Sequence[_Leaving]) -> list[tuple[bool, tuple[ClaimKey, ...]]]:
+        clients: dict[str, int | None] = {}
+        for one in leaving:
+            before = clients.get(one.client, _NEVER)
+            clients[one.client] = None if before is None or one.renewed_by is None else max(before, one.renewed_by)
+        left = await self._store.remove_clients(clients, self._clock.now())
+        async with trio.open_nursery() as nursery:
+            for name, gone in left.items():
+                if gone.watched or clients[name] is None:
+                    self._rows.pop(name, None)
+                    self._heard.pop(name, None)
+                    nursery.start_soon(self._dismiss, name, gone.claims)
+        return [(left[one.client].watched, left[one.client].claims) for one in leaving]

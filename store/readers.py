@@ -116,10 +116,10 @@ async def _begin(tx: Transaction, request: ReadRequest, queue_id: int, end: int)
     return end if request.latest else 0
 
 
-async def forget(tx: Transaction, client: str) -> None:
-    """Forgets a client's offsets in all groups."""
+async def forget(tx: Transaction, clients: Sequence[str]) -> None:
+    """Forgets the offsets of clients in all groups."""
     groups = [group_id for (group_id,) in await tx.fetch("consumer_group.of_broadcasts")]
-    if groups:
+    for client in clients if groups else ():
         await tx.execute("reader.forget", groups, encode(client))
 
 

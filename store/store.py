@@ -14,6 +14,7 @@ from ..wheel.ladder import Ladder
 from . import (
     catalogue,
     claims,
+    clients,
     dead_letters,
     finding,
     found_pages,
@@ -31,6 +32,7 @@ from . import (
 )
 from .catalogue import TopicDraft
 from .claims import Turning
+from .clients import Left, Registration
 from .dead_letters import DeadPage, DeadSearch
 from .errors import DuplicateKey
 from .finding import Wanted
@@ -239,20 +241,17 @@ class Store:
         """What these clients hold."""
         return await self.backend.read(lambda tx: holdings.of_clients(tx, clients))
 
-    async def clients(self) -> dict[str, tuple[int, int]]:
-        """Every client whose liveness is watched, with when it registered and last renewed."""
-        rows = await self.backend.read(lambda tx: tx.fetch("client.all"))
-        return {name.decode(): (registered_at, renewed_at) for name, registered_at, renewed_at in rows}
+    async def clients(self) -> dict[str, Registration]:
+        """Every client whose liveness is watched."""
+        return await self.backend.read(clients.all_watched)
 
-    async def renew_clients(self, clients: Mapping[str, tuple[int, int]]) -> None:
-        """Notes when clients registered and last renewed."""
-        rows = [(name.encode(), *clients[name]) for name in sorted(clients)]
-        await self.backend.write(lambda tx: tx.execute_many("client.put", rows))
+    async def renew_clients(self, signs: Mapping[str, int], register: Collection[str] = ()) -> dict[str, Registration]:
+        """Notes when clients were last heard of; those of them that are watched, with those to `register`."""
+        return await self.backend.write(lambda tx: clients.renew(tx, signs, register))
 
-    async def remove_clients(self, clients: Sequence[str]) -> int:
-        """Forgets clients; returns how many of them were watched."""
-        names = sorted(name.encode() for name in clients)
-        return await self.backend.write(lambda tx: tx.execute("client.remove", names))
+    async def remove_clients(self, gone: Mapping[str, int | None], now: int) -> dict[str, Left]:
+        """Takes away what dead or deregistered clients had; see `clients`."""
+        return await self.backend.write(lambda tx: clients.remove(tx, gone, now))
 
     async def limit_group(self, group: Group, concurrency: int | None) -> None:
         """Sets how many messages a group's clients may have in hand at once; None is no limit."""
@@ -261,10 +260,6 @@ class Store:
     async def read_on(self, requests: Sequence[ReadRequest], now: int) -> list[ReadAnswer]:
         """Messages for clients of broadcast topics, each from its own offset on; an answer to each, in order."""
         return await self.backend.write(lambda tx: readers.Reading(now).write(tx, requests))
-
-    async def forget_reader(self, client: str) -> None:
-        """Forgets the offsets of a client on all broadcast topics, with its registration."""
-        await self.backend.write(lambda tx: readers.forget(tx, client))
 
     async def topic_states(self, topics: Sequence[Topic]) -> dict[int, TopicState]:
         """Counters by topic id."""

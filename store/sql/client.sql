@@ -2,10 +2,15 @@
 -- Every client whose liveness is watched.
 SELECT name, registered_at, renewed_at FROM client;
 
+-- name: lock
+-- Those of these clients that are watched, for update.
+SELECT name, registered_at, renewed_at FROM client /*! FORCE INDEX (PRIMARY) */
+WHERE name IN (?*) ORDER BY name /*! FOR UPDATE */;
+
 -- name: put
--- Clients that have renewed.
+-- Clients that have registered, or were heard of.
 REPLACE INTO client (name, registered_at, renewed_at) VALUES ?;
 
--- name: remove
--- Clients that are dead or deregistered.
-DELETE FROM client WHERE name IN (?*);
+-- name: bury
+-- A client goes, unless it was heard of since.
+DELETE FROM client WHERE name = ? AND renewed_at <= ?;

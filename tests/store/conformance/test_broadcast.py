@@ -153,7 +153,7 @@ async def test_a_client_that_is_forgotten_starts_anew(stage: Stage) -> None:
     await read(stage, group, "a")
     await read(stage, group, "b")
     await tell(stage, group.topic, b"1")
-    await stage.store.forget_reader("a")
+    await stage.store.remove_clients({"a": None}, stage.now)
     assert bodies_of(await read(stage, group, "a")) == []
     assert bodies_of(await read(stage, group, "b")) == [b"1"]
 

@@ -22,7 +22,7 @@ from tarry.store.sqlite import statements as sqlite_statements
 MANY, FEW = 12_000, 3
 # fmt: off
 _DELETES = {
-    "cancelled.expunge", "cancelled.remove", "chain.remove", "client.remove", "parked.remove",
+    "cancelled.expunge", "cancelled.remove", "chain.remove", "client.bury", "parked.remove",
     "claim.remove", "claim.take", "dead.remove_all",
     "cleaned.remove", "cursor.remove", "queue.remove", "queue_owner.forget", "tally.remove",
     "delay.remove", "delay.take", "delivery.expunge", "idempotency.forget", "idempotency.remove", "label.remove",
@@ -344,7 +344,8 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "queue_owner.lock": ({"queue_owner": "PRIMARY"}, [(0,)]),
     "queue_owner.of_group": ({"queue_owner": "PRIMARY"}, [(0,)]),
     "claim.holders": ({"claim": "PRIMARY"}, [(1,)]),
-    "client.remove": ({"client": "PRIMARY"}, [([b"1"],), ([b"1", b"2"],)]),
+    "client.lock": ({"client": "PRIMARY"}, [([b"1"],), ([b"1", b"2"],)]),
+    "client.bury": ({"client": "PRIMARY"}, [(b"1", START)]),
     "message.members": ({"message": "PRIMARY"}, [(1, 0, 200)]),
     "redelivery.members": ({"r": "PRIMARY", "m": "PRIMARY"}, [(2, 0, 200)]),
     "reader.lock": ({"reader": "PRIMARY"}, [(1, b"1")]),

@@ -1,0 +1,116 @@
+"""Two servers on one database: each does its work, and neither takes the other's clients for dead."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from support.server import client_of, start_server
+from support.waiting import wait_until
+from tarry.client import Claim, Tarry
+from tarry.service.cli.server_process import ServerProcess
+
+TIMEOUT = 2.0
+"""Seconds for which a client lives after a sign of life."""
+
+
+@contextmanager
+def renewing(tarry: Tarry, client: str) -> Iterator[None]:
+    """The client renews, as its library has it do."""
+    done = threading.Event()
+
+    def renew() -> None:
+        while not done.wait(TIMEOUT / 4):
+            tarry.renew(client)
+
+    task = threading.Thread(target=renew)
+    task.start()
+    yield
+    done.set()
+    task.join()
+
+
+def lost(server: ServerProcess) -> float:
+    """How many leases this server has seen lost."""
+    text = httpx.get(f"{server.url}/metrics").text
+    return next(float(line.split()[1]) for line in text.splitlines() if line.startswith("tarry_lease_lost_total "))
+
+
+def buried(server: ServerProcess, client: str) -> int:
+    log = server.tail(1_000_000)
+    return sum("client_dead" in line and f'"{client}"' in line for line in log.splitlines())
+
+
+def claimed(tarry: Tarry, client: str) -> Claim:
+    claim = tarry.claim("orders", "billing", client=client, max=1, wait="10s", lease="10m")
+    assert claim is not None
+    return claim
+
+
+@pytest.fixture
+def servers(mysql_dsn: str, tmp_path: Path) -> Iterator[tuple[ServerProcess, ServerProcess]]:
+    """The second one is there, and not started yet."""
+    env = {"TARRY_CLIENT_TIMEOUT": f"{TIMEOUT:.0f}s", "TARRY_LADDER": "20ms"}
+    other = tmp_path / "other"
+    other.mkdir()
+    with start_server(tmp_path, mysql_dsn, env) as first:
+        second = ServerProcess(other, mysql_dsn, environment=env)
+        try:
+            yield first, second
+            assert second.stop() == 0
+        except BaseException:
+            print(f"The log of the second server:\n{second.tail(10_000)}")
+            raise
+        finally:
+            second.kill()
+
+
+def read(tarry: Tarry, url: str) -> list[object]:
+    """What the broadcast client gets next."""
+    request = {"client": "reader", "max": 1}
+    answer = httpx.post(f"{url}/v1/topics/news/groups/screens/claim", json=request)
+    assert answer.status_code == 200, answer.text
+    return [message["body"] for message in answer.json()["messages"]]
+
+
+def test_a_second_server_does_no_harm(servers: tuple[ServerProcess, ServerProcess]) -> None:
+    a, b = servers
+    with client_of(a) as at_a, client_of(b) as at_b:
+        for number in range(3):
+            at_a.publish("orders", number)
+        at_a.put_topic("news", kind="broadcast")
+        for client in ("ann", "reader"):
+            at_a.renew(client)
+        assert read(at_a, a.url) == []
+        for number in range(3):
+            at_a.publish("news", number)
+        assert read(at_a, a.url) == [0]
+        hers = claimed(at_a, "ann")
+        with renewing(at_a, "ann"), renewing(at_a, "reader"):
+            b.start()
+            at_b.renew("witness")
+            wait_until(lambda: buried(b, "witness") == 1)  # the second server has judged whom it knows
+            at_a.extend(hers, "10m")
+            assert lost(a) == lost(b) == 0
+            assert read(at_a, a.url) == [1]
+        # They go over to the other server, and the first hears no more of them.
+        with renewing(at_b, "ann"), renewing(at_b, "reader"):
+            at_a.renew("witness")
+            wait_until(lambda: buried(a, "witness") == 1)
+            assert at_b.ack(hers) == 1
+            assert read(at_b, b.url) == [2]
+            assert lost(a) == lost(b) == 0
+        # And one that is dead is buried, by one of them, once.
+        at_b.renew("ann")
+        left = claimed(at_b, "ann")
+        (back,) = claimed(at_a, "bob").messages
+        assert (back.body, back.attempt) == (2, 1)
+        (again,) = claimed(at_a, "bob").messages
+        assert (again.id, again.attempt) == (left.messages[0].id, 2)
+        at_a.renew("witness")
+        wait_until(lambda: buried(a, "witness") == 2)
+        assert buried(a, "ann") + buried(b, "ann") == 1
+        assert lost(a) + lost(b) == 1
