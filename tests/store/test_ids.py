@@ -123,7 +123,7 @@ def test_parent_and_child_never_have_the_same_nonce() -> None:
         "import os; from tarry.store.ids import random_nonce\n"
         "random_nonce()\n"
         "child = os.fork()\n"
-        "print(random_nonce(), flush=True)\n"
+        "os.write(1, b'%d\\n' % random_nonce())\n"
         "child and os.waitpid(child, 0)"
     )
     environment = os.environ | python_path()
