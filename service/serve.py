@@ -1,15 +1,11 @@
 """Puts the parts together and serves: the one place that names concrete ones."""
 
-import logging
 import signal
 import sys
-from typing import cast
 
 import structlog
 import trio
-from hypercorn.config import Config
-from hypercorn.trio import serve as serve_http  # pyright: ignore[reportUnknownVariableType]  # its hooks are untyped
-from hypercorn.typing import ASGIFramework
+from attrs import define, field
 
 from ..store.errors import StoreError
 from ..store.opening import database_of, open_backend
@@ -18,6 +14,7 @@ from ..wheel.ladder import Ladder
 from .collector import tame_collector
 from .engine import Engine
 from .http.app import make_app
+from .http.front_door import FrontDoor
 from .logs import set_up_logs
 from .metrics import Metrics
 from .nudges import Nudges
@@ -28,28 +25,37 @@ _LEFT_FOR_THE_END = 5
 
 _SWITCH_INTERVAL = 0.0005
 """Seconds until a thread that computes lets another go on: the embedded store's writer and trio take turns."""
-_ENDLESS = 1_000_000_000
 
 log = structlog.get_logger()
 
 
+@define
+class _Ending:
+    """What the signals have said so far."""
+
+    stopped: trio.Event = field(factory=trio.Event)
+    code: int = 0
+
+
 def run(settings: Settings) -> int:
-    """Serves until SIGTERM or SIGINT; the exit code: 0, or 1 when the store cannot be used."""
+    """Serves until SIGTERM or SIGINT; the exit code: 0, 1 when the store cannot be used, 128 and the second signal."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # before and after the signals are watched there is nothing to finish
     set_up_logs(settings.log_level, settings.log_format)
     tame_collector()
     sys.setswitchinterval(_SWITCH_INTERVAL)
     wrong: list[BaseException] = []
+    code = 1
     try:
-        trio.run(_serve, settings)
+        code = trio.run(_serve, settings)
     except* (StoreError, OSError) as errors:
         wrong = _leaves(errors)
     for error in wrong:
         where = f"cannot listen on {settings.listen}: " if isinstance(error, OSError) else ""
         log.error("cannot_serve", error=f"{where}{error}")
-    return 1 if wrong else 0
+    return code
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings) -> int:
     backend = await open_backend(settings.dsn, settings.redis or None)
     try:
         metrics = Metrics()
@@ -58,50 +64,49 @@ async def _serve(settings: Settings) -> None:
         if settings.redis:
             engine.nudges = Nudges(settings.redis, database_of(settings.dsn), engine.hear)
         app = make_app(engine, settings, metrics)
-        stopped = trio.Event()
+        door = FrontDoor(app, grace=max(1, settings.shutdown_grace / 1000 - 2 * _LEFT_FOR_THE_END))
+        ending = _Ending()
         async with trio.open_nursery() as nursery:
-            await nursery.start(_watch_signals, engine, stopped, settings)
+            await nursery.start(_watch_signals, engine, ending, settings, nursery.cancel_scope)
             nursery.start_soon(engine.run)
+            listeners = await _listen(settings.listen)
             log.info("listening", url=f"http://{settings.listen}")
-            await serve_http(cast(ASGIFramework, app), _http_config(settings), shutdown_trigger=stopped.wait)
+            await door.serve(listeners, ending.stopped)
             with trio.move_on_after(_LEFT_FOR_THE_END):
                 await engine.drain()
             nursery.cancel_scope.cancel()
     finally:
         with trio.CancelScope(shield=True):
             await backend.aclose()
-    log.info("stopped")
+    log.info("stopped", code=ending.code)
+    return ending.code
+
+
+async def _listen(address: str) -> list[trio.SocketListener]:
+    host, _, port = address.rpartition(":")
+    return await trio.open_tcp_listeners(int(port), host=host.strip("[]"))
 
 
 async def _watch_signals(
     engine: Engine,
-    stopped: trio.Event,
+    ending: _Ending,
     settings: Settings,
+    everything: trio.CancelScope,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """First signal: no more claims, finish what is in flight. Second: at once."""
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         task_status.started()
-        heard = 0
         async for number in signals:
-            heard += 1
-            log.info("stopping", signal=signal.Signals(number).name, grace_ms=settings.shutdown_grace)
-            if heard > 1:
-                raise KeyboardInterrupt
+            name = signal.Signals(number).name
+            if ending.stopped.is_set():
+                log.warning("stopping_at_once", signal=name)
+                ending.code = 128 + number
+                everything.cancel()
+                return
+            log.info("stopping", signal=name, grace_ms=settings.shutdown_grace)
             engine.stop()
-            stopped.set()
-
-
-def _http_config(settings: Settings) -> Config:
-    config = Config()
-    config.bind = [settings.listen]
-    config.graceful_timeout = max(1, settings.shutdown_grace / 1000 - 2 * _LEFT_FOR_THE_END)
-    config.keep_alive_timeout = 75
-    config.keep_alive_max_requests = _ENDLESS
-    config.accesslog = None
-    config.errorlog = logging.getLogger("hypercorn.error")
-    config.include_server_header = False
-    return config
+            ending.stopped.set()
 
 
 def _leaves(errors: BaseExceptionGroup[Exception]) -> list[BaseException]:

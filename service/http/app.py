@@ -77,7 +77,11 @@ def _refuse_other_sites(request: Request) -> None:
     origin = request.headers.get("origin")
     if origin is None or request.method in _SAFE:
         return
-    if urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
+    try:
+        site = urlsplit(origin).netloc.lower()
+    except ValueError:  # an address that is none, as in `http://[`
+        site = ""
+    if not site or site != request.headers.get("host", "").lower():
         raise Problem("cross-origin", "a page of another site may not do this", executed=False)
 
 

@@ -3,17 +3,15 @@
 import base64
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 import trio
-from hypercorn.config import Config
-from hypercorn.trio import serve  # pyright: ignore[reportUnknownVariableType]  # its WSGI half is untyped
 from starlette.types import ASGIApp, Message
 
 from support.recording_broker import RecordingBroker, claim, delivered
+from tarry.service.http.front_door import FrontDoor
 
 ORDERS = "/v1/topics/orders/messages"
 CLAIM = "/v1/topics/orders/groups/billing/claim"
@@ -151,12 +149,11 @@ async def test_a_client_that_goes_away_in_its_body_asks_for_nothing(app: ASGIApp
 
 @pytest.fixture
 async def address(app: ASGIApp, nursery: trio.Nursery) -> tuple[str, int]:
-    """Of Hypercorn, with the app behind it."""
-    config = Config()
-    config.bind = ["127.0.0.1:0"]
-    config.accesslog = config.errorlog = None
-    (url,) = await nursery.start(partial(serve, app, config, shutdown_trigger=trio.sleep_forever))  # type: ignore[arg-type]
-    return "127.0.0.1", int(url.rpartition(":")[2])
+    """Of the front door, with the app behind it."""
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    nursery.start_soon(FrontDoor(app, grace=1).serve, [listener], trio.Event())
+    port: int = listener.socket.getsockname()[1]
+    return "127.0.0.1", port
 
 
 async def answered(stream: trio.SocketStream) -> bytes:
@@ -167,14 +164,14 @@ def head(path: str, *headers: str) -> bytes:
     return "\r\n".join([f"POST {path} HTTP/1.1", "Host: localhost", *headers, "", ""]).encode()
 
 
-async def test_hypercorn_refuses_a_length_over_the_limit_and_hangs_up(address: tuple[str, int]) -> None:
+async def test_the_door_refuses_a_length_over_the_limit_and_hangs_up(address: tuple[str, int]) -> None:
     with trio.fail_after(10):
         async with await trio.open_tcp_stream(*address) as stream:
             await stream.send_all(head(ORDERS, "Content-Length: 10000000000"))
             assert (await answered(stream)).startswith(b"HTTP/1.1 413")
 
 
-async def test_hypercorn_cuts_an_endless_body(address: tuple[str, int]) -> None:
+async def test_the_door_cuts_an_endless_body(address: tuple[str, int]) -> None:
     with trio.fail_after(10):
         sent = 0
         async with await trio.open_tcp_stream(*address) as stream:
@@ -187,7 +184,7 @@ async def test_hypercorn_cuts_an_endless_body(address: tuple[str, int]) -> None:
         assert sent < 50 << 20
 
 
-async def test_hypercorn_tells_of_a_client_that_goes_away(address: tuple[str, int], broker: RecordingBroker) -> None:
+async def test_the_door_tells_of_a_client_that_goes_away(address: tuple[str, int], broker: RecordingBroker) -> None:
     with trio.fail_after(10):
         stream = await trio.open_tcp_stream(*address)
         await stream.send_all(head(CLAIM, f"Content-Length: {len(WAITING_CLAIM)}") + WAITING_CLAIM)

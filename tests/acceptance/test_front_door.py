@@ -1,0 +1,185 @@
+"""The front door of a real server: no bytes end it, who has left keeps nothing of it, and it shuts in time."""
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+import trio
+
+from support.raw_streams import send_streams
+from support.server import client_of, start_server
+from tarry.service.cli.server_process import ServerProcess
+
+LEFT_SECONDS = 2.0
+STOP_SECONDS = 5.0
+"""It takes a fraction of one; a server that waits for clients to go takes its whole grace, 15."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """One for all who only look at it from outside."""
+    with start_server(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "streams" in metafunc.fixturenames:
+        metafunc.parametrize("streams", [1000, pytest.param(20_000, marks=[pytest.mark.long])])
+
+
+def test_no_bytes_end_the_server(server: ServerProcess, streams: int) -> None:
+    pid = server.pid
+    heard = trio.run(send_streams, server.port, 9, streams)
+    assert (heard.refused, heard.stuck) == (0, [])
+    assert httpx.get(f"{server.url}/livez").status_code == 200
+    assert server.pid == pid
+    assert not {"101", "500"} & set(heard.answers), heard.answers
+    assert len([status for status in heard.answers if status.isdigit()]) > 8, heard.answers
+    log = server.tail(1 << 20)
+    assert "connection_failed" not in log
+    assert "Traceback" not in log
+
+
+def sockets_of(pid: int) -> int:
+    """Open connections of a process, those to clients and no others: the server has no more in a test."""
+    count = 0
+    for descriptor in os.scandir(f"/proc/{pid}/fd"):
+        with suppress(OSError):
+            count += os.readlink(descriptor.path).startswith("socket:")
+    return count
+
+
+def quiet_sockets_of(pid: int) -> int:
+    """The same when nobody is connected: whoever asked whether the server is ready is on its way out."""
+    counts = [sockets_of(pid)]
+
+    def same_for_long() -> bool:
+        counts.append(sockets_of(pid))
+        return len(counts) > 9 and len({*counts[-10:]}) == 1
+
+    assert wait_until(same_for_long, 10)
+    return counts[-1]
+
+
+def wait_until(happened: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def get(target: str) -> bytes:
+    return f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+
+
+def post(target: str, body: bytes, length: int | None = None) -> bytes:
+    length = len(body) if length is None else length
+    return f"POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n".encode() + body
+
+
+CLAIM = post("/v1/topics/orders/groups/billing/claim", b'{"client": "c1", "wait": "30s"}')
+LEAVING = {
+    "after an answer": get("/livez"),
+    "at once": b"",
+    "in a head": b"GET /livez HT",
+    "in a body": post("/v1/topics/orders/messages", b"[" * 100, 8 << 20),
+    "in a long poll": CLAIM,
+    "in a long poll with more behind it": CLAIM + CLAIM + get("/livez") * 9,
+    "without reading": get("/openapi.json") * 200,
+}
+
+
+@pytest.mark.parametrize("bytes_", LEAVING.values(), ids=LEAVING)
+@pytest.mark.parametrize("reset", [False, True], ids=["close", "reset"])
+def test_who_has_left_holds_nothing(server: ServerProcess, bytes_: bytes, reset: bool) -> None:
+    before = quiet_sockets_of(server.pid)
+    clients = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(20)]
+    for client in clients:
+        client.setblocking(False)
+        with suppress(BlockingIOError):
+            client.send(bytes_)
+    assert wait_until(lambda: sockets_of(server.pid) == before + 20, 10)
+    if bytes_ == get("/livez"):
+        for client in clients:
+            client.setblocking(True)
+            assert client.recv(12) == b"HTTP/1.1 200"
+    for client in clients:
+        if reset:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        client.close()
+    assert wait_until(lambda: sockets_of(server.pid) == before, LEFT_SECONDS), sockets_of(server.pid) - before
+
+
+async def answer_on(stream: trio.SocketStream) -> bytes:
+    with trio.fail_after(10):
+        return b"".join([piece async for piece in stream])
+
+
+async def test_who_asks_for_another_protocol_gets_a_plain_answer(server: ServerProcess) -> None:
+    h2c = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n"
+    websocket = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    websocket += "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+    for headers in (h2c, websocket):
+        async with await trio.open_tcp_stream("127.0.0.1", server.port) as stream:
+            await stream.send_all(f"GET /livez HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n".encode())
+            await stream.send_all(get("/livez"))
+            await stream.send_eof()
+            assert (await answer_on(stream)).count(b"HTTP/1.1 200") == 2
+    async with await trio.open_tcp_stream("127.0.0.1", server.port) as stream:
+        await stream.send_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
+        assert (await answer_on(stream)).startswith(b"HTTP/1.1 505")
+
+
+@pytest.mark.parametrize("clients", [1, 8])
+def test_a_stop_waits_for_no_publisher(tmp_path: Path, clients: int) -> None:
+    acknowledged: set[str] = set()
+    stopped = threading.Event()
+
+    def publish() -> None:
+        with httpx.Client(base_url=running.url) as client, suppress(httpx.TransportError):
+            while not stopped.is_set():
+                answer = client.post("/v1/topics/orders/messages", json={"body": "kept"})
+                if answer.status_code == 201:
+                    acknowledged.add(answer.json()["id"])
+
+    with start_server(tmp_path) as running:
+        threads = [threading.Thread(target=publish, daemon=True) for _ in range(clients)]
+        for thread in threads:
+            thread.start()
+        assert wait_until(lambda: len(acknowledged) > 50 * clients, 30)
+        began = time.monotonic()
+        os.kill(running.pid, signal.SIGTERM)
+        assert running.stop() == 0
+        assert time.monotonic() - began < STOP_SECONDS
+        stopped.set()
+        for thread in threads:
+            thread.join()
+        running.start()
+        stored: set[str] = set()
+        with client_of(running) as tarry:
+            while claim := tarry.claim("orders", "billing", max=1000):
+                stored |= {message.id for message in claim.messages}
+                tarry.ack(claim)
+        assert acknowledged - stored == set()
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    with start_server(tmp_path) as running:
+        with socket.create_connection(("127.0.0.1", running.port)) as client:
+            client.sendall(post("/v1/topics/orders/messages", b"[", 1000))
+            assert wait_until(lambda: httpx.get(f"{running.url}/livez").status_code == 200, 5)
+            pid = running.pid
+            os.kill(pid, signal.SIGTERM)
+            assert wait_until(lambda: '"stopping"' in running.tail(), 5)
+            assert running.stop() == 128 + signal.SIGTERM
+        assert "Traceback" not in running.tail(100_000)
+        running.start()

@@ -1,0 +1,254 @@
+"""A connection over a stream in memory, on a clock of the test's own: how it is served, and everything that ends it."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from math import inf
+
+import h11
+import pytest
+import trio
+from hypercorn.trio.worker_context import WorkerContext
+from starlette.types import Message, Receive, Scope, Send
+from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair
+
+from tarry.service.http import connection
+from tarry.service.http.connection import Connection
+from tarry.service.http.front_door import KEEP_ALIVE, make_config
+
+GET = b"GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n"
+UPLOAD = b"POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n" + b"x" * 50
+
+Stream = trio.abc.HalfCloseableStream
+
+
+class App:
+    """Answers `body` after `work`; remembers what it was asked and told."""
+
+    def __init__(self) -> None:
+        self.scopes: list[Scope] = []
+        self.told: list[Message] = []
+        self.body = b"done"
+        self.work: Callable[[Receive], Awaitable[object]] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scopes.append(scope)
+        if self.work is not None:
+            await self.work(receive)
+        headers = [(b"content-length", str(len(self.body)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": self.body})
+
+    async def until_gone(self, receive: Receive) -> None:
+        while not self.told or self.told[-1]["type"] != "http.disconnect":
+            self.told.append(await receive())
+
+
+def sleeps(seconds: float) -> Callable[[Receive], Awaitable[object]]:
+    async def work(_: Receive) -> None:
+        await trio.sleep(seconds)
+
+    return work
+
+
+@pytest.fixture
+def app() -> App:
+    return App()
+
+
+@asynccontextmanager
+async def served(app: App, pair: tuple[Stream, Stream] | None = None) -> AsyncIterator[tuple[Stream, Connection]]:
+    """A client's end, and the connection that serves the other; at the block's end it has ended, in its own time."""
+    near, far = pair or memory_stream_pair()
+    serving = Connection(app, far, make_config(), WorkerContext(None))
+
+    async def serve() -> None:
+        async with far:
+            await serving.run()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve)
+        await trio.testing.wait_all_tasks_blocked()
+        yield near, serving
+
+
+async def everything(stream: Stream) -> bytes:
+    return b"".join([piece async for piece in stream])
+
+
+async def test_a_connection_serves_one_request_after_the_other(app: App, autojump_clock: MockClock) -> None:
+    async with served(app) as (client, _):
+        await client.send_all(GET + GET + GET.replace(b"/a", b"/b"))
+        await client.send_eof()
+        assert (await everything(client)).count(b"HTTP/1.1 200") == 3
+    assert [scope["path"] for scope in app.scopes] == ["/a", "/a", "/b"]
+
+
+async def test_who_rests_too_long_is_let_go(app: App, autojump_clock: MockClock) -> None:
+    began = trio.current_time()
+    async with served(app) as (client, _):
+        await trio.sleep(KEEP_ALIVE - 1)
+        await client.send_all(GET)
+        assert (await everything(client)).startswith(b"HTTP/1.1 200")
+    assert trio.current_time() - began == pytest.approx(2 * KEEP_ALIVE - 1)
+
+
+async def test_a_head_that_trickles_is_not_waited_for(app: App, autojump_clock: MockClock) -> None:
+    began = trio.current_time()
+    async with served(app) as (client, _):
+        for byte in GET[:-2]:
+            await client.send_all(bytes([byte]))
+            await trio.sleep(1)
+        await everything(client)
+    assert trio.current_time() - began < KEEP_ALIVE + 2 * connection.LINGER
+    assert app.scopes == []
+
+
+@pytest.mark.parametrize("behind", [GET, b"\r\n", b"\x00" * 200_000])
+@pytest.mark.parametrize("last", [GET.replace(b"1.1", b"1.0"), GET[:-2] + b"Connection: close\r\n\r\n"])
+async def test_what_comes_behind_the_last_request_changes_no_answer(
+    app: App, last: bytes, behind: bytes, autojump_clock: MockClock
+) -> None:
+    app.work = sleeps(1)
+    async with served(app) as (client, _):
+        await client.send_all(last + behind)
+        answer = await everything(client)
+        await client.aclose()
+    assert (answer[9:12], answer.count(b"HTTP/1.1")) == (b"200", 1)
+    assert len(app.scopes) == 1
+
+
+@pytest.mark.parametrize("protocol", [b"h2c", b"websocket", b"tls/1.0, h2c"])
+async def test_an_upgrade_is_passed_over(app: App, protocol: bytes, autojump_clock: MockClock) -> None:
+    async with served(app) as (client, _):
+        asked = b"Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: !\r\nUpgrade: " + protocol
+        await client.send_all(GET[:-2] + asked + b"\r\n\r\n" + GET)
+        await client.send_eof()
+        assert (await everything(client)).count(b"HTTP/1.1 200") == 2
+    assert {scope["type"] for scope in app.scopes} == {"http"}
+
+
+@pytest.mark.parametrize("version", [b"2.0", b"0.9", b"3.0"])
+async def test_another_version_is_505(app: App, version: bytes, autojump_clock: MockClock) -> None:
+    async with served(app) as (client, _):
+        await client.send_all(b"PRI * HTTP/" + version + b"\r\n\r\nSM\r\n\r\n")
+        answer = await everything(client)
+        assert answer.startswith(b"HTTP/1.1 505")
+        assert b"connection: close" in answer.lower()
+        await client.aclose()
+    assert app.scopes == []
+
+
+async def test_an_answer_before_the_end_of_its_request_arrives(app: App, autojump_clock: MockClock) -> None:
+    """To close at once would have the kernel reset the connection, and the answer be lost."""
+    began = trio.current_time()
+    async with served(app) as (client, _):
+        await client.send_all(UPLOAD)
+        assert (await everything(client)).startswith(b"HTTP/1.1 200")
+        await client.send_all(b"x" * 50)
+    assert trio.current_time() - began == pytest.approx(connection.LINGER)
+
+
+async def test_who_uploads_without_end_is_not_read_for_ever(app: App, autojump_clock: MockClock) -> None:
+    sent = 0
+    async with served(app, lockstep_stream_pair()) as (client, _):
+        await client.send_all(UPLOAD)
+        with suppress(trio.BrokenResourceError):
+            while sent < 100 << 20:
+                await client.send_all(b"x" * (1 << 20))
+                sent += 1 << 20
+    assert sent <= 20 << 20
+
+
+async def test_an_app_that_reads_nothing_holds_nobody_up(app: App, autojump_clock: MockClock) -> None:
+    """The pieces that wait for it are dropped with it."""
+    async with served(app) as (client, _):
+        pieces = b"1\r\nx\r\n" * 1000 + b"0\r\n\r\n"
+        await client.send_all(b"POST /a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" + pieces)
+        assert (await everything(client)).startswith(b"HTTP/1.1 200")
+        await client.aclose()
+
+
+@pytest.mark.parametrize("bytes_", [GET, UPLOAD])
+async def test_who_leaves_is_told_of_and_soon_forgotten(app: App, bytes_: bytes, autojump_clock: MockClock) -> None:
+    app.work = app.until_gone
+    async with served(app) as (client, _):
+        await client.send_all(bytes_)
+        await trio.testing.wait_all_tasks_blocked()
+        await client.aclose()
+    assert trio.current_time() < connection.AFTER_LEAVING
+    assert app.told[-1]["type"] == "http.disconnect"
+
+
+@pytest.mark.parametrize("bytes_", [GET, UPLOAD, GET + GET])
+async def test_who_has_left_does_not_wait_for_an_app(app: App, bytes_: bytes, autojump_clock: MockClock) -> None:
+    """The kernel tells of it, so that nobody has to read to hear of it."""
+    app.work = sleeps(inf)
+    began = trio.current_time()
+    async with served(app) as (client, serving):
+        await client.send_all(bytes_)
+        await trio.testing.wait_all_tasks_blocked()
+        serving.left()
+    assert trio.current_time() - began == pytest.approx(connection.AFTER_LEAVING)
+
+
+async def test_who_takes_nothing_of_its_answer_is_gone(app: App, autojump_clock: MockClock) -> None:
+    app.body = b"x" * (1 << 20)
+    began = trio.current_time()
+    async with served(app, lockstep_stream_pair()) as (client, _):
+        await client.send_all(GET)
+    assert trio.current_time() - began == pytest.approx(connection.SENDING)
+
+
+async def test_who_takes_its_answer_slowly_gets_it(app: App, autojump_clock: MockClock) -> None:
+    app.body = b"x" * (1 << 20)
+    got = 0
+    async with served(app, lockstep_stream_pair()) as (client, _):
+        await client.send_all(GET)
+        while got < len(app.body):
+            got += len(await client.receive_some(10_000))
+            await trio.sleep(connection.SENDING / 10)
+        await client.aclose()
+
+
+async def test_the_end_lets_who_rests_go(app: App, autojump_clock: MockClock) -> None:
+    async with served(app) as (client, serving):
+        serving.finish()
+        assert await everything(client) == b""
+    assert trio.current_time() == pytest.approx(connection.ON_ITS_WAY)
+
+
+async def test_the_end_waits_for_an_answer(app: App, autojump_clock: MockClock) -> None:
+    app.work = sleeps(5)
+    async with served(app) as (client, serving):
+        await client.send_all(GET)
+        await trio.testing.wait_all_tasks_blocked()
+        serving.finish()
+        serving._config.keep_alive_max_requests = 0
+        await serving._context.terminated.set()
+        answer = await everything(client)
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert b"connection: close" in answer.lower()
+    assert trio.current_time() == pytest.approx(5)
+
+
+async def test_a_fault_of_the_app_is_raised_to_whoever_contains_it(app: App, autojump_clock: MockClock) -> None:
+    async def fail(_: Receive) -> None:
+        raise KeyError("its own")
+
+    app.work = fail
+    with pytest.raises(ExceptionGroup) as raised:
+        async with served(app) as (client, _):
+            await client.send_all(GET)
+    assert raised.group_contains(KeyError)
+
+
+async def test_more_than_was_said_is_a_fault_of_the_app(autojump_clock: MockClock) -> None:
+    class Liar(App):
+        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"1")]})
+            await send({"type": "http.response.body", "body": b"two"})
+
+    with pytest.raises(ExceptionGroup) as raised:
+        async with served(Liar()) as (client, _):
+            await client.send_all(GET)
+    assert raised.group_contains(h11.LocalProtocolError)
