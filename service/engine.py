@@ -17,7 +17,7 @@ from attrs import evolve
 
 from ..store.catalogue import TopicDraft
 from ..store.dead_letters import DeadPage, DeadSearch
-from ..store.errors import GroupGone, Refused, StoreError, Unavailable
+from ..store.errors import Contention, GroupGone, Refused, StoreError, Unavailable
 from ..store.finding import Place, Wanted
 from ..store.found_pages import FoundPage
 from ..store.placing import queue_of_key
@@ -69,13 +69,12 @@ from .remover import Remover
 from .roster import ClientState, Roster
 from .sealer import Sealer
 from .settings import Settings
-from .sweeps import Sweeps, adaptively, every
+from .sweeps import Sweeps, adaptively, every, until_done
 
 _BEHIND = 1000
 """Milliseconds by which the hand may be late while what is past its time is cleared up."""
 _OUTBOX_ROWS = 1000
 """Cancels of users' own transactions that are counted together."""
-_START_PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 log = structlog.get_logger()
 
@@ -124,7 +123,7 @@ class Engine:
 
     async def run(self) -> None:
         """Opens the schema, recovers and serves, until cancelled. Raises `SchemaError` when the schema is not ours."""
-        await self._open()
+        await until_done(self._open, (Unavailable, Contention))
         now = self.clock.now()
         wheel, horizon = TimingWheel(now), Horizon(now, self._settings.horizon, self._settings.horizon_step)
         self.hand = hand = Hand(wheel, horizon, self.clock, self._promote, self._streamed)
@@ -149,7 +148,7 @@ class Engine:
             nursery.start_soon(every, 10, self.directory.refresh)
             nursery.start_soon(adaptively, 1, 5, sweeps.look)
             self.ready.set()
-            await sweeps.watch_all()
+            await until_done(sweeps.watch_all, (StoreError,))
             nursery.start_soon(every, self.liveness.round, self._look_after_clients)
             nursery.start_soon(every, 10, sweeps.leases)
             nursery.start_soon(every, 60, sweeps.requests)
@@ -168,22 +167,14 @@ class Engine:
             nursery.start_soon(every, 0.02, functools.partial(self._sweep_when_nudged, sweeps))
 
     async def _open(self) -> None:
-        """Waits for the store, however long it is away."""
-        pauses = itertools.chain(_START_PAUSES, itertools.repeat(_START_PAUSES[-1]))
-        while True:
-            try:
-                applied = await self._store.backend.migrate()
-                await self.clock.take()
-                await self.directory.refresh()
-                await self.liveness.look()
-                self._durability = await self._store.backend.durability()
-                break
-            except Unavailable as error:
-                pause = next(pauses)
-                log.warning("store_unavailable", error=str(error), again_in=pause)
-                await trio.sleep(pause)
+        """Brings the schema to this program's version, and reads what nothing can be answered without."""
+        applied = await self._store.backend.migrate()
         if applied:
             log.info("schema_migrated", migrations=applied)
+        await self.clock.take()
+        await self.directory.refresh()
+        await self.liveness.look()
+        self._durability = await self._store.backend.durability()
         for warning in self._durability:
             log.warning("durability", problem=warning)
 

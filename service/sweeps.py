@@ -12,6 +12,7 @@
   every five, while there are none.
 """
 
+import itertools
 from collections.abc import Awaitable, Callable
 
 import structlog
@@ -30,6 +31,8 @@ _CLAIMS = 1_000
 _GRACE = 2_000
 """Milliseconds for the desk that granted a claim to end it itself."""
 _EVER = 1 << 60
+PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
+"""Seconds between tries of what a start cannot do without."""
 
 log = structlog.get_logger()
 
@@ -42,6 +45,19 @@ async def every(seconds: float, step: Callable[[], Awaitable[None]]) -> None:
         except StoreError as error:
             log.warning("round_failed", step=getattr(step, "__name__", str(step)), error=str(error))
         await trio.sleep(seconds)
+
+
+async def until_done(step: Callable[[], Awaitable[None]], waited_for: tuple[type[StoreError], ...]) -> None:
+    """Takes the step until it succeeds, with longer and longer rests after an error that is waited for."""
+    pauses = itertools.chain(PAUSES, itertools.repeat(PAUSES[-1]))
+    while True:
+        try:
+            await step()
+            return
+        except waited_for as error:
+            pause = next(pauses)
+            log.warning("store_unavailable", error=str(error), again_in=pause)
+            await trio.sleep(pause)
 
 
 async def adaptively(seconds: float, longest: float, step: Callable[[], Awaitable[bool]]) -> None:

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -106,6 +107,27 @@ def test_a_database_that_is_down_at_start_is_waited_for(gate: tuple[Gate, str], 
         log.close()
 
 
+@pytest.mark.parametrize("statement", [b"FROM claim", b"FROM client", b"FROM delay"])
+def test_a_database_that_is_lost_during_the_start_is_waited_for(
+    gate: tuple[Gate, str], tmp_path: Path, statement: bytes
+) -> None:
+    door, dsn = gate
+    with start_server(tmp_path, dsn) as server, client_of(server) as tarry:
+        tarry.publish("orders", 1)
+        claim = tarry.claim("orders", "billing", lease="10m")
+        assert claim is not None
+        server.kill()
+        door.shuts_at = statement
+        starting = threading.Thread(target=server.start)
+        starting.start()
+        assert door.has_shut.wait(30)
+        wait_for(lambda: httpx.get(f"{server.url}/readyz").status_code == 503)
+        door.open()
+        starting.join(30)
+        assert is_ready(server.url)
+        assert tarry.ack(claim) == 1
+
+
 def serve_until_it_ends(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tarry.service.cli.app", "serve", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
@@ -148,8 +170,6 @@ def test_sigterm_sends_long_polls_home_and_finishes_what_is_in_flight(tmp_path: 
         request = http.build_request(
             "POST", "/v1/topics/orders/groups/billing/claim", json={"client": "c", "wait": "30s"}
         )
-        import threading
-
         answers: list[httpx.Response] = []
         poll = threading.Thread(target=lambda: answers.append(http.send(request)))
         poll.start()

@@ -1,7 +1,11 @@
-"""A gate in front of a TCP server: open, it passes everything on; shut, it cuts what is there and refuses new ones."""
+"""A gate in front of a TCP server: open, it passes everything on; shut, it cuts what is there and refuses new ones.
+
+It may shut of itself, when a client is about to say something.
+"""
 
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 
 
@@ -13,6 +17,10 @@ class Gate:
         self._links: list[socket.socket] = []
         self._lock = threading.Lock()
         self._is_open = True
+        self.shuts_at: bytes | None = None
+        """The first words of a client with this in them are not passed on any more: the gate is shut before."""
+        self.has_shut = threading.Event()
+        """That it has shut of itself."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -54,13 +62,22 @@ class Gate:
         with near, far:
             back = threading.Thread(target=_pass_on, args=(far, near), daemon=True)
             back.start()
-            _pass_on(near, far)
+            _pass_on(near, far, self._hear)
             back.join()
 
+    def _hear(self, data: bytes) -> bool:
+        """Whether to pass on what a client says."""
+        if self.shuts_at is None or self.shuts_at not in data:
+            return True
+        self.shuts_at = None
+        self.shut()
+        self.has_shut.set()
+        return False
 
-def _pass_on(source: socket.socket, sink: socket.socket) -> None:
+
+def _pass_on(source: socket.socket, sink: socket.socket, hear: Callable[[bytes], bool] = lambda _: True) -> None:
     with suppress(OSError):
-        while data := source.recv(1 << 16):
+        while (data := source.recv(1 << 16)) and hear(data):
             sink.sendall(data)
     for end in (source, sink):
         with suppress(OSError):

@@ -1,0 +1,131 @@
+"""A store that is away during the start is waited for, at whatever statement it went; then all is as it should be."""
+
+import shutil
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from tarry.service import loader as loader_module
+from tarry.service import sweeps
+from tarry.service.engine import Engine
+from tarry.service.metrics import Metrics
+from tarry.service.settings import Settings
+from tarry.store.catalogue import TopicDraft
+from tarry.store.errors import Contention, StoreError, Unavailable
+from tarry.store.ports import Row, Value
+from tarry.store.records import ClaimRequest, Draft, Publication
+from tarry.store.sqlite.backend import SQLiteBackend
+from tarry.store.sqlite.connection import SQLiteTransaction
+from tarry.store.store import Store
+from tarry.wheel.ladder import Ladder
+
+LAST = 400
+"""More statements than a start has."""
+
+
+class Faults:
+    """The store fails at one of the things it is asked, and the one after that: each statement is counted."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.at: set[int] = set()
+        self.error: type[StoreError] = Unavailable
+        self.met: list[str] = []
+
+    def meet(self, what: str) -> None:
+        self.asked += 1
+        if self.asked in self.at:
+            self.met.append(what)
+            raise self.error(f"away at {what}")
+
+
+@pytest.fixture
+def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
+    faults = Faults()
+    fetch, execute = SQLiteTransaction.fetch, SQLiteTransaction.execute
+
+    async def failing_fetch(tx: SQLiteTransaction, query: str, *values: Value | Sequence[Value]) -> list[Row]:
+        faults.meet(query)
+        return await fetch(tx, query, *values)
+
+    async def failing_execute(tx: SQLiteTransaction, query: str, *values: Value | Sequence[Value]) -> int:
+        faults.meet(query)
+        return await execute(tx, query, *values)
+
+    monkeypatch.setattr(SQLiteTransaction, "fetch", failing_fetch)
+    monkeypatch.setattr(SQLiteTransaction, "execute", failing_execute)
+    for name in ("migrate", "now", "durability"):
+        monkeypatch.setattr(SQLiteBackend, name, _failing(faults, name, getattr(SQLiteBackend, name)))
+    monkeypatch.setattr(sweeps, "PAUSES", (0.0,))
+    monkeypatch.setattr(loader_module, "_PAUSE", 0.0)
+    return faults
+
+
+def _failing(faults: Faults, name: str, ask: Callable[..., object]) -> Callable[..., object]:
+    async def failing(backend: SQLiteBackend) -> object:
+        faults.meet(name)
+        return await ask(backend)  # type: ignore[misc]
+
+    return failing
+
+
+async def _a_store_with_a_claim(path: Path) -> None:
+    """Whose lease is over soon after the start, and a message that is due."""
+    backend = SQLiteBackend(path)
+    await backend.migrate()
+    store, now = Store(backend, ladder=Ladder((3_600_000,))), await backend.now()
+    topic = await store.add_topic(TopicDraft("orders"), now)
+    group = await store.add_group(topic, "billing", now)
+    draft = Draft(topic, topic.queues[0], b"1")
+    await store.publish([Publication((draft,))], now)
+    await store.turn(group, [], [ClaimRequest("ann", 1, 50)], now)
+    await store.publish([Publication((Draft(topic, topic.queues[0], b"2", deliver_at=now + 20),))], now)
+    await store.renew_clients({"bob": now}, ["bob"])
+    await backend.aclose()
+
+
+@asynccontextmanager
+async def _started(path: Path) -> AsyncIterator[Engine]:
+    engine = Engine(Store(SQLiteBackend(path), ladder=Ladder((3_600_000,))), Settings(), Metrics())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(engine.run)
+        yield engine
+        nursery.cancel_scope.cancel()
+    with trio.CancelScope(shield=True):
+        await engine._store.backend.aclose()
+
+
+async def _is_at_work(engine: Engine) -> bool:
+    """It serves: what was due is in the stream, what was lost is on the ladder, and it knows its clients."""
+    await engine.ready.wait()
+    topic = await engine.topic("orders", create=False)
+    (group,) = await engine.groups(topic)
+    state = await engine.group_state(group)
+    return state.queues[0].end == 2 and sum(state.retries) == 1 and engine.liveness.names() == {"bob"}
+
+
+async def test_a_store_that_is_away_at_any_statement_of_the_start(tmp_path: Path, faults: Faults) -> None:
+    met: set[str] = set()
+    await _a_store_with_a_claim(tmp_path / "as-it-was.db")
+    for number in range(1, LAST):
+        path = tmp_path / f"{number}.db"
+        shutil.copy(tmp_path / "as-it-was.db", path)
+        faults.asked, faults.met, faults.at = 0, [], {number, number + 1}
+        faults.error = (Unavailable, Contention)[number % 2]
+        async with _started(path) as engine:
+            assert engine is not None
+            with trio.fail_after(20):
+                await engine.ready.wait()
+                assert engine.loader is not None
+                await engine.loader.recovered.wait()
+                recovered = faults.asked
+                faults.at = set()
+                while not await _is_at_work(engine):
+                    await trio.sleep(0.002)
+        met.update(faults.met)
+        if number > recovered:
+            break
+    assert {"migrate", "now", "durability", "topic.all", "client.all", "claim.over", "delay.due"} <= met
