@@ -364,9 +364,16 @@ class AsyncTarry:
         """The messages of a key, or in a state, due from `start` to before `end`, page by page."""
         return self._operations.find(topic, key=key, state=state, start=start, end=end)
 
-    async def upcoming(self, topic: str, *, buckets: int = 24, width: Duration = "1h") -> dict[str, Any]:
-        """How many messages fall due in each stretch of `width` from now on."""
+    async def upcoming(
+        self, topic: str, *, buckets: int = 24, width: Duration = "1h", start: datetime | str | None = None
+    ) -> dict[str, Any]:
+        """How many messages fall due in each stretch of `width` from now on, or from `start`.
+
+        Many messages, of any topic, are not all counted: then `counted_until` is where to go on with `start`.
+        """
         params: dict[str, str | int] = {"buckets": buckets, "width": milliseconds(width)}
+        if start is not None:
+            params["from"] = instant_out(start)
         return (await self._transport.call("GET", f"/v1/topics/{part(topic)}/upcoming", params=params)).document
 
     async def topics(self, sort: Literal["name", "rate", "backlog"] = "name") -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from ..store.catalogue import TopicDraft
 from ..store.dead_letters import DeadPage, DeadSearch
-from ..store.finding import Place, Wanted
+from ..store.finding import Place, Upcoming, Wanted
 from ..store.found_pages import FoundPage
 from ..store.positions import Position
 from ..store.records import (
@@ -178,8 +178,8 @@ class Broker(Protocol):
         """Messages of a topic by state and time."""
         ...
 
-    async def upcoming(self, topic: Topic, width: int, buckets: int) -> tuple[int, list[int]]:
-        """Now, and how many messages fall due in each stretch of `width` from now on."""
+    async def upcoming(self, topic: Topic, since: int | None, width: int, buckets: int) -> Upcoming:
+        """How many messages fall due in each stretch of `width` from a time on, or from now, with what is overdue."""
         ...
 
     async def find_dead(self, group: Group, search: DeadSearch, after: int, limit: int) -> DeadPage:

@@ -18,7 +18,7 @@ from attrs import evolve
 from ..store.catalogue import TopicDraft
 from ..store.dead_letters import DeadPage, DeadSearch
 from ..store.errors import Contention, GroupGone, Refused, StoreError, Unavailable
-from ..store.finding import Place, Wanted
+from ..store.finding import Place, Upcoming, Wanted
 from ..store.found_pages import FoundPage
 from ..store.placing import queue_of_key
 from ..store.positions import Position
@@ -115,6 +115,7 @@ class Engine:
         self.loader: Loader | None = None
         self.ready = trio.Event()
         self._nudged = trio.Event()
+        self._counting = trio.Lock()
         self._stopping = False
         self._durability: list[str] = []
         self.remover = Remover(store, self.directory, self.clock, self._is_behind)
@@ -427,10 +428,11 @@ class Engine:
     async def find(self, topic: Topic, wanted: Wanted, place: Place, limit: int) -> FoundPage:
         return await self._store.find(topic, wanted, place, limit)
 
-    async def upcoming(self, topic: Topic, width: int, buckets: int) -> tuple[int, list[int]]:
+    async def upcoming(self, topic: Topic, since: int | None, width: int, buckets: int) -> Upcoming:
         self._ready()
-        now = self.clock.now()
-        return now, await self._store.upcoming(topic, now, width, buckets)
+        begin = self.clock.now() if since is None else since
+        async with self._counting:  # one after another: the readers are for others, too
+            return await self._store.upcoming(topic, begin, width, buckets, overdue=since is None)
 
     async def find_dead(self, group: Group, search: DeadSearch, after: int, limit: int) -> DeadPage:
         return await self._store.find_dead(group, search, after, limit)

@@ -82,7 +82,7 @@ class Loader:
             rows = await self._store.due_messages(shard, after["delay"], until, limit)
             if rows:
                 after["delay"] = rows[-1][0] + 1
-            self._add([row for row in rows if row[1] == due_of(row[0])])  # the others stand in `moved`
+            self._add(rows)
             return len(rows) == limit
 
         async def moved(limit: int) -> bool:

@@ -8,8 +8,8 @@ from typing import Literal
 
 from attrs import frozen
 
-from .ids import SHARDS, first_id
-from .ports import Transaction
+from .ids import SHARDS, SHARDS_OF_DELAY, first_id
+from .ports import Query, Transaction
 from .positions import Position, offset_of
 from .records import Topic
 
@@ -20,8 +20,8 @@ _READS = 10
 _QUEUES, _TIMED_QUEUES = 100, 4
 """Queues that are looked into in one call. To find a time in a queue takes a statement for each halving."""
 _EVER = (1 << 63) - 1
-_MOST = 100_000
-"""A bucket counts no further among messages that were never rescheduled."""
+_AHEAD, _MOVED = 12_500, 2_500
+"""Rows of a shard that are read to count what falls due: 200,000 of all shards, and 40,000 that were moved."""
 
 
 State = Literal["scheduled", "published", "cancelled", "claimed", "retrying", "parked", "dead"]
@@ -67,12 +67,12 @@ async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limi
     """A page of at most `limit` messages that are scheduled, published or cancelled."""
     if wanted.state == "published":
         return await _published(tx, topic, wanted, place, limit)
-    query = "delay.scan" if wanted.state == "scheduled" else "cancelled.scan"
+    query, shards = ("delay.scan", SHARDS_OF_DELAY) if wanted.state == "scheduled" else ("cancelled.scan", SHARDS)
     after, met = place.after, list[tuple[int, Place]]()
     for _ in range(_READS):
         rows: list[tuple[int, int, int]] = []
         sure = _EVER
-        for page in await tx.fetch_all([(query, (shard, after, _ROWS)) for shard in range(SHARDS)]):
+        for page in await tx.fetch_all([(query, (shard, after, _ROWS)) for shard in range(shards)]):
             rows += page
             if len(page) == _ROWS:
                 sure = min(sure, page[-1][0])  # behind it this shard may have more
@@ -116,15 +116,33 @@ async def _published(tx: Transaction, topic: Topic, wanted: Wanted, place: Place
     return Page(tuple(met), None)
 
 
-async def upcoming(tx: Transaction, topic: Topic, now: int, width: int, buckets: int) -> list[int]:
-    """How many messages of a topic fall due in each stretch of `width` milliseconds from now on.
+@frozen
+class Upcoming:
+    """How many messages of a topic fall due in each stretch of time, as far as they were counted."""
 
-    The first holds what is overdue, too.
+    since: int
+    counts: tuple[int, ...]
+    """The last is of a part of its stretch, when that ends behind `until`; stretches behind it are left out."""
+    until: int | None = None
+    """None: all of them were counted."""
+
+
+async def upcoming(tx: Transaction, topic: Topic, begin: int, width: int, buckets: int, *, overdue: bool) -> Upcoming:
+    """How many messages of a topic fall due in each stretch of `width` milliseconds from `begin` on.
+
+    The first holds what is overdue, too, if that is asked for. No index tells topics apart, so everybody's rows are
+    read, and no more than `_AHEAD` and `_MOVED` of a shard.
     """
+    low, end = 0 if overdue else begin, begin + width * buckets
+    asked: list[Query] = [("delay.edge", (shard, first_id(low), first_id(end), _AHEAD)) for shard in range(SHARDS)]
+    asked += [("moved.edge", (shard, low, end, _MOVED)) for shard in range(SHARDS)]
+    edge = min([row[1] for rows in await tx.fetch_all(asked) for row in rows], default=end)
     counts: list[int] = []
     for number in range(buckets):
-        since, until = now + number * width if number else 0, now + (number + 1) * width
-        ((straight,),) = await tx.fetch("delay.upcoming", first_id(since), first_id(until), topic.id, _MOST)
+        since, until = begin + number * width if number else low, min(begin + (number + 1) * width, edge)
+        if since >= until:
+            break
+        ((straight,),) = await tx.fetch("delay.upcoming", first_id(since), first_id(until), topic.id)
         ((moved,),) = await tx.fetch("moved.upcoming", since, until, topic.id)
         counts.append(int(straight) + int(moved))
-    return counts
+    return Upcoming(begin, tuple(counts), None if edge == end else edge)

@@ -18,6 +18,8 @@ import zlib
 
 SHARDS = 16
 SHARD_BITS = 4
+SHARDS_OF_DELAY = 2 * SHARDS
+"""A waiting message that was moved lies apart, in its shard plus `SHARDS`: no scan by the time in its id passes it."""
 COUNT_BITS = 16
 SEQUENCE_BITS = 21
 MAX_MS = (1 << 42) - 1
@@ -47,6 +49,11 @@ def shard_of(id_: int) -> int:
 def due_of(id_: int) -> int:
     """The millisecond for which the id was made. A message rescheduled since is due at its row's `due`."""
     return id_ >> SEQUENCE_BITS
+
+
+def shard_in_delay(id_: int, due: int) -> int:
+    """Where in `delay` the row of a message lies that is due then."""
+    return shard_of(id_) + (0 if due == due_of(id_) else SHARDS)
 
 
 def is_straight(id_: int) -> bool:

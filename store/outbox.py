@@ -20,7 +20,7 @@ from attrs import frozen
 
 from .catalogue import find_topics
 from .errors import DuplicateKey, StoreError
-from .ids import MAX_MS, IdMaker, due_of, random_nonce, shard_for, shard_of
+from .ids import MAX_MS, SHARDS, IdMaker, due_of, random_nonce, shard_for, shard_of
 from .placing import named_queue, queue_of_key
 from .ports import Queries, Value
 from .records import ClaimKey, Outcome, Queue, Topic, Verdict
@@ -158,7 +158,7 @@ async def _taken(tx: Queries, ids: Sequence[int]) -> bool:
     would wait for this transaction. (At REPEATABLE READ what left since the transaction began is not seen. That takes
     another outbox's message of the very same number that was rescheduled or cancelled meanwhile.)
     """
-    return bool(await tx.fetch("delay.find", ids) or await tx.fetch("delay.used", ids, ids))
+    return bool(await tx.fetch("delay.find", ids) or await tx.fetch("delay.used", ids, ids, ids))
 
 
 def _row(topic: Topic, entry: Entry, queue: Queue, at: int, id_: int, now: int) -> Sequence[Value]:
@@ -180,19 +180,21 @@ async def cancel(tx: OutboxTransaction, ids: Sequence[int]) -> list[Verdict]:
 async def _cancel(tx: OutboxTransaction, id_: int) -> Verdict:
     shard = shard_of(id_)
     # What is read plainly may be of the time when the transaction began; a row that is locked is of now.
-    seen = bool(await tx.fetch("delay.seen", shard, id_))
+    seen = bool(await tx.fetch("delay.seen", [id_]))
     if not seen and (elsewhere := await _elsewhere(tx, id_)) is not None:
         return elsewhere
-    await tx.execute("delay.hold", shard, id_)
-    ((due, topic_id, nonce, key, accepted_at, deliver_at, uncounted),) = await tx.fetch("delay.held", shard, id_)
-    await tx.execute("delay.take", shard, id_)
     now = await tx.now()
-    if topic_id:
-        if due != due_of(id_):
-            await tx.execute("moved.remove", shard, due, id_)
-        await tx.execute_many("cancelled.add", [(shard, id_, nonce, topic_id, key, accepted_at, deliver_at, now)])
-        await tx.execute_many("outbox_cancel.add", [(shard, id_, topic_id, uncounted)])
-        return Verdict("cancelled", topic=topic_id, due_before=due)
+    # In its own place first: while that is ours, nobody can move it back to there.
+    for place in (shard, shard + SHARDS):
+        await tx.execute("delay.hold", place, id_)
+        ((due, topic_id, nonce, key, accepted_at, deliver_at, uncounted),) = await tx.fetch("delay.held", place, id_)
+        await tx.execute("delay.take", place, id_)
+        if topic_id:
+            if due != due_of(id_):
+                await tx.execute("moved.remove", shard, due, id_)
+            await tx.execute_many("cancelled.add", [(shard, id_, nonce, topic_id, key, accepted_at, deliver_at, now)])
+            await tx.execute_many("outbox_cancel.add", [(shard, id_, topic_id, uncounted)])
+            return Verdict("cancelled", topic=topic_id, due_before=due)
     if (elsewhere := await _elsewhere(tx, id_)) is not None:
         return elsewhere
     if not seen:
@@ -224,7 +226,7 @@ async def labelled(tx: Queries, topic_name: str, key: str) -> list[int]:
     while True:
         page = [row[0] for row in await tx.fetch("label.find", topics[0].id, key.encode(), after, 1000)]
         for id_ in page:
-            if await tx.fetch("delay.seen", shard_of(id_), id_):
+            if await tx.fetch("delay.seen", [id_]):
                 waiting.append(id_)
         if len(page) < 1000:
             return waiting

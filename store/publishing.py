@@ -123,7 +123,7 @@ class Publishing:
             await tx.execute_many("delay.add", [self._delay_row(w) for w in waiting])
             # A message keeps its id when it leaves `delay`: who is given it again could be cancelled in its stead.
             ids = [w.id for w in waiting]
-            if await tx.fetch("delay.used", ids, ids):
+            if await tx.fetch("delay.used", ids, ids, ids):
                 raise DuplicateKey("an id is that of a message which was cancelled or promoted before")
 
     def _delay_row(self, written: _Written) -> Sequence[Value]:

@@ -20,7 +20,7 @@ from typing import Any
 from attrs import frozen
 
 from .errors import Unsettled
-from .ids import SHARDS, due_of, shard_of
+from .ids import SHARDS, SHARDS_OF_DELAY, due_of, shard_of
 from .ports import Row, Transaction
 from .records import Outcome, Topic
 from .sealing import last_end
@@ -332,7 +332,7 @@ async def _delays(tx: Transaction, stone: Tombstone, shard: int, after: int, lim
         for id_, due, *_ in locked:
             if due != due_of(id_):
                 await tx.later("moved.remove", shard_of(id_), due, id_)
-    return len(locked), _next_shard(page, limit, shard), len(locked) < len(ours)
+    return len(locked), _next_shard(page, limit, shard, SHARDS_OF_DELAY), len(locked) < len(ours)
 
 
 async def _cancelled(tx: Transaction, stone: Tombstone, shard: int, after: int, limit: int) -> _Went:
@@ -343,10 +343,10 @@ async def _cancelled(tx: Transaction, stone: Tombstone, shard: int, after: int, 
     return len(ours), _next_shard(page, limit, shard), False
 
 
-def _next_shard(page: Sequence[Row], limit: int, shard: int) -> tuple[int, int] | None:
+def _next_shard(page: Sequence[Row], limit: int, shard: int, shards: int = SHARDS) -> tuple[int, int] | None:
     if len(page) == limit:
         return shard, page[-1][0]
-    return (shard + 1, 0) if shard + 1 < SHARDS else None
+    return (shard + 1, 0) if shard + 1 < shards else None
 
 
 async def _labels(tx: Transaction, stone: Tombstone, _shard: int, _after: int, limit: int) -> _Went:

@@ -38,7 +38,7 @@ from .errors import DuplicateKey
 from .finding import Wanted
 from .found_pages import FoundPage
 from .holdings import Holding
-from .ids import SHARDS, IdMaker
+from .ids import SHARDS_OF_DELAY, IdMaker
 from .ordered_turns import OrderedTurning
 from .ports import Backend, Row, Transaction, Work
 from .positions import Position, offset_of
@@ -294,9 +294,11 @@ class Store:
         """Messages of a topic by state and time."""
         return await self.backend.read(lambda tx: found_pages.find(tx, topic, wanted, place, limit))
 
-    async def upcoming(self, topic: Topic, now: int, width: int, buckets: int) -> list[int]:
+    async def upcoming(
+        self, topic: Topic, begin: int, width: int, buckets: int, *, overdue: bool = True
+    ) -> finding.Upcoming:
         """How many messages fall due in each stretch of `width` milliseconds; see `finding`."""
-        return await self.backend.read(lambda tx: finding.upcoming(tx, topic, now, width, buckets))
+        return await self.backend.read(lambda tx: finding.upcoming(tx, topic, begin, width, buckets, overdue=overdue))
 
     async def find_dead(self, group: Group, search: DeadSearch, after: int, limit: int) -> DeadPage:
         """Dead letters that fit, by id from behind `after`."""
@@ -383,7 +385,7 @@ class Store:
 
     async def _count_waiting(self, topic: Topic) -> int:
         waiting = 0
-        for shard in range(SHARDS):
+        for shard in range(SHARDS_OF_DELAY):
             after: int | None = 0
             while after is not None:
                 page = functools.partial(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from .errors import StoreError
-from .ids import due_of, first_id, shard_of
+from .ids import due_of, first_id, shard_in_delay, shard_of
 from .ports import Row, Transaction, Value
 from .publishing import count, draw_offsets
 from .records import Promoted, Verdict
@@ -143,7 +143,11 @@ async def count_outbox(tx: Transaction, maker: int, limit: int) -> dict[int, tup
 
 
 async def reschedule(tx: Transaction, moves: Sequence[tuple[int, int]], now: int) -> list[Verdict]:
-    """Gives waiting messages another time, each an (id, deliver_at); ids and rows stay."""
+    """Gives waiting messages another time, each an (id, deliver_at); ids and rows stay.
+
+    A row whose time is not that of its id moves to a shard apart, and a pointer in `moved` stands for it: left where it
+    was, each sweep of what is due would read it, and pass on.
+    """
     rows = {row[0]: row for row in await tx.fetch("delay.lock", [id_ for id_, _ in moves])}
     others = await _elsewhere(tx, [id_ for id_, _ in moves if id_ not in rows])
     dues = {id_: row[1] for id_, row in rows.items()}
@@ -157,7 +161,7 @@ async def reschedule(tx: Transaction, moves: Sequence[tuple[int, int]], now: int
             await tx.execute("moved.remove", shard_of(id_), before, id_)
         if due != due_of(id_):
             await tx.execute_many("moved.add", [(shard_of(id_), due, id_)])
-        await tx.execute("delay.move", due, deliver_at, shard_of(id_), id_)
+        await tx.execute("delay.move", shard_in_delay(id_, due), due, deliver_at, [id_])
         dues[id_] = due
         verdicts.append(Verdict("rescheduled", topic=rows[id_][2], due_before=before, due=due, deliver_at=deliver_at))
     return verdicts
@@ -179,7 +183,8 @@ async def _elsewhere(tx: Transaction, ids: Sequence[int]) -> dict[int, Verdict]:
 
 
 async def due_messages(tx: Transaction, shard: int, after: int, until: int, limit: int) -> list[Row]:
-    """(id, due) of messages of a shard with ids from `after` up to the millisecond `until`, moved ones included."""
+    """(id, due) of messages of a shard with ids from `after` up to the millisecond `until`, without those that were
+    moved."""
     return await tx.fetch("delay.due", shard, after, first_id(until), limit)
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
-from ...store.ids import SHARDS
+from ...store.ids import SHARDS_OF_DELAY
 from ..arrow import pa
 from ..columns import arrow_schema
 from ..history import open_live
@@ -83,7 +83,7 @@ class StoreBooks:
         if not self.dsn.startswith("mysql"):
             return frame(self.spark, [], OUTBOX)
         uncounted: dict[int, int] = {}
-        for shard in range(SHARDS):
+        for shard in range(SHARDS_OF_DELAY):
             sql = f"SELECT topic_id, SUM(uncounted) FROM delay WHERE shard = {shard} GROUP BY topic_id"  # noqa: S608
             for topic_id, count in self._rows(sql):
                 uncounted[topic_id] = uncounted.get(topic_id, 0) + int(count)

@@ -251,7 +251,7 @@ class _Writer:
             session.run(_inserting("label.add", sorted(labels)))
         ids: list[Value] = [id_ for _, id_, _ in written]
         # A message keeps its id when it leaves `delay`: who is given it again could be cancelled in its stead.
-        if session.fetch("delay.used", ids, ids):
+        if session.fetch("delay.used", ids, ids, ids):
             raise pymysql.err.IntegrityError(DUPLICATE, "an id is that of a message which has left before")
         self._count(session, len(written))
 

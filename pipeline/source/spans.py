@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 from attrs import evolve, frozen
 
-from ...store.ids import SHARDS
+from ...store.ids import SHARDS, SHARDS_OF_DELAY
 from .facts import COUNTERS, Cursor, Facts
 
 Marks = Mapping[str, int]
@@ -145,8 +145,8 @@ def _whole(table: str, facts: Facts, after: Marks, upto: Marks | None) -> Iterab
             names = {"topic": facts.topics[topic_id], "group": name, "group_id": group_id}
             yield Span(table, "dead", 0, _NO_END, _ROWS // 4, {"group_id": group_id}, names)
     elif table in ("timers", "cancelled"):
-        source = "delay" if table == "timers" else "cancelled"
-        for shard in range(SHARDS):
+        source, shards = ("delay", SHARDS_OF_DELAY) if table == "timers" else ("cancelled", SHARDS)
+        for shard in range(shards):
             owners = {id_: (name,) for id_, name in facts.topics.items()}
             yield Span(table, source, 0, _NO_END, _ROWS // 4, {"shard": shard}, {}, owners)
     elif table == "retries":

@@ -106,10 +106,14 @@ class BucketAnswer(Answer, kw_only=True):
 
 
 class UpcomingAnswer(Answer, kw_only=True):
-    """How many messages fall due in each stretch of `width` milliseconds; the first holds what is overdue, too."""
+    """How many messages fall due in each stretch of `width` milliseconds; the first holds what is overdue, too.
+
+    `counted_until` is null when all were counted; else counting stopped there, and later buckets are left out.
+    """
 
     width: int
     buckets: list[BucketAnswer]
+    counted_until: str | None
 
 
 class Attempt(Answer, kw_only=True):

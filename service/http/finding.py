@@ -82,16 +82,18 @@ async def _of_key(
 async def upcoming(call: Call) -> Response:
     """How many messages fall due, bucket by bucket."""
     topic_name = call.topic_name
-    query = call.query("buckets", "width")
+    query = call.query("buckets", "width", "from")
     buckets = call.number(query.get("buckets"), "buckets", default=24, low=1, high=100)
+    since = time_of(call, query.get("from"), "from")
     try:
         width = call.duration(query.get("width", _HOUR), "/width", low=1000, high=_WIDEST)
     except Problem as problem:
         raise bad_parameter("width", problem.body.detail.removeprefix("/width: ")) from None
     topic = await call.broker.topic(topic_name, create=False)
-    now, counts = await call.broker.upcoming(topic, width, buckets)
+    found = await call.broker.upcoming(topic, since, width, buckets)
     made = [
-        answers.BucketAnswer(at=format_time(now + number * width), messages=count)
-        for number, count in enumerate(counts)
+        answers.BucketAnswer(at=format_time(found.since + number * width), messages=count)
+        for number, count in enumerate(found.counts)
     ]
-    return answer(answers.UpcomingAnswer(width=width, buckets=made))
+    until = None if found.until is None else format_time(found.until)
+    return answer(answers.UpcomingAnswer(width=width, buckets=made, counted_until=until))

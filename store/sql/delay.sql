@@ -10,38 +10,39 @@ INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, body, accepted_at,
 -- name: lock
 -- The messages among these that nobody else is working on, for update, in key order.
 SELECT id, due, topic_id, queue_id, nonce, `key`, accepted_at, deliver_at, uncounted
-FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*)
+FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*)
 ORDER BY shard, id /*! FOR UPDATE SKIP LOCKED */;
 
 -- name: remove
 -- Messages locked before.
-DELETE /*+ INDEX(delay PRIMARY) */ FROM delay WHERE (shard, id) IN (?*);
+DELETE /*+ INDEX(delay PRIMARY) */ FROM delay WHERE (shard, id) AT (?*);
 
 -- name: find
 -- The messages of these ids, whoever works on them.
 SELECT id, due, topic_id, queue_id, `key`, ordering_key, tag, headers, content_type, body, accepted_at, deliver_at
-FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*);
+FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*);
 
 -- name: used
--- The ids among these whose messages have left already. (With the nonce, so that no index alone has it all: of an
--- index that has, the servers read the whole when the table is small.)
-SELECT id, nonce FROM cancelled /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*)
+-- The ids among these whose messages have left already, or were moved to another time: their keys are free. (With the
+-- nonce, so that no index alone has it all: of an index that has, the servers read the whole when the table is small.)
+SELECT id, nonce FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE shard >= 16 AND (shard, id) AT (?*)
+UNION ALL SELECT id, nonce FROM cancelled /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*)
 UNION ALL SELECT id, nonce FROM message /*! FORCE INDEX (udx_message_id) */ WHERE id IN (?*);
 
 -- name: move
--- A message gets another due time; its id stays.
-UPDATE delay SET due = ?, deliver_at = ? WHERE shard = ? AND id = ?;
+-- A message gets another due time, and its row the place that goes with it; its id stays.
+UPDATE delay SET shard = ?, due = ?, deliver_at = ? WHERE (shard, id) AT (?*);
 
 -- name: due
--- The due scan: what waits in one shard in a stretch of time, by id.
+-- The due scan: what waits in one shard in a stretch of time, by id. What was moved lies elsewhere.
 SELECT id, due FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE shard = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?;
 
 -- name: near
--- What waits in any shard between two times, one statement for the sweep: messages (0), moved ones, which are left out of
--- the first part, and retries (1). (With a column more each, so that no index alone has it all.)
+-- What waits in any shard between two times, one statement for the sweep: messages (0), those that were moved, which lie
+-- in shards of their own, and retries (1). (With a column more each, so that no index alone has it all.)
 SELECT * FROM (SELECT id, due, 0 AS kind, topic_id AS other FROM delay /*! FORCE INDEX (PRIMARY) */
   WHERE shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) AND id >= ? AND id < ?
-    AND due = id >> 21 LIMIT ?) some_messages
+    LIMIT ?) some_messages
 UNION ALL SELECT * FROM (SELECT id, due, 0, shard FROM moved /*! FORCE INDEX (PRIMARY) */
   WHERE shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) AND due >= ? AND due < ? LIMIT ?) some_moved
 UNION ALL SELECT * FROM (SELECT id, id >> 21, 1, group_id FROM retry /*! FORCE INDEX (PRIMARY) */
@@ -57,8 +58,8 @@ INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, `key`, ordering_ke
   accepted_at, deliver_at, uncounted) VALUES ?;
 
 -- name: seen
--- Whether a message waits, as far as this transaction sees.
-SELECT id FROM delay WHERE shard = ? AND id = ?;
+-- The messages among these that wait, as far as this transaction sees.
+SELECT shard, id, nonce FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*);
 
 -- name: hold
 -- Locks the row of a message; one that is not there is put in its place, of topic 0 and never due. A SELECT ... FOR UPDATE would at
@@ -81,7 +82,10 @@ SELECT id, topic_id, deliver_at FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE sh
 
 -- name: upcoming
 -- How many of a topic fall due in a stretch of time, without those that have been moved (`moved.upcoming` counts them).
-SELECT COUNT(*) FROM (
-  SELECT id FROM delay /*! FORCE INDEX (PRIMARY) */
-  WHERE shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) AND id >= ? AND id < ?
-    AND topic_id = ? AND due = id >> 21 LIMIT ?) some_of_them;
+-- Others' rows are read as well: ask for a stretch that `edge` bounds.
+SELECT COUNT(*) FROM delay /*! FORCE INDEX (PRIMARY) */
+WHERE shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) AND id >= ? AND id < ? AND topic_id = ?;
+
+-- name: edge
+-- The first message of a shard, from an id on, that lies behind so many others.
+SELECT id, due FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE shard = ? AND id >= ? AND id < ? ORDER BY id LIMIT 1 OFFSET ?;

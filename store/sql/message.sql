@@ -10,7 +10,7 @@ INSERT INTO message (queue_id, `offset`, id, nonce, `key`, ordering_key, tag, he
   deliver_at, streamed_at)
 SELECT queue_id, ? + ROW_NUMBER() OVER (ORDER BY deliver_at, accepted_at, id) - 1, id, nonce, `key`, ordering_key, tag,
   headers, content_type, body, accepted_at, deliver_at, ?
-FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*);
+FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*);
 
 -- name: range
 -- A stretch of a queue, in order.
@@ -48,7 +48,7 @@ FROM message m JOIN queue q ON q.id = m.queue_id WHERE m.id IN (?*);
 
 -- name: weights
 -- How many bytes messages are, waiting or in the stream, and why their attempts failed: a row for each part.
-SELECT id, LENGTH(body) + COALESCE(LENGTH(headers), 0) FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*)
+SELECT id, LENGTH(body) + COALESCE(LENGTH(headers), 0) FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*)
 UNION ALL SELECT id, LENGTH(body) + COALESCE(LENGTH(headers), 0)
 FROM message /*! FORCE INDEX (udx_message_id) */ WHERE id IN (?*)
 UNION ALL SELECT message_id, LENGTH(history)

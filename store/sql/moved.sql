@@ -8,17 +8,23 @@ DELETE FROM moved WHERE shard = ? AND due = ? AND id = ?;
 
 -- name: due
 -- The due scan of one shard over rescheduled messages, each only at its present time.
-SELECT m.id, m.due FROM moved m JOIN delay d ON d.shard = m.shard AND d.id = m.id AND d.due = m.due
+SELECT m.id, m.due FROM moved m /*! FORCE INDEX (PRIMARY) */ JOIN delay d /*! FORCE INDEX (PRIMARY) */ ON d.shard = m.shard + 16 AND d.id = m.id AND d.due = m.due
 WHERE m.shard = ? AND (m.due > ? OR m.due = ? AND m.id > ?) AND m.due < ? ORDER BY m.due, m.id LIMIT ?;
 
 -- name: orphans
 -- Pointers of a shard into the past, to messages that are not there or have been moved again.
 SELECT m.due, m.id FROM moved m /*! FORCE INDEX (PRIMARY) */
-LEFT JOIN delay d /*! FORCE INDEX (PRIMARY) */ ON d.shard = m.shard AND d.id = m.id AND d.due = m.due
+LEFT JOIN delay d /*! FORCE INDEX (PRIMARY) */ ON d.shard = m.shard + 16 AND d.id = m.id AND d.due = m.due
 WHERE m.shard = ? AND m.due < ? AND d.id IS NULL ORDER BY m.due LIMIT ?;
 
 -- name: upcoming
 -- How many rescheduled messages of a topic fall due in a stretch of time.
-SELECT COUNT(*) FROM moved m /*! FORCE INDEX (PRIMARY) */ JOIN delay d ON d.shard = m.shard AND d.id = m.id AND d.due = m.due
+SELECT COUNT(*) FROM moved m /*! FORCE INDEX (PRIMARY) */
+JOIN delay d /*! FORCE INDEX (PRIMARY) */ ON d.shard = m.shard + 16 AND d.id = m.id AND d.due = m.due
 WHERE m.shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) AND m.due >= ? AND m.due < ?
   AND d.topic_id = ?;
+
+-- name: edge
+-- The first rescheduled message of a shard, from a time on, that lies behind so many others.
+SELECT id, due FROM moved /*! FORCE INDEX (PRIMARY) */ WHERE shard = ? AND due >= ? AND due < ? ORDER BY due, id
+LIMIT 1 OFFSET ?;

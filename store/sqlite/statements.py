@@ -12,6 +12,8 @@ from ..queries import load_queries
 
 _IDS = "(shard, id) IN (?*)"
 _IDS_HERE = "(shard, id) IN (SELECT value & 15, value FROM json_each(?))"
+_AT = "(shard, id) AT (?*)"
+_AT_HERE = "(shard, id) IN (SELECT (value & 15) + place.column1, value FROM json_each(?), (VALUES (0), (16)) AS place)"
 # Nobody runs ANALYZE here, and without it SQLite may prefer a part of the primary key to the whole of an index.
 _INDEX = re.compile(r"/\*! FORCE INDEX \(((?:idx|udx)_\w+)\) \*/")
 
@@ -23,7 +25,12 @@ _ROWS = re.compile(r"\(([^()?]+)\) IN \(\?\*\)")
 
 @cache
 def _text(query: str) -> str:
-    text = load_queries()[query].replace(_IDS, _IDS_HERE).replace("INSERT IGNORE", "INSERT OR IGNORE")
+    text = (
+        load_queries()[query]
+        .replace(_IDS, _IDS_HERE)
+        .replace(_AT, _AT_HERE)
+        .replace("INSERT IGNORE", "INSERT OR IGNORE")
+    )
     return _WITHIN.sub(_each_stretch, _INDEX.sub(r"INDEXED BY \1", text))
 
 

@@ -71,9 +71,9 @@ def test_mysql_binds_it(name: str) -> None:
     text = load_queries()[name]
     if "VALUES ?" in text:
         columns = text.partition("VALUES")[0].rpartition("(")[2].count(",") + 1
-        prepared, place = mysql_statements.statement(name)
+        prepared, writers = mysql_statements.statement(name)
         (bound,) = prepared.bind_many([(1,) * columns] * 3, max_bytes=10_000)
-        assert place is None
+        assert not writers
         assert bound.count(b"(1") == 3
     else:
         some: list[Any] = [(1, b"k", 2)] * 2 if "`key`, id) IN" in text else [1, 2]
@@ -95,10 +95,31 @@ def test_its_tables_may_be_named_with_their_database(name: str) -> None:
 def test_ids_are_looked_up_under_their_shards_in_key_order() -> None:
     ids = [0x31, 0x12, 0x21, 0x02]
     asked = b"(shard = 1 AND id IN (33,49) OR shard = 2 AND id IN (2,18))"
-    assert asked in mysql_statements.bind("delay.lock", [ids])
-    text, values = sqlite_statements.bind("delay.lock", [ids])
+    assert asked in mysql_statements.bind("retry.lock", [ids])
+    text, values = sqlite_statements.bind("retry.lock", [ids])
     assert values == ["[49,18,33,2]"]
     assert "value & 15" in text
+
+
+def test_moved_messages_are_looked_up_where_they_lie() -> None:
+    ids = [0x31, 0x12, 0x21, 0x02]
+    asked = b"(shard IN (1,17) AND id IN (33,49) OR shard IN (2,18) AND id IN (2,18))"
+    assert asked in mysql_statements.bind("delay.lock", [ids])
+    both = mysql_statements.bind("delay.used", [ids, [1], [2]])
+    assert both.index(asked) < both.index(b"(shard = 1 AND id IN (1))") < both.index(b"id IN (2)")
+    text, values = sqlite_statements.bind("delay.lock", [ids])
+    assert values == ["[49,18,33,2]"]
+    assert "(value & 15) + " in text
+
+
+def test_stretches_are_ranges_of_an_index() -> None:
+    spans: list[Any] = [(1, 0, 9), (2, 5, 6)]
+    asked = b"(queue_id = 1 AND `offset` >= 0 AND `offset` < 9 OR queue_id = 2 AND `offset` >= 5 AND `offset` < 6)"
+    assert asked in mysql_statements.bind("message.ids_within", [spans])
+    with pytest.raises(ValueError, match="leave the statement out"):
+        mysql_statements.bind("message.ids_within", [[]])
+    _, values = sqlite_statements.bind("message.ids_within", [spans])
+    assert values == ["[[1,0,9],[2,5,6]]"]
 
 
 def test_no_ids_are_no_question() -> None:

@@ -13,7 +13,7 @@ from tarry.service.rates import Activity
 from tarry.service.roster import ClientState
 from tarry.store.catalogue import TopicDraft
 from tarry.store.dead_letters import DeadPage, DeadSearch
-from tarry.store.finding import Place, Wanted
+from tarry.store.finding import Place, Upcoming, Wanted
 from tarry.store.found_pages import FoundPage
 from tarry.store.positions import Position
 from tarry.store.records import (
@@ -295,9 +295,9 @@ class RecordingBroker:
         self._called("find", topic.name, wanted, place, limit)
         return FoundPage(tuple(self.page[:limit]), Place(1, 5) if len(self.page) >= limit else None)
 
-    async def upcoming(self, topic: Topic, width: int, buckets: int) -> tuple[int, list[int]]:
-        self._called("upcoming", topic.name, width, buckets)
-        return NOW, list(range(buckets))
+    async def upcoming(self, topic: Topic, since: int | None, width: int, buckets: int) -> Upcoming:
+        self._called("upcoming", topic.name, since, width, buckets)
+        return Upcoming(NOW, tuple(range(buckets)), None if since is None else NOW + 5)
 
     async def find_dead(self, group: Group, search: DeadSearch, after: int, limit: int) -> DeadPage:
         self._called("find_dead", group.name, search, after, limit)

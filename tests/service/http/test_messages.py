@@ -209,9 +209,13 @@ async def test_upcoming(client: httpx.AsyncClient, broker: RecordingBroker) -> N
             {"at": "2026-11-21T10:00:00.000Z", "messages": 0},
             {"at": "2026-11-21T10:01:00.000Z", "messages": 1},
         ],
+        "counted_until": None,
     }
     await client.get("/v1/topics/orders/upcoming")
-    assert broker.calls[-1] == ("upcoming", "orders", 3_600_000, 24)
+    assert broker.calls[-1] == ("upcoming", "orders", None, 3_600_000, 24)
+    response = await client.get("/v1/topics/orders/upcoming?from=1970-01-01T00:00:01Z")
+    assert response.json()["counted_until"] == "2026-11-21T10:00:00.005Z"
+    assert broker.calls[-1:] == [("upcoming", "orders", 1000, 3_600_000, 24)]
     for wrong in ("buckets=0", "buckets=101", "width=1ms", "width=x", "widht=1h"):
         assert (await client.get(f"/v1/topics/orders/upcoming?{wrong}")).status_code == 400
     assert (await client.get("/v1/topics/none/upcoming")).status_code == 404

@@ -11,7 +11,7 @@ from tarry.store.records import Topic
 from tarry.wheel.ladder import Ladder
 
 MANY = 240
-MOST = 16 + 20
+MOST = 32 + 20
 """Statements of a page: a read of each shard, or of every queue and group, and then so many for all their lives."""
 STATES: tuple[State, ...] = ("scheduled", "published", "cancelled", "claimed", "retrying", "parked", "dead")
 
