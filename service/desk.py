@@ -142,9 +142,16 @@ class Desk:
             self.nudge()
 
     def watch(self, key: ClaimKey, lease_until: int) -> None:
-        """Watches the lease of a claim that another desk, or this one before a restart, has granted."""
-        heapq.heappush(self._leases, (lease_until, key.queue_id, key.number))
-        self._strangers[key.queue_id, key.number] = key
+        """Watches the lease of a claim that another desk, or this one before a restart, has granted.
+
+        Or of one of ours whose lease is another than we thought: another server may have ended it.
+        """
+        place = key.queue_id, key.number
+        heapq.heappush(self._leases, (lease_until, *place))
+        if (claim := self._open.get(place)) is not None and claim.key == key:
+            self._open[place] = evolve(claim, lease_until=lease_until)
+        else:
+            self._strangers[place] = key
         self._wake.set()
 
     def forget(self, keys: Sequence[ClaimKey]) -> None:

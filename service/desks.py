@@ -26,7 +26,7 @@ from .clock import Clock
 from .desk import Desk
 from .directory import Directory
 from .durations import format_time
-from .errors import Busy, NothingToSettle, Stopping, UnknownClaim
+from .errors import Busy, NothingToSettle, ServiceError, Stopping, UnknownClaim
 from .metrics import Metrics
 from .rates import Rates
 
@@ -158,7 +158,7 @@ class Desks:
             group = await self._group_of_claim(key)
             if group is not None:
                 await self._desk(group).settle(Settlement(key, "end", at_once=True))
-        except StoreError as error:
+        except (StoreError, ServiceError) as error:
             log.warning("claim_ends_later", error=str(error))  # the sweep finds that its lease is over
 
     def closed(self, group: Group, keys: Sequence[ClaimKey], acked: int) -> None:

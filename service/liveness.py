@@ -29,6 +29,7 @@ from ..store.records import ClaimKey
 from ..store.store import Store
 from .clock import Clock
 from .combiner import Combiner
+from .errors import ServiceError
 
 _LOOKS = 3
 _NEVER = -(1 << 62)
@@ -190,7 +191,7 @@ class Liveness:
     async def _bury_one(self, name: str, last: int) -> None:
         try:
             watched, claims = await self.leaving.ask(_Leaving(name, last))
-        except StoreError as error:
+        except (StoreError, ServiceError) as error:
             log.warning("client_not_buried", client=name, error=str(error))  # the next round tries again
         else:
             if watched:  # and no other server was sooner, or has heard of it

@@ -12,10 +12,13 @@ import trio.testing
 
 from tarry.service import engine as engine_module
 from tarry.service.clock import Clock
+from tarry.service.desk import Desk
 from tarry.service.engine import Engine
+from tarry.service.errors import Overloaded
 from tarry.service.metrics import Metrics
 from tarry.service.settings import Settings
 from tarry.store.catalogue import TopicDraft
+from tarry.store.errors import Unavailable
 from tarry.store.records import Claim, ClaimRequest, Draft, Group, Publication, ReadRequest, Settled
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
@@ -437,3 +440,33 @@ async def test_no_key_is_in_two_hands_whoever_dies_or_rests(town: Town, seed: in
             break
     assert sum(len(offsets) for offsets in done.values()) == published
     assert all(offsets == sorted(set(offsets)) for offsets in done.values())
+
+
+@pytest.mark.parametrize("error", [Unavailable, Overloaded])
+async def test_a_burial_that_cannot_end_the_claims_at_once_is_finished_later(
+    town: Town, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    """Their leases are over all the same, and the sweep finds it."""
+    await town.begin(ordered=False)
+    await town.publish("a")
+    await town.engine.renew("ann")
+    claim = await town.claim("ann", lease=10 * MINUTE)
+    assert claim is not None
+
+    async def fail(*_: object) -> None:
+        raise error("not now")
+
+    with monkeypatch.context() as away:
+        away.setattr(Desk, "settle", fail)
+        await town.pass_time(15_000)
+    assert await town.engine._store.clients() == {}
+    ((key, lease_until),) = await town.engine._store.claims_over(town.ms, 10)
+    assert key == claim.key
+    await town.engine._desks.watch(key, lease_until)
+    with trio.fail_after(20):
+        while await store_open(town):
+            await trio.lowlevel.checkpoint()
+    await town.pass_time(2_000)
+    again = await town.claim("bob")
+    assert again is not None
+    assert [(m.body, m.attempt) for m in again.messages] == [(b"a", 2)]
