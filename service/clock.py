@@ -5,19 +5,15 @@ host's wall clock is not used, so steps and suspends of the host do no harm. A s
 promotion until three samples agree, and is then followed.
 """
 
-import time
 from collections.abc import Awaitable, Callable
+
+from ..store.steady_clock import boottime
 
 JUMP = 5_000
 """Milliseconds by which a sample may be off before it is doubted."""
 AGREEING = 3
 
 _NS = 1_000_000
-
-
-def boottime() -> int:
-    """Nanoseconds since the host was started, suspends included."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
 class Clock:
@@ -40,6 +36,14 @@ class Clock:
     def held(self) -> bool:
         """Whether the database's clock is in doubt, so that nothing may be promoted."""
         return self._base is None or bool(self._doubted)
+
+    @property
+    def doubted_by(self) -> int:
+        """By how many milliseconds the last sample is off that is doubted; 0 when none is."""
+        if self._base is None or not self._doubted:
+            return 0
+        value, arrived = self._doubted[-1]
+        return value - self._base - (arrived - self._at) // _NS
 
     def now(self) -> int:
         """The time. Raises RuntimeError before the first sample."""

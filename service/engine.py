@@ -52,6 +52,7 @@ from .bells import Bells
 from .claim_ids import format_claim
 from .cleaner import Cleaner
 from .clock import Clock
+from .clock_watch import ClockWatch
 from .desks import Desks
 from .directory import Directory
 from .errors import Stopping, TopicConflict, UnknownTopic
@@ -90,6 +91,7 @@ class Engine:
         self.directory = Directory(store, self.clock, auto_create=settings.auto_create)
         self.bells = Bells()
         self.alarm = Alarm(settings.alarm_url)
+        self._clock_watch = ClockWatch(self.clock, self.alarm, store.backend.skew)
         self.rates = Rates(time.monotonic)
         self.cleaner = Cleaner(store, self.directory, self.clock, metrics, settings, busy=self._is_behind)
         self._desks = Desks(
@@ -145,7 +147,7 @@ class Engine:
             nursery.start_soon(self.alarm.run)
             nursery.start_soon(hand.run)
             nursery.start_soon(self.loader.run)
-            nursery.start_soon(every, 2, self.clock.take)
+            nursery.start_soon(every, 2, self._clock_watch.take)
             nursery.start_soon(every, 10, self.directory.refresh)
             nursery.start_soon(adaptively, 1, 5, sweeps.look)
             self.ready.set()
@@ -450,6 +452,7 @@ class Engine:
         except StoreError as error:
             checks.append(("store", str(error)))
         checks.append(("clock", "the database's clock has jumped; promotion waits" if self.clock.held else None))
+        checks.append(("host_clock", self._clock_watch.wrong))
         behind = self.hand.behind if self.hand else 0
         checks.append(("hand", f"the hand is {behind} ms behind" if behind > 60_000 else None))
         checks.append(("stopping", "the server is shutting down" if self._stopping else None))

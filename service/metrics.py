@@ -69,7 +69,7 @@ class Metrics:
         self._http_requests = self._counter("tarry_http_requests", "Requests answered.", "route", "method", "status")
         self._wheel_entries = self._gauge("tarry_wheel_entries", "Timers in the wheel.")
         self._wheel_behind = self._gauge("tarry_wheel_behind_seconds", "By how much the oldest due timer is late.")
-        self._clock_skew = self._gauge("tarry_clock_skew_seconds", "The database's clock less the host's.")
+        self._clock_skew = self._gauge("tarry_clock_skew_seconds", "The store's clock less the host's.")
         self._pending = self._gauge("tarry_pending_messages", "Messages of a topic that wait.", "topic", "state")
         self._lag = self._gauge("tarry_group_lag_messages", "Messages a group has yet to claim.", "topic", "group")
         self._oldest_due = self._gauge(

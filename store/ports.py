@@ -90,6 +90,13 @@ class Backend(Protocol):
         """The database's clock, Unix milliseconds; never ahead of the moment of the answer."""
         ...
 
+    def skew(self) -> int:
+        """By how many milliseconds the host's clock is ahead of where it was when the store's time began with it.
+
+        0 where the database has a clock of its own.
+        """
+        ...
+
     async def migrate(self) -> list[str]:
         """Brings the schema to this program's version; returns the names of the migrations applied.
 

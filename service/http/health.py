@@ -8,8 +8,9 @@ from . import answers
 from .call import Call, answer
 from .problems import KINDS, Check, Problem
 
-_WARNINGS = {"durability"}
-"""Checks that are told and leave the server ready: it works, and promises less than it should."""
+_WARNINGS = {"durability", "host_clock"}
+"""Checks that are told and leave the server ready: it works, and promises less than it should, or not by the clock on
+the wall."""
 
 
 async def live(call: Call) -> Response:

@@ -325,6 +325,10 @@ class MySQLBackend:
         await self._sequencing.raise_to({queue_id: end for queue_id, end in ends.items() if queue_id in elsewhere})
         return [queue_id for queue_id in ends if queue_id not in elsewhere]
 
+    def skew(self) -> int:
+        """The host's clock is not asked."""
+        return 0
+
     async def durability(self) -> list[str]:
         """Settings of the server under which an answered commit may be lost with the machine."""
         problems: list[str] = []

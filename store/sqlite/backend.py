@@ -1,6 +1,6 @@
 """The embedded store: a file that is its own (`file_lock`), one writer thread, readers on connections of their own.
 
-WAL with synchronous=FULL: an answered commit is on the disk. The clock is the host's.
+WAL with synchronous=FULL: an answered commit is on the disk. Time begins with the host's clock and goes on by itself.
 """
 
 import time
@@ -15,6 +15,7 @@ import trio
 from ..errors import Refused, StoreError, Unavailable
 from ..migrations import Migration, load_migrations, pending
 from ..ports import Work
+from ..steady_clock import SteadyClock
 from .connection import SQLiteTransaction, connect, drive
 from .errors import translate
 from .file_lock import FileLock
@@ -41,6 +42,7 @@ class SQLiteBackend:
         except StoreError:
             self._lock.close()
             raise
+        self._clock = SteadyClock()
         self._idle: list[Connection] = []
         self._limit = trio.CapacityLimiter(_READERS)
 
@@ -63,8 +65,12 @@ class SQLiteBackend:
             self._idle.append(connection)
 
     async def now(self) -> int:
-        """The host's clock, Unix milliseconds."""
-        return time.time_ns() // 1_000_000
+        """The host's clock as it was when the store was opened, and the time since."""
+        return self._clock.now()
+
+    def skew(self) -> int:
+        """By how many milliseconds the host's clock was set since."""
+        return self._clock.skew()
 
     async def migrate(self) -> list[str]:
         """Brings the file's schema to this program's version."""

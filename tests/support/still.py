@@ -36,6 +36,9 @@ class StillBackend:
     async def now(self) -> int:
         return 0
 
+    def skew(self) -> int:
+        return 0
+
     async def migrate(self) -> list[str]:
         return []
 
