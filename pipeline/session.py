@@ -3,6 +3,7 @@
 Under `spark-submit` the session is the cluster's; otherwise it is one on this machine.
 """
 
+import logging
 import os
 import re
 import shutil
@@ -11,11 +12,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from . import java_end
 from .errors import SetUpError
 from .jvm_noise import kept_out
 
@@ -29,14 +31,21 @@ _SPARKS_OWN = "200"
 _PER_CORE = 16
 _TELL_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Of PySpark's: they write to stderr each error that it raises, with Java's stack."""
+_TELL_OF_THEIR_END = ("py4j.java_gateway", "py4j.clientserver")
+"""They write to stderr each call that meets a Java which is gone, with a traceback; what is raised says the same."""
 _JAVA = 17
 """The oldest Java that Spark 4 runs on."""
 
 
-def check() -> None:
-    """Raises `SetUpError` with one sentence when PySpark or Java is missing or too old."""
+def check_installed() -> None:
+    """Raises `SetUpError` when PySpark is missing: what the extra brings is needed by every job, Java not by each."""
     if find_spec("pyspark") is None:
         raise SetUpError("PySpark is not installed: pip install 'tarry[spark]'")
+
+
+def check() -> None:
+    """Raises `SetUpError` with one sentence when PySpark or Java is missing or too old."""
+    check_installed()
     home = os.environ.get("JAVA_HOME")
     java = _java(home)
     if java is None and home:
@@ -86,6 +95,8 @@ def open_session(name: str, master: str | None = None) -> "SparkSession":
 
     for logger in _TELL_TWICE:
         PySparkLogger.getLogger(logger).disabled = True
+    for told in _TELL_OF_THEIR_END:
+        logging.getLogger(told).disabled = True
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     _lead_workers_here()
@@ -101,7 +112,7 @@ def open_session(name: str, master: str | None = None) -> "SparkSession":
     settings |= {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.ui.showConsoleProgress": "true" if sys.stderr.isatty() else "false",
+        "spark.ui.showConsoleProgress": "false",  # `progress` tells, in one line with the rows
         "spark.ui.enabled": "false",
         # What fails comes out as an error of the job; what Spark says of it besides is for those who ask for Spark.
         "spark.log.level": "ERROR" if "PYSPARK_GATEWAY_PORT" in os.environ else "FATAL",
@@ -109,12 +120,74 @@ def open_session(name: str, master: str | None = None) -> "SparkSession":
     conf = SparkConf().setAll(list(settings.items()))
     with kept_out(), _uninterrupted():
         SparkContext.getOrCreate(conf)
+    java = _java_process()
+    if java is not None:
+        java_end.watch(java.pid)
     with _uninterrupted():
         spark = SparkSession.builder.config(conf=conf).getOrCreate()
     if str(spark.sparkContext.master).startswith("local") and spark.conf.get(_SHUFFLE) == _SPARKS_OWN:
         # Most shuffles are small, and each task costs its start. What a user has set stays.
         spark.conf.set(_SHUFFLE, str(_PER_CORE * spark.sparkContext.defaultParallelism))
     return spark
+
+
+class Later:
+    """A session that is opened when it is first wanted: what little there is to do may need none.
+
+    `with` stops it at the end, if it was opened.
+    """
+
+    def __init__(self, name: str, master: str | None = None) -> None:
+        self._name, self._master = name, master
+        self._opened: SparkSession | None = None
+
+    @classmethod
+    def opened(cls, spark: "SparkSession") -> "Later":
+        """One that is there already, and is another's to stop."""
+        made = cls("")
+        made._opened = spark
+        return made
+
+    @property
+    def is_open(self) -> bool:
+        return self._opened is not None
+
+    def __call__(self) -> "SparkSession":
+        if self._opened is None:
+            self._opened = open_session(self._name, self._master)
+        return self._opened
+
+    def __enter__(self) -> "Later":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._opened is not None:
+            close_session(self._opened)
+
+
+def _java_process() -> "subprocess.Popen[bytes] | None":
+    """The Java that this process started; None under `spark-submit`, where it is the other way round."""
+    loaded: Any = sys.modules.get("pyspark")
+    gateway: Any = None if loaded is None else loaded.SparkContext._gateway  # PySpark has no other way to it
+    return getattr(gateway, "proc", None)
+
+
+def end_of_java(seconds: float = 0.0) -> int | None:
+    """How the Java of this process ended, as its exit code, less than 0 for a signal; None while it lives. `seconds`:
+    it has so long for its end, of which a broken connection may tell sooner than the system."""
+    java = _java_process()
+    if java is None:
+        return None
+    try:
+        return java.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def close_session(spark: "SparkSession") -> None:
+    """Stops it. A Java that is gone has nothing to stop, and why it went has been told."""
+    with suppress(Exception):
+        spark.stop()
 
 
 @contextmanager

@@ -1,8 +1,10 @@
 """Errors that come out of Spark, of whatever depth, as one sentence of ours."""
 
 import re
+import signal
 
 from .errors import InUse, LakeError, PipelineError, StoreAway
+from .session import end_of_java
 
 _OURS = {kind.__name__: kind for kind in (InUse, LakeError, PipelineError, StoreAway)}
 _RAISED = re.compile(r"tarry\.pipeline\.errors\.(\w+): (.+)")
@@ -14,13 +16,46 @@ _FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large"
 _FILE = re.compile(r"(?:[a-z][a-z0-9+.-]*:)?/[^\n\"'\]]*?\.parquet")
 """A path or URL; it may have spaces."""
 _FOREIGN = ("pyspark.", "py4j.")
+_AWAY = re.compile(r"Py4JNetworkError|Connection|Answer from Java side is empty|EOFError")
+"""What py4j says when Java does not answer any more."""
+_PATIENCE = 5.0
+"""Seconds that the end of Java has to be known to the system, once its connection is broken."""
+_NOTHING_LOST = "Nothing was lost; run it again"
+_CAUSES = (
+    (
+        re.compile(r"OutOfMemoryError|Not enough memory|SparkOutOfMemory"),
+        "Spark's memory is too small for this job: set SPARK_DRIVER_MEMORY, such as 4g, or give it fewer tasks at once"
+        f" with --master local[1]. {_NOTHING_LOST}",
+    ),
+    (
+        re.compile(r"Python worker exited unexpectedly|Python worker.*(?:crashed|died|killed)|PYTHON_WORKER_EXITED"),
+        "a Python worker of Spark's was killed, as the system does when memory is short, or crashed: give the machine"
+        f" more, or Spark fewer tasks at once with --master local[1]. {_NOTHING_LOST}",
+    ),
+    (
+        re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block \S+ not found"),
+        "Spark lost what it had kept of an earlier step, as it does when an executor is lost or does not answer for"
+        f" minutes on an overloaded machine: run it with less beside it, or with less at once. {_NOTHING_LOST}",
+    ),
+    (
+        re.compile(r"ExecutorLostFailure|Executor heartbeat timed out|SparkContext was shut down"),
+        f"Spark lost an executor in the middle of the job: see why in its log, or on its machine. {_NOTHING_LOST}",
+    ),
+)
+"""What Java's many lines mean; the first that fits."""
 
 
 def translate(error: BaseException) -> PipelineError | None:
     """What an error of Spark's means, or None when it is none of Spark's."""
     if isinstance(error, PipelineError):
         return error
-    if not type(error).__module__.startswith(_FOREIGN):
+    foreign = type(error).__module__.startswith(_FOREIGN)
+    if not foreign and not isinstance(error, ConnectionError | EOFError):
+        return None
+    ended = end_of_java(_PATIENCE if _AWAY.search(f"{type(error).__name__} {error}") else 0.0)
+    if ended is not None:
+        return PipelineError(_java_ended(ended))
+    if not foreign:
         return None
     text = str(error)
     raised = _RAISED.search(text)
@@ -34,5 +69,25 @@ def translate(error: BaseException) -> PipelineError | None:
         return LakeError(f"a Parquet file is damaged{file}. Put it back from a backup")
     if _FULL.search(text):
         return LakeError("a disk is full; make room, and run it again: nothing was lost")
-    first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
-    return PipelineError(f"Spark stopped: {first[:300]}")
+    for pattern, sentence in _CAUSES:
+        if pattern.search(text):
+            return PipelineError(sentence)
+    return PipelineError(f"Spark stopped: {_first_cause(text) or type(error).__name__}")
+
+
+def _java_ended(code: int) -> str:
+    if code == -signal.SIGKILL:
+        return (
+            "Java, in which Spark runs, was killed (SIGKILL), as the system does when memory is short: give the machine"
+            f" more, or Spark fewer tasks at once with --master local[1]. {_NOTHING_LOST}"
+        )
+    how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+    return f"Java, in which Spark runs, ended {how} in the middle of the job. {_NOTHING_LOST}"
+
+
+def _first_cause(text: str) -> str:
+    """The deepest reason that Java gives, or else the first line; never only which call it was that failed."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    causes = [line.removeprefix("Caused by:").strip() for line in lines if line.startswith("Caused by:")]
+    said = [line for line in lines if not line.startswith(("An error occurred while calling", "Traceback", "at "))]
+    return next((line for line in (*reversed(causes), *said, *lines)), "")[:300]

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from .. import errors
 from ..arrow import Batch
-from ..errors import LakeError, PipelineError
+from ..errors import PipelineError
 from ..troubles import translate
 
 T = TypeVar("T")
@@ -79,13 +79,4 @@ class told:  # noqa: N801
                 name, text = found[-1]
                 known = getattr(errors, name, PipelineError)
                 raise known(text) from error
-            meant = translate(error)
-            if isinstance(meant, LakeError):
-                raise meant from error
-            raise PipelineError(f"Spark stopped: {_sentence(error)}") from error
-
-
-def _sentence(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line for line in lines if line.startswith("Caused by:")]
-    return (causes or lines or [type(error).__name__])[-1 if causes else 0][:500]
+            raise translate(error) or PipelineError(str(error)) from error
