@@ -33,6 +33,7 @@ from ..pipeline import session
 from ..pipeline.lake.archive import Archiver, holder
 from ..pipeline.lake.lake import Lake
 from ..pipeline.lake.tenure import Tenure
+from ..pipeline.session import Later
 from ..service.clock import Clock
 from ..service.combiner import Combiner
 from ..store.catalogue import TopicDraft
@@ -163,7 +164,7 @@ def _archive(spark: SparkSession, dsn: str, lake: Path) -> dict[str, float]:
             if table == "messages":
                 until = time.perf_counter() - began
 
-        archiver = Archiver(spark, dsn, Lake(str(lake)), tenure, progress=note)
+        archiver = Archiver(Later.opened(spark), dsn, Lake(str(lake)), tenure, progress=note)
         archiver.begin()
         archiver.run()
         whole = time.perf_counter() - began

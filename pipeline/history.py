@@ -14,7 +14,7 @@ from .lake.lake import Lake, Snapshot
 from .link import Link
 from .schemas import IN_LAKE, TABLES
 from .source import source
-from .source.facts import read_facts
+from .source.facts import Facts, read_facts
 from .source.spans import ends
 from .tables import Tables, no_rows
 
@@ -38,7 +38,7 @@ def open_tables(
     Raises `LakeError`, `StoreAway`, `NotFound` for a topic that is in neither, or ValueError when neither is named.
     """
     reads = _Reads(spark, dsn, lake, topics, since, until)
-    reads.check_topics()
+    reads.places.check_topics(topics)
     if dsn is not None and not moving:
         reads.stand_still()
     return Tables(**{table: reads.whole(table) for table in TABLES})
@@ -64,6 +64,33 @@ def open_live(
     return _Reads(spark, dsn, None, topics, None, None).live(table, None, *columns)
 
 
+def check(dsn: str | None, lake: str | None, topics: Collection[str] | None = None) -> None:
+    """Whether store, lake and topics are there, told before Spark starts. Raises as `open_tables` does."""
+    _Places(dsn, lake).check_topics(topics)
+
+
+class _Places:
+    """A store, a lake or both, as they are now, without Spark."""
+
+    def __init__(self, dsn: str | None, lake: str | None) -> None:
+        if dsn is None and lake is None:
+            raise ValueError("name a store with --dsn, a lake with --lake, or both")
+        self.dsn = dsn
+        self.snapshots = _snapshots(Lake(lake), alone=dsn is None) if lake is not None else {}
+        self.facts: Facts | None = None
+        if dsn is not None:
+            with Link(dsn) as link:
+                self.facts = read_facts(link)
+
+    def check_topics(self, topics: Collection[str] | None) -> None:
+        """A topic that nothing knows is a slip of the pen, and not a topic without messages. Raises `NotFound`."""
+        known: Collection[str] = () if self.facts is None else self.facts.topics.values()
+        for topic in topics or ():
+            if topic not in known and not any(snapshot.files({topic}) for snapshot in self.snapshots.values()):
+                places = [name for name, there in (("the store", self.dsn), ("the lake", self.snapshots)) if there]
+                raise NotFound(f"--topic {topic}: there is no such topic in {' or '.join(places)}")
+
+
 class _Reads:
     """What is read of the lake, and of the live store."""
 
@@ -76,24 +103,12 @@ class _Reads:
         since: int | None,
         until: int | None,
     ) -> None:
-        if dsn is None and lake is None:
-            raise ValueError("name a store with --dsn, a lake with --lake, or both")
         self._spark, self._dsn, self._topics, self._since, self._until = spark, dsn, topics, since, until
-        self._opened = _snapshots(Lake(lake), alone=dsn is None) if lake is not None else {}
+        self.places = _Places(dsn, lake)
         if dsn is not None:
             source.register(spark)
-            with Link(dsn) as link:
-                self._facts = read_facts(link)
-        self._known: Collection[str] = () if dsn is None else self._facts.topics.values()
         self._upto: dict[str, int] | None = None
         self._claims: DataFrame | None = None
-
-    def check_topics(self) -> None:
-        """A topic that nothing knows is a slip of the pen, and not a topic without messages. Raises `NotFound`."""
-        for topic in self._topics or ():
-            if topic not in self._known and not any(snapshot.files({topic}) for snapshot in self._opened.values()):
-                places = [name for name, there in (("the store", self._dsn), ("the lake", self._opened)) if there]
-                raise NotFound(f"--topic {topic}: there is no such topic in {' or '.join(places)}")
 
     def stand_still(self) -> None:
         """From now on claims and deliveries are those of this moment: a claim that ends later counts as open."""
@@ -105,9 +120,14 @@ class _Reads:
         key = ["group_id", "queue_id", "claim"]
         self._claims = claims.join(lately.load().select(*key), key, "left_anti").select(*TABLES["claims"].names)
 
+    @property
+    def _facts(self) -> Facts:
+        assert self.places.facts is not None  # noqa: S101  # asked for only where there is a store
+        return self.places.facts
+
     def whole(self, table: str) -> DataFrame:
         """Each row once."""
-        lake = self._opened.get(table)
+        lake = self.places.snapshots.get(table)
         old = None if lake is None else lake.frame(self._spark, self._topics, self._since, self._until)
         new = no_rows(self._spark, TABLES[table]) if self._dsn is None else self.live(table, lake)
         if old is None:

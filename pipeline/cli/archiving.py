@@ -3,7 +3,7 @@
 import sys
 import threading
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from attrs import frozen
 from cyclopts import Parameter
@@ -11,6 +11,9 @@ from cyclopts import Parameter
 from ...store.showing import json_text
 from .options import AsJson, Dsn, LakePlace, Master, check_rate, store_of
 from .rows import show_rows
+
+if TYPE_CHECKING:
+    from ..lake.archive import Archiver
 
 
 def archive(
@@ -64,7 +67,7 @@ class _Pace:
 def _archive(dsn: str, lake: str, master: str | None, pace: _Pace, *, new_lake: bool, as_json: bool) -> int:
     from .. import session
 
-    session.check()  # before anything that loads Spark
+    session.check_installed()  # before anything that loads PySpark
     from ..lake.archive import Archiver, holder
     from ..lake.lake import Lake
     from ..lake.tenure import Tenure
@@ -72,33 +75,32 @@ def _archive(dsn: str, lake: str, master: str | None, pace: _Pace, *, new_lake: 
     from ..lake.watching import watch as go_on
 
     over = threading.Event()
-    with Tenure(dsn, holder()) as tenure:  # first: it is quick, and a second archiver need not start Spark
-        spark = session.open_session("archive", master)
-        try:
-            archiver = Archiver(spark, dsn, Lake(lake), tenure, pace.rows, _Progress(), pace.rate)
-            archiver.begin(new_lake=new_lake)
-            if pace.every is not None:
-                with until_told(over):
-                    go_on(archiver, pace.every, over)
-            else:
-                archiver.run()
-        finally:
-            spark.stop()
+    with Tenure(dsn, holder()) as tenure, session.Later("archive", master) as spark:
+        archiver = Archiver(spark, dsn, Lake(lake), tenure, pace.rows, rate=pace.rate)
+        archiver.progress = _Progress(archiver)
+        archiver.begin(new_lake=new_lake)
+        if pace.every is not None:
+            with until_told(over):
+                go_on(archiver, pace.every, over)
+        else:
+            archiver.run()
     _print(as_json, [{"table": table, "rows": many} for table, many in archiver.rows.items() if many])
     return 0
 
 
 class _Progress:
-    """A line on a terminal."""
+    """A line on a terminal: how far, of how much there was when it began."""
 
-    def __init__(self) -> None:
+    def __init__(self, archiver: "Archiver") -> None:
+        self._archiver = archiver
         self._rows = 0
         self._shown = sys.stderr.isatty()
 
     def __call__(self, table: str, rows: int) -> None:
         self._rows += rows
         if self._shown:
-            sys.stderr.write(f"\rarchived {self._rows:,} rows, {table} last\x1b[K")
+            every = max(self._archiver.planned, self._rows)
+            sys.stderr.write(f"\rarchived {self._rows:,} of about {every:,} rows, {table} last\x1b[K")
             sys.stderr.flush()
 
 

@@ -37,8 +37,13 @@ def audit(
         raise ValueError("--limit must be 1 or more")
     latest = datetime.now(UTC) - _REST
     begin, end = window(since, until or told_time(latest))
-    from ..session import open_session
+    from ..session import check, close_session, open_session
 
+    check()
+    from ..history import check as check_places
+
+    dsn = store_of(dsn)  # counters are half of it, with a lake too
+    check_places(dsn, lake, topic)
     spark = open_session("audit", master)
     try:
         from ..audit.examining import examine
@@ -47,9 +52,9 @@ def audit(
         scope = Scope(
             latest if end is None else moment(end), None if begin is None else moment(begin), archived=lake is not None
         )
-        report = examine(spark, store_of(dsn), lake, scope, topic, limit)  # counters are half of it, with a lake too
+        report = examine(spark, dsn, lake, scope, topic, limit)
     finally:
-        spark.stop()
+        close_session(spark)
     if as_json:
         sys.stdout.write(json_text(report, default=_text) + "\n")
     else:

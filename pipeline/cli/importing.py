@@ -127,6 +127,7 @@ def import_(
         id=tuple(id),
         zone=zone,
     )
+    importing.check_topic(topic, dsn=dsn or "", server=server or "")
     spark = session.open_session("import", master)
     job = importing.Job(
         rows=read_rows(spark, files, format, multi_line=multi_line),

@@ -78,9 +78,10 @@ def replay(
         if not dry_run:
             raise
         sys.stderr.write(f"tarry pipeline: whether the target is there is not known: {away}\n")
-    spark = session.open_session("replay", master)
     topics = None if topic is None else [topic]
     dsn = store_beside(dsn, lake)
+    history.check(dsn, lake, topics)
+    spark = session.open_session("replay", master)
     opened = history.open_tables(spark, dsn, lake, topics=topics, since=begin, until=end)
     there = None if dsn is None else history.open_live(spark, dsn, "messages", "queue_id", "offset", topics=topics)
     chosen = replaying.standing(replaying.selected(opened, where), there)

@@ -5,12 +5,13 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Annotated, Any
 
+from attrs import asdict
 from cyclopts import Parameter
 
 from ...store.showing import json_text
-from ..times import told_time
+from ..times import moment, told_time
 from .codes import NOT_FOUND
-from .options import AsJson, DsnOrLake, LakePlace, Master, Topics, store_beside
+from .options import AsJson, DsnOrLake, LakePlace, Topics, store_beside
 from .rows import show_rows
 
 _COLUMNS = ("at", "what", "group", "client", "attempt", "reason", "place", "held")
@@ -25,7 +26,6 @@ def trace(
     lake: LakePlace = None,
     max: int = 100,  # noqa: A002  # the option's name
     as_json: AsJson = False,
-    master: Master = None,
 ) -> int:
     """Tell everything that is known of a message, or of all messages of a business key, in order of time.
 
@@ -44,31 +44,19 @@ def trace(
     if not 1 <= max <= 1000:
         raise ValueError("--max: from 1 to 1000")
     dsn = store_beside(dsn, lake)
-    from ..session import check, open_session
+    from ..session import check_installed
 
-    check()
-    from pyspark.sql import functions as F  # noqa: N812
+    check_installed()
+    from ..trace import tracing
 
-    from .. import history
-    from ..trace import timeline, with_ids, with_key
-
-    spark = open_session("trace", master)
-    tables = history.open_tables(spark, dsn, lake, topics=topic, moving=True)
-    known = with_ids(tables, ids) if key is None else with_key(tables, key)
-    found = known.orderBy("accepted_at", "id").limit(max + 1).select("topic", "id", F.unix_millis("accepted_at"))
-    messages = [(str(row[0]), int(row[1]), int(row[2])) for row in found.collect()]
-    if not messages:
+    found = tracing.trace(dsn, lake, topics=topic, ids=ids, key=key, most=max)
+    if not found.events:
         what = f"message {', '.join(id or ())}" if key is None else f"message with the key {key}"
         print(f"tarry pipeline: there is no {what}, as far as is known", file=sys.stderr)
         return NOT_FOUND
-    if len(messages) > max:
+    if found.more:
         print(f"tarry pipeline: there are more than {max} messages; these are the first", file=sys.stderr)
-        messages = messages[:max]
-    # Nothing happens to a message before it is accepted: the days before need not be read.
-    topics, since = sorted({row[0] for row in messages}), min(row[2] for row in messages)
-    tables = history.open_tables(spark, dsn, lake, topics=topics, since=since)
-    events = timeline(tables, [row[1] for row in messages])
-    show((event.asDict() for event in events.toLocalIterator()), as_json=as_json)
+    show((asdict(event) for event in found.events), as_json=as_json)
     return 0
 
 
@@ -76,7 +64,7 @@ def show(events: Iterable[Mapping[str, Any]], *, as_json: bool) -> None:
     """A table to each message on a terminal, lines with tabs in a pipe, or lines of JSON."""
     if as_json:
         for event in events:
-            told = {**event, "id": str(event["id"]), "at": told_time(event["at"])}
+            told = {**event, "id": str(event["id"]), "at": told_time(moment(event["at"]))}
             print(json_text({name: value for name, value in told.items() if value is not None}))
         return
     if not sys.stdout.isatty():
@@ -93,7 +81,7 @@ def _cells(event: Mapping[str, Any]) -> list[str]:
     place = None if event["offset"] is None else f"queue {event['queue']}, offset {event['offset']}"
     held = None if event["held_ms"] is None else f"{event['held_ms']} ms"
     told = [event[name] for name in ("what", "group", "client", "attempt", "reason")]
-    return [told_time(event["at"]), *("" if value is None else str(value) for value in (*told, place, held))]
+    return [told_time(moment(event["at"])), *("" if value is None else str(value) for value in (*told, place, held))]
 
 
 def _number(text: str) -> int:

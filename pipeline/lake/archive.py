@@ -18,16 +18,18 @@ from typing import Any
 from uuid import uuid4
 
 from attrs import define, field
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, Row
 from pyspark.sql.functions import col, unix_micros
 
 from ..columns import tables_of_rows
 from ..errors import LakeError
 from ..link import Link, absolute, name_of
 from ..schemas import LAKE_DAYS, TABLES
+from ..session import Later
 from ..source import source
 from ..source.facts import Facts, read_facts
 from ..source.spans import bundle, ends, head, plan
+from . import few
 from .added import Added
 from .lake import Lake, Snapshot
 from .lake_writer import write_spans, write_tables
@@ -40,6 +42,8 @@ OVERLAP = 3 * 3_600_000
 RANGED = ("messages", "deliveries")
 TIMED = {"dead": ("group_id", "id", "dead_at"), "cancelled": ("id",)}
 """With what tells two rows apart."""
+HERE = 10_000
+"""Rows that are written in this process, about, rather than by Spark: it starts in seconds."""
 _PAGE = 5_000
 _LONGEST = 30
 """Seconds to a commit, about, where a rate makes it slow: what is read by then is not read again after a kill."""
@@ -59,7 +63,8 @@ def holder() -> str:
 class Archiver:
     """The one archiver of a store, under its `tenure`. Steps may be asked for from several threads."""
 
-    spark: SparkSession
+    spark: Later
+    """Opened for what is worth it: few rows are written by this process."""
     dsn: str
     lake: Lake
     tenure: Tenure
@@ -69,12 +74,13 @@ class Archiver:
     """Messages and deliveries a second at the most; None is as fast as it goes."""
     rows: dict[str, int] = field(factory=dict[str, int])
     """Archived by this process, by table."""
+    planned: int = 0
+    """About how many there were to archive when it began."""
     _lock: Any = field(factory=threading.Lock)
     _over: bool = False
 
     def begin(self, *, new_lake: bool = False) -> None:
         """Checks that lake and store belong together, switches archiving on, tells the store what the lake has."""
-        source.register(self.spark)
         facts = self._facts()
         positions = {table: self._positions(self.lake.ensure(table), facts) for table in RANGED}
         times = {table: self.lake.ensure(table).position("") for table in TIMED}
@@ -94,6 +100,10 @@ class Archiver:
         """The messages and deliveries there are now, or those until `over` is set. What comes meanwhile is not of it:
         beside publishers it would never end."""
         facts = self._facts()
+        todo = {table: self._planned(table, facts) for table in RANGED}
+        self.planned = sum(todo.values())
+        if self.planned > HERE:
+            self.spark()
         for table in RANGED:
             upto = ends(table, facts)
             while not (over is not None and over.is_set()) and self.step(table, upto):
@@ -112,12 +122,20 @@ class Archiver:
                 return False
             after = {span.mark: span.last for span in spans}  # in order: the last of a mark stays
             work = bundle(spans)
-            context = self.spark.sparkContext
-            share = None if self.rate is None else self.rate / min(len(work), context.defaultParallelism)
-            write = partial(write_spans, absolute(self.dsn), snapshot.place, table, rate=share)
-            tasks = context.parallelize(work, len(work))
-            self._commit(table, tasks.flatMap(write).collect(), {mark: before.get(mark) for mark in after}, after)
+            write = partial(write_spans, absolute(self.dsn), snapshot.place, table)
+            if not self.spark.is_open:
+                files = write(spans, rate=self.rate)
+            else:
+                context = self.spark().sparkContext
+                share = None if self.rate is None else self.rate / min(len(work), context.defaultParallelism)
+                files = context.parallelize(work, len(work)).flatMap(partial(write, rate=share)).collect()
+            self._commit(table, files, {mark: before.get(mark) for mark in after}, after)
             return True
+
+    def _planned(self, table: str, facts: Facts) -> int:
+        """About how many rows there are to archive."""
+        before = self._positions(self.lake.ensure(table), facts)
+        return sum(span.weight for span in plan(table, facts, before))
 
     @property
     def _rows_to_a_commit(self) -> int:
@@ -132,22 +150,30 @@ class Archiver:
         """What came of dead letters and cancelled messages."""
         with self._lock:
             with Link(self.dsn) as link:
-                until = link.now() - OVERLAP
+                until, facts = link.now() - OVERLAP, read_facts(link)
             for table, keys in TIMED.items():
                 snapshot = self.lake.ensure(table)
                 before = snapshot.position("")
                 since = before or 0
-                known = snapshot.frame(self.spark, since=since).select(*keys)
-                fresh = self._live(table, since).join(known, list(keys), "left_anti")
-                write = partial(_write_rows, snapshot.place, table)
-                files = _with_times(fresh, table).rdd.mapPartitions(write).collect()
+                rows = None if self.spark.is_open else few.fresh(self.dsn, facts, snapshot, keys, since)
+                if rows is None:
+                    files = self._write_timed(snapshot, keys, since)
+                else:
+                    files = write_tables(snapshot.place, table, [rows] if rows.num_rows else [])
                 if files or before is None or until > since + _SELDOM:
                     self._commit(table, files, {"": before}, {"": max(since, until)}, tell=False)
             self.tenure.record("", {"": until})
 
-    def _live(self, table: str, since: int) -> DataFrame:
-        reader = self.spark.read.format("tarry").option("dsn", self.dsn).option("table", table)
-        return reader.option("since", str(since)).load()
+    def _write_timed(self, snapshot: Snapshot, keys: Sequence[str], since: int) -> list[Added]:
+        """What the store has from `since` on and the lake has not, written by tasks."""
+        spark, table = self.spark(), snapshot.table
+        source.register(spark)
+        known = snapshot.frame(spark, since=since).select(*keys)
+        reader = spark.read.format("tarry").option("dsn", self.dsn).option("table", table)
+        fresh = reader.option("since", str(since)).load().join(known, list(keys), "left_anti")
+        write = partial(_write_rows, snapshot.place, table)
+        files: list[Added] = _with_times(fresh, table).rdd.mapPartitions(write).collect()
+        return files
 
     def _commit(
         self,

@@ -12,6 +12,7 @@ from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from attrs import frozen
@@ -62,18 +63,24 @@ class Snapshot:
         self, topics: Collection[str] | None = None, since: date | None = None, until: date | None = None
     ) -> list[str]:
         """The files that may hold rows of these topics and days (both included), as Spark finds them."""
+        return [
+            f"{spark_place(self.place)}/{row['path']}"
+            for row in self.added("path", "partition.topic", "partition.day")
+            if (topics is None or row["partition.topic"] in topics)
+            and (since is None or row["partition.day"] >= since)
+            and (until is None or row["partition.day"] <= until)
+        ]
+
+    def added(self, *names: str) -> list[dict[str, Any]]:
+        """What the table's log says of each file, or these parts of it: path, partition, number of rows, bounds."""
         with _plainly(self.place):
             listed = pa.table(self.delta.get_add_actions(flatten=True))
-        names = ("path", "partition.topic", "partition.day")
         if not listed.num_rows:
             return []
-        return [
-            f"{spark_place(self.place)}/{unquote(path)}"
-            for path, topic, day in zip(*(listed[name].to_pylist() for name in names), strict=True)
-            if (topics is None or topic in topics)
-            and (since is None or day >= since)
-            and (until is None or day <= until)
-        ]
+        rows: list[dict[str, Any]] = listed.select(names or listed.column_names).to_pylist()
+        for row in rows:
+            row["path"] = unquote(row["path"])
+        return rows
 
     def frame(
         self,

@@ -77,7 +77,7 @@ class _File:
 class _Writer:
     def __init__(self, place: str, table: str) -> None:
         self._table = table
-        self._files = _filesystem(place)
+        self._files = filesystem(place)
         self._local = "://" not in place
         self._root = place if self._local else place.partition("://")[2]
         self._schema: Schema = pa.schema([f for f in arrow_schema(TABLES[table]) if f.name != "topic"])
@@ -153,7 +153,8 @@ class _Writer:
                 self._files.delete_file(f"{self._root}/{path}")
 
 
-def _filesystem(place: str) -> Any:
+def filesystem(place: str) -> Any:
+    """Where the files of a lake are."""
     return fs.FileSystem.from_uri(place)[0] if "://" in place else fs.LocalFileSystem()
 
 

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ..errors import PipelineError
 from ..link import absolute
+from ..source import source
 from ..troubles import translate
 from .archive import RANGED, Archiver
 from .lake import spark_place
@@ -59,8 +60,10 @@ def _wait(queries: list[StreamingQuery], over: threading.Event) -> bool:
 
 
 def _follow(archiver: Archiver, table: str, every: int) -> StreamingQuery:
+    spark = archiver.spark()
+    source.register(spark)
     stream = (
-        archiver.spark.readStream.format("tarry")
+        spark.readStream.format("tarry")
         .option("dsn", absolute(archiver.dsn))
         .option("table", table)
         .option("as", "ranges")

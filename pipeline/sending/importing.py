@@ -130,11 +130,16 @@ def _figures() -> tuple[Column, ...]:
     )
 
 
+def check_topic(topic: str, *, dsn: str, server: str) -> None:
+    """Whether it is there, told before Spark starts. Raises `NotFound` and `StoreAway`."""
+    _Topic.find(topic, dsn=dsn, server=server)
+
+
 def run(spark: SparkSession, job: Job) -> Summary:
     """Raises `NotFound` for a missing topic, `StoreAway`, and ValueError for a mapping that does not fit."""
     began = time.monotonic()
     checked = drafts(job.rows, job.mapping, time.time_ns() // 1_000_000, job.limits)
-    topic = _Topic.find(job)
+    topic = _Topic.find(job.topic, dsn=job.dsn, server=job.server)
     done: list[Written] = []
     count = None
     if not job.dry_run:
@@ -176,15 +181,15 @@ class _Topic:
     ordered: bool
 
     @classmethod
-    def find(cls, job: Job) -> "_Topic":
+    def find(cls, topic: str, *, dsn: str, server: str) -> "_Topic":
         """Raises `NotFound`."""
-        if job.server:
-            http_import.check_topic(job.server, job.topic)
-            return cls(0, (), http_import.is_ordered(job.server, job.topic))
-        with opened(job.dsn) as session:
-            found = session.fetch("topic.find", [job.topic.encode()])
+        if server:
+            http_import.check_topic(server, topic)
+            return cls(0, (), http_import.is_ordered(server, topic))
+        with opened(dsn) as session:
+            found = session.fetch("topic.find", [topic.encode()])
             if not found:
-                raise NotFound(http_import.NO_TOPIC.format(topic=job.topic))
+                raise NotFound(http_import.NO_TOPIC.format(topic=topic))
             topic_id, ordered = found[0][0], bool(found[0][3])
             # Its own ones, by their numbers: the retry queues of groups have group ids.
             queues = tuple(row[0] for row in session.fetch("queue.of_topics", [topic_id]) if row[2] == 0)

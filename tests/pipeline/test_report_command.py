@@ -1,6 +1,5 @@
-"""`tarry pipeline report` and `trace` as people call them: options, what is printed, exit codes."""
+"""`tarry pipeline report` as people call it, and how `trace` is not: options, what is printed, exit codes."""
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,6 @@ from pyspark.sql import SparkSession
 from support.literal_tables import literal_tables
 from tarry import pipeline
 from tarry.pipeline.cli.app import run
-from tarry.pipeline.cli.codes import NOT_FOUND
 from tarry.pipeline.report.window import DAY, HOUR, LOOK_AHEAD, LOOK_BACK
 
 pytestmark = pytest.mark.long
@@ -44,6 +42,7 @@ def history(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> _History:
     made = _History(spark)
     module: Any = ModuleType("tarry.pipeline.history")
     module.open_tables = made.open_tables
+    module.check = lambda *_places: None
     monkeypatch.setitem(sys.modules, "tarry.pipeline.history", module)
     monkeypatch.setattr(pipeline, "history", module, raising=False)  # where it is known already
     monkeypatch.delenv("TARRY_DSN", raising=False)
@@ -77,15 +76,15 @@ def test_report(history: _History, command: Run, tmp_path: Path) -> None:
 
 def test_a_report_of_a_long_window_reads_as_much_before_it(history: _History, command: Run, tmp_path: Path) -> None:
     begin, end = "2025-01-01T00:00:00Z", "2026-01-31T12:00:00Z"
-    assert command("report", "--output", str(tmp_path), "--from", begin, "--to", end)[0] == 0
+    assert command("report", "--lake", "lake", "--output", str(tmp_path), "--from", begin, "--to", end)[0] == 0
     (asked,) = history.asked
-    assert asked["dsn"] == "sqlite:///tarry.db"
     assert asked["until"] - asked["since"] == 2 * (395 * DAY + DAY // 2) + LOOK_AHEAD
 
 
 def test_an_empty_report_says_so(history: _History, command: Run, tmp_path: Path) -> None:
     end = "2001-01-01T00:00:00Z"
-    code, _, err = command("report", "--output", str(tmp_path), "--from", "2000-01-01T00:00:00Z", "--to", end)
+    place = ("--lake", "lake", "--output", str(tmp_path))
+    code, _, err = command("report", *place, "--from", "2000-01-01T00:00:00Z", "--to", end)
     assert (code, err) == (0, "tarry pipeline: there is no message in this window\n")
 
 
@@ -106,56 +105,3 @@ def test_usage(command: Run, arguments: list[str], says: str) -> None:
     code, _, err = command(*arguments)
     assert code == 2
     assert says in err
-
-
-def test_trace_in_a_pipe(history: _History, command: Run) -> None:
-    code, out, _ = command("trace", "--id", "7", "--lake", "lake")
-    assert code == 0
-    assert [line.split("\t") for line in out.splitlines()] == [
-        ["id", "topic", "key", "at", "what", "group", "client", "attempt", "reason", "place", "held"],
-        ["7", "t", "order-7", "2026-01-31T12:00:00.000Z", "accepted", *[""] * 6],
-        ["7", "t", "order-7", "2026-01-31T12:00:00.000Z", "streamed", *[""] * 4, "queue 0, offset 0", ""],
-        ["7", "t", "order-7", "2026-01-31T12:00:00.020Z", "claimed", "g", "c", "1", "", "", ""],
-        ["7", "t", "order-7", "2026-01-31T12:00:00.050Z", "failed", "g", "c", "1", "", "", "30 ms"],
-    ]
-    first, second = history.asked
-    assert (first["topics"], second["topics"], second["since"]) == (None, ["t"], _NOON)
-
-
-def test_trace_of_a_key_as_json(history: _History, command: Run) -> None:
-    code, out, err = command("trace", "--key", "order-7", "--json")
-    lines = [json.loads(line) for line in out.splitlines()]
-    assert (code, err, len(lines)) == (0, "", 6)
-    assert lines[0] == {
-        "at": "2026-01-31T12:00:00.000Z",
-        "topic": "t",
-        "id": "7",
-        "key": "order-7",
-        "what": "accepted",
-    }
-    assert [line["id"] for line in lines[4:]] == ["8", "8"]
-
-
-def test_trace_of_more_than_was_asked_for(history: _History, command: Run) -> None:
-    code, out, err = command("trace", "--key", "order-7", "--max", "1", "--json")
-    assert (code, len(out.splitlines())) == (0, 4)
-    assert err == "tarry pipeline: there are more than 1 messages; these are the first\n"
-
-
-def test_trace_of_what_is_not_known(history: _History, command: Run) -> None:
-    code, out, err = command("trace", "--id", "9")
-    assert (code, out) == (NOT_FOUND, "")
-    assert err == "tarry pipeline: there is no message 9, as far as is known\n"
-    assert command("trace", "--key", "Order-7")[0] == NOT_FOUND
-
-
-def test_trace_on_a_terminal(
-    history: _History, command: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", "120")
-    code, out, _ = command("trace", "--key", "order-7")
-    assert code == 0
-    assert "message 7 of t, key order-7" in out
-    assert "message 8 of other, key order-7" in out
-    assert out.count("accepted") == 2

@@ -10,6 +10,7 @@ from tarry.pipeline.lake.archive import Archiver
 from tarry.pipeline.lake.lake import Lake
 from tarry.pipeline.lake.tenure import Tenure
 from tarry.pipeline.schemas import IN_LAKE, TABLES
+from tarry.pipeline.session import Later
 from tarry.pipeline.source import source
 from tarry.store.records import Draft
 
@@ -23,7 +24,7 @@ def archive(
 ) -> dict[str, int]:
     """One run; the rows it archived by table."""
     with Tenure(dsn, "test-archiver") as tenure:
-        archiver = Archiver(spark, dsn, Lake(str(lake)), tenure, cap)
+        archiver = Archiver(Later.opened(spark), dsn, Lake(str(lake)), tenure, cap)
         archiver.begin(new_lake=new_lake)
         archiver.run()
         return archiver.rows

@@ -51,7 +51,7 @@ def literal_tables(spark: SparkSession, **rows: Iterable[Literal]) -> Tables:
 
 
 def literal_table(spark: SparkSession, name: str, rows: Iterable[Literal]) -> DataFrame:
-    return literal_frame(spark, TABLES[name], [_filled(name, row) for row in rows])
+    return literal_frame(spark, TABLES[name], [filled(name, row) for row in rows])
 
 
 def literal_frame(spark: SparkSession, schema: StructType, rows: Iterable[Literal]) -> DataFrame:
@@ -64,7 +64,8 @@ def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
     return [{name: _plain(value) for name, value in row.asDict().items()} for row in frame.collect()]
 
 
-def _filled(name: str, row: Literal) -> dict[str, Any]:
+def filled(name: str, row: Literal) -> dict[str, Any]:
+    """The whole row of a table."""
     known = {**_PLAIN[name], **row}
     if name in ("deliveries", "claims"):
         known.setdefault("message_queue_id", known["queue_id"])

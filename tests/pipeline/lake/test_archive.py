@@ -20,6 +20,7 @@ from tarry.pipeline.lake.upkeep import keep_up
 from tarry.pipeline.link import Link
 from tarry.pipeline.pace import Pace
 from tarry.pipeline.schemas import IN_LAKE, TABLES
+from tarry.pipeline.session import Later
 from tarry.pipeline.source.facts import read_facts
 from tarry.pipeline.source.spans import plan
 from tarry.service.http.names import wrong_name
@@ -160,7 +161,7 @@ async def test_at_a_slow_rate_commits_come_all_the_same(
     monkeypatch.setattr(lake_archive, "_LONGEST", 1)
     commits: list[int] = []
     with Tenure(stage.dsn, "slow") as tenure:
-        archiver = Archiver(spark, stage.dsn, Lake(str(tmp_path)), tenure, rate=40)
+        archiver = Archiver(Later.opened(spark), stage.dsn, Lake(str(tmp_path)), tenure, rate=40)
         archiver.progress = lambda _table, rows: commits.append(rows)
         archiver.begin()
         archiver.run()
@@ -183,7 +184,7 @@ async def test_there_is_one_archiver(spark: SparkSession, stage: Stage, tmp_path
     with Tenure(stage.dsn, "first") as tenure:
         with pytest.raises(InUse, match="first is archiving this store"):
             archive(spark, stage.dsn, tmp_path)
-        archiver = Archiver(spark, stage.dsn, Lake(str(tmp_path)), tenure)
+        archiver = Archiver(Later.opened(spark), stage.dsn, Lake(str(tmp_path)), tenure)
         archiver.begin()
         stage.tables.rows(f"UPDATE lease SET lease_until = 1 WHERE name = {ARCHIVE}")
         renewer = Thread(target=tenure.extend)  # as its own thread does
@@ -250,7 +251,7 @@ async def test_a_run_ends_though_more_comes_all_the_time(spark: SparkSession, st
         stage.tables.rows(f"UPDATE queue SET next_offset = {end + 1} WHERE id = {queue}")
 
     with Tenure(stage.dsn, "one") as tenure:
-        archiver = Archiver(spark, stage.dsn, Lake(str(tmp_path)), tenure, 3, publish)
+        archiver = Archiver(Later.opened(spark), stage.dsn, Lake(str(tmp_path)), tenure, 3, publish)
         archiver.begin()
         archiver.run()
     assert archiver.rows["messages"] == 8

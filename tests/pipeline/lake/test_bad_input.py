@@ -17,6 +17,7 @@ from tarry.pipeline.history import open_tables
 from tarry.pipeline.lake.archive import Archiver
 from tarry.pipeline.lake.lake import Lake
 from tarry.pipeline.lake.tenure import Tenure
+from tarry.pipeline.session import Later
 from tarry.pipeline.troubles import translate
 
 pytestmark = pytest.mark.long
@@ -119,7 +120,7 @@ async def test_a_store_that_goes_away_in_mid_job_is_gone_on_with(
             path.rename(away)
 
     with Tenure(stage.dsn, "first") as tenure:
-        archiver = Archiver(spark, stage.dsn, Lake(str(tmp_path)), tenure, 5, go_away)
+        archiver = Archiver(Later.opened(spark), stage.dsn, Lake(str(tmp_path)), tenure, 5, go_away)
         archiver.begin()
         with pytest.raises(PipelineError, match="there is no store at"):
             archiver.run()

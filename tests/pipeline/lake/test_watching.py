@@ -13,6 +13,7 @@ from tarry.pipeline.lake.archive import Archiver
 from tarry.pipeline.lake.lake import Lake
 from tarry.pipeline.lake.tenure import Tenure
 from tarry.pipeline.lake.watching import watch
+from tarry.pipeline.session import Later
 
 pytestmark = pytest.mark.long
 
@@ -40,7 +41,7 @@ async def test_publishers_that_never_rest_hold_up_no_other_table(
         stage.tables.rows(f"UPDATE queue SET next_offset = {end + 1} WHERE id = {queue}")
 
     with Tenure(stage.dsn, "one") as tenure:
-        archiver = Archiver(spark, stage.dsn, Lake(str(tmp_path)), tenure, progress=publish)
+        archiver = Archiver(Later.opened(spark), stage.dsn, Lake(str(tmp_path)), tenure, progress=publish)
         archiver.begin()
         watch(archiver, 1, over)
     assert {"messages", "deliveries", "dead", "cancelled"} <= set(commits)
@@ -65,7 +66,7 @@ async def test_without_its_checkpoint_the_first_batch_reaches_what_is_new(
     await stage.publish(*(stage.draft(topic, b"%d" % i) for i in range(30)))
     over = Event()
     with Tenure(stage.dsn, "one") as tenure:
-        archiver = Noting(spark, stage.dsn, Lake(str(tmp_path)), tenure, cap=10)
+        archiver = Noting(Later.opened(spark), stage.dsn, Lake(str(tmp_path)), tenure, cap=10)
         archiver.wanted = []
         archiver.begin()
         archiver.run()

@@ -1,0 +1,94 @@
+"""Rows of the lake without Spark, where few are wanted: only files that may hold one of them are opened.
+
+Delta keeps the least and the greatest value of each number and time with every file, and ids are times, so that of a
+lake of any size a handful of files may hold an id. Inside of them Parquet's own bounds leave out row groups.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import date
+from typing import Any
+
+from attrs import frozen
+
+from ..arrow import Table, pa, pc, pq
+from ..columns import arrow_schema
+from ..errors import LakeError
+from ..schemas import TABLES
+from .lake import Snapshot
+from .lake_writer import filesystem
+
+Wanted = Mapping[str, Collection[Any]]
+"""By column, the values of which a row has one."""
+
+
+@frozen
+class File:
+    """A file of a snapshot that may hold what is wanted."""
+
+    path: str
+    """Below the folder of the table."""
+    topic: str
+    rows: int | None
+    """None: the table does not tell."""
+
+
+def files(
+    snapshot: Snapshot,
+    wanted: Wanted,
+    *,
+    topics: Collection[str] | None = None,
+    since: date | None = None,
+) -> list[File]:
+    """Those of these topics, and of this day or later, whose bounds do not rule them out."""
+    rows = snapshot.added()
+    return [
+        File(row["path"], row["partition.topic"], row.get("num_records"))
+        for row in rows
+        if (topics is None or row["partition.topic"] in topics)
+        and (since is None or row["partition.day"] >= since)
+        and all(_may_hold(row, name, values) for name, values in wanted.items())
+    ]
+
+
+def _may_hold(row: Mapping[str, Any], name: str, values: Collection[Any]) -> bool:
+    least, most = row.get(f"min.{name}"), row.get(f"max.{name}")
+    if least is None or most is None:
+        return True
+    return any(least <= value <= most for value in values)
+
+
+def read(snapshot: Snapshot, some: Sequence[File], columns: Sequence[str], wanted: Wanted) -> Table:
+    """The rows of these files that have one of the wanted values in each column, with these columns of the table.
+
+    Raises `LakeError`.
+    """
+    schema = arrow_schema(TABLES[snapshot.table])
+    schema = pa.schema([schema.field(name) for name in columns])
+    inside = [name for name in columns if name != "topic"]
+    where: Any = None
+    for name, values in wanted.items():
+        one = pc.field(name).isin(pa.array(list(values), arrow_schema(TABLES[snapshot.table]).field(name).type))
+        where = one if where is None else where & one
+    opened = filesystem(snapshot.place)
+    root = snapshot.place if "://" not in snapshot.place else snapshot.place.partition("://")[2]
+    found: list[Table] = []
+    for file in some:
+        try:
+            rows = pq.read_table(
+                f"{root}/{file.path}", columns=inside, filesystem=opened, filters=where, partitioning=None
+            )
+        except FileNotFoundError as error:
+            raise LakeError(
+                f"a file that the lake lists is missing: {snapshot.place}/{file.path}. Put it back from a backup,"
+                f" or take it out of the table with DeltaTable({snapshot.place!r}).repair()"
+            ) from error
+        except (OSError, pa.ArrowInvalid) as error:
+            raise LakeError(
+                f"a Parquet file is damaged: {snapshot.place}/{file.path}. Put it back from a backup"
+            ) from error
+        values = [
+            pa.repeat(pa.scalar(file.topic, pa.string()), rows.num_rows) if name == "topic" else rows[name]
+            for name in columns
+        ]
+        found.append(pa.table(values, names=list(columns)).cast(schema))
+    return pa.concat_tables(found) if found else schema.empty_table()

@@ -1,0 +1,216 @@
+"""The time line of messages: everything that is known of them, in the order in which it happened.
+
+What a group's consumers did is told by the delivery log and the open claims; why they failed, by the history that the
+next delivery, the retry, the return or the dead letter carries. Pure: rows in, events out.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from attrs import evolve, field, frozen
+
+Row = Mapping[str, Any]
+"""With the columns of its table in `schemas`; times are milliseconds since 1970."""
+
+
+@frozen
+class Rows:
+    """What is known of some messages, each row once, by what tells it from others."""
+
+    messages: dict[Any, Row] = field(factory=dict[Any, Row])
+    """By (queue_id, offset)."""
+    timers: dict[Any, Row] = field(factory=dict[Any, Row])
+    cancelled: dict[Any, Row] = field(factory=dict[Any, Row])
+    """Both by id."""
+    dead: dict[Any, Row] = field(factory=dict[Any, Row])
+    """By (group_id, id, dead_at)."""
+    deliveries: dict[Any, Row] = field(factory=dict[Any, Row])
+    """By (group_id, queue_id, number, offset)."""
+    claims: dict[Any, Row] = field(factory=dict[Any, Row])
+    """By (group_id, queue_id, claim, offset)."""
+    retries: list[Row] = field(factory=list[Row])
+    returns: list[Row] = field(factory=list[Row])
+
+    @classmethod
+    def of(cls, tables: Mapping[str, Sequence[Row]]) -> "Rows":
+        """Rows that are told apart already, by the names of their tables."""
+        made = cls()
+        for name, rows in tables.items():
+            place: dict[Any, Row] | list[Row] = getattr(made, name)
+            if isinstance(place, list):
+                place += rows
+            else:
+                place.update(enumerate(rows))
+        return made
+
+
+@frozen
+class Event:
+    """Something that happened to a message, or is to."""
+
+    at: int
+    """Milliseconds since 1970."""
+    topic: str
+    id: int
+    key: str | None
+    what: str
+    """One of `EVENTS`."""
+    group: str | None = None
+    client: str | None = None
+    attempt: int | None = None
+    reason: str | None = None
+    """Why it failed."""
+    queue: int | None = None
+    """Where it lies in the stream: at `streamed`."""
+    offset: int | None = None
+    held_ms: int | None = None
+    """Since the hand-out that this ends."""
+
+
+EVENTS = (
+    "accepted",
+    "cancelled",
+    "due",
+    "streamed",
+    "expired",  # no longer in the stream when it was claimed
+    "skipped",  # its tag was not asked for
+    "returned",  # from the ladder into the retry queue
+    "claimed",
+    "acked",
+    "failed",
+    "lease_lost",
+    "suspended",
+    "released",  # by a seek, which closed its claim
+    "parked",  # behind one of its key that has to come back first
+    "dead",
+    "waiting",  # for its time, or on the ladder: `at` is when that is over
+)
+"""Those of one millisecond are in this order."""
+
+_ENDS = {
+    "acked": "acked",
+    "acked_outside": "acked",
+    "retried": "failed",
+    "dead": "failed",
+    "lost": "lease_lost",
+    "lost_dead": "lease_lost",
+    **{outcome: outcome for outcome in ("suspended", "released", "parked", "expired", "skipped")},
+}
+_NEVER_HAD = ("skipped", "expired")
+_WITH_REASON = ("failed", "lease_lost")
+
+_Of = tuple[str, int, str | None]
+"""Topic, id and key."""
+
+
+def timeline(rows: Rows) -> list[Event]:
+    """The messages one after the other by id, each in order of time."""
+    places = _places(rows)
+    claims = _still_open(rows)
+    handled = [(row, of) for row in (*rows.deliveries.values(), *claims) if (of := places.get(_place(row)))]
+    carriers = [(row, of) for row in (*rows.retries, *rows.returns) if (of := places.get(_place(row)))]
+    letters = [(row, _of(row)) for row in rows.dead.values()]
+    reasons = _reasons([*handled, *carriers, *letters])
+    events = dict.fromkeys([*_before_any_group(rows), *_handled(handled), *_on_the_ladder(carriers), *_deaths(letters)])
+    told = [_with_reason(event, reasons) for event in events]
+    return sorted(
+        told, key=lambda e: (e.id, e.at, EVENTS.index(e.what), e.group or "", -1 if e.attempt is None else e.attempt)
+    )
+
+
+def _of(row: Row) -> _Of:
+    return row["topic"], row["id"], row["key"]
+
+
+def _place(row: Row) -> tuple[Any, Any]:
+    return row["message_queue_id"], row["message_offset"]
+
+
+def _places(rows: Rows) -> dict[tuple[Any, Any], _Of]:
+    """By where each lies, or lay when it died."""
+    every = (*rows.dead.values(), *rows.messages.values())
+    return {(row["queue_id"], row["offset"]): _of(row) for row in every}
+
+
+def _still_open(rows: Rows) -> list[Row]:
+    """A claim that ended between two reads is in the log, too, and is taken from there."""
+    ended = {(row["group_id"], row["queue_id"], row["claim"]) for row in rows.deliveries.values()}
+    return [row for row in rows.claims.values() if (row["group_id"], row["queue_id"], row["claim"]) not in ended]
+
+
+def _before_any_group(rows: Rows) -> Iterator[Event]:
+    """A dead letter tells it too, of a message that is gone."""
+    known = (rows.messages, rows.timers, rows.cancelled, rows.dead)
+    for row in (row for place in known for row in place.values()):
+        yield Event(row["accepted_at"], *_of(row), "accepted")
+    for row in rows.messages.values():
+        if row["deliver_at"] > row["accepted_at"]:
+            yield Event(row["deliver_at"], *_of(row), "due")
+        yield Event(row["streamed_at"], *_of(row), "streamed", queue=row["queue"], offset=row["offset"])
+    for row in rows.cancelled.values():
+        yield Event(row["cancelled_at"], *_of(row), "cancelled")
+    for row in rows.timers.values():
+        yield Event(row["due"], *_of(row), "waiting")
+
+
+def _handled(handled: Iterable[tuple[Row, _Of]]) -> Iterator[Event]:
+    """Hand-outs and how they ended."""
+    for row, of in handled:
+        outcome, settled = row["outcome"], row["settled_at"]
+        if outcome == "parked" and settled is None:
+            continue  # it lay in the claim, and nobody had it
+        over = next(at for at in (settled, row["ended_at"], row["claimed_at"]) if at is not None)
+        group, attempt = row["group"], row["attempt"]
+        if outcome in _NEVER_HAD:
+            yield Event(over, *of, _ENDS[outcome], group, attempt=attempt)
+            continue
+        yield Event(row["claimed_at"], *of, "claimed", group, row["client"], attempt)
+        if outcome in _ENDS:
+            held = None if settled is None else settled - row["claimed_at"]
+            yield Event(over, *of, _ENDS[outcome], group, row["client"], attempt, held_ms=held)
+        if outcome in ("dead", "lost_dead"):  # the letter itself may have been redriven or purged
+            yield Event(over, *of, "dead", group)
+
+
+def _on_the_ladder(carriers: Iterable[tuple[Row, _Of]]) -> Iterator[Event]:
+    for row, of in carriers:
+        if "streamed_at" in row:
+            yield Event(row["streamed_at"], *of, "returned", row["group"], attempt=row["attempt"])
+        else:
+            what = "parked" if row["parked"] else "waiting"
+            yield Event(row["due"], *of, what, row["group"], attempt=row["attempt"])
+
+
+def _deaths(letters: Iterable[tuple[Row, _Of]]) -> Iterator[Event]:
+    for row, of in letters:
+        yield Event(row["dead_at"], *of, "dead", row["group"])
+
+
+def _reasons(carriers: Sequence[tuple[Row, _Of]]) -> dict[tuple[int, str, int], str]:
+    """Why each attempt failed, by message, group and attempt: from the history of those that came after it."""
+    reasons: dict[tuple[int, str, int], str] = {}
+    for row, (_, id_, _key) in carriers:
+        for attempt, reason in enumerate(_history(row["history"]), 1):
+            if reason is not None:
+                known = (id_, row["group"], attempt)
+                reasons[known] = max(reasons.get(known, reason), reason)
+    return reasons
+
+
+def _history(text: str | None) -> list[str | None]:
+    """What is no history tells nothing."""
+    try:
+        entries: Any = json.loads(text or "[]")
+    except ValueError:
+        return []
+    if not isinstance(entries, list):
+        return []
+    told: Collection[Any] = entries  # pyright: ignore[reportUnknownVariableType]
+    return [entry.get("reason") if isinstance(entry, dict) else None for entry in told]  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+
+
+def _with_reason(event: Event, reasons: Mapping[tuple[int, str, int], str]) -> Event:
+    if event.what not in _WITH_REASON or event.group is None or event.attempt is None:
+        return event
+    return evolve(event, reason=reasons.get((event.id, event.group, event.attempt)))

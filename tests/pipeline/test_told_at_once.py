@@ -1,0 +1,104 @@
+"""What is wrong, and that nothing is new, is told without Spark."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from support.store_homes import dsn, homes, migrated_file, stage
+from support.stores import Kind, Stage
+from support.story import live
+from tarry.pipeline import session
+from tarry.pipeline.cli.app import run
+from tarry.pipeline.cli.codes import FAILED, NOT_FOUND
+from tarry.pipeline.lake.archive import HERE
+from tarry.pipeline.lake.lake import Lake
+from tarry.pipeline.schemas import IN_LAKE
+
+__all__ = ["dsn", "homes", "migrated_file", "stage"]
+
+
+@pytest.fixture
+def kind() -> Kind:
+    return "sqlite"
+
+
+class _Started(Exception):
+    """Spark was to be started."""
+
+
+@pytest.fixture(autouse=True)
+def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(*_: object) -> None:
+        raise _Started
+
+    monkeypatch.setattr(session, "open_session", start)
+    monkeypatch.setattr(session, "check", lambda: None)  # without Java too
+    monkeypatch.delenv("TARRY_DSN", raising=False)
+
+
+_JOBS = {
+    "audit": ["audit"],
+    "report": ["report", "--output", "nowhere"],
+    "replay": ["replay", "--to-topic", "orders", "--dry-run"],
+    "trace": ["trace", "--id", "7"],
+}
+
+
+@pytest.mark.parametrize("job", _JOBS)
+async def test_a_wrong_topic_and_a_wrong_lake(
+    job: str, stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await stage.publish(stage.draft(await stage.topic("orders")))
+    places = ["--dsn", stage.dsn]
+    assert run([*_JOBS[job], *places, "--topic", "oders"]) == NOT_FOUND
+    assert "--topic oders: there is no such topic in the store" in capsys.readouterr().err
+    other = tmp_path / "other"
+    (other / "messages").mkdir(parents=True)
+    (other / "messages" / "_delta_log").mkdir()
+    (other / "messages" / "_delta_log" / ("0" * 20 + ".json")).write_text("no JSON")
+    assert run([*_JOBS[job], *places, "--lake", str(other)]) == FAILED
+    assert re.search(r"the lake at .*other/messages cannot be used", capsys.readouterr().err)
+    if job != "audit":
+        assert run([*_JOBS[job], "--lake", str(tmp_path / "nothing")]) == FAILED
+        assert "there is no lake at" in capsys.readouterr().err
+    assert run([*_JOBS[job], "--dsn", f"sqlite:///{tmp_path}/no.db"]) == FAILED
+    assert "there is no store at" in capsys.readouterr().err
+
+
+async def test_few_rows_are_archived_and_nothing_new_is_told(
+    stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await live(stage)
+    lake = str(tmp_path / "lake")
+    archive = ["archive", "--dsn", stage.dsn, "--lake", lake]
+    assert run([*archive, "--rows", "7"]) == 0
+    told = dict(line.split("\t") for line in capsys.readouterr().out.splitlines()[1:])
+    counted = {table: stage.count(name) for table, name in (("messages", "message"), ("cancelled", "cancelled"))}
+    counted["dead"] = stage.count("dead")
+    assert {table: int(rows) for table, rows in told.items() if table != "deliveries"} == counted
+    for table in IN_LAKE:
+        snapshot = Lake(lake).open(table)
+        assert snapshot is not None
+        assert sum(row["num_records"] for row in snapshot.added()) == int(told[table])
+    assert run(archive) == 0
+    assert capsys.readouterr().out == "nothing new\n"
+
+
+async def test_many_rows_are_for_spark(stage: Stage, tmp_path: Path) -> None:
+    topic = await stage.topic("orders")
+    for at in range(0, HERE + 1, 1000):
+        await stage.publish(*(stage.draft(topic, b"x") for _ in range(at, min(at + 1000, HERE + 1))))
+    with pytest.raises(_Started):
+        run(["archive", "--dsn", stage.dsn, "--lake", str(tmp_path / "lake")])
+
+
+async def test_another_lake_than_the_store_is_archived_to(
+    stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await live(stage)
+    archive = ["archive", "--dsn", stage.dsn, "--lake"]
+    assert run([*archive, str(tmp_path / "one")]) == 0
+    capsys.readouterr()
+    assert run([*archive, str(tmp_path / "two")]) == FAILED
+    assert "the store was archived to another lake" in capsys.readouterr().err
