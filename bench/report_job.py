@@ -21,7 +21,8 @@ from cyclopts import App, Parameter
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documentation has it
 
-from ..pipeline.report.job import Known, make_report
+from ..pipeline.report.job import make_report
+from ..pipeline.report.known import Known
 from ..pipeline.report.output import open_folder
 from ..pipeline.schemas import IN_LAKE, TABLES, lake_schema
 from ..pipeline.session import open_session
@@ -33,6 +34,7 @@ app = App(name="report_job", help=__doc__)
 _START = 1_735_689_600_000
 """New Year 2025."""
 _HOURS = 24
+_END = _START + _HOURS * 3_600_000
 _GROUPS = 2
 _QUEUES = 4
 
@@ -71,7 +73,7 @@ def main(
         say(f"reporting on {rows} rows")
         with _Watch() as watch:
             began = monotonic()
-            report = make_report(_tables(spark, place), Known(store=False, lake=True), title="Bench")
+            report = make_report(_tables(spark, place), Known(store=False, lake=str(place), now=_END), title="Bench")
             with open_folder(spark, str(place / "report")) as output:
                 report.write(output)
             took = monotonic() - began

@@ -31,14 +31,16 @@ def report(
 
     check()
     from .. import history
-    from ..report.job import Known, make_report, wanted
+    from ..report.job import make_report, wanted
+    from ..report.known import known_of
     from ..report.output import open_folder
 
+    history.check(dsn, lake, topic)
+    known = known_of(dsn, lake)
     spark = open_session("report", master)
-    rows = wanted(begin, end)
+    rows = wanted(begin, end, known.now)
     with open_folder(spark, output) as folder:
         tables = history.open_tables(spark, dsn, lake, topics=topic, since=rows.since, until=rows.until)
-        known = Known(store=dsn is not None, lake=lake is not None)
         made = make_report(tables, known, since=begin, until=end, title=title, topics=topic or ())
         print(made.write(folder))
     if not made.messages:

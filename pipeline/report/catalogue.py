@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from ..tables import Tables
-from . import duty_figures, figures
+from . import duty_figures, figures, flow_figures
 from .window import Window
 
 
@@ -46,6 +46,13 @@ FIGURES = (
         of_duties=duty_figures.punctuality,
     ),
     Figure(
+        "rate",
+        "Rate over time",
+        "Messages that came into the stream, and deliveries that were acked or failed in all groups, a second.",
+        flow_figures.RATE,
+        of_tables=flow_figures.rate,
+    ),
+    Figure(
         "backlog",
         "Backlog over time",
         "What came into the stream and a group had not settled yet, for the groups with the highest peaks. "
@@ -56,8 +63,8 @@ FIGURES = (
     Figure(
         "slow_groups",
         "Slow groups",
-        "From due to the first hand-out, by group: the dot is the median, the mark p99. First those whose oldest "
-        "message waits longest at the end of the window.",
+        "From due to the first hand-out, by group, or so far: the dot is the median, the mark p99. First those whose "
+        "oldest message waits longest at the end of the window.",
         duty_figures.SLOW_GROUPS,
         of_duties=duty_figures.slow_groups,
     ),
@@ -69,9 +76,17 @@ FIGURES = (
         of_tables=figures.topics,
     ),
     Figure(
+        "queues",
+        "Skew of queues",
+        "How many times the mean of its topic's queues the fullest one was given: 1 is even.",
+        flow_figures.QUEUES,
+        of_tables=flow_figures.queues,
+    ),
+    Figure(
         "lateness",
-        "Lateness by topic and hour",
-        "From due to the first hand-out to any group, by when they were due. An empty cell: nothing was due.",
+        "Lateness by topic and time",
+        "From due to the first hand-out to any group, by when they were due. What nobody has had yet counts with what "
+        "it has waited so far. An empty cell: nothing was due.",
         duty_figures.LATENESS,
         of_duties=duty_figures.lateness,
     ),

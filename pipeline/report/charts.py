@@ -41,8 +41,10 @@ _ticker: Any = import_module("matplotlib.ticker")
 WIDTH = 672
 """Pixels, as many as the page has room for; of a chart that has its whole width, `WIDE`."""
 WIDE = 1184
+NARROW = 348
+"""On a telephone; every chart is drawn for it, too."""
 _BAR, _HEAD, _FOOT = 26, 10, 34
-_LONGEST_NAME = 30
+_LONGEST_NAME, _LONGEST_WHEN_NARROW = 30, 15
 _LETTER = 6.7
 """About how wide one is, in pixels."""
 
@@ -55,17 +57,22 @@ _ZERO_FORMATS = ["", "%Y", "%b", "%d %b", "%H:%M", "%H:%M"]
 """Of the first month of a year, first day of a month, midnight, ...: what has changed."""
 
 _DURATIONS = (1, 10, 100, SECOND, 10 * SECOND, MINUTE, 10 * MINUTE, HOUR, 6 * HOUR, DAY, 7 * DAY, 28 * DAY)
+_DURATIONS_WHEN_NARROW = 3
 
 
-def backlog(rows: Rows, window: Window, says: str) -> str:
+def backlog(rows: Rows, window: Window, says: str, width: float) -> str:
     """A strip for each group, each on a scale of its own, all on one time."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault(words.named(row["topic"], row["group"]), []).append(row)
-    figure = canvas(WIDTH, _HEAD + 50 * len(groups) + _FOOT)
-    left = _left(groups)
+    figure = canvas(width, _HEAD + 50 * len(groups) + _FOOT)
+    left = _left(groups, width)
     strips: Any = figure.subplots(
-        len(groups), 1, sharex=True, squeeze=False, gridspec_kw=_margins(figure, left, 70) | {"hspace": 0.35}
+        len(groups),
+        1,
+        sharex=True,
+        squeeze=False,
+        gridspec_kw=_margins(figure, left, _right(70, width)) | {"hspace": 0.35},
     )
     for axes, (name, points) in zip(strips[:, 0], groups.items(), strict=True):
         plain(axes)
@@ -79,7 +86,7 @@ def backlog(rows: Rows, window: Window, says: str) -> str:
         axes.text(
             -0.012,
             0.5,
-            _name(name),
+            _name(name, width),
             transform=axes.transAxes,
             ha="right",
             va="center",
@@ -89,13 +96,13 @@ def backlog(rows: Rows, window: Window, says: str) -> str:
         axes.text(1.012, 0.5, words.short_count(top), transform=axes.transAxes, va="center", fontsize=12, color=SOFT)
         axes.set_xlim(times[0], times[-1])
         axes.tick_params(labelbottom=False)
-    _times(strips[-1, 0])
+    _times(strips[-1, 0], width)
     return svg(figure, says)
 
 
-def topics(rows: Rows, says: str) -> str:
+def topics(rows: Rows, says: str, width: float) -> str:
     """Bars: what came at once, and what was scheduled ahead of its time; the growth behind it."""
-    figure, axes = _bars([row["topic"] for row in rows], right=120)
+    figure, axes = _bars([row["topic"] for row in rows], width, right=120)
     ahead = [row["scheduled"] for row in rows]
     all_ = [row["messages"] for row in rows]
     axes.barh(range(len(rows)), ahead, color=BLUE, height=0.62)
@@ -104,14 +111,14 @@ def topics(rows: Rows, says: str) -> str:
     return svg(figure, says)
 
 
-def lateness(rows: Rows, window: Window, says: str) -> str:
-    """Three heat maps on the same topics and hours: p50, p99, p99.9."""
+def lateness(rows: Rows, window: Window, says: str, width: float) -> str:
+    """Three heat maps on the same topics and steps: p50, p99, p99.9."""
     topics = list(dict.fromkeys(row["topic"] for row in rows))
-    columns = -(-window.length // window.hours)
-    beside = columns <= 36
+    columns = -(-window.length // window.cell)
+    beside = columns <= 36 and width > WIDTH
     height = 17 * len(topics)
-    figure = canvas(WIDE, 24 + height + 30) if beside else canvas(WIDE, 3 * (height + 54))
-    left = _left(topics)
+    figure = canvas(width, 24 + height + 30) if beside else canvas(width, 3 * (height + 54))
+    left = _left(topics, width)
     margins = _margins(figure, left, 10, top=24, bottom=30)
     gaps = {"wspace": 0.05} if beside else {"hspace": 54 / max(height, 1)}
     shape = (1, 3) if beside else (3, 1)
@@ -121,7 +128,7 @@ def lateness(rows: Rows, window: Window, says: str) -> str:
         cells: list[Sequence[tuple[float, float]]] = []
         colours: list[str] = []
         for row in rows:
-            x = (row["hour"].timestamp() * 1000 - window.since) / window.hours
+            x = (row["hour"].timestamp() * 1000 - window.since) / window.cell
             y = topics.index(row["topic"])
             cells.append([(x, y), (x + 0.94, y), (x + 0.94, y + 0.92), (x, y + 0.92)])
             colours.append(HEAT[heat_class(row[field])])
@@ -129,9 +136,9 @@ def lateness(rows: Rows, window: Window, says: str) -> str:
         axes.set_xlim(0, columns)
         axes.set_ylim(len(topics), 0)
         axes.set_title(title, loc="left", color=INK, fontsize=12, fontweight="bold")
-        axes.set_yticks([n + 0.46 for n in range(len(topics))], labels=[_name(t) for t in topics])
+        axes.set_yticks([n + 0.46 for n in range(len(topics))], labels=[_name(t, width) for t in topics])
         axes.tick_params(axis="y", labelcolor=INK)
-        _hours(axes, window, columns, 6 if beside else 12)
+        _hours(axes, window, columns, 6 if beside else 12 if width > WIDTH else 4)
     return svg(figure, says)
 
 
@@ -140,15 +147,15 @@ def heat_class(ms: float) -> int:
     return sum(ms >= bound for bound in HEAT_BOUNDS)
 
 
-def ranges(rows: Rows, low: str, high: str, says: str) -> str:
+def ranges(rows: Rows, low: str, high: str, says: str, width: float) -> str:
     """From p50 to p99 of each group, on a scale of durations."""
     shown = [row for row in rows if row[high] is not None]
-    figure, axes = _bars([words.named(row["topic"], row["group"]) for row in shown], right=90)
+    figure, axes = _bars([words.named(row["topic"], row["group"]) for row in shown], width, right=90)
     for place, row in enumerate(shown):
         axes.plot([_at(row[low]), _at(row[high])], [place, place], color=PALE, linewidth=8, solid_capstyle="butt")
         axes.plot([_at(row[low])], [place], "o", color=BLUE, markersize=7)
         axes.plot([_at(row[high])], [place], "|", color=BLUE, markersize=14, markeredgewidth=3)
-    _durations(axes, [_at(row[low]) for row in shown], [_at(row[high]) for row in shown])
+    _durations(axes, [_at(row[low]) for row in shown], [_at(row[high]) for row in shown], width)
     for place, row in enumerate(shown):
         axes.text(
             1.015,
@@ -162,13 +169,14 @@ def ranges(rows: Rows, low: str, high: str, says: str) -> str:
     return svg(figure, says)
 
 
-def ladder(rows: Rows, says: str) -> str:
+def ladder(rows: Rows, says: str, width: float) -> str:
     """A funnel: how many deliveries each attempt had, and beside it what became of them."""
-    names = [f"attempt {row['attempt']}" for row in rows]
+    word = "attempt " if width > NARROW else ""
+    names = [f"{word}{row['attempt']}" for row in rows]
     counts = [words.count(row["deliveries"]) for row in rows]
-    figure = canvas(WIDTH, _HEAD + _BAR * len(rows) + _FOOT)
-    left, right, gap = _left(names), 20, 24 + _LETTER * max(map(len, counts))
-    apart = {"wspace": 2 * gap / (WIDTH - left - right - gap)}  # of the mean width of the two
+    figure = canvas(width, _HEAD + _BAR * len(rows) + _FOOT)
+    left, right, gap = _left(names, width), 20, 24 + _LETTER * max(map(len, counts))
+    apart = {"wspace": 2 * gap / (width - left - right - gap)}  # of the mean width of the two
     pair: Any = figure.subplots(1, 2, squeeze=False, gridspec_kw=_margins(figure, left, right) | apart)
     funnel, shares = pair[0]
     plain(funnel)
@@ -191,18 +199,25 @@ def ladder(rows: Rows, says: str) -> str:
 
 
 def bars(
-    names: Sequence[str], values: Sequence[int], says: str, *, colour: str = BLUE, tail: Sequence[str] = ()
+    names: Sequence[str],
+    values: Sequence[float],
+    says: str,
+    width: float,
+    *,
+    colour: str = BLUE,
+    tail: Sequence[str] = (),
 ) -> str:
     """One bar to a name, from the top down, with its value."""
-    figure, axes = _bars(names, right=100)
+    told = tail or [words.count(round(value)) for value in values]
+    figure, axes = _bars(names, width, right=20 + _LETTER * max(map(len, told)))
     axes.barh(range(len(names)), values, color=colour, height=0.62)
-    _labels(axes, values, tail or [words.count(value) for value in values])
+    _labels(axes, values, told)
     return svg(figure, says)
 
 
-def due_minutes(rows: Rows, says: str) -> str:
+def due_minutes(rows: Rows, says: str, width: float) -> str:
     """The busiest minutes: what came, and what is still to come."""
-    figure, axes = _bars([words.time(row["minute"]) for row in rows], right=110)
+    figure, axes = _bars([_minute(row["minute"], width) for row in rows], width, right=110)
     came = [row["messages"] - row["waiting"] for row in rows]
     axes.barh(range(len(rows)), came, color=BLUE, height=0.62)
     axes.barh(range(len(rows)), [row["waiting"] for row in rows], left=came, color=PALE, height=0.62)
@@ -210,24 +225,54 @@ def due_minutes(rows: Rows, says: str) -> str:
     return svg(figure, says)
 
 
-def _bars(names: Sequence[str], right: float) -> tuple[Drawing, Axes]:
-    figure = canvas(WIDTH, _HEAD + _BAR * len(names) + _FOOT)
-    margins = _margins(figure, _left(names), right)
+def rate(rows: Rows, window: Window, says: str, width: float) -> str:
+    """Lines of messages a second: each step is as high as its mean, and a short last one no less."""
+    figure = canvas(width, 220)
+    axes = figure.subplots(gridspec_kw=_margins(figure, 56, 16))
+    plain(axes, grid="y")
+    times = [row["at"] for row in rows] + [moment(window.until)]
+    for name, colour in (("failed", AMBER), ("acked", GREEN), ("streamed", BLUE)):
+        heights = [row[name] / row["seconds"] for row in rows]
+        axes.step(times, [*heights, heights[-1]], where="post", color=colour, linewidth=1.6)
+    axes.set_ylim(bottom=0)
+    axes.set_xlim(times[0], times[-1])
+    axes.yaxis.set_major_locator(_ticker.MaxNLocator(4))
+    axes.yaxis.set_major_formatter(_ticker.FuncFormatter(_count_tick))
+    _times(axes, width)
+    return svg(figure, says)
+
+
+def _minute(minute: datetime, width: float) -> str:
+    return words.time(minute) if width > NARROW else f"{minute:%d %b %H:%M}"
+
+
+def _bars(names: Sequence[str], width: float, right: float) -> tuple[Drawing, Axes]:
+    figure = canvas(width, _HEAD + _BAR * len(names) + _FOOT)
+    margins = _margins(figure, _left(names, width), _right(right, width))
     axes = figure.subplots(gridspec_kw=margins)
     plain(axes)
-    names_at_left(axes, [_name(name) for name in names])
+    names_at_left(axes, [_name(name, width) for name in names])
     axes.set_xticks([])
     return figure, axes
 
 
-def _name(name: str) -> str:
+def _longest(width: float) -> int:
+    return _LONGEST_NAME if width > NARROW else _LONGEST_WHEN_NARROW
+
+
+def _name(name: str, width: float) -> str:
     """A name of somebody else's, as long as there is room, and no mathematics to matplotlib."""
-    return words.clipped(name, _LONGEST_NAME).replace("$", r"\$")
+    return words.clipped(name, _longest(width)).replace("$", r"\$")
 
 
-def _left(names: Sequence[str] | Mapping[str, Any]) -> float:
+def _left(names: Sequence[str] | Mapping[str, Any], width: float) -> float:
     """Room for the names, in pixels."""
-    return 16 + _LETTER * max((min(len(name), _LONGEST_NAME) for name in names), default=0)
+    return 16 + _LETTER * max((min(len(name), _longest(width)) for name in names), default=0)
+
+
+def _right(pixels: float, width: float) -> float:
+    """Room for the values: where there is little, a third of it at most."""
+    return min(pixels, width / 3)
 
 
 def _margins(
@@ -260,25 +305,31 @@ def _magnitude(number: int) -> float:
     return 1 + log10(max(1, number))
 
 
-def _durations(axes: Axes, low: Sequence[float], high: Sequence[float]) -> None:
+def _durations(axes: Axes, low: Sequence[float], high: Sequence[float], width: float) -> None:
     axes.set_xscale("log")
     first, last = min(low, default=1), max(high, default=SECOND)
     below = max((d for d in _DURATIONS if d <= first), default=1)
     above = min((d for d in _DURATIONS if d >= last), default=last)
     axes.set_xlim(below / 1.3, max(above, below * 10) * 1.15)
-    axes.xaxis.set_major_locator(_ticker.FixedLocator([d for d in _DURATIONS if below <= d <= max(above, below * 10)]))
+    shown = [d for d in _DURATIONS if below <= d <= max(above, below * 10)]
+    every = 1 if width > NARROW else -(-len(shown) // _DURATIONS_WHEN_NARROW)
+    axes.xaxis.set_major_locator(_ticker.FixedLocator(shown[::every]))
     axes.xaxis.set_minor_locator(_ticker.NullLocator())
     axes.xaxis.set_major_formatter(_ticker.FuncFormatter(_tick))
     axes.grid(axis="x", color=RULE, linewidth=1)
     axes.set_axisbelow(True)
 
 
+def _count_tick(number: float, _place: int) -> str:
+    return words.short_count(number)
+
+
 def _tick(ms: float, _place: int) -> str:
     return words.duration(ms)
 
 
-def _times(axes: Axes) -> None:
-    locator: Any = _dates.AutoDateLocator(tz=UTC, minticks=4, maxticks=8)
+def _times(axes: Axes, width: float) -> None:
+    locator: Any = _dates.AutoDateLocator(tz=UTC, minticks=2, maxticks=8 if width > NARROW else 4)
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(
         _dates.ConciseDateFormatter(locator, tz=UTC, show_offset=False, zero_formats=_ZERO_FORMATS)
@@ -289,5 +340,5 @@ def _times(axes: Axes) -> None:
 def _hours(axes: Axes, window: Window, columns: int, most: int) -> None:
     every = next((n for n in (1, 2, 3, 4, 6, 8, 12, 24, 48) if columns / n <= most), columns)
     places = [place for place in range(0, columns, every) if place + every / 2 <= columns]  # its text has room
-    starts: list[datetime] = [moment(window.since + place * window.hours) for place in places]
+    starts: list[datetime] = [moment(window.since + place * window.cell) for place in places]
     axes.set_xticks(places, labels=[words.clock(start, window.length) for start in starts], ha="left")

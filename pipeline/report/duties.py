@@ -17,6 +17,7 @@ DUTIES = schema(
     ("group", TEXT),
     ("queue_id", INT),
     ("offset", LONG),
+    ("id", LONG),
     ("due", TIME),
     ("streamed_at", TIME),
     ("handed_at", TIME),  # the first time, of the first attempt
@@ -31,7 +32,7 @@ def duties(tables: Tables, window: Window) -> DataFrame:
     handled = tables.deliveries.unionByName(tables.claims)
     taken = _taken(handled)
     cursors = _cursors(tables, handled, window)
-    messages = tables.messages.select("queue_id", "offset", due_of_message(), "streamed_at")
+    messages = tables.messages.select("queue_id", "offset", "id", due_of_message(), "streamed_at")
     bound = messages.join(F.broadcast(cursors.drop("topic", "group")), "queue_id")
     rows = bound.join(taken, _PLACE, "left").where(F.col("taken").isNotNull() | (F.col("offset") >= F.col("position")))
     names = cursors.select("group_id", "topic", "group").distinct()

@@ -64,26 +64,31 @@ def backlog(duties: DataFrame, window: Window) -> DataFrame:
 
 LATENESS = schema(
     ("topic", TEXT),
-    ("hour", TIME),  # the beginning of the step in which they were due: an hour, or more in a long window
+    ("hour", TIME),  # the beginning of the step in which they were due: an hour; less in a short window, or more
     ("handed_out", LONG),
-    ("p50", LONG),  # from due to the first hand-out
+    ("waiting", LONG),  # at the end of the window nobody had had them
+    ("p50", LONG),  # from due to the first hand-out; what waits counts with what it has waited so far
     ("p99", LONG),
     ("p999", LONG),
     ("streamed_p99", LONG),  # from due to the stream: what Tarry itself needed; the rest is waiting for a consumer
+    ("latest_id", LONG),  # of the latest of them
 )
 
 
 def lateness(duties: DataFrame, window: Window) -> DataFrame:
     """`LATENESS` of the topics with the most messages, the biggest first, by hour."""
-    handed = duties.where(F.col("handed_at").isNotNull() & window.has(F.col("due")))
-    biggest = handed.groupBy("topic").agg(F.count("*").alias("n")).orderBy(F.desc("n"), "topic").limit(MOST_TOPICS)
+    late = _lateness(window)
+    due = duties.where(window.has(F.col("due"))).withColumn("late", late).where("late IS NOT NULL")
+    biggest = due.groupBy("topic").agg(F.count("*").alias("n")).orderBy(F.desc("n"), "topic").limit(MOST_TOPICS)
     rows = (
-        handed.join(F.broadcast(biggest), "topic")
-        .groupBy("topic", "n", window.begin_of(F.col("due"), window.hours).alias("hour"))
+        due.join(F.broadcast(biggest), "topic")
+        .groupBy("topic", "n", window.begin_of(F.col("due"), window.cell).alias("hour"))
         .agg(
-            F.count("*").alias("handed_out"),
-            percentiles(span("handed_at", "due"), 0.5, 0.99, 0.999).alias("p"),
+            count_if(F.col("handed_at").isNotNull()).alias("handed_out"),
+            count_if(F.col("handed_at").isNull()).alias("waiting"),
+            percentiles(F.col("late"), 0.5, 0.99, 0.999).alias("p"),
             percentiles(span("streamed_at", "due"), 0.99)[0].alias("streamed_p99"),
+            F.max_by("id", "late").alias("latest_id"),
         )
         .select("*", *(F.col("p")[i].alias(name) for i, name in enumerate(("p50", "p99", "p999"))))
         .orderBy(F.desc("n"), "topic", "hour")
@@ -93,7 +98,8 @@ def lateness(duties: DataFrame, window: Window) -> DataFrame:
 
 PUNCTUALITY = schema(
     ("handed_out", LONG),
-    ("p50", LONG),
+    ("waiting", LONG),  # due in the window, and at its end nobody had had them
+    ("p50", LONG),  # from due to the first hand-out; what waits counts with what it has waited so far
     ("p99", LONG),
     ("p999", LONG),
     ("streamed_p99", LONG),
@@ -105,12 +111,14 @@ PUNCTUALITY = schema(
 
 def punctuality(duties: DataFrame, window: Window) -> DataFrame:
     """`PUNCTUALITY`: all topics and groups, one row."""
-    handed = F.col("handed_at").isNotNull() & window.has(F.col("due"))
+    due = window.has(F.col("due"))
+    handed, waiting = due & F.col("handed_at").isNotNull(), due & _waits(window) & F.col("handed_at").isNull()
     behind = _waits(window) & (F.unix_millis("due") < window.until - MINUTE)
     rows = duties.agg(
         count_if(handed).alias("handed_out"),
-        percentiles(F.when(handed, span("handed_at", "due")), 0.5, 0.99, 0.999).alias("p"),
-        percentiles(F.when(handed, span("streamed_at", "due")), 0.99)[0].alias("streamed_p99"),
+        count_if(waiting).alias("waiting"),
+        percentiles(F.when(due, _lateness(window)), 0.5, 0.99, 0.999).alias("p"),
+        percentiles(F.when(handed | waiting, span("streamed_at", "due")), 0.99)[0].alias("streamed_p99"),
         count_if(handed & (F.col("handed_at") < F.col("due"))).alias("early"),
         count_if(_unsettled(window)).alias("unsettled"),
         F.count_distinct(F.when(behind, F.struct("topic", "group"))).alias("behind"),
@@ -126,7 +134,8 @@ SLOW_GROUPS = schema(
     ("unsettled", LONG),  # at the end of the window
     ("waiting", LONG),  # of them, those that no consumer had had
     ("oldest", LONG),  # how long the oldest of these had waited since it was due
-    ("late_p50", LONG),  # of what was handed out in the window
+    ("oldest_id", LONG),
+    ("late_p50", LONG),  # of what was handed out in the window, and of what waits at its end
     ("late_p99", LONG),
 )
 
@@ -134,7 +143,7 @@ SLOW_GROUPS = schema(
 def slow_groups(duties: DataFrame, window: Window) -> DataFrame:
     """`SLOW_GROUPS`: the one whose oldest message waits longest first, then by lateness."""
     waits = _waits(window)
-    late = F.when(window.has(F.col("handed_at")), span("handed_at", "due"))
+    late = F.when(window.has(F.col("handed_at")), span("handed_at", "due")).when(waits, _so_far(window))
     rows = (
         duties.groupBy("topic", "group")
         .agg(
@@ -143,6 +152,7 @@ def slow_groups(duties: DataFrame, window: Window) -> DataFrame:
             count_if(_unsettled(window)).alias("unsettled"),
             count_if(waits).alias("waiting"),
             (F.lit(window.until) - F.unix_millis(F.min(F.when(waits, F.col("due"))))).alias("oldest"),
+            F.min_by("id", F.when(waits, F.col("due"))).alias("oldest_id"),
             percentiles(late, 0.5, 0.99).alias("p"),
         )
         .select("*", F.col("p")[0].alias("late_p50"), F.col("p")[1].alias("late_p99"))
@@ -161,6 +171,17 @@ def _unsettled(window: Window) -> Column:
 def _waits(window: Window) -> Column:
     """Whether nobody has had it then, either."""
     return _unsettled(window) & ~_by("handed_at", window)
+
+
+def _lateness(window: Window) -> Column:
+    """Of what was handed out, and of what waits as late as it is by the end: the longer all stands still, the later.
+    Null of what is neither."""
+    handed = F.when(F.col("handed_at").isNotNull(), span("handed_at", "due"))
+    return handed.when(_waits(window), _so_far(window))
+
+
+def _so_far(window: Window) -> Column:
+    return F.lit(window.until) - F.unix_millis("due")
 
 
 def _by(time: str, window: Window) -> Column:

@@ -44,6 +44,8 @@ OVERVIEW = schema(
     ("messages", LONG),  # that came into the stream
     ("cancelled", LONG),
     ("waiting", LONG),  # for their time, now
+    ("overdue", LONG),  # messages and retries whose time is over, and that are not in the stream; of a window to now
+    ("oldest_overdue", LONG),  # how long the first of them is due
     ("deliveries", LONG),  # hand-outs that ended or are open
     ("acked", LONG),
     ("failed", LONG),
@@ -72,7 +74,14 @@ def overview(tables: Tables, window: Window) -> DataFrame:
     )
     cancelled = tables.cancelled.agg(count_if(window.has(F.col("cancelled_at"))).alias("cancelled"))
     dead = tables.dead.agg(count_if(window.has(F.col("dead_at"))).alias("dead"))
-    waiting = tables.timers.agg(F.count("*").alias("waiting"))
+    timers = tables.timers.select("due", F.lit(1).alias("timer"))
+    both = timers.unionByName(tables.retries.where("NOT parked").select("due", F.lit(0).alias("timer")))
+    over = F.lit(window.is_now) & (F.unix_millis("due") < window.until)
+    waiting = both.agg(
+        count_if(F.col("timer") == 1).alias("waiting"),
+        count_if(over).alias("overdue"),
+        (F.lit(window.until) - F.unix_millis(F.min(F.when(over, F.col("due"))))).alias("oldest_overdue"),
+    )
     rows = messages.crossJoin(deliveries).crossJoin(cancelled).crossJoin(dead).crossJoin(waiting)
     return shaped(rows, OVERVIEW)
 
@@ -177,6 +186,7 @@ DEAD_LETTERS = schema(
     ("dead", LONG),
     ("first", TIME),
     ("last", TIME),
+    ("last_id", LONG),  # of the last message that died of it
     ("reason_dead", LONG),  # of this reason, in all groups
 )
 
@@ -188,7 +198,12 @@ def dead_letters(tables: Tables, window: Window) -> DataFrame:
     rows = (
         tables.dead.where(window.has(F.col("dead_at")))
         .groupBy("topic", "group", reason.alias("reason"))
-        .agg(F.count("*").alias("dead"), F.min("dead_at").alias("first"), F.max("dead_at").alias("last"))
+        .agg(
+            F.count("*").alias("dead"),
+            F.min("dead_at").alias("first"),
+            F.max("dead_at").alias("last"),
+            F.max_by("id", "dead_at").alias("last_id"),
+        )
     )
     return shaped(_foremost(rows, "reason", "dead"), DEAD_LETTERS)
 

@@ -1,6 +1,6 @@
 """What stands out: a few sentences out of the figures, the worst first. Knows nothing of Spark."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -22,10 +22,11 @@ class Finding:
     """Where it can be seen."""
 
 
-def findings(figures: Mapping[str, Rows], window: Window) -> list[Finding]:
-    """At most eight. None when nothing happened at all."""
-    every = (_early, _behind, _dead, _lost, _late, _failing, _growth, _minute)
+def findings(figures: Mapping[str, Rows], window: Window, unread: Collection[str] = ()) -> list[Finding]:
+    """At most eight. None when nothing happened at all. `unread`: topics that have no group."""
+    every = (_early, _overdue, _behind, _dead, _lost, _late, _failing, _skew, _growth, _minute)
     found = [finding for look in every for finding in look(figures, window)]
+    found += _unread(figures, unread)
     order = {BAD: 0, WARN: 1, PLAIN: 2}
     return sorted(found, key=lambda finding: order[finding.level])[:_MOST]
 
@@ -35,6 +36,43 @@ def _early(figures: Mapping[str, Rows], window: Window) -> list[Finding]:
     if not early:
         return []
     return [Finding(BAD, f"{_messages(early)} handed out before they were due. That must never be.", "lateness")]
+
+
+def _overdue(figures: Mapping[str, Rows], window: Window) -> list[Finding]:
+    """What nobody has moved into the stream: the server stands still, or does not keep up."""
+    row = figures["overview"][0]
+    if not row["overdue"] or row["oldest_overdue"] < 10 * SECOND:
+        return []
+    text = (
+        f"{_messages(row['overdue'])} past their time and not in the stream, the oldest due "
+        f"{words.duration(row['oldest_overdue'])} before: no server is at work, or it does not keep up."
+    )
+    return [Finding(BAD, text, "due_minutes")]
+
+
+def _unread(figures: Mapping[str, Rows], unread: Collection[str]) -> list[Finding]:
+    """Topics that take messages for nobody."""
+    filled = [row for row in figures["topics"] if row["topic"] in unread and row["messages"] + row["waiting"]]
+    if not filled:
+        return []
+    most, more = filled[0], len(filled) - 1
+    others = f" {words.count(more)} more topics have no group either." if more > 1 else ""
+    others = " One more topic has no group either." if more == 1 else others
+    came = _messages(most["messages"] + most["waiting"])
+    return [Finding(WARN, f"Nobody reads {most['topic']}: {came}, and no group.{others}", "topics")]
+
+
+def _skew(figures: Mapping[str, Rows], window: Window) -> list[Finding]:
+    uneven = [row for row in figures["queues"] if row["skew"] >= 2 and row["messages"] >= 100 * row["queues"]]
+    if not uneven:
+        return []
+    most = max(uneven, key=lambda row: row["messages"] * (row["skew"] - 1))
+    part = words.share(most["fullest_messages"] / most["messages"])
+    text = (
+        f"Queue {most['fullest']} of {most['topic']} was given {part} of its messages, "
+        f"{words.times(most['skew'])} the mean of its {most['queues']} queues."
+    )
+    return [Finding(PLAIN, text, "queues")]
 
 
 def _behind(figures: Mapping[str, Rows], window: Window) -> list[Finding]:
@@ -77,15 +115,17 @@ def _lost(figures: Mapping[str, Rows], window: Window) -> list[Finding]:
 
 def _late(figures: Mapping[str, Rows], window: Window) -> list[Finding]:
     row = figures["punctuality"][0]
-    if not row["handed_out"]:
+    if row["p99"] is None:
         return []
     text = f"Half of the messages were handed out within {words.duration(row['p50'])} of their time, 99 % within "
     text += f"{words.duration(row['p99'])}."
+    if row["waiting"]:
+        text += f" {_messages(row['waiting'])} that nobody has had yet counted with what they have waited so far."
     if row["streamed_p99"] * 2 < row["p99"]:
         streamed = words.duration(row["streamed_p99"])
         text += f" 99 % were in the stream within {streamed}: the rest is waiting for consumers."
     found = [Finding(WARN if row["p99"] > 10 * SECOND else PLAIN, text, "lateness")]
-    cells = [cell for cell in figures["lateness"] if cell["handed_out"] >= 10]
+    cells = [cell for cell in figures["lateness"] if cell["handed_out"] + cell["waiting"] >= 10]
     if cells and row["p99"] > SECOND:
         worst = max(cells, key=lambda cell: cell["p99"])
         at = words.clock(worst["hour"], window.length)

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from importlib import import_module
 from io import BytesIO
-from time import time
 from typing import Any
 
 from attrs import frozen
@@ -20,19 +19,12 @@ from ..tables import Tables
 from ..times import moment, told_time
 from .catalogue import FIGURES, Figure
 from .duties import duties
+from .known import Known
 from .output import Folder
 from .page import page
-from .window import HOUR, LOOK_AHEAD, LOOK_BACK, Window, window_around
+from .window import LOOK_AHEAD, LOOK_BACK, Window, window_to_now
 
 Rows = Sequence[Mapping[str, Any]]
-
-
-@frozen
-class Known:
-    """Where the rows come from: what the other would know is not in the report."""
-
-    store: bool
-    lake: bool
 
 
 @frozen
@@ -61,7 +53,7 @@ class Report:
 
     def page(self) -> str:
         rows = {name: made.rows for name, made in self.made.items()}
-        return page(self.title, self.window, rows, store=self.known.store, lake=self.known.lake, topics=self.topics)
+        return page(self.title, self.window, rows, self.known, self.topics)
 
     def write(self, folder: Folder) -> str:
         """Writes `figures/` and, last, `index.html`; returns the path of that. Raises `PipelineError`."""
@@ -94,12 +86,12 @@ class Wanted:
     until: int | None
 
 
-def wanted(since: int | None, until: int | None) -> Wanted:
+def wanted(since: int | None, until: int | None, now: int) -> Wanted:
     """The rows that a report of a window needs: also those before it, for what was waiting when it began, and for
     growth; and those after it, for claims that ended later."""
     if since is None:
         return Wanted(None, None if until is None else until + LOOK_AHEAD)
-    length = (_present() if until is None else until) - since
+    length = (now if until is None else until) - since
     return Wanted(since - max(LOOK_BACK, length), None if until is None else until + LOOK_AHEAD)
 
 
@@ -112,8 +104,8 @@ def make_report(
     title: str = "",
     topics: Sequence[str] = (),
 ) -> Report:
-    """Every figure of a window, in milliseconds; without an end, until now or the last message. Runs Spark."""
-    window = reach(tables, since, until)
+    """Every figure of a window, in milliseconds; without an end, until now. Runs Spark."""
+    window = reach(tables, known.now, since, until)
     each = duties(tables, window).persist(StorageLevel.DISK_ONLY)
     try:
         made = {figure.name: _made(figure, tables, each, window) for figure in FIGURES}
@@ -122,23 +114,17 @@ def make_report(
     return Report(title or "Report", window, known, topics, made)
 
 
-def reach(tables: Tables, since: int | None = None, until: int | None = None) -> Window:
-    """The window asked for. An end that is open lies at the first or the last thing that is known of."""
-    if since is not None and until is not None:
-        return Window(since, until)
-    messages = tables.messages.agg(F.unix_millis(F.min("streamed_at")), F.unix_millis(F.max("streamed_at")))
-    handled = tables.deliveries.agg(F.unix_millis(F.min("claimed_at")), F.unix_millis(F.max("ended_at")))
-    ends = [row for frame in (messages, handled) for row in frame.collect() if row[0] is not None]
-    first = min((row[0] for row in ends), default=_present() - HOUR)
-    last = max((row[1] for row in ends), default=_present())
-    around = window_around(first, max(first, last))
-    begin = around.since if since is None else since
-    end = max(around.until, begin + 1) if until is None else until
-    return Window(min(begin, end - 1), end, is_now=until is None)
-
-
-def _present() -> int:
-    return round(time() * 1000)
+def reach(tables: Tables, now: int, since: int | None = None, until: int | None = None) -> Window:
+    """The window asked for. It begins with the first thing that is known of, and ends now, unless said."""
+    if since is not None:
+        return Window(since, until) if until is not None else window_to_now(since, None, now)
+    messages = tables.messages.agg(F.unix_millis(F.min("streamed_at")))
+    handled = tables.deliveries.agg(F.unix_millis(F.min("claimed_at")))
+    found = [row[0] for row in messages.union(handled).collect() if row[0] is not None]
+    first = min(found, default=None)
+    if until is None:
+        return window_to_now(None, first, now)
+    return Window(min(window_to_now(None, first, until).since, until - 1), until)
 
 
 def _made(figure: Figure, tables: Tables, each: Any, window: Window) -> Made:

@@ -9,6 +9,9 @@ SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
 MOST_STEPS = 100
 """More columns than that, nobody can read."""
 
+_MOST_CELLS = 36
+"""Of a heat map, where cells shorter than an hour would make more of them."""
+
 LOOK_BACK = 28 * DAY
 """What came into the stream earlier than this before the window is settled, or taken by the hard limit of retention."""
 
@@ -41,9 +44,9 @@ class Window:
         return step_of(self.length)
 
     @property
-    def hours(self) -> int:
-        """Of the heat map: an hour, or more when the window is long."""
-        return max(HOUR, self.step)
+    def cell(self) -> int:
+        """Of the heat map: an hour, more when the window is long, less when it is short."""
+        return min(step_of(self.length, _MOST_CELLS), max(HOUR, self.step))
 
     def has(self, time: Column) -> Column:
         """Whether a time is in the window."""
@@ -59,15 +62,21 @@ class Window:
         return F.timestamp_millis(F.lit(self.since) + ms - F.pmod(ms, F.lit(step)))
 
 
-def step_of(length: int) -> int:
-    """The finest of the usual steps that cuts `length` into no more than `MOST_STEPS`."""
-    return next((step for step in _STEPS if length <= step * MOST_STEPS), length // MOST_STEPS + 1)
+def step_of(length: int, most: int = MOST_STEPS) -> int:
+    """The finest of the usual steps that cuts `length` into no more than `most`."""
+    return next((step for step in _STEPS if length <= step * most), length // most + 1)
 
 
-def window_around(first: int, last: int, *, is_now: bool = False) -> Window:
-    """A window on round times that holds both. `last` is of it."""
-    step = step_of(last - first + 1)
-    return Window(first - first % step, last - last % step + step, is_now)
+def window_to_now(since: int | None, first: int | None, now: int) -> Window:
+    """From `since` until now, however long nothing has happened; else from a round time before `first` on.
+
+    Where nothing is known, the last hour. By a clock that is behind, what is known may be of the future: a window has
+    a millisecond at least.
+    """
+    if since is None:
+        begin = now - HOUR if first is None else min(first, now - 1)
+        since = begin - begin % step_of(now - begin)
+    return Window(min(since, now - 1), now, is_now=True)
 
 
 def _literal(ms: int) -> Column:

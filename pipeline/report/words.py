@@ -51,6 +51,16 @@ def share(part: float | None, *, signed: bool = False) -> str:
     return f"{percent:{sign}.{digits}f} %"
 
 
+def rate(number: float) -> str:
+    """So many a second: two figures that matter."""
+    return f"{number:,.0f}" if number >= 10 or not number else f"{number:.2g}"
+
+
+def times(factor: float) -> str:
+    """Of a mean: 1.0 is the mean itself."""
+    return f"{factor:.1f} times"
+
+
 def time(value: datetime | None) -> str:
     return NOTHING if value is None else f"{value:%Y-%m-%d %H:%M}"
 

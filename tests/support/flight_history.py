@@ -31,6 +31,8 @@ from .literal_tables import literal_tables
 
 SAMPLE = Path(__file__).parents[2] / "service" / "cli" / "sample" / "flights-2013-11-27.csv"
 GROUPS = ("boarding", "baggage")
+NIGHT = 1_385_614_800_000
+"""2013-11-28T05:00:00Z: midnight of the sample's day in New York, milliseconds."""
 _SECOND, _MINUTE, _HOUR = 1000, 60_000, 3_600_000
 _RUNGS = (10, 30, 60, 120, 180, 240)  # seconds; a short ladder
 _REASONS = ("no crew", "gate is taken", "aircraft is late", "HTTP 503 from the gate system", None)
@@ -166,7 +168,8 @@ class _History:
 
 
 def main() -> None:
-    from tarry.pipeline.report.job import Known, make_report
+    from tarry.pipeline.report.job import make_report
+    from tarry.pipeline.report.known import Known
     from tarry.pipeline.report.output import open_folder
     from tarry.pipeline.session import open_session
 
@@ -175,7 +178,7 @@ def main() -> None:
     spark = open_session("flights", "local[2]")
     spark.conf.set("spark.sql.shuffle.partitions", "4")
     tables = flight_tables(spark, flights(path))
-    report = make_report(tables, Known(store=True, lake=True), title="Departures from New York")
+    report = make_report(tables, Known(store=True, lake=None, now=NIGHT), title="Departures from New York")
     with open_folder(spark, folder) as place:
         print(report.write(place))
 

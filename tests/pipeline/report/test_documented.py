@@ -4,10 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
+from attrs import fields
 
 from tarry.pipeline.cli.app import app
 from tarry.pipeline.report.catalogue import FIGURES, Figure
-from tarry.pipeline.trace import EVENTS, TIMELINE
+from tarry.pipeline.trace.timeline import EVENTS, Event
 
 _DOCS = Path(__file__).parents[3] / "docs"
 _REFERENCE = (_DOCS / "reference" / "pipeline-report.md").read_text("utf-8")
@@ -30,7 +31,7 @@ def test_events_and_columns_of_a_time_line_are_told() -> None:
     table = _REFERENCE.split("| `what` | |")[1]
     assert set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| ([^|]*) \|", table, re.MULTILINE)))) == set(EVENTS)
     assert re.findall(r"^Columns: (.*)\. `held_ms`", _REFERENCE, re.MULTILINE) == [
-        ", ".join(f"`{name}`" for name in TIMELINE.names)
+        ", ".join(f"`{field.name}`" for field in fields(Event))
     ]
 
 

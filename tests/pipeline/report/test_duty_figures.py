@@ -38,7 +38,15 @@ def test_a_duty_is_a_message_and_a_group(spark: SparkSession) -> None:
         deliveries=[{"offset": 0, "claimed_at": HOUR + 7, "settled_at": HOUR + 8}],
         cursors=[{"group": "g", "group_id": 1, "position": 1}, {"group": "new", "group_id": 2, "position": 0}],
     )
-    row = {"topic": "t", "queue_id": 1, "due": HOUR, "streamed_at": HOUR + 5, "handed_at": None, "settled_at": None}
+    row = {
+        "topic": "t",
+        "queue_id": 1,
+        "id": 0,
+        "due": HOUR,
+        "streamed_at": HOUR + 5,
+        "handed_at": None,
+        "settled_at": None,
+    }
     expected = [
         row | {"group": "g", "offset": 0, "handed_at": HOUR + 7, "settled_at": HOUR + 8},
         row | {"group": "g", "offset": 1},
@@ -95,7 +103,7 @@ def test_what_the_cursor_passed_over_is_no_duty(spark: SparkSession) -> None:
 
 
 def _duties(spark: SparkSession, *rows: dict[str, Any]) -> Any:
-    plain = {"topic": "t", "group": "g", "queue_id": 1, "offset": 0, "due": 0, "streamed_at": 0}
+    plain = {"topic": "t", "group": "g", "queue_id": 1, "offset": 0, "id": 0, "due": 0, "streamed_at": 0}
     return literal_frame(spark, DUTIES, [plain | row for row in rows])
 
 
@@ -109,7 +117,7 @@ def test_without_duties_there_are_no_figures(spark: SparkSession) -> None:
         assert frame.schema == schema
         assert rows_of(frame) == []
     nothing = dict.fromkeys(duty_figures.PUNCTUALITY.names) | dict.fromkeys(
-        ("handed_out", "early", "unsettled", "behind"), 0
+        ("handed_out", "waiting", "early", "unsettled", "behind"), 0
     )
     assert rows_of(duty_figures.punctuality(_duties(spark), WINDOW)) == [nothing]
 
@@ -166,19 +174,39 @@ def test_lateness_by_topic_and_hour(spark: SparkSession) -> None:
         late(9, 3 * HOUR - 1),
         late(9, 3 * HOUR),
         late(9, HOUR - 1),
-        {"due": HOUR, "streamed_at": HOUR},
+        {"due": HOUR, "streamed_at": HOUR, "settled_at": HOUR},
     )
+    same = {"waiting": 0, "streamed_p99": 1, "latest_id": 0}
     assert rows_of(duty_figures.lateness(frame, window)) == [
-        {"topic": "t", "hour": HOUR, "handed_out": 1000, "p50": 500, "p99": 990, "p999": 999, "streamed_p99": 1},
-        {"topic": "t", "hour": 2 * HOUR, "handed_out": 1, "p50": 9, "p99": 9, "p999": 9, "streamed_p99": 1},
-        {"topic": "a", "hour": 2 * HOUR, "handed_out": 1, "p50": 7, "p99": 7, "p999": 7, "streamed_p99": 1},
+        {"topic": "t", "hour": HOUR, "handed_out": 1000, "p50": 500, "p99": 990, "p999": 999} | same,
+        {"topic": "t", "hour": 3 * HOUR - 5 * MINUTE, "handed_out": 1, "p50": 9, "p99": 9, "p999": 9} | same,
+        {"topic": "a", "hour": 2 * HOUR, "handed_out": 1, "p50": 7, "p99": 7, "p999": 7} | same,
     ]
+
+
+def test_the_longer_all_stands_still_the_later_it_is(spark: SparkSession) -> None:
+    """Ten were handed out at once; then nobody came any more."""
+    quick = [{"id": n, "due": HOUR, "streamed_at": HOUR, "handed_at": HOUR + 5, "settled_at": HOUR} for n in range(10)]
+    stuck = [{"id": 10 + n, "due": HOUR + n, "streamed_at": HOUR + n} for n in range(90)]
+    told: list[tuple[int, int, int, int]] = []
+    for hours in (2, 6):
+        window = Window(HOUR, hours * HOUR, is_now=True)
+        frame = _duties(spark, *quick, *stuck)
+        (whole,) = rows_of(duty_figures.punctuality(frame, window))
+        cells = rows_of(duty_figures.lateness(frame, window))
+        (group,) = rows_of(duty_figures.slow_groups(frame, window))
+        assert (whole["handed_out"], whole["waiting"], whole["behind"]) == (10, 90, 1)
+        assert (cells[0]["handed_out"], cells[0]["waiting"], cells[0]["latest_id"]) == (10, 90, 10)
+        assert (group["waiting"], group["oldest"], group["oldest_id"]) == (90, (hours - 1) * HOUR, 10)
+        told.append((whole["p50"], whole["p99"], cells[0]["p99"], group["late_p99"]))
+    assert all(later - sooner == 4 * HOUR for sooner, later in zip(*told, strict=True))
 
 
 def test_punctuality_counts_what_came_early(spark: SparkSession) -> None:
     frame = _duties(spark, *({"due": HOUR, "streamed_at": HOUR, "handed_at": HOUR + ms} for ms in (-1, 0, 20)))
     assert rows_of(duty_figures.punctuality(frame, WINDOW)) == [
-        {"handed_out": 3, "p50": 0, "p99": 20, "p999": 20, "streamed_p99": 0, "early": 1, "unsettled": 3, "behind": 0}
+        {"handed_out": 3, "waiting": 0, "p50": 0, "p99": 20, "p999": 20, "streamed_p99": 0}
+        | {"early": 1, "unsettled": 3, "behind": 0}
     ]
 
 
@@ -212,8 +240,9 @@ def test_slow_groups(spark: SparkSession) -> None:
             "unsettled": 2,
             "waiting": 2,
             "oldest": HOUR,
-            "late_p50": None,
-            "late_p99": None,
+            "oldest_id": 0,
+            "late_p50": MINUTE,
+            "late_p99": HOUR,
         },
         {
             "topic": "t",
@@ -223,6 +252,7 @@ def test_slow_groups(spark: SparkSession) -> None:
             "unsettled": 1,
             "waiting": 0,
             "oldest": None,
+            "oldest_id": None,
             "late_p50": 10,
             "late_p99": 90,
         },

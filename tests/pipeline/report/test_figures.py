@@ -31,7 +31,7 @@ def test_the_overview_of_nothing_is_a_row_of_noughts(spark: SparkSession) -> Non
     frame = figures.overview(literal_tables(spark), WINDOW)
     assert frame.schema == figures.OVERVIEW
     assert rows_of(frame) == [
-        dict.fromkeys(figures.OVERVIEW.names, 0) | {"first": None, "last": None},
+        dict.fromkeys(figures.OVERVIEW.names, 0) | {"first": None, "last": None, "oldest_overdue": None},
     ]
 
 
@@ -58,8 +58,10 @@ def test_overview(spark: SparkSession) -> None:
         dead=[{"id": 3, "deliver_at": 0, "dead_at": HOUR}],
         timers=[{"id": 4, "due": 9 * HOUR}],
     )
+    nothing_due = {"overdue": 0, "oldest_overdue": None}
     assert rows_of(figures.overview(tables, WINDOW)) == [
-        {
+        nothing_due
+        | {
             "messages": 1,
             "cancelled": 1,
             "waiting": 1,
@@ -73,6 +75,21 @@ def test_overview(spark: SparkSession) -> None:
             "last": 2 * HOUR,
         }
     ]
+
+
+def test_what_is_past_its_time_and_not_in_the_stream_is_told_of_a_window_to_now(spark: SparkSession) -> None:
+    tables = literal_tables(
+        spark,
+        timers=[{"id": 1, "due": HOUR + 9}, {"id": 2, "due": 2 * HOUR - 1}, {"id": 3, "due": 2 * HOUR}],
+        retries=[
+            {"message_id": 4, "due": HOUR + 5},
+            {"message_id": 5, "due": HOUR, "parked": True},
+        ],
+    )
+    (now,) = rows_of(figures.overview(tables, Window(HOUR, 2 * HOUR, is_now=True)))
+    assert (now["waiting"], now["overdue"], now["oldest_overdue"]) == (3, 3, HOUR - 5)
+    (past,) = rows_of(figures.overview(tables, WINDOW))
+    assert (past["overdue"], past["oldest_overdue"]) == (0, None)
 
 
 def test_topics_by_volume_and_growth(spark: SparkSession) -> None:
@@ -170,9 +187,15 @@ def test_dead_letters_by_the_reason_of_their_last_attempt(spark: SparkSession) -
             died(2 * HOUR, "no crew"),
         ],
     )
+
+    def last(at: int) -> dict[str, object]:
+        return {"last_id": HOUR + at}
+
     assert rows_of(figures.dead_letters(tables, WINDOW)) == [
-        {"topic": "t", "group": "g", "reason": "no crew", "dead": 2, "first": HOUR, "last": HOUR + 5, "reason_dead": 2},
-        {"topic": "t", "group": "g", "reason": None, "dead": 2, "first": HOUR + 2, "last": HOUR + 4, "reason_dead": 2},
+        {"topic": "t", "group": "g", "reason": "no crew", "dead": 2, "first": HOUR, "last": HOUR + 5, "reason_dead": 2}
+        | last(5),
+        {"topic": "t", "group": "g", "reason": None, "dead": 2, "first": HOUR + 2, "last": HOUR + 4, "reason_dead": 2}
+        | last(4),
         {
             "topic": "t",
             "group": "g",
@@ -180,6 +203,7 @@ def test_dead_letters_by_the_reason_of_their_last_attempt(spark: SparkSession) -
             "dead": 1,
             "first": HOUR + 1,
             "last": HOUR + 1,
+            "last_id": HOUR + 1,
             "reason_dead": 1,
         },
         {
@@ -189,6 +213,7 @@ def test_dead_letters_by_the_reason_of_their_last_attempt(spark: SparkSession) -
             "dead": 1,
             "first": HOUR + 3,
             "last": HOUR + 3,
+            "last_id": HOUR + 3,
             "reason_dead": 1,
         },
     ]
