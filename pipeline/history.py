@@ -15,8 +15,11 @@ from .link import Link
 from .schemas import IN_LAKE, TABLES
 from .source import source
 from .source.facts import Facts, read_facts
-from .source.spans import ends
+from .source.spans import ends, plan
 from .tables import Tables, no_rows
+
+MANY = 1_000_000
+"""What a file of the lake counts for, of which the table does not tell how many rows it has."""
 
 
 def open_tables(
@@ -64,9 +67,14 @@ def open_live(
     return _Reads(spark, dsn, None, topics, None, None).live(table, None, *columns)
 
 
-def check(dsn: str | None, lake: str | None, topics: Collection[str] | None = None) -> None:
-    """Whether store, lake and topics are there, told before Spark starts. Raises as `open_tables` does."""
-    _Places(dsn, lake).check_topics(topics)
+def check(dsn: str | None, lake: str | None, topics: Collection[str] | None = None) -> int:
+    """Whether store, lake and topics are there, told before Spark starts; about how many rows there are at the most.
+
+    Raises as `open_tables` does.
+    """
+    places = _Places(dsn, lake)
+    places.check_topics(topics)
+    return places.rows()
 
 
 class _Places:
@@ -81,6 +89,17 @@ class _Places:
         if dsn is not None:
             with Link(dsn) as link:
                 self.facts = read_facts(link)
+
+    def rows(self) -> int:
+        """About, and of all topics."""
+        archived = sum(
+            row.get("num_records") or MANY for snapshot in self.snapshots.values() for row in snapshot.added()
+        )
+        if self.facts is None:
+            return archived
+        waiting = sum(scheduled for scheduled, _ in self.facts.tallies.values())
+        live = sum(span.weight for table in RANGED for span in plan(table, self.facts))
+        return archived + waiting + live
 
     def check_topics(self, topics: Collection[str] | None) -> None:
         """A topic that nothing knows is a slip of the pen, and not a topic without messages. Raises `NotFound`."""

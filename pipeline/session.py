@@ -29,6 +29,15 @@ _LOGS = Path(__file__).absolute().parent / "log4j2.properties"
 _SHUFFLE = "spark.sql.shuffle.partitions"
 _SPARKS_OWN = "200"
 _PER_CORE = 16
+FEW = 200_000
+"""Rows for which Spark's compilers take longer than what they compile."""
+_FOR_FEW = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+_JAVA_FOR_FEW = " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""One quick compiler of Java's in place of two, and no threads that collect garbage beside."""
 _TELL_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Of PySpark's: they write to stderr each error that it raises, with Java's stack."""
 _TELL_OF_THEIR_END = ("py4j.java_gateway", "py4j.clientserver")
@@ -83,18 +92,21 @@ def _java(home: str | None) -> str | None:
     return shutil.which("java")
 
 
-def open_session(name: str, master: str | None = None) -> "SparkSession":
+def open_session(name: str, master: str | None = None, rows: int | None = None) -> "SparkSession":
     """The session for a job. `master` is Spark's, such as `local[2]`; None: what `spark-submit` said, or this machine.
+    `rows`: about how many there are to look at, where that is known.
 
     Times are UTC, and Python workers run on the interpreter of this process. Raises `SetUpError`.
     """
     check()
-    from pyspark import SparkConf, SparkContext
+    from pyspark import SparkConf, SparkContext, accumulators
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
     for logger in _TELL_TWICE:
         PySparkLogger.getLogger(logger).disabled = True
+    for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
+        setattr(server, "handle_error", _say_nothing)  # noqa: B010  # it prints a traceback when Java is gone
     for told in _TELL_OF_THEIR_END:
         logging.getLogger(told).disabled = True
 
@@ -105,7 +117,8 @@ def open_session(name: str, master: str | None = None) -> "SparkSession":
         master = "local[*]"
     if master is not None:
         settings["spark.master"] = master
-        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOGS.as_uri()}"
+        options = _JAVA_FOR_FEW if rows is not None and rows <= FEW else ""
+        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOGS.as_uri()}{options}"
     if master is not None and master.startswith("local"):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -125,10 +138,18 @@ def open_session(name: str, master: str | None = None) -> "SparkSession":
         java_end.watch(java.pid)
     with _uninterrupted():
         spark = SparkSession.builder.config(conf=conf).getOrCreate()
-    if str(spark.sparkContext.master).startswith("local") and spark.conf.get(_SHUFFLE) == _SPARKS_OWN:
-        # Most shuffles are small, and each task costs its start. What a user has set stays.
-        spark.conf.set(_SHUFFLE, str(_PER_CORE * spark.sparkContext.defaultParallelism))
+    if str(spark.sparkContext.master).startswith("local"):
+        few = rows is not None and rows <= FEW
+        if spark.conf.get(_SHUFFLE) == _SPARKS_OWN:
+            # Most shuffles are small, and each task costs its start. What a user has set stays.
+            spark.conf.set(_SHUFFLE, str((1 if few else _PER_CORE) * spark.sparkContext.defaultParallelism))
+        for setting, value in _FOR_FEW.items() if few else ():
+            spark.conf.set(setting, value)
     return spark
+
+
+def _say_nothing(*_: object) -> None:
+    """Of a connection that broke: whoever waits for an answer is told."""
 
 
 class Later:

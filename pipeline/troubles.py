@@ -16,6 +16,7 @@ _FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large"
 _FILE = re.compile(r"(?:[a-z][a-z0-9+.-]*:)?/[^\n\"'\]]*?\.parquet")
 """A path or URL; it may have spaces."""
 _FOREIGN = ("pyspark.", "py4j.")
+_PYTHON_RAISED = re.compile(r"\s*(?!java\.|org\.|Caused by)[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b: ")
 _AWAY = re.compile(r"Py4JNetworkError|Connection|Answer from Java side is empty|EOFError")
 """What py4j says when Java does not answer any more."""
 _PATIENCE = 5.0
@@ -86,7 +87,11 @@ def _java_ended(code: int) -> str:
 
 
 def _first_cause(text: str) -> str:
-    """The deepest reason that Java gives, or else the first line; never only which call it was that failed."""
+    """The deepest reason: how a Python worker's traceback ends, or the last cause that Java gives, or else the first
+    line; never only which call it was that failed."""
+    raised = [line for line in text.splitlines() if _PYTHON_RAISED.match(line)]
+    if "Traceback (most recent call last)" in text and raised:
+        return raised[-1].strip()[:300]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line.removeprefix("Caused by:").strip() for line in lines if line.startswith("Caused by:")]
     said = [line for line in lines if not line.startswith(("An error occurred while calling", "Traceback", "at "))]

@@ -43,8 +43,7 @@ def audit(
     from ..history import check as check_places
 
     dsn = store_of(dsn)  # counters are half of it, with a lake too
-    check_places(dsn, lake, topic)
-    spark = open_session("audit", master)
+    spark = open_session("audit", master, check_places(dsn, lake, topic))
     try:
         from ..audit.examining import examine
         from ..audit.sight import Scope

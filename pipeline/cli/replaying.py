@@ -80,8 +80,8 @@ def replay(
         sys.stderr.write(f"tarry pipeline: whether the target is there is not known: {away}\n")
     topics = None if topic is None else [topic]
     dsn = store_beside(dsn, lake)
-    history.check(dsn, lake, topics)
-    spark = session.open_session("replay", master)
+    many = history.check(dsn, lake, topics)
+    spark = session.open_session("replay", master, many)
     opened = history.open_tables(spark, dsn, lake, topics=topics, since=begin, until=end)
     there = None if dsn is None else history.open_live(spark, dsn, "messages", "queue_id", "offset", topics=topics)
     chosen = replaying.standing(replaying.selected(opened, where), there)

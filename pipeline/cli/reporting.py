@@ -35,9 +35,9 @@ def report(
     from ..report.known import known_of
     from ..report.output import open_folder
 
-    history.check(dsn, lake, topic)
+    many = history.check(dsn, lake, topic)
     known = known_of(dsn, lake)
-    spark = open_session("report", master)
+    spark = open_session("report", master, many)
     rows = wanted(begin, end, known.now)
     with open_folder(spark, output) as folder:
         tables = history.open_tables(spark, dsn, lake, topics=topic, since=rows.since, until=rows.until)
