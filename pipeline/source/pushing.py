@@ -63,8 +63,8 @@ class Pushed:
 
 def _column(table: str, name: str) -> str | None:
     """The store's column, where it holds the same value in each of the table's sources."""
-    if table in ("deliveries", "claims") or name not in TABLES[table].names:
-        return None  # a row of the store is many of these
+    if table in ("deliveries", "claims") or table not in SOURCES or name not in TABLES[table].names:
+        return None  # a row of the store is many of these; or they are facts, and read already
     if TABLES[table][name].dataType.typeName() not in _EXACT:
         return None
     found = {SHAPES[source].columns.get(name) for source in SOURCES[table]}
