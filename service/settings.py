@@ -147,6 +147,17 @@ def _listen(value: object) -> str:
     return match[0]
 
 
+def _hosts(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = [name.strip() for name in value.split(",")] if value not in ("", "none") else []
+    if not isinstance(value, list | tuple):
+        raise ValueError('they are a list of names, such as ["tarry.internal"]')
+    for name in cast("list[object]", value):
+        if not isinstance(name, str) or not re.fullmatch("[A-Za-z0-9._-]{1,253}", name):
+            raise ValueError(f"{name!r} is not a host's name, without scheme and port")
+    return tuple(cast("list[str]", value))
+
+
 def _alarm_url(value: object) -> str:
     if value in ("", "none"):
         return ""
@@ -184,6 +195,10 @@ def _show_rungs(rungs: tuple[int, ...]) -> str:
     return ",".join(map(format_duration, rungs))
 
 
+def _show_hosts(hosts: tuple[str, ...]) -> str:
+    return ",".join(hosts) or "none"
+
+
 def _show_redis(url: str) -> str:
     return masked(url) or "none"
 
@@ -219,6 +234,9 @@ class Settings:
         "", _redis, "a Redis for nudges and for the topics that draw offsets there; not needed", _show_redis
     )
     listen: str = _setting("127.0.0.1:8277", _listen, "address and port of HTTP; loopback only")
+    hosts: tuple[str, ...] = _setting(
+        (), _hosts, "names by which clients may call the server, beside that of listen", _show_hosts
+    )
     node: str = _setting("", _node, "this server's name; by default the host's")
     auto_create: bool = _setting(True, _yes_or_no, "topics and groups come into being when first used", _yes)
 
@@ -229,6 +247,12 @@ class Settings:
     max_key: int = _setting(255, _count(1, 255), "bytes of a key, a tag or an idempotency key")
     max_claim: int = _setting(1000, _count(1, 1000), "messages in one claim")
     max_wait: int = _setting(30 * _SECOND, _duration(0, 10 * _MINUTE), "the longest long poll", format_duration)
+    max_incoming: int = _setting(
+        64 * _MIB, _size(_MIB, 16 << 30), "of all requests that are not answered yet", format_size
+    )
+    body_timeout: int = _setting(
+        20 * _SECOND, _duration(100, _HOUR), "for a body to come; a second more for each 64 KiB of it", format_duration
+    )
     max_waiting: int = _setting(64 * _MIB, _size(_MIB, 16 << 30), "accepted and not yet written", format_size)
 
     lease: int = _setting(60 * _SECOND, _duration(), "of a claim that names none", format_duration)
@@ -261,6 +285,7 @@ class Settings:
     def __attrs_post_init__(self) -> None:
         for small, large in (
             *(("horizon_step", "horizon"), ("lease", "max_lease"), ("max_body", "max_batch_bytes")),
+            ("max_batch_bytes", "max_incoming"),
             ("retention", "hard_retention"),
         ):
             if getattr(self, small) > getattr(self, large):
@@ -292,6 +317,11 @@ class Settings:
                 except (ValueError, TypeError) as error:
                     raise SettingError(f"{name} ({origin}): {error}") from None
         return cls(**values, origins=origins)  # type: ignore[arg-type]  # each is what its own parser gave
+
+    @property
+    def listen_host(self) -> str:
+        """The host of `listen`."""
+        return self.listen.rpartition(":")[0].strip("[]")
 
     def origin(self, name: str) -> str:
         """Where the value came from: "default", the file, the variable or the flag."""

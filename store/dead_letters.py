@@ -11,6 +11,7 @@ from attrs import frozen
 
 from .ports import Row, Transaction
 from .records import DeadLetter, Delivered, Group
+from .stretches import CLAIM_BYTES
 from .text import decode, encode
 
 _PAGE = 500
@@ -45,21 +46,31 @@ async def page(tx: Transaction, group: Group, after: int, limit: int) -> list[De
 
 async def find(tx: Transaction, group: Group, search: DeadSearch, after: int, limit: int) -> DeadPage:
     """Letters that fit, by message id, from behind `after`."""
-    if search == DeadSearch():
-        letters = await page(tx, group, after, limit)
-        return DeadPage(tuple(letters), letters[-1].message.id if len(letters) == limit else None)
     found: list[int] = []
+    size = limit if search == DeadSearch() else _PAGE
     for _ in range(_PAGES):
-        rows = await tx.fetch("dead.scan", group.id, after, _PAGE)
+        rows = await tx.fetch("dead.scan", group.id, after, size)
         for row in rows:
             after = row[0]
             if _fits(search, row):
                 found.append(row[0])
             if len(found) == limit:
-                return DeadPage(await _whole(tx, group, found), after)
-        if len(rows) < _PAGE:
-            return DeadPage(await _whole(tx, group, found), None)
-    return DeadPage(await _whole(tx, group, found), after)
+                return await _up_to_bytes(tx, group, found, after)
+        if len(rows) < size:
+            return await _up_to_bytes(tx, group, found, None)
+    return await _up_to_bytes(tx, group, found, after)
+
+
+async def _up_to_bytes(tx: Transaction, group: Group, ids: list[int], after: int | None) -> DeadPage:
+    """Those of these letters that a page has room for, one at the least; the next page begins with the others."""
+    weights: dict[int, int] = dict(await tx.fetch("dead.weights", ids, [group.id])) if ids else {}
+    total = 0
+    for place, id_ in enumerate(ids):
+        total += int(weights.get(id_, 0))
+        if place and total > CLAIM_BYTES:
+            ids, after = ids[:place], ids[place - 1]
+            break
+    return DeadPage(await _whole(tx, group, ids), after)
 
 
 def _fits(search: DeadSearch, row: Row) -> bool:

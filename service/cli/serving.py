@@ -24,6 +24,9 @@ class Flags:
     ] = None
     redis: Annotated[str | None, Parameter(help="A Redis for nudges and sequencers: redis://host:6379/0.")] = None
     listen: Annotated[str | None, Parameter(help="Where HTTP is served; 127.0.0.1:8277 by default.")] = None
+    hosts: Annotated[
+        str | None, Parameter(help="Names by which clients may call the server, beside its own: a.example,b.example.")
+    ] = None
     node: Annotated[str | None, Parameter(help="This server's name; nothing uses it yet.")] = None
     log_level: Annotated[str | None, Parameter(help="debug, info, warning or error.")] = None
     log_format: Annotated[str | None, Parameter(help="console, json, or auto: console on a terminal.")] = None

@@ -17,10 +17,14 @@ from starlette.types import ASGIApp, ExceptionHandler, Message, Receive, Scope, 
 from ..broker import Broker
 from ..metrics import Metrics
 from ..settings import Settings
+from .body_time import BodyTime
 from .call import Call, Handler, answer
+from .hosts import Hosts
+from .incoming import Incoming
 from .openapi import PATH, document
 from .problems import Problem, problem_of
 from .reading import ClientGone
+from .rest import Rest
 from .routes import OPERATIONS
 
 log = structlog.get_logger()
@@ -57,7 +61,8 @@ def make_app(broker: Broker, settings: Settings, metrics: Metrics) -> ASGIApp:
         exception_handlers={HTTPException: cast(ExceptionHandler, _unrouted)},
     )
     app.router.redirect_slashes = False
-    return Edge(app, metrics)
+    bounded = BodyTime(Incoming(app, settings.max_incoming), settings.body_timeout / 1000)
+    return Rest(Edge(Hosts(bounded, (settings.listen_host, *settings.hosts)), metrics))
 
 
 async def _answered(call: Call, handler: Handler) -> Response:
@@ -103,7 +108,7 @@ async def _unrouted(request: Request, error: HTTPException) -> Response:
 
 @define
 class Edge:
-    """The outermost layer: counts answers, and lets no exception out unanswered."""
+    """The outermost layer but for `Rest`: counts answers, and lets no exception out unanswered."""
 
     _app: ASGIApp
     _metrics: Metrics
@@ -127,7 +132,8 @@ class Edge:
         except Exception as error:
             if status:
                 raise  # too late for another answer
-            await _unexpected(scope, error).response()(scope, receive, counted_send)
+            problem = problem_of(error) or _unexpected(scope, error)
+            await problem.response()(scope, receive, counted_send)
         finally:
             self.in_flight -= 1
             if status:

@@ -157,7 +157,16 @@ class Call:
         answers: list[T] = []
         error: Exception | None = None
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._cancel_when_gone, nursery.cancel_scope)
+
+            async def watch() -> None:
+                nonlocal error
+                try:
+                    await self._until_gone()
+                except Exception as raised:
+                    error = raised
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(watch)
             try:
                 answers.append(await work())
             except Exception as raised:  # taken out of the nursery, which would wrap it in a group
@@ -169,10 +178,12 @@ class Call:
             raise ClientGone
         return answers[0]
 
-    async def _cancel_when_gone(self, scope: trio.CancelScope) -> None:
-        while (await self.request.receive())["type"] != "http.disconnect":
-            pass  # what is left of the request
-        scope.cancel()
+    async def _until_gone(self) -> None:
+        left = SMALL_BODY  # nobody wants what is left of the request
+        while (message := await self.request.receive())["type"] != "http.disconnect":
+            left -= len(message.get("body", b""))
+            if left < 0:
+                raise Problem("too-large", f"the request may have {SMALL_BODY} bytes at most", executed=False)
 
 
 Handler = Callable[[Call], Awaitable[Response]]

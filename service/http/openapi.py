@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from ... import __version__
+from .hosts import FOR_PROBES
 from .problems import KINDS, MEDIA_TYPE, ProblemBody
 from .routes import OPERATIONS, Operation, Parameter
 
@@ -37,10 +38,11 @@ def document() -> Json:
     paths: defaultdict[str, Json] = defaultdict(dict)
     for operation in OPERATIONS:
         paths[operation.path][operation.method.lower()] = _operation(operation, by_type)
+    itself = {"description": "OK", "content": {"application/json": {"schema": {"type": "object"}}}}
     paths[PATH]["get"] = {
         "operationId": "openapi",
         "summary": "This document",
-        "responses": {"200": {"description": "OK", "content": {"application/json": {"schema": {"type": "object"}}}}},
+        "responses": {"200": itself} | _problems(("wrong-host", "internal"), by_type),
     }
     return {
         "openapi": "3.1.0",
@@ -102,9 +104,15 @@ def _responses(operation: Operation, by_type: dict[type, Json]) -> Json:
             else {"application/json": {"schema": _one_of([by_type[type_] for type_ in types])}}
         )
         responses[str(status)] = {"description": "OK" if status == 200 else "Created", "content": content}
+    ours = () if operation.path in FOR_PROBES else ("wrong-host",)
+    return responses | _problems((*operation.problems, *ours, "internal"), by_type)
+
+
+def _problems(kinds: Sequence[str], by_type: dict[type, Json]) -> Json:
     problem = {MEDIA_TYPE: {"schema": by_type[ProblemBody]}}
+    responses: Json = {}
     titles: defaultdict[int, list[str]] = defaultdict(list)
-    for kind in (*operation.problems, "internal"):
+    for kind in dict.fromkeys(kinds):
         titles[KINDS[kind][0]].append(f"{kind}: {KINDS[kind][1]}")
     for status in sorted(titles):
         responses[str(status)] = {"description": "; ".join(titles[status]), "content": problem}

@@ -39,13 +39,19 @@ async def publish(call: Call) -> Response:
     publication = Publication(
         drafts=tuple(draft.placed(topic, _queue(call, topic, draft)) for draft in drafts),
         idempotency_key=key,
-        fingerprint=hashlib.sha256(name.encode() + b"\n" + data).digest(),
+        fingerprint=_fingerprint(name, data),
     )
     receipts = await call.broker.publish(publication)
     if isinstance(receipts, Conflict):
         raise Problem("idempotency-conflict", "this topic has seen the idempotency key with another request")
     answered = [rendering.receipt(topic, receipt) for receipt in receipts]
     return answer(answered[0] if single else answers.BatchAnswer(messages=answered), 201)
+
+
+def _fingerprint(topic: str, data: bytes) -> bytes:
+    made = hashlib.sha256(topic.encode() + b"\n")
+    made.update(data)
+    return made.digest()
 
 
 def _messages(call: Call, data: bytes) -> tuple[Sequence[Message], str | None, bool]:

@@ -32,20 +32,19 @@ async def read_body(request: Request, limit: int) -> bytes:
     _check_headers(request)
     length = request.headers.get("content-length", "")
     if length.isascii() and length.isdigit() and (len(length) > 15 or int(length) > limit):
-        raise _too_large(request, limit)
-    chunks: list[bytes] = []
-    size, more = 0, True
+        raise _too_large(limit)
+    body = bytearray()
+    more = True
     while more:
         message = await request.receive()
         if message["type"] == "http.disconnect":
             raise ClientGone
         chunk: bytes = message.get("body", b"")
-        size += len(chunk)
-        if size > limit:
-            raise _too_large(request, limit)
-        chunks.append(chunk)
+        if len(body) + len(chunk) > limit:
+            raise _too_large(limit)
+        body += chunk
         more = message.get("more_body", False)
-    return b"".join(chunks)
+    return bytes(body)
 
 
 class ClientGone(Exception):
@@ -64,10 +63,8 @@ def _check_headers(request: Request) -> None:
         raise Problem("unsupported-media-type", "send the body as it is, without Content-Encoding")
 
 
-def _too_large(request: Request, limit: int) -> Problem:
-    # The rest stays unread, so the connection cannot serve another request. (HTTP/2 has streams, and no such header.)
-    headers = {"Connection": "close"} if request.scope.get("http_version", "1.1").startswith("1") else {}
-    return Problem("too-large", f"the request may have {limit} bytes at most", headers=headers, executed=False)
+def _too_large(limit: int) -> Problem:
+    return Problem("too-large", f"the request may have {limit} bytes at most", executed=False)
 
 
 def decode(data: bytes, type_: type[B]) -> B:

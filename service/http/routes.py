@@ -22,7 +22,8 @@ from .call import Handler
 
 _WRITES = ("busy", "overloaded", "stopping", "store-unavailable", "outcome-unknown")
 _READS = ("stopping", "store-unavailable")
-_BODY = ("bad-request", "too-large", "unsupported-media-type", "cross-origin")
+_INCOMING = ("too-large", "too-slow", "overloaded")
+_BODY = ("bad-request", "unsupported-media-type", "cross-origin", *_INCOMING)
 
 
 @frozen
@@ -252,7 +253,7 @@ OPERATIONS: tuple[Operation, ...] = (
             Parameter("max", "how many at most, 1 to 1000; 10 unless said"),
             Parameter("wait", "a duration, up to 30 s; 0 unless said"),
         ),
-        problems=("bad-request", "unknown-topic", "unknown-queue", *_READS),
+        problems=("bad-request", *_INCOMING, "unknown-topic", "unknown-queue", *_READS),
     ),
     Operation("GET", "/livez", health.live, "The process works", {200: (answers.Live,)}, problems=("bad-request",)),
     Operation(

@@ -139,6 +139,92 @@ async def test_who_asks_for_another_protocol_gets_a_plain_answer(server: ServerP
         assert (await answer_on(stream)).startswith(b"HTTP/1.1 505")
 
 
+def status_of(answer: bytes) -> int:
+    return int(answer[9:12])
+
+
+async def test_only_who_calls_it_by_its_name_is_served(server: ServerProcess) -> None:
+    async def ask(head: str) -> int:
+        async with await trio.open_tcp_stream("127.0.0.1", server.port) as stream:
+            await stream.send_all(f"{head}\r\nConnection: close\r\n\r\n".encode())
+            return status_of(await answer_on(stream))
+
+    assert await ask("GET /v1/topics HTTP/1.1\r\nHost: evil.example") == 421
+    assert await ask("GET /v1/topics HTTP/1.0\r\nHost: evil.example") == 421
+    assert await ask("GET /v1/topics HTTP/1.0") == 200
+    assert await ask(f"GET /v1/topics HTTP/1.1\r\nHost: 127.0.0.1:{server.port}") == 200
+    assert await ask("GET /livez HTTP/1.1\r\nHost: evil.example") == 200
+
+
+async def test_an_early_no_says_whether_the_connection_goes_on(server: ServerProcess) -> None:
+    with trio.fail_after(10):
+        async with await trio.open_tcp_stream("127.0.0.1", server.port) as stream:
+            await stream.send_all(post("/v1/topics/no such/messages".replace(" ", "%20"), b"x" * 60_000))
+            await stream.send_all(post("/nowhere", b"{}") + get("/livez"))
+            await stream.send_eof()
+            answers = await answer_on(stream)
+        assert [answer[:3] for answer in answers.split(b"HTTP/1.1 ")[1:]] == [b"400", b"404", b"200"]
+        async with await trio.open_tcp_stream("127.0.0.1", server.port) as stream:
+            await stream.send_all(post("/nowhere", b"x" * 1000, 1 << 20))
+            answer = await answer_on(stream)
+        assert status_of(answer) == 404
+        assert b"connection: close" in answer.lower()
+
+
+async def test_a_body_that_trickles_is_408_and_closed(tmp_path: Path) -> None:
+    with start_server(tmp_path, env={"TARRY_BODY_TIMEOUT": "300ms"}) as slow, trio.fail_after(20):
+        async with await trio.open_tcp_stream("127.0.0.1", slow.port) as stream:
+            await stream.send_all(post("/v1/topics/orders/messages", b"[", 1000))
+            async with trio.open_nursery() as nursery:
+
+                async def trickle() -> None:
+                    with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                        while True:
+                            await trio.sleep(0.1)
+                            await stream.send_all(b" ")
+
+                nursery.start_soon(trickle)
+                answer = await answer_on(stream)
+                nursery.cancel_scope.cancel()
+        assert status_of(answer) == 408
+        assert b"connection: close" in answer.lower()
+
+
+async def test_many_unfinished_uploads_stay_within_their_limit(tmp_path: Path) -> None:
+    """Sixty of 8 MiB, all but their last byte: the rest is refused with 503, and others are served meanwhile."""
+
+    def resident(pid: int) -> int:
+        (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM")]
+        return int(line.split()[1]) << 10
+
+    with start_server(tmp_path, env={"TARRY_MAX_INCOMING": "32MiB"}) as full, trio.fail_after(60):
+        before, refused = resident(full.pid), 0
+        body = b'{"body": "' + b"x" * ((8 << 20) - 100)
+
+        async def upload(task_status: trio.TaskStatus[None]) -> None:
+            nonlocal refused
+            async with await trio.open_tcp_stream("127.0.0.1", full.port) as stream:
+                with suppress(trio.BrokenResourceError):
+                    await stream.send_all(post("/v1/topics/orders/messages", body, 8 << 20))
+                    with trio.move_on_after(0.2):
+                        answer = await stream.receive_some()
+                        assert status_of(answer) == 503
+                        assert b"retry-after: 1" in answer.lower()
+                        refused += 1
+                task_status.started()
+                await trio.sleep_forever()
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(60):
+                await nursery.start(upload)
+            async with httpx.AsyncClient(base_url=full.url) as client:
+                answer = await client.post("/v1/topics/orders/messages", json={"body": "small"})
+            assert answer.status_code == 201
+            nursery.cancel_scope.cancel()
+        assert refused >= 56
+        assert resident(full.pid) - before < 100 << 20
+
+
 @pytest.mark.parametrize("clients", [1, 8])
 def test_a_stop_waits_for_no_publisher(tmp_path: Path, clients: int) -> None:
     acknowledged: set[str] = set()

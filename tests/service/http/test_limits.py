@@ -96,7 +96,7 @@ def scope(method: str, path: str, query: bytes = b"") -> dict[str, Any]:
         "path": path,
         "raw_path": path.encode(),
         "query_string": query,
-        "headers": [],
+        "headers": [(b"host", b"localhost")],
         "scheme": "http",
         "root_path": "",
     }

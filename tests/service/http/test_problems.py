@@ -138,7 +138,7 @@ async def test_head_is_a_get_without_a_body(client: httpx.AsyncClient) -> None:
         ({"Origin": "null"}, 403),
         ({"Origin": "http://["}, 403),
         ({"Origin": ""}, 403),
-        ({"Origin": "http://", "Host": ""}, 403),
+        ({"Origin": "http://"}, 403),
     ],
 )
 async def test_what_the_headers_decide(client: httpx.AsyncClient, headers: dict[str, str], status: int) -> None:

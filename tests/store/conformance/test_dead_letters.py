@@ -317,3 +317,23 @@ async def test_whatever_an_operator_does_every_letter_is_there_once(stage: Stage
     assert all(letter.message.body == b"%d" % ids_of(receipts).index(letter.message.id) for letter in letters)
     assert all(len(json.loads(letter.history)) == 2 for letter in letters)
     assert (await stage.store.group_state(group)).letters == len(dead)
+
+
+@pytest.mark.parametrize("search", [DeadSearch(), DeadSearch(reason="no")])
+async def test_a_page_ends_at_its_bytes(stage: Stage, search: DeadSearch) -> None:
+    """At 8 MiB. The order of the letters is by chance."""
+    topic = await stage.topic()
+    group = await stage.group(topic, ladder=Ladder(()))
+    sizes = [3 << 20, 3 << 20, 3 << 20, 3 << 20, 7 << 20, 1, 1]
+    for size in sizes:
+        await stage.publish(stage.draft(topic, bytes(size)))
+        await stage.fail(group, await stage.claim(group), reason="no")
+    pages: list[list[int]] = []
+    after: int | None = 0
+    while after is not None:
+        page = await stage.store.find_dead(group, search, after, 100)
+        pages.append([len(letter.message.body) for letter in page.letters])
+        after = page.after
+    assert sorted(size for page in pages for size in page) == sorted(sizes)
+    assert all(sum(page) <= 8 << 20 for page in pages)
+    assert 2 < len(pages) < len(sizes)
