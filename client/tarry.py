@@ -372,10 +372,16 @@ class Tarry:
         return self._transport.call("GET", f"/v1/topics/{part(topic)}/upcoming", params=params).document
 
     def topics(self, sort: Literal["name", "rate", "backlog"] = "name") -> list[dict[str, Any]]:
-        """All topics with their counts, rates of the last minute and backlogs."""
-        params: dict[str, str | int] = {"sort": sort}
-        topics: list[dict[str, Any]] = self._transport.call("GET", "/v1/topics", params=params).document["topics"]
-        return topics
+        """All topics with their counts, rates of the last minute and backlogs; a call for each thousand."""
+        topics: dict[str, dict[str, Any]] = {}
+        params: dict[str, str | int] = {"sort": sort, "max": 1000}
+        while True:
+            page = self._transport.call("GET", "/v1/topics", params=params).document
+            # One whose rank has changed meanwhile may come twice.
+            topics |= {topic["topic"]: topic for topic in page["topics"]}
+            if (cursor := page.get("cursor")) is None:
+                return list(topics.values())
+            params = params | {"cursor": cursor}
 
     def topic(self, topic: str) -> dict[str, Any]:
         """One topic with its counts, queues and groups."""

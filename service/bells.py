@@ -13,9 +13,9 @@ class Bells:
         self._listeners: dict[int, set[trio.Event]] = {}
 
     @property
-    def waiting(self) -> bool:
-        """Whether anybody listens."""
-        return bool(self._listeners)
+    def awaited(self) -> set[int]:
+        """The queues that somebody listens for."""
+        return set(self._listeners)
 
     def ring(self, queue_id: int) -> None:
         """The queue has grown."""

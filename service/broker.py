@@ -31,8 +31,9 @@ from ..store.records import (
 from ..store.redriving import Letters
 from ..store.replaying import Range
 from ..wheel.ladder import Ladder
+from . import ranking
 from .operations import Worked
-from .rates import Activity
+from .ranking import Ranked, Sort
 from .roster import ClientState
 
 
@@ -59,8 +60,12 @@ class Broker(Protocol):
         """Makes or changes a topic; True when it was made. Raises `TopicConflict`, `NotBuilt`."""
         ...
 
-    async def topics(self) -> list[tuple[Topic, TopicState]]:
-        """All topics with their counters, by name."""
+    async def ranked(self, sort: Sort, place: ranking.Place, limit: int) -> Ranked:
+        """A page of the topics with their counters, and what each does."""
+        ...
+
+    async def topic_state(self, topic: Topic) -> tuple[Topic, TopicState]:
+        """The topic as it is in the store now, with its counters. Raises `UnknownTopic`."""
         ...
 
     async def groups(self, topic: Topic) -> list[Group]:
@@ -105,10 +110,6 @@ class Broker(Protocol):
 
     async def remove_group(self, group: Group) -> None:
         """The group is no more; its claims are over. Raises `UnknownGroup`."""
-        ...
-
-    async def activity(self) -> dict[int, Activity]:
-        """By topic id: what came in and went out lately, and what its groups have yet to claim."""
         ...
 
     async def group_state(self, group: Group) -> GroupState:

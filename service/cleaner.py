@@ -4,6 +4,7 @@ What may go, and why that holds nobody up, is told in `store.retention`. This fi
 the wheel is loaded, rests while the hand is behind, and ends between two batches.
 """
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
@@ -16,7 +17,7 @@ from attrs import define, field
 from ..store import retention
 from ..store.ids import SHARDS
 from ..store.ports import Transaction
-from ..store.records import Group
+from ..store.records import Group, Topic
 from ..store.retention import Limits, Removed
 from ..store.store import Store
 from .clock import Clock
@@ -26,6 +27,8 @@ from .settings import Settings
 
 BATCH = 100
 """Rows to a transaction."""
+TOPICS = 2000
+"""Topics that are looked at in one round."""
 REST = 0.01
 """Seconds between two batches that found something: writers come first."""
 
@@ -63,6 +66,8 @@ class Cleaner:
     _starts: dict[tuple[object, ...], int] = field(factory=dict[tuple[object, ...], int], init=False)
     _asked_for: set[int] = field(factory=set[int], init=False)
     _stopping: bool = field(default=False, init=False)
+    _behind: int = field(default=0, init=False)
+    """The topic where the last round ended."""
 
     def see(self, group_id: int) -> None:
         """Somebody asked for this group; written down in the next round."""
@@ -113,12 +118,21 @@ class Cleaner:
                 self._metrics.expired(group.topic.name, group.name, messages)
                 log.warning("messages_expired", topic=group.topic.name, group=group.name, messages=messages)
 
+    def _some_topics(self) -> Iterator[Topic]:
+        """So many of them to a round, in turn: of very many topics, each idle, a round would never end."""
+        ids = self._directory.topic_ids
+        begin = bisect_right(ids, self._behind)
+        for id_ in [*ids[begin : begin + TOPICS], *ids[: max(0, min(begin, begin + TOPICS - len(ids)))]]:
+            self._behind = id_
+            if (topic := self._directory.topic_by_id(id_)) is not None:
+                yield topic
+
     def _places(self) -> Iterator[_Place]:
         settings = self._settings
         limits = Limits(
             settings.retention, settings.hard_retention, settings.history_retention, settings.dead_retention
         )
-        for topic in list(self._directory.topics):
+        for topic in self._some_topics():
             for queue in topic.queues:
                 messages = partial(retention.clean_messages, topic=topic, queue=queue, limits=limits, limit=BATCH)
                 yield _Place("messages", messages, ("messages", queue.id))

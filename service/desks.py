@@ -85,9 +85,10 @@ class Desks:
         return all(desk.idle for desk in self._desks.values())
 
     @property
-    def waiting(self) -> bool:
-        """Whether somebody waits for messages."""
-        return any(desk.waiting for desk in self._desks.values())
+    def awaited(self) -> set[int]:
+        """The queues of which somebody waits for messages."""
+        groups = (self._directory.group_by_id(id_) for id_, desk in self._desks.items() if desk.waiting)
+        return {queue_id for group in groups if group is not None for queue_id in group.queue_ids}
 
     async def claim(self, group: Group, request: ClaimRequest, wait: int) -> Claim | None:
         """A claim, or None when there is nothing within `wait` milliseconds."""
@@ -200,10 +201,7 @@ class Desks:
             self._desks[group.id].nudge()
 
     async def _group_of_claim(self, key: ClaimKey) -> Group | None:
-        group = self._directory.group_by_id(key.group_id)
-        if group is None:
-            await self._directory.refresh()
-            group = self._directory.group_by_id(key.group_id)
+        group = await self._directory.look_up_group(key.group_id)
         return group if group is not None and key.queue_id in group.queue_ids else None
 
     def _desk(self, group: Group) -> Desk:

@@ -1,24 +1,27 @@
-"""The directory: topics, groups and queues by name and id, kept in memory and read again from time to time."""
+"""The directory: topics, groups and queues by name and id, kept in memory and read again from time to time.
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+Of very many topics a refresh reads some, a page at a time: what is new, what was removed, and so many others in turn.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
+from collections.abc import Callable
 
 import trio
 
 from ..store.catalogue import TopicDraft
 from ..store.records import Group, Topic
+from ..store.removal import Tombstone
 from ..store.store import Store
 from ..wheel.ladder import Ladder
 from .clock import Clock
 from .errors import UnknownGroup, UnknownTopic
 
-Named = TypeVar("Named", Topic, Group)
-
-
-def _missing(known: Sequence[Named], present: Sequence[Named]) -> list[Named]:
-    """Those known that are not present any more."""
-    ids = {one.id for one in present}
-    return [one for one in known if one.id not in ids]
+_PAGE = 500
+"""Topics that are read together."""
+_ROUND = 2000
+"""Topics that are read anew in one refresh: all of them, where there are no more."""
+_LAST = 1 << 62
 
 
 class Directory:
@@ -30,7 +33,10 @@ class Directory:
         self._auto_create = auto_create
         self._topics: dict[str, Topic] = {}
         self._names: dict[int, str] = {}
+        self._ids: list[int] = []  # of the topics, ascending
+        self._at = 0  # behind which topic the next refresh reads anew
         self._groups: dict[tuple[int, str], Group] = {}
+        self._of_topic: dict[int, dict[int, Group]] = defaultdict(dict)
         self._by_id: dict[int, Group] = {}
         self._topic_of_queue: dict[int, Topic] = {}
         self._group_of_queue: dict[int, Group] = {}
@@ -42,24 +48,88 @@ class Directory:
         """Called when one is forgotten, removed here or elsewhere."""
 
     async def refresh(self) -> None:
-        """Reads everything anew; what is not there any more is forgotten."""
-        known_topics, known_groups = list(self._topics.values()), list(self._by_id.values())
-        topics = await self._store.topics()
+        """Reads topics anew; what is not there any more is forgotten. The first reads all there is."""
+        for stone in await self._store.tombstones():
+            self._forget_stone(stone)
+        last = self._ids[-1] if self._ids else 0
+        read, end = 0, last or _LAST
+        while read < _ROUND or not last:
+            seen, through = await self._read(self._at, end)
+            read += seen
+            if through:
+                self._at = 0
+                break
+        while last and not (await self._read(self._ids[-1] if self._ids else 0, _LAST, keep=True))[1]:
+            pass  # what is new, too
+
+    async def _read(self, after: int, end: int, *, keep: bool = False) -> tuple[int, bool]:
+        """A page of topics from behind one, to `end`; how many there are, and whether these were the last."""
+        # Only what was known before the reading: somebody may make more meanwhile.
+        known = self._ids[bisect_right(self._ids, after) : bisect_right(self._ids, end)]
+        topics = [topic for topic in await self._store.topic_page(after, _PAGE) if topic.id <= end]
+        through = len(topics) < _PAGE
+        upto = end if through else topics[-1].id
+        there = {topic.id for topic in topics}
+        known_groups = [group for id_ in there for group in self._of_topic[id_].values()]
         groups = await self._store.groups(topics)
-        # Only what was known before the reading: somebody may have made more meanwhile.
-        for group in _missing(known_groups, groups):
-            self.forget_group(group)
-        for topic in _missing(known_topics, topics):
-            self.forget_topic(topic)
+        present = {group.id for group in groups}
+        for group in known_groups:
+            if group.id not in present:
+                self.forget_group(group)
+        for id_ in known:
+            if id_ <= upto and id_ not in there and (topic := self._topics.get(self.name_of(id_))) is not None:
+                self.forget_topic(topic)
         for topic in topics:
             self._note_topic(topic)
         for group in groups:
             self._note_group(group)
+        if not keep:
+            self._at = upto
+        return len(topics), through
+
+    def _forget_stone(self, stone: Tombstone) -> None:
+        if stone.group_id and (group := self._by_id.get(stone.group_id)) is not None:
+            self.forget_group(group)
+        if (group := self._group_of_queue.get(stone.queue_id)) is not None:
+            self.forget_group(group)
+        topic = self._topics.get(self.name_of(stone.topic_id))
+        if topic is not None and not stone.group_id and not stone.queue_id:
+            self.forget_topic(topic)
+
+    async def look_up_group(self, id_: int) -> Group | None:
+        """The group of this id, looked for in the store when it is not known here."""
+        if (group := self._by_id.get(id_)) is None:
+            for name in await self._store.topics_of_groups([id_]):
+                await self.read_topic(name)
+            group = self._by_id.get(id_)
+        return group
+
+    async def read_topic(self, name: str) -> Topic | None:
+        """A topic and its groups, as they are in the store now."""
+        found = await self._store.topics([name])
+        for topic in found:
+            self._note_topic(topic)
+            for group in await self._store.groups([topic]):
+                self._note_group(group)
+        return found[0] if found else None
 
     @property
     def topics(self) -> list[Topic]:
         """All topics, by name."""
         return [self._topics[name] for name in sorted(self._topics)]
+
+    def some(self, limit: int) -> list[Topic]:
+        """The topics that were made first."""
+        return [self._topics[self._names[id_]] for id_ in self._ids[:limit]]
+
+    @property
+    def topic_ids(self) -> list[int]:
+        """Of all topics, ascending."""
+        return list(self._ids)
+
+    def topic_by_id(self, id_: int) -> Topic | None:
+        """The topic of this id."""
+        return self._topics.get(self._names.get(id_, ""))
 
     def name_of(self, topic_id: int) -> str:
         """The name of a topic; empty for one that is not known here yet."""
@@ -67,7 +137,7 @@ class Directory:
 
     def groups_of(self, topic: Topic) -> list[Group]:
         """The groups of a topic, by name."""
-        return sorted((g for g in self._by_id.values() if g.topic.id == topic.id), key=lambda g: g.name)
+        return sorted(self._of_topic.get(topic.id, {}).values(), key=lambda group: group.name)
 
     def group_by_id(self, id_: int) -> Group | None:
         """The group of this id."""
@@ -88,12 +158,8 @@ class Directory:
         async with self._making:
             if (topic := self._topics.get(name)) is not None:
                 return topic
-            found = await self._store.topics([name])
-            if found:
-                self._note_topic(found[0])
-                for group in await self._store.groups(found):
-                    self._note_group(group)
-                return found[0]
+            if (found := await self.read_topic(name)) is not None:
+                return found
             if not (create and self._auto_create):
                 raise UnknownTopic(f"there is no topic {name!r}: make it with PUT /v1/topics/{name}")
             return await self.make_topic(TopicDraft(name))
@@ -109,14 +175,10 @@ class Directory:
     async def change_topic(self, topic: Topic, draft: TopicDraft) -> Topic:
         """Sets what may be changed of a topic."""
         await self._store.change_topic(topic, draft, self._clock.now())
-        found = await self._store.topics([topic.name])
-        if not found:
+        found = await self.read_topic(topic.name)
+        if found is None:
             raise UnknownTopic(f"topic {topic.name!r} has been removed meanwhile")
-        (topic,) = found
-        self._note_topic(topic)
-        for group in await self._store.groups([topic]):
-            self._note_group(group)
-        return topic
+        return found
 
     async def group(
         self,
@@ -175,10 +237,14 @@ class Directory:
         present = self._topics.get(topic.name)
         if present is not None and present.id == topic.id:
             del self._topics[topic.name]
-        self._names.pop(topic.id, None)
-        queues = [queue_id for queue_id, one in self._topic_of_queue.items() if one.id == topic.id]
+        if self._names.pop(topic.id, None) is not None:
+            del self._ids[bisect_left(self._ids, topic.id)]
+        self._of_topic.pop(topic.id, None)
+        queues = [
+            queue.id for one in (topic, present) if one is not None and one.id == topic.id for queue in one.queues
+        ]
         for queue_id in queues:
-            del self._topic_of_queue[queue_id]
+            self._topic_of_queue.pop(queue_id, None)
         self._store.backend.sequence(queues, by_redis=False)
         self.topic_gone(topic)
 
@@ -187,16 +253,24 @@ class Directory:
         if group.id in self._removed_groups:
             return
         self._removed_groups.add(group.id)
-        self._groups = {place: one for place, one in self._groups.items() if one.id != group.id}
-        self._by_id.pop(group.id, None)
-        for queue_id in [queue_id for queue_id, one in self._group_of_queue.items() if one.id == group.id]:
-            del self._group_of_queue[queue_id]
+        place, present = (group.topic.id, group.name), self._by_id.pop(group.id, None)
+        if place in self._groups and self._groups[place].id == group.id:
+            del self._groups[place]
+        if place[0] in self._of_topic:
+            self._of_topic[place[0]].pop(group.id, None)
+        for one in (group, present):
+            for queue in one.retry_queues.values() if one is not None else ():
+                self._group_of_queue.pop(queue.id, None)
         self.group_gone(group)
 
     def _note_topic(self, topic: Topic) -> None:
         if topic.id in self._removed_topics:
             return  # read just before it was removed
+        if self._topics.get(topic.name) == topic:
+            return
         self._topics[topic.name] = topic
+        if topic.id not in self._names:
+            insort(self._ids, topic.id)
         self._names[topic.id] = topic.name
         for queue in topic.queues:
             self._topic_of_queue[queue.id] = topic
@@ -207,6 +281,7 @@ class Directory:
             return group  # read just before it was removed
         self._groups[group.topic.id, group.name] = group
         self._by_id[group.id] = group
+        self._of_topic[group.topic.id][group.id] = group
         for queue in group.retry_queues.values():
             self._group_of_queue[queue.id] = group
         return group

@@ -47,6 +47,7 @@ from ..store.store import Store
 from ..wheel.horizon import Horizon
 from ..wheel.ladder import Ladder
 from ..wheel.timing_wheel import TimingWheel
+from . import ranking
 from .alarm import Alarm
 from .bells import Bells
 from .claim_ids import format_claim
@@ -64,7 +65,8 @@ from .measures import Measures
 from .metrics import Metrics
 from .nudges import Nudges
 from .operations import Operations, Worked
-from .rates import Activity, Rates
+from .ranking import Ranked, Ranking, Sort
+from .rates import Rates
 from .readers import Readers
 from .remover import Remover
 from .roster import ClientState, Roster
@@ -93,6 +95,7 @@ class Engine:
         self.alarm = Alarm(settings.alarm_url)
         self._clock_watch = ClockWatch(self.clock, self.alarm, store.backend.skew)
         self.rates = Rates(time.monotonic)
+        self._ranking = Ranking(store, self.directory, self.rates)
         self.cleaner = Cleaner(store, self.directory, self.clock, metrics, settings, busy=self._is_behind)
         self._desks = Desks(
             *(store, self.directory, self.clock, metrics, self.rates, self.alarm, settings.client_timeout),
@@ -135,7 +138,7 @@ class Engine:
             *(self._store, hand, self.clock),
             lost=self._desks.watch,
             grown=self._grown,
-            waiting=lambda: self.bells.waiting or self._desks.waiting,
+            awaited=lambda: self.bells.awaited | self._desks.awaited,
         )
         self._metrics.watch(self)
         async with trio.open_nursery() as nursery:
@@ -254,12 +257,15 @@ class Engine:
             topic = await self.directory.change_topic(topic, draft)
         return topic, known is None
 
-    async def topics(self) -> list[tuple[Topic, TopicState]]:
+    async def ranked(self, sort: Sort, place: ranking.Place, limit: int) -> Ranked:
         self._ready()
-        await self.directory.refresh()
-        topics = self.directory.topics
-        states = await self._store.topic_states(topics)
-        return [(topic, states[topic.id]) for topic in topics]
+        return await self._ranking.page(sort, place, limit)
+
+    async def topic_state(self, topic: Topic) -> tuple[Topic, TopicState]:
+        found = await self.directory.read_topic(topic.name)
+        if found is None:
+            raise UnknownTopic(f"there is no topic {topic.name!r}")
+        return found, (await self._store.topic_states([found]))[found.id]
 
     async def groups(self, topic: Topic) -> list[Group]:
         return self.directory.groups_of(topic)
@@ -312,16 +318,6 @@ class Engine:
             for queue in group.topic.queues:
                 self.bells.ring(queue.id)
         self._metrics.forget(group.topic.name, group.name)
-
-    async def activity(self) -> dict[int, Activity]:
-        lags = await self._store.lags()
-        return {
-            topic.id: Activity(
-                self.rates.of(topic.id),
-                sum(lags.get(group.id, (0, 0))[0] for group in self.directory.groups_of(topic)),
-            )
-            for topic in self.directory.topics
-        }
 
     async def group_state(self, group: Group) -> GroupState:
         state = await self._store.group_state(group)

@@ -4,11 +4,11 @@ from collections import Counter
 
 from ..store.store import Store
 from .directory import Directory
-from .metrics import Metrics
+from .metrics import MAX_NAMES, Metrics
 
 
 class Measures:
-    """Reads a few rows for each group, never the log."""
+    """Reads a few rows for each group, never the log, and of a bounded number of them."""
 
     def __init__(self, store: Store, directory: Directory, metrics: Metrics) -> None:
         self._store = store
@@ -16,16 +16,17 @@ class Measures:
         self._metrics = metrics
 
     async def take(self) -> None:
-        """Sets the gauges."""
-        topics = self._directory.topics
+        """Sets the gauges of the topics that have series of their own: of very many topics a part."""
+        topics = [topic for topic in self._directory.some(MAX_NAMES) if self._directory.name_of(topic.id)]
+        groups = [group for topic in topics for group in self._directory.groups_of(topic)][:MAX_NAMES]
         states = await self._store.topic_states(topics)
-        lags = await self._store.lags()
+        lags = await self._store.lags([group.id for group in groups])
         retrying: Counter[int] = Counter()
-        for topic in topics:
-            if not self._directory.name_of(topic.id):
-                continue  # removed meanwhile
-            for group in self._directory.groups_of(topic):
+        for group in groups:
+            if self._directory.group_by_id(group.id) is not None:  # not removed meanwhile
                 lag, retries = lags.get(group.id, (0, 0))
-                retrying[topic.id] += retries
-                self._metrics.lag(topic.name, group.name, lag)
-            self._metrics.pending(topic.name, states[topic.id].pending, retrying[topic.id])
+                retrying[group.topic.id] += retries
+                self._metrics.lag(group.topic.name, group.name, lag)
+        for topic in topics:
+            if self._directory.name_of(topic.id):
+                self._metrics.pending(topic.name, states[topic.id].pending, retrying[topic.id])

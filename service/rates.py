@@ -71,6 +71,11 @@ class Rates:
         span = max(span, 1.0)
         return Rate(sum(c.published for c in counts) / span, sum(c.delivered for c in counts) / span)
 
+    def all(self) -> dict[int, Rate]:
+        """Of every topic that did not rest for the last minute."""
+        rates = {topic_id: self.of(topic_id) for topic_id in list(self._counts)}
+        return {topic_id: rate for topic_id, rate in rates.items() if rate.both}
+
     def _present(self, topic_id: int) -> deque[_Count]:
         """The counts of the last minute alone."""
         counts = self._counts.setdefault(topic_id, deque())

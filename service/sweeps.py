@@ -28,6 +28,7 @@ _BEHIND = 120_000
 _AHEAD = 1_500
 _ROWS = 10_000
 _CLAIMS = 1_000
+_QUEUES = 1_000
 _GRACE = 2_000
 """Milliseconds for the desk that granted a claim to end it itself."""
 _EVER = 1 << 60
@@ -82,14 +83,14 @@ class Sweeps:
         *,
         lost: Callable[[ClaimKey, int], Awaitable[None]],
         grown: Callable[[int], None],
-        waiting: Callable[[], bool],
+        awaited: Callable[[], set[int]],
     ) -> None:
         self._store = store
         self._hand = hand
         self._clock = clock
         self._lost = lost
         self._grown = grown
-        self._waiting = waiting
+        self._awaited = awaited
         self._ends: dict[int, int] = {}
         self._far_again_at = 0
         self.found = 0
@@ -133,12 +134,13 @@ class Sweeps:
 
     async def look(self) -> bool:
         """Tells of queues that have grown by somebody else's hand; whether there was one, or nobody waits."""
-        if not self._waiting():
-            return True
-        found = False
-        for queue_id, end in (await self._store.queue_ends()).items():
-            if self._ends.get(queue_id, 0) < end:
-                self._ends[queue_id] = end
-                self._grown(queue_id)
-                found = True
+        awaited = sorted(self._awaited())
+        self._ends = {queue_id: self._ends[queue_id] for queue_id in awaited if queue_id in self._ends}
+        found = not awaited
+        for begin in range(0, len(awaited), _QUEUES):
+            for queue_id, end in (await self._store.queue_ends(awaited[begin : begin + _QUEUES])).items():
+                if self._ends.get(queue_id, 0) < end:
+                    self._ends[queue_id] = end
+                    self._grown(queue_id)
+                    found = True
         return found

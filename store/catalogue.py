@@ -52,9 +52,20 @@ async def find_topics(tx: Queries, names: Sequence[str]) -> list[Topic]:
     return await _with_queues(tx, await tx.fetch("topic.find", [name.encode() for name in names])) if names else []
 
 
-async def all_topics(tx: Transaction) -> list[Topic]:
-    """Every topic, by name."""
-    return await _with_queues(tx, await tx.fetch("topic.all"))
+async def topic_page(tx: Transaction, after: int, limit: int) -> list[Topic]:
+    """Topics by id, from behind one."""
+    return await _with_queues(tx, await tx.fetch("topic.page", after, limit))
+
+
+async def topics_by_name(tx: Transaction, after: str, limit: int) -> list[Topic]:
+    """Topics by name, from behind one."""
+    return await _with_queues(tx, await tx.fetch("topic.by_name", encode(after), limit))
+
+
+async def topics_of_groups(tx: Transaction, group_ids: Sequence[int]) -> list[str]:
+    """The names of the topics of which these are groups."""
+    topics = {topic_id for _, topic_id in await tx.fetch("consumer_group.topics_of", group_ids)}
+    return [name.decode() for _, name in await tx.fetch("topic.names", sorted(topics))] if topics else []
 
 
 async def add_topic(tx: Transaction, draft: TopicDraft, now: int) -> Topic:

@@ -75,6 +75,7 @@ T = TypeVar("T")
 IDEMPOTENCY_WINDOW = 24 * 3600 * 1000
 _KEY_TRIES = 6
 _PAGE = 10_000
+_TOPICS = 1_000
 _WIDEST_SPREAD = 1000
 """How late a new id may be made after a duplicate key, milliseconds."""
 
@@ -183,10 +184,25 @@ class Store:
         return await self.backend.read(lambda tx: timers.near(tx, since, until, limit))
 
     async def topics(self, names: Sequence[str] | None = None) -> list[Topic]:
-        """The topics of these names that exist, or all."""
-        if names is None:
-            return await self.backend.read(catalogue.all_topics)
-        return await self.backend.read(lambda tx: catalogue.find_topics(tx, names))
+        """The topics of these names that exist; or all of them by name, in pages."""
+        if names is not None:
+            return await self.backend.read(lambda tx: catalogue.find_topics(tx, names))
+        topics: list[Topic] = []
+        while page := await self.topics_by_name(topics[-1].name if topics else "", _TOPICS):
+            topics += page
+        return topics
+
+    async def topic_page(self, after: int, limit: int) -> list[Topic]:
+        """Topics by id, from behind one."""
+        return await self.backend.read(lambda tx: catalogue.topic_page(tx, after, limit))
+
+    async def topics_by_name(self, after: str, limit: int) -> list[Topic]:
+        """Topics by name, from behind one."""
+        return await self.backend.read(lambda tx: catalogue.topics_by_name(tx, after, limit))
+
+    async def topics_of_groups(self, group_ids: Sequence[int]) -> list[str]:
+        """The names of the topics of which these are groups."""
+        return await self.backend.read(lambda tx: catalogue.topics_of_groups(tx, group_ids))
 
     async def add_topic(self, draft: TopicDraft, now: int) -> Topic:
         """The topic, made if it is missing."""
@@ -269,14 +285,23 @@ class Store:
         """A group's counters."""
         return await self.backend.read(lambda tx: catalogue.group_state(tx, group))
 
-    async def lags(self) -> dict[int, tuple[int, int]]:
+    async def lags(self, group_ids: Sequence[int]) -> dict[int, tuple[int, int]]:
         """By group id: messages yet to be claimed, and retries that wait for their rung."""
-        rows = await self.backend.read(lambda tx: tx.fetch("cursor.lags"))
+        if not group_ids:
+            return {}
+        rows = await self.backend.read(lambda tx: tx.fetch("cursor.lags", group_ids))
         return {group_id: (int(lag), int(failed) - int(returned)) for group_id, lag, failed, returned in rows}
 
-    async def queue_ends(self) -> dict[int, int]:
-        """The end of every queue, by its id."""
-        return dict(await self.backend.read(lambda tx: tx.fetch("queue.all_ends")))
+    async def backlogs(self) -> dict[int, int]:
+        """By topic id: what its groups have yet to claim, where there is something."""
+        rows = await self.backend.read(lambda tx: tx.fetch("cursor.backlogs"))
+        return {topic_id: int(backlog) for topic_id, backlog in rows}
+
+    async def queue_ends(self, queue_ids: Sequence[int]) -> dict[int, int]:
+        """The end of each of these queues, by its id."""
+        if not queue_ids:
+            return {}
+        return dict(await self.backend.read(lambda tx: tx.fetch("queue.ends", queue_ids)))
 
     async def find_message(self, id_: int) -> Found | None:
         """The message and its life, or None."""

@@ -295,9 +295,10 @@ class TopicDetail(TopicCounts, kw_only=True):
 
 
 class TopicList(Answer, kw_only=True):
-    """All topics."""
+    """Topics; `cursor` is for the next page, null on the last."""
 
     topics: list[TopicRanked]
+    cursor: str | None
 
 
 class GroupList(Answer, kw_only=True):

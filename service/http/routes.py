@@ -93,6 +93,7 @@ OPERATIONS: tuple[Operation, ...] = (
         query=(
             Parameter("buckets", "how many, 1 to 100; 24 unless said"),
             Parameter("width", "a duration from 1 s on; 1 h unless said"),
+            Parameter("from", "a time to begin at; now, with what is overdue, unless said"),
         ),
         problems=("bad-request", "unknown-topic", *_READS),
     ),
@@ -162,9 +163,9 @@ OPERATIONS: tuple[Operation, ...] = (
         problems=("bad-request", "cross-origin", *_WRITES),
     ),
     Operation(
-        *("GET", "/v1/topics", topics.list_topics, "All topics with their counts"),
+        *("GET", "/v1/topics", topics.list_topics, "Topics with their counts, page by page"),
         answers={200: (answers.TopicList,)},
-        query=(Parameter("sort", "name, rate or backlog; name unless said"),),
+        query=(Parameter("sort", "name, rate or backlog; name unless said"), *_PAGE),
         problems=("bad-request", *_READS),
     ),
     Operation(

@@ -1,5 +1,7 @@
 """/v1/topics, their groups and dead letters."""
 
+from collections.abc import Mapping
+
 from attrs import evolve
 from msgspec import UNSET, UnsetType
 from starlette.responses import Response
@@ -8,14 +10,15 @@ from ...store.catalogue import TopicDraft
 from ...store.records import Topic
 from ...wheel.ladder import MAX_REST_MS, Ladder
 from ..errors import UnknownGroup, UnknownTopic
-from ..rates import Activity, Rate
+from ..ranking import Place, Sort
 from . import answers, rendering
 from .call import Call, answer
+from .messages import PAGE
 from .names import wrong_name
 from .problems import bad_field, bad_parameter
 from .requests import Nudge, PutGroup, PutTopic
 
-_QUIET = Activity(Rate(), 0)
+_SORTS: Mapping[str, Sort] = {"name": "name", "rate": "rate", "backlog": "backlog"}
 
 
 async def put_topic(call: Call) -> Response:
@@ -82,29 +85,33 @@ async def nudge(call: Call) -> Response:
 
 
 async def list_topics(call: Call) -> Response:
-    """All topics with their counts."""
-    sort = call.query("sort").get("sort", "name")
-    if sort not in ("name", "rate", "backlog"):
+    """A page of the topics, with their counts and what they do."""
+    query = call.query("sort", "max", "cursor")
+    sort = _SORTS.get(query.get("sort", "name"))
+    if sort is None:
         raise bad_parameter("sort", "there are name, rate and backlog")
-    topics = await call.broker.topics()
-    activity = await call.broker.activity()
-    ranked = [rendering.topic_ranked(one, state, activity.get(one.id, _QUIET)) for one, state in topics]
-    if sort == "rate":
-        ranked.sort(key=lambda one: -(one.published_rate + one.delivered_rate))
-    elif sort == "backlog":
-        ranked.sort(key=lambda one: -one.backlog)
-    return answer(answers.TopicList(topics=ranked))
+    limit = call.number(query.get("max"), "max", default=PAGE, low=1, high=1000)
+    place = _place(query.get("cursor"))
+    page = await call.broker.ranked(sort, Place() if place is None else place, limit)
+    cursor = None if page.after is None else f"{page.after.value}:{page.after.name}"
+    return answer(answers.TopicList(topics=[rendering.topic_ranked(*one) for one in page.topics], cursor=cursor))
+
+
+def _place(text: str | None) -> Place | None:
+    if text is None:
+        return None
+    value, colon, name = text.partition(":")
+    if not (colon and value.isdecimal() and value.isascii() and len(value) < 19) or wrong_name(name):
+        raise bad_parameter("cursor", "pass the cursor of the page before, as it is")
+    return Place(name, int(value))
 
 
 async def get_topic(call: Call) -> Response:
     """One topic with its counts and groups."""
     call.query()
-    topic = await call.broker.topic(call.topic_name, create=False)
-    for one, state in await call.broker.topics():
-        if one.id == topic.id:
-            groups = [(group, await call.broker.group_state(group)) for group in await call.broker.groups(one)]
-            return answer(rendering.topic_detail(one, state, groups))
-    raise UnknownTopic(f"there is no topic {topic.name!r}")
+    topic, state = await call.broker.topic_state(await call.broker.topic(call.topic_name, create=False))
+    groups = [(group, await call.broker.group_state(group)) for group in await call.broker.groups(topic)]
+    return answer(rendering.topic_detail(topic, state, groups))
 
 
 async def list_groups(call: Call) -> Response:

@@ -34,3 +34,7 @@ SELECT id FROM consumer_group WHERE id = ? /*! FOR UPDATE */;
 -- name: remove
 -- Groups that are no more.
 DELETE FROM consumer_group WHERE id IN (?*);
+
+-- name: topics_of
+-- The topics of groups.
+SELECT id, topic_id FROM consumer_group /*! FORCE INDEX (PRIMARY) */ WHERE id IN (?*);

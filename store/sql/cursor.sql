@@ -20,10 +20,16 @@ SELECT q.number, q.group_id, c.position, q.next_offset, c.acked, c.dead, c.retri
 FROM `cursor` c JOIN queue q ON q.id = c.queue_id WHERE c.group_id = ? ORDER BY q.group_id, q.number;
 
 -- name: lags
--- For each group: what it has yet to claim, what was ever put on the ladder or parked, and what came back from there.
+-- For each of these groups: what it has yet to claim, what was ever put on the ladder or parked, and what came back.
 SELECT c.group_id, SUM(q.next_offset - c.position), SUM(c.retried + c.redriven + c.parked),
   SUM(CASE WHEN q.group_id = 0 THEN 0 ELSE q.next_offset END)
-FROM `cursor` c JOIN queue q ON q.id = c.queue_id GROUP BY c.group_id;
+FROM `cursor` c /*! FORCE INDEX (PRIMARY) */ JOIN queue q /*! FORCE INDEX (PRIMARY) */ ON q.id = c.queue_id
+WHERE c.group_id IN (?*) GROUP BY c.group_id;
+
+-- name: backlogs
+-- For each topic of which there is something to claim: how much, all its groups together. A scan of the cursors.
+SELECT q.topic_id, SUM(q.next_offset - c.position) FROM `cursor` c JOIN queue q ON q.id = c.queue_id
+WHERE q.next_offset > c.position GROUP BY q.topic_id;
 
 -- name: expire
 -- The cursor moves on over what retention takes.

@@ -22,10 +22,6 @@ UPDATE queue SET next_offset = /*! LAST_INSERT_ID( */ next_offset /*! ) */ + ?, 
 -- The ends of the queues: every offset below is committed.
 SELECT id, next_offset FROM queue WHERE id IN (?*);
 
--- name: all_ends
--- The ends of all queues.
-SELECT id, next_offset FROM queue;
-
 -- name: streamed
 -- How much each topic has in its own queues, ever, and how much of it never waited.
 SELECT topic_id, SUM(next_offset - holes), SUM(straight) FROM queue WHERE topic_id IN (?*) AND group_id = 0 GROUP BY topic_id;

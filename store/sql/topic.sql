@@ -2,9 +2,15 @@
 -- The topics named.
 SELECT id, name, kind, ordered, retention, ladder, sequencer, created_at FROM topic WHERE name IN (?*);
 
--- name: all
--- Every topic, by name.
-SELECT id, name, kind, ordered, retention, ladder, sequencer, created_at FROM topic ORDER BY name;
+-- name: page
+-- Topics by id, from behind one.
+SELECT id, name, kind, ordered, retention, ladder, sequencer, created_at FROM topic /*! FORCE INDEX (PRIMARY) */
+WHERE id > ? ORDER BY id LIMIT ?;
+
+-- name: by_name
+-- Topics by name, from behind one.
+SELECT id, name, kind, ordered, retention, ladder, sequencer, created_at FROM topic /*! FORCE INDEX (udx_topic_name) */
+WHERE name > ? ORDER BY name LIMIT ?;
 
 -- name: add
 -- Topics that are not there yet.

@@ -8,11 +8,11 @@ from tarry.service.bells import Bells
 async def test_one_of_several_queues() -> None:
     bells = Bells()
     with bells.listen([1, 2]) as bell, bells.listen([3]) as other:
-        assert bells.waiting
+        assert bells.awaited
         bells.ring(2)
         assert bell.is_set()
         assert not other.is_set()
-    assert not bells.waiting
+    assert not bells.awaited
 
 
 async def test_who_listens_first_and_looks_then_misses_nothing() -> None:
@@ -28,7 +28,7 @@ async def test_nobody_is_kept_who_went_away() -> None:
     for _ in range(100):
         with trio.move_on_after(0), bells.listen([1]) as bell:
             await bell.wait()
-    assert not bells.waiting
+    assert not bells.awaited
 
 
 async def test_everybody_goes_home() -> None:

@@ -24,6 +24,13 @@ class Rows:
         self.held: set[int] = set()
         self.asked: list[tuple[int, int]] = []
         self.behind = 0
+        self.awaited: set[int] = set()
+        self.ends: dict[int, int] = {}
+        self.looked_at: list[int] = []
+
+    async def queue_ends(self, queue_ids: list[int]) -> dict[int, int]:
+        self.looked_at += queue_ids
+        return {queue_id: self.ends[queue_id] for queue_id in queue_ids}
 
     async def near(self, since: int, until: int, limit: int) -> list[tuple[int, int]]:
         self.asked.append((since, until))
@@ -52,7 +59,7 @@ async def sweeps(rows: Rows) -> Sweeps:
         raise AssertionError
 
     store, hand = cast(Store, rows), cast(Hand, rows)
-    return Sweeps(store, hand, clock, lost=lost, grown=lambda _: None, waiting=lambda: False)
+    return Sweeps(store, hand, clock, lost=lost, grown=lambda _: None, awaited=lambda: rows.awaited)
 
 
 async def test_a_nudge_finds_what_was_just_committed_and_looks_no_farther(rows: Rows, sweeps: Sweeps) -> None:
@@ -92,3 +99,18 @@ async def test_a_look_that_finds_nothing_is_taken_less_often(autojump_clock: tri
     with trio.move_on_after(23):
         await adaptively(1, 5, look)
     assert taken == [0, 1, 3, 7, 12, 17, 18, 20, 22]
+
+
+async def test_the_look_is_at_the_queues_that_somebody_waits_for(rows: Rows, sweeps: Sweeps) -> None:
+    rows.ends = dict.fromkeys(range(3000), 0)
+    assert await sweeps.look()  # nobody waits
+    assert rows.looked_at == []
+    rows.awaited = {7, 8}
+    assert not await sweeps.look()
+    rows.ends[8] = rows.ends[9] = 1
+    assert await sweeps.look()
+    assert not await sweeps.look()
+    assert rows.looked_at == [7, 8] * 3
+    rows.awaited = set(range(2500))
+    await sweeps.look()
+    assert len(rows.looked_at) == 6 + 2500

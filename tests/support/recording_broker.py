@@ -7,9 +7,11 @@ from typing import Any, Literal
 import trio
 from attrs import evolve
 
+from tarry.service import ranking
 from tarry.service.errors import UnknownGroup, UnknownTopic
 from tarry.service.operations import Worked
-from tarry.service.rates import Activity
+from tarry.service.ranking import Ranked, Sort
+from tarry.service.rates import Activity, Rate
 from tarry.service.roster import ClientState
 from tarry.store.catalogue import TopicDraft
 from tarry.store.dead_letters import DeadPage, DeadSearch
@@ -154,9 +156,17 @@ class RecordingBroker:
         self.known[draft.name] = topic = evolve(topic, retention=draft.retention, ladder=draft.ladder)
         return topic, made
 
-    async def topics(self) -> list[tuple[Topic, TopicState]]:
-        self._called("topics")
-        return [(topic, TopicState(10, 6, 1)) for topic in self.known.values()]
+    async def ranked(self, sort: Sort, place: ranking.Place, limit: int) -> Ranked:
+        self._called("ranked", sort, place, limit)
+        some = tuple(
+            (topic, TopicState(10, 6, 1), self.activities.get(topic.id, Activity(Rate(), 0)))
+            for topic in self.known.values()
+        )
+        return Ranked(some[:limit], ranking.Place(some[limit - 1][0].name, 7) if len(some) > limit else None)
+
+    async def topic_state(self, topic: Topic) -> tuple[Topic, TopicState]:
+        self._called("topic_state", topic.name)
+        return topic, TopicState(10, 6, 1)
 
     async def groups(self, topic: Topic) -> list[Group]:
         self._called("groups", topic.name)
@@ -231,10 +241,6 @@ class RecordingBroker:
 
     async def remove_group(self, group: Group) -> None:
         self._called("remove_group", group.topic.name, group.name)
-
-    async def activity(self) -> dict[int, Activity]:
-        self._called("activity")
-        return self.activities
 
     async def read_on(self, request: ReadRequest, wait: int) -> ReadAnswer:
         self._called("read_on", request, wait)

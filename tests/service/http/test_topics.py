@@ -7,6 +7,7 @@ import pytest
 from attrs import evolve
 
 from support.recording_broker import NOW, RecordingBroker, delivered, history
+from tarry.service.ranking import Place
 from tarry.service.rates import Activity, Rate
 from tarry.store.catalogue import TopicDraft
 from tarry.store.records import DeadLetter
@@ -88,17 +89,20 @@ async def test_topics_are_listed_with_their_counts(client: httpx.AsyncClient, br
     assert (await client.get("/v1/topics?sort=age")).json()["type"] == "/problems/bad-request"
 
 
-@pytest.mark.parametrize(
-    ("sort", "order"), [("name", "abc"), ("rate", "bca"), ("backlog", "cab")], ids=["name", "rate", "backlog"]
-)
-async def test_topics_are_ranked(client: httpx.AsyncClient, broker: RecordingBroker, sort: str, order: str) -> None:
+async def test_topics_come_in_pages(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
     for name in "abc":
         broker.add_topic(name)
-    broker.activities = {1: Activity(Rate(0, 0), 5), 2: Activity(Rate(1.234, 8), 0), 3: Activity(Rate(2, 0.5), 9)}
-    topics = (await client.get(f"/v1/topics?sort={sort}")).json()["topics"]
-    assert [topic["topic"] for topic in topics] == list(order)
-    (b,) = [topic for topic in topics if topic["topic"] == "b"]
-    assert (b["published_rate"], b["delivered_rate"], b["backlog"]) == (1.23, 8.0, 0)
+    broker.activities = {2: Activity(Rate(1.234, 8), 7)}
+    page = (await client.get("/v1/topics?sort=rate&max=2")).json()
+    assert [topic["topic"] for topic in page["topics"]] == ["a", "b"]
+    assert [page["topics"][1][name] for name in ("published_rate", "delivered_rate", "backlog")] == [1.23, 8.0, 7]
+    assert page["cursor"] == "7:b"
+    assert broker.calls[-1] == ("ranked", "rate", Place(), 2)
+    page = (await client.get(f"/v1/topics?cursor={page['cursor']}")).json()
+    assert broker.calls[-1] == ("ranked", "name", Place("b", 7), 100)
+    assert page["cursor"] is None
+    for wrong in ("max=0", "max=1001", "cursor=b", "cursor=x:b", "cursor=7:", "cursor=-1:b", "curser=7:b"):
+        assert (await client.get(f"/v1/topics?{wrong}")).status_code == 400
 
 
 async def test_a_topic_is_told_with_its_groups(client: httpx.AsyncClient, broker: RecordingBroker) -> None:

@@ -157,7 +157,7 @@ async def test_states(stage: Stage) -> None:
     assert (mine.acked, mine.retried, mine.dead, mine.claims, mine.claimed, mine.clients) == (1, 1, 0, 1, 1, ("c1",))
     assert mine.retries == (1,) + (0,) * 15
     assert await stage.store.topic_states([]) == {}
-    assert (await stage.store.queue_ends())[topic.queues[0].id] == 4
+    assert await stage.store.queue_ends([topic.queues[0].id]) == {topic.queues[0].id: 4}
 
 
 async def test_several_makers_count_into_one_topic(stage: Stage) -> None:

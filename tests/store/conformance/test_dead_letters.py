@@ -197,7 +197,7 @@ async def test_redrive_in_batches_exactly_once(stage: Stage) -> None:
     assert await _bodies(stage, group) == []
     state = await stage.store.group_state(group)
     assert (state.acked, state.dead, state.letters, sum(state.retries)) == (10, 10, 0, 0)
-    assert (await stage.store.lags())[group.id] == (0, 0)
+    assert (await stage.store.lags([group.id]))[group.id] == (0, 0)
 
 
 async def test_redrive_and_purge_by_ids_and_by_time(stage: Stage) -> None:

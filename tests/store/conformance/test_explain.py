@@ -68,6 +68,7 @@ def _rows(count: int) -> Rows:
         "replay.add": [(i // 3, i % 3, bytes(32), 0, 9) for i in numbers],
         "idempotency.add": [(i % 3, b"%d" % i, bytes(32), b"[]", START + i * 100) for i in numbers],
         "consumer_group.add": [(i // 3, b"%d" % i, None, 0, None, START) for i in numbers],
+        "topic.add": [(b"%d" % i, 0, 0, None, None, 0, START) for i in numbers],
         "tally.add": [(i // 3, i % 3, 0, 0) for i in numbers],
         "cleaned.add": [(i, i) for i in numbers],
         "reader.add": [(i % 50, b"%d" % (i // 50), i % 3, 0, START + i * 100) for i in numbers],
@@ -296,6 +297,10 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "dead.letters": ({"dead": "PRIMARY"}, [(_ONE, [1]), (_THOUSAND, [1, 2, 3, 4])]),
     "dead.of_messages": ({"dead": "PRIMARY"}, [(_ONE, [1]), (_THOUSAND, [1, 2, 3, 4]), (_ONE, list(range(4000)))]),
     "queue.owners": ({"queue": "PRIMARY"}, [([1],), (list(range(1, 1000)),)]),
+    "topic.page": ({"topic": "PRIMARY"}, [(0, 500), (1, 500)]),
+    "topic.by_name": ({"topic": "udx_topic_name"}, [(b"", 100), (b"x", 100)]),
+    "consumer_group.topics_of": ({"consumer_group": "PRIMARY"}, [([1],), ([1, 2],)]),
+    "cursor.lags": ({"c": "PRIMARY", "q": "PRIMARY"}, [([1],), (list(range(1000)),)]),
     "topic.names": ({"topic": "PRIMARY"}, [([1],), ([1, 2],)]),
     "message.oldest": ({"message": "PRIMARY"}, [(1, 0, 1), (1, 100, 1000)]),
     "message.held": (

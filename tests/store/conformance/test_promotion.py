@@ -109,8 +109,9 @@ async def test_topics_queues_and_retries_in_one_transaction(stage: Stage) -> Non
     assert sorted(p.queue_id for p in promoted) == sorted(
         [back.id] * 4 + [one.queues[0].id] * 3 + [one.queues[1].id] * 3 + [two.queues[0].id] * 3
     )
-    ends = await stage.store.queue_ends()
-    assert [ends[q] for q in (back.id, one.queues[0].id, one.queues[1].id, two.queues[0].id)] == [4, 3, 7, 3]
+    queues = [back.id, one.queues[0].id, one.queues[1].id, two.queues[0].id]
+    ends = await stage.store.queue_ends(queues)
+    assert [ends[q] for q in queues] == [4, 3, 7, 3]
     assert stage.count("retry") == stage.count("delay") == 0
     assert stage.count("redelivery") == 4
 

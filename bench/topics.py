@@ -1,0 +1,136 @@
+"""What do very many topics cost: publishes to a few of them, a page of the list, and the server when it is idle?
+
+    python -m tarry.bench.topics --dsn mysql://root@127.0.0.1:3306/any [--topics 100000] [--few 100] [--seconds 20]
+
+Two servers one after the other, each on a store of its own with so many topics, each topic with a group: first a few,
+the baseline of the same run, then all. More than ten seconds, so that each round of ten seconds is in them.
+
+    p50_ms, p99_ms   of a publish, one after another, to twenty of the topics
+    list_ms          the first page of GET /v1/topics, the median of ten
+    idle_percent     of a core, while nobody asks for anything
+    start_s          from the start of the process until it answers
+    *_ratio          many topics by few
+"""
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import httpx
+import msgspec
+import trio
+
+from ..service.cli.server_process import ServerProcess
+from ..store.opening import open_backend
+from ..store.ports import Transaction
+from . import databases
+from .closed_loop import in_tasks
+from .lean_http import LeanHTTP
+from .report import Figures, percentile, say, show
+
+_AT_ONCE = 5000
+_ASKED = 20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tarry.bench.topics", description=(__doc__ or "").splitlines()[0])
+    databases.add_dsn(parser, default="sqlite")
+    parser.add_argument("--topics", type=int, default=100_000, help="default: 100000")
+    parser.add_argument("--few", type=int, default=100, help="topics of the baseline (default: 100)")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of publishing, and of rest (default: 20)")
+    arguments = parser.parse_args()
+    if not _ASKED <= arguments.few <= arguments.topics or arguments.seconds <= 0:
+        parser.error(f"at least {_ASKED} topics, and a second")
+    found: list[Figures] = []
+    with databases.server(arguments.dsn) as dsn:
+        for many in (arguments.few, arguments.topics):
+            with databases.scratch(dsn) as scratch:
+                settings = databases.durability(scratch)
+                say(f"{many} topics")
+                trio.run(fill, scratch, many)
+                found.append(measure(scratch, many, arguments.seconds))
+                show({"bench": "topics", "topics": many, "seconds": arguments.seconds, **settings, **found[-1]})
+    few, all_ = found
+    ratios = {f"{name}_ratio": round(float(all_[name]) / max(float(few[name]), 1e-3), 2) for name in few}
+    show({"bench": "topics", "summary": "many topics by few", "topics": arguments.topics, **ratios})
+
+
+async def fill(dsn: str, many: int) -> None:
+    """Topics with a queue and a group each, straight into the tables."""
+    backend = await open_backend(dsn)
+
+    async def add(tx: Transaction) -> None:
+        for begin in range(0, many, _AT_ONCE):
+            names = [b"topic-%06d" % number for number in range(begin, min(many, begin + _AT_ONCE))]
+            await tx.execute_many("topic.add", [(name, 0, 0, None, None, 0, 1) for name in names])
+        after = 0
+        while rows := await tx.fetch("topic.page", after, _AT_ONCE):
+            ids: Sequence[int] = [row[0] for row in rows]
+            await tx.execute_many("queue.add", [(id_, 0, 0, 0, 0, 0) for id_ in ids])
+            await tx.execute_many("consumer_group.add", [(id_, b"g", None, 0, None, 1) for id_ in ids])
+            after = ids[-1]
+
+    try:
+        await backend.migrate()
+        await backend.write(add)
+    finally:
+        await backend.aclose()
+
+
+def measure(dsn: str, many: int, seconds: float) -> Figures:
+    """One server over these topics."""
+    with tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder:
+        server = ServerProcess(Path(folder), dsn)
+        began = time.perf_counter()
+        server.start()
+        try:
+            started = time.perf_counter() - began
+            figures = trio.run(ask, server.port, many, seconds) | {"list_ms": list_ms(server.url)}
+            before = _cpu_of(server.pid)
+            time.sleep(seconds)
+            idle = 100 * (_cpu_of(server.pid) - before) / seconds
+        except Exception as error:
+            error.add_note(f"the end of the server's log:\n{server.tail()}")
+            raise
+        finally:
+            server.stop()
+    return {**figures, "idle_percent": round(idle, 1), "start_s": round(started, 2)}
+
+
+async def ask(port: int, many: int, seconds: float) -> Figures:
+    """Publishes, one after another."""
+    body = msgspec.json.encode({"body": "x" * 200})
+    async with LeanHTTP("127.0.0.1", port) as http:
+        turn = 0
+
+        async def publish() -> None:
+            nonlocal turn
+            turn += 1
+            await http.post(f"/v1/topics/topic-{(turn % _ASKED) * (many // _ASKED):06}/messages", body)
+
+        figures = await in_tasks([publish], seconds)
+    return {name: figures[name] for name in ("per_s", "p50_ms", "p99_ms")}
+
+
+def list_ms(url: str) -> float:
+    """How long a page of the list takes."""
+    times: list[float] = []
+    with httpx.Client(base_url=url, timeout=60) as client:
+        for _ in range(10):
+            began = time.perf_counter()
+            client.get("/v1/topics").raise_for_status()
+            times.append(time.perf_counter() - began)
+    return round(percentile(sorted(times), 0.5) * 1000, 1)
+
+
+def _cpu_of(pid: int) -> float:
+    """Seconds of processor time that a process has taken."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+if __name__ == "__main__":
+    main()
