@@ -8,7 +8,7 @@ DELETE FROM moved WHERE shard = ? AND due = ? AND id = ?;
 
 -- name: due
 -- The due scan of one shard over rescheduled messages, each only at its present time.
-SELECT m.id, m.due FROM moved m /*! FORCE INDEX (PRIMARY) */ JOIN delay d /*! FORCE INDEX (PRIMARY) */ ON d.shard = m.shard + 16 AND d.id = m.id AND d.due = m.due
+SELECT /*! STRAIGHT_JOIN */ m.id, m.due FROM moved m /*! FORCE INDEX (PRIMARY) */ JOIN delay d /*! FORCE INDEX (PRIMARY) */ ON d.shard = m.shard + 16 AND d.id = m.id AND d.due = m.due
 WHERE m.shard = ? AND (m.due > ? OR m.due = ? AND m.id > ?) AND m.due < ? ORDER BY m.due, m.id LIMIT ?;
 
 -- name: orphans
@@ -19,7 +19,7 @@ WHERE m.shard = ? AND m.due < ? AND d.id IS NULL ORDER BY m.due LIMIT ?;
 
 -- name: upcoming
 -- How many rescheduled messages of a topic fall due in a stretch of time.
-SELECT COUNT(*) FROM moved m /*! FORCE INDEX (PRIMARY) */
+SELECT /*! STRAIGHT_JOIN */ COUNT(*) FROM moved m /*! FORCE INDEX (PRIMARY) */
 JOIN delay d /*! FORCE INDEX (PRIMARY) */ ON d.shard = m.shard + 16 AND d.id = m.id AND d.due = m.due
 WHERE m.shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) AND m.due >= ? AND m.due < ?
   AND d.topic_id = ?;
