@@ -19,8 +19,6 @@ from .names import parse_id, wrong_client, wrong_name
 from .problems import Problem, bad_field, bad_parameter
 from .reading import Body, ClientGone, decode, read_body
 
-SMALL_BODY = 64 << 10
-"""Bytes that a request without messages may have."""
 _LATEST = MAX_MS - 2000
 """An id carries no later time, and may be made up to a second later than its message is due."""
 
@@ -97,7 +95,7 @@ class Call:
 
     async def read(self, type_: type[B]) -> B:
         """The body of a request that carries no messages."""
-        return decode(await read_body(self.request, SMALL_BODY), type_)
+        return decode(await read_body(self.request, type_.limit), type_)
 
     # Values
 
@@ -179,11 +177,11 @@ class Call:
         return answers[0]
 
     async def _until_gone(self) -> None:
-        left = SMALL_BODY  # nobody wants what is left of the request
+        left = Body.limit  # nobody wants what is left of the request
         while (message := await self.request.receive())["type"] != "http.disconnect":
             left -= len(message.get("body", b""))
             if left < 0:
-                raise Problem("too-large", f"the request may have {SMALL_BODY} bytes at most", executed=False)
+                raise Problem("too-large", f"the request may have {Body.limit} bytes at most", executed=False)
 
 
 Handler = Callable[[Call], Awaitable[Response]]

@@ -20,6 +20,8 @@ _SHOWN = 100
 class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """A request's body."""
 
+    limit: ClassVar[int] = 64 << 10
+    """Bytes that a request may have."""
     later: ClassVar[Mapping[str, str]] = {}
     """Fields of the contract that this version cannot serve, each with a word about it."""
 

@@ -1,6 +1,6 @@
 """What comes in: the bodies of requests. /openapi.json is made from these structs."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -13,6 +13,9 @@ Duration = Annotated[
 Time = Annotated[str, Meta(description="RFC 3339 with a zone; milliseconds count, what is finer is rounded up")]
 Label = Annotated[str, Meta(description="1 to 255 bytes of UTF-8")]
 Id = Annotated[str, Meta(description="a message's id", pattern="^[0-9]{1,19}$")]
+Ids = Annotated[list[Id], Meta(max_length=10_000)]
+_ROOM_FOR_IDS = 512 << 10
+"""Bytes of a request that names messages: so many ids, indented too."""
 Rungs = Annotated[list[int | str], Meta(max_length=64, description="rests after the first, second, ... failure")]
 
 
@@ -85,13 +88,15 @@ class Claim(Body):
 class Ack(Body):
     """The messages that are done; all when left out."""
 
-    ids: Annotated[list[Id], Meta(max_length=10_000)] | None = None
+    limit: ClassVar[int] = _ROOM_FOR_IDS
+    ids: Ids | None = None
 
 
 class Fail(Body):
     """The messages that failed; all that are open when left out."""
 
-    ids: Annotated[list[Id], Meta(max_length=10_000)] | None = None
+    limit: ClassVar[int] = _ROOM_FOR_IDS
+    ids: Ids | None = None
     reason: Annotated[str | None, Meta(description="kept with the message; cut after 1 KiB")] = None
     retry_after: Annotated[Duration | None, Meta(description="a rest in place of the rung's")] = None
     count: Annotated[bool | None, Meta(description="false: the attempt is not counted")] = None
@@ -185,7 +190,8 @@ class Replay(Body):
 class Letters(Body):
     """Dead letters: those named, or those that died in a stretch of time, or all."""
 
-    ids: Annotated[list[Id], Meta(max_length=10_000)] | None = None
+    limit: ClassVar[int] = _ROOM_FOR_IDS
+    ids: Ids | None = None
     from_: Annotated[Time | None, Meta(description="died then or later")] = msgspec.field(name="from", default=None)
     to: Annotated[Time | None, Meta(description="died before")] = None
     rate: Annotated[int, Meta(ge=1, le=100_000, description="so many a second at most")] | None = None

@@ -238,13 +238,13 @@ OPERATIONS: tuple[Operation, ...] = (
         *("POST", f"{_GROUP}/seek", positions.seek, "Move a group to another position"),
         answers={200: (answers.SeekAnswer,)},
         requests=(requests.Seek,),
-        problems=(*_BODY, "unknown-topic", "unknown-group", "unknown-queue", *_WRITES),
+        problems=(*_BODY, "unknown-topic", "unknown-group", "unknown-queue", "topic-conflict", *_WRITES),
     ),
     Operation(
         *("POST", f"{_GROUP}/replay", positions.replay, "A range of the stream once more for one group"),
         answers={200: (answers.ReplayAnswer,)},
         requests=(requests.Replay,),
-        problems=(*_BODY, "unknown-topic", "unknown-group", "unknown-queue", *_WRITES),
+        problems=(*_BODY, "unknown-topic", "unknown-group", "unknown-queue", "topic-conflict", *_WRITES),
     ),
     Operation(
         *("GET", f"{_TOPIC}/queues/{{queue}}/messages", claims.pull, "Pull by your own offset; no claim, no ack"),

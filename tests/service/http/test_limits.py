@@ -1,6 +1,7 @@
 """What is too large is refused before it is read, and a client that goes away leaves nothing behind."""
 
 import base64
+import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
@@ -12,8 +13,11 @@ from starlette.types import ASGIApp, Message
 
 from support.recording_broker import RecordingBroker, claim, delivered
 from tarry.service.http.front_door import FrontDoor
+from tarry.store.records import Group, Settled
+from tarry.wheel.ladder import Ladder
 
 ORDERS = "/v1/topics/orders/messages"
+DEAD = "/v1/topics/orders/groups/billing/dead"
 CLAIM = "/v1/topics/orders/groups/billing/claim"
 WAITING_CLAIM = b'{"client": "c1", "wait": "30s"}'
 WAITING_PULL = "/v1/topics/orders/queues/0/messages"
@@ -55,6 +59,23 @@ async def test_an_endless_body_is_cut_at_the_limit(
     response = await client.post(path, content=body, headers=headers)
     assert response.status_code == 413
     assert limit < body.taken <= limit + 2 * len(body.chunk)
+
+
+@pytest.mark.parametrize(
+    "call", ["/v1/claims/1-1-1-41-63/ack", "/v1/claims/1-1-1-41-63/fail", DEAD + "/redrive", DEAD + "/purge"]
+)
+async def test_ten_thousand_ids_have_room(client: httpx.AsyncClient, broker: RecordingBroker, call: str) -> None:
+    """Written widely, too."""
+    topic = broker.add_topic("orders")
+    broker.known_groups["orders", "billing"] = Group(1, topic, "billing", Ladder(), {})
+    broker.settled = Settled(acked=1)
+    ids = [str(10**18 + place) for place in range(10_000)]
+    for indent in (None, 8):
+        response = await client.post(call, content=json.dumps({"ids": ids}, indent=indent))
+        assert response.status_code == 200, response.text
+    response = await client.post(call, json={"ids": [*ids, "1"]})
+    assert response.status_code == 400
+    assert response.json()["errors"][0]["pointer"] == "/ids"
 
 
 async def test_a_body_of_many_small_pieces_is_read(client: httpx.AsyncClient, broker: RecordingBroker) -> None:

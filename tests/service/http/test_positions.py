@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from support.recording_broker import NOW, RecordingBroker
+from tarry.service.errors import TopicConflict
 from tarry.service.operations import Worked
 from tarry.store.dead_letters import DeadSearch
 from tarry.store.positions import Position
@@ -169,3 +170,15 @@ async def test_null_is_left_out(client: httpx.AsyncClient, broker: RecordingBrok
     assert ("claim", "billing", "c", 10, 0, 60_000) in broker.calls
     await client.post("/v1/claims/1-1-1-41-63/fail", json={"count": None, "reason": None, "ids": None})
     assert ("settle", "1-1-1-41-63", "fail", None, None, None, True, 0) in broker.calls
+
+
+@pytest.mark.parametrize(("call", "body"), [("seek", {"to": "latest"}), ("replay", {"from": "earliest"})])
+async def test_a_broadcast_topic_has_no_position_to_move(
+    client: httpx.AsyncClient, broker: RecordingBroker, call: str, body: dict[str, str]
+) -> None:
+    """The client holds the answer against the document, too."""
+    topic = broker.add_topic("orders")
+    broker.known_groups["orders", "billing"] = Group(1, topic, "billing", Ladder(), {})
+    broker.errors = {call: TopicConflict("it is a broadcast topic")}
+    response = await client.post(f"/v1/topics/orders/groups/billing/{call}", json=body)
+    assert (response.status_code, response.json()["type"]) == (409, "/problems/topic-conflict")
