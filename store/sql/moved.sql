@@ -8,7 +8,7 @@ DELETE FROM moved WHERE shard = ? AND due = ? AND id = ?;
 
 -- name: due
 -- The due scan of one shard over rescheduled messages, each only at its present time.
-SELECT /*! STRAIGHT_JOIN */ m.id, m.due FROM moved m /*! FORCE INDEX (PRIMARY) */ JOIN delay d /*! FORCE INDEX (PRIMARY) */ ON d.shard = m.shard + 16 AND d.id = m.id AND d.due = m.due
+SELECT m.id, m.due FROM moved m /*! FORCE INDEX (PRIMARY) */ JOIN delay d /*! FORCE INDEX (PRIMARY) */ ON d.shard = m.shard + 16 AND d.id = m.id AND d.due = m.due
 WHERE m.shard = ? AND (m.due > ? OR m.due = ? AND m.id > ?) AND m.due < ? ORDER BY m.due, m.id LIMIT ?;
 
 -- name: orphans
