@@ -86,12 +86,18 @@ def _operation(operation: Operation, by_type: dict[type, Json]) -> Json:
 
 
 def _parameter(parameter: Parameter, place: str) -> Json:
+    schema: Json = {"type": "string"}
+    if parameter.numbers is not None:
+        low, high = parameter.numbers
+        schema = {"type": "integer", "minimum": low, "maximum": high}
+    elif parameter.words:
+        schema["enum"] = list(parameter.words)
     return {
         "name": parameter.name,
         "in": place,
         "required": parameter.required,
         "description": parameter.about,
-        "schema": {"type": "string"},
+        "schema": schema,
     }
 
 

@@ -11,7 +11,9 @@ Duration = Annotated[
     int | str, Meta(description="milliseconds, or units such as 10m and 1h30m, or ISO 8601 such as PT10M")
 ]
 Time = Annotated[str, Meta(description="RFC 3339 with a zone; milliseconds count, what is finer is rounded up")]
-Label = Annotated[str, Meta(description="1 to 255 bytes of UTF-8")]
+# What the call checks with words of its own is in the schema alone.
+_LABEL = {"minLength": 1, "maxLength": 255}
+Label = Annotated[str, Meta(description="1 to 255 bytes of UTF-8", extra_json_schema=_LABEL)]
 Id = Annotated[str, Meta(description="a message's id", pattern="^[0-9]{1,19}$")]
 Ids = Annotated[list[Id], Meta(max_length=10_000)]
 _ROOM_FOR_IDS = 512 << 10
@@ -58,7 +60,7 @@ class Reschedule(Body):
 class Claim(Body):
     """A wish for messages."""
 
-    client: Annotated[str, Meta(description="who asks: 1 to 255 bytes, printable")]
+    client: Annotated[str, Meta(description="who asks: 1 to 255 bytes, printable", extra_json_schema=_LABEL)]
     max: Annotated[int, Meta(ge=1, le=1000, description="10 unless said")] | None = None
     wait: Annotated[Duration | None, Meta(description="how long to wait for the first message, up to 30 s")] = None
     lease: Annotated[Duration | None, Meta(description="60 s unless said")] = None

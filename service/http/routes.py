@@ -33,6 +33,10 @@ class Parameter:
     name: str
     about: str
     required: bool = False
+    numbers: tuple[int, int] | None = None
+    """A whole number from the one to the other."""
+    words: tuple[str, ...] = ()
+    """One of these."""
 
 
 @frozen
@@ -61,7 +65,7 @@ _MESSAGE = "/v1/messages/{id}"
 _CLIENT = "/v1/clients/{client}"
 
 _PAGE = (
-    Parameter("max", "how many at most, 1 to 1000; 100 unless said"),
+    Parameter("max", "how many at most, 1 to 1000; 100 unless said", numbers=(1, 1000)),
     Parameter("cursor", "of the page before"),
 )
 _IDEMPOTENCY = Parameter("Idempotency-Key", "as the field idempotency_key; covers the whole request")
@@ -80,7 +84,10 @@ OPERATIONS: tuple[Operation, ...] = (
         query=(
             Parameter("topic", "a topic", required=True),
             Parameter("key", "a key; else state is needed"),
-            Parameter("state", "scheduled, published or cancelled; or, in a group, claimed, retrying, parked or dead"),
+            Parameter(
+                *("state", "what it is; from claimed on in a group"),
+                words=("scheduled", "published", "cancelled", "claimed", "retrying", "parked", "dead"),
+            ),
             Parameter("from", "a time: due then or later; of published, claimed, parked and dead ones, so since then"),
             Parameter("to", "a time, itself not included"),
             *_PAGE,
@@ -91,7 +98,7 @@ OPERATIONS: tuple[Operation, ...] = (
         *("GET", f"{_TOPIC}/upcoming", finding.upcoming, "How many messages fall due when"),
         answers={200: (answers.UpcomingAnswer,)},
         query=(
-            Parameter("buckets", "how many, 1 to 100; 24 unless said"),
+            Parameter("buckets", "how many, 1 to 100; 24 unless said", numbers=(1, 100)),
             Parameter("width", "a duration from 1 s on; 1 h unless said"),
             Parameter("from", "a time to begin at; now, with what is overdue, unless said"),
         ),
@@ -165,7 +172,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         *("GET", "/v1/topics", topics.list_topics, "Topics with their counts, page by page"),
         answers={200: (answers.TopicList,)},
-        query=(Parameter("sort", "name, rate or backlog; name unless said"), *_PAGE),
+        query=(Parameter("sort", "name, rate or backlog; name unless said", words=("name", "rate", "backlog")), *_PAGE),
         problems=("bad-request", *_READS),
     ),
     Operation(
@@ -250,8 +257,8 @@ OPERATIONS: tuple[Operation, ...] = (
         *("GET", f"{_TOPIC}/queues/{{queue}}/messages", claims.pull, "Pull by your own offset; no claim, no ack"),
         answers={200: (answers.PullAnswer,)},
         query=(
-            Parameter("offset", "the first one; 0 unless said"),
-            Parameter("max", "how many at most, 1 to 1000; 10 unless said"),
+            Parameter("offset", "the first one; 0 unless said", numbers=(0, (1 << 63) - 1)),
+            Parameter("max", "how many at most, 1 to 1000; 10 unless said", numbers=(1, 1000)),
             Parameter("wait", "a duration, up to 30 s; 0 unless said"),
         ),
         problems=("bad-request", *_INCOMING, "unknown-topic", "unknown-queue", *_READS),
