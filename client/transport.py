@@ -34,6 +34,8 @@ T = TypeVar("T")
 
 _BACKOFF = wait_random_exponential(multiplier=0.05, max=2)
 """Full jitter: anything from nothing to 50 ms, 100 ms, 200 ms ... 2 s."""
+_KNOCK = wait_random_exponential(multiplier=0.05, max=0.5)
+"""The same where nobody is at home: it burdens nobody, and until the next try all that falls due is late."""
 
 RETRY = retry_if_exception_type(Unavailable)
 
@@ -239,4 +241,7 @@ def _retry_after(response: httpx.Response) -> float | None:
 def pause(state: RetryCallState) -> float:
     """Full jitter, on top of what the server asked for: clients sent away together do not come back together."""
     error = state.outcome.exception() if state.outcome is not None else None
-    return _BACKOFF(state) + ((error.retry_after or 0.0) if isinstance(error, TarryError) else 0.0)
+    away = isinstance(error, Unavailable) and isinstance(error.__cause__, httpx.ConnectError)
+    return (_KNOCK if away else _BACKOFF)(state) + (
+        (error.retry_after or 0.0) if isinstance(error, TarryError) else 0.0
+    )

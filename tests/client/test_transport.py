@@ -111,6 +111,36 @@ def test_nobody_there() -> None:
             assert not tarry.ready()
 
 
+class Enough(Exception):
+    """Of naps."""
+
+
+def naps(url: str) -> list[float]:
+    """What the client sleeps between its first sixty tries."""
+    naps: list[float] = []
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 60:
+            raise Enough
+
+    with Tarry(url, deadline=300.0, sleep=nap) as tarry, pytest.raises(Enough):
+        tarry.topics()
+    return naps
+
+
+def test_a_server_that_is_away_is_looked_for_often() -> None:
+    """What falls due until the next try is late."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        assert 0.25 < max(naps(f"http://127.0.0.1:{closed.getsockname()[1]}")) <= 0.5
+
+
+def test_a_server_that_is_there_and_in_trouble_is_left_alone(script: ScriptedServer) -> None:
+    script.respond = lambda _: problem(503)
+    assert 1 < max(naps(script.url)) <= 2
+
+
 @pytest.mark.parametrize("url", ["127.0.0.1:8277", "ftp://x", ""])
 def test_an_address_that_is_none(url: str) -> None:
     with pytest.raises(ValueError, match="begins with http"):
