@@ -7,15 +7,14 @@ No async generator: one that is left has no moment at which it may await. The ta
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from anyio import create_task_group
 from anyio.abc import TaskGroup
-from anyio.lowlevel import current_token
 
 from .async_consumption import AsyncConsumption
 from .async_delivery import AsyncDelivery
-from .async_tasks import start
+from .async_tasks import loop, start
 
 
 class Loops:
@@ -96,7 +95,7 @@ class AsyncMessages(AsyncIterator[AsyncDelivery]):
         if not self._begun:
             self._loops.start(self._consumption)
             self._begun = True
-            token: Any = current_token().native_token
+            token = loop()
             self._later = token.run_sync_soon if hasattr(token, "run_sync_soon") else token.call_soon_threadsafe
         try:
             delivery = await self._consumption.next(self._idle_timeout)

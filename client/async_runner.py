@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from inspect import isawaitable
 from typing import Protocol
 
-from anyio import Event, create_task_group, current_time, get_cancelled_exc_class, open_signal_receiver
+from anyio import CancelScope, Event, create_task_group, current_time, get_cancelled_exc_class, open_signal_receiver
 
 from .async_consumption import AsyncConsumption
 from .async_delivery import AsyncDelivery
@@ -58,20 +58,21 @@ class AsyncRunner:
             raise self._error
 
     async def _work_until_over(self) -> None:
-        async with create_task_group() as workers:
-            for _ in range(self._workers):
-                workers.start_soon(self._work)
-            async with create_task_group() as watchers:
-                if self._stop is not None:
-                    watchers.start_soon(self._await, self._stop)
-                if threading.current_thread() is threading.main_thread():
-                    watchers.start_soon(self._await_signal)
-                await self._over.wait()
-                watchers.cancel_scope.cancel()
-            self._consumption.stop()
-            if self._drain is not None:
-                workers.cancel_scope.deadline = current_time() + self._drain
-        if workers.cancel_scope.cancelled_caught:
+        with CancelScope() as scope:  # around the group: before anyio 4.7 a group's own was over while it waits
+            async with create_task_group() as workers:
+                for _ in range(self._workers):
+                    workers.start_soon(self._work)
+                async with create_task_group() as watchers:
+                    if self._stop is not None:
+                        watchers.start_soon(self._await, self._stop)
+                    if threading.current_thread() is threading.main_thread():
+                        watchers.start_soon(self._await_signal)
+                    await self._over.wait()
+                    watchers.cancel_scope.cancel()
+                self._consumption.stop()
+                if self._drain is not None:
+                    scope.deadline = current_time() + self._drain
+        if scope.cancelled_caught:
             _log.warning("handlers still worked %g s after the end was asked for, and were cancelled", self._drain)
 
     async def _await(self, stop: Stop) -> None:

@@ -1,12 +1,18 @@
 """Tasks of the client's own, beside those of its user."""
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVarTuple
+from typing import Any, TypeVarTuple
 
 from anyio.abc import TaskGroup
 from anyio.lowlevel import current_token
 
 Args = TypeVarTuple("Args")
+
+
+def loop() -> Any:
+    """What runs us: asyncio's event loop, or trio's token."""
+    token: Any = current_token()
+    return getattr(token, "native_token", token)  # before anyio 4.11 it was the thing itself
 
 
 def start(tasks: TaskGroup, work: Callable[[*Args], Awaitable[None]], *args: *Args) -> None:
@@ -19,7 +25,7 @@ def start(tasks: TaskGroup, work: Callable[[*Args], Awaitable[None]], *args: *Ar
     async def task() -> None:
         await work(*args)
 
-    if hasattr(current_token().native_token, "run_sync_soon"):
+    if hasattr(loop(), "run_sync_soon"):
         from trio.lowlevel import enable_ki_protection
 
         enable_ki_protection(task)
