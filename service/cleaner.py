@@ -15,6 +15,7 @@ import trio
 from attrs import define, field
 
 from ..store import retention
+from ..store.errors import Locked
 from ..store.ids import SHARDS
 from ..store.ports import Transaction
 from ..store.records import Group, Topic
@@ -86,7 +87,10 @@ class Cleaner:
         began = self._clock.now()
         try:
             for place in self._places():
-                total[place.what] += await self._clean(place)
+                try:
+                    total[place.what] += await self._clean(place)
+                except Locked as error:  # the others need not wait for it; it is looked at again in the next round
+                    log.warning("cleaning_met_a_lock", what=place.what, key=place.key[1:], error=str(error))
                 if self._stopping:
                     break
         finally:

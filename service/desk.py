@@ -12,10 +12,10 @@ import structlog
 import trio
 from attrs import define, evolve, field
 
-from ..store.errors import StoreError
+from ..store.errors import Locked, StoreError
 from ..store.records import Claim, ClaimKey, ClaimRequest, Group, Settled, Settlement, Turn
 from .clock import Clock
-from .errors import Overloaded
+from .errors import Busy, Overloaded
 
 _TOGETHER = 500
 """Settlements, and claims, in one turn at most."""
@@ -24,6 +24,11 @@ _WAITING = 20_000
 _PAUSE = 0.2
 _LOCKED_REST = 1_000
 """Milliseconds before a lease that ran out is ended, when a user's transaction holds the claim."""
+_FIRST_REST, _LONGEST_REST = 0.02, 0.5
+"""Seconds before the next turn when another transaction holds the group, doubled each time."""
+_LONGEST_WAIT = 3.0
+"""Seconds that somebody waits for such a transaction."""
+_HELD = "another transaction is working on this group; try again in a moment"
 _PACE = 0.004
 """Seconds from one claiming turn that emptied the queues to the next. A steady trickle is then claimed in handfuls: at
 1000 a second a third fewer requests, and a p99 of lateness that is a quarter lower on the embedded store. Who comes
@@ -38,6 +43,8 @@ class _Waiting:
 
     answered: trio.Event = field(factory=trio.Event)
     error: Exception | None = None
+    held_since: float | None = None
+    """When a turn of his first met another transaction that holds the group: trio's time."""
 
 
 @define(eq=False)
@@ -91,6 +98,7 @@ class Desk:
         self._asked_at: dict[str, int] = {}  # when each client last asked, of an ordered topic
         self._sharing: set[str] = set()  # among whom the queues were shared in the last turn
         self._left = False  # the last turn left messages that none of those who asked may have
+        self._rest = _FIRST_REST  # before the next turn, while another transaction holds the group
         self.turns = 0
 
     def nudge(self) -> None:
@@ -185,6 +193,8 @@ class Desk:
                 await asking.answered.wait()
             if not asking.answered.is_set() and asking in self._asking and not asking.cut:
                 self._asking.remove(asking)
+                if asking.held_since is not None:
+                    raise Busy(_HELD)
                 return None
             asking.final = True
             await asking.answered.wait()  # a turn has it: its answer is near, and must not be lost
@@ -276,10 +286,17 @@ class Desk:
         sharing = self.present() if group.topic.ordered else set[str]()
         try:
             turn = await self._take_turn(group, settlements, [a.request for a in asking])
+        except Locked:
+            self._nudged, self._claiming = True, False
+            self._put_back(settling, asking)
+            await trio.sleep(self._rest)
+            self._rest = min(2 * self._rest, _LONGEST_REST)
+            return
         except Exception as error:
             self._nudged, self._claiming = True, False
             await self._failed(settling, asking, error)
             return
+        self._rest = _FIRST_REST
         self.turns += 1
         self._note(settlements, turn)
         self._done(group, settlements, turn)
@@ -312,6 +329,7 @@ class Desk:
         if claim is not None and asking.gone:
             self._give_back(claim)
         elif claim is None and not (asking.final and not asking.cut) and not asking.gone and not self._stopping:
+            asking.held_since = None
             self._asking.append(asking)  # it goes on waiting
             return
         asking.answered.set()
@@ -338,6 +356,26 @@ class Desk:
                 # The bodies are not kept: what is needed later is who holds what until when.
                 self._open[key.queue_id, key.number] = evolve(claim, messages=())
                 heapq.heappush(self._leases, (claim.lease_until, key.queue_id, key.number))
+
+    def _put_back(self, settling: list[_Settling], asking: list[_Asking]) -> None:
+        """Another transaction holds the group, nothing was done: they come first in the next turn, or hear of it."""
+        now = trio.current_time()
+        everybody: list[_Waiting] = [*settling, *asking]
+        for one in everybody:
+            one.held_since = now if one.held_since is None else one.held_since
+            if self._stopping or now - one.held_since >= _LONGEST_WAIT:
+                one.error = Busy(_HELD)
+        staying: list[_Settling] = []
+        for one in settling:
+            if one.settlement.verb == "end" and not one.settlement.at_once:  # nobody waits for it
+                self.watch(one.settlement.key, self._clock.now() + round(1000 * self._rest))
+            elif one.error is None:
+                staying.append(one)
+        self._settling[:0] = staying
+        self._asking[:0] = [one for one in asking if one.error is None and not one.gone]
+        for one in everybody:
+            if one.error is not None:
+                one.answered.set()
 
     async def _failed(self, settling: list[_Settling], asking: list[_Asking], error: Exception) -> None:
         """Everybody hears of it; a lost lease that could not be settled is tried again."""

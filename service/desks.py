@@ -2,13 +2,13 @@
 
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
 import structlog
 import trio
 
-from ..store.errors import GroupGone, StoreError
+from ..store.errors import GroupGone, Locked, StoreError
 from ..store.records import (
     Claim,
     ClaimKey,
@@ -32,6 +32,9 @@ from .rates import Rates
 
 LOCKED_PAUSES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.35)
 """Seconds between looks at what somebody else's transaction holds: about one in all."""
+
+_LINES = 4
+"""Groups at a time that are stood in line for, each with a connection, when another transaction is working on them."""
 
 log = structlog.get_logger()
 
@@ -66,6 +69,7 @@ class Desks:
         self._see = see
         self._desks: dict[int, Desk] = {}
         self._of_topic: defaultdict[int, list[Desk]] = defaultdict(list)
+        self._line = trio.CapacityLimiter(_LINES)
         self._nursery: trio.Nursery | None = None
         self._stopping = False
 
@@ -229,7 +233,20 @@ class Desks:
         self, group: Group, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]
     ) -> Turn:
         present = self._desk(group).present() if group.topic.ordered else ()
-        return await self._metrics.told(self._store.turn(group, settlements, requests, self._clock.now(), present))
+
+        def turn(*, free: bool) -> Awaitable[Turn]:
+            now = self._clock.now()
+            return self._metrics.told(self._store.turn(group, settlements, requests, now, present, free=free))
+
+        try:
+            return await turn(free=True)
+        except Locked:
+            # Another transaction is working on the group, for a moment or for long. Many groups that are held for long
+            # must not take all connections from the others.
+            if self._line.available_tokens < 1:
+                raise
+            async with self._line:
+                return await turn(free=False)
 
     def _turn_done(self, group: Group, settlements: Sequence[Settlement], turn: Turn) -> None:
         topic = group.topic.name

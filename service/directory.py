@@ -6,6 +6,7 @@ Of very many topics a refresh reads some, a page at a time: what is new, what wa
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Callable
+from weakref import WeakValueDictionary
 
 import trio
 
@@ -40,7 +41,8 @@ class Directory:
         self._by_id: dict[int, Group] = {}
         self._topic_of_queue: dict[int, Topic] = {}
         self._group_of_queue: dict[int, Group] = {}
-        self._making = trio.Lock()
+        self._making: WeakValueDictionary[str, trio.Lock] = WeakValueDictionary()
+        """By topic: one that is locked keeps no other waiting."""
         self._removed_topics: set[int] = set()
         self._removed_groups: set[int] = set()
         self.topic_gone: Callable[[Topic], None] = lambda _: None
@@ -155,7 +157,7 @@ class Directory:
         """The topic of this name, made when it is missing and may be made."""
         if (topic := self._topics.get(name)) is not None:
             return topic
-        async with self._making:
+        async with self._making.setdefault(name, trio.Lock()):
             if (topic := self._topics.get(name)) is not None:
                 return topic
             if (found := await self.read_topic(name)) is not None:
@@ -194,7 +196,7 @@ class Directory:
         """The group of this name, made when it is missing and may be made, or is `asked_for` by name."""
         if (group := self._groups.get((topic.id, name))) is not None:
             return group
-        async with self._making:
+        async with self._making.setdefault(topic.name, trio.Lock()):
             if (group := self._groups.get((topic.id, name))) is not None:
                 return group
             for group in await self._store.groups([topic]):

@@ -8,7 +8,7 @@ import functools
 import itertools
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import structlog
@@ -58,6 +58,7 @@ from .desks import Desks
 from .directory import Directory
 from .errors import Stopping, TopicConflict, UnknownTopic
 from .hand import Hand
+from .held import Held
 from .intake import Intake
 from .liveness import Liveness
 from .loader import Loader
@@ -116,6 +117,7 @@ class Engine:
         """How other nodes hear of what is done here; None without a Redis."""
         self.liveness = Liveness(store, self.clock, self._desks.dismiss, settings.client_timeout)
         self._roster = Roster(store, self.directory, self.liveness, self._desks.present)
+        self._held = Held(self._promote_waiting, self._promote_held, self._streamed)
         self.hand: Hand | None = None
         self.loader: Loader | None = None
         self.ready = trio.Event()
@@ -132,7 +134,7 @@ class Engine:
         await until_done(self._open, (Unavailable, Contention))
         now = self.clock.now()
         wheel, horizon = TimingWheel(now), Horizon(now, self._settings.horizon, self._settings.horizon_step)
-        self.hand = hand = Hand(wheel, horizon, self.clock, self._promote, self._streamed)
+        self.hand = hand = Hand(wheel, horizon, self.clock, self._promote, self._streamed, aside=self._held)
         self.loader = Loader(self._store, hand, self.clock)
         sweeps = Sweeps(
             *(self._store, hand, self.clock),
@@ -149,6 +151,7 @@ class Engine:
             nursery.start_soon(self._readers.run)
             nursery.start_soon(self.alarm.run)
             nursery.start_soon(hand.run)
+            nursery.start_soon(self._held.run)
             nursery.start_soon(self.loader.run)
             nursery.start_soon(every, 2, self._clock_watch.take)
             nursery.start_soon(every, 10, self.directory.refresh)
@@ -206,6 +209,7 @@ class Engine:
         """No more claims, and long polls go home; everything else goes on until it is answered."""
         self._stopping = True
         self._desks.stop()
+        self._intake.hurry()
         self.cleaner.stop()
         self._readers.stop()
 
@@ -463,13 +467,28 @@ class Engine:
 
     async def _promote(self, entries: Sequence[int], now: int) -> Sequence[Promoted]:
         began = trio.current_time()
-        promoted = await self._metrics.told(self._store.promote(entries, now))
+        promoted, held = await self._metrics.told(self._store.promote_free(entries, now, self._held.queues))
         self._metrics.promote_batch(trio.current_time() - began)
+        self._held.put(held)
+        self._hear_of(promoted)
+        return promoted
+
+    async def _promote_waiting(self, entries: Sequence[int]) -> Sequence[Promoted]:
+        promoted = await self._metrics.told(self._store.promote(entries, self.clock.now()))
+        self._hear_of(promoted)
+        return promoted
+
+    async def _promote_held(self, entries: Sequence[int]) -> tuple[Sequence[Promoted], Mapping[int, Sequence[int]]]:
+        promoted, held = await self._metrics.told(self._store.promote_free(entries, self.clock.now()))
+        self._hear_of(promoted)
+        return promoted, held
+
+    def _hear_of(self, promoted: Sequence[Promoted]) -> None:
+        """Counts what outboxes have published."""
         first_heard = Counter(one.queue_id for one in promoted if one.first_heard)
         for queue_id, messages in first_heard.items():
             if (topic := self.directory.topic_of_queue(queue_id)) is not None:
                 self._intake.accepted(topic.id, messages)
-        return promoted
 
     def _streamed(self, promoted: Sequence[Promoted]) -> None:
         for queue_id in {one.queue_id for one in promoted}:

@@ -4,7 +4,7 @@ The hand alone moves the wheel. It works its position out anew at every wake-up,
 promotion skips nothing. Batches are bounded; what is due beyond one stays ready in the wheel, oldest first.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 
 import structlog
 import trio
@@ -36,12 +36,15 @@ class Hand:
         clock: Clock,
         promote: Callable[[Sequence[int], int], Awaitable[Sequence[Promoted]]],
         streamed: Callable[[Sequence[Promoted]], None],
+        aside: Container[int] = frozenset(),
     ) -> None:
         self.wheel = wheel
         self.horizon = horizon
         self._clock = clock
         self._promote = promote
         self._streamed = streamed
+        self._aside = aside
+        """Entries that are due and are not in the wheel any more."""
         self._wake = trio.Event()
         self._sleeps_until: int | None = None  # None: awake, or with nothing to wait for
         self.turns = 0
@@ -61,7 +64,7 @@ class Hand:
 
     def add_missing(self, timers: Iterable[tuple[int, int]]) -> int:
         """Takes note of those rows a sweep found that the wheel does not hold; returns how many."""
-        timers = list(timers)
+        timers = [(due, entry) for due, entry in timers if entry not in self._aside]
         missing = self.wheel.missing([due for due, _ in timers], [entry for _, entry in timers])
         for due, entry in missing:
             self.add(due, entry)

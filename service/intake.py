@@ -45,18 +45,25 @@ class Intake:
         self._committed = committed
         self._publishing: Combiner[Publication, list[Receipt] | Conflict] = Combiner(
             self._publish,
+            write_free=self._publish_free,
+            lane=self._lane,
             weigh=lambda publication: publication.weight,
             batch=_BATCH_BYTES,
             waiting=max_waiting,
+            # While the database writes one batch, the callers of the other are answered and their next are taken.
+            writers=2,
         )
         self._cancelling: Combiner[int, Verdict] = Combiner(self._cancel)
         self._rescheduling: Combiner[tuple[int, int], Verdict] = Combiner(self._reschedule)
 
     def open(self, nursery: trio.Nursery) -> None:
         """Begins to write, in tasks of the nursery."""
-        # Two: while the database writes one batch, the callers of the other are answered and their next are taken.
-        for combiner in (self._publishing, self._publishing, self._cancelling, self._rescheduling):
-            nursery.start_soon(combiner.run)
+        for run in (self._publishing.run, self._cancelling.run, self._rescheduling.run):
+            nursery.start_soon(run)
+
+    def hurry(self) -> None:
+        """From now on nobody waits for what is locked."""
+        self._publishing.hurry()
 
     @property
     def idle(self) -> bool:
@@ -85,12 +92,27 @@ class Intake:
             self._metrics.published(self._directory.name_of(topic_id), messages)
             self._rates.count(topic_id, published=messages)
 
+    def _lane(self, publication: Publication) -> tuple[int, ...]:
+        """What it shares with others: the queues it goes to now, or its topic's tally when all of it is for later."""
+        now = self._clock.now()
+        queues = {d.queue.id for d in publication.drafts if d.deliver_at is None or d.deliver_at <= now}
+        return tuple(sorted(queues)) or (-publication.drafts[0].topic.id,)
+
     async def _publish(self, publications: Sequence[Publication]) -> list[list[Receipt] | Conflict]:
         answers = await self._metrics.told(self._store.publish(publications, self._clock.now()))
+        self._tell(publications, answers)
+        return answers
+
+    async def _publish_free(self, publications: Sequence[Publication]) -> list[list[Receipt] | Conflict | None]:
+        answers = await self._metrics.told(self._store.publish_free(publications, self._clock.now()))
+        self._tell(publications, answers)
+        return answers
+
+    def _tell(self, publications: Sequence[Publication], answers: Sequence[list[Receipt] | Conflict | None]) -> None:
         grown: set[int] = set()
         accepted: Counter[int] = Counter()
         for publication, answer in zip(publications, answers, strict=True):
-            if isinstance(answer, Conflict) or answer[0].replayed:
+            if answer is None or isinstance(answer, Conflict) or answer[0].replayed:
                 continue
             for draft, receipt in zip(publication.drafts, answer, strict=True):
                 accepted[draft.topic.id] += 1
@@ -102,7 +124,6 @@ class Intake:
             self._committed(queue_id)
         for topic_id, messages in accepted.items():
             self.accepted(topic_id, messages)
-        return answers
 
     async def _cancel(self, ids: Sequence[int]) -> list[Verdict]:
         verdicts = await self._metrics.told(self._store.cancel(ids, self._clock.now()))

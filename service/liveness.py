@@ -72,7 +72,9 @@ class Liveness:
         """When a client was last heard of here, also one that is not watched, as far as we know."""
         self._polling: Counter[str] = Counter()
         self.signing: Combiner[_Sign, None] = Combiner(self._sign)
-        self.leaving: Combiner[_Leaving, tuple[bool, tuple[ClaimKey, ...]]] = Combiner(self._leave, batch=100)
+        self.leaving: Combiner[_Leaving, tuple[bool, tuple[ClaimKey, ...]]] = Combiner(
+            self._leave, lane=lambda leaving: leaving.client, batch=100
+        )
 
     @property
     def round(self) -> float:

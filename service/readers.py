@@ -37,7 +37,11 @@ class Readers:
         self._bells = bells
         self._handed_out = handed_out
         self._together: Combiner[ReadRequest, ReadAnswer] = Combiner(
-            self._read, weigh=lambda request: request.size, batch=_TOGETHER
+            self._read,
+            write_free=self._read_free,
+            lane=lambda request: (request.group.id, request.client),
+            weigh=lambda request: request.size,
+            batch=_TOGETHER,
         )
         self._stopping = False
 
@@ -48,6 +52,7 @@ class Readers:
     def stop(self) -> None:
         """Who waits goes home."""
         self._stopping = True
+        self._together.hurry()
         self._bells.ring_all()
 
     @property
@@ -99,3 +104,6 @@ class Readers:
 
     async def _read(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
         return await self._store.read_on(requests, self._clock.now())
+
+    async def _read_free(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer | None]:
+        return await self._store.read_on_free(requests, self._clock.now())

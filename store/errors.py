@@ -24,6 +24,10 @@ class Contention(StoreError):
     """A deadlock or a lock wait that ran out. The same transaction may succeed on another try."""
 
 
+class Locked(Contention):
+    """Somebody else's transaction holds a row that this one needs, and the wait for it is over."""
+
+
 class DuplicateKey(StoreError):
     """A row with this key exists."""
 

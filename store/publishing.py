@@ -56,15 +56,22 @@ class Publishing:
     made: dict[tuple[int, int], int] = field(factory=dict[tuple[int, int], int])
     """Ids by publication and draft. A later run of the same batch is given those of the one before: whatever becomes of
     a COMMIT, a message has one id."""
+    free: bool = False
+    """Whether publications that need a row which is locked are left out, and not waited for."""
 
-    async def write(self, tx: Transaction, publications: Sequence[Publication]) -> list[_Answer]:
-        """Writes the batch; a publication whose idempotency key is known is answered from its first answer."""
+    async def write(self, tx: Transaction, publications: Sequence[Publication]) -> list[_Answer | None]:
+        """Writes the batch; a publication whose idempotency key is known is answered from its first answer.
+
+        None for one that was left out.
+        """
         answers = await self._replays(tx, publications)
+        unanswered = [one for one, answer in zip(publications, answers, strict=True) if answer is None]
+        locked = await self._locked(tx, unanswered) if self.free else set[int]()
         first_of_key: dict[tuple[int, str], int] = {}
         twins: list[tuple[int, int]] = []
         written: dict[int, list[_Written]] = {}
         for index, publication in enumerate(publications):
-            if answers[index] is not None:
+            if answers[index] is not None or (locked and not locked.isdisjoint(self._needs(publication))):
                 continue
             if publication.idempotency_key is not None:
                 key = (publication.drafts[0].topic.id, publication.idempotency_key)
@@ -84,10 +91,24 @@ class Publishing:
         await self._remember(tx, [(publications[index], answers[index]) for index in first_of_key.values()])
         for index, first in twins:
             answers[index] = _replay(publications[index], publications[first].fingerprint, answers[first])
-        return [answer for answer in answers if answer is not None]
+        return answers
+
+    def _waits(self, draft: Draft) -> bool:
+        return draft.deliver_at is not None and draft.deliver_at > self.now
+
+    def _needs(self, publication: Publication) -> set[int]:
+        """The rows that it shares with others: queues whose offsets it draws, and topics (negative) it counts in."""
+        return {-draft.topic.id if self._waits(draft) else draft.queue.id for draft in publication.drafts}
+
+    async def _locked(self, tx: Transaction, publications: Iterable[Publication]) -> set[int]:
+        """Which of those rows somebody holds; the others are locked from here on."""
+        needed = {one for publication in publications for one in self._needs(publication)}
+        tallies = await locked_tallies(tx, {-one for one in needed if one < 0}, self.maker)
+        _, queues = await lock_free(tx, {one for one in needed if one > 0})
+        return queues | {-topic_id for topic_id in tallies}
 
     def _identify(self, draft: Draft, place: tuple[int, int]) -> _Written:
-        waits = draft.deliver_at is not None and draft.deliver_at > self.now
+        waits = self._waits(draft)
         if place not in self.made:
             due = min(draft.deliver_at or 0, _HORIZON_OF_IDS) if waits else self.now
             shard = None if draft.ordering_key is None else shard_for(draft.topic.id, draft.ordering_key)
@@ -194,6 +215,35 @@ async def draw_offsets(tx: Transaction, wanted: Mapping[int, int]) -> dict[int, 
         begins[queue_id] = next_offset
         await tx.execute("queue.advance", next_offset + wanted[queue_id], queue_id)
     return begins
+
+
+async def draw_free(tx: Transaction, wanted: Mapping[int, int]) -> tuple[dict[int, int], set[int]]:
+    """As `draw_offsets`, of the queues that nobody else holds, without a wait; and which are held."""
+    begins = await tx.draw(wanted)
+    wanted = {queue_id: many for queue_id, many in wanted.items() if queue_id not in begins}
+    free, locked = await lock_free(tx, wanted)
+    for queue_id, next_offset in free.items():
+        begins[queue_id] = next_offset
+        await tx.execute("queue.advance", next_offset + wanted[queue_id], queue_id)
+    return begins, locked
+
+
+async def lock_free(tx: Transaction, queue_ids: Iterable[int]) -> tuple[dict[int, int], set[int]]:
+    """Locks the sequences that nobody holds, each with its next offset; and which are held by somebody."""
+    ids = sorted(queue_ids)
+    if not ids:
+        return {}, set()
+    free, there = await tx.fetch_all([("queue.free", (ids,)), ("queue.ends", (ids,))])
+    return dict(free), {row[0] for row in there} - {row[0] for row in free}
+
+
+async def locked_tallies(tx: Transaction, topic_ids: Iterable[int], maker: int) -> set[int]:
+    """The topics in whose tally nothing can be counted now; those of the others are locked from here on."""
+    ids = sorted(topic_ids)
+    if not ids:
+        return set()
+    free, there = await tx.fetch_all([("tally.free", (ids, maker)), ("tally.there", (ids, maker))])
+    return {row[0] for row in there} - {row[0] for row in free}
 
 
 async def count(tx: Transaction, topic_id: int, maker: int, *, scheduled: int = 0, cancelled: int = 0) -> bool:

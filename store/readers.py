@@ -31,26 +31,30 @@ class Reading:
     """Wishes of broadcast clients in one transaction."""
 
     now: int
+    free: bool = False
+    """Whether a client whose offsets are locked is left out, and not waited for."""
     _pages: dict[tuple[int, int, int, frozenset[str] | None], _Page] = field(
         factory=dict[tuple[int, int, int, frozenset[str] | None], _Page]
     )
     """By queue, offset, size and tags: clients that are abreast share what is read."""
     _ends: dict[int, int] = field(factory=dict[int, int])
 
-    async def write(self, tx: Transaction, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
-        """An answer to each, in order. The offsets are locked in the order of their keys."""
-        answers: dict[int, ReadAnswer] = {}
+    async def write(self, tx: Transaction, requests: Sequence[ReadRequest]) -> list[ReadAnswer | None]:
+        """An answer to each, in order; None when it was left out. The offsets are locked in the order of their keys."""
+        answers: dict[int, ReadAnswer | None] = {}
         for index in sorted(range(len(requests)), key=lambda i: (requests[i].group.id, encode(requests[i].client))):
             answers[index] = await self._read(tx, requests[index])
         return [answers[index] for index in range(len(requests))]
 
-    async def _read(self, tx: Transaction, request: ReadRequest) -> ReadAnswer:
+    async def _read(self, tx: Transaction, request: ReadRequest) -> ReadAnswer | None:
         group, queues = request.group, request.group.topic.queues
         if any(queue.id not in self._ends for queue in queues):
             self._ends |= dict(await tx.fetch("queue.ends", [queue.id for queue in queues]))
         if any(queue.id not in self._ends for queue in queues):
             raise TopicGone(f"topic {group.topic.name!r} has been removed meanwhile")
         ends = {queue.id: self._ends[queue.id] for queue in queues}
+        if self.free and await self._is_locked(tx, request):
+            return None
         before = await self._lock(tx, request, ends)
         positions = dict(before)
         if request.after is not None:
@@ -69,6 +73,12 @@ class Reading:
                 await tx.execute("reader.move", now_at, group.id, client, queue_id)
         more = not messages and any(positions[q.id] < ends[q.id] for q in queues)
         return ReadAnswer(tuple(messages), (queue.number, position), more=more)
+
+    async def _is_locked(self, tx: Transaction, request: ReadRequest) -> bool:
+        """Whether somebody holds an offset of the client; or else they are locked from here on."""
+        place = (request.group.id, encode(request.client))
+        free, there = await tx.fetch_all([("reader.free", place), ("reader.there", place)])
+        return {row[0] for row in free} < {row[0] for row in there}
 
     async def _lock(self, tx: Transaction, request: ReadRequest, ends: dict[int, int]) -> dict[int, int]:
         """The client's offset by queue, locked; made for a client, and for a queue, that are not known yet."""

@@ -12,6 +12,7 @@ from attrs import frozen
 
 from .ids import is_straight
 from .ports import Row, Transaction, Value
+from .publishing import lock_free
 
 HOLE_AGE = 1_000
 """Milliseconds that a hole may stay, and what lies behind it waits. Closed too soon, it costs its writer a new try."""
@@ -33,10 +34,13 @@ class Sealed:
 
 async def seal(tx: Transaction, queue_id: int, now: int, *, at_once: bool = False) -> Sealed:
     """Moves the end of a queue on, by a page at most. Holes older than `HOLE_AGE` are closed, or all `at_once`."""
-    locked = await tx.fetch("queue.lock", [queue_id])
-    if not locked:
-        return Sealed(0, moved=False, more=False)  # removed
-    ((_, begin),) = locked
+    if at_once:
+        free, locked = dict(await tx.fetch("queue.lock", [queue_id])), set[int]()
+    else:  # one that somebody else holds keeps no others waiting
+        free, locked = await lock_free(tx, [queue_id])
+    if queue_id not in free:
+        return Sealed(0, moved=False, more=bool(locked))  # without `more` it is removed
+    begin = free[queue_id]
     rows = await tx.fetch("message.behind", queue_id, begin, _PAGE)
     end = begin
     straight = holes = sealed = 0

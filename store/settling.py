@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from attrs import define, evolve, field
 
-from .errors import GroupGone
+from .errors import GroupGone, Locked
 from .ids import IdMaker, due_of, shard_of
 from .locked_rows import ClaimRow, CursorRow
 from .ports import Query, Row, Transaction, Value
@@ -48,6 +48,8 @@ class Settling:
     spread: int = 0
     expected: tuple[int, int] | None = None
     """A queue of the topic and where the group is likely to be in it: read together with the locks."""
+    free: bool = False
+    """Whether nobody is waited for who works on the group: `Locked`, at once."""
     _ends: dict[int, int] = field(factory=dict[int, int], init=False)
     """Of the group's queues."""
     _page: Page | None = field(default=None, init=False)
@@ -63,7 +65,7 @@ class Settling:
         """The claims and cursors, locked; and what is to be read for the claims behind these locks, in one flight."""
         queries = self._locks(settlements)
         queue_ids = sorted(self.group.queue_ids)
-        queries.append(("cursor.lock", (self.group.id, queue_ids)))
+        queries.append(("cursor.free" if self.free else "cursor.lock", (self.group.id, queue_ids)))
         if requests:
             queries.append(("queue.ends", (queue_ids,)))
         limit = min(PAGE, sum(request.size for request in requests))
@@ -74,6 +76,10 @@ class Settling:
             self._page = Page(*self.expected, limit, answers.pop())
         self._ends = dict(answers.pop()) if requests else {}
         cursors = {row[0]: CursorRow(*row) for row in answers.pop()}
+        if self.free and len(cursors) < len(queue_ids):
+            there = await tx.fetch("cursor.there", self.group.id, queue_ids)
+            if len(there) > len(cursors):
+                raise Locked("another transaction is working on this group")
         if not cursors:
             raise GroupGone("the group has been removed meanwhile")
         return _claim_rows(answers, settlements), cursors

@@ -98,11 +98,23 @@ class Store:
     async def publish(self, publications: Sequence[Publication], now: int) -> list[list[Receipt] | Conflict]:
         """Accepts the publications in one transaction; an answer to each, in order: its receipts, or the conflict."""
 
-        async def attempt(spread: int) -> list[list[Receipt] | Conflict]:
+        answers = await self._publish(publications, now, free=False)
+        return [answer for answer in answers if answer is not None]
+
+    async def publish_free(
+        self, publications: Sequence[Publication], now: int
+    ) -> list[list[Receipt] | Conflict | None]:
+        """As `publish`, without waiting for a row: None for those that need one which somebody holds."""
+        return await self._publish(publications, now, free=True)
+
+    async def _publish(
+        self, publications: Sequence[Publication], now: int, *, free: bool
+    ) -> list[list[Receipt] | Conflict | None]:
+        async def attempt(spread: int) -> list[list[Receipt] | Conflict | None]:
             made: dict[tuple[int, int], int] = {}
 
-            async def work(tx: Transaction) -> list[list[Receipt] | Conflict]:
-                run = publishing.Publishing(self.ids, now, self.window, self.maker, spread, made)
+            async def work(tx: Transaction) -> list[list[Receipt] | Conflict | None]:
+                run = publishing.Publishing(self.ids, now, self.window, self.maker, spread, made, free)
                 return await run.write(tx, publications)
 
             return await self.backend.write(work)
@@ -111,9 +123,19 @@ class Store:
 
     async def promote(self, entries: Sequence[int], now: int) -> list[Promoted]:
         """Hands what is due among these wheel entries to the stream."""
+        return (await self._promote(entries, now, None))[0]
 
-        async def attempt(_: int) -> list[Promoted]:
-            return await self.backend.write(lambda tx: timers.promote(tx, entries, now, self.maker + 2))
+    async def promote_free(
+        self, entries: Sequence[int], now: int, behind: Collection[int] = ()
+    ) -> tuple[list[Promoted], timers.Held]:
+        """As `promote`, without waiting for a queue; what cannot go now, by its queue. See `timers`."""
+        return await self._promote(entries, now, behind)
+
+    async def _promote(
+        self, entries: Sequence[int], now: int, behind: Collection[int] | None
+    ) -> tuple[list[Promoted], timers.Held]:
+        async def attempt(_: int) -> tuple[list[Promoted], timers.Held]:
+            return await self.backend.write(lambda tx: timers.promote(tx, entries, now, self.maker + 2, behind=behind))
 
         return await self._again(attempt, now)
 
@@ -138,12 +160,14 @@ class Store:
         requests: Sequence[ClaimRequest],
         now: int,
         present: Collection[str] = (),
+        *,
+        free: bool = False,
     ) -> Turn:
-        """Settles and claims for one group in one transaction; `present`: see `OrderedTurning`."""
+        """Settles and claims for one group in one transaction; `present`: see `OrderedTurning`, `free`: `Settling`."""
 
         async def attempt(spread: int) -> Turn:
             async def work(tx: Transaction) -> tuple[Turn, tuple[int, int] | None]:
-                run = self._turning(group, now, spread, present)
+                run = self._turning(group, now, spread, present, free=free)
                 return await run.write(tx, settlements, requests), run.expects
 
             turn, expects = await self.backend.write(work)
@@ -153,10 +177,10 @@ class Store:
 
         return await self._again(attempt, now)
 
-    def _turning(self, group: Group, now: int, spread: int, present: Collection[str]) -> Turning:
+    def _turning(self, group: Group, now: int, spread: int, present: Collection[str], *, free: bool) -> Turning:
         if group.topic.ordered:
-            return OrderedTurning(group, now, self.ids, spread, present=present)
-        return Turning(group, now, self.ids, spread, expected=self._expected.get(group.id))
+            return OrderedTurning(group, now, self.ids, spread, free=free, present=present)
+        return Turning(group, now, self.ids, spread, expected=self._expected.get(group.id), free=free)
 
     async def claims_over(self, now: int, limit: int) -> list[tuple[ClaimKey, int]]:
         """Claims whose lease has run out, each with the end of its lease, oldest first."""
@@ -275,7 +299,15 @@ class Store:
 
     async def read_on(self, requests: Sequence[ReadRequest], now: int) -> list[ReadAnswer]:
         """Messages for clients of broadcast topics, each from its own offset on; an answer to each, in order."""
-        return await self.backend.write(lambda tx: readers.Reading(now).write(tx, requests))
+        answers = await self._read_on(requests, now, free=False)
+        return [answer for answer in answers if answer is not None]
+
+    async def read_on_free(self, requests: Sequence[ReadRequest], now: int) -> list[ReadAnswer | None]:
+        """As `read_on`, without waiting for a row: None for a client whose offsets somebody holds."""
+        return await self._read_on(requests, now, free=True)
+
+    async def _read_on(self, requests: Sequence[ReadRequest], now: int, *, free: bool) -> list[ReadAnswer | None]:
+        return await self.backend.write(lambda tx: readers.Reading(now, free).write(tx, requests))
 
     async def topic_states(self, topics: Sequence[Topic]) -> dict[int, TopicState]:
         """Counters by topic id."""

@@ -8,37 +8,54 @@ In the wheel a message goes by its id and a retry by `~id`, which is negative, s
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import cast
 
 from .errors import StoreError
 from .ids import due_of, first_id, shard_in_delay, shard_of
 from .ports import Row, Transaction, Value
-from .publishing import count, draw_offsets
+from .publishing import count, draw_free, draw_offsets, locked_tallies
 from .records import Promoted, Verdict
 
 Timer = tuple[int, int]
 """(due, entry): entry is the id of a message, or `~id` of a retry."""
 
 
-async def promote(tx: Transaction, entries: Sequence[int], now: int, maker: int = 0) -> list[Promoted]:
+Held = dict[int, list[int]]
+"""By queue id: entries that are due and cannot go there now."""
+
+
+async def promote(
+    tx: Transaction, entries: Sequence[int], now: int, maker: int = 0, *, behind: Collection[int] | None = None
+) -> tuple[list[Promoted], Held]:
     """Hands what is due among these entries to the stream, in one transaction.
 
     Messages of an outbox are counted here, in this maker's tally: their publish must lock no counter.
 
-    Rows that are gone, locked by somebody else or not yet due at `now` are left alone.
+    Rows that are gone, locked by somebody else or not yet due at `now` are left alone. With `behind` nothing is waited
+    for: what goes to a queue that somebody holds is held back and told, and so is what goes to these queues, since
+    something for them is held back already.
     """
     messages = [entry for entry in entries if entry >= 0]
     retries = [~entry for entry in entries if entry < 0]
     due = [row for row in await tx.fetch("delay.lock", messages) if row[1] <= now] if messages else []
     back = [row for row in await tx.fetch("retry.lock", retries) if due_of(row[0]) <= now] if retries else []
     back.sort(key=_time_and_source)  # they were locked shard by shard
+    held: Held = {}
+    if behind is not None:
+        due, back = _hold_back(due, back, set(behind), held)
+        topics = await locked_tallies(tx, {row[2] for row in due if row[8]}, maker)
+        due, back = _hold_back(due, back, {row[3] for row in due if row[8] and row[2] in topics}, held)
     uncounted = Counter([row[2] for row in due if row[8]])
     for topic_id in sorted(uncounted):
         await count(tx, topic_id, maker, scheduled=uncounted[topic_id])
     # Sequence rows come last in the order of locks, all of them in one statement.
     wanted = Counter([row[3] for row in due] + [row[1] for row in back])
-    begins = await draw_offsets(tx, wanted) if wanted else {}
+    if behind is None:
+        begins = await draw_offsets(tx, wanted) if wanted else {}
+    else:
+        begins, locked = await draw_free(tx, wanted)
+        due, back = _hold_back(due, back, locked, held)
     await _drop(tx, [row for row in due if row[3] not in begins])
     due = [row for row in due if row[3] in begins]
     back = [row for row in back if row[1] in begins]  # those of a removed group go with it
@@ -46,9 +63,18 @@ async def promote(tx: Transaction, entries: Sequence[int], now: int, maker: int 
         await _stream_messages(tx, due, begins, now)
     if back:
         await stream_retries(tx, back, begins, now)
-    return [Promoted(row[0], row[3], row[1], bool(row[8])) for row in due] + [
-        Promoted(~row[0], row[1], due_of(row[0])) for row in back
-    ]
+    promoted = [Promoted(row[0], row[3], row[1], bool(row[8])) for row in due]
+    return promoted + [Promoted(~row[0], row[1], due_of(row[0])) for row in back], held
+
+
+def _hold_back(due: list[Row], back: list[Row], queues: Collection[int], held: Held) -> tuple[list[Row], list[Row]]:
+    """Those messages and retries that go to other queues than these; the entries of the rest are noted in `held`."""
+    if not queues:
+        return due, back
+    for queue_id, entry in [(row[3], row[0]) for row in due] + [(row[1], ~row[0]) for row in back]:
+        if queue_id in queues:
+            held.setdefault(queue_id, []).append(entry)
+    return [row for row in due if row[3] not in queues], [row for row in back if row[1] not in queues]
 
 
 def _time_and_source(retry: Row) -> tuple[int, int, int]:
@@ -101,8 +127,13 @@ def _exactly(expected: int, got: int, what: str) -> None:
 
 
 async def cancel(tx: Transaction, ids: Sequence[int], now: int, maker: int) -> list[Verdict]:
-    """Cancels what still waits; the verdict of each is final once this is committed."""
+    """Cancels what still waits; the verdict of each is final once this is committed.
+
+    What cannot be counted, because somebody holds its topic's tally, is `locked`, as if its own row were.
+    """
     rows = {row[0]: row for row in await tx.fetch("delay.lock", ids)}
+    locked = await locked_tallies(tx, {row[2] for row in rows.values()}, maker)
+    rows = {id_: row for id_, row in rows.items() if row[2] not in locked}
     if rows:
         await tx.execute("delay.remove", list(rows))
         taken: list[Row] = []
@@ -132,6 +163,8 @@ async def cancel(tx: Transaction, ids: Sequence[int], now: int, maker: int) -> l
 async def count_outbox(tx: Transaction, maker: int, limit: int) -> dict[int, tuple[int, int]]:
     """Counts a batch of what outboxes have cancelled; by topic id how many, and of how many the publish as well."""
     rows = await tx.fetch("outbox_cancel.lock", limit)
+    locked = await locked_tallies(tx, {row[1] for row in rows}, maker)
+    rows = [row for row in rows if row[1] not in locked]
     cancelled = Counter([row[1] for row in rows])
     scheduled = Counter([row[1] for row in rows if row[2]])
     for topic_id in sorted(cancelled):

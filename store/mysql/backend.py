@@ -15,7 +15,17 @@ from typing import TypeVar
 import structlog
 import trio
 
-from ..errors import Contention, DuplicateKey, OutcomeUnknown, Refused, SchemaError, StoreError, TopicGone, Unavailable
+from ..errors import (
+    Contention,
+    DuplicateKey,
+    Locked,
+    OutcomeUnknown,
+    Refused,
+    SchemaError,
+    StoreError,
+    TopicGone,
+    Unavailable,
+)
 from ..migrations import Migration, load_migrations, pending
 from ..ports import Query, Row, Value, Work
 from .connection import Connection, connect
@@ -41,6 +51,8 @@ _FORGET_EVERY = 3600.0
 """Seconds."""
 _DONE_BEFORE = frozenset({1060, 1061, 1091})
 """A column or an index that is there, or is gone: a migration that was interrupted behind this statement."""
+_FIRST_DRAWN = "IF(ROW_COUNT()>0,LAST_INSERT_ID(),NULL)"
+"""NULL, which is refused, when the draw before it found no row, or failed."""
 _APPLIED = b"SELECT version, checksum FROM migration"
 _REMEMBER = b"""CREATE TABLE IF NOT EXISTS migration (
   version INT UNSIGNED NOT NULL, name VARBINARY(255) NOT NULL, checksum BINARY(32) NOT NULL, applied_at BIGINT NOT NULL,
@@ -130,18 +142,22 @@ class MySQLTransaction:
         for queue_id, begin in begins.items():
             drawn = [(queue_id, begin + number, *row) for number, row in enumerate(rows[queue_id])]
             flight += prepared.bind_many(drawn, max_bytes=self._connection.max_statement)
+        # The server goes on with a flight when a statement of it has failed. So each draw looks whether the statement
+        # before it did something: behind one that has waited in vain nothing waits once more.
         for queue_id in sorted(rows.keys() - begins):
             many = len(rows[queue_id])
+            draw = "queue.draw_next" if draws else "queue.draw"
             draws[queue_id] = len(flight)
-            flight.append(bind("queue.draw", (many, many if straight else 0, queue_id)))
+            flight.append(bind(draw, (many, many if straight else 0, queue_id)))
             placed = [
-                (queue_id, Sql(f"LAST_INSERT_ID()+{number:d}"), *row) for number, row in enumerate(rows[queue_id])
+                (queue_id, Sql(f"LAST_INSERT_ID()+{number:d}" if number else _FIRST_DRAWN), *row)
+                for number, row in enumerate(rows[queue_id])
             ]
             flight += prepared.bind_many(placed, max_bytes=self._connection.max_statement)
         try:
             done = await self._connection.execute_all(flight)
-        except DuplicateKey as error:
-            # Where no offset was drawn, LAST_INSERT_ID() is an old one.
+        except (DuplicateKey, Refused) as error:
+            # Where no offset was drawn, there is none to insert.
             if len(await self.fetch("queue.ends", sorted(rows))) < len(rows):
                 raise TopicGone("a queue is not there any more") from error
             raise
@@ -181,6 +197,8 @@ class MySQLBackend:
         while True:
             try:
                 return await self._once(work)
+            except Locked:
+                raise  # it has waited long enough, with a connection and with locks of its own
             except (Contention, _RolledBack):
                 tried += 1
                 if tried == _TRIES:

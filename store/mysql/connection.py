@@ -25,6 +25,9 @@ WRITE_WAIT_TIMEOUT = 5
 READ_WAIT_TIMEOUT = 600
 """Seconds that the server lets a session idle. A writer that is paused or cut off must not keep its row locks."""
 
+WRITE_LOCK_WAIT = 1
+"""Seconds for which a writer waits for a row. It keeps its own locks meanwhile, so that others wait with it."""
+
 # MariaDB makes an IN list of 1000 values or more a join with a temporary table, which locks rows in no order at all;
 # with the threshold at 0 it is a range over the key, as on MySQL. With sql_safe_updates a DELETE of MariaDB's goes by
 # the key however few rows the table has (a scan would wait for rows of others); on MySQL a hint in the statement does.
@@ -36,7 +39,7 @@ _SETTINGS = (
     " /*!80000 , transaction_isolation = 'READ-COMMITTED' */"
     " /*M! , tx_isolation = 'READ-COMMITTED', in_predicate_conversion_threshold = 0, sql_safe_updates = 1 */"
 )
-_WRITE_SETTINGS = _SETTINGS.format(wait=WRITE_WAIT_TIMEOUT, lock_wait=2).encode()
+_WRITE_SETTINGS = _SETTINGS.format(wait=WRITE_WAIT_TIMEOUT, lock_wait=WRITE_LOCK_WAIT).encode()
 _READ_SETTINGS = _SETTINGS.format(wait=READ_WAIT_TIMEOUT, lock_wait=10).encode()
 _OLDEST = {"mysql": (8, 0), "mariadb": (10, 6)}
 

@@ -2,7 +2,7 @@
 
 import re
 
-from ..errors import Contention, DuplicateKey, Refused, StoreError, Unavailable
+from ..errors import Contention, DuplicateKey, Locked, Refused, StoreError, Unavailable
 
 # The session is gone, or the server ends it, so that what it was doing may or may not be done. 1317 is a KILL.
 CUT_OFF = frozenset({1053, 1077, 1079, 1080, 1152, 1158, 1159, 1160, 1161, 1180, 1184, 1317, 1927, 3169, 4031})
@@ -12,9 +12,11 @@ _UNABLE = frozenset(
     {3, 1021, 1026, 1030, 1037, 1038, 1040, 1041, 1047, 1114, 1129, 1135, 1203, 1226, 1290, 1637, 1836, 1969}
     | {3024, 3032, 3100, 3168}
 )
-# Deadlock, lock wait, NOWAIT; 1020 is MariaDB's "record has changed", 1412 a table altered since the transaction began,
-# 3101 a group replication rollback.
-_CONTENTION = frozenset({1020, 1205, 1213, 1412, 1614, 1689, 3058, 3101, 3572})
+# Lock wait, NOWAIT.
+_LOCKED = frozenset({1205, 3572})
+# Deadlock; 1020 is MariaDB's "record has changed", 1412 a table altered since the transaction began, 3101 a group
+# replication rollback.
+_CONTENTION = frozenset({1020, 1213, 1412, 1614, 1689, 3058, 3101})
 _DUPLICATE = frozenset({1022, 1062, 1586})
 _KEY = re.compile(r"for key '([^']*)'$")
 
@@ -26,6 +28,8 @@ def to_store_error(code: int, message: str) -> StoreError:
         found = _KEY.search(message)
         # MySQL says `table.key`, MariaDB `key`.
         return DuplicateKey(text, code, found[1].rpartition(".")[2] if found else None)
+    if code in _LOCKED:
+        return Locked(text, code)
     if code in _CONTENTION:
         return Contention(text, code)
     if code in CUT_OFF or code in _UNABLE or 2000 <= code < 3000:

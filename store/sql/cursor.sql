@@ -8,6 +8,16 @@ INSERT IGNORE INTO `cursor` (group_id, queue_id, origin, position, next_claim, n
 SELECT queue_id, position, next_claim, next_delivery, acked, dead, retried, expired, skipped, parked
 FROM `cursor` /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND queue_id IN (?*) ORDER BY queue_id /*! FOR UPDATE */;
 
+-- name: free
+-- The same cursors, those among them that nobody else is working on.
+SELECT queue_id, position, next_claim, next_delivery, acked, dead, retried, expired, skipped, parked
+FROM `cursor` /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND queue_id IN (?*)
+ORDER BY queue_id /*! FOR UPDATE SKIP LOCKED */;
+
+-- name: there
+-- Which of these cursors there are.
+SELECT queue_id, position FROM `cursor` /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND queue_id IN (?*);
+
 -- name: move
 -- What a turn of the group changed.
 UPDATE `cursor` SET position = ?, next_claim = ?, next_delivery = ?, acked = ?, dead = ?, retried = ?, expired = ?,

@@ -10,6 +10,10 @@ INSERT IGNORE INTO queue (topic_id, group_id, number, next_offset, straight, hol
 -- The sequences of the queues, for update, in the one order that everybody keeps.
 SELECT id, next_offset FROM queue /*! FORCE INDEX (PRIMARY) */ WHERE id IN (?*) ORDER BY id /*! FOR UPDATE */;
 
+-- name: free
+-- The sequences among these that nobody else is working on, for update.
+SELECT id, next_offset FROM queue /*! FORCE INDEX (PRIMARY) */ WHERE id IN (?*) ORDER BY id /*! FOR UPDATE SKIP LOCKED */;
+
 -- name: advance
 -- Offsets were drawn.
 UPDATE queue SET next_offset = ? WHERE id = ?;
@@ -17,6 +21,11 @@ UPDATE queue SET next_offset = ? WHERE id = ?;
 -- name: draw
 -- Offsets are drawn, all in one; on MySQL LAST_INSERT_ID() is then the first of them.
 UPDATE queue SET next_offset = /*! LAST_INSERT_ID( */ next_offset /*! ) */ + ?, straight = straight + ? WHERE id = ?;
+
+-- name: draw_next
+-- The same behind another draw: of nothing, without a wait, when what was asked just before it has failed.
+UPDATE queue SET next_offset = /*! LAST_INSERT_ID( */ next_offset /*! ) */ + ?, straight = straight + ?
+WHERE id = /*! IF(ROW_COUNT() > 0, */ ? /*! , 0) */;
 
 -- name: ends
 -- The ends of the queues: every offset below is committed.

@@ -7,6 +7,15 @@ INSERT IGNORE INTO reader (group_id, client, queue_id, position, asked_at) VALUE
 SELECT queue_id, position, asked_at FROM reader /*! FORCE INDEX (PRIMARY) */
 WHERE group_id = ? AND client = ? ORDER BY queue_id /*! FOR UPDATE */;
 
+-- name: free
+-- The same, those among them that nobody else is working on.
+SELECT queue_id, position FROM reader /*! FORCE INDEX (PRIMARY) */
+WHERE group_id = ? AND client = ? ORDER BY queue_id /*! FOR UPDATE SKIP LOCKED */;
+
+-- name: there
+-- In which queues a client of a group has an offset.
+SELECT queue_id, position FROM reader /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND client = ?;
+
 -- name: move
 -- A client's offset moves.
 UPDATE reader SET position = ? WHERE group_id = ? AND client = ? AND queue_id = ?;

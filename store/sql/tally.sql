@@ -6,6 +6,15 @@ UPDATE tally SET scheduled = scheduled + ?, cancelled = cancelled + ? WHERE topi
 -- A row that is not there yet, for the first count of a maker.
 INSERT IGNORE INTO tally (topic_id, maker, scheduled, cancelled) VALUES ?;
 
+-- name: free
+-- A maker's counters of these topics that nobody else is working on, for update.
+SELECT topic_id, scheduled FROM tally /*! FORCE INDEX (PRIMARY) */ WHERE topic_id IN (?*) AND maker = ?
+/*! FOR UPDATE SKIP LOCKED */;
+
+-- name: there
+-- Of which of these topics a maker has counters.
+SELECT topic_id, scheduled FROM tally /*! FORCE INDEX (PRIMARY) */ WHERE topic_id IN (?*) AND maker = ?;
+
 -- name: of_topics
 -- The counters of topics, all makers together.
 SELECT topic_id, SUM(scheduled), SUM(cancelled) FROM tally WHERE topic_id IN (?*) GROUP BY topic_id;

@@ -72,9 +72,8 @@ async def test_a_batch_is_bounded_by_weight(nursery: trio.Nursery) -> None:
 
 async def test_tasks_share_what_waits_and_none_is_forgotten(nursery: trio.Nursery) -> None:
     database = Database()
-    combiner: Combiner[int, int] = Combiner(database.write)
-    for _ in range(2):
-        nursery.start_soon(combiner.run)
+    combiner: Combiner[int, int] = Combiner(database.write, writers=2)
+    nursery.start_soon(combiner.run)
     for _ in range(3):  # again after a rest
         await trio.testing.wait_all_tasks_blocked()
         database.batches = []

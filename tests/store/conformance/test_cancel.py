@@ -96,7 +96,9 @@ class TestCancel:
             verdicts: list[Verdict] = []
 
             async def cancel(id_: int, verdicts: list[Verdict] = verdicts) -> None:
-                verdicts.extend(await stage.store.cancel([id_], stage.now))
+                while (verdict := (await stage.store.cancel([id_], stage.now))[0]).result == "locked":
+                    await trio.sleep(0)  # another counts in it: the service asks again too
+                verdicts.append(verdict)
 
             async with trio.open_nursery() as nursery:
                 for id_ in ids:
