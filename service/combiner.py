@@ -31,7 +31,7 @@ _ASIDE_FOR = 10.0
 _FIRST_REST, _LONGEST_REST = 0.02, 0.25
 """Seconds from one look at a lane that is locked to the next, doubled each time."""
 _LONGEST_WAIT = 3.0
-"""Seconds from the first look that finds his lane locked until somebody is told so."""
+"""Seconds that somebody waits, at every look of which his lane was locked, before he is told so."""
 _ASIDE_SHARE = 4
 """What is aside may take up a fourth of the room for what waits."""
 _HELD = "other transactions hold what this needs; try again in a moment"
@@ -48,8 +48,8 @@ class _Waiting(Generic[Request, Answer]):
     """Who waits; None when nobody does any more. (An Event for each would cost a third of the whole.)"""
     answer: Answer | None = None
     error: Exception | None = None
-    held_since: float | None = None
-    """When what it needs was first found locked: trio's time."""
+    since: float = field(factory=trio.current_time)
+    """When it came: trio's time."""
 
     async def wait(self) -> None:
         """Until `finish`."""
@@ -70,13 +70,15 @@ class _Lane(Generic[Request, Answer]):
     """What needs the same rows, in the order in which it came. Kept while there is something to know of it."""
 
     key: Hashable
-    waiting: deque[_Waiting[Request, Answer]] = field(factory=deque)
+    waiting: deque[_Waiting[Request, Answer]] = field(factory=lambda: deque[_Waiting[Request, Answer]]())
     flying: int = 0
     """Batches that have something of it."""
     slow: int = 0
     """Those of them that take long: it waits for them."""
     aside_until: float | None = None
     """None: it is not aside."""
+    locked_since: float | None = None
+    """None: it was not at the last look."""
     rests_until: float = 0.0
     rest: float = _FIRST_REST
 
@@ -315,7 +317,7 @@ class Combiner(Generic[Request, Answer]):
                 self._block(lane)
                 self._weight_aside += sum(item.weight for item in lane.waiting)
                 self._aside[lane] = None
-                lane.rest, lane.rests_until = _FIRST_REST, now
+                lane.locked_since, lane.rest, lane.rests_until = None, _FIRST_REST, now
             lane.aside_until = now + _ASIDE_FOR
         for lane, item in reversed(items):
             self._put(lane, item, back=True)
@@ -324,7 +326,7 @@ class Combiner(Generic[Request, Answer]):
         while True:
             self._changed_aside = trio.Event()
             now = trio.current_time()
-            self._send_away(now)
+            self._readmit(now)
             if items := self._take_aside(now):
                 self._writing_aside = True
                 try:
@@ -335,14 +337,9 @@ class Combiner(Generic[Request, Answer]):
                 with trio.move_on_at(self._next_look(now)):
                     await self._changed_aside.wait()
 
-    def _send_away(self, now: float) -> None:
-        """Who has waited long enough is told so; lanes that have been free for a while are aside no more."""
+    def _readmit(self, now: float) -> None:
+        """Lanes that have been free for a while are aside no more."""
         for lane in list(self._aside):
-            while lane.waiting:
-                since = lane.waiting[0].held_since
-                if since is None or now - since < self._longest_wait:
-                    break
-                _finish([(lane, self._pop(lane))], Busy(_HELD))
             if lane.aside_until is not None and lane.aside_until <= now:
                 del self._aside[lane]
                 self._weight_aside -= sum(item.weight for item in lane.waiting)
@@ -396,19 +393,30 @@ class Combiner(Generic[Request, Answer]):
             for lane in lanes:
                 self._note(lane, locked=lane in locked)
             for lane, item in reversed(left):
-                item.held_since = trio.current_time() if item.held_since is None else item.held_since
                 self._put(lane, item, back=True)
+            for lane in locked:
+                self._send_away(lane)
             for (_, item), answer in zip(items, answers, strict=True):
                 if answer is not None:
                     item.answer = answer
                     item.finish()
 
     def _note(self, lane: _Lane[Request, Answer], *, locked: bool) -> None:
+        if not locked:
+            lane.locked_since, lane.rest = None, _FIRST_REST
+            return
         now = trio.current_time()
-        lane.rest = min(2 * lane.rest, _LONGEST_REST) if locked else _FIRST_REST
-        if locked:
-            lane.rests_until = now + lane.rest
-            lane.aside_until = now + _ASIDE_FOR
+        lane.locked_since = now if lane.locked_since is None else lane.locked_since
+        lane.rest = min(2 * lane.rest, _LONGEST_REST)
+        lane.rests_until = now + lane.rest
+        lane.aside_until = now + _ASIDE_FOR
+
+    def _send_away(self, lane: _Lane[Request, Answer]) -> None:
+        """The lane was found locked: who has waited for it long enough is told so."""
+        now = trio.current_time()
+        since = now if lane.locked_since is None else lane.locked_since
+        while lane.waiting and now - max(since, lane.waiting[0].since) >= self._longest_wait:
+            _finish([(lane, self._pop(lane))], Busy(_HELD))
 
 
 def _lanes(items: _Items[Request, Answer]) -> list[_Lane[Request, Answer]]:

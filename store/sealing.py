@@ -34,8 +34,10 @@ class Sealed:
 
 async def seal(tx: Transaction, queue_id: int, now: int, *, at_once: bool = False) -> Sealed:
     """Moves the end of a queue on, by a page at most. Holes older than `HOLE_AGE` are closed, or all `at_once`."""
+    free: dict[int, int]
+    locked: set[int] = set()
     if at_once:
-        free, locked = dict(await tx.fetch("queue.lock", [queue_id])), set[int]()
+        free = dict(await tx.fetch("queue.lock", [queue_id]))
     else:  # one that somebody else holds keeps no others waiting
         free, locked = await lock_free(tx, [queue_id])
     if queue_id not in free:

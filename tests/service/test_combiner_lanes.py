@@ -33,9 +33,14 @@ class Rows:
         self.at_a_time = self.most = 0
         self.away = False
 
-    def combiner(self, **how: int) -> Combiner[Request, str]:
+    def combiner(self, batch: int = 1000, waiting: int = 100_000, writers: int = 2) -> Combiner[Request, str]:
         return Combiner(
-            self.write, write_free=self.write_free, lane=lambda request: request[0], **({"writers": 2} | how)
+            self.write,
+            write_free=self.write_free,
+            lane=lambda request: request[0],
+            batch=batch,
+            waiting=waiting,
+            writers=writers,
         )
 
     async def write(self, batch: Sequence[Request]) -> list[str]:

@@ -11,9 +11,10 @@ from attrs import evolve
 from tarry.service import desk
 from tarry.service.clock import Clock
 from tarry.service.desk import Desk
+from tarry.service.errors import Busy
 from tarry.store import claims
 from tarry.store.catalogue import TopicDraft
-from tarry.store.errors import Unavailable
+from tarry.store.errors import Locked, Unavailable
 from tarry.store.records import (
     Claim,
     ClaimRequest,
@@ -43,6 +44,9 @@ class Counter:
         self.away = False
         self.locked = False
         """A user's transaction holds every claim."""
+        self.held = False
+        """Another transaction is working on the group."""
+        self.refused = 0
         self.gate: trio.Event | None = None
         self.clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
         self.timers: list[tuple[int, int]] = []
@@ -54,6 +58,9 @@ class Counter:
     async def turn(self, group: Group, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]) -> Turn:
         if self.away:
             raise Unavailable("away")
+        if self.held:
+            self.refused += 1
+            raise Locked("somebody is working on it")
         self.turns.append((len(settlements), len(requests)))
         if self.locked:
             return Turn(tuple(Settled(locked=True) for _ in settlements), tuple(None for _ in requests))
@@ -357,3 +364,67 @@ async def test_a_claim_that_comes_during_a_turn_hears_what_that_turn_left(
             counter.gate.set()
     counts = sorted(0 if claim is None else len(claim.messages) for claim in claims)
     assert counts == sorted([published - left, left])
+
+
+async def test_a_group_that_is_held_is_waited_for_a_while(
+    counter: Counter, autojump_clock: trio.testing.MockClock
+) -> None:
+    await counter.publish(2)
+    first = await counter.claim(1)
+    assert first is not None
+    counter.held = True
+    told: list[str] = []
+
+    async def claim() -> None:
+        with pytest.raises(Busy):
+            await counter.claim(1)
+        told.append("claim")
+
+    async def poll() -> None:
+        with pytest.raises(Busy):
+            await counter.claim(1, wait=500)
+        told.append("poll")
+
+    async def ack() -> None:
+        with pytest.raises(Busy):
+            await counter.desk.settle(Settlement(first.key, "ack"))
+        told.append("ack")
+
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        for job in (claim, poll, ack):
+            nursery.start_soon(job)
+    assert told[0] == "poll"
+    assert 0.5 < trio.current_time() - began < 5
+    settled: list[Settled | None] = []
+
+    async def ack_in_time() -> None:
+        settled.append(await counter.desk.settle(Settlement(first.key, "ack")))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ack_in_time)
+        await trio.sleep(1)
+        assert not settled
+        counter.held = False
+    assert [one.acked for one in settled if one] == [1]
+    second = await counter.claim(1)
+    assert second is not None, "nothing was claimed for who was told"
+
+
+async def test_a_lease_that_ends_while_the_group_is_held_is_ended_afterwards(counter: Counter) -> None:
+    await counter.publish(1)
+    claim = await counter.claim(1, lease=1_000)
+    assert claim is not None
+    counter.held = True
+    counter.ms += 1_000
+    counter.desk.watch(claim.key, counter.ms)
+    with trio.fail_after(10):
+        while not counter.refused:
+            await trio.sleep(0.01)
+        counter.held = False
+        while not counter.timers:
+            counter.ms += 100
+            counter.desk.nudge()
+            counter.desk.watch(claim.key, counter.ms)  # the clock is stepped by hand, and wakes nobody
+            await trio.sleep(0.01)
+    assert len(counter.timers) == 1

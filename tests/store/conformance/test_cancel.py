@@ -2,6 +2,7 @@
 
 import pytest
 import trio
+import trio.lowlevel
 
 from support.stores import HOUR, MINUTE, SECOND, START, Stage, connect_raw, ids_of
 from tarry.store.records import Verdict
@@ -97,7 +98,7 @@ class TestCancel:
 
             async def cancel(id_: int, verdicts: list[Verdict] = verdicts) -> None:
                 while (verdict := (await stage.store.cancel([id_], stage.now))[0]).result == "locked":
-                    await trio.sleep(0)  # another counts in it: the service asks again too
+                    await trio.lowlevel.checkpoint()  # another counts in it: the service asks again too
                 verdicts.append(verdict)
 
             async with trio.open_nursery() as nursery:

@@ -1,0 +1,107 @@
+"""A row that another program holds: the store waits for it once, and what needs no wait goes on."""
+
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from support.stores import START, connect_raw
+from tarry.store.catalogue import TopicDraft
+from tarry.store.errors import Locked
+from tarry.store.mysql.backend import MySQLBackend
+from tarry.store.records import Draft, Publication, Topic
+from tarry.store.store import Store
+
+
+@pytest.fixture
+async def store(mysql_dsn: str) -> AsyncIterator[Store]:
+    await _migrated(mysql_dsn)
+    backend = MySQLBackend(mysql_dsn)
+    yield Store(backend)
+    await backend.aclose()
+
+
+async def _migrated(dsn: str) -> None:
+    backend = MySQLBackend(dsn)
+    await backend.migrate()
+    await backend.aclose()
+
+
+def _for(topic: Topic, queue: int, delay: int | None = None) -> Publication:
+    later = None if delay is None else START + delay
+    return Publication((Draft(topic, topic.queues[queue], b"{}", deliver_at=later),))
+
+
+@pytest.fixture
+def lock_waits(mysql_dsn: str) -> Callable[[], int]:
+    """How often a transaction has waited for a row, on the whole server."""
+
+    def ask() -> int:
+        with connect_raw(mysql_dsn) as connection, connection.cursor() as cursor:
+            cursor.execute("SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_waits'")
+            return int(cursor.fetchall()[0][1])
+
+    return ask
+
+
+async def test_a_batch_over_many_locked_queues_waits_once(
+    store: Store, mysql_dsn: str, lock_waits: Callable[[], int]
+) -> None:
+    """Its statements are all on their way: the server tries each, and the others' rows are locked meanwhile."""
+    topic = await store.add_topic(TopicDraft("orders", queues=8), START)
+    batch = [_for(topic, queue) for queue in range(8)]
+    with connect_raw(mysql_dsn) as other, other.cursor() as cursor:
+        cursor.execute("SELECT * FROM queue WHERE number > 0 FOR UPDATE")
+        before, run_again = lock_waits(), store.backend.statistics()["run_again"]
+        with pytest.raises(Locked):
+            await store.publish(batch, START)
+        assert lock_waits() == before + 1
+        assert store.backend.statistics()["run_again"] == run_again
+        answers = await store.publish_free(batch, START)
+        assert [answer is not None for answer in answers] == [True] + [False] * 7
+        assert lock_waits() == before + 1
+        other.rollback()
+    receipts = [answer[0] for answer in await store.publish(batch, START) if isinstance(answer, list)]
+    assert [(receipt.queue, receipt.offset) for receipt in receipts] == [(0, 1)] + [(queue, 0) for queue in range(1, 8)]
+
+
+async def test_a_locked_tally_leaves_out_what_is_counted_there(
+    store: Store, mysql_dsn: str, lock_waits: Callable[[], int]
+) -> None:
+    orders, mails = [await store.add_topic(TopicDraft(name), START) for name in ("orders", "mails")]
+    first = [_for(topic, 0, 60_000) for topic in (orders, mails)]
+    made = [answer[0].id for answer in await store.publish(first, START) if isinstance(answer, list)]
+    await store.cancel(made, START)
+    made = [answer[0].id for answer in await store.publish(first, START) if isinstance(answer, list)]
+    with connect_raw(mysql_dsn) as other, other.cursor() as cursor:
+        cursor.execute("SELECT * FROM tally WHERE topic_id = %s FOR UPDATE", (orders.id,))
+        before = lock_waits()
+        answers = await store.publish_free([*first, _for(orders, 0)], START)
+        assert [answer is not None for answer in answers] == [False, True, True]
+        assert [verdict.result for verdict in await store.cancel(made, START)] == ["locked", "cancelled"]
+        assert lock_waits() == before
+        other.rollback()
+    assert [verdict.result for verdict in await store.cancel(made, START)] == ["cancelled", "cancelled"]
+    states = await store.topic_states([orders, mails])
+    assert [(s.accepted, s.cancelled, s.pending) for s in (states[orders.id], states[mails.id])] == [
+        (3, 2, 0),
+        (3, 2, 1),
+    ]
+
+
+async def test_promotion_holds_back_what_goes_to_a_locked_queue(
+    store: Store, mysql_dsn: str, lock_waits: Callable[[], int]
+) -> None:
+    topic = await store.add_topic(TopicDraft("orders", queues=3), START)
+    batch = [_for(topic, queue, 10) for queue in (0, 1, 2)]
+    ids = [answer[0].id for answer in await store.publish(batch, START) if isinstance(answer, list)]
+    with connect_raw(mysql_dsn) as other, other.cursor() as cursor:
+        cursor.execute("SELECT * FROM queue WHERE number = 1 FOR UPDATE")
+        before = lock_waits()
+        promoted, held = await store.promote_free(ids, START + 10, behind={topic.queues[2].id})
+        assert lock_waits() == before
+        other.rollback()
+    assert [one.entry for one in promoted] == ids[:1]
+    assert held == {topic.queues[1].id: [ids[1]], topic.queues[2].id: [ids[2]]}
+    promoted, held = await store.promote_free(ids, START + 10)
+    assert {one.entry for one in promoted} == set(ids[1:])
+    assert held == {}
