@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 
 from .async_consumption import AsyncConsumption
 from .async_delivery import AsyncDelivery
-from .async_tasks import loop, start
+from .async_tasks import from_outside, start
 
 
 class Loops:
@@ -95,8 +95,7 @@ class AsyncMessages(AsyncIterator[AsyncDelivery]):
         if not self._begun:
             self._loops.start(self._consumption)
             self._begun = True
-            token = loop()
-            self._later = token.run_sync_soon if hasattr(token, "run_sync_soon") else token.call_soon_threadsafe
+            self._later = from_outside()
         try:
             delivery = await self._consumption.next(self._idle_timeout)
         except Exception:

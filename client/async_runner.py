@@ -1,22 +1,19 @@
 """Workers over an asynchronous consumption, until a signal or an event says stop."""
 
 import logging
-import signal
-import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from inspect import isawaitable
-from typing import Protocol
+from typing import Any, Protocol
 
-from anyio import CancelScope, Event, create_task_group, current_time, get_cancelled_exc_class, open_signal_receiver
+from anyio import CancelScope, Event, create_task_group, current_time, get_cancelled_exc_class
 
 from .async_consumption import AsyncConsumption
-from .async_delivery import AsyncDelivery
-from .async_tasks import start
+from .async_tasks import from_outside, start
+from .handlers import refuse_idle
+from .signals import ends
 
 _log = logging.getLogger("tarry.client")
-
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stop(Protocol):
@@ -28,32 +25,40 @@ class Stop(Protocol):
 
 
 class AsyncRunner:
-    """A handler in tasks, until SIGTERM, SIGINT (in the main thread) or `stop`; a second signal is not caught."""
+    """A handler in tasks, until SIGTERM or SIGINT (see `signals`) or `stop`; a second signal is not caught."""
 
     def __init__(
         self,
         consumption: AsyncConsumption,
-        handle: Callable[[AsyncDelivery], object],
+        handler: Callable[[Any], object],
+        *,
+        whole: bool,
         workers: int,
         stop: Stop | None,
-        drain: float | None = None,
+        drain: float | None,
+        signals: bool | None,
     ) -> None:
+        refuse_idle(handler, awaits=True)
         self._consumption = consumption
-        self._handle = handle
+        self._handler = handler
+        self._whole = whole
+        """The handler gets the message, and not its body alone."""
         self._workers = workers
         self._stop = stop
         self._drain = drain
+        self._signals = signals
         self._over = Event()
         self._error: BaseException | None = None
 
     async def run(self) -> None:
         """Returns when what was in flight is finished, or cancelled after `drain` seconds, and the rest given back."""
-        async with create_task_group() as tasks:
-            start(tasks, self._consumption.live)
-            try:
-                await self._work_until_over()
-            finally:
-                await self._consumption.close()
+        with ends.heard(partial(from_outside(), self._over.set), self._signals):
+            async with create_task_group() as tasks:
+                start(tasks, self._consumption.live)
+                try:
+                    await self._work_until_over()
+                finally:
+                    await self._consumption.close()
         if self._error is not None:
             raise self._error
 
@@ -65,8 +70,6 @@ class AsyncRunner:
                 async with create_task_group() as watchers:
                     if self._stop is not None:
                         watchers.start_soon(self._await, self._stop)
-                    if threading.current_thread() is threading.main_thread():
-                        watchers.start_soon(self._await_signal)
                     await self._over.wait()
                     watchers.cancel_scope.cancel()
                 self._consumption.stop()
@@ -79,17 +82,11 @@ class AsyncRunner:
         await stop.wait()
         self._over.set()
 
-    async def _await_signal(self) -> None:
-        with _restored(), open_signal_receiver(*_SIGNALS) as signals:
-            async for _ in signals:
-                break
-        self._over.set()
-
     async def _work(self) -> None:
         try:
             while (delivery := await self._consumption.next()) is not None:
                 with delivery:
-                    result = self._handle(delivery)
+                    result = self._handler(delivery if self._whole else delivery.body)
                     if isawaitable(result):
                         await result
         except get_cancelled_exc_class():
@@ -98,14 +95,3 @@ class AsyncRunner:
             # From `next`, or a handler's own SystemExit: the run is over, and `run` raises it.
             self._error = self._error or error
             self._over.set()
-
-
-@contextmanager
-def _restored() -> Generator[None, None, None]:
-    """Handlers as they were: asyncio leaves the default ones behind."""
-    former = {number: signal.getsignal(number) or signal.SIG_DFL for number in _SIGNALS}
-    try:
-        yield
-    finally:
-        for number in _SIGNALS:
-            signal.signal(number, former[number])

@@ -11,7 +11,6 @@ from anyio import sleep
 
 from .async_claims import AsyncClaims
 from .async_consumption import AsyncConsumption
-from .async_delivery import AsyncDelivery
 from .async_identity import AsyncIdentity
 from .async_messages import AsyncMessages, Loops
 from .async_operations import AsyncOperations
@@ -200,6 +199,7 @@ class AsyncTarry:
         wait: Duration = "2s",
         client: str | None = None,
         stop: Stop | None = None,
+        signals: bool | None = None,
         drain: Duration | None = "30s",
         max_cached: int = 1000,
         max_cached_bytes: int = 100 * 1024 * 1024,
@@ -211,6 +211,9 @@ class AsyncTarry:
         With `pass_message` the handler gets the message itself, with its headers, its attempt and `retry`. Then what is
         in flight is finished, for `drain` at most (None: without a limit), the rest is given back uncounted, and it
         returns. A handler that has not returned by then is cancelled, and its message goes back too.
+
+        `signals` says whether SIGTERM and SIGINT are heard. Unless it is said, they are where this is the main program:
+        in the main thread, and where nobody else has a handler for SIGTERM.
 
         No claim is made while `max_cached` messages or `max_cached_bytes` are held. `tags`, `start` and broadcast
         topics: as in `consume`.
@@ -230,13 +233,15 @@ class AsyncTarry:
             tags=_tags(tags),
             start=start,
         )
-
-        def handle_body(message: AsyncDelivery) -> object:
-            return handler(message.body)
-
-        patience = None if drain is None else milliseconds(drain) / 1000
-        handle = handler if pass_message else handle_body
-        await AsyncRunner(AsyncConsumption(self._claims, terms), handle, workers, stop, patience).run()
+        await AsyncRunner(
+            AsyncConsumption(self._claims, terms),
+            handler,
+            whole=pass_message,
+            workers=workers,
+            stop=stop,
+            drain=None if drain is None else milliseconds(drain) / 1000,
+            signals=signals,
+        ).run()
 
     def _terms(
         self,

@@ -15,6 +15,15 @@ def loop() -> Any:
     return getattr(token, "native_token", token)  # before anyio 4.11 it was the thing itself
 
 
+def from_outside() -> Callable[[Callable[[], object]], object]:
+    """Has the event loop call something soon: from a signal's handler, another thread, or the collector of garbage."""
+    token = loop()
+    later: Callable[[Callable[[], object]], object] = (
+        getattr(token, "run_sync_soon", None) or token.call_soon_threadsafe
+    )
+    return later
+
+
 def start(tasks: TaskGroup, work: Callable[[*Args], Awaitable[None]], *args: *Args) -> None:
     """Starts `work`, which a Ctrl-C passes by.
 

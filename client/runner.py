@@ -2,38 +2,45 @@
 
 import logging
 import queue
-import signal
 import threading
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable, iscoroutine
+from typing import Any
 
 from .consumption import Consumption
 from .delivery import Delivery
+from .handlers import refuse_idle
+from .signals import ends
 
 _log = logging.getLogger("tarry.client")
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _GLANCE = 0.2
 """Seconds between two looks at the caller's own event, and for a signal that came just before the sleep."""
 
 
 class Runner:
-    """A handler in threads, until SIGTERM, SIGINT (in the main thread) or `stop`; a second signal is not caught."""
+    """A handler in threads, until SIGTERM or SIGINT (see `signals`) or `stop`; a second signal is not caught."""
 
     def __init__(
         self,
         consumption: Consumption,
-        handle: Callable[[Delivery], object],
+        handler: Callable[[Any], object],
+        *,
+        whole: bool,
         workers: int,
         stop: threading.Event | None,
-        drain: float | None = None,
+        drain: float | None,
+        signals: bool | None,
     ) -> None:
+        refuse_idle(handler, awaits=False)
         self._consumption = consumption
-        self._handle = handle
+        self._handler = handler
+        self._whole = whole
+        """The handler gets the message, and not its body alone."""
         self._stop = stop
         self._drain = drain
+        self._signals = signals
         # A signal handler may put into a SimpleQueue whatever the thread it interrupts is doing.
         self._wakes: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
         self._threads = [
@@ -45,7 +52,7 @@ class Runner:
         error: BaseException | None = None
         working = 0
         try:
-            with self._signals():
+            with ends.heard(lambda: self._wakes.put(None), self._signals):
                 self._consumption.start()
                 for thread in self._threads:
                     thread.start()
@@ -83,27 +90,16 @@ class Runner:
         try:
             while (delivery := self._consumption.next()) is not None:
                 with delivery:
-                    self._handle(delivery)
+                    result = self._handler(delivery if self._whole else delivery.body)
+                    if isawaitable(result):
+                        self._refuse(delivery, result)
         except BaseException as error:
             # From `next`, or a handler's own SystemExit: the run is over, and `run` raises it.
             self._wakes.put(error)
 
-    @contextmanager
-    def _signals(self) -> Generator[None, None, None]:
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        former = {number: signal.getsignal(number) or signal.SIG_DFL for number in _SIGNALS}
-
-        def wake(_number: int, _frame: FrameType | None) -> None:
-            for number in _SIGNALS:
-                signal.signal(number, former[number])
-            self._wakes.put(None)
-
-        for number in _SIGNALS:
-            signal.signal(number, wake)
-        try:
-            yield
-        finally:
-            for number in _SIGNALS:
-                signal.signal(number, former[number])
+    def _refuse(self, delivery: Delivery, result: Awaitable[object]) -> None:
+        """What looked like a plain function and is none: nothing was done, and nothing will be."""
+        delivery.fail("given back", retry_after=0, count=False)
+        if iscoroutine(result):
+            result.close()
+        self._wakes.put(TypeError("handler: it gave something to be awaited, which threads do not: use AsyncTarry.run"))

@@ -1,4 +1,4 @@
-"""Signals that wait while the main thread is at what must not be left half done.
+"""Signals: what they end, and that they wait while the main thread is at what must not be left half done.
 
 Python runs a signal's handler between any two steps of the main thread, and `threading.Condition` is written in Python:
 a KeyboardInterrupt within its `wait` may leave with the lock not held, or held for good. Trio guards its own steps in
@@ -7,7 +7,8 @@ the same way, with a handler that looks where it is.
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -70,8 +71,58 @@ class Signals:
         self._handlers[number](number, frame)
 
 
+class Ends:
+    """What SIGTERM and SIGINT end: each `run` of the main thread that hears them. A second signal is not caught.
+
+    Unless it is said, they are heard where a run is the main program: where nobody else has a handler for SIGTERM, as
+    a web server has. One for the process, so that a signal ends all runs of it.
+    """
+
+    def __init__(self) -> None:
+        self._ends: list[Callable[[], object]] = []
+        self._former: dict[int, Any] = {}
+        """The handlers in whose place this stands; none while it does not."""
+
+    @contextmanager
+    def heard(self, end: Callable[[], object], wanted: bool | None) -> Generator[None, None, None]:
+        """In a `with` of it a signal calls `end`, in the midst of whatever the main thread does."""
+        if not self._hears(wanted):
+            yield
+            return
+        self._ends.append(end)
+        if not self._former:
+            self._former = {number: signal.getsignal(number) or signal.SIG_DFL for number in _NUMBERS}
+            for number in _NUMBERS:
+                signal.signal(number, self._arrive)
+        try:
+            yield
+        finally:
+            self._ends.remove(end)
+            if not self._ends:
+                self._leave()
+
+    def _hears(self, wanted: bool | None) -> bool:
+        if not _in_main_thread():
+            if wanted:
+                raise ValueError("signals=True: Python hears signals in the main thread alone, and this is another")
+            return False
+        if wanted is None:
+            return bool(self._former) or signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+        return wanted
+
+    def _arrive(self, _number: int, _frame: FrameType | None) -> None:
+        self._leave()
+        for end in list(self._ends):
+            end()
+
+    def _leave(self) -> None:
+        while self._former:
+            signal.signal(*self._former.popitem())
+
+
 def _in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
 signals = Signals()
+ends = Ends()

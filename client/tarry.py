@@ -195,6 +195,7 @@ class Tarry:
         wait: Duration = "2s",
         client: str | None = None,
         stop: Event | None = None,
+        signals: bool | None = None,
         drain: Duration | None = "30s",
         max_cached: int = 1000,
         max_cached_bytes: int = 100 * 1024 * 1024,
@@ -206,6 +207,9 @@ class Tarry:
         With `pass_message` the handler gets the message itself, with its headers, its attempt and `retry`. Then what is
         in flight is finished, for `drain` at most (None: without a limit), the rest is given back uncounted, and it
         returns. A handler that has not returned by then is left alone, and its message to its lease.
+
+        `signals` says whether SIGTERM and SIGINT are heard. Unless it is said, they are where this is the main program:
+        in the main thread, and where nobody else has a handler for SIGTERM.
 
         No claim is made while `max_cached` messages or `max_cached_bytes` are held. `tags`, `start` and broadcast
         topics: as in `consume`.
@@ -225,13 +229,15 @@ class Tarry:
             tags=_tags(tags),
             start=start,
         )
-
-        def handle_body(message: Delivery) -> object:
-            return handler(message.body)
-
-        patience = None if drain is None else milliseconds(drain) / 1000
-        handle = handler if pass_message else handle_body
-        Runner(Consumption(self._claims, terms), handle, workers, stop, patience).run()
+        Runner(
+            Consumption(self._claims, terms),
+            handler,
+            whole=pass_message,
+            workers=workers,
+            stop=stop,
+            drain=None if drain is None else milliseconds(drain) / 1000,
+            signals=signals,
+        ).run()
 
     def _terms(
         self,

@@ -1,6 +1,7 @@
 """The asynchronous `run` in the main thread: signals, cancellation, errors. The rest is in `test_runner`."""
 
 import asyncio
+import functools
 import os
 import signal
 from typing import Any
@@ -160,3 +161,56 @@ def test_a_handler_that_never_returns_is_cancelled(
     assert (ids(broker, "ack"), ids(broker, "fail")) == ([1], [2, 3])
     assert not any(request["count"] for request in broker.all("fail"))
     assert "handlers still worked 0.05 s after the end was asked for, and were cancelled" in caplog.text
+
+
+@both
+def test_a_signal_ends_every_run_of_the_program(script: ScriptedServer, broker: SmallBroker, backend: str) -> None:
+    async def main() -> None:
+        former = signal.getsignal(signal.SIGTERM)
+        async with AsyncTarry(script.url) as tarry, anyio.create_task_group() as tasks:
+            for _ in range(2):
+                tasks.start_soon(functools.partial(tarry.run, "t", "g", print, workers=1, wait="10ms"))
+            await anyio.wait_all_tasks_blocked()
+            assert signal.getsignal(signal.SIGTERM) is not former
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert signal.getsignal(signal.SIGTERM) is former
+
+    anyio.run(main, backend=backend)
+
+
+@both
+def test_a_signal_that_somebody_else_handles_is_left_to_them(
+    script: ScriptedServer, broker: SmallBroker, backend: str
+) -> None:
+    """As within a web server, whose own handler was there before."""
+    broker.backlog.append(1)
+
+    async def main() -> None:
+        stop = anyio.Event()
+        with anyio.open_signal_receiver(signal.SIGTERM) as received:
+            async with AsyncTarry(script.url) as tarry, anyio.create_task_group() as tasks:
+
+                async def theirs() -> None:
+                    async for _ in received:
+                        stop.set()
+                        return
+
+                tasks.start_soon(theirs)
+                await tarry.run("t", "g", lambda _: os.kill(os.getpid(), signal.SIGTERM), workers=1, stop=stop)
+
+    anyio.run(main, backend=backend)
+    assert ids(broker, "ack") == [1]
+
+
+@both
+def test_a_generator_is_no_handler(script: ScriptedServer, broker: SmallBroker, backend: str) -> None:
+    async def handle(_: Any) -> Any:
+        yield
+
+    async def main() -> None:
+        async with AsyncTarry(script.url) as tarry:
+            with pytest.raises(TypeError, match=r"^handler: it is a generator"):
+                await tarry.run("t", "g", handle, workers=1)
+
+    anyio.run(main, backend=backend)
+    assert broker.calls == []

@@ -1,5 +1,6 @@
 """`run`: workers, flow control, and an orderly end. `test_async_runner` has what is in the main thread only."""
 
+import functools
 import os
 import signal
 import threading
@@ -176,3 +177,88 @@ def test_a_handler_that_never_returns_is_left_to_its_lease(
         assert time.monotonic() < deadline
         threading.Event().wait(0.001)
     assert broker.all("ack") == []
+
+
+async def asynchronous(_: Any) -> None: ...
+
+
+def generator(_: Any) -> Any:
+    yield
+
+
+async def asynchronous_generator(_: Any) -> Any:
+    yield
+
+
+class Handler:
+    async def method(self, _: Any) -> None: ...
+
+    async def __call__(self, _: Any) -> None: ...
+
+
+IDLE = {
+    "function": asynchronous,
+    "partial": functools.partial(functools.partial(asynchronous)),
+    "method": Handler().method,
+    "object": Handler(),
+    "partial of an object": functools.partial(Handler()),
+    "generator": generator,
+    "asynchronous generator": asynchronous_generator,
+}
+
+
+@pytest.mark.parametrize("name", list(IDLE))
+@pytest.mark.parametrize("tarry", ["threads"], indirect=True)
+def test_a_handler_that_threads_cannot_run_is_refused_before_the_first_claim(
+    tarry: Tarry, broker: SmallBroker, name: str
+) -> None:
+    broker.backlog.append(1)
+    with pytest.raises(TypeError, match=r"^handler: .*(give it to AsyncTarry\.run|take out its yield)$"):
+        tarry.run("t", "g", IDLE[name], workers=1)
+    assert broker.calls == []
+
+
+@pytest.mark.parametrize("tarry", ["threads"], indirect=True)
+def test_a_plain_handler_that_gives_a_coroutine_ends_it_with_nothing_acked(tarry: Tarry, broker: SmallBroker) -> None:
+    broker.backlog.append(1)
+    with pytest.raises(TypeError, match=r"use AsyncTarry\.run"):
+        tarry.run("t", "g", lambda body: asynchronous(body), workers=1)
+    assert broker.all("ack") == []
+    assert [request["count"] for request in broker.all("fail")] == [False]
+
+
+@pytest.mark.parametrize("tarry", ["threads"], indirect=True)
+@pytest.mark.parametrize("signals", [None, False])
+def test_a_signal_that_somebody_else_handles_is_left_to_them(
+    tarry: Tarry, broker: SmallBroker, signals: bool | None
+) -> None:
+    broker.backlog.append(1)
+    stop = threading.Event()
+    heard: list[int] = []
+
+    def theirs(number: int, _: object) -> None:
+        heard.append(number)
+        stop.set()
+
+    former = signal.signal(signal.SIGTERM, theirs)
+    try:
+        tarry.run("t", "g", lambda _: os.kill(os.getpid(), signal.SIGTERM), workers=1, stop=stop, signals=signals)
+    finally:
+        signal.signal(signal.SIGTERM, former)
+    assert heard == [signal.SIGTERM]
+    assert len(broker.all("ack")) == 1
+
+
+def test_signals_are_not_heard_beside_the_main_thread(tarry: Tarry, broker: SmallBroker) -> None:
+    said: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            tarry.run("t", "g", print, workers=1, signals=True)
+        except ValueError as error:
+            said.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert "main thread" in str(said[0])

@@ -134,8 +134,7 @@ MADE = (
                 "from .async_operations import AsyncOperations\nfrom .operations import OnProgress\n",
             ),
             ("Generator[Delivery, None, None]", "AsyncMessages"),
-            ("Delivery", "AsyncDelivery"),
-            ("from .delivery import AsyncDelivery\n", "from .async_delivery import AsyncDelivery\n"),
+            ("from .delivery import Delivery\n", ""),
             ("from .claims import Claims\n", "from .async_claims import AsyncClaims\n"),
             ("= Claims(", "= AsyncClaims("),
             (
@@ -155,7 +154,7 @@ MADE = (
                 "from .async_consumption import AsyncConsumption\nfrom .async_messages import AsyncMessages, Loops\n",
             ),
             ("from .runner import Runner\n", "from .async_runner import AsyncRunner, Stop\n"),
-            ("Runner(Consumption(", "await AsyncRunner(AsyncConsumption("),
+            ("        Runner(\n            Consumption(", "        await AsyncRunner(\n            AsyncConsumption("),
             (
                 "def __enter__(self) -> Self:\n",
                 "async def __aenter__(self) -> Self:\n        await self._loops.open()\n",
