@@ -67,6 +67,11 @@ class AsyncConsumption:
         self._drained = Event()
         self._ended = Event()
 
+    @property
+    def topic(self) -> str:
+        """What is consumed."""
+        return self._terms.topic
+
     async def live(self) -> None:
         """Claims, settles and renews until `close`; then gives back what is held and sends what is owed."""
         try:
@@ -135,7 +140,9 @@ class AsyncConsumption:
             self._arrived.ring()
         hold, message = taken
         fields = {name: getattr(message, name) for name in MESSAGE_FIELDS}
-        return AsyncDelivery(hold=hold, desk=self, **fields)
+        delivery = AsyncDelivery(hold=hold, desk=self, **fields)
+        self._stock.watch(delivery, hold)
+        return delivery
 
     def ack(self, hold: Hold, id_: str) -> bool:
         """Notes a handled message."""
@@ -148,6 +155,14 @@ class AsyncConsumption:
         taken = self._stock.fail(Settlement(hold, "fail", (id_,), reason, retry_after, count))
         self._settled(hold)
         return taken
+
+    def end_loop(self) -> None:
+        """The loop goes no further: what it has left unsettled has failed."""
+        self._stock.end_loop()
+
+    def left(self) -> int:
+        """How many messages the loop has left unsettled."""
+        return self._stock.left
 
     def _settled(self, hold: Hold) -> None:
         if hold.claim.ordered:

@@ -15,6 +15,7 @@ from anyio.abc import TaskGroup
 from .async_consumption import AsyncConsumption
 from .async_delivery import AsyncDelivery
 from .async_tasks import from_outside, start
+from .warner import Warner
 
 
 class Loops:
@@ -74,6 +75,7 @@ class AsyncMessages(AsyncIterator[AsyncDelivery]):
         self._begun = False
         self._block = False
         self._over = False
+        self._warner = Warner(consumption.topic)
         self._later: Callable[[Callable[[], object]], object] | None = None
 
     async def __aenter__(self) -> Self:
@@ -83,7 +85,9 @@ class AsyncMessages(AsyncIterator[AsyncDelivery]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        # In the block other tasks had the messages; at its end they are done with them.
+        await (self._end() if error is None and self._begun else self.close())
+        self._warner.look(self._consumption.left())
 
     def __aiter__(self) -> Self:
         return self
@@ -103,9 +107,15 @@ class AsyncMessages(AsyncIterator[AsyncDelivery]):
             raise
         if delivery is None:
             if not self._block:
-                await self.close()
+                await self._end()
+                self._warner.look(self._consumption.left())
             raise StopAsyncIteration
+        self._warner.look(self._consumption.left())
         return delivery
+
+    async def _end(self) -> None:
+        self._consumption.end_loop()
+        await self.close()
 
     async def close(self) -> None:
         """Gives back what was not handled, uncounted; takes up to `wait`, also where all else is cancelled."""

@@ -175,7 +175,10 @@ class AsyncTarry:
         one. `async with tarry.consume(...) as messages` around the loop gives back at its end what was not handled,
         uncounted. A loop that is left without it, by `break` or an error, does so in the background, at the
         latest at the end of the client's own block. That takes up to `wait`, because a claim in
-        flight is waited for. A message that is never settled stays claimed until then.
+        flight is waited for.
+
+        A message that is let go of without `async with message:`, `ack`, `fail` or `retry` has failed: it comes again
+        by its ladder, and a RuntimeWarning tells of the first. What is kept may be settled until the loop's end.
 
         `tags` chooses: other messages are skipped for the group. Of a broadcast topic each `client` gets every message,
         from `start` on (`"earliest"`, or `"latest"`, the default, for one that is new). Leaving `with message:` notes

@@ -101,7 +101,9 @@ class Consumption:
             self._arrived.notify_all()
         hold, message = taken
         fields = {name: getattr(message, name) for name in MESSAGE_FIELDS}
-        return Delivery(hold=hold, desk=self, **fields)
+        delivery = Delivery(hold=hold, desk=self, **fields)
+        self._stock.watch(delivery, hold)
+        return delivery
 
     def ack(self, hold: Hold, id_: str) -> bool:
         """Notes a handled message."""
@@ -120,6 +122,15 @@ class Consumption:
             taken = self._stock.fail(Settlement(hold, "fail", (id_,), reason, retry_after, count))
             self._settled(hold)
             return taken
+
+    def end_loop(self) -> None:
+        """The loop goes no further: what it has left unsettled has failed."""
+        with signals, self._lock:
+            self._stock.end_loop()
+
+    def left(self) -> int:
+        """How many messages the loop has left unsettled."""
+        return self._stock.left
 
     def _is_anothers(self, id_: str) -> bool:
         """After a fork the lock may be held for good, and nobody would send what is noted."""

@@ -53,6 +53,7 @@ class Delivery(Message):
             _log.warning("message %s of %s: its lease is over, so its result is dropped", self.id, self.topic)
 
     def __enter__(self) -> Self:
+        self.hold.begun.add(self.id)
         return self
 
     def __exit__(

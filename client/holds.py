@@ -29,6 +29,8 @@ class Hold:
     """The lease is over or given back: results come too late."""
     doubtful: bool = False
     """The client was silent for long: it may not be ours any more, until it is renewed."""
+    begun: set[str] = field(factory=set[str])
+    """Ids whose `with message:` was entered: somebody works on them."""
     given_back: set[str] = field(factory=set[str])
     """Of a broadcast topic: ids that were handed out and not seen to the end."""
 
@@ -185,6 +187,10 @@ class Holds:
         """The server has taken these back itself."""
         for id_ in ids:
             self._close(hold, id_)
+
+    def unbegun(self) -> list[tuple[Hold, str]]:
+        """What is open, and nobody has entered the block of."""
+        return [(hold, id_) for hold in self._holds for id_ in sorted(hold.open - hold.begun, key=int)]
 
     def give_back(self, only: set[str] | None = None) -> None:
         """Everything that is still open, or `only` these, goes back at once, uncounted; the rest is let go of."""

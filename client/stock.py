@@ -6,6 +6,7 @@ Around it `consumption` puts threads and `async_consumption` tasks; both bring t
 import logging
 import math
 from collections import deque
+from weakref import ref
 
 from attrs import frozen
 
@@ -71,6 +72,13 @@ class Stock:
         self._alive_until = math.inf
         """Then the server may take the client for dead, and give away what it holds: nothing is handed out."""
         self._doubted_at = -math.inf
+        self._handed: dict[int, tuple[ref[Message], Hold, str]] = {}
+        """What was handed out, until nobody has it any more, by the identity of its reference."""
+        self._dropped: deque[ref[Message]] = deque()
+        """Of these, what nobody has any more. Appended to without the lock, and by Python itself: in code of our own in
+        its place a Ctrl-C might come, and be lost."""
+        self.left = 0
+        """Messages that the loop has left unsettled."""
         self._claimed = False
         """There was a claim, and not only answers of a broadcast topic."""
 
@@ -104,6 +112,9 @@ class Stock:
 
     def take(self, now: float) -> tuple[Hold, Message] | None:
         """The next message to be handled; None when none waits. What is past its lease is dropped."""
+        while self._dropped:
+            _, hold, id_ = self._handed.pop(id(self._dropped.popleft()))
+            self._leave(hold, id_)
         if now >= self._alive_until:
             return None
         while (index := self._first_free()) is not None:
@@ -147,6 +158,28 @@ class Stock:
             self.holds.drop(hold, behind)
             self.waiting = deque(pair for pair in self.waiting if pair[0] is not hold or pair[1].id not in behind)
         return taken
+
+    def watch(self, delivery: Message, hold: Hold) -> None:
+        """A message as it is handed out. When everybody lets go of it unsettled, nobody will settle it."""
+        reference = ref(delivery, self._dropped.append)
+        self._handed[id(reference)] = (reference, hold, delivery.id)
+
+    def end_loop(self) -> None:
+        """The loop is at its end, and gives back what it holds: what was handed out and not begun was left.
+
+        Of a broadcast topic it was not seen, and comes again.
+        """
+        waiting = {message.id for _, message in self.waiting}
+        for hold, id_ in self.holds.unbegun():
+            if id_ not in waiting and hold is not self._unseen:
+                self._leave(hold, id_)
+
+    def _leave(self, hold: Hold, id_: str) -> None:
+        # Counted, because it would come again for ever, and nobody would see why.
+        if id_ in hold.open and self.fail(
+            Settlement(hold, "fail", (id_,), "left the loop unsettled: it wants `with message:`")
+        ):
+            self.left += 1
 
     def _see(self, hold: Hold, id_: str, *, seen: bool) -> bool:
         taken = self.holds.forget(hold, id_, seen=seen)

@@ -23,6 +23,7 @@ from .records import Claim, DeadLetter, Draft, Failed, Message, Pulled, Receipt,
 from .runner import Runner
 from .stock import Terms
 from .transport import Transport, encode
+from .warner import Warner
 
 T = TypeVar("T")
 
@@ -165,7 +166,10 @@ class Tarry:
         While one is handled the next claim is made and leases are renewed, in threads of its own. Acks go out with the
         others of their claim, 100 ms later at most. It ends after `limit` messages, or `idle_timeout` seconds without
         one. Leaving the loop gives back what was not handled, uncounted; that takes up to `wait`, because a claim in
-        flight is waited for. A message that is never settled stays claimed until then.
+        flight is waited for.
+
+        A message that is let go of without `with message:`, `ack`, `fail` or `retry` has failed: it comes again by its
+        ladder, and a RuntimeWarning tells of the first. What is kept may be settled until the loop's end.
 
         `tags` chooses: other messages are skipped for the group. Of a broadcast topic each `client` gets every message,
         from `start` on (`"earliest"`, or `"latest"`, the default, for one that is new). Leaving `with message:` notes
@@ -175,10 +179,15 @@ class Tarry:
             *(topic, group, max, lease, wait, client), ahead=max // 2, limit=limit, tags=_tags(tags), start=start
         )
         consumption = Consumption(self._claims, terms)
+        warner = Warner(topic)
         try:
             consumption.start()
             while (delivery := consumption.next(idle_timeout)) is not None:
+                warner.look(consumption.left())
                 yield delivery
+                del delivery  # whoever let go of it is not to be mistaken for having it
+            consumption.end_loop()
+            warner.look(consumption.left())
         finally:
             consumption.close()
 

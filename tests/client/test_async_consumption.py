@@ -12,7 +12,7 @@ from anyio.lowlevel import checkpoint
 
 from support.scripted_server import ScriptedServer
 from support.small_broker import SmallBroker
-from tarry.client import AsyncTarry
+from tarry.client import AsyncDelivery, AsyncTarry
 
 BACKENDS = ["asyncio", "trio"]
 Body = Callable[[AsyncTarry], Awaitable[None]]
@@ -221,3 +221,47 @@ def test_a_server_known_by_name_is_not_looked_up(script: ScriptedServer, monkeyp
 
     monkeypatch.setattr("socket.getaddrinfo", refused)
     AsyncTarry("http://queue.example")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_messages_in_the_hands_of_other_tasks_have_not_left_the_loop(
+    script: ScriptedServer, broker: SmallBroker, backend: str
+) -> None:
+    broker.backlog.extend(range(6))
+
+    async def main() -> None:
+        over = anyio.Event()
+
+        async def handle(message: AsyncDelivery) -> None:
+            await over.wait()
+            async with message:
+                pass
+
+        async with (
+            AsyncTarry(script.url) as tarry,
+            tarry.consume("t", "g", limit=6) as messages,
+            anyio.create_task_group() as tasks,
+        ):
+            async for message in messages:
+                tasks.start_soon(handle, message)
+            over.set()
+
+    anyio.run(main, backend=backend)
+    assert sorted(id_ for request in broker.all("ack") for id_ in request["ids"]) == [str(n) for n in range(1, 7)]
+    assert broker.all("fail") == []
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_a_block_has_left_unsettled_has_failed(script: ScriptedServer, broker: SmallBroker, backend: str) -> None:
+    broker.backlog.extend(range(4))
+
+    async def main() -> None:
+        async with AsyncTarry(script.url) as tarry, tarry.consume("t", "g", limit=4) as messages:
+            async for message in messages:
+                assert message.body in range(4)
+
+    with pytest.warns(RuntimeWarning, match="left the loop unsettled") as warned:
+        anyio.run(main, backend=backend)
+    assert len(warned) == 1
+    assert sorted(id_ for request in broker.all("fail") for id_ in request["ids"]) == ["1", "2", "3", "4"]
+    assert all(request["count"] for request in broker.all("fail"))

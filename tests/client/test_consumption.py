@@ -235,3 +235,75 @@ def test_no_threads_are_left(tarry: Tarry, broker: SmallBroker) -> None:
     for _ in tarry.consume("t", "g", idle_timeout=0.01):
         pass
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("tarry-")]
+
+
+LEFT = "left the loop unsettled"
+
+
+def left(broker: SmallBroker) -> list[str]:
+    """Of which messages a counted fail has said that the loop left them."""
+    fails = [request for request in broker.all("fail") if request["count"]]
+    assert all(LEFT in request["reason"] for request in fails)
+    return sorted((id_ for request in fails for id_ in request["ids"]), key=int)
+
+
+def test_what_leaves_the_loop_unsettled_has_failed_and_is_warned_of_once(tarry: Tarry, broker: SmallBroker) -> None:
+    broker.backlog.extend("abcde")
+
+    def loop() -> None:
+        for message in tarry.consume("t", "g", limit=5):
+            assert message.body in "abcde"
+
+    with pytest.warns(RuntimeWarning, match=LEFT) as warned:
+        loop()
+    assert len(warned) == 1
+    assert left(broker) == ["1", "2", "3", "4", "5"]
+    assert broker.all("ack") == []
+
+
+@pytest.mark.parametrize("tarry", ["threads"], indirect=True)
+def test_the_warning_is_at_the_line_of_the_loop_and_in_it(tarry: Tarry, broker: SmallBroker) -> None:
+    broker.backlog.extend("abc")
+    bodies: list[str] = []
+
+    def loop() -> None:
+        for message in tarry.consume("t", "g"):
+            bodies.append(message.body)
+            if warned:
+                break
+
+    with pytest.warns(RuntimeWarning) as warned:
+        loop()
+    # Two steps later: the loop's own name had the first until the second came.
+    assert bodies == ["a", "b", "c"]
+    assert warned[0].filename == __file__
+    broker.wait_for("fail")
+    assert left(broker)[:1] == ["1"]
+
+
+def test_what_is_settled_by_hand_or_kept_is_no_fault(tarry: Tarry, broker: SmallBroker) -> None:
+    broker.backlog.extend("abcdef")
+    kept: list[Delivery] = []
+    for message in tarry.consume("t", "g", limit=6):
+        if message.body == "a":
+            message.ack()
+        elif message.body == "b":
+            message.fail("b")
+        elif message.body == "c":
+            message.retry("1h")
+        else:
+            kept.append(message)
+        if len(kept) == 3:
+            for one in kept:
+                one.ack()
+    assert sorted(id_ for request in broker.all("ack") for id_ in request["ids"]) == ["1", "4", "5", "6"]
+    assert [request["ids"] for request in broker.all("fail")] == [["2"], ["3"]]
+
+
+def test_what_is_in_hand_when_a_loop_is_left_goes_back_uncounted(tarry: Tarry, broker: SmallBroker) -> None:
+    broker.backlog.extend("ab")
+    for message in tarry.consume("t", "g"):
+        assert message.body == "a"
+        break
+    assert sum(len(request["ids"]) for request in broker.all("fail")) == 2
+    assert left(broker) == []

@@ -154,6 +154,7 @@ MADE = (
                 "from .async_consumption import AsyncConsumption\nfrom .async_messages import AsyncMessages, Loops\n",
             ),
             ("from .runner import Runner\n", "from .async_runner import AsyncRunner, Stop\n"),
+            ("from .warner import Warner\n", ""),
             ("        Runner(\n            Consumption(", "        await AsyncRunner(\n            AsyncConsumption("),
             (
                 "def __enter__(self) -> Self:\n",
@@ -167,15 +168,24 @@ MADE = (
             ),
             (
                 "        consumption = Consumption(self._claims, terms)\n"
+                "        warner = Warner(topic)\n"
                 "        try:\n"
                 "            consumption.start()\n"
                 "            while (delivery := consumption.next(idle_timeout)) is not None:\n"
+                "                warner.look(consumption.left())\n"
                 "                yield delivery\n"
+                "                del delivery  # whoever let go of it is not to be mistaken for having it\n"
+                "            consumption.end_loop()\n"
+                "            warner.look(consumption.left())\n"
                 "        finally:\n"
                 "            consumption.close()\n",
                 "        return AsyncMessages(self._loops, AsyncConsumption(self._claims, terms), idle_timeout)\n",
             ),
             ("handled in a `with message:`", "handled in an `async with message:`"),
+            (
+                "without `with message:`, `ack`, `fail` or `retry` has failed: it comes again by its\n        ladder, and",
+                "without `async with message:`, `ack`, `fail` or `retry` has failed: it comes again\n        by its ladder, and",
+            ),
             ("in threads of its own. Acks", "in tasks of their own. Acks"),
             (
                 "Leaving the loop gives back what was not handled, uncounted; that takes up to `wait`, because a claim in\n",
