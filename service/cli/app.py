@@ -17,7 +17,7 @@ from .printing import note
 app = App(
     name="tarry",
     version=__version__,
-    help="Delayed messages and schedules with a stream queue behind them, on the MySQL you already run.",
+    help="Delayed messages with a stream queue behind them, on the MySQL you already run.",
     version_flags=["--version"],
     help_flags=["--help", "-h"],
 )

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, cast
 from cyclopts import Parameter
 
 from ...client import Claim, LeaseLost, Message, Tarry
+from .existing import demand_group, demand_topic
 from .operating import DryRun, Topic, Yes, confirm
 from .printing import note, print_json, print_line, print_table
 from .rendering import body_text, message_record, raw_body, time_text
@@ -22,7 +23,7 @@ def consume(
     topic: Topic,
     /,
     *,
-    group: Annotated[str, Parameter(help="The consumer group; it comes into being at first use.")],
+    group: Annotated[str, Parameter(help="The consumer group; a new one with --from.")],
     max: Annotated[int | None, Parameter(help="End after so many messages.")] = None,  # noqa: A002
     follow: Annotated[bool, Parameter(negative=(), help="Wait for more, until Ctrl-C.")] = False,
     ack: Annotated[bool, Parameter(help="With --no-ack, show them and give them back.")] = True,
@@ -44,7 +45,10 @@ def consume(
     ] = None,
     start: Annotated[
         Literal["earliest", "latest"] | None,
-        Parameter(name="--from", help="Where a new group begins, or a new client of a broadcast topic."),
+        Parameter(
+            name="--from",
+            help="Make the group if there is none, from here on; or a broadcast client.",
+        ),
     ] = None,
     server: Server = _HERE,
 ) -> int:
@@ -57,6 +61,10 @@ def consume(
         # Before anything is claimed: else every message would fail, one attempt after the other.
         raise UsageError(f"--exec: there is no command {exec[0]!r} that can be run")
     with server.client() as tarry:
+        if start is None:
+            demand_group(tarry, topic, group)
+        else:
+            demand_topic(tarry, topic)
         if not ack:
             _show(tarry, topic, group, max or 1000, server, {"tags": tag, "client": client, "start": start})
             return 0
@@ -111,6 +119,7 @@ def peek(
 ) -> int:
     """Look at a topic's stream without claiming anything. Waiting messages are not in it yet."""
     with server.client() as tarry:
+        demand_topic(tarry, topic)
         page = tarry.pull(topic, queue, offset, max)
     if server.json:
         for message in page.messages:

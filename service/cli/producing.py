@@ -5,6 +5,7 @@ import json as json_text
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -60,7 +61,7 @@ def publish(
         body=None if file is not None else _body(body or "", text, content_type),
         content_type=content_type,
         key=key,
-        delay=int(delay) if delay and delay.isdecimal() else delay,
+        delay=delay,
         deliver_at=at,
         headers=_headers(header),
         tag=tag,
@@ -151,6 +152,8 @@ def _draft(number: int, fields: dict[str, Any], pattern: Draft) -> Draft:
             fields["body"] = base64.b64decode(fields.pop("body_base64"), validate=True)
     except (ValueError, TypeError) as error:
         raise UsageError(f"line {number}: body_base64: {error}") from error
+    if isinstance(fields.get("delay"), int):  # a line is JSON, where a number is milliseconds, as over HTTP
+        fields["delay"] = timedelta(milliseconds=fields["delay"])
     if "body" not in fields:
         raise UsageError(f"line {number} has no body")
     if unknown := fields.keys() - _DRAFT_FIELDS:

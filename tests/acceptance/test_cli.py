@@ -56,12 +56,35 @@ def test_publish_peek_and_consume(run: Run) -> None:
     (receipt,) = lines(run("publish", "cli", "-", "--key", "order-7", "--header", "a=b", "--json", text='{"order": 7}'))
     assert receipt["state"] == "published"
     (peeked,) = lines(run("peek", "cli", "--json", "--queue", str(receipt["queue"])))
-    (message,) = lines(run("consume", "cli", "--group", "g", "--json"))
+    (message,) = lines(run("consume", "cli", "--group", "g", "--from", "earliest", "--json"))
     assert peeked["id"] == message["id"] == receipt["id"]
     assert (message["body"], message["key"], message["headers"]) == ({"order": 7}, "order-7", {"a": "b"})
     assert (peeked["attempt"], message["attempt"]) == (peeked["attempt"], 1)
     assert lines(run("consume", "cli", "--group", "g", "--json")) == []
     assert "cli" in [topic["topic"] for topic in lines(run("topics", "--json"))]
+
+
+def test_a_slip_of_the_keys_makes_no_topic_and_no_group(run: Run, tarry: Tarry) -> None:
+    tarry.publish("slipped", 1)
+    tarry.put_group("slipped", "billing")
+    before = [record["topic"] for record in tarry.topics()]
+    for command in (
+        ("consume", "sliped", "--group", "billing"),
+        ("consume", "sliped", "--group", "billing", "--no-ack"),
+        ("consume", "sliped", "--group", "billing", "--from", "earliest"),
+        ("peek", "sliped"),
+    ):
+        done = run(*command)
+        assert done.returncode == 3, done.stdout
+        assert 'there is no topic "sliped" (did you mean "slipped"?)' in done.stderr
+    for more in ((), ("--no-ack",), ("--follow",)):
+        done = run("consume", "slipped", "--group", "biling", *more)
+        assert done.returncode == 3, done.stdout
+        assert 'slipped has no group "biling" (did you mean "billing"?); --from earliest' in done.stderr
+    assert [record["topic"] for record in tarry.topics()] == before
+    assert [record["group"] for record in tarry.topic("slipped")["groups"]] == ["billing"]
+    assert len(lines(run("consume", "slipped", "--group", "billing", "--json"))) == 1
+    assert len(lines(run("consume", "slipped", "--group", "new", "--from", "earliest", "--json"))) == 1
 
 
 def test_cancel_and_its_exit_codes(run: Run) -> None:
@@ -73,6 +96,11 @@ def test_cancel_and_its_exit_codes(run: Run) -> None:
     assert run("cancel", "1").returncode == 3
     assert run("peek", "nowhere").returncode == 3
     assert run("publish", "cancels", "1", "--delay", "-1s").returncode == 2
+    bare = run("publish", "cancels", "1", "--delay", "1800")
+    assert bare.returncode == 2
+    assert 'delay: 1800 has no unit: write "1800s"' in bare.stderr
+    (line,) = lines(run("publish", "cancels", "--file", "-", "--json", text='{"body": 1, "delay": 3600000}'))
+    assert line["state"] == "scheduled"
     away = run("cancel", "1", url="http://127.0.0.1:9")
     assert away.returncode == 75
     assert away.stderr.count("\n") == 1
@@ -82,7 +110,7 @@ def test_a_command_that_fails_fails_its_message(run: Run, tarry: Tarry) -> None:
     receipts = tarry.publish_many("exec", [{"body": n} for n in (0, 1)])
     # The command ends with the body as its code: 1 fails, and so do its two retries.
     program = "import sys; print('ran', flush=True); sys.exit(int(sys.stdin.read()))"
-    done = run("consume", "exec", "--group", "g", "--exec", sys.executable, "-c", program)
+    done = run("consume", "exec", "--group", "g", "--from", "earliest", "--exec", sys.executable, "-c", program)
     assert done.returncode == 0
     assert done.stdout.split() == ["ran"] * 4
     (letter,) = tarry.dead("exec", "g")
@@ -94,7 +122,7 @@ def test_a_command_that_fails_fails_its_message(run: Run, tarry: Tarry) -> None:
 def test_no_ack_gives_back(run: Run, tarry: Tarry) -> None:
     tarry.publish("shown", "x")
     for _ in range(2):
-        (message,) = lines(run("consume", "shown", "--group", "g", "--no-ack", "--json"))
+        (message,) = lines(run("consume", "shown", "--group", "g", "--from", "earliest", "--no-ack", "--json"))
         assert (message["body"], message["attempt"]) == ("x", 1)
 
 
@@ -146,10 +174,11 @@ def test_never_early_and_soon(tarry: Tarry) -> None:
 
 def test_reschedule(tarry: Tarry) -> None:
     receipt = tarry.publish("later", 1, delay="1h")
-    earlier = tarry.reschedule(receipt.id, delay=1)
+    earlier = tarry.reschedule(receipt.id, delay="1ms")
     assert earlier.id == receipt.id
-    (message,) = tarry.consume("later", "g", limit=1)
-    assert message.deliver_at == earlier.deliver_at
+    for message in tarry.consume("later", "g", limit=1):
+        with message:
+            assert message.deliver_at == earlier.deliver_at
     with pytest.raises(TooLate):
         tarry.reschedule(receipt.id, delay="1h")
     with pytest.raises(NotFound):
@@ -221,9 +250,10 @@ def test_bodies_come_back_the_way_they_went_in(tarry: Tarry) -> None:
         b"\x00\xff",
     ]
     tarry.publish_many("bodies", [{"body": body} for body in bodies])
-    messages = list(tarry.consume("bodies", "g", limit=len(bodies)))
-    assert [message.body for message in messages] == bodies
-    assert [type(message.body) for message in messages] == [type(body) for body in bodies]
+    claim = tarry.claim("bodies", "g", max=len(bodies), wait="10s")
+    assert claim is not None
+    assert [message.body for message in claim.messages] == bodies
+    assert [type(message.body) for message in claim.messages] == [type(body) for body in bodies]
 
 
 def test_publishing_goes_on_over_a_kill(tmp_path: Path) -> None:
@@ -253,7 +283,18 @@ def test_publishing_goes_on_over_a_kill(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_follower_ends_on_a_signal(server: ServerProcess, tarry: Tarry, number: int, tmp_path: Path) -> None:
     topic = f"follow-{number}"
-    command = [sys.executable, "-m", "tarry.service.cli.app", "consume", topic, "--group", "g", "--follow"]
+    command = [
+        sys.executable,
+        "-m",
+        "tarry.service.cli.app",
+        "consume",
+        topic,
+        "--group",
+        "g",
+        "--from",
+        "earliest",
+        "--follow",
+    ]
     environment = os.environ | python_path() | {"TARRY_URL": server.url}
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -170,7 +170,7 @@ def test_publish_bodies(script: ScriptedServer, monkeypatch: pytest.MonkeyPatch)
     assert sent(script, "t", "-7") == {"body": -7}
     assert sent(script, "t", "hello", "--text") == {"body": "hello"}
     assert sent(script, "t", "hello", "--content-type", "text/plain")["body_base64"] == "aGVsbG8="
-    assert sent(script, "t", "1", "--delay", "500")["delay"] == 500
+    assert sent(script, "t", "1", "--delay", "500ms")["delay"] == "500ms"
     assert sent(script, "t", "1", "--at", "2030-01-01T00:00:00Z")["deliver_at"] == "2030-01-01T00:00:00Z"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"a": 1}\n')))
     assert sent(script, "t", "-") == {"body": {"a": 1}}
@@ -247,7 +247,7 @@ def test_topics(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> N
 def test_serve_says_what_its_redis_wants(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(sys.modules, "redis", None)
     assert run(["serve", "--redis", "redis://127.0.0.1:1/0"]) == 2
-    assert "pip install 'tarry[redis]'" in capsys.readouterr().err
+    assert "pip install '.[redis]'" in capsys.readouterr().err
 
 
 def test_dead_list_says_that_there_are_more(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
@@ -328,7 +328,13 @@ def test_a_message_on_a_terminal_is_not_obeyed(broker: SmallBroker, monkeypatch:
 def broker(script: ScriptedServer) -> SmallBroker:
     broker = SmallBroker()
     broker.backlog.extend([{"n": 1}, {"n": 2}, {"n": 3}])
-    script.respond = broker.respond
+
+    def respond(request: Request) -> Answer:
+        if request.method == "GET":
+            return Answer(200, {"topic": "t", "groups": [{"group": "g"}]})
+        return broker.respond(request)
+
+    script.respond = respond
     return broker
 
 
