@@ -28,6 +28,7 @@ from .directory import Directory
 from .durations import format_time
 from .errors import Busy, NothingToSettle, ServiceError, Stopping, UnknownClaim
 from .metrics import Metrics
+from .outages import tell_failure
 from .rates import Rates
 
 LOCKED_PAUSES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.35)
@@ -164,7 +165,7 @@ class Desks:
             if group is not None:
                 await self._desk(group).settle(Settlement(key, "end", at_once=True))
         except (StoreError, ServiceError) as error:
-            log.warning("claim_ends_later", error=str(error))  # the sweep finds that its lease is over
+            tell_failure("claim_ends_later", error)  # the sweep finds that its lease is over
 
     def closed(self, group: Group, keys: Sequence[ClaimKey], acked: int) -> None:
         """A seek has moved the group: these claims are over, and there may be messages."""

@@ -6,7 +6,6 @@ promotion skips nothing. Batches are bounded; what is due beyond one stays ready
 
 from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 
-import structlog
 import trio
 
 from ..store.errors import StoreError
@@ -14,6 +13,7 @@ from ..store.records import Promoted
 from ..wheel.horizon import Horizon
 from ..wheel.timing_wheel import TimingWheel
 from .clock import Clock
+from .outages import tell_failure
 
 BATCH = 1000
 """Messages promoted in one transaction."""
@@ -22,8 +22,6 @@ _PIECE = 4000
 _LONGEST_REST = 1.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 """Seconds before another try when the store is away."""
-
-log = structlog.get_logger()
 
 
 class Hand:
@@ -117,7 +115,7 @@ class Hand:
                 promoted = await self._promote(entries, self._clock.now())
                 break
             except StoreError as error:
-                log.warning("promotion_failed", error=str(error), entries=len(entries), again_in=pause)
+                tell_failure("promotion_failed", error, entries=len(entries), again_in=pause)
                 await trio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
         self._streamed(promoted)

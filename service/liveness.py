@@ -30,6 +30,7 @@ from ..store.store import Store
 from .clock import Clock
 from .combiner import Combiner
 from .errors import ServiceError
+from .outages import tell_failure
 
 _LOOKS = 3
 _NEVER = -(1 << 62)
@@ -194,7 +195,7 @@ class Liveness:
         try:
             watched, claims = await self.leaving.ask(_Leaving(name, last))
         except (StoreError, ServiceError) as error:
-            log.warning("client_not_buried", client=name, error=str(error))  # the next round tries again
+            tell_failure("client_not_buried", error, client=name)  # the next round tries again
         else:
             if watched:  # and no other server was sooner, or has heard of it
                 log.warning("client_dead", client=name, claims=len(claims))

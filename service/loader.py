@@ -16,6 +16,7 @@ from ..store.ports import Row
 from ..store.store import Store
 from .clock import Clock
 from .hand import Hand
+from .outages import tell_failure
 
 _FIRST_PAGE = 500
 """Rows of a shard in the first page of what is overdue: small, so that the first message goes out soon."""
@@ -58,7 +59,7 @@ class Loader:
                 await self._read(since, until, page)
                 return
             except StoreError as error:
-                log.warning("loading_failed", error=str(error), again_in=_PAUSE)
+                tell_failure("loading_failed", error, again_in=_PAUSE)
                 await trio.sleep(_PAUSE)
 
     async def _read(self, since: int, until: int, page: int) -> None:

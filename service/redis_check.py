@@ -15,7 +15,7 @@ def check_redis(settings: Settings) -> None:
         import redis  # only who uses Redis needs its library
     except ImportError:
         raise SettingError(
-            f"{where}: its library is missing: pip install 'tarry[redis]', or leave the setting out"
+            f"{where}: its library is missing: pip install '.[redis]' in a checkout of Tarry, or leave the setting out"
         ) from None
     try:
         redis.Redis.from_url(settings.redis)  # pyright: ignore[reportUnknownMemberType]

@@ -16,6 +16,7 @@ from ..store.store import Store
 from .clock import Clock
 from .directory import Directory
 from .errors import TopicConflict, UnknownGroup, UnknownTopic
+from .outages import tell_failure
 
 BATCH = 1000
 """Rows to a transaction."""
@@ -68,7 +69,7 @@ class Remover:
             try:
                 await self.clear()
             except StoreError as error:
-                log.warning("round_failed", step="remover", error=str(error))
+                tell_failure("round_failed", error, step="remover")
             with trio.move_on_after(_ROUND):
                 await self._some.wait()
 

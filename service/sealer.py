@@ -5,17 +5,15 @@ Once a second it also looks for what others have committed, and for what a chang
 
 from collections.abc import Callable
 
-import structlog
 import trio
 
 from ..store.errors import StoreError
 from ..store.store import Store
 from .clock import Clock
+from .outages import tell_failure
 
 _HOLE_PAUSE = 0.05
 """Seconds until a queue with a hole is looked at again."""
-
-log = structlog.get_logger()
 
 
 class Sealer:
@@ -47,7 +45,7 @@ class Sealer:
                 try:
                     await self._seal(queue_id)
                 except StoreError as error:
-                    log.warning("sealing_failed", queue_id=queue_id, error=str(error))
+                    tell_failure("sealing_failed", error, queue_id=queue_id)
                     self._holes.add(queue_id)
 
     async def look(self) -> None:

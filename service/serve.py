@@ -18,6 +18,7 @@ from .http.front_door import FrontDoor
 from .logs import set_up_logs
 from .metrics import Metrics
 from .nudges import Nudges
+from .outages import WatchedBackend
 from .settings import Settings
 
 _LEFT_FOR_THE_END = 5
@@ -59,7 +60,7 @@ async def _serve(settings: Settings) -> int:
     backend = await open_backend(settings.dsn, settings.redis or None)
     try:
         metrics = Metrics()
-        store = Store(backend, window=settings.idempotency_window, ladder=Ladder(settings.ladder))
+        store = Store(WatchedBackend(backend), window=settings.idempotency_window, ladder=Ladder(settings.ladder))
         engine = Engine(store, settings, metrics)
         if settings.redis:
             engine.nudges = Nudges(settings.redis, database_of(settings.dsn), engine.hear)

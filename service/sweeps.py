@@ -15,7 +15,6 @@
 import itertools
 from collections.abc import Awaitable, Callable
 
-import structlog
 import trio
 
 from ..store.errors import StoreError
@@ -23,6 +22,7 @@ from ..store.records import ClaimKey
 from ..store.store import Store
 from .clock import Clock
 from .hand import Hand
+from .outages import tell_failure
 
 _BEHIND = 120_000
 _AHEAD = 1_500
@@ -35,8 +35,6 @@ _EVER = 1 << 60
 PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
 """Seconds between tries of what a start cannot do without."""
 
-log = structlog.get_logger()
-
 
 async def every(seconds: float, step: Callable[[], Awaitable[None]]) -> None:
     """Takes the step for ever, resting between; a store that is away is asked again at the next one."""
@@ -44,7 +42,7 @@ async def every(seconds: float, step: Callable[[], Awaitable[None]]) -> None:
         try:
             await step()
         except StoreError as error:
-            log.warning("round_failed", step=getattr(step, "__name__", str(step)), error=str(error))
+            tell_failure("round_failed", error, step=getattr(step, "__name__", str(step)))
         await trio.sleep(seconds)
 
 
@@ -57,7 +55,7 @@ async def until_done(step: Callable[[], Awaitable[None]], waited_for: tuple[type
             return
         except waited_for as error:
             pause = next(pauses)
-            log.warning("store_unavailable", error=str(error), again_in=pause)
+            tell_failure("not_begun", error, again_in=pause)
             await trio.sleep(pause)
 
 
@@ -68,7 +66,7 @@ async def adaptively(seconds: float, longest: float, step: Callable[[], Awaitabl
         try:
             rest = seconds if await step() else min(rest * 2, longest)
         except StoreError as error:
-            log.warning("round_failed", step=getattr(step, "__name__", str(step)), error=str(error))
+            tell_failure("round_failed", error, step=getattr(step, "__name__", str(step)))
         await trio.sleep(rest)
 
 

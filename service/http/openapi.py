@@ -49,7 +49,7 @@ def document() -> Json:
         "info": {
             "title": "Tarry",
             "version": __version__,
-            "summary": "Delayed messages and schedules with a stream queue behind them",
+            "summary": "Delayed messages with a stream queue behind them",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": dict(paths),

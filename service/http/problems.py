@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from ...store.errors import Contention, GroupGone, OutcomeUnknown, Refused, StoreError, TopicGone, Unavailable
 from .. import errors
+from ..outages import tell_failure
 
 log = structlog.get_logger()
 
@@ -160,7 +161,7 @@ def _problem_of_store(error: StoreError) -> Problem | None:
         detail = "the connection to the store was lost at the commit: what was asked may have been done, or not"
         return Problem("outcome-unknown", detail, headers=again)
     if isinstance(error, Unavailable):
-        log.warning("store_unavailable", error=str(error), code=error.code)
+        tell_failure("store_unavailable", error, code=error.code)
         return Problem(
             "store-unavailable", "the store is away or takes no writes; try again", executed=False, headers=again
         )

@@ -60,6 +60,8 @@ def test_a_database_that_goes_away_is_told_and_nothing_is_lost(gate: tuple[Gate,
         assert int(answer.headers["retry-after"]) >= 1
         wait_for(lambda: httpx.get(f"{server.url}/readyz").status_code == 503)
         assert httpx.get(f"{server.url}/livez").status_code == 200
+        for _ in range(20):
+            assert httpx.get(f"{server.url}/v1/messages/{kept.id}", timeout=30).status_code == 503
         door.open()
         wait_for(lambda: is_ready(server.url))
         assert tarry.ack(claim) == 1
@@ -67,6 +69,10 @@ def test_a_database_that_goes_away_is_told_and_nothing_is_lost(gate: tuple[Gate,
         assert again is not None
         assert [message.id for message in again.messages] == [kept.id]
         assert again.messages[0].deliver_at == kept.deliver_at
+        lines = [json.loads(line) for line in server.log.read_text().splitlines()]
+        told = [line["event"] for line in lines if line["event"] in ("store_away", "store_back")]
+        assert told == ["store_away", "store_back"]
+        assert sum(line["level"] != "info" for line in lines) < 10, lines
     assert b"refused" not in b"".join(row[0] for row in run_sql(dsn, "SELECT body FROM message"))  # type: ignore[misc]
 
 
