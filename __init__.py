@@ -1,4 +1,4 @@
-"""Tarry: delayed messages and schedules with a stream queue behind them, on the MySQL you already run.
+"""Tarry: delayed messages with a stream queue behind them, on the MySQL you already run.
 
 The floors, lower never imports higher:
 

@@ -49,7 +49,7 @@ _JAVA = 17
 def check_installed() -> None:
     """Raises `SetUpError` when PySpark is missing: what the extra brings is needed by every job, Java not by each."""
     if find_spec("pyspark") is None:
-        raise SetUpError("PySpark is not installed: pip install 'tarry[spark]'")
+        raise SetUpError("PySpark is not installed: pip install '.[spark]' in a checkout of Tarry")
 
 
 def check() -> None:

@@ -248,3 +248,14 @@ def test_every_call_is_told() -> None:
 def test_every_command_is_told() -> None:
     text = (REFERENCE / "cli.md").read_text("utf-8")
     assert not [name for name in app.resolved_commands() if not name.startswith("-") and f"`tarry {name}" not in text]
+
+
+def test_nothing_is_advised_that_is_not_there() -> None:
+    """No index has the package yet, so its extras are installed in a checkout; and there are no schedules yet."""
+    places = ("*.md", "docs/**/*.md", "service/**/*.py", "pipeline/**/*.py")
+    advised = [path for place in places for path in ROOT.glob(place)]
+    assert [path.name for path in advised if re.search(r"pip install \S?tarry", path.read_text("utf-8"))] == []
+    if not any("/schedules" in operation.path for operation in OPERATIONS):
+        summaries = [ROOT / "pyproject.toml", ROOT / "__init__.py", ROOT / "service/http/openapi.py"]
+        assert [path.name for path in summaries if "schedules" in path.read_text("utf-8")] == []
+        assert "schedules" not in (app.help if isinstance(app.help, str) else "")

@@ -56,6 +56,8 @@ for job in (
 
 def test_every_job_says_that_pyspark_is_missing() -> None:
     told = subprocess.run([sys.executable, "-P", "-c", _JOBS], capture_output=True, text=True, timeout=60, check=True)
-    assert set(told.stderr.splitlines()) == {"tarry pipeline: PySpark is not installed: pip install 'tarry[spark]'"}
+    assert set(told.stderr.splitlines()) == {
+        "tarry pipeline: PySpark is not installed: pip install '.[spark]' in a checkout of Tarry"
+    }
     jobs = ("archive", "report", "audit", "trace", "import", "replay")
     assert told.stdout.splitlines() == [f"{job} 1" for job in jobs]
