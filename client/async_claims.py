@@ -8,7 +8,7 @@ from typing import Any
 from anyio import Event
 
 from .async_transport import AsyncTransport
-from .durations import Duration, duration_out, instant_in, instant_out, milliseconds
+from .durations import Duration, duration_out, instant_in, instant_out
 from .paths import part
 from .records import Alive, Claim, Failed, Message
 from .transport import encode
@@ -27,30 +27,30 @@ class AsyncClaims:
         *,
         client: str,
         size: int,
-        wait: Duration,
-        lease: Duration,
+        wait: int,
+        lease: int,
         tags: Sequence[str] | None = None,
         start: datetime | str | None = None,
         after: str | None = None,
         deadline: float | None = None,
         abandon: Event | None = None,
     ) -> Claim | None:
-        """Up to `size` messages; None when there are none."""
+        """Up to `size` messages; None when there are none. `wait` and `lease` are milliseconds."""
         request: dict[str, Any] = {
             "client": client,
             "max": size,
-            "wait": milliseconds(wait),
-            "lease": milliseconds(lease),
+            "wait": wait,
+            "lease": lease,
         }
         if tags is not None:
             request["tags"] = list(tags)
         if start is not None:
-            request["from"] = instant_out(start)
+            request["from"] = instant_out(start, "start")
         if after is not None:
             request["after"] = after
         path = f"/v1/topics/{part(topic)}/groups/{part(group)}/claim"
         reply = await self._transport.call(
-            "POST", path, encode(request), wait=milliseconds(wait) / 1000, deadline=deadline, abandon=abandon
+            "POST", path, encode(request), wait=wait / 1000, deadline=deadline, abandon=abandon
         )
         document = reply.document
         claim = document["claim"]
@@ -106,15 +106,15 @@ class AsyncClaims:
         if reason is not None:
             request["reason"] = reason
         if retry_after is not None:
-            request["retry_after"] = duration_out(retry_after)
+            request["retry_after"] = duration_out(retry_after, "retry_after")
         document = await self._settle(claim, "fail", request, deadline, abandon)
         return Failed(int(document.get("retried", 0)), int(document.get("dead", 0)))
 
     async def extend(
-        self, claim: str, lease: Duration, *, deadline: float | None = None, abandon: Event | None = None
+        self, claim: str, lease: int, *, deadline: float | None = None, abandon: Event | None = None
     ) -> datetime:
-        """The new end of the lease."""
-        document = await self._settle(claim, "extend", {"lease": milliseconds(lease)}, deadline, abandon)
+        """The new end of the lease of so many milliseconds."""
+        document = await self._settle(claim, "extend", {"lease": lease}, deadline, abandon)
         return instant_in(document["lease_until"])
 
     async def _settle(

@@ -15,6 +15,7 @@ from anyio.abc import TaskGroup
 from .async_consumption import AsyncConsumption
 from .async_delivery import AsyncDelivery
 from .async_tasks import from_outside, start
+from .durations import Seconds, seconds
 from .warner import Warner
 
 
@@ -68,9 +69,9 @@ class AsyncMessages(AsyncIterator[AsyncDelivery]):
     create_task_group() as tasks`. Without a block the end of the loop gives back what is not settled by then.
     """
 
-    def __init__(self, loops: Loops, consumption: AsyncConsumption, idle_timeout: float | None) -> None:
+    def __init__(self, loops: Loops, consumption: AsyncConsumption, idle_timeout: Seconds | None) -> None:
         self._loops = loops
-        self._idle_timeout = idle_timeout
+        self._idle_timeout = None if idle_timeout is None else seconds(idle_timeout, "idle_timeout")
         self._consumption = consumption
         self._begun = False
         self._block = False

@@ -42,7 +42,7 @@ class AsyncOperations:
         elif isinstance(to, str) and to in ("earliest", "latest"):
             target = to
         else:
-            target = {"time": instant_out(to)}
+            target = {"time": instant_out(to, "to")}
         if queue is not None:
             if isinstance(target, str):
                 raise ValueError("queue goes with an offset or a time; earliest and latest move all queues")
@@ -90,8 +90,8 @@ class AsyncOperations:
         """How many. Letters that die after the first call are not meant."""
         request = {
             "ids": None if ids is None else list(ids),
-            "from": None if start is None else instant_out(start),
-            "to": None if end is None else instant_out(end),
+            "from": None if start is None else instant_out(start, "start"),
+            "to": None if end is None else instant_out(end, "end"),
             "rate": rate,
             "dry_run": dry_run,
         }
@@ -118,8 +118,8 @@ class AsyncOperations:
         search = {
             "key": key,
             "reason": reason,
-            "from": None if start is None else instant_out(start),
-            "to": None if end is None else instant_out(end),
+            "from": None if start is None else instant_out(start, "start"),
+            "to": None if end is None else instant_out(end, "end"),
         }
         params: dict[str, str | int] = {name: value for name, value in search.items() if value is not None}
         while True:
@@ -145,8 +145,8 @@ class AsyncOperations:
             "topic": topic,
             "key": key,
             "state": state,
-            "from": None if start is None else instant_out(start),
-            "to": None if end is None else instant_out(end),
+            "from": None if start is None else instant_out(start, "start"),
+            "to": None if end is None else instant_out(end, "end"),
         }
         params: dict[str, str | int] = {name: value for name, value in search.items() if value is not None}
         while True:
@@ -174,4 +174,4 @@ def _path(topic: str, group: str) -> str:
 
 
 def _place(place: str | datetime | int | None) -> str | int | None:
-    return place if place is None or isinstance(place, int) else instant_out(place)
+    return place if place is None or isinstance(place, int) else instant_out(place, "start")

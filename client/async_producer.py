@@ -9,26 +9,26 @@ from typing import Any
 
 from .async_transport import AsyncTransport
 from .batches import Batch, cut
+from .bodies import Dumps, written
 from .errors import TarryError
 from .identity import new_idempotency_key
 from .paths import part
 from .producer import OnFailure
 from .records import Draft, Receipt
-from .transport import encode
 
 
 class AsyncProducer:
     """The publishing half of `AsyncTarry`."""
 
-    def __init__(self, transport: AsyncTransport, on_failure: OnFailure | None) -> None:
+    def __init__(self, transport: AsyncTransport, on_failure: OnFailure | None, json: Dumps | None) -> None:
         self._transport = transport
         self._on_failure = on_failure
+        self._json = json
 
     async def publish(self, topic: str, draft: Draft, idempotency_key: str | None) -> Receipt:
         """One message."""
-        document = draft.wire()
-        document["idempotency_key"] = idempotency_key or new_idempotency_key()
-        return Receipt.read(await self._send(topic, encode(document), draft.body))
+        content = written(draft, self._json, idempotency_key=idempotency_key or new_idempotency_key())
+        return Receipt.read(await self._send(topic, content, draft.body))
 
     async def publish_many(
         self,
@@ -41,7 +41,7 @@ class AsyncProducer:
     ) -> list[Receipt]:
         """Batch by batch, in order; `on_batch` has each one's receipts as soon as they are there."""
         receipts: list[Receipt] = []
-        for batch in cut(messages, max_messages, max_bytes):
+        for batch in cut(messages, max_messages, max_bytes, self._json):
             landed = await self._publish_batch(topic, batch)
             receipts.extend(landed)
             if on_batch is not None:

@@ -18,12 +18,13 @@ from .async_producer import AsyncProducer
 from .async_runner import AsyncRunner, Stop
 from .async_transport import AsyncTransport
 from .batches import MAX_BYTES, MAX_MESSAGES
-from .durations import Duration, duration_out, instant_in, instant_out, milliseconds
+from .bodies import Dumps
+from .durations import Duration, Seconds, duration_out, instant_in, instant_out, milliseconds, seconds
 from .errors import TarryError
 from .operations import OnProgress
 from .paths import part
 from .producer import OnFailure
-from .records import Claim, DeadLetter, Draft, Failed, Message, Pulled, Receipt, Rescheduled
+from .records import Claim, DeadLetter, Draft, Failed, Message, Named, Pulled, Receipt, Rescheduled, id_of
 from .stock import Terms
 from .transport import encode
 
@@ -41,21 +42,28 @@ class AsyncTarry:
 
     `timeout` is for one try. `client` is an httpx client of your own (proxies, certificates, credentials). `on_failure`
     is called with topic, body (a list of them for a batch) and error when a publish has finally failed, before the
-    error is raised.
+    error is raised. `json` writes bodies, from any value to JSON text: `msgspec.json.encode`, `orjson.dumps`.
     """
 
     def __init__(
         self,
         url: str = "http://127.0.0.1:8277",
         *,
-        timeout: float = 10.0,
-        deadline: float = 30.0,
+        timeout: Seconds = 10.0,
+        deadline: Seconds = 30.0,
         client: httpx.AsyncClient | None = None,
         on_failure: OnFailure | None = None,
+        json: Dumps | None = None,
         sleep: Callable[[float], Awaitable[None]] = sleep,
     ) -> None:
-        self._transport = AsyncTransport(url, timeout=timeout, deadline=deadline, client=client, sleep=sleep)
-        self._producer = AsyncProducer(self._transport, on_failure)
+        self._transport = AsyncTransport(
+            url,
+            timeout=seconds(timeout, "timeout"),
+            deadline=seconds(deadline, "deadline"),
+            client=client,
+            sleep=sleep,
+        )
+        self._producer = AsyncProducer(self._transport, on_failure, json)
         self._claims = AsyncClaims(self._transport)
         self._operations = AsyncOperations(self._transport)
         self._identity = AsyncIdentity(url)
@@ -96,7 +104,7 @@ class AsyncTarry:
         idempotency_key: str | None = None,
         content_type: str | None = None,
     ) -> Receipt:
-        """Publishes a message: now, after `delay` (`"48h"`, milliseconds, a timedelta), or at `deliver_at`."""
+        """Publishes a message: now, after `delay` (`"48h"`, a timedelta), or at `deliver_at`."""
         draft = Draft(
             body=body,
             content_type=content_type,
@@ -127,9 +135,9 @@ class AsyncTarry:
             topic, messages, on_batch=on_batch, max_messages=max_messages, max_bytes=max_bytes
         )
 
-    async def cancel(self, id: str) -> Literal["cancelled"]:  # noqa: A002 - the contract's word
+    async def cancel(self, id: Named) -> Literal["cancelled"]:  # noqa: A002 - the contract's word
         """Returns when the message will never be delivered. Raises `TooLate` when it was handed out, `NotFound`."""
-        await self._transport.call("DELETE", f"/v1/messages/{part(id)}")
+        await self._transport.call("DELETE", f"/v1/messages/{part(id_of(id))}")
         return "cancelled"
 
     async def nudge(self, topic: str | None = None) -> None:
@@ -138,7 +146,7 @@ class AsyncTarry:
 
     async def reschedule(
         self,
-        id: str,  # noqa: A002 - the contract's word
+        id: Named,  # noqa: A002 - the contract's word
         *,
         delay: Duration | None = None,
         deliver_at: datetime | str | None = None,
@@ -146,10 +154,10 @@ class AsyncTarry:
         """Gives a waiting message another time; its id stays. Raises `TooLate`, `Cancelled`, `NotFound`."""
         request: dict[str, Any] = {}
         if delay is not None:
-            request["delay"] = duration_out(delay)
+            request["delay"] = duration_out(delay, "delay")
         if deliver_at is not None:
             request["deliver_at"] = instant_out(deliver_at)
-        document = await self._call("PATCH", f"/v1/messages/{part(id)}", request)
+        document = await self._call("PATCH", f"/v1/messages/{part(id_of(id))}", request)
         return Rescheduled(document["id"], instant_in(document["deliver_at"]))
 
     # Consuming
@@ -164,7 +172,7 @@ class AsyncTarry:
         wait: Duration = "2s",
         client: str | None = None,
         limit: int | None = None,
-        idle_timeout: float | None = None,
+        idle_timeout: Seconds | None = None,
         tags: Sequence[str] | None = None,
         start: str | None = None,
     ) -> AsyncMessages:
@@ -242,7 +250,7 @@ class AsyncTarry:
             whole=pass_message,
             workers=workers,
             stop=stop,
-            drain=None if drain is None else milliseconds(drain) / 1000,
+            drain=None if drain is None else milliseconds(drain, "drain") / 1000,
             signals=signals,
         ).run()
 
@@ -261,8 +269,8 @@ class AsyncTarry:
             group=group,
             client=client or self._identity.consumer(),
             size=size,
-            lease=milliseconds(lease) / 1000,
-            wait=milliseconds(wait) / 1000,
+            lease=milliseconds(lease, "lease") / 1000,
+            wait=milliseconds(wait, "wait") / 1000,
             named=client is not None,
             **rest,
         )
@@ -291,21 +299,21 @@ class AsyncTarry:
             *(topic, group),
             client=name,
             size=max,
-            wait=wait,
-            lease=lease,
+            wait=milliseconds(wait, "wait"),
+            lease=milliseconds(lease, "lease"),
             tags=_tags(tags),
             start=start,
             after=after,
         )
 
-    async def ack(self, claim: Claim | str, ids: Iterable[str] | None = None) -> int:
+    async def ack(self, claim: Claim | str, ids: Iterable[Named] | None = None) -> int:
         """Settles messages of a claim, all when `ids` is left out; returns how many. Raises `LeaseLost`."""
-        return await self._claims.ack(_claim_id(claim), _listed("ids", ids))
+        return await self._claims.ack(_claim_id(claim), _ids(ids))
 
     async def fail(
         self,
         claim: Claim | str,
-        ids: Iterable[str] | None = None,
+        ids: Iterable[Named] | None = None,
         *,
         reason: str | None = None,
         retry_after: Duration | None = None,
@@ -315,12 +323,12 @@ class AsyncTarry:
 
         Raises `LeaseLost`, also when an earlier try did it and its answer was lost.
         """
-        ids = _listed("ids", ids)
-        return await self._claims.fail(_claim_id(claim), ids, reason=reason, retry_after=retry_after, count=count)
+        named = _ids(ids)
+        return await self._claims.fail(_claim_id(claim), named, reason=reason, retry_after=retry_after, count=count)
 
     async def extend(self, claim: Claim | str, lease: Duration) -> datetime:
         """A lease that runs from now; returns its end. Raises `LeaseLost`."""
-        return await self._claims.extend(_claim_id(claim), lease)
+        return await self._claims.extend(_claim_id(claim), milliseconds(lease, "lease"))
 
     async def renew(self, client: str | None = None) -> datetime:
         """A sign of life of a consumer; from the first on it is dead 15 s after the last, and its claims end.
@@ -339,9 +347,9 @@ class AsyncTarry:
         """The clients there are, by name, with what they hold, page by page."""
         return self._operations.clients()
 
-    async def message(self, id: str) -> dict[str, Any]:  # noqa: A002 - the contract's word
+    async def message(self, id: Named) -> dict[str, Any]:  # noqa: A002 - the contract's word
         """The message, its state and its `life`, as the server tells it."""
-        return await self._call("GET", f"/v1/messages/{part(id)}")
+        return await self._call("GET", f"/v1/messages/{part(id_of(id))}")
 
     async def pull(
         self,
@@ -353,7 +361,7 @@ class AsyncTarry:
         wait: Duration = 0,
     ) -> Pulled:
         """Messages of a queue by your own offset: no claim, no ack."""
-        patience = milliseconds(wait)
+        patience = milliseconds(wait, "wait")
         path = f"/v1/topics/{part(topic)}/queues/{queue}/messages"
         params: dict[str, str | int] = {"offset": offset, "max": max, "wait": patience}
         document = (await self._transport.call("GET", path, params=params, wait=patience / 1000)).document
@@ -379,9 +387,9 @@ class AsyncTarry:
 
         Many messages, of any topic, are not all counted: then `counted_until` is where to go on with `start`.
         """
-        params: dict[str, str | int] = {"buckets": buckets, "width": milliseconds(width)}
+        params: dict[str, str | int] = {"buckets": buckets, "width": milliseconds(width, "width")}
         if start is not None:
-            params["from"] = instant_out(start)
+            params["from"] = instant_out(start, "start")
         return (await self._transport.call("GET", f"/v1/topics/{part(topic)}/upcoming", params=params)).document
 
     async def topics(self, sort: Literal["name", "rate", "backlog"] = "name") -> list[dict[str, Any]]:
@@ -420,7 +428,7 @@ class AsyncTarry:
             "kind": kind,
             "queues": queues,
             "ordered": ordered,
-            "retention": None if retention is None else _or_default(retention, duration_out),
+            "retention": None if retention is None else _or_default(retention, _retention_out),
             "ladder": None if ladder is None else _or_default(ladder, _rungs_out),
             "jitter": jitter,
             "sequencer": sequencer,
@@ -450,7 +458,7 @@ class AsyncTarry:
         settings = {
             "ladder": None if ladder is None else _or_default(ladder, _rungs_out),
             "jitter": jitter,
-            "from": None if start is None else instant_out(start),
+            "from": None if start is None else instant_out(start, "start"),
             "on_exhausted": on_exhausted,
             "concurrency": concurrency,
         }
@@ -515,7 +523,7 @@ class AsyncTarry:
         self,
         topic: str,
         group: str,
-        ids: Iterable[str] | None = None,
+        ids: Iterable[Named] | None = None,
         *,
         start: datetime | str | None = None,
         end: datetime | str | None = None,
@@ -527,16 +535,16 @@ class AsyncTarry:
 
         `rate` is how many a second at most. An exception in `on_progress` stops it; what is done stays done.
         """
-        ids = _listed("ids", ids)
+        named = _ids(ids)
         return await self._operations.letters(
-            "redrive", topic, group, ids, start=start, end=end, rate=rate, dry_run=dry_run, on_progress=on_progress
+            "redrive", topic, group, named, start=start, end=end, rate=rate, dry_run=dry_run, on_progress=on_progress
         )
 
     async def purge(
         self,
         topic: str,
         group: str,
-        ids: Iterable[str] | None = None,
+        ids: Iterable[Named] | None = None,
         *,
         start: datetime | str | None = None,
         end: datetime | str | None = None,
@@ -544,9 +552,9 @@ class AsyncTarry:
         on_progress: OnProgress | None = None,
     ) -> int:
         """Removes dead letters for good, all, or some by id or by the time of their death; how many."""
-        ids = _listed("ids", ids)
+        named = _ids(ids)
         return await self._operations.letters(
-            "purge", topic, group, ids, start=start, end=end, rate=None, dry_run=dry_run, on_progress=on_progress
+            "purge", topic, group, named, start=start, end=end, rate=None, dry_run=dry_run, on_progress=on_progress
         )
 
     async def delete_group(self, topic: str, group: str) -> None:
@@ -594,7 +602,11 @@ def _or_default(value: Any, write: Callable[[Any], Any]) -> Any:
 
 
 def _rungs_out(ladder: Sequence[Duration]) -> list[int | str]:
-    return [duration_out(rung) for rung in _listed("ladder", ladder)]
+    return [duration_out(rung, "ladder") for rung in _listed("ladder", ladder)]
+
+
+def _retention_out(retention: Duration) -> int | str:
+    return duration_out(retention, "retention")
 
 
 def _tags(tags: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -606,6 +618,10 @@ def _listed(name: str, values: T) -> T:
     if isinstance(values, str):
         raise ValueError(f"{name} is a list, such as [{values!r}]")
     return values
+
+
+def _ids(messages: Iterable[Named] | None) -> list[str] | None:
+    return None if messages is None else [id_of(message) for message in _listed("ids", messages)]
 
 
 def _at_least_one(**numbers: int) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from attrs import frozen
 
+from .bodies import Dumps, written
 from .records import Draft
 from .transport import encode
 
@@ -24,14 +25,16 @@ class Batch:
         return b'{"messages":[%b],"idempotency_key":%b}' % (b",".join(self.wires), encode(idempotency_key))
 
 
-def cut(messages: Iterable[Draft | dict[str, Any]], max_messages: int, max_bytes: int) -> Iterator[Batch]:
+def cut(
+    messages: Iterable[Draft | dict[str, Any]], max_messages: int, max_bytes: int, json: Dumps | None = None
+) -> Iterator[Batch]:
     """The messages in order, in batches. One that is over the limit alone goes alone: the server says what is wrong."""
     drafts: list[Draft] = []
     wires: list[bytes] = []
     size = 0
     for message in messages:
         draft = message if isinstance(message, Draft) else Draft(**message)
-        wire = encode(draft.wire())
+        wire = written(draft, json)
         if drafts and (len(drafts) >= max_messages or size + len(wire) > max_bytes):
             yield Batch(tuple(drafts), tuple(wires))
             drafts, wires, size = [], [], 0

@@ -1,53 +1,89 @@
 """Durations and instants on their way in and out.
 
-A duration is milliseconds, a timedelta, `"10m"` or ISO 8601; an instant is a datetime with a zone, or RFC 3339. Both
-round up to the millisecond: a message may be late, and never early.
+A duration has its unit: `"10m"`, ISO 8601 or a timedelta. A bare number is refused, since time-outs beside it are
+seconds and the wire has milliseconds; 0 is 0 in any unit. An instant is a datetime with a zone, or RFC 3339. Both round
+up to the millisecond: a message may be late, and never early.
 """
 
 import re
 from datetime import UTC, datetime, timedelta
 from math import ceil
+from typing import Literal, cast
 
-Duration = int | str | timedelta
+Duration = str | timedelta | Literal[0]
+Seconds = float | str | timedelta
+"""A time-out of the client's own: a number is seconds there, as everywhere in Python."""
 
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _SHORT = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d|w))+")
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 _ISO = re.compile(r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
+_NUMBER = re.compile(r"\s*[+-]?[\d_]+(?:\.\d*)?\s*")
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def duration_out(duration: Duration) -> int | str:
-    """As it goes over the wire; the server reads strings itself."""
-    if isinstance(duration, timedelta):
-        return -(-(duration // _MICROSECOND) // 1000)
-    return duration
+def duration_out(duration: Duration, field: str = "") -> int | str:
+    """As it goes over the wire; the server reads strings itself. `field` is named in what is wrong with it."""
+    given = cast("object", duration)  # users are not all typed
+    if isinstance(given, timedelta):
+        return -(-(given // _MICROSECOND) // 1000)
+    prefix = f"{field}: " if field else ""
+    if isinstance(given, str):
+        if _NUMBER.fullmatch(given) and given.strip() != "0":
+            raise ValueError(prefix + _unitless(given.strip()))
+        return given
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        kind = type(given).__name__
+        raise TypeError(f'{prefix}an object of type {kind} is no duration: write "1800s" or timedelta(seconds=1800)')
+    if given != 0:
+        raise TypeError(prefix + _unitless(str(given)))
+    return 0
 
 
-def milliseconds(duration: Duration) -> int:
+def _unitless(number: str) -> str:
+    return (
+        f'{number} has no unit: write "{number}s" or timedelta(seconds={number}) for seconds, '
+        f'"{number}ms" for milliseconds'
+    )
+
+
+def milliseconds(duration: Duration, field: str = "") -> int:
     """How long it is, for what the client itself has to time: waits and leases."""
-    if isinstance(duration, timedelta):
-        return -(-(duration // _MICROSECOND) // 1000)
-    if isinstance(duration, int):
-        return duration
-    text = duration.strip()
-    if text.isdecimal():
-        return int(text)
+    out = duration_out(duration, field)
+    if isinstance(out, int):
+        return out
+    text = out.strip()
+    if text == "0":
+        return 0
     if _SHORT.fullmatch(text):
         return ceil(sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text)))
     match = _ISO.fullmatch(text)
     if match and any(match.groups()):
         return ceil(sum(float(n) * _UNITS[u] for n, u in zip(match.groups(), "wdhms", strict=True) if n))
-    raise ValueError(f'"{duration}" is not a duration: write milliseconds, "10m" or "PT10M"')
+    prefix = f"{field}: " if field else ""
+    raise ValueError(f'{prefix}"{duration}" is not a duration: write "10m", "1800s", "PT10M" or a timedelta')
 
 
-def instant_out(instant: datetime | str) -> str:
+def seconds(timeout: Seconds, field: str) -> float:
+    """A time-out: a number is seconds, and all that is a duration is one here too."""
+    if isinstance(timeout, str | timedelta):
+        return milliseconds(timeout, field) / 1000
+    return timeout
+
+
+def instant_out(instant: datetime | str, field: str = "deliver_at") -> str:
     """RFC 3339 in UTC. A datetime without a zone is refused: nobody knows which moment it names."""
     if isinstance(instant, str):
         return instant
-    if instant.tzinfo is None:
-        raise ValueError("deliver_at wants a datetime with a zone: datetime.now(UTC), or .astimezone() for local time")
-    utc = instant.astimezone(UTC)
+    given = cast("object", instant)
+    wanted = "datetime.now(UTC), or .astimezone() for local time"
+    if not isinstance(given, datetime):
+        kind = type(given).__name__
+        text = f"an object of type {kind} does not say which moment: write a datetime with a zone, {wanted}"
+        raise TypeError(f"{field}: {text}")
+    if given.tzinfo is None:
+        raise ValueError(f"{field} wants a datetime with a zone: {wanted}")
+    utc = given.astimezone(UTC)
     utc += timedelta(microseconds=-utc.microsecond % 1000)
     return utc.strftime("%Y-%m-%dT%H:%M:%S.") + f"{utc.microsecond // 1000:03}Z"
 

@@ -37,7 +37,7 @@ class Operations:
         elif isinstance(to, str) and to in ("earliest", "latest"):
             target = to
         else:
-            target = {"time": instant_out(to)}
+            target = {"time": instant_out(to, "to")}
         if queue is not None:
             if isinstance(target, str):
                 raise ValueError("queue goes with an offset or a time; earliest and latest move all queues")
@@ -85,8 +85,8 @@ class Operations:
         """How many. Letters that die after the first call are not meant."""
         request = {
             "ids": None if ids is None else list(ids),
-            "from": None if start is None else instant_out(start),
-            "to": None if end is None else instant_out(end),
+            "from": None if start is None else instant_out(start, "start"),
+            "to": None if end is None else instant_out(end, "end"),
             "rate": rate,
             "dry_run": dry_run,
         }
@@ -113,8 +113,8 @@ class Operations:
         search = {
             "key": key,
             "reason": reason,
-            "from": None if start is None else instant_out(start),
-            "to": None if end is None else instant_out(end),
+            "from": None if start is None else instant_out(start, "start"),
+            "to": None if end is None else instant_out(end, "end"),
         }
         params: dict[str, str | int] = {name: value for name, value in search.items() if value is not None}
         while True:
@@ -140,8 +140,8 @@ class Operations:
             "topic": topic,
             "key": key,
             "state": state,
-            "from": None if start is None else instant_out(start),
-            "to": None if end is None else instant_out(end),
+            "from": None if start is None else instant_out(start, "start"),
+            "to": None if end is None else instant_out(end, "end"),
         }
         params: dict[str, str | int] = {name: value for name, value in search.items() if value is not None}
         while True:
@@ -167,4 +167,4 @@ def _path(topic: str, group: str) -> str:
 
 
 def _place(place: str | datetime | int | None) -> str | int | None:
-    return place if place is None or isinstance(place, int) else instant_out(place)
+    return place if place is None or isinstance(place, int) else instant_out(place, "start")

@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .batches import Batch, cut
+from .bodies import Dumps, written
 from .errors import TarryError
 from .identity import new_idempotency_key
 from .paths import part
 from .records import Draft, Receipt
-from .transport import Transport, encode
+from .transport import Transport
 
 OnFailure = Callable[[str, Any, TarryError], object]
 
@@ -16,15 +17,15 @@ OnFailure = Callable[[str, Any, TarryError], object]
 class Producer:
     """The publishing half of `Tarry`."""
 
-    def __init__(self, transport: Transport, on_failure: OnFailure | None) -> None:
+    def __init__(self, transport: Transport, on_failure: OnFailure | None, json: Dumps | None) -> None:
         self._transport = transport
         self._on_failure = on_failure
+        self._json = json
 
     def publish(self, topic: str, draft: Draft, idempotency_key: str | None) -> Receipt:
         """One message."""
-        document = draft.wire()
-        document["idempotency_key"] = idempotency_key or new_idempotency_key()
-        return Receipt.read(self._send(topic, encode(document), draft.body))
+        content = written(draft, self._json, idempotency_key=idempotency_key or new_idempotency_key())
+        return Receipt.read(self._send(topic, content, draft.body))
 
     def publish_many(
         self,
@@ -37,7 +38,7 @@ class Producer:
     ) -> list[Receipt]:
         """Batch by batch, in order; `on_batch` has each one's receipts as soon as they are there."""
         receipts: list[Receipt] = []
-        for batch in cut(messages, max_messages, max_bytes):
+        for batch in cut(messages, max_messages, max_bytes, self._json):
             landed = self._publish_batch(topic, batch)
             receipts.extend(landed)
             if on_batch is not None:

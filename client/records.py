@@ -3,7 +3,7 @@
 import base64
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from attrs import field, frozen
 
@@ -35,6 +35,12 @@ class Receipt:
             offset=record.get("offset"),
             replayed=record.get("replayed", False),
         )
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it, which is how the server told it."""
+        document = {name: getattr(self, name) for name in ("id", "topic", "state", "queue", "offset")}
+        document = {name: value for name, value in document.items() if value is not None}
+        return document | {"deliver_at": instant_out(self.deliver_at), "replayed": self.replayed}
 
 
 @frozen
@@ -176,7 +182,7 @@ class Draft:
             document["body"] = self.body
         optional = {
             "key": self.key,
-            "delay": None if self.delay is None else duration_out(self.delay),
+            "delay": None if self.delay is None else duration_out(self.delay, "delay"),
             "deliver_at": None if self.deliver_at is None else instant_out(self.deliver_at),
             "headers": None if self.headers is None else dict(self.headers),
             "tag": self.tag,
@@ -185,3 +191,21 @@ class Draft:
         }
         document.update((name, value) for name, value in optional.items() if value is not None)
         return document
+
+
+Named = str | int | Receipt | Rescheduled | Message
+"""What names a message: its id, or what has it."""
+
+
+def id_of(message: Named) -> str:
+    """The id of a message. Raises `TypeError` for what names none."""
+    if isinstance(message, str):
+        return message
+    if isinstance(message, Receipt | Rescheduled | Message):
+        return message.id
+    other = cast("object", message)  # users are not all typed
+    if isinstance(other, int) and not isinstance(other, bool):
+        return str(other)
+    raise TypeError(
+        f"id: an object of type {type(other).__name__} names no message: give its id, its receipt or the message itself"
+    )

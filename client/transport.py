@@ -10,8 +10,12 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from datetime import date
+from datetime import time as time_of_day
+from decimal import Decimal
 from functools import partial
 from typing import Any, TypeVar, cast
+from uuid import UUID
 
 import httpx
 from attrs import frozen
@@ -29,6 +33,7 @@ from tenacity import (
 from .. import __version__
 from .errors import TarryError, Unavailable, refusal
 from .processes import Owner, PerProcess
+from .records import Receipt
 
 T = TypeVar("T")
 
@@ -77,9 +82,15 @@ def may_have_run(error: Unavailable) -> bool:
     return not never_sent and error.status != 429 and error.problem.get("executed") is not False
 
 
-def encode(document: Any) -> bytes:
-    """JSON in UTF-8. NaN, infinities and lone surrogates have no place in it: ValueError."""
-    text = _ENCODER.encode(document)
+def encode(document: Any, name: str = "") -> bytes:
+    """JSON in UTF-8; `name` is what the document is called where a part of it is named.
+
+    NaN, infinities and lone surrogates have no place in it: ValueError. What is no JSON value: TypeError.
+    """
+    try:
+        text = _ENCODER.encode(document)
+    except TypeError as error:
+        raise TypeError(_foreign(document, name) or str(error)) from error
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -93,15 +104,42 @@ def _torn(value: Any, path: str = "") -> str | None:
     """Where in a document the first text is that is not Unicode."""
     if isinstance(value, str):
         return path if any("\ud800" <= letter <= "\udfff" for letter in value) else None
-    kind: type[object] = value.__class__
-    members: Iterable[tuple[str, Any]] = ()
-    if issubclass(kind, Mapping):
-        if any(_torn(name, "x") for name in value):
-            return f"a name in {path or 'the document'}"
-        members = ((f"{path}.{name}" if path else str(name), member) for name, member in value.items())
-    elif issubclass(kind, list | tuple):
-        members = ((f"{path}[{index}]", item) for index, item in enumerate(value))
-    return next((found for name, member in members if (found := _torn(member, name)) is not None), None)
+    if isinstance(value, dict) and any(_torn(name, "x") for name in cast("Mapping[Any, Any]", value)):
+        return f"a name in {path or 'the document'}"
+    return next((found for name, member in _members(value, path) if (found := _torn(member, name)) is not None), None)
+
+
+def _foreign(value: Any, path: str) -> str | None:
+    """Where in a document the first value is that JSON has not, and what to write for it."""
+    if value is None or isinstance(value, str | int | float):
+        return None
+    if isinstance(value, dict | list | tuple):
+        return next((found for name, member in _members(value, path) if (found := _foreign(member, name))), None)
+    remedy = next((text for kind, text in _REMEDIES if isinstance(value, kind)), "make it of what JSON has")
+    return (
+        f"{path or 'the document'}: an object of type {type(value).__name__} is not JSON serializable: {remedy}, "
+        "or give Tarry(json=...) a function that writes bodies"
+    )
+
+
+_REMEDIES: tuple[tuple[type | tuple[type, ...], str], ...] = (
+    (Decimal, "send str() or float() of it"),
+    (UUID, "send str() of it"),
+    ((date, time_of_day), "send its .isoformat()"),
+    ((bytes, bytearray), "bytes are a body of their own, or base64 in one"),
+    ((set, frozenset), "send a list of it"),
+    (Receipt, "send its .document()"),
+)
+
+
+def _members(value: Any, path: str) -> Iterable[tuple[str, Any]]:
+    """What lies in it, with where."""
+    if isinstance(value, dict):
+        members = cast("Mapping[Any, Any]", value).items()
+        return ((f"{path}.{name}" if path else str(name), member) for name, member in members)
+    if isinstance(value, list | tuple):
+        return ((f"{path}[{index}]", item) for index, item in enumerate(cast("Iterable[Any]", value)))
+    return ()
 
 
 class Transport:

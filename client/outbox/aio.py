@@ -12,7 +12,7 @@ from typing import Any, Unpack
 from anyio import CancelScope, move_on_after
 
 from ..durations import Duration
-from ..records import Claim, Draft, Message, Receipt
+from ..records import Claim, Draft, Message, Named, Receipt
 from ..stock import PATIENCE
 from .box import Fields, Steps
 from .cursors import AsyncCursor, AsyncCursorTransaction
@@ -40,7 +40,7 @@ class AsyncOutbox(Steps):
         self,
         cursor: AsyncCursor,
         *,
-        id: str | None = None,  # noqa: A002 - the contract's word
+        id: Named | None = None,  # noqa: A002 - the contract's word
         topic: str | None = None,
         key: str | None = None,
     ) -> list[str]:

@@ -16,11 +16,12 @@ from ...store.errors import DuplicateKey, StoreError
 from ...store.ids import IdMaker
 from ...store.placing import WrongQueue
 from ...store.records import ClaimKey
+from ..bodies import Dumps
 from ..delivery import Delivery
 from ..durations import Duration, milliseconds
 from ..errors import BadRequest, LeaseLost, NotFound, TarryError, TooLate, Unavailable
 from ..processes import PerProcess
-from ..records import Claim, Draft, Message, Receipt
+from ..records import Claim, Draft, Message, Named, Receipt, id_of
 from . import guards, transactions
 from .cursors import Cursor, CursorTransaction, NoSuchTable, drive
 from .drafts import Limits, check_topic, entries
@@ -50,19 +51,21 @@ class Fields(TypedDict, total=False):
 class Steps:
     """What both fronts do.
 
-    `database` is where the service's tables are, None for the cursor's own; `limits` are those of its settings.
+    `database` is where the service's tables are, None for the cursor's own; `limits` are those of its settings. `json`
+    writes bodies, as that of `Tarry` does.
     """
 
-    def __init__(self, database: str | None = None, *, limits: Limits | None = None) -> None:
+    def __init__(self, database: str | None = None, *, limits: Limits | None = None, json: Dumps | None = None) -> None:
         if database is not None and not _IDENTIFIER.fullmatch(database):
             raise ValueError(f"database: {database[:100]!r} is not a name of letters, digits, _ and $, 64 at most")
         self.database = database
         self._limits = limits or Limits()
+        self._json = json
         self._ids = PerProcess(lambda: IdMaker(outbox=True))
 
     async def _publish(self, tx: Transaction, topic: str, drafts: Iterable[Draft | dict[str, Any]]) -> list[Receipt]:
         check_topic(topic)
-        checked = entries(drafts, self._limits)
+        checked = entries(drafts, self._limits, self._json)
         if not checked:
             return []
         await transactions.demand(tx)
@@ -72,8 +75,9 @@ class Steps:
         # Whatever waits for the commit is scheduled; what is due is in the stream soon after it.
         return [Receipt(str(one.id), topic, "scheduled", _instant(one.deliver_at)) for one in accepted]
 
-    async def _cancel(self, tx: Transaction, id_: str | None, topic: str | None, key: str | None) -> list[str]:
+    async def _cancel(self, tx: Transaction, message: Named | None, topic: str | None, key: str | None) -> list[str]:
         await transactions.demand(tx)
+        id_ = None if message is None else id_of(message)
         if id_ is not None and topic is None and key is None:
             return await self._cancel_one(tx, id_)
         if id_ is not None or topic is None or key is None:
@@ -130,7 +134,7 @@ class Steps:
         await guards.prepare(tx)
 
     async def _forget(self, tx: Transaction, older_than: Duration, limit: int) -> int:
-        return await guards.forget(tx, await tx.now() - milliseconds(older_than), limit)
+        return await guards.forget(tx, await tx.now() - milliseconds(older_than, "older_than"), limit)
 
     async def _told(self, work: Callable[[], Coroutine[Any, Any, T]], topic: str = "") -> T:
         """The store's errors in the client's words; those of the driver pass as they are."""
@@ -183,7 +187,7 @@ class Outbox(Steps):
         self,
         cursor: Cursor,
         *,
-        id: str | None = None,  # noqa: A002 - the contract's word
+        id: Named | None = None,  # noqa: A002 - the contract's word
         topic: str | None = None,
         key: str | None = None,
     ) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 from attrs import frozen
 
 from ...store.outbox import Entry
+from ..bodies import Dumps, body_text
 from ..durations import instant_in, instant_out, milliseconds
 from ..errors import BadRequest, TooLarge
 from ..records import Draft
@@ -38,18 +39,18 @@ def check_topic(name: str) -> None:
         raise BadRequest("topic: a name is more than one dot or two")
 
 
-def entries(drafts: Iterable[Draft | dict[str, Any]], limits: Limits) -> list[Entry]:
+def entries(drafts: Iterable[Draft | dict[str, Any]], limits: Limits, json: Dumps | None = None) -> list[Entry]:
     """The drafts, or dicts of a draft's fields, checked. Raises `BadRequest` naming the field."""
     checked: list[Entry] = []
     for index, draft in enumerate(drafts):
         if index == MAX_BATCH:
             raise TooLarge(f"a batch has {MAX_BATCH} messages at most: publish the rest in another call")
-        checked.append(_entry(Draft(**draft) if isinstance(draft, dict) else draft, limits))
+        checked.append(_entry(Draft(**draft) if isinstance(draft, dict) else draft, limits, json))
     return checked
 
 
-def _entry(draft: Draft, limits: Limits) -> Entry:
-    body, content_type = _body(draft)
+def _entry(draft: Draft, limits: Limits, json: Dumps | None) -> Entry:
+    body, content_type = _body(draft, json)
     if len(body) > limits.max_body:
         raise TooLarge(f"body: it has {len(body)} bytes, and may have {limits.max_body}")
     for name in ("key", "ordering_key", "tag"):
@@ -71,7 +72,7 @@ def _entry(draft: Draft, limits: Limits) -> Entry:
     )
 
 
-def _body(draft: Draft) -> tuple[bytes, str | None]:
+def _body(draft: Draft, json: Dumps | None) -> tuple[bytes, str | None]:
     if isinstance(draft.body, bytes | bytearray):
         content_type = draft.content_type or "application/octet-stream"
         if not _CONTENT_TYPE.fullmatch(content_type):
@@ -80,9 +81,10 @@ def _body(draft: Draft) -> tuple[bytes, str | None]:
     if draft.content_type is not None:
         raise BadRequest("content_type: it goes with a body of bytes; any other body is JSON")
     try:
-        return encode(draft.body), None
+        return body_text(draft.body, json), None
     except (TypeError, ValueError, RecursionError) as error:
-        raise BadRequest(f"body: it is no JSON value: {error}") from error
+        text = str(error).removeprefix("body: ")
+        raise BadRequest(f"body: it is no JSON value: {text}") from error
 
 
 def _headers(headers: Mapping[str, str] | None) -> bytes | None:
@@ -108,9 +110,9 @@ def _delay(draft: Draft, limits: Limits) -> int:
     if draft.delay is None:
         return 0
     try:
-        delay = milliseconds(draft.delay)
+        delay = milliseconds(draft.delay, "delay")
     except ValueError as error:
-        raise BadRequest(f"delay: {error}") from error
+        raise BadRequest(str(error)) from error
     if not 0 <= delay <= limits.max_delay:
         raise BadRequest(f"delay: it lies between 0 and {limits.max_delay} milliseconds")
     return delay

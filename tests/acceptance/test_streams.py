@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -51,7 +52,7 @@ def test_every_client_gets_every_message_and_a_kill_changes_nothing(server: Serv
     for name in clients:
         assert tarry.claim("news", "screens", client=name) is None
     for number in range(10):
-        tarry.publish("news", number, delay=20 * (number % 2))
+        tarry.publish("news", number, delay=timedelta(milliseconds=20 * (number % 2)))
     together(*(partial(take, tarry, name, 10, seen) for name, seen in clients.items()))
     assert all(sorted(seen) == list(range(10)) for seen in clients.values())
     tarry.publish("news", 10)
@@ -73,7 +74,7 @@ def test_a_broadcast_poll_is_woken_by_publish_and_by_promotion(tarry: Tarry) -> 
             claim = tarry.claim("news", "screens", client="hall", wait="20s")
             into.extend(claim.messages if claim is not None else ())
 
-        together(poll, partial(tarry.publish, "news", delay, delay=delay))
+        together(poll, partial(tarry.publish, "news", delay, delay=timedelta(milliseconds=delay)))
         assert [message.body for message in got] == [delay]
 
 
@@ -179,7 +180,7 @@ def test_a_lost_lease_raises_the_alarm(tmp_path: Path) -> None:
             client_of(server) as tarry,
         ):
             tarry.publish("orders", 1)
-            claim = tarry.claim("orders", "billing", lease=20)
+            claim = tarry.claim("orders", "billing", lease="20ms")
             assert claim is not None
             assert heard.wait(20)
             log = server.tail(10_000)

@@ -1,13 +1,19 @@
 """What a publish sends, and what becomes of one that fails."""
 
 import base64
+import functools
+import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
+import msgspec
 import pytest
 
 from support.scripted_server import LOST, Answer, Request, ScriptedServer, problem
-from tarry.client import BadRequest, Draft, Receipt, Tarry, TarryError
+from tarry.client import BadRequest, Draft, Message, Receipt, Rescheduled, Tarry, TarryError
 
 
 def accept(request: Request) -> Answer:
@@ -182,3 +188,85 @@ def test_half_a_character_is_refused_by_the_name_of_its_field(
     assert script.requests == []
     script.respond = accept
     tarry.publish("orders", "\ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16"))
+
+
+def test_what_names_a_message_is_taken_for_its_id(script: ScriptedServer, tarry: Tarry) -> None:
+    receipt = Receipt("7", "orders", "scheduled", datetime.now(UTC))
+    message = Message(
+        id="7",
+        topic="orders",
+        queue=0,
+        offset=0,
+        body=1,
+        published_at=receipt.deliver_at,
+        deliver_at=receipt.deliver_at,
+    )
+    for one in ("7", 7, receipt, message, Rescheduled("7", receipt.deliver_at)):
+        script.say(Answer(200, {"result": "cancelled"}), Answer(200, {"acked": 1}))
+        assert tarry.cancel(one) == "cancelled"
+        assert tarry.ack("c", [one]) == 1
+    assert {request.path for request in script.requests} == {"/v1/messages/7", "/v1/claims/c/ack"}
+    assert all(request.json == {"ids": ["7"]} for request in script.requests[1::2])
+    nothing: Any = None
+    others: tuple[Any, ...] = (nothing, True, 7.0, [receipt])
+    for other in others:
+        with pytest.raises(
+            TypeError,
+            match=r"^id: an object of type .* names no message: give its id, its receipt or the message itself",
+        ):
+            tarry.cancel(other)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (
+            Decimal("9.99"),
+            r"^body\.items\[1\]\.it: an object of type Decimal is not JSON serializable: send str\(\) or float\(\)",
+        ),
+        (UUID(int=7), r"^body\.items\[1\]\.it: an object of type UUID is not .* send str\(\) of it"),
+        (datetime.now(UTC), r"type datetime is not .* send its \.isoformat\(\)"),
+        (b"x", "type bytes is not .* base64"),
+        ({1}, "type set is not .* send a list of it"),
+        (Receipt("7", "t", "published", datetime.now(UTC)), r"type Receipt is not .* send its \.document\(\)"),
+    ],
+)
+def test_what_json_has_not_is_named_with_its_place_and_a_remedy(tarry: Tarry, value: Any, said: str) -> None:
+    body = {"items": [1, {"it": value}]}
+    for publish in (lambda: tarry.publish("t", body), lambda: tarry.publish_many("t", [{"body": body}])):
+        with pytest.raises(TypeError, match=said) as refused:
+            publish()
+        assert "or give Tarry(json=...)" in str(refused.value)
+
+
+def test_a_receipt_as_json_is_read_as_itself() -> None:
+    told = {"id": "7", "topic": "t", "state": "scheduled", "deliver_at": "2026-01-01T00:00:00.000Z", "replayed": True}
+    assert Receipt.read(told).document() == told
+    assert Receipt.read(told | {"queue": 1, "offset": 2}).document() == told | {"queue": 1, "offset": 2}
+
+
+@pytest.mark.parametrize("write", [msgspec.json.encode, functools.partial(json.dumps, default=str)])
+def test_bodies_may_be_written_by_a_json_of_your_own(
+    script: ScriptedServer, write: Callable[[Any], str | bytes]
+) -> None:
+    body = {"price": Decimal("9.99"), "id": UUID(int=7), "text": "ü"}
+    wanted = {"price": "9.99", "id": str(UUID(int=7)), "text": "ü"}
+    receipt = {"id": "1", "topic": "t", "state": "published", "deliver_at": "2026-01-01T00:00:00.000Z"}
+    with Tarry(script.url, json=write) as tarry:
+        script.say(Answer(201, receipt), Answer(201, {"messages": [receipt]}), Answer(201, receipt))
+        tarry.publish("t", body, key="k")
+        tarry.publish_many("t", [{"body": body, "delay": "1h"}])
+        tarry.publish("t", b"as it is")
+    single, many, raw = (request.json for request in script.requests)
+    assert (single["body"], single["key"], len(single["idempotency_key"])) == (wanted, "k", 32)
+    assert many["messages"] == [{"body": wanted, "delay": "1h"}]
+    assert raw["body_base64"] == "YXMgaXQgaXM="
+
+
+def test_a_json_that_gives_no_text_is_told(script: ScriptedServer) -> None:
+    with (
+        Tarry(script.url, json=lambda body: body) as tarry,
+        pytest.raises(TypeError, match=r"^json: it gave an object of type dict"),
+    ):
+        tarry.publish("t", {})
+    assert script.requests == []

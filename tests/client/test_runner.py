@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -196,7 +197,7 @@ class Handler:
     async def __call__(self, _: Any) -> None: ...
 
 
-IDLE = {
+IDLE: dict[str, Callable[[Any], object]] = {
     "function": asynchronous,
     "partial": functools.partial(functools.partial(asynchronous)),
     "method": Handler().method,

@@ -128,10 +128,10 @@ def test_topics_and_groups(script: ScriptedServer, tarry: Tarry) -> None:
         return Answer(200, {"name": "x"})
 
     script.respond = echo
-    tarry.put_topic("orders", queues=4, ladder=["10s", 500, timedelta(seconds=2)], sequencer="redis")
+    tarry.put_topic("orders", queues=4, ladder=["10s", "500ms", timedelta(seconds=2)], sequencer="redis")
     tarry.put_group("orders", "billing", ladder=["1s"])
     assert tarry.group("orders", "billing") == tarry.topic("orders") == tarry.message("5") == {"name": "x"}
-    assert script.requests[0].json == {"queues": 4, "ladder": ["10s", 500, 2000], "sequencer": "redis"}
+    assert script.requests[0].json == {"queues": 4, "ladder": ["10s", "500ms", 2000], "sequencer": "redis"}
     assert script.requests[1].json == {"ladder": ["1s"]}
 
 

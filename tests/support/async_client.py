@@ -75,8 +75,8 @@ MADE = (
                 "from .producer import OnFailure\nfrom .records import Draft, Receipt\n",
             ),
             (
-                "from .transport import Transport, encode",
-                "from .async_transport import AsyncTransport\nfrom .transport import encode",
+                "from .transport import Transport\n",
+                "from .async_transport import AsyncTransport\n",
             ),
             ("transport: Transport", "transport: AsyncTransport"),
         ),
@@ -169,9 +169,10 @@ MADE = (
             (
                 "        consumption = Consumption(self._claims, terms)\n"
                 "        warner = Warner(topic)\n"
+                '        idle = None if idle_timeout is None else seconds(idle_timeout, "idle_timeout")\n'
                 "        try:\n"
                 "            consumption.start()\n"
-                "            while (delivery := consumption.next(idle_timeout)) is not None:\n"
+                "            while (delivery := consumption.next(idle)) is not None:\n"
                 "                warner.look(consumption.left())\n"
                 "                yield delivery\n"
                 "                del delivery  # whoever let go of it is not to be mistaken for having it\n"

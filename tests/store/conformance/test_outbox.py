@@ -125,9 +125,7 @@ async def test_many_cancel_ack_and_once(
     outbox.prepare(cursor)
     cursor.execute("DELETE FROM tarry_once")
     user.commit()
-    receipts = outbox.publish_many(
-        cursor, "orders", [{"body": i, "key": "same", "delay": i * SECOND} for i in range(4)]
-    )
+    receipts = outbox.publish_many(cursor, "orders", [{"body": i, "key": "same", "delay": f"{i}s"} for i in range(4)])
     user.commit()
     assert outbox.cancel(cursor, id=receipts[3].id) == [receipts[3].id]
     user.rollback()
@@ -160,7 +158,7 @@ async def test_many_cancel_ack_and_once(
     outbox.ack(cursor, message_of(claim, 1), claim=name)
     user.commit()
     assert outbox.forget(cursor, "1h") == 0
-    assert outbox.forget(cursor, -1000, limit=2) == 2
+    assert outbox.forget(cursor, timedelta(seconds=-1), limit=2) == 2
     user.commit()
     (settled,) = await stage.settle(group, Settlement(claim.key, "ack"))
     assert settled is not None
@@ -348,7 +346,7 @@ async def test_the_same_over_trio_mysql(stage: Stage, topic: Topic, group: Group
         await user.commit()
         assert not await aio.once(cursor, message_of(claim), group="billing")
         assert await aio.cancel(cursor, topic="orders", key="k") == []
-        assert await aio.forget(cursor, -1000) == 1
+        assert await aio.forget(cursor, timedelta(seconds=-1)) == 1
         await user.rollback()
     await conserves(stage, topic, accepted=3, streamed=2, cancelled=1)
 
@@ -363,7 +361,7 @@ async def test_the_tables_may_be_in_another_database(
         outbox.publish(cursor, "orders", 1)
     there = Outbox(database=stage.dsn.rpartition("/")[2])
     there.prepare(cursor)
-    receipts = [there.publish(cursor, "orders", n, key="k", delay=n * MINUTE) for n in range(3)]
+    receipts = [there.publish(cursor, "orders", n, key="k", delay=f"{n}m") for n in range(3)]
     assert there.cancel(cursor, id=receipts[1].id)
     assert there.cancel(cursor, topic="orders", key="k") == [receipts[0].id, receipts[2].id]
     there.publish(cursor, "orders", 3)
