@@ -112,7 +112,9 @@ class Engine:
             committed=self._committed,
         )
         self._readers = Readers(store, self.directory, self.clock, self.bells, self._desks.handed_out)
-        self._sealer = Sealer(store, self.clock, self._grown_here)
+        self._sealer = Sealer(
+            *(store, self.clock, self._grown_here, self.directory.topic_of_queue), widest=settings.widest_hole
+        )
         self.nudges: Nudges | None = None
         """How other nodes hear of what is done here; None without a Redis."""
         self.liveness = Liveness(store, self.clock, self._desks.dismiss, settings.client_timeout)
@@ -455,9 +457,15 @@ class Engine:
         checks.append(("host_clock", self._clock_watch.wrong))
         behind = self.hand.behind if self.hand else 0
         checks.append(("hand", f"the hand is {behind} ms behind" if behind > 60_000 else None))
+        checks += [("sealing", str(one)) for one in self._sealer.standing.values()]
         checks.append(("stopping", "the server is shutting down" if self._stopping else None))
         checks += [("durability", problem) for problem in self._durability]
         return checks
+
+    @property
+    def standing_queues(self) -> int:
+        """How many queues have a hole that is too wide to be closed."""
+        return len(self._sealer.standing)
 
     # What the tasks tell each other
 

@@ -37,6 +37,8 @@ class Watched(Protocol):
     def hand(self) -> Hand | None: ...
     @property
     def clock(self) -> Clock: ...
+    @property
+    def standing_queues(self) -> int: ...
 
 
 class Metrics:
@@ -75,6 +77,7 @@ class Metrics:
         self._oldest_due = self._gauge(
             "tarry_oldest_due_age_seconds", "Age of the oldest message due and not promoted."
         )
+        self._standing = self._gauge("tarry_queues_standing", "Queues with a hole too wide to be closed.")
         build = self._gauge("tarry_build_info", "Always 1.", "version", "python")
         build.labels(__version__, platform.python_version()).set(1)
         ProcessCollector(registry=self.registry)
@@ -90,6 +93,7 @@ class Metrics:
         self._wheel_behind.set_function(lambda: watched.hand.behind / 1000 if watched.hand else 0)
         self._oldest_due.set_function(lambda: watched.hand.behind / 1000 if watched.hand else 0)
         self._clock_skew.set_function(skew)
+        self._standing.set_function(lambda: watched.standing_queues)
 
     def published(self, topic: str, messages: int) -> None:
         """Accepted, for now or for later; replays are not counted."""

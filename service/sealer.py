@@ -5,9 +5,12 @@ Once a second it also looks for what others have committed, and for what a chang
 
 from collections.abc import Callable
 
+import structlog
 import trio
+from attrs import frozen
 
 from ..store.errors import StoreError
+from ..store.records import Topic
 from ..store.store import Store
 from .clock import Clock
 from .outages import tell_failure
@@ -15,14 +18,50 @@ from .outages import tell_failure
 _HOLE_PAUSE = 0.05
 """Seconds until a queue with a hole is looked at again."""
 
+_REMIND = 60_000
+"""Milliseconds between two words about a queue that stands still."""
+
+log = structlog.get_logger()
+
+
+@frozen
+class Standstill:
+    """A queue whose readers come to a hole that is too wide to be closed."""
+
+    topic: str
+    queue: int
+    """Its number."""
+    gap: tuple[int, int]
+    told_at: int
+
+    def __str__(self) -> str:
+        first, last = self.gap
+        return (
+            f"queue {self.queue} of {self.topic} stands still: its offsets {first} to {last} are without a message, and"
+            f" one is there at {last + 1}. Nobody drew so many: delete that row of `message` if it is not yours, or"
+            f" start a server with widest_hole = {last - first + 1}, which closes the hole"
+        )
+
 
 class Sealer:
     """Seals queues; `grown` hears of each that has a new end."""
 
-    def __init__(self, store: Store, clock: Clock, grown: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        grown: Callable[[int], None],
+        topic_of: Callable[[int], Topic | None],
+        *,
+        widest: int,
+    ) -> None:
         self._store = store
         self._clock = clock
         self._grown = grown
+        self._topic_of = topic_of
+        self._widest = widest
+        self.standing: dict[int, Standstill] = {}
+        """By queue."""
         self._queues: set[int] = set()
         self._holes: set[int] = set()
         self._some = trio.Event()
@@ -49,7 +88,9 @@ class Sealer:
                     self._holes.add(queue_id)
 
     async def look(self) -> None:
-        """Touches the queues that others have made grow."""
+        """Touches the queues that others have made grow, and those that stand still."""
+        for queue_id in self.standing:
+            self.touch(queue_id)
         if self.needed:
             await self.look_everywhere()
 
@@ -60,11 +101,28 @@ class Sealer:
 
     async def _seal(self, queue_id: int) -> None:
         while True:
-            sealed = await self._store.seal(queue_id, self._clock.now())
+            sealed = await self._store.seal(queue_id, self._clock.now(), widest=self._widest)
             if sealed.moved:
                 self._grown(queue_id)
+            if sealed.moved or sealed.gap or not sealed.more:  # else somebody holds its row
+                self._note(queue_id, sealed.gap)
             if not sealed.more:
                 return
             if not sealed.moved:
                 self._holes.add(queue_id)
                 return
+
+    def _note(self, queue_id: int, gap: tuple[int, int] | None) -> None:
+        before, topic, now = self.standing.pop(queue_id, None), self._topic_of(queue_id), self._clock.now()
+        if gap is None or topic is None:
+            if before is not None:
+                log.info("queue_moves_on", topic=before.topic, queue=before.queue)
+            return
+        if before is not None and before.gap == gap and now < before.told_at + _REMIND:
+            self.standing[queue_id] = before
+            return
+        number = next(queue.number for queue in topic.queues if queue.id == queue_id)
+        stands = self.standing[queue_id] = Standstill(topic.name, number, gap, now)
+        log.error(
+            "queue_stands_still", topic=topic.name, queue=number, queue_id=queue_id, hole=list(gap), what=str(stands)
+        )

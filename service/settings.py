@@ -17,6 +17,7 @@ from typing import TypeVar, cast
 import attrs
 
 from ..store.environment import FILE, secret
+from ..store.sealing import WIDEST
 from ..wheel.ladder import DEFAULT_RUNGS, Ladder
 from .durations import format_duration, parse_duration
 
@@ -271,6 +272,7 @@ class Settings:
     dead_retention: int = _setting(90 * _DAY, _duration(), "of dead letters", format_duration)
     horizon: int = _setting(3 * _HOUR, _duration(_SECOND), "how much of the future the wheel holds", format_duration)
     horizon_step: int = _setting(5 * _MINUTE, _duration(), "how much of it is loaded at a time", format_duration)
+    widest_hole: int = _setting(WIDEST, _count(1000, 1 << 40), "offsets of a queue without a message, and closed")
     shutdown_grace: int = _setting(25 * _SECOND, _duration(0, _HOUR), "from SIGTERM to the end", format_duration)
 
     alarm_url: str = _setting(

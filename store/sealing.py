@@ -4,6 +4,9 @@ An offset is drawn before its message is there, so commits come in any order and
 as far as `queue.next_offset` and no further; sealing moves that on over what is committed, up to the first hole. A hole
 that stays gets a tombstone, a row without a message: whoever comes late with that offset meets it at the primary key,
 and draws anew. So nothing is passed that can still be filled.
+
+A hole is as wide as what writers drew and gave up. One that is far wider is the work of somebody else, who wrote a row
+or moved Redis' counter by hand: it is not closed, nothing is passed, and an operator decides.
 """
 
 from collections.abc import Sequence
@@ -16,6 +19,10 @@ from .publishing import lock_free
 
 HOLE_AGE = 1_000
 """Milliseconds that a hole may stay, and what lies behind it waits. Closed too soon, it costs its writer a new try."""
+
+WIDEST = 100_000
+"""Offsets of a hole that is closed without being asked: a hundred of the largest batches, all given up one after the
+other."""
 
 _PAGE = 1_000
 _TOMB_BITS = 40
@@ -30,10 +37,13 @@ class Sealed:
     moved: bool
     more: bool
     """Something lies behind the end: a page is full, or there is a hole."""
+    gap: tuple[int, int] | None = None
+    """The first and the last offset of a hole at the end that is too wide to be closed."""
 
 
-async def seal(tx: Transaction, queue_id: int, now: int, *, at_once: bool = False) -> Sealed:
-    """Moves the end of a queue on, by a page at most. Holes older than `HOLE_AGE` are closed, or all `at_once`."""
+async def seal(tx: Transaction, queue_id: int, now: int, *, at_once: bool = False, widest: int = WIDEST) -> Sealed:
+    """Moves the end of a queue on, by a page at most. Holes older than `HOLE_AGE` are closed, or all `at_once`; none
+    that is wider than `widest`."""
     free: dict[int, int]
     locked: set[int] = set()
     if at_once:
@@ -46,9 +56,13 @@ async def seal(tx: Transaction, queue_id: int, now: int, *, at_once: bool = Fals
     rows = await tx.fetch("message.behind", queue_id, begin, _PAGE)
     end = begin
     straight = holes = sealed = 0
+    gap: tuple[int, int] | None = None
     tombstones: list[Sequence[Value]] = []
     for offset, id_, streamed_at in rows:
         if offset > end:
+            if offset - end > widest:
+                gap = (end, offset - 1)
+                break
             if not at_once and streamed_at > now - HOLE_AGE:
                 break
             if offset - end + len(tombstones) > _PAGE:
@@ -66,13 +80,24 @@ async def seal(tx: Transaction, queue_id: int, now: int, *, at_once: bool = Fals
         if tombstones:
             await tx.execute_many("message.add", tombstones)
         await tx.execute("queue.seal", end, straight, holes, queue_id)
-    return Sealed(end, end > begin, sealed < len(rows) or len(rows) == _PAGE)
+    return Sealed(end, end > begin, gap is None and (sealed < len(rows) or len(rows) == _PAGE), gap)
 
 
 async def overrun(tx: Transaction) -> list[int]:
     """Queues that have something behind their end."""
     rows: list[Row] = await tx.fetch("queue.overrun")
     return [queue_id for (queue_id,) in rows]
+
+
+async def wide_holes(tx: Transaction, *, widest: int = WIDEST) -> list[tuple[str, int, int, int]]:
+    """(topic, number of the queue, first, last) of the holes at ends that are too wide to be closed."""
+    found: list[tuple[str, int, int, int]] = []
+    for queue_id in await overrun(tx):
+        for name, number, end in await tx.fetch("queue.whose", queue_id):
+            for offset, *_ in await tx.fetch("message.behind", queue_id, end, 1):
+                if offset - end > widest:
+                    found.append((name.decode(), number, end, offset - 1))
+    return found
 
 
 async def last_end(tx: Transaction, *, queue_id: int) -> int:

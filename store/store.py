@@ -236,9 +236,9 @@ class Store:
         """Sets what may be changed of a topic."""
         await self._sealing(lambda tx: catalogue.change_topic(tx, topic, draft, now))
 
-    async def seal(self, queue_id: int, now: int, *, at_once: bool = False) -> Sealed:
+    async def seal(self, queue_id: int, now: int, *, at_once: bool = False, widest: int = sealing.WIDEST) -> Sealed:
         """Moves the end of a queue on over what is committed; see `sealing`."""
-        return await self._sealing(lambda tx: sealing.seal(tx, queue_id, now, at_once=at_once))
+        return await self._sealing(lambda tx: sealing.seal(tx, queue_id, now, at_once=at_once, widest=widest))
 
     async def overrun(self) -> list[int]:
         """Queues that are to be sealed."""

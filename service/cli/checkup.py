@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -19,6 +20,7 @@ from ...store.errors import SchemaError, StoreError, StoreInUse
 from ...store.migrations import pending
 from ...store.opening import migrations_for, open_backend
 from ...store.ports import Backend
+from ...store.sealing import wide_holes
 from ..redis_check import ping_redis
 from ..settings import SettingError, Settings, masked
 from .printing import print_json, print_table
@@ -52,7 +54,13 @@ def doctor(
 ) -> int:
     """Check Python, the store, its schema and durability, clocks, Redis and port. Exit code 1 when one is wrong."""
     settings = flags.settings()
-    findings = [_python(), *_sqlite(), *_store(settings.dsn), *_redis(settings), _port(settings.listen)]
+    findings = [
+        _python(),
+        *_sqlite(),
+        *_store(settings.dsn, settings.widest_hole),
+        *_redis(settings),
+        _port(settings.listen),
+    ]
     if json:
         for finding in findings:
             print_json(asdict(finding))
@@ -76,15 +84,15 @@ def _sqlite() -> Iterator[Finding]:
         yield Finding("sqlite", "ok", version)
 
 
-def _store(dsn: str) -> list[Finding]:
+def _store(dsn: str, widest: int) -> list[Finding]:
     path = Path(dsn.removeprefix(_SQLITE))
     if dsn.startswith(_SQLITE) and not path.exists():
         return [_new_file(path, masked(dsn))]
-    findings = trio.run(_examine, dsn)
+    findings = trio.run(_examine, dsn, widest)
     return [*findings, _privacy(path)] if dsn.startswith(_SQLITE) else findings
 
 
-async def _examine(dsn: str) -> list[Finding]:
+async def _examine(dsn: str, widest: int) -> list[Finding]:
     shown = masked(dsn)
     try:
         backend = await open_backend(dsn)
@@ -97,14 +105,26 @@ async def _examine(dsn: str) -> list[Finding]:
         now = await backend.now()
         after = time.time_ns() // 1_000_000
         findings = [Finding("store", "ok", f"{shown}, answers in {after - before} ms")]
-        findings.append(_judge(dsn, await backend.applied()))
+        applied = await backend.applied()
+        findings.append(_judge(dsn, applied))
         findings += await _durability(backend)
+        if applied:
+            findings += [_stands(*hole) for hole in await backend.read(partial(wide_holes, widest=widest))]
         findings.append(_skew(now, before, after))
     except StoreError as error:
         return [_wrong_store(shown, error)]
     finally:
         await backend.aclose()
     return findings
+
+
+def _stands(topic: str, queue: int, first: int, last: int) -> Finding:
+    return Finding(
+        "sealing",
+        "wrong",
+        f"queue {queue} of {topic} stands still: no message at its offsets {first} to {last}, and one at {last + 1}."
+        " Delete that row of `message` if it is not yours, or raise widest_hole",
+    )
 
 
 def _wrong_store(shown: str, error: StoreError) -> Finding:

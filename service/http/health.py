@@ -8,9 +8,9 @@ from . import answers
 from .call import Call, answer
 from .problems import KINDS, Check, Problem
 
-_WARNINGS = {"durability", "host_clock"}
+_WARNINGS = {"durability", "host_clock", "sealing"}
 """Checks that are told and leave the server ready: it works, and promises less than it should, or not by the clock on
-the wall."""
+the wall; or a queue stands still."""
 
 
 async def live(call: Call) -> Response:

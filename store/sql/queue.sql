@@ -44,6 +44,10 @@ UPDATE queue SET next_offset = ?, straight = straight + ?, holes = holes + ? WHE
 SELECT q.id FROM queue q WHERE EXISTS
   (SELECT 1 FROM message m WHERE m.queue_id = q.id AND m.`offset` >= q.next_offset);
 
+-- name: whose
+-- The topic of a queue, its number and how far it is without a hole.
+SELECT t.name, q.number, q.next_offset FROM queue q JOIN topic t ON t.id = q.topic_id WHERE q.id = ?;
+
 -- name: remove
 -- Queues that are no more, locked before.
 DELETE /*+ INDEX(queue PRIMARY) */ FROM queue WHERE id IN (?*);

@@ -59,6 +59,21 @@ def test_a_store_with_two_names(folder: Path, capsys: pytest.CaptureFixture[str]
     assert "2 names" in detail
 
 
+def test_a_queue_that_stands_still(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["migrate"]) == 0
+    with closing(sqlite3.connect(folder / "tarry.db")) as store, store:
+        store.execute(
+            "INSERT INTO topic (id, name, kind, ordered, sequencer, created_at) VALUES (1, X'61', 0, 0, 0, 1)"
+        )
+        queue = "(id, topic_id, group_id, number, next_offset, straight, holes)"
+        store.execute(f"INSERT INTO queue {queue} VALUES (1, 1, 0, 0, 0, 0, 0)")
+        row = "(queue_id, `offset`, id, nonce, body, accepted_at, deliver_at, streamed_at)"
+        store.execute(f"INSERT INTO message {row} VALUES (1, 200000, 7, 0, X'31', 1, 1, 1)")
+    state, detail = findings(capsys, 1)["sealing"]
+    assert state == "wrong"
+    assert detail.startswith("queue 0 of a stands still: no message at its offsets 0 to 199999, and one at 200000")
+
+
 def test_a_schema_newer_than_the_program(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["migrate"]) == 0
     with closing(sqlite3.connect(folder / "tarry.db")) as store, store:

@@ -29,7 +29,7 @@ async def test_ready(client: httpx.AsyncClient) -> None:
 
 
 async def test_durability_is_flagged_and_stays_ready(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
-    broker.checks = [("store", None), ("durability", "sync_binlog is 0")]
+    broker.checks = [("store", None), ("durability", "sync_binlog is 0"), ("sealing", "queue 0 of a stands still")]
     assert (await client.get("/readyz")).status_code == 200
     checks = (await client.get("/readyz?verbose")).json()["checks"]
     assert checks[1] == {"check": "durability", "ok": False, "detail": "sync_binlog is 0"}
