@@ -76,7 +76,7 @@ class AsyncTransport:
             reraise=True,
         )
         try:
-            return await retrying(self._once, method, path, content, params, wait)
+            return doubt.told(await retrying(self._once, method, path, content, params, wait))
         except TarryError as error:
             doubt.tell(error)
             raise

@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 from uuid import UUID
 
 import httpx
-from attrs import frozen
+from attrs import evolve, frozen
 from tenacity import (
     RetryCallState,
     Retrying,
@@ -56,6 +56,8 @@ class Reply:
 
     document: dict[str, Any]
     size: int
+    in_doubt: bool = False
+    """An earlier try of this call, whose answer was lost, may have done what was asked."""
 
 
 class Doubt:
@@ -68,6 +70,10 @@ class Doubt:
         """After each try that is followed by another."""
         error = state.outcome.exception() if state.outcome is not None else None
         self._doubtful |= isinstance(error, Unavailable) and may_have_run(error)
+
+    def told(self, reply: Reply) -> Reply:
+        """The answer in which the call ends, with it."""
+        return evolve(reply, in_doubt=True) if self._doubtful else reply
 
     def tell(self, error: TarryError) -> None:
         """Writes it on the error that the call ends with."""
@@ -194,7 +200,7 @@ class Transport:
             reraise=True,
         )
         try:
-            return retrying(self._once, method, path, content, params, wait)
+            return doubt.told(retrying(self._once, method, path, content, params, wait))
         except TarryError as error:
             doubt.tell(error)
             raise

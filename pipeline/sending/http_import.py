@@ -2,21 +2,26 @@
 
 Each row is a publish with an idempotency key of its own; a task has several under way at a time, the rows of one
 ordering key one after the other. This runs in Spark's workers; neither Spark's session nor trio is known here.
+
+An answer `replayed` says that the row has its message: from an import before, or from a try of this one whose answer
+was lost. Where there may have been one, the message is asked when it was accepted.
 """
 
 import zlib
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from datetime import datetime
 from typing import Any
 
 from attrs import frozen
+from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from ...client.errors import BadRequest, IdempotencyConflict
+from ...client.errors import NotFound as NotThere
 from ...client.paths import part
-from ...client.transport import Transport
+from ...client.transport import Reply, Transport
 from ..arrow import Batch
 from ..errors import NotFound
 from ..pace import Pace
@@ -28,6 +33,8 @@ NO_TOPIC = (
     "there is no topic {topic!r}, and this job makes none: make it once, "
     'curl -X PUT SERVER/v1/topics/{topic} -H "Content-Type: application/json" -d "{{}}"'
 )
+_CLOCKS = 1_000
+"""Milliseconds by which the clocks of two nodes may differ."""
 _THREADS = 16
 _CHUNK = 500
 
@@ -40,6 +47,8 @@ class Door:
     topic: str
     ordered: bool
     rate: float | None
+    began: int
+    """When this import did, Unix milliseconds by the store's clock, as `clock_of` told."""
     watcher: Place | None = None
 
 
@@ -64,6 +73,18 @@ def check_topic(server: str, topic: str) -> dict[str, Any]:
 
 def is_ordered(server: str, topic: str) -> bool:
     return bool(check_topic(server, topic).get("ordered"))
+
+
+def clock_of(server: str, topic: str) -> int:
+    """The store's time, Unix milliseconds: the next second begins with it. Raises as `look_up` does."""
+    transport = Transport(server, timeout=10, deadline=10)
+    try:
+        with translated():
+            asked: dict[str, str | int] = {"buckets": 1, "width": "1s"}
+            answer = transport.call("GET", f"/v1/topics/{part(topic)}/upcoming", params=asked).document
+    finally:
+        transport.close()
+    return _milliseconds(answer["buckets"][0]["at"])
 
 
 def columns(parted: DataFrame) -> DataFrame:
@@ -98,7 +119,8 @@ def write(door: Door, batches: Iterable[Batch]) -> Written:
     written = Written()
     pace = Pace(door.rate)
     transport = Transport(door.server, timeout=10, deadline=60)
-    path = f"/v1/topics/{part(door.topic)}/messages"
+    task = TaskContext.get()
+    desk = _Desk(transport, door, again=task is not None and task.attemptNumber() > 0)
     try:
         with translated(), ThreadPoolExecutor(_THREADS) as threads:
             for chunk in _chunks(batches, pace.at_a_time(_CHUNK)):
@@ -107,7 +129,7 @@ def write(door: Door, batches: Iterable[Batch]) -> Written:
                 for index, (request, key) in enumerate(chunk):
                     lane = index if not door.ordered or key is None else zlib.crc32(key.encode())
                     lanes[lane % _THREADS].append(request)
-                for done in threads.map(partial(_publish, transport, path), lanes):
+                for done in threads.map(desk.publish, lanes):
                     written.imported += done.imported
                     written.skipped += done.skipped
                     written.refused += done.refused
@@ -127,18 +149,41 @@ def _chunks(batches: Iterable[Batch], most: int) -> Iterator[list[tuple[str, str
             yield rows[begin : begin + most]
 
 
-def _publish(transport: Transport, path: str, requests: list[str]) -> Written:
-    done = Written()
-    for request in requests:
-        try:
-            receipt = transport.call("POST", path, request.encode()).document
-        except IdempotencyConflict:  # its --id was imported before, with another content
-            done.skipped += 1
-        except BadRequest:
-            done.refused += 1
-        else:
-            if receipt.get("replayed"):
+@frozen
+class _Desk:
+    transport: Transport
+    door: Door
+    again: bool
+    """A task before this one may have published some of the same rows, and died."""
+
+    def publish(self, requests: list[str]) -> Written:
+        """These rows, one after the other."""
+        done = Written()
+        path = f"/v1/topics/{part(self.door.topic)}/messages"
+        for request in requests:
+            try:
+                reply = self.transport.call("POST", path, request.encode())
+            except IdempotencyConflict:  # its --id was imported before, with another content
                 done.skipped += 1
+            except BadRequest:
+                done.refused += 1
             else:
-                done.imported += 1
-    return done
+                if reply.document.get("replayed") and not self._is_ours(reply):
+                    done.skipped += 1
+                else:
+                    done.imported += 1
+        return done
+
+    def _is_ours(self, reply: Reply) -> bool:
+        """Whether the message that was there already came by this import."""
+        if not (reply.in_doubt or self.again):
+            return False
+        try:
+            message = self.transport.call("GET", f"/v1/messages/{part(reply.document['id'])}").document
+        except NotThere:  # settled and taken by retention meanwhile
+            return False
+        return _milliseconds(message["published_at"]) >= self.door.began - _CLOCKS
+
+
+def _milliseconds(told: str) -> int:
+    return round(datetime.fromisoformat(told).timestamp() * 1000)

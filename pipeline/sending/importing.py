@@ -179,13 +179,16 @@ class _Topic:
     id: int
     queues: tuple[int, ...]
     ordered: bool
+    began: int = 0
+    """When the import did, by the store's clock; only over HTTP."""
 
     @classmethod
     def find(cls, topic: str, *, dsn: str, server: str) -> "_Topic":
         """Raises `NotFound`."""
         if server:
             http_import.check_topic(server, topic)
-            return cls(0, (), http_import.is_ordered(server, topic))
+            began = http_import.clock_of(server, topic)
+            return cls(0, (), http_import.is_ordered(server, topic), began)
         with opened(dsn) as session:
             found = session.fetch("topic.find", [topic.encode()])
             if not found:
@@ -219,7 +222,7 @@ def _write(
     name = fn.concat(fn.col("identity"), fn.lit(":"), fn.col("number").cast("string"))
     if job.server:
         marked = rows.withColumn("mark", fn.concat(fn.lit(f"import:{job.name}:"), name))
-        door = http_import.Door(job.server, job.topic, topic.ordered, rate, watcher)
+        door = http_import.Door(job.server, job.topic, topic.ordered, rate, topic.began, watcher)
         return list(sinks.drain(http_import.columns(marked), partial(http_import.write, door)))
     marked = rows.withColumn("mark", fn.unhex(fn.md5(name)))
     bare = not any(getattr(job.mapping, name) for name in mysql_import.DETAILS) and not job.binary_body

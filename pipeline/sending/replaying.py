@@ -185,7 +185,8 @@ def to_topic(
         "topic", "queue_id", "offset"
     )
     with progress.shown_by_rows(spark, "replaying") as rows:
-        door = http_import.Door(server, topic, True, None if rate is None else rate / tasks, rows.place)
+        began = http_import.clock_of(server, topic)
+        door = http_import.Door(server, topic, True, None if rate is None else rate / tasks, began, rows.place)
         done = sinks.drain(http_import.columns(parted), partial(http_import.write, door))
     return Replayed(
         sum(one.imported for one in done), sum(one.skipped for one in done), sum(one.refused for one in done)
