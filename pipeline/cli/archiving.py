@@ -26,7 +26,9 @@ def archive(
     every: Annotated[int, Parameter(help="Seconds between two looks of --watch.")] = 10,
     rows: Annotated[int, Parameter(help="Rows to a commit, about.")] = 1_000_000,
     rate: Annotated[float | None, Parameter(help="Messages and deliveries a second at the most.")] = None,
-    new_lake: Annotated[bool, Parameter(negative=(), help="Begin anew in another, empty lake.")] = False,
+    new_lake: Annotated[
+        bool, Parameter(negative=(), help="Go on in another lake: an empty one, or one left before.")
+    ] = False,
     compact: Annotated[bool, Parameter(negative=(), help="Instead: put the lake's small files together.")] = False,
     vacuum: Annotated[int | None, Parameter(help="Instead: remove files unlisted for so many hours.")] = None,
     off: Annotated[bool, Parameter(negative=(), help="Instead: retention no longer waits for the archive.")] = False,

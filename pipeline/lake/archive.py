@@ -78,15 +78,30 @@ class Archiver:
     """About how many there were to archive when it began."""
     _lock: Any = field(factory=threading.Lock)
     _over: bool = False
+    _moving: bool = False
+    """The store is moved to this lake by the first commit."""
 
     def begin(self, *, new_lake: bool = False) -> None:
-        """Checks that lake and store belong together, switches archiving on, tells the store what the lake has."""
+        """Checks that lake and store belong together, switches archiving on, tells the store what the lake has.
+
+        With `new_lake` the store is moved to another lake, and hears of it with the first commit there: until then
+        nothing has changed.
+        """
+        positions, times = self._come()
+        holds = any(positions.values()) or any(time is not None for time in times.values())
+        self._moving = not self.tenure.admit(self.lake.identity(), holds=holds, anew=new_lake)
+        if not self._moving:
+            self.tenure.adopt(self.lake.identity())
+            self.tenure.switch_on()
+            self._tell(positions, times)
+
+    def _come(self) -> tuple[dict[str, dict[str, int]], dict[str, int | None]]:
+        """How far the lake has come, by ranges and by time."""
         facts = self._facts()
         positions = {table: self._positions(self.lake.ensure(table), facts) for table in RANGED}
-        times = {table: self.lake.ensure(table).position("") for table in TIMED}
-        holds = any(positions.values()) or any(time is not None for time in times.values())
-        self.tenure.adopt(self.lake.identity(), holds=holds, anew=new_lake)
-        self.tenure.switch_on()
+        return positions, {table: self.lake.ensure(table).position("") for table in TIMED}
+
+    def _tell(self, positions: Mapping[str, Mapping[str, int]], times: Mapping[str, int | None]) -> None:
         for table, marks in positions.items():
             self.tenure.record(table, marks)
         self.tenure.record("", {"": min(time or 0 for time in times.values())})
@@ -161,7 +176,12 @@ class Archiver:
                 else:
                     files = write_tables(snapshot.place, table, [rows] if rows.num_rows else [])
                 if files or before is None or until > since + _SELDOM:
-                    self._commit(table, files, {"": before}, {"": max(since, until)}, tell=False)
+                    written: dict[str, int] = {}
+                    for file in files:
+                        written[file.topic] = written.get(file.topic, 0) + file.rows
+                    counts = {topic: snapshot.position(topic) for topic in written}
+                    after = {topic: (counts[topic] or 0) + many for topic, many in written.items()}
+                    self._commit(table, files, {"": before, **counts}, {"": max(since, until), **after}, tell=False)
             self.tenure.record("", {"": until})
 
     def _write_timed(self, snapshot: Snapshot, keys: Sequence[str], since: int) -> list[Added]:
@@ -186,6 +206,11 @@ class Archiver:
     ) -> None:
         self.tenure.check()
         self.lake.commit(table, files, before, after)
+        if self._moving:
+            self.tenure.adopt(self.lake.identity())
+            self.tenure.switch_on()
+            self._tell(*self._come())
+            self._moving = False
         if tell:
             self.tenure.record(table, after)
         rows = sum(file.rows for file in files)

@@ -3,7 +3,8 @@
 Other engines read the same tables; Spark reads the files that a snapshot lists, and needs no jar for it. A commit adds
 files and moves positions in one entry of the table's log: both, or neither. A position is a Delta application
 transaction, `tarry:messages:QUEUE` or `tarry:deliveries:GROUP:QUEUE`, with the first offset or number not archived yet
-as its version; `tarry:dead` and `tarry:cancelled` have the time up to which these are looked for no more.
+as its version; `tarry:dead` and `tarry:cancelled` have the time up to which these are looked for no more, and
+`tarry:cancelled:TOPIC` how many rows of a topic were ever written.
 """
 
 import re
@@ -34,6 +35,7 @@ from .added import Added, sync
 _SCHEMA = "tarry.schema"
 _PARTS = ["topic", "day"]
 _TRIES = 5
+_MANY = 1 << 62
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _NULL_TO_SPARK = "__HIVE_DEFAULT_PARTITION__"
 
@@ -58,6 +60,20 @@ class Snapshot:
         """Those of these marks that have one."""
         found = {mark: self.position(mark) for mark in marks}
         return {mark: position for mark, position in found.items() if position is not None}
+
+    def identity(self) -> str:
+        """Which table this is, wherever it is mounted."""
+        return str(self.delta.metadata().id)
+
+    def rows(self) -> dict[str, int]:
+        """How many rows the listed files have, by topic; of files that others wrote without saying, very many."""
+        with _plainly(self.place):
+            listed = pa.table(self.delta.get_add_actions(flatten=True))
+        counts: dict[str, int] = {}
+        if listed.num_rows:
+            for topic, rows in zip(*(listed[n].to_pylist() for n in ("partition.topic", "num_records")), strict=True):
+                counts[topic] = counts.get(topic, 0) + (_MANY if rows is None else rows)
+        return counts
 
     def files(
         self, topics: Collection[str] | None = None, since: date | None = None, until: date | None = None
@@ -166,7 +182,7 @@ class Lake:
 
     def identity(self) -> str:
         """Which lake this is, wherever it is mounted."""
-        return str(self.ensure(IN_LAKE[0]).delta.metadata().id)
+        return self.ensure(IN_LAKE[0]).identity()
 
     def commit(
         self, table: str, files: Sequence[Added], before: Mapping[str, int | None], after: Mapping[str, int]

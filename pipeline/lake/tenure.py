@@ -17,6 +17,8 @@ _LEASE = 30_000
 _RENEW = 5.0
 """Seconds."""
 _NAME, _LAKE = b"archive", b"lake"
+_KNOWN = b"lake:"
+"""And the name of a lake that is, was, or was to be the store's."""
 _TOGETHER = 500
 
 
@@ -89,32 +91,56 @@ class Tenure:
         if not rows or bytes(rows[0][0]) != self._holder or int(rows[0][1]) <= now:
             raise InUse("this archiver was away for too long, and its place may be another's; run it again")
 
-    def adopt(self, lake: str, *, holds: bool, anew: bool) -> None:
-        """Notes that the store is archived to this lake. Raises `LakeError` when it was another, unless `anew`.
+    def admit(self, lake: str, *, holds: bool, anew: bool) -> bool:
+        """Whether this lake is the store's, or may be: True when it is, or there was none; False when the store is to
+        be moved to it, by `adopt`, once something is written there. Until then the lake before is the store's.
 
-        `holds`: the lake has something in it already.
+        `holds`: the lake has something in it already. Raises `LakeError` for another lake, unless `anew`; then for one
+        that is not empty, unless it is, or was to be, this store's.
         """
         with self._lock:
-            rows = self._link.rows("SELECT holder FROM lease WHERE name = ?", (_LAKE,))
-            known = bytes(rows[0][0]).decode() if rows else None
-            if known == lake:
-                return
-            if (known is not None or holds) and not anew:
+            current = self._lake()
+            if current == lake:
+                return True
+            known = bool(self._link.rows("SELECT 1 FROM lease WHERE name = ?", (_KNOWN + lake.encode(),)))
+            if not anew:
+                if known:
+                    raise LakeError(
+                        "the store is archived to another lake by now: name that one, or go back to this one with"
+                        " --new-lake; what retention took meanwhile is in the other only"
+                    )
+                if current is not None or holds:
+                    raise LakeError(
+                        "the store was archived to another lake, or the lake holds another store: name the right one,"
+                        " or begin anew in an empty one with --new-lake"
+                    )
+            elif holds and not known:
                 raise LakeError(
-                    "the store was archived to another lake, or the lake holds another store: name the right one, or"
-                    " begin anew in an empty one with --new-lake"
+                    "--new-lake wants an empty lake, or one that was this store's before: this one holds rows already"
                 )
-            if anew and holds:
-                raise LakeError("--new-lake wants an empty lake: this one holds rows already")
-            if known is not None:
+            self._note(_KNOWN + lake.encode(), lake)
+            return current is None
+
+    def adopt(self, lake: str) -> None:
+        """From now on this is the store's lake; how far it has come is to be recorded next. Killed on the way,
+        retention waits, and the lake before is still the store's."""
+        with self._lock:
+            current = self._lake()
+            if current is None:
+                self._note(_LAKE, lake)
+            elif current != lake:
+                self._note(_KNOWN + current.encode(), current)  # of a store that was archived before these were noted
                 self._link.change("UPDATE archived SET upto = 0 WHERE group_id = 0 AND queue_id = 0")
                 self._link.change("DELETE FROM archived WHERE NOT (group_id = 0 AND queue_id = 0)")
                 self._link.change("UPDATE lease SET holder = ? WHERE name = ?", (lake.encode(), _LAKE))
-            else:
-                self._link.change(
-                    f"{self._insert} lease (name, holder, epoch, lease_until) VALUES (?, ?, 0, 0)",
-                    (_LAKE, lake.encode()),
-                )
+
+    def _lake(self) -> str | None:
+        rows = self._link.rows("SELECT holder FROM lease WHERE name = ?", (_LAKE,))
+        return bytes(rows[0][0]).decode() if rows else None
+
+    def _note(self, name: bytes, lake: str) -> None:
+        sql = f"{self._insert} lease (name, holder, epoch, lease_until) VALUES (?, ?, 0, 0)"
+        self._link.change(sql, (name, lake.encode()))
 
     def record(self, table: str, marks: Mapping[str, int]) -> None:
         """Notes in the store how far the lake has come; a mark never goes back."""
@@ -133,6 +159,13 @@ class Tenure:
     def switch_on(self) -> None:
         """From now on retention keeps what is not archived."""
         self.record("", {"": 0})
+
+
+def archived_by(link: Link) -> tuple[str, int] | None:
+    """The lake that the store is archived to, and the time up to which what goes by time is archived for good."""
+    lake = link.rows("SELECT holder FROM lease WHERE name = ?", (_LAKE,))
+    upto = link.rows("SELECT upto FROM archived WHERE group_id = 0 AND queue_id = 0")
+    return (bytes(lake[0][0]).decode(), int(upto[0][0])) if lake and upto else None
 
 
 def switch_off(dsn: str) -> bool:

@@ -237,6 +237,41 @@ async def test_another_lake_or_another_store_is_refused(spark: SparkSession, sta
         archive(spark, stage.dsn, tmp_path / "two")
 
 
+async def test_a_new_lake_that_fails_changes_nothing(
+    spark: SparkSession, stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = await stage.topic()
+    await stage.publish(*(stage.draft(topic, b"%d" % i) for i in range(3)))
+    old, new = tmp_path / "old", tmp_path / "new"
+    archive(spark, stage.dsn, old)
+    before = archived(stage)
+    new.mkdir()
+    (new / "deliveries").write_bytes(b"no room for a table")
+    with pytest.raises(LakeError, match="cannot be used"):
+        archive(spark, stage.dsn, new, new_lake=True)
+    (new / "deliveries").unlink()
+
+    def full(*_: object) -> None:
+        raise LakeError("the disk is full")
+
+    for place, name in ((Lake, "commit"), (Tenure, "adopt")):  # before the first commit, and behind it
+        with monkeypatch.context() as broken:
+            broken.setattr(place, name, full)
+            with pytest.raises(LakeError, match="the disk is full"):
+                archive(spark, stage.dsn, new, new_lake=True)
+        assert archived(stage) == before, name
+    await stage.publish(stage.draft(topic, b"more"))
+    assert archive(spark, stage.dsn, old)["messages"] == 1, "the old lake is still the store's"
+    assert archive(spark, stage.dsn, new, new_lake=True)["messages"] == 1, "three were there when it was cut off"
+    assert in_lake(spark, new, "messages") == in_store(spark, stage.dsn, "messages")
+    with pytest.raises(LakeError, match="go back to this one with --new-lake"):
+        archive(spark, stage.dsn, old)
+    await stage.publish(stage.draft(topic, b"and more"))
+    assert archive(spark, stage.dsn, old, new_lake=True)["messages"] == 1, "the way back"
+    assert in_lake(spark, old, "messages") == in_store(spark, stage.dsn, "messages")
+    assert archived(stage)[0, topic.queues[0].id] == 5
+
+
 async def test_a_run_ends_though_more_comes_all_the_time(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
     topic = await stage.topic()
     await stage.publish(*(stage.draft(topic, b"%d" % i) for i in range(8)))
