@@ -4,8 +4,9 @@ What lies below the lake's position is read from the lake, though the store may 
 """
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
+from attrs import frozen
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from .errors import LakeError, NotFound
@@ -110,6 +111,30 @@ class _Places:
                 raise NotFound(f"--topic {topic}: there is no such topic in {' or '.join(places)}")
 
 
+@frozen
+class Twofold:
+    """What the store has of the tables that are archived, and what the lake has of them."""
+
+    store: Mapping[str, DataFrame]
+    lake: Mapping[str, DataFrame]
+    snapshots: Mapping[str, Snapshot]
+    """Of the lake, by table; opened before the store was read."""
+    facts: Facts
+
+
+def open_twofold(
+    spark: SparkSession, dsn: str, lake: str, since: Mapping[str, int | None], *, topics: Collection[str] | None = None
+) -> Twofold:
+    """Both sides of each table, from a time of its own on."""
+    reads = _Reads(spark, dsn, lake, topics, None, None)
+    return Twofold(
+        {table: reads.live(table, None, since=since.get(table)) for table in IN_LAKE},
+        {table: reads.archived(table, since=since.get(table)) for table in IN_LAKE},
+        reads.places.snapshots,
+        reads.facts,
+    )
+
+
 class _Reads:
     """What is read of the lake, and of the live store."""
 
@@ -131,7 +156,7 @@ class _Reads:
 
     def stand_still(self) -> None:
         """From now on claims and deliveries are those of this moment: a claim that ends later counts as open."""
-        begin = ends("deliveries", self._facts)
+        begin = ends("deliveries", self.facts)
         claims = self.live("claims", None).localCheckpoint()
         with Link(self._dsn or "") as link:
             self._upto = ends("deliveries", read_facts(link))
@@ -140,7 +165,7 @@ class _Reads:
         self._claims = claims.join(lately.load().select(*key), key, "left_anti").select(*TABLES["claims"].names)
 
     @property
-    def _facts(self) -> Facts:
+    def facts(self) -> Facts:
         assert self.places.facts is not None  # noqa: S101  # asked for only where there is a store
         return self.places.facts
 
@@ -159,7 +184,14 @@ class _Reads:
             new = new.join(old.select(*keys), keys, "left_anti").select(*TABLES[table].names)
         return old.unionByName(new)
 
-    def live(self, table: str, lake: Snapshot | None, *columns: str) -> DataFrame:
+    def archived(self, table: str, *, since: int | None) -> DataFrame:
+        """What the lake has."""
+        lake = self.places.snapshots.get(table)
+        if lake is None:
+            return no_rows(self._spark, TABLES[table])
+        return lake.frame(self._spark, self._topics, since).select(*TABLES[table].names)
+
+    def live(self, table: str, lake: Snapshot | None, *columns: str, since: int | None = None) -> DataFrame:
         """What lies behind the lake's position; of all columns, or of these."""
         if table == "claims" and self._claims is not None:
             return self._claims
@@ -169,12 +201,13 @@ class _Reads:
         if self._topics is not None:
             reader = reader.option("topics", json.dumps(sorted(self._topics)))
         if table in IN_LAKE:
-            if self._since is not None:
-                reader = reader.option("since", str(self._since))
+            since = self._since if since is None else since
+            if since is not None:
+                reader = reader.option("since", str(since))
             if self._until is not None:
                 reader = reader.option("until", str(self._until))
         if lake is not None and table in RANGED:
-            reader = reader.option("after", json.dumps(lake.positions(ends(table, self._facts))))
+            reader = reader.option("after", json.dumps(lake.positions(ends(table, self.facts))))
         return reader.load()
 
     def _reader(self, table: str) -> DataFrameReader:

@@ -172,10 +172,11 @@ def _ladder(sight: Sight) -> DataFrame:
     return finding(wrong, "ladder_rows", detail)
 
 
-def _letters(sight: Sight) -> DataFrame:
-    """By group: dead letters there = all that died - all that were redriven, purged, replaced or cleaned.
+def letters(sight: Sight) -> DataFrame:
+    """By group: the letters there, and how many there are at least (`low`) and at most (`high`).
 
-    Of the store alone and of all times, as the counters are: a lake keeps what was redriven, and what was lost.
+    Dead letters there = all that died - all that were redriven, purged, replaced or cleaned. Of the store alone and of
+    all times, as the counters are: a lake keeps what was redriven, and what was lost.
     """
     counters = ("dead", "cleared")
 
@@ -186,9 +187,16 @@ def _letters(sight: Sight) -> DataFrame:
 
     rows = read(sight.cursors, "").join(read(sight.cursors_after, "_after").drop("topic", "group"), "group_id")
     rows = rows.join(sight.letters, "group_id", "left").na.fill(0, ["letters"])
-    low, high = f.col("dead") - f.col("cleared_after"), f.col("dead_after") - f.col("cleared")
-    wrong = rows.where(~f.col("letters").between(low, high))
-    detail = f.format_string("%d died, %d of them were cleared since, %d letters are there", *counters, "letters")
+    return rows.withColumns(
+        {"low": f.col("dead") - f.col("cleared_after"), "high": f.col("dead_after") - f.col("cleared")}
+    )
+
+
+def _letters(sight: Sight) -> DataFrame:
+    wrong = letters(sight).where("letters NOT BETWEEN low AND high")
+    detail = f.format_string(
+        "%d died, %d of them were cleared since, %d letters are there", "dead", "cleared", "letters"
+    )
     return finding(wrong, "letter_rows", detail)
 
 

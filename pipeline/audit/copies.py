@@ -7,7 +7,7 @@ from .. import schemas
 from .findings import finding, together
 
 _PLACE = ("queue_id", "offset")
-_CONTENT = ("key", "ordering_key", "tag", "headers", "content_type", "accepted_at", "deliver_at")
+_CONTENT = ("key", "ordering_key", "tag", "headers", "content_type", "accepted_at", "deliver_at", "streamed_at")
 
 
 def check(store: DataFrame, lake: DataFrame) -> DataFrame:
@@ -23,7 +23,9 @@ def check(store: DataFrame, lake: DataFrame) -> DataFrame:
         f.col("body_sum") != f.col("lake_body_sum"),
         f.format_string("body %s in the store, %s in the lake", "body_sum", "lake_body_sum"),
     )
-    what = what.when(f.col("content_sum") != f.col("lake_content_sum"), f.lit("same body, other key, tag or headers"))
+    what = what.when(
+        f.col("content_sum") != f.col("lake_content_sum"), f.lit("same body, other key, tag, headers or times")
+    )
     streamed_at = f.col("streamed_at")
     absent = both.where("lake_id IS NULL AND id >= 0").join(f.broadcast(archived), "queue_id")
     return together(

@@ -11,6 +11,7 @@ from ..history import open_table, open_tables
 from .books import StoreBooks
 from .findings import KINDS, listed
 from .job import Audit, confirmed
+from .pairs import open_pairs
 from .sight import Scope, look
 
 _ROWS = 1000
@@ -64,15 +65,12 @@ def settled(rows: list[dict[str, Any]], told: dict[str, Any] | None) -> list[dic
 def _look(spark: SparkSession, dsn: str, lake: str | None, scope: Scope, topics: Sequence[str] | None) -> Audit:
     tables = open_tables(spark, dsn, lake, topics=topics, moving=True)
     since = None if scope.since is None else int((scope.since - _MARGIN).timestamp() * 1000)
-    copies: tuple[DataFrame, DataFrame] | None = None
-    if lake is not None:
-        mine = open_table(spark, dsn, None, "messages", topics=topics, since=since)
-        copies = (mine, open_table(spark, None, lake, "messages", topics=topics, since=since))
+    pairs = None if lake is None else open_pairs(spark, dsn, lake, topics=topics, since=since)
     if since is not None:  # what waits or is claimed is looked at whole: counters are of all times
         some = ("messages", "deliveries", "dead")
         late = {name: open_table(spark, dsn, lake, name, topics=topics, since=since) for name in some}
         tables = evolve(tables, **late)
-    return Audit.of(look(tables, topics, StoreBooks(spark, dsn)), scope, copies)
+    return Audit.of(look(tables, topics, StoreBooks(spark, dsn)), scope, pairs)
 
 
 def _rows(frame: DataFrame, limit: int) -> list[dict[str, Any]]:

@@ -36,8 +36,8 @@ KINDS = {
     "waiting_and_streamed": "promoted, and waiting still",
     "cancelled_and_streamed": "cancelled, and in the stream",
     "cancelled_and_waiting": "cancelled, and waiting still",
-    "copy_differs": "the lake's copy of a message is not the store's",
-    "not_in_lake": "archived offsets around it, but not this message",
+    "copy_differs": "the lake's copy is not the store's",
+    "not_in_lake": "archived, and not in the lake",
     "not_in_store": "in the lake, and gone from the store before retention came to it",
 }
 """Each kind of finding, and what it says."""
@@ -46,13 +46,13 @@ KEY = ("kind", "topic", "group", "id", "queue_id", "offset")
 """What makes two findings the same."""
 
 
-def finding(rows: DataFrame, kind: str, detail: Column, *, streamed_at: Column | None = None) -> DataFrame:
-    """Rows as findings of a kind: what they have no column for is null."""
+def finding(rows: DataFrame, kind: str | Column, detail: Column, *, streamed_at: Column | None = None) -> DataFrame:
+    """Rows as findings of a kind, or each of its own: what they have no column for is null."""
     there = set(rows.columns)
     values: list[Column] = []
     for field in FINDINGS.fields:
         if field.name == "kind":
-            value = f.lit(kind)
+            value = f.lit(kind)  # a column stays one
         elif field.name == "detail":
             value = detail
         elif field.name == "hour":

@@ -6,8 +6,9 @@ from attrs import frozen
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from . import balances, copies, earliness, fates, holes, promotions
+from . import balances, copies, earliness, fates, holes, log_copies, promotions
 from .findings import again, together
+from .pairs import Pairs
 from .sight import Scope, Sight
 
 
@@ -19,12 +20,12 @@ class Audit:
     scope: Scope
     lives: DataFrame
     """See `fates.lives`."""
-    copies: tuple[DataFrame, DataFrame] | None = None
-    """The messages of the store and those of the lake, whole, where there are both."""
+    pairs: Pairs | None = None
+    """What the store and the lake both have, where there is a lake."""
 
     @classmethod
-    def of(cls, sight: Sight, scope: Scope, copies: tuple[DataFrame, DataFrame] | None = None) -> "Audit":
-        return cls(sight, scope, sight.keep(fates.lives(sight, scope)), copies)
+    def of(cls, sight: Sight, scope: Scope, pairs: Pairs | None = None) -> "Audit":
+        return cls(sight, scope, sight.keep(fates.lives(sight, scope)), pairs)
 
     def findings(self) -> DataFrame:
         """All that is wrong, with the schema `findings.FINDINGS`; empty when all is well. It has been worked out.
@@ -38,12 +39,14 @@ class Audit:
             holes.check(self.sight, self.scope),
             promotions.check(self.sight),
             earliness.check(self.sight, self.lives),
-            *(
-                ()
-                if self.copies is None
-                else (copies.check(*self.copies), holes.lost(self.sight, self.scope, *self.copies))
-            ),
         ]
+        if self.pairs is not None:
+            messages = self.pairs.store["messages"], self.pairs.lake["messages"]
+            checks += [
+                copies.check(*messages),
+                holes.lost(self.sight, self.scope, *messages),
+                log_copies.check(self.pairs, self.sight, self.lives),
+            ]
         return together(*(check.localCheckpoint() for check in checks))
 
     def topics(self) -> DataFrame:

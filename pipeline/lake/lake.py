@@ -67,12 +67,10 @@ class Snapshot:
 
     def rows(self) -> dict[str, int]:
         """How many rows the listed files have, by topic; of files that others wrote without saying, very many."""
-        with _plainly(self.place):
-            listed = pa.table(self.delta.get_add_actions(flatten=True))
         counts: dict[str, int] = {}
-        if listed.num_rows:
-            for topic, rows in zip(*(listed[n].to_pylist() for n in ("partition.topic", "num_records")), strict=True):
-                counts[topic] = counts.get(topic, 0) + (_MANY if rows is None else rows)
+        for row in self.added():
+            topic, rows = row["partition.topic"], row.get("num_records")
+            counts[topic] = counts.get(topic, 0) + (_MANY if rows is None else rows)
         return counts
 
     def files(

@@ -263,7 +263,7 @@ def test_copies(spark: SparkSession) -> None:
         ("copy_differs", 4, 504),
     ]
     assert rows[1].detail.startswith("body ")
-    assert rows[2].detail == "same body, other key, tag or headers"
+    assert rows[2].detail == "same body, other key, tag, headers or times"
     assert copies.check(tables[0], tables[0]).collect() == []
 
 

@@ -42,6 +42,7 @@ HOUR = 60 * MINUTE
 TABLES = (
     *("topic", "queue", "message", "delay", "moved", "cancelled", "label", "idempotency", "tally", "consumer_group"),
     *("cursor", "claim", "delivery", "retry", "redelivery", "dead", "client", "lease", "cleaned", "archived"),
+    "cleaned_until",
     *("outbox_cancel", "seek", "replay"),
     *("chain", "parked", "queue_owner"),
     *("reader", "removed", "witness"),

@@ -1,0 +1,153 @@
+"""Deliveries, dead letters and cancelled messages in the store and in the lake: what both have is the same, field by
+field, and neither lacks what it should have.
+
+All three go through one comparison, a row to a key and side, of sums and not of the fields themselves.
+"""
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from ..schemas import LAKE_DAYS, TABLES
+from .balances import letters
+from .findings import finding, together
+from .pairs import Pairs
+from .sight import Sight
+
+_KEYS = {
+    "deliveries": ("group_id", "queue_id", "number", "offset"),
+    "dead": ("group_id", None, "id", "dead_at"),
+    "cancelled": ("topic_id", None, "id", None),
+}
+"""What makes a row: the columns of owner, queue, number and part."""
+_KEY = ("table", "owner", "queue", "number", "part")
+_PLACES = {
+    "deliveries": ("message_queue_id", "message_offset", None),
+    "dead": ("queue_id", "offset", "id"),
+    "cancelled": (None, None, "id"),
+}
+"""The columns that name the message: its queue, its offset, its id."""
+_LOOKED_UP = ("message_queue_id", "message_offset", "attempt", "history")
+"""Of a delivery: the store has them in what came back from the ladder, which retention may take before the delivery."""
+
+
+def check(pairs: Pairs, sight: Sight, lived: DataFrame) -> DataFrame:
+    """Rows that are missing on a side or not the same on both; `lived` are the `fates.lives` of this sight."""
+    unequal = sight.keep(differing(pairs))
+    taken = unequal.where("table = 'dead' AND kind = 'not_in_store'")
+    told = unequal.where("NOT (table = 'dead' AND kind = 'not_in_store')").select(*_TOLD)
+    told = told.unionByName(_letters(taken, sight, lived))
+    messages = sight.messages.select(
+        "queue_id", "offset", f.col("id").alias("message_id"), f.col("streamed_at").alias("came_at")
+    )
+    told = messages.join(f.broadcast(told), ["queue_id", "offset"], "right")
+    told = told.withColumn("id", f.coalesce("id", "message_id"))
+    shortage = f.format_string("%d cancelled messages of the topic, and %d were written", "there", "archived")
+    return together(
+        finding(told, f.col("kind"), f.col("detail"), streamed_at=f.col("came_at")),
+        finding(pairs.short, "not_in_lake", shortage),
+    )
+
+
+_TOLD = ("kind", "topic", "group", "queue_id", "offset", "id", "detail")
+
+
+def differing(pairs: Pairs) -> DataFrame:
+    """Rows that a side lacks, or that are not the same on both; of letters also those that were rightly taken."""
+    sides = [
+        _rows(table, side[table], stored=stored)
+        for stored, side in ((True, pairs.store), (False, pairs.lake))
+        for table in _KEYS
+    ]
+    stored = f.col("stored")
+    both = together(*sides).groupBy(*_KEY)
+    rows = both.agg(
+        f.count_if(stored).alias("here"),
+        f.count_if(~stored).alias("there"),
+        f.first(f.when(stored, f.col("sums")), ignorenulls=True).alias("mine"),
+        f.first(f.when(~stored, f.col("sums")), ignorenulls=True).alias("theirs"),
+        *(f.max(name).alias(name) for name in ("topic", "group", "queue_id", "offset", "id", "at")),
+    ).join(f.broadcast(pairs.reaches), ["table", "owner", "queue"])  # no others: groups and topics that were removed
+    reached = f.when(f.col("table") == "deliveries", f.col("number")).otherwise(f.col("at")) < f.col("reach")
+    others = _others()
+    kind = (
+        f.when(f.col("here") == 0, "not_in_store")
+        .when((f.col("there") == 0) & reached, "not_in_lake")
+        .when((f.col("there") > 1) | (f.length(others) > 0) & (f.col("there") > 0), "copy_differs")
+    )
+    entry = f.format_string("entry %d of the delivery log", "number")
+    subject = f.when(f.col("table") == "deliveries", entry).otherwise(
+        f.when(f.col("table") == "dead", "the dead letter").otherwise("the cancelled message")
+    )
+    detail = (
+        f.when(f.col("here") == 0, f.concat(subject, f.lit(": in the lake only")))
+        .when(f.col("there") == 0, f.concat(subject, f.lit(": in the store only")))
+        .when(f.col("there") > 1, f.concat(subject, f.format_string(": %d times in the lake", "there")))
+        .otherwise(f.concat(subject, f.lit(": another "), others, f.lit(" in the lake")))
+    )
+    return rows.select(
+        *_KEY, "topic", "group", "queue_id", "offset", "id", kind.alias("kind"), detail.alias("detail")
+    ).where("kind IS NOT NULL")
+
+
+def _rows(table: str, rows: DataFrame, *, stored: bool) -> DataFrame:
+    """The rows of a side, of one shape for all tables."""
+    owner, queue, number, part = _KEYS[table]
+    queue_id, offset, id_ = _PLACES[table]
+    part_of = f.lit(0) if part is None else f.unix_millis(part) if part == "dead_at" else f.col(part)
+    return rows.select(
+        f.lit(table).alias("table"),
+        f.col(owner).alias("owner"),
+        (f.lit(0) if queue is None else f.col(queue)).alias("queue"),
+        f.col(number).alias("number"),
+        part_of.cast("long").alias("part"),
+        f.lit(stored).alias("stored"),
+        "topic",
+        (f.col("group") if "group" in rows.columns else f.lit(None)).cast("string").alias("group"),
+        (f.lit(None) if queue_id is None else f.col(queue_id)).cast("int").alias("queue_id"),
+        (f.lit(None) if offset is None else f.col(offset)).cast("long").alias("offset"),
+        (f.lit(None) if id_ is None else f.col(id_)).cast("long").alias("id"),
+        f.unix_millis(LAKE_DAYS[table]).alias("at"),
+        f.array(*(_sum(table, name) for name in _compared(table))).alias("sums"),
+    )
+
+
+def _compared(table: str) -> list[str]:
+    return [name for name in TABLES[table].names if name not in _KEYS[table]]
+
+
+def _sum(table: str, name: str) -> Column:
+    sum_ = f.xxhash64(name)
+    return f.when(f.col(name).isNotNull(), sum_) if table == "deliveries" and name in _LOOKED_UP else sum_
+
+
+def _others() -> Column:
+    """The names of the columns that are not the same, with commas."""
+
+    def names(table: str) -> Column:
+        differs = f.zip_with("mine", "theirs", lambda mine, theirs: mine.isNotNull() & ~mine.eqNullSafe(theirs))
+        columns = f.array(*map(f.lit, _compared(table)))
+        return f.array_join(f.zip_with(columns, differs, lambda name, other: f.when(other, name)), ", ")
+
+    start = f.lit(None).cast("string")
+    return reduce(lambda told, table: f.when(f.col("table") == table, names(table)).otherwise(told), _KEYS, start)
+
+
+def _letters(taken: DataFrame, sight: Sight, lived: DataFrame) -> DataFrame:
+    """Letters that only the lake has, of groups whose letters are fewer than they should be.
+
+    A letter may be redriven, purged or replaced. What was redriven has gone on since, or died anew; of purges there are
+    counters only, so that what was purged of such a group is told of too.
+    """
+    short = (
+        letters(sight)
+        .select(f.col("group_id").alias("owner"), (f.col("low") - f.col("letters")).alias("short"))
+        .where("short > 0")
+    )
+    lives = lived.where("waiting = 0 AND last IN ('dead', 'lost_dead')").select(
+        f.col("group_id").alias("owner"), "queue_id", "offset", f.unix_millis("last_at").alias("part")
+    )
+    told = lives.join(f.broadcast(taken), ["owner", "queue_id", "offset", "part"]).join(f.broadcast(short), "owner")
+    lost = f.format_string("%s; %d letters of the group are missing", "detail", "short")
+    return told.withColumn("detail", lost).select(*_TOLD)
