@@ -107,11 +107,14 @@ class Turning(Settling):
             await tx.later_many("claim.add", rows)
         claims += [None] * len(waiting)
         self.expects = self._expect(cursors)
-        return claims, any(cursor.position < self._ends[queue_id] for queue_id, cursor in cursors.items())
+        more = any(cursor.position < self._ends[queue_id] for queue_id, cursor in cursors.items())
+        return claims, more or self._more_behind
 
     def _expect(self, cursors: Mapping[int, CursorRow]) -> tuple[int, int] | None:
         """The queue of the topic with most left to claim, and where; None when the next turn has to find out."""
-        own = [queue.id for queue in self.group.topic.queues]
+        own = [queue.id for queue in self.group.topic.queues if queue.id in cursors]
+        if not own:
+            return None
         queue_id = max(own, key=lambda q: self._ends[q] - cursors[q].position)
         if len(own) > 1 and self._ends[queue_id] == cursors[queue_id].position:
             return None

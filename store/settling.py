@@ -22,6 +22,8 @@ from .text import encode
 
 _OPEN = bytes([Outcome.OPEN])
 _REMEMBERED = 99
+MANY = 64
+"""Queues of a group, its retry queues included, that a turn locks anyway; of more it looks first which it needs."""
 _NO_END = 1 << 62
 
 
@@ -52,6 +54,8 @@ class Settling:
     """Whether nobody is waited for who works on the group: `Locked`, at once."""
     _ends: dict[int, int] = field(factory=dict[int, int], init=False)
     """Of the group's queues."""
+    _more_behind: bool = field(default=False, init=False)
+    """There may be queues with something to claim beside those that are locked."""
     _page: Page | None = field(default=None, init=False)
     _touched: set[int] = field(factory=set[int], init=False)
     """Queues whose cursors have changed."""
@@ -63,8 +67,8 @@ class Settling:
         self, tx: Transaction, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]
     ) -> tuple[dict[tuple[int, int], ClaimRow], dict[int, CursorRow]]:
         """The claims and cursors, locked; and what is to be read for the claims behind these locks, in one flight."""
+        queue_ids = await self._choose_queues(tx, settlements, requests)
         queries = self._locks(settlements)
-        queue_ids = sorted(self.group.queue_ids)
         queries.append(("cursor.free" if self.free else "cursor.lock", (self.group.id, queue_ids)))
         if requests:
             queries.append(("queue.ends", (queue_ids,)))
@@ -83,6 +87,26 @@ class Settling:
         if not cursors:
             raise GroupGone("the group has been removed meanwhile")
         return _claim_rows(answers, settlements), cursors
+
+    async def _choose_queues(
+        self, tx: Transaction, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]
+    ) -> list[int]:
+        """The queues whose cursors the turn locks: all, or of very many those that it has to do with.
+
+        The first of them is always among these: whoever takes a turn of the group, or looks whether it is still there,
+        locks that one. On an ordered topic a turn shares out all queues.
+        """
+        every = self.group.queue_ids
+        if len(every) <= MANY or self.group.topic.ordered:
+            return sorted(every)
+        chosen = {min(every), *(settlement.key.queue_id for settlement in settlements)}
+        if requests:
+            most = max(MANY, len(requests))
+            behind = [row[0] for row in await tx.fetch("cursor.behind", self.group.id, most + 1)]
+            self._more_behind = len(behind) > most
+            chosen.update(behind[:most])
+            self.expected = self.expected if self.expected is not None and self.expected[0] in chosen else None
+        return sorted(chosen.intersection(every))
 
     async def _settle_all(
         self,

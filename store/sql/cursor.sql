@@ -18,6 +18,12 @@ ORDER BY queue_id /*! FOR UPDATE SKIP LOCKED */;
 -- Which of these cursors there are.
 SELECT queue_id, position FROM `cursor` /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND queue_id IN (?*);
 
+-- name: behind
+-- The queues of a group with something to claim, retry queues first, then those with most of it.
+SELECT c.queue_id, q.next_offset - c.position AS many
+FROM `cursor` c /*! FORCE INDEX (PRIMARY) */ JOIN queue q /*! FORCE INDEX (PRIMARY) */ ON q.id = c.queue_id
+WHERE c.group_id = ? AND c.position < q.next_offset ORDER BY q.group_id = 0, many DESC LIMIT ?;
+
 -- name: move
 -- What a turn of the group changed.
 UPDATE `cursor` SET position = ?, next_claim = ?, next_delivery = ?, acked = ?, dead = ?, retried = ?, expired = ?,

@@ -471,7 +471,7 @@ class Oracle:
             if held.lease_until > self.now:
                 return Settled(lease_until=held.lease_until)
             places = [i for i, outcome in enumerate(held.outcomes) if outcome == Outcome.OPEN]
-            return attrs.evolve(self._lose(hand, held, settlement, places, dues), lost=True)
+            return attrs.evolve(self._lose(hand, held, settlement, places, dues), lost=bool(places))
         if held.lease_until <= self.now:
             return Settled(lost=True)
         if settlement.verb == "extend":

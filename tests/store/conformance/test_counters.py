@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from support.oracle import Hand, Held, Oracle, choose
 from support.still import StillBackend
 from support.stores import HOUR, MINUTE, SECOND, START, Stage
+from tarry.store import settling
 from tarry.store.records import Settlement
 from tarry.store.sqlite.connection import drive
 from tarry.store.store import Store
@@ -213,6 +214,15 @@ def _one_in_hand(hand: Hand, dice: random.Random) -> int:
     """Mostly one of the latest claims that are open; else any, so that late answers are heard too."""
     open_ = [number for number, held in enumerate(hand.held[-6:]) if not held.ended]
     return dice.choice(open_) if open_ and dice.random() < 0.7 else dice.randrange(6)
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+async def test_random_histories_of_groups_with_very_many_queues(
+    stage: Stage, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A turn that looks first which queues it has to do with does what one does that locks them all."""
+    monkeypatch.setattr(settling, "MANY", 1)
+    await test_random_histories(stage, seed)
 
 
 async def test_everything_comes_to_rest(stage: Stage) -> None:

@@ -248,6 +248,7 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "cursor.lock": ({"cursor": "PRIMARY"}, [(1, [0]), (1, [0, 1, 2])]),
     "cursor.free": ({"cursor": "PRIMARY"}, [(1, [0]), (1, [0, 1, 2])]),
     "cursor.there": ({"cursor": "PRIMARY"}, [(1, [0]), (1, [0, 1, 2])]),
+    "cursor.behind": ({"c": "PRIMARY", "q": "PRIMARY"}, [(1, 64)]),
     "cursor.move": ({"cursor": "PRIMARY"}, [(*(0,) * 9, 1, 1)]),
     "cursor.seek": ({"cursor": "PRIMARY"}, [(0, 0, 0, 0, 0, 1, 1)]),
     "cursor.redriven": ({"cursor": "PRIMARY"}, [(1, 1, 1, 1)]),

@@ -1,0 +1,79 @@
+"""A group with very many queues: a turn locks those that it has to do with, and a drain leaves none behind."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from support.stores import HOUR, MINUTE, Stage, bodies
+from tarry.store import settling
+from tarry.store.ports import Query, Transaction
+from tarry.store.records import ClaimRequest
+
+QUEUES = 200
+
+
+class Watched:
+    """A transaction that notes how many cursors are locked."""
+
+    def __init__(self, tx: Transaction, locked: list[int]) -> None:
+        self._tx = tx
+        self._locked = locked
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tx, name)
+
+    async def fetch_all(self, queries: Sequence[Query]) -> Any:
+        self._locked += [len(values[1]) for name, values in queries if name in ("cursor.lock", "cursor.free")]  # type: ignore[arg-type]
+        return await self._tx.fetch_all(queries)
+
+
+@pytest.fixture
+def locked(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many cursors each turn has locked."""
+    locked: list[int] = []
+    write = stage.store.backend.write
+
+    async def watched(work: Callable[[Transaction], Awaitable[Any]]) -> Any:
+        return await write(lambda tx: work(Watched(tx, locked)))  # type: ignore[arg-type,return-value]
+
+    monkeypatch.setattr(stage.store.backend, "write", watched)
+    return locked
+
+
+async def test_a_drain_locks_few_and_leaves_none(stage: Stage, locked: list[int]) -> None:
+    topic = await stage.topic(queues=QUEUES)
+    group = await stage.group(topic)
+    await stage.publish(*(stage.draft(topic, b"%d" % queue, queue=queue) for queue in range(QUEUES)))
+    seen: list[int] = []
+    more = True
+    while more:
+        turn = await stage.turn(group, requests=[ClaimRequest("c", 1000, MINUTE)] * 10)
+        more = turn.more
+        for claim in turn.claims:
+            if claim is not None:
+                seen += map(int, bodies(claim))
+                assert (await stage.ack(group, claim)).acked == 1
+    assert sorted(seen) == list(range(QUEUES))
+    assert 0 < max(locked) <= settling.MANY + 2
+    state = await stage.store.group_state(group)
+    assert (state.acked, state.claimed) == (QUEUES, 0)
+
+
+async def test_returns_come_first_and_the_limit_holds(stage: Stage, locked: list[int]) -> None:
+    topic = await stage.topic(queues=QUEUES)
+    group = await stage.group(topic)
+    await stage.store.limit_group(group, 3)
+    (group,) = await stage.store.groups([topic])
+    await stage.publish(*(stage.draft(topic, b"%d" % queue, queue=queue) for queue in range(QUEUES)))
+    turn = await stage.turn(group, requests=[ClaimRequest("c", 1, MINUTE)] * 5)
+    held = [claim for claim in turn.claims if claim is not None]
+    assert (len(held), turn.full) == (3, True)
+    await stage.fail(group, held[0], retry_after=HOUR)
+    for claim in held[1:]:
+        await stage.ack(group, claim)
+    stage.now += HOUR
+    await stage.fall_due()
+    again = await stage.claim(group, 1)
+    assert (bodies(again), again.messages[0].attempt) == (bodies(held[0]), 2)
+    assert max(locked) <= settling.MANY + 2
