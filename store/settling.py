@@ -24,6 +24,8 @@ _OPEN = bytes([Outcome.OPEN])
 _REMEMBERED = 99
 MANY = 64
 """Queues of a group, its retry queues included, that a turn locks anyway; of more it looks first which it needs."""
+_NEEDED = 16
+"""Queues that it takes then: a claim is of one of them, and those of other tags may be passed."""
 _NO_END = 1 << 62
 
 
@@ -101,7 +103,7 @@ class Settling:
             return sorted(every)
         chosen = {min(every), *(settlement.key.queue_id for settlement in settlements)}
         if requests:
-            most = max(MANY, len(requests))
+            most = max(_NEEDED, len(requests))
             behind = [row[0] for row in await tx.fetch("cursor.behind", self.group.id, most + 1)]
             self._more_behind = len(behind) > most
             chosen.update(behind[:most])
