@@ -23,7 +23,7 @@ test:
 	@.make/venv dev
 	@.make/servers
 	@$(MAKE) check
-	$(BIN)/pytest $(ARGS)
+	@.make/tests $(ARGS)
 
 long:
 	@.make/venv dev

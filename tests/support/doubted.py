@@ -108,7 +108,7 @@ async def cancel(d: Doubted, moment: Moment, number: int) -> None:
 
 async def reschedule(d: Doubted, moment: Moment, number: int) -> None:
     receipt = await d.publish("reschedule", d.token("reschedule"), delay=HOUR)
-    cut = d.proxy.cut(moment, b"UPDATE delay SET due")
+    cut = d.proxy.cut(moment, b"UPDATE delay SET ")
     answer = await d.call("PATCH", f"/v1/messages/{receipt['id']}", {"delay": f"{number + 2}h"})
     assert cut.done.is_set()
     assert answer["id"] == receipt["id"]
@@ -117,7 +117,7 @@ async def reschedule(d: Doubted, moment: Moment, number: int) -> None:
 
 async def promote(d: Doubted, moment: Moment, number: int) -> None:
     token = d.token("promote")
-    cut = d.proxy.cut(moment, b"INTO message ", b"FROM delay ")
+    cut = d.proxy.cut(moment, b"INTO message ", b"DELETE /*+ INDEX(delay PRIMARY) */ FROM delay ")
     receipt = await d.publish("promote", token, delay="200ms")
     answer = await d.claim("promote", "client")
     assert [message["body"] for message in answer["messages"]] == [token]
