@@ -15,7 +15,7 @@ import trio
 from attrs import define, field
 
 from ..store import retention
-from ..store.errors import Locked
+from ..store.errors import Locked, StoreError
 from ..store.ids import SHARDS
 from ..store.ports import Transaction
 from ..store.records import Group, Topic
@@ -82,7 +82,12 @@ class Cleaner:
         """One round. Raises `StoreError`: the rest is for the next round."""
         if self._asked_for:
             groups, self._asked_for = self._asked_for, set()
-            await self._store.see_groups(sorted(groups), self._clock.now())
+            try:
+                await self._store.see_groups(sorted(groups), self._clock.now())
+            except StoreError as error:
+                self._asked_for |= groups
+                if not isinstance(error, Locked):
+                    raise
         total: Counter[str] = Counter()
         began = self._clock.now()
         try:

@@ -98,7 +98,7 @@ class Combiner(Generic[Request, Answer]):
     """`ask` from any task; `run` in one of the service's own.
 
     `lane` names what a request shares with others. `write_free` answers None for what needs a locked row; without it a
-    locked row is told to the whole batch.
+    batch that meets one is parted by lanes, and those of the lane that is locked are told so.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Combiner(Generic[Request, Answer]):
         lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = _Lane(key)
-        elif lane.aside_until is not None and (self._weight_aside + weight) * _ASIDE_SHARE > self._limit:
+        elif lane.locked_since is not None and (self._weight_aside + weight) * _ASIDE_SHARE > self._limit:
             raise Busy(_HELD)
         item: _Waiting[Request, Answer] = _Waiting(request, weight, trio.lowlevel.current_task())
         self._put(lane, item)
@@ -163,6 +163,7 @@ class Combiner(Generic[Request, Answer]):
                 look_again = self._look_for_slow_ones()
                 while self._ready and self._free > 0:
                     nursery.start_soon(self._write_batch, self._take())
+                    look_again = min(look_again, trio.current_time() + _PATIENCE)
                 with trio.move_on_at(look_again if self._ready else float("inf")):
                     await self._changed.wait()
 
@@ -289,10 +290,14 @@ class Combiner(Generic[Request, Answer]):
         try:
             answers = await self._write([item.request for _, item in items])
         except Locked as error:
-            if self._write_free is None:
-                _finish(items, error)
-            else:
+            if self._write_free is not None:
                 self._put_aside(items)
+            elif len(lanes := _lanes(items)) > 1:
+                half = set(lanes[: len(lanes) // 2])
+                await self._write_or_part([(lane, item) for lane, item in items if lane in half])
+                await self._write_or_part([(lane, item) for lane, item in items if lane not in half])
+            else:
+                _finish(items, error)
         except Refused as error:
             if len(items) > 1:
                 middle = len(items) // 2

@@ -79,7 +79,7 @@ class Directory:
             if group.id not in present:
                 self.forget_group(group)
         for id_ in known:
-            if id_ <= upto and id_ not in there and (topic := self._topics.get(self.name_of(id_))) is not None:
+            if id_ <= upto and id_ not in there and (topic := self.topic_by_id(id_)) is not None:
                 self.forget_topic(topic)
         for topic in topics:
             self._note_topic(topic)
@@ -94,7 +94,7 @@ class Directory:
             self.forget_group(group)
         if (group := self._group_of_queue.get(stone.queue_id)) is not None:
             self.forget_group(group)
-        topic = self._topics.get(self.name_of(stone.topic_id))
+        topic = self.topic_by_id(stone.topic_id)
         if topic is not None and not stone.group_id and not stone.queue_id:
             self.forget_topic(topic)
 
@@ -131,7 +131,8 @@ class Directory:
 
     def topic_by_id(self, id_: int) -> Topic | None:
         """The topic of this id."""
-        return self._topics.get(self._names.get(id_, ""))
+        topic = self._topics.get(self._names.get(id_, ""))
+        return topic if topic is not None and topic.id == id_ else None
 
     def name_of(self, topic_id: int) -> str:
         """The name of a topic; empty for one that is not known here yet."""
@@ -268,8 +269,13 @@ class Directory:
     def _note_topic(self, topic: Topic) -> None:
         if topic.id in self._removed_topics:
             return  # read just before it was removed
-        if self._topics.get(topic.name) == topic:
+        known = self._topics.get(topic.name)
+        if known == topic:
             return
+        if known is not None and known.id > topic.id:
+            return  # read before it was removed, and made again
+        if known is not None and known.id < topic.id:
+            self.forget_topic(known)
         self._topics[topic.name] = topic
         if topic.id not in self._names:
             insort(self._ids, topic.id)

@@ -17,7 +17,7 @@ A client that never renews is not watched: it lives by the leases of its claims.
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import structlog
 import trio
@@ -129,10 +129,11 @@ class Liveness:
         watched, claims = await self.leaving.ask(_Leaving(client))
         ended = set(claims)
         for _ in range(_LOOKS - 1):
-            # A turn that was under way may have granted it one more.
-            if not set(await self._store.open_claims([client])) - ended:
-                break
-            ended.update((await self.leaving.ask(_Leaving(client)))[1])
+            # A turn that was under way may have granted it one more. If that cannot be ended now, its lease ends.
+            with suppress(StoreError, ServiceError):
+                if not set(await self._store.open_claims([client])) - ended:
+                    break
+                ended.update((await self.leaving.ask(_Leaving(client)))[1])
         return watched, len(ended)
 
     def names(self) -> set[str]:

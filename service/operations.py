@@ -10,6 +10,7 @@ from typing import TypeVar
 import trio
 from attrs import evolve, frozen
 
+from ..store.errors import StoreError
 from ..store.positions import Position
 from ..store.records import ClaimKey, Group, Queue
 from ..store.redriving import Letters
@@ -141,7 +142,12 @@ async def _batches(step: Callable[[int], Awaitable[tuple[int, bool]]], rate: int
     began = trio.current_time()
     count = 0
     while True:
-        some, done = await _uncut(step(limit))
+        try:
+            some, done = await _uncut(step(limit))
+        except StoreError:
+            if not count:
+                raise
+            return Worked(count, more=True)  # what is done is done, and nobody is told that nothing was
         count += some
         if done:
             return Worked(count)

@@ -56,6 +56,10 @@ async def promote(
     else:
         begins, locked = await draw_free(tx, wanted)
         due, back = _hold_back(due, back, locked, held)
+        # What is held back is counted when it goes. (The tallies are locked already, and come before the queues.)
+        too_early = uncounted - Counter([row[2] for row in due if row[8]])
+        for topic_id in sorted(too_early):
+            await count(tx, topic_id, maker, scheduled=-too_early[topic_id])
     await _drop(tx, [row for row in due if row[3] not in begins])
     due = [row for row in due if row[3] in begins]
     back = [row for row in back if row[1] in begins]  # those of a removed group go with it

@@ -8,7 +8,7 @@ import trio.testing
 
 from tarry.service.combiner import Combiner
 from tarry.service.errors import Overloaded
-from tarry.store.errors import Refused, Unavailable
+from tarry.store.errors import Locked, Refused, Unavailable
 
 
 class Database:
@@ -36,7 +36,7 @@ async def ask_all(combiner: Combiner[int, int], requests: Sequence[int]) -> dict
     async def ask(request: int) -> None:
         try:
             answers[request] = await combiner.ask(request)
-        except (Refused, Unavailable, Overloaded) as error:
+        except (Locked, Refused, Unavailable, Overloaded) as error:
             answers[request] = error
 
     async with trio.open_nursery() as asking:
@@ -130,3 +130,16 @@ async def test_a_caller_that_is_cancelled_stops_nothing(nursery: trio.Nursery) -
     database.open.set()
     assert await combiner.ask(2) == 20
     assert [one for batch in database.batches for one in batch] == [1, 2]
+
+
+async def test_a_locked_row_is_told_to_its_lane_alone(nursery: trio.Nursery) -> None:
+    async def write(requests: Sequence[int]) -> list[int]:
+        if 4 in requests:
+            raise Locked("4 is held")
+        return [one * 10 for one in requests]
+
+    combiner: Combiner[int, int] = Combiner(write, lane=lambda one: one)
+    nursery.start_soon(combiner.run)
+    answers = await ask_all(combiner, [1, 2, 3, 4, 5])
+    assert isinstance(answers.pop(4), Locked)
+    assert answers == {one: one * 10 for one in (1, 2, 3, 5)}

@@ -105,3 +105,22 @@ async def test_promotion_holds_back_what_goes_to_a_locked_queue(
     promoted, held = await store.promote_free(ids, START + 10)
     assert {one.entry for one in promoted} == set(ids[1:])
     assert held == {}
+
+
+async def test_what_is_held_back_is_counted_when_it_goes(store: Store, mysql_dsn: str) -> None:
+    """An outbox's message is in no tally before its promotion, however often somebody looks."""
+    topic = await store.add_topic(TopicDraft("orders", queues=2), START)
+    batch = [_for(topic, queue, 10) for queue in (0, 1)]
+    ids = [answer[0].id for answer in await store.publish(batch, START) if isinstance(answer, list)]
+    with connect_raw(mysql_dsn) as other, other.cursor() as cursor:
+        cursor.execute("UPDATE delay SET uncounted = 1")
+        cursor.execute("UPDATE tally SET scheduled = 0")
+        other.commit()
+        cursor.execute("SELECT * FROM queue WHERE number = 1 FOR UPDATE")
+        for _ in range(3):
+            await store.promote_free(ids, START + 10)
+        assert (await store.topic_states([topic]))[topic.id].accepted == 1
+        other.rollback()
+    await store.promote_free(ids, START + 10)
+    state = (await store.topic_states([topic]))[topic.id]
+    assert (state.accepted, state.streamed, state.pending) == (2, 2, 0)
