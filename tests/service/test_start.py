@@ -128,4 +128,4 @@ async def test_a_store_that_is_away_at_any_statement_of_the_start(tmp_path: Path
         met.update(faults.met)
         if number > recovered:
             break
-    assert {"migrate", "now", "durability", "topic.all", "client.all", "claim.over", "delay.due"} <= met
+    assert {"migrate", "now", "durability", "topic.page", "client.all", "claim.over", "delay.due"} <= met
