@@ -391,7 +391,7 @@ async def test_bad_input_names_the_field(stage: Stage, topic: Topic, connect: Ca
         ("tag", {"tag": ""}),
         ("ordering_key", {"ordering_key": "\ud800"}),
         ("delay", {"delay": "soon"}),
-        ("delay", {"delay": -1}),
+        ("delay", {"delay": timedelta(milliseconds=-1)}),
         ("delay", {"delay": "1m", "deliver_at": "2027-01-01T00:00:00Z"}),
         ("delay", {"delay": timedelta(days=4000)}),
         ("deliver_at", {"deliver_at": "2027-01-01T00:00:00"}),
@@ -406,6 +406,8 @@ async def test_bad_input_names_the_field(stage: Stage, topic: Topic, connect: Ca
     for field, fields in refused:
         with pytest.raises(BadRequest, match=f"^{field}: "):
             publish("orders", fields.pop("body", 1), **fields)
+    with pytest.raises(TypeError, match=r"^delay: 30 has no unit"):
+        publish("orders", 1, delay=30)
     with pytest.raises(BadRequest, match=r"^topic: "):
         publish("all orders", 1)
     with pytest.raises(BadRequest, match=r"^topic: "):
