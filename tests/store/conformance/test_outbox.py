@@ -406,8 +406,9 @@ async def test_bad_input_names_the_field(stage: Stage, topic: Topic, connect: Ca
     for field, fields in refused:
         with pytest.raises(BadRequest, match=f"^{field}: "):
             publish("orders", fields.pop("body", 1), **fields)
+    bare: Any = 30
     with pytest.raises(TypeError, match=r"^delay: 30 has no unit"):
-        publish("orders", 1, delay=30)
+        publish("orders", 1, delay=bare)
     with pytest.raises(BadRequest, match=r"^topic: "):
         publish("all orders", 1)
     with pytest.raises(BadRequest, match=r"^topic: "):
