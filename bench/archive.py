@@ -229,7 +229,7 @@ async def _publish(dsn: str, callers: int, seconds: float, archive: Any, done: t
         return await store.publish(publications, clock.now())
 
     combiner: Combiner[Publication, list[Receipt] | Conflict] = Combiner(
-        write, weigh=lambda publication: publication.weight, batch=2 << 20, waiting=64 << 20
+        write, weigh=lambda publication: publication.weight, batch=2 << 20, waiting=64 << 20, writers=2
     )
 
     async def publish() -> None:
@@ -237,8 +237,7 @@ async def _publish(dsn: str, callers: int, seconds: float, archive: Any, done: t
 
     during: list[Figures] = []
     async with trio.open_nursery() as nursery:
-        for _ in range(2):  # as the engine has it
-            nursery.start_soon(combiner.run)
+        nursery.start_soon(combiner.run)
         say("publishing, nobody archives")
         before = await in_tasks([publish] * callers, seconds)
         nursery.start_soon(trio.to_thread.run_sync, archive)

@@ -75,15 +75,14 @@ async def measure(dsn: str, rows: int, callers: int, seconds: float, windows: in
             return await store.publish(publications, clock.now())
 
         combiner: Combiner[Publication, list[Receipt] | Conflict] = Combiner(
-            write, weigh=lambda publication: publication.weight, batch=_BATCH_BYTES, waiting=_MAX_WAITING
+            write, weigh=lambda publication: publication.weight, batch=_BATCH_BYTES, waiting=_MAX_WAITING, writers=2
         )
 
         async def publish() -> None:
             await combiner.ask(Publication((Draft(topic, topic.queues[0], BODY),)))
 
         async with trio.open_nursery() as nursery:
-            for _ in range(2):  # as the engine has it
-                nursery.start_soon(combiner.run)
+            nursery.start_soon(combiner.run)
             say("publishing, nobody cleans")
             before = await in_tasks([publish] * callers, seconds)
             cleaned = trio.Event()

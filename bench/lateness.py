@@ -12,7 +12,6 @@ time, and all must be acknowledged.
 """
 
 import argparse
-import os
 import tempfile
 import time
 from collections.abc import Sequence
@@ -26,6 +25,7 @@ from ..service.cli.server_process import ServerProcess
 from . import databases
 from .lean_http import LeanHTTP
 from .report import Figures, percentile, say, show, spread
+from .usage import cpu_of
 
 _WARM_UP = 2.0
 _PAGE = 1000
@@ -117,7 +117,7 @@ class _Run:
         if time.time_ns() // 1_000_000 > first - 500:
             raise RuntimeError("scheduling took longer than the time that was left for it")
         await trio.sleep(first / 1000 - time.time())
-        began, server_cpu, own_cpu = time.perf_counter(), self._server_cpu(), time.process_time()
+        began, server_cpu, own_cpu = time.perf_counter(), cpu_of(self._server.pid), time.process_time()
         async with trio.open_nursery() as nursery:
             for number in range(self._consumers):
                 nursery.start_soon(self._consume, f"bench-{number}")
@@ -126,7 +126,7 @@ class _Run:
             **self._lateness(first),
             "acked": self._acked,
             "claims": len(self._answers),
-            "server_cpu": round((self._server_cpu() - server_cpu) / took, 2),
+            "server_cpu": round((cpu_of(self._server.pid) - server_cpu) / took, 2),
             "consumers_cpu": round((time.process_time() - own_cpu) / took, 2),
         }
 
@@ -170,10 +170,6 @@ class _Run:
         if not self._acked == len(seen) == self._total:
             raise AssertionError(f"{self._total} scheduled, {len(seen)} arrived, {self._acked} acknowledged")
         return {**_percentiles(late), "early": early, "counted": len(late)}
-
-    def _server_cpu(self) -> float:
-        fields = Path(f"/proc/{self._server.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _percentiles(values: Sequence[float]) -> Figures:

@@ -14,7 +14,12 @@ _LENGTH = b"content-length:"
 
 
 class RefusedError(Exception):
-    """An answer other than 2xx."""
+    """An answer other than 2xx: its status, and its head in lower case."""
+
+    def __init__(self, head: bytes, body: bytes) -> None:
+        super().__init__(f"{head.splitlines()[0].decode()}: {body[:500]!r}")
+        self.status = int(head.split(b" ", 2)[1])
+        self.head = head
 
 
 class LeanHTTP:
@@ -36,16 +41,21 @@ class LeanHTTP:
         if self._stream is not None:
             await trio.aclose_forcefully(self._stream)
 
-    async def post(self, path: str, body: bytes) -> bytes:
-        """The body of the answer. Raises `RefusedError`."""
+    async def open(self) -> trio.SocketStream:
+        """The connection, made if there is none."""
         if self._stream is None:
             self._stream = await trio.open_tcp_stream(self._host, self._port)
+        return self._stream
+
+    async def post(self, path: str, body: bytes) -> bytes:
+        """The body of the answer. Raises `RefusedError`."""
+        stream = await self.open()
         head = (
             f"POST {path} HTTP/1.1\r\nhost: {self._host}:{self._port}\r\ncontent-type: application/json\r\n"
             f"content-length: {len(body)}\r\n\r\n"
         )
-        await self._stream.send_all(head.encode() + body)
-        return await self._receive(self._stream)
+        await stream.send_all(head.encode() + body)
+        return await self._receive(stream)
 
     async def _receive(self, stream: trio.SocketStream) -> bytes:
         data = b""
@@ -65,7 +75,7 @@ class LeanHTTP:
             await trio.aclose_forcefully(stream)
             self._stream = None
         if not head.startswith((b"http/1.1 2", b"http/1.0 2")):
-            raise RefusedError(f"{head.splitlines()[0].decode()}: {body[:500]!r}")
+            raise RefusedError(head, body)
         return body
 
     async def _more(self, stream: trio.SocketStream) -> bytes:

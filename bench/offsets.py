@@ -174,7 +174,7 @@ async def tarry(dsn: str, redis_port: int, publishers: int, seconds: float, by_r
             position = found[-1].offset + 1 if found else position
             return [message.id for message in found]
 
-        combiner: Combiner[Publication, list[Receipt] | Conflict] = Combiner(write)
+        combiner: Combiner[Publication, list[Receipt] | Conflict] = Combiner(write, writers=4)
 
         async def publish() -> list[int]:
             answer = await combiner.ask(Publication((Draft(topic, queue, BODY),)))
@@ -183,8 +183,7 @@ async def tarry(dsn: str, redis_port: int, publishers: int, seconds: float, by_r
             return [receipt.id for receipt in answer]
 
         async with trio.open_nursery() as nursery:
-            for _ in range(4):
-                nursery.start_soon(combiner.run)
+            nursery.start_soon(combiner.run)
             figures = await _race([publish] * publishers, read, seconds)
             nursery.cancel_scope.cancel()
         return figures

@@ -1,25 +1,43 @@
-"""What do idle long polls cost the database?
+"""What do idle long polls cost the database, and is each of very many answered in time?
 
     python -m tarry.bench.polls --dsn mariadb [--polls 1000] [--seconds 30]
+    python -m tarry.bench.polls --dsn mariadb --http --polls 10000 [--seconds 30]
 
 So many claims wait at one engine, as long polls do, and nothing is published. `statements_per_s` is what the server
 itself counted (`Questions`), all of the service's own rounds included; the server should have nothing else to do.
 HTTP has no part in it: a poll costs the front door what it costs, and the database nothing.
+
+With `--http` they come to a real server, each over a connection of its own and all at once, and wait for `--seconds`:
+
+    answered, refused, lost   with nothing; 503 with Retry-After; not at all within a minute of their time
+    open_s                    from the first connection to the last request
+    late_s                    from the end of a poll's wait to its answer: the median, the 99th in a hundred, the worst
+    cpu_s, rss_mb             of the server's processor time, and of memory at the end
 """
 
 import argparse
+import tempfile
 import time
+from contextlib import suppress
+from pathlib import Path
 
+import httpx
+import msgspec
 import trio
 
+from ..service.cli.server_process import ServerProcess
 from ..service.engine import Engine
 from ..service.metrics import Metrics
 from ..service.settings import Settings
 from ..store.opening import open_backend
 from ..store.store import Store
 from . import databases
-from .report import Figures, say, show
+from .lean_http import LeanHTTP, RefusedError
+from .report import Figures, percentile, say, show
+from .usage import cpu_of, rss_of
 
+_PATIENCE = 60
+"""Seconds after which a poll over HTTP counts as lost."""
 _SETTLED = 5
 """Seconds until what a start asks has been asked, and the looks have become rare."""
 
@@ -29,14 +47,18 @@ def main() -> None:
     databases.add_dsn(parser)
     parser.add_argument("--polls", type=int, default=1000, help="that wait (default: 1000)")
     parser.add_argument("--groups", type=int, default=1, help="among which they are shared (default: 1)")
-    parser.add_argument("--seconds", type=float, default=30, help="of counting (default: 30)")
+    parser.add_argument("--seconds", type=float, default=30, help="of counting, or of a poll over HTTP (default: 30)")
+    parser.add_argument("--http", action="store_true", help="over HTTP, each poll once")
     arguments = parser.parse_args()
     if not 1 <= arguments.groups <= arguments.polls or arguments.seconds <= 0:
         parser.error("at least one poll to a group, and some time")
-    if arguments.dsn.startswith("sqlite"):
+    if arguments.dsn.startswith("sqlite") and not arguments.http:
         parser.error("SQLite does not count statements: the question is one of MySQL and MariaDB")
     with databases.server(arguments.dsn) as dsn, databases.scratch(dsn) as scratch:
-        show(trio.run(measure, scratch, arguments.polls, arguments.groups, arguments.seconds))
+        if arguments.http:
+            show(over_http(scratch, arguments.polls, arguments.groups, arguments.seconds))
+        else:
+            show(trio.run(measure, scratch, arguments.polls, arguments.groups, arguments.seconds))
 
 
 async def measure(dsn: str, polls: int, groups: int, seconds: float) -> Figures:
@@ -83,6 +105,76 @@ _OWN = 3
 def _asked(dsn: str) -> int:
     ((_, count),) = databases.ask(dsn, "SHOW GLOBAL STATUS LIKE 'Questions'")
     return int(count)
+
+
+def over_http(dsn: str, polls: int, groups: int, seconds: float) -> Figures:
+    """One wave of polls at a server of its own."""
+    with tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder:
+        server = ServerProcess(Path(folder), dsn)
+        server.start()
+        try:
+            with httpx.Client(base_url=server.url, timeout=60) as client:
+                for number in range(groups):
+                    client.put(f"/v1/topics/idle/groups/group-{number}", json={}).raise_for_status()
+            before = cpu_of(server.pid)
+            wave = Wave(server.port, groups, seconds)
+            trio.run(wave.run, polls)
+            cpu, rss = cpu_of(server.pid) - before, rss_of(server.pid)
+        finally:
+            server.stop()
+    late = sorted(wave.late)
+    return {
+        "bench": "polls",
+        "http": True,
+        "polls": polls,
+        "groups": groups,
+        "seconds": seconds,
+        "answered": len(late),
+        "refused": wave.refused,
+        "lost": polls - len(late) - wave.refused,
+        "open_s": round(wave.opened - wave.began, 1),
+        "late_s": [round(percentile(late, share), 2) for share in (0.5, 0.99, 1)] if late else None,
+        "cpu_s": round(cpu, 1),
+        "rss_mb": round(rss / (1 << 20)),
+    }
+
+
+class Wave:
+    """Polls that begin at once, each over a connection of its own."""
+
+    def __init__(self, port: int, groups: int, seconds: float) -> None:
+        self._port = port
+        self._groups = groups
+        self._seconds = seconds
+        self.late: list[float] = []
+        self.refused = 0
+        self.began = self.opened = 0.0
+
+    async def run(self, polls: int) -> None:
+        """Until all are answered, or a minute after the last should have been."""
+        self.began = time.perf_counter()
+        with trio.move_on_after(self._seconds + _PATIENCE):
+            async with trio.open_nursery() as nursery:
+                for number in range(polls):
+                    nursery.start_soon(self._poll, number)
+
+    async def _poll(self, number: int) -> None:
+        path = f"/v1/topics/idle/groups/group-{number % self._groups}/claim"
+        body = msgspec.json.encode({"client": f"client-{number}", "wait": round(self._seconds * 1000)})
+        with suppress(OSError, trio.BrokenResourceError):
+            async with LeanHTTP("127.0.0.1", self._port) as http:
+                await http.open()
+                self.opened = asked = time.perf_counter()
+                try:
+                    answer = await http.post(path, body)
+                except RefusedError as error:
+                    if error.status != 503 or b"retry-after" not in error.head:
+                        raise
+                    self.refused += 1
+                else:
+                    if msgspec.json.decode(answer)["messages"]:
+                        raise AssertionError("nothing was published, and something came")
+                    self.late.append(time.perf_counter() - asked - self._seconds)
 
 
 if __name__ == "__main__":

@@ -127,7 +127,7 @@ async def measure(dsn: str, callers: int, seconds: float, later: bool) -> Figure
             return await store.publish(publications, now())
 
         combiner: Combiner[Publication, list[Receipt] | Conflict] = Combiner(
-            write, weigh=lambda publication: publication.weight, batch=_BATCH_BYTES, waiting=_MAX_WAITING
+            write, weigh=lambda publication: publication.weight, batch=_BATCH_BYTES, waiting=_MAX_WAITING, writers=2
         )
         due = now() + _DAY if later else None
 
@@ -135,8 +135,7 @@ async def measure(dsn: str, callers: int, seconds: float, later: bool) -> Figure
             await combiner.ask(Publication((Draft(topic, topic.queues[0], BODY, deliver_at=due),)))
 
         async with trio.open_nursery() as nursery:
-            for _ in range(2):  # as the engine has it
-                nursery.start_soon(combiner.run)
+            nursery.start_soon(combiner.run)
             figures = await in_tasks([publish] * callers, seconds)
             nursery.cancel_scope.cancel()
         return {**figures, "transactions": backend.statistics()["transactions"]}

@@ -28,6 +28,7 @@ from ..pipeline.schemas import IN_LAKE, TABLES, lake_schema
 from ..pipeline.session import open_session
 from ..pipeline.tables import Tables, no_rows
 from .report import say, show
+from .usage import rss_of
 
 app = App(name="report_job", help=__doc__)
 
@@ -243,10 +244,9 @@ class _Watch:
 
 def _resident(pid: int) -> int:
     try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        return rss_of(pid) // 1_000_000
     except (OSError, IndexError):
         return 0
-    return pages * os.sysconf("SC_PAGE_SIZE") // 1_000_000
 
 
 def _below(pid: int) -> list[int]:

@@ -13,7 +13,6 @@ the baseline of the same run, then all. More than ten seconds, so that each roun
 """
 
 import argparse
-import os
 import tempfile
 import time
 from collections.abc import Sequence
@@ -30,6 +29,7 @@ from . import databases
 from .closed_loop import in_tasks
 from .lean_http import LeanHTTP
 from .report import Figures, percentile, say, show
+from .usage import cpu_of
 
 _AT_ONCE = 5000
 _ASKED = 20
@@ -89,9 +89,9 @@ def measure(dsn: str, many: int, seconds: float) -> Figures:
         try:
             started = time.perf_counter() - began
             figures = trio.run(ask, server.port, many, seconds) | {"list_ms": list_ms(server.url)}
-            before = _cpu_of(server.pid)
+            before = cpu_of(server.pid)
             time.sleep(seconds)
-            idle = 100 * (_cpu_of(server.pid) - before) / seconds
+            idle = 100 * (cpu_of(server.pid) - before) / seconds
         except Exception as error:
             error.add_note(f"the end of the server's log:\n{server.tail()}")
             raise
@@ -124,12 +124,6 @@ def list_ms(url: str) -> float:
             client.get("/v1/topics").raise_for_status()
             times.append(time.perf_counter() - began)
     return round(percentile(sorted(times), 0.5) * 1000, 1)
-
-
-def _cpu_of(pid: int) -> float:
-    """Seconds of processor time that a process has taken."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

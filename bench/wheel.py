@@ -29,6 +29,7 @@ from typing import Any, Protocol
 
 from tarry.bench.heap_wheel import SEQUENCE_BITS, HeapWheel
 from tarry.bench.textbook_wheel import TextbookWheel
+from tarry.bench.usage import rss_of
 from tarry.wheel.timing_wheel import TimingWheel
 
 NOW = 1_763_694_000_000  # a full hour
@@ -92,13 +93,13 @@ def measure(subject: str, folder: str) -> dict[str, float]:
     pages = [(dues[start : start + PAGE], ids[start : start + PAGE]) for start in range(0, len(dues), PAGE)]
     gc.collect()
     gc.disable()  # a collection in between would be the bench's, not the wheel's
-    before = resident()
+    before = rss_of(os.getpid())
     wheel: Wheel = make(NOW)
     started = time.perf_counter()
     for page_dues, page_ids in pages:
         wheel.add_many(page_dues, page_ids)
     bulk = time.perf_counter() - started
-    bytes_held = resident() - before
+    bytes_held = rss_of(os.getpid()) - before
 
     # From half an hour on, for an hour: one cycle ends in it, one begins.
     hand = NOW + 1_800_000
@@ -168,11 +169,6 @@ def summary(figures: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
             "than heapq, both random": both("heapq, random", "tarry, random"),
         },
     }
-
-
-def resident() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def show(line: dict[str, Any]) -> None:

@@ -88,6 +88,7 @@ class AsyncConsumption:
                     with move_on_after(PATIENCE):
                         await self._drained.wait()
                     tasks.cancel_scope.cancel()
+                self._stock.absence.closed(self._clock())
                 if self._registered and not self._stock.keeps_place:
                     with suppress(TarryError):
                         await self._claims.deregister(self._terms.client, deadline=SIGN / 5)
@@ -208,8 +209,10 @@ class AsyncConsumption:
                 claim = await self._claim(size)
             except Unavailable as error:
                 if not self._stopped.is_set():
-                    _log.warning("claiming from %s: %s; going on", self._terms.topic, error)
+                    self._stock.absence.failed("claiming from", error, self._clock())
+                await self._rest(asked)
                 continue
+            self._stock.absence.answered(self._clock())
             self._stock.told_alive(asked)
             if claim is not None:
                 self._stock.add(claim, self._clock(), asked)
@@ -217,10 +220,14 @@ class AsyncConsumption:
                 if self._stock.watched and not self._registered:
                     self._sign_at = self._clock()  # whoever is killed now is missed from now on
                 self._held.ring()
-            elif self._clock() - asked < self._terms.wait / 2:
-                # A server that does not hold the poll, as one that is stopping, is not asked in a tight circle.
-                with move_on_after(0.1):
-                    await self._stopped.wait()
+            else:
+                await self._rest(asked)
+
+    async def _rest(self, asked: float) -> None:
+        # A server that does not hold the poll, as one that is stopping, is not asked in a tight circle.
+        if self._clock() - asked < self._terms.wait / 2:
+            with move_on_after(0.1):
+                await self._stopped.wait()
 
     async def _claim(self, size: int, deadline: float | None = None) -> Claim | None:
         terms = self._terms
@@ -285,10 +292,13 @@ class AsyncConsumption:
                     deadline=deadline,
                 )
         except (LeaseLost, NotFound) as error:
+            self._stock.absence.answered(self._clock())
             self._stock.told_too_late(settlement, error, self._clock())
             self._held.ring()
         except TarryError as error:
-            self._stock.not_told(settlement, error)
+            self._stock.not_told(settlement, error, self._clock())
+        else:
+            self._stock.absence.answered(self._clock())
 
     # The keeper
 
@@ -323,11 +333,13 @@ class AsyncConsumption:
         try:
             await self._claims.extend(hold.claim.id, lease, deadline=self._terms.lease / 3)
         except (LeaseLost, NotFound):
+            self._stock.absence.answered(self._clock())
             self._stock.lose(hold)
             self._room.ring()
         except TarryError as error:
             self._stock.not_renewed(hold, error, self._clock())
             self._room.ring()
         else:
+            self._stock.absence.answered(self._clock())
             self._holds.renewed(hold, self._clock())
             self._arrived.ring()  # it may have been in doubt

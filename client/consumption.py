@@ -180,6 +180,7 @@ class Consumption:
         self._abandoned.set()
         self._threads["settler"].join()
         self._threads["keeper"].join()
+        self._stock.absence.closed(self._clock())
         if self._registered and not self._stock.keeps_place and not but_in_hands:
             with suppress(TarryError):
                 self._claims.deregister(self._terms.client, deadline=SIGN / 5)
@@ -217,10 +218,13 @@ class Consumption:
             try:
                 claim = self._claim(size)
             except Unavailable as error:
-                if not self._stopped.is_set():
-                    _log.warning("claiming from %s: %s; going on", self._terms.topic, error)
+                with self._lock:
+                    if not self._stopped.is_set():
+                        self._stock.absence.failed("claiming from", error, self._clock())
+                self._rest(asked)
                 continue
             with self._lock:
+                self._stock.absence.answered(self._clock())
                 self._stock.told_alive(asked)
             if claim is not None:
                 with self._lock:
@@ -229,9 +233,13 @@ class Consumption:
                     if self._stock.watched and not self._registered:
                         self._sign_at = self._clock()  # whoever is killed now is missed from now on
                     self._held.notify()
-            elif self._clock() - asked < self._terms.wait / 2:
-                # A server that does not hold the poll, as one that is stopping, is not asked in a tight circle.
-                self._stopped.wait(0.1)
+            else:
+                self._rest(asked)
+
+    def _rest(self, asked: float) -> None:
+        # A server that does not hold the poll, as one that is stopping, is not asked in a tight circle.
+        if self._clock() - asked < self._terms.wait / 2:
+            self._stopped.wait(0.1)
 
     def _claim(self, size: int, deadline: float | None = None) -> Claim | None:
         terms = self._terms
@@ -297,10 +305,15 @@ class Consumption:
                 )
         except (LeaseLost, NotFound) as error:
             with self._lock:
+                self._stock.absence.answered(self._clock())
                 self._stock.told_too_late(settlement, error, self._clock())
                 self._held.notify()
         except TarryError as error:
-            self._stock.not_told(settlement, error)
+            with self._lock:
+                self._stock.not_told(settlement, error, self._clock())
+        else:
+            with self._lock:
+                self._stock.absence.answered(self._clock())
 
     # The keeper
 
@@ -345,6 +358,7 @@ class Consumption:
             self._claims.extend(hold.claim.id, lease, deadline=self._terms.lease / 3, abandon=self._abandoned)
         except (LeaseLost, NotFound):
             with self._lock:
+                self._stock.absence.answered(self._clock())
                 self._stock.lose(hold)
                 self._room.notify()
         except TarryError as error:
@@ -353,6 +367,7 @@ class Consumption:
                 self._room.notify()
         else:
             with self._lock:
+                self._stock.absence.answered(self._clock())
                 self._holds.renewed(hold, self._clock())
                 self._arrived.notify_all()  # it may have been in doubt
 

@@ -10,7 +10,8 @@ from weakref import ref
 
 from attrs import frozen
 
-from .errors import TarryError
+from .absence import Absence
+from .errors import TarryError, Unavailable
 from .holds import Hold, Holds, Settlement
 from .records import Claim, Message
 
@@ -57,6 +58,7 @@ class Stock:
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
         self.holds = Holds(terms.lease)
+        self.absence = Absence(terms.topic)
         self.waiting: deque[tuple[Hold, Message]] = deque()
         """Claimed, not yet handed out."""
         self._lanes: dict[str, _Lane] = {}
@@ -229,13 +231,16 @@ class Stock:
     def lose(self, hold: Hold) -> None:
         """The lease is over, and so is what waits of it."""
         # A claim whose last ack is on its way is not lost, even if it is over. Acks that wait are: they are not sent.
-        if lost := self.holds.lose(hold):
+        if (lost := self.holds.lose(hold)) and not self.absence.lost(lost):
             _log.warning("a lease on %s is over; %d messages come again", self._terms.topic, lost)
         self.waiting = deque(pair for pair in self.waiting if pair[0] is not hold)
 
     def not_renewed(self, hold: Hold, error: TarryError, now: float) -> None:
         """The server was away: again soon, while the lease lasts."""
-        _log.warning("renewing a lease on %s: %s", self._terms.topic, error)
+        if isinstance(error, Unavailable):
+            self.absence.failed("renewing a lease on", error, now)
+        else:
+            _log.warning("renewing a lease on %s: %s", self._terms.topic, error)
         if now >= hold.expires_at:
             self.lose(hold)
         else:
@@ -251,9 +256,13 @@ class Stock:
         # The keeper finds out whether the rest of the claim is lost too.
         settlement.hold.renew_at = now
 
-    def not_told(self, settlement: Settlement, error: TarryError) -> None:
+    def not_told(self, settlement: Settlement, error: TarryError, now: float) -> None:
         """The server could not be told."""
         count = len(settlement.ids)
+        if isinstance(error, Unavailable):
+            self.absence.failed(f"{settlement.verb} of messages of", error, now)
+            self.absence.lost(count)
+            return
         _log.warning(
             "%s of %d messages of %s failed, they come again: %s", settlement.verb, count, self._terms.topic, error
         )

@@ -74,6 +74,12 @@ class Cleaner:
         """Somebody asked for this group; written down in the next round."""
         self._asked_for.add(group_id)
 
+    def forget(self, group: Group) -> None:
+        """The group is removed."""
+        for queue_id in group.queue_ids:
+            for what in ("deliveries", "seeks"):
+                self._starts.pop((what, group.id, queue_id), None)
+
     def stop(self) -> None:
         """No further batch."""
         self._stopping = True

@@ -2,11 +2,13 @@
 
 A turn takes all that waits, which is where the gain lies. A claim that finds nothing stays at the desk, without a
 connection or a transaction, until the group is nudged or its wait is over. A claim granted to somebody who has gone
-meanwhile is given back at once, uncounted. Leases are watched here too: one that runs out is settled as lost.
+meanwhile is given back, uncounted. Leases are watched here too: one that runs out is settled as lost. What nobody waits
+for is tried until it is done.
 """
 
 import heapq
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import islice
 
 import structlog
 import trio
@@ -62,6 +64,8 @@ class _Asking(_Waiting):
 class _Settling(_Waiting):
     settlement: Settlement
     settled: Settled | None = None
+    nobody: bool = False
+    """Nobody waits for it."""
 
 
 class Desk:
@@ -83,11 +87,12 @@ class Desk:
         self._take_turn = take_turn
         self._done = done
         self._present_for = present_for
-        self._asking: list[_Asking] = []
+        self._asking: dict[_Asking, None] = {}  # in order: ten thousand may wait, and each leaves when it likes
         self._settling: list[_Settling] = []
         self._open: dict[tuple[int, int], Claim] = {}
         self._leases: list[tuple[int, int, int]] = []  # (lease_until, queue, number), a heap; may hold ended claims
         self._strangers: dict[tuple[int, int], ClaimKey] = {}  # claims not of this desk whose leases it watches
+        self._returning: dict[tuple[int, int], Settlement] = {}  # claims that nobody took, until they are given back
         self._nudged = True  # there may be messages; false after a turn that left none
         self._claiming = False  # a turn claims, and what it leaves is not known yet
         self._full = False  # the group has as many messages in hand as it may, until something is settled
@@ -128,6 +133,7 @@ class Desk:
         self._leases.clear()
         self._open.clear()
         self._strangers.clear()
+        self._returning.clear()
         self._wake.set()
 
     def present(self) -> set[str]:
@@ -144,7 +150,7 @@ class Desk:
     def dismiss(self, client: str) -> None:
         """The client goes: it waits no longer, and what it shared in is free."""
         for asking in [asking for asking in self._asking if asking.request.client == client]:
-            self._asking.remove(asking)
+            del self._asking[asking]
             asking.answered.set()
         if self._asked_at.pop(client, None) is not None:
             self.nudge()
@@ -165,8 +171,8 @@ class Desk:
     def forget(self, keys: Sequence[ClaimKey]) -> None:
         """These claims were ended by somebody else: their leases are no business of ours any more."""
         for key in keys:
-            self._open.pop((key.queue_id, key.number), None)
-            self._strangers.pop((key.queue_id, key.number), None)
+            for places in (self._open, self._strangers, self._returning):
+                places.pop((key.queue_id, key.number), None)
 
     def places(self, key: ClaimKey) -> dict[int, int] | None:
         """Position by message id of an open claim that this desk granted; None when it does not know it."""
@@ -185,14 +191,14 @@ class Desk:
         if len(self._asking) >= _WAITING:
             raise Overloaded("too many claims are waiting for this group; try again in a moment")
         asking = _Asking(request, final=wait <= 0)
-        self._asking.append(asking)
+        self._asking[asking] = None
         if self._nudged:
             self._wake.set()
         try:
             with trio.move_on_after(wait / 1000 if wait > 0 else float("inf")):
                 await asking.answered.wait()
             if not asking.answered.is_set() and asking in self._asking and not asking.cut:
-                self._asking.remove(asking)
+                del self._asking[asking]
                 if asking.held_since is not None:
                     raise Busy(_HELD)
                 return None
@@ -200,8 +206,7 @@ class Desk:
             await asking.answered.wait()  # a turn has it: its answer is near, and must not be lost
         except trio.Cancelled:
             asking.gone = True
-            if asking in self._asking:
-                self._asking.remove(asking)
+            self._asking.pop(asking, None)
             if asking.claim is not None:
                 self._give_back(asking.claim)
             raise
@@ -242,7 +247,9 @@ class Desk:
                 self._full, self._nudged = False, True
             asking: list[_Asking] = []
             if self._nudged and trio.current_time() >= self._claims_from:
-                asking, self._asking = self._asking[:_TOGETHER], self._asking[_TOGETHER:]
+                asking = list(islice(self._asking, _TOGETHER))
+                for one in asking:
+                    del self._asking[one]
             if settling or asking:
                 await self._turn(settling, asking)
 
@@ -260,11 +267,14 @@ class Desk:
             self._wake = trio.Event()
 
     def _lost(self) -> list[_Settling]:
-        """Settlements for the leases that have run out."""
+        """Settlements for the leases that have run out, and for what is to be tried again."""
         lost: list[_Settling] = []
         now = self._clock.now()
         while self._leases and self._leases[0][0] <= now and len(lost) < _TOGETHER:
             _, queue_id, number = heapq.heappop(self._leases)
+            if (returning := self._returning.pop((queue_id, number), None)) is not None:
+                lost.append(_Settling(returning, nobody=True))
+                continue
             claim = self._open.get((queue_id, number))
             if claim is None:
                 key = self._strangers.pop((queue_id, number), None)
@@ -274,7 +284,7 @@ class Desk:
             else:
                 key = claim.key
             if key is not None:
-                lost.append(_Settling(Settlement(key, "end")))
+                lost.append(_Settling(Settlement(key, "end"), nobody=True))
         return lost
 
     async def _turn(self, settling: list[_Settling], asking: list[_Asking]) -> None:
@@ -298,7 +308,7 @@ class Desk:
             return
         self._rest = _FIRST_REST
         self.turns += 1
-        self._note(settlements, turn)
+        self._note(settling, turn)
         self._done(group, settlements, turn)
         if asking:
             self._claiming = False
@@ -321,7 +331,7 @@ class Desk:
     def _send_home(self) -> None:
         """There is nothing for those who came meanwhile and do not wait."""
         for asking in [asking for asking in self._asking if asking.final]:
-            self._asking.remove(asking)
+            del self._asking[asking]
             asking.answered.set()
 
     def _answer(self, asking: _Asking, claim: Claim | None) -> None:
@@ -330,32 +340,30 @@ class Desk:
             self._give_back(claim)
         elif claim is None and not (asking.final and not asking.cut) and not asking.gone and not self._stopping:
             asking.held_since = None
-            self._asking.append(asking)  # it goes on waiting
+            self._asking[asking] = None  # it goes on waiting
             return
         asking.answered.set()
 
-    def _note(self, settlements: Sequence[Settlement], turn: Turn) -> None:
+    def _note(self, settling: Sequence[_Settling], turn: Turn) -> None:
         """Keeps the open claims and their leases as the turn left them."""
-        for settlement, settled in zip(settlements, turn.settled, strict=True):
-            place = settlement.key.queue_id, settlement.key.number
+        for one, settled in zip(settling, turn.settled, strict=True):
+            settlement = one.settlement
+            keys = [part.key for part in settlement.ranges]
             if settled is None or settled.ended:
-                self.forget([settlement.key])
+                self.forget(keys)
             elif settled.locked:
-                if settlement.verb == "end":  # a user's transaction is acking of it: again when that is over
-                    self.watch(settlement.key, self._clock.now() + _LOCKED_REST)
+                if one.nobody or settlement.verb == "end":  # a user's transaction is acking of it
+                    self._try_again(settlement, _LOCKED_REST)
             elif settled.lost:
                 continue  # nothing was done, or what is open goes when its lease is ended
-            elif settled.lease_until and (claim := self._open.get(place)) is not None:
-                self._open[place] = evolve(claim, lease_until=settled.lease_until)
-                heapq.heappush(self._leases, (settled.lease_until, *place))
             elif settled.lease_until:
-                self.watch(settlement.key, settled.lease_until)
-        for claim in turn.claims:
-            if claim is not None:
-                key = claim.key
-                # The bodies are not kept: what is needed later is who holds what until when.
-                self._open[key.queue_id, key.number] = evolve(claim, messages=())
-                heapq.heappush(self._leases, (claim.lease_until, key.queue_id, key.number))
+                for key in keys:
+                    self.watch(key, settled.lease_until)
+        for claim in turn.ranges:
+            key = claim.key
+            # The bodies are not kept: what is needed later is who holds what until when.
+            self._open[key.queue_id, key.number] = evolve(claim, messages=(), others=())
+            heapq.heappush(self._leases, (claim.lease_until, key.queue_id, key.number))
 
     def _put_back(self, settling: list[_Settling], asking: list[_Asking]) -> None:
         """Another transaction holds the group, nothing was done: they come first in the next turn, or hear of it."""
@@ -367,21 +375,22 @@ class Desk:
                 one.error = Busy(_HELD)
         staying: list[_Settling] = []
         for one in settling:
-            if one.settlement.verb == "end" and not one.settlement.at_once:  # nobody waits for it
-                self.watch(one.settlement.key, self._clock.now() + round(1000 * self._rest))
+            if one.nobody:
+                self._try_again(one.settlement, round(1000 * self._rest))
             elif one.error is None:
                 staying.append(one)
         self._settling[:0] = staying
-        self._asking[:0] = [one for one in asking if one.error is None and not one.gone]
+        first = [one for one in asking if one.error is None and not one.gone]
+        self._asking = dict.fromkeys([*first, *self._asking])
         for one in everybody:
             if one.error is not None:
                 one.answered.set()
 
     async def _failed(self, settling: list[_Settling], asking: list[_Asking], error: Exception) -> None:
-        """Everybody hears of it; a lost lease that could not be settled is tried again."""
+        """Everybody hears of it; what nobody waits for, and a lost lease, is tried again."""
         for waiting in settling:
-            if waiting.settlement.verb == "end":
-                self.watch(waiting.settlement.key, self._clock.now())
+            if waiting.nobody or waiting.settlement.verb == "end":
+                self._try_again(waiting.settlement, 0)
         everybody: list[_Waiting] = [*settling, *asking]
         for one in everybody:
             one.error = error
@@ -392,6 +401,17 @@ class Desk:
 
     def _give_back(self, claim: Claim) -> None:
         """Nobody is there to take it: back to the group, uncounted."""
-        gone = Settlement(claim.key, "fail", reason="the client went away", retry_after=0, count=False)
-        self._settling.append(_Settling(gone))
+        for part in claim.ranges:
+            gone = Settlement(part.key, "fail", reason="the client went away", retry_after=0, count=False)
+            self._settling.append(_Settling(gone, nobody=True))
         self._wake.set()
+
+    def _try_again(self, settlement: Settlement, rest: int) -> None:
+        """In so many milliseconds. What could not be given back by the end of its lease is lost with that."""
+        at, place = self._clock.now() + rest, (settlement.key.queue_id, settlement.key.number)
+        if settlement.verb == "end":
+            self.watch(settlement.key, at)
+        elif (claim := self._open.get(place)) is not None and at < claim.lease_until:
+            self._returning[place] = settlement
+            heapq.heappush(self._leases, (at, *place))
+            self._wake.set()

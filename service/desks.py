@@ -7,6 +7,7 @@ from typing import Literal
 
 import structlog
 import trio
+from attrs import evolve
 
 from ..store.errors import GroupGone, Locked, StoreError
 from ..store.records import (
@@ -112,27 +113,28 @@ class Desks:
         lease: int,
     ) -> Settled:
         """What became of it; see `Broker.settle`."""
-        key = parse_claim(claim_id)
-        group = None if key is None else await self._group_of_claim(key)
+        keys = parse_claim(claim_id)
+        group = await self._group_of_claim(keys[0]) if keys else None
         if claim_id == "null" or (group is not None and group.topic.kind == "broadcast"):
             raise NothingToSettle(
                 "a broadcast topic hands messages out without a claim: there is nothing to ack, fail or extend;"
                 " confirm them with after: next in the next claim"
             )
-        if key is None or group is None:
-            raise UnknownClaim(f"there is no claim {claim_id!r}")
+        if group is None or not {key.queue_id for key in keys}.issubset(group.queue_ids):
+            raise UnknownClaim(f"there is no claim {claim_id[:100]!r}")
         self._see(group.id)
         desk = self._desk(group)
-        places: tuple[int, ...] | None = None
+        wish = Settlement(keys[0], verb, None, reason, retry_after, count, lease)
+        parts = [evolve(wish, key=key) for key in keys]
         if ids is not None:
-            known = desk.places(key) or await self._store.find_places(key)
-            if known is None:
-                raise UnknownClaim(f"there is no claim {claim_id!r}")
-            if not all(id_ in known for id_ in ids):
+            places = await self._find(desk, keys, ids)
+            if places is None:
+                raise UnknownClaim(f"there is no claim {claim_id[:100]!r}")
+            if sum(map(len, places.values())) < len(set(ids)):
                 self._metrics.fenced_write()
                 return Settled(lost=True)
-            places = tuple(dict.fromkeys(known[id_] for id_ in ids))
-        settlement = Settlement(key, verb, places, reason, retry_after, count, lease)
+            parts = [evolve(part, places=places[part.key]) for part in parts if part.key in places]
+        settlement = evolve(parts[0], others=tuple(parts[1:]))
         try:
             settled = await desk.settle(settlement)
         except GroupGone:
@@ -146,10 +148,29 @@ class Desks:
         if settled is not None and settled.locked:
             raise Busy("a transaction holds this claim at the moment; try again in a second")
         if settled is None:
-            raise UnknownClaim(f"there is no claim {claim_id!r}")
+            raise UnknownClaim(f"there is no claim {claim_id[:100]!r}")
         if settled.lost:
             self._metrics.fenced_write()
         return settled
+
+    async def _find(
+        self, desk: Desk, keys: Sequence[ClaimKey], ids: Sequence[int]
+    ) -> dict[ClaimKey, tuple[int, ...]] | None:
+        """The positions of these messages in the ranges of a claim that have some; None when there is no such claim."""
+        places: dict[ClaimKey, tuple[int, ...]] = {}
+        missing = dict.fromkeys(ids)
+        there = False
+        for key in keys:
+            if not missing and there:
+                break
+            known = desk.places(key) or await self._store.find_places(key)
+            there |= known is not None
+            if known is not None and (own := [id_ for id_ in missing if id_ in known]):
+                places[key] = tuple(known[id_] for id_ in own)
+                missing = {id_: None for id_ in missing if id_ not in known}
+        if not there:
+            return None
+        return places or {keys[0]: ()}
 
     async def dismiss(self, client: str, claims: Sequence[ClaimKey]) -> None:
         """A client is gone: it waits no longer, and its claims, whose leases are over, are ended at once."""
@@ -184,6 +205,8 @@ class Desks:
         """The group is gone."""
         if (desk := self._desks.pop(group.id, None)) is not None:
             self._of_topic[group.topic.id].remove(desk)
+            if not self._of_topic[group.topic.id]:
+                del self._of_topic[group.topic.id]
             desk.retire()
 
     def free(self, group: Group) -> None:
@@ -263,9 +286,8 @@ class Desks:
             if settlement.verb == "end" and settled.lost:
                 self._metrics.lease_lost(1)
                 self._consume_timeout(group, settlement.key, settled)
-        for claim in turn.claims:
-            if claim is not None:
-                self.handed_out(group, claim.messages, claim.claimed_at)
+        for claim in turn.ranges:
+            self.handed_out(group, claim.messages, claim.claimed_at)
 
     def _consume_timeout(self, group: Group, key: ClaimKey, settled: Settled) -> None:
         queues = {queue.id: queue.number for queue in (*group.topic.queues, *group.retry_queues.values())}

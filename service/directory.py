@@ -23,6 +23,8 @@ _PAGE = 500
 _ROUND = 2000
 """Topics that are read anew in one refresh: all of them, where there are no more."""
 _LAST = 1 << 62
+_REMEMBERED = 10_000
+"""Topics, and as many groups, that are known to be removed: somebody may have read them just before."""
 
 
 class Directory:
@@ -43,8 +45,8 @@ class Directory:
         self._group_of_queue: dict[int, Group] = {}
         self._making: WeakValueDictionary[str, trio.Lock] = WeakValueDictionary()
         """By topic: one that is locked keeps no other waiting."""
-        self._removed_topics: set[int] = set()
-        self._removed_groups: set[int] = set()
+        self._removed_topics: dict[int, None] = {}
+        self._removed_groups: dict[int, None] = {}
         self.topic_gone: Callable[[Topic], None] = lambda _: None
         self.group_gone: Callable[[Group], None] = lambda _: None
         """Called when one is forgotten, removed here or elsewhere."""
@@ -72,7 +74,7 @@ class Directory:
         through = len(topics) < _PAGE
         upto = end if through else topics[-1].id
         there = {topic.id for topic in topics}
-        known_groups = [group for id_ in there for group in self._of_topic[id_].values()]
+        known_groups = [group for id_ in there for group in self._of_topic.get(id_, {}).values()]
         groups = await self._store.groups(topics)
         present = {group.id for group in groups}
         for group in known_groups:
@@ -232,9 +234,8 @@ class Directory:
 
     def forget_topic(self, topic: Topic) -> None:
         """The topic is removed, and its groups with it."""
-        if topic.id in self._removed_topics:
+        if not _remember(self._removed_topics, topic.id):
             return
-        self._removed_topics.add(topic.id)
         for group in self.groups_of(topic):
             self.forget_group(group)
         present = self._topics.get(topic.name)
@@ -253,9 +254,8 @@ class Directory:
 
     def forget_group(self, group: Group) -> None:
         """The group is removed."""
-        if group.id in self._removed_groups:
+        if not _remember(self._removed_groups, group.id):
             return
-        self._removed_groups.add(group.id)
         place, present = (group.topic.id, group.name), self._by_id.pop(group.id, None)
         if place in self._groups and self._groups[place].id == group.id:
             del self._groups[place]
@@ -293,3 +293,13 @@ class Directory:
         for queue in group.retry_queues.values():
             self._group_of_queue[queue.id] = group
         return group
+
+
+def _remember(removed: dict[int, None], id_: int) -> bool:
+    """False when it was removed before. The oldest are forgotten."""
+    if id_ in removed:
+        return False
+    removed[id_] = None
+    if len(removed) > _REMEMBERED:
+        del removed[next(iter(removed))]
+    return True

@@ -18,6 +18,17 @@ _ISO = re.compile(
     rf"(?:T(?=[0-9])(?:(?P<h>{_NUMBER})H)?(?:(?P<m>{_NUMBER})M)?(?:(?P<s>{_NUMBER})S)?)?"
 )
 _WHOLE = re.compile("[0-9]{1,18}")
+_W, _D, _H, _M, _S = (f"(?:{_NUMBER}{letter})" for letter in "WDHMS")
+_CLOCK = f"(?:T(?:{_H}{_M}?{_S}?|{_M}{_S}?|{_S}))"
+DURATION_PATTERN = "|".join(
+    (
+        _WHOLE.pattern,
+        "".join(f"(?:{_NUMBER}{unit})?" for unit in _UNITS),
+        f"P(?:{_W}{_D}?{_CLOCK}?|{_D}{_CLOCK}?|{_CLOCK})",
+    )
+)
+"""Of all texts that are durations, of those that are too long to be one, and of an empty text: for JSON Schema, without
+ends, and without what not every reader of it has: names, and looks ahead."""
 _CALENDAR = re.compile(r"-?P[0-9.,YMWD]*[YM]|-?[0-9.,]+ ?(?:y|yr|years?|mo|mon|months?)\b.*", re.IGNORECASE | re.DOTALL)
 _FORM = 'write milliseconds (600000), units from w, d, h, m, s and ms ("10m", "1h30m"), or ISO 8601 ("PT10M")'
 
@@ -28,6 +39,12 @@ _TIME = re.compile(
     r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ](?P<clock>[0-9]{2}:[0-9]{2}):(?P<second>[0-9]{2})"
     r"(?:\.(?P<fraction>[0-9]{1,30}))?(?P<zone>[Zz]|[+-][0-9]{2}:[0-9]{2})?"
 )
+_HOUR, _SIXTY = "(?:[01][0-9]|2[0-3])", "[0-5][0-9]"
+TIME_PATTERN = (
+    "[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
+    rf"[Tt ]{_HOUR}:{_SIXTY}:(?:{_SIXTY}|60)(?:\.[0-9]{{1,30}})?(?:[Zz]|[+-]{_HOUR}:{_SIXTY})"
+)
+"""Of all times that are read, and of the few that are none, such as the 30th of February; likewise."""
 _EPOCH = datetime(1970, 1, 1)
 _SECOND = timedelta(seconds=1)
 _LEAP = 60

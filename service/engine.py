@@ -17,7 +17,7 @@ from attrs import evolve
 
 from ..store.catalogue import TopicDraft
 from ..store.dead_letters import DeadPage, DeadSearch
-from ..store.errors import Contention, GroupGone, Refused, StoreError, Unavailable
+from ..store.errors import Contention, GroupGone, Locked, Refused, StoreError, Unavailable
 from ..store.finding import Place, Upcoming, Wanted
 from ..store.found_pages import FoundPage
 from ..store.placing import queue_of_key
@@ -119,7 +119,11 @@ class Engine:
         """How other nodes hear of what is done here; None without a Redis."""
         self.liveness = Liveness(store, self.clock, self._desks.dismiss, settings.client_timeout)
         self._roster = Roster(store, self.directory, self.liveness, self._desks.present)
-        self._held = Held(self._promote_waiting, self._promote_held, self._streamed)
+        self._held = Held(
+            *(self._promote_waiting, self._promote_held, self._streamed),
+            topic_of=self._topic_id_of,
+            doubted=lambda: self.clock.held,
+        )
         self.hand: Hand | None = None
         self.loader: Loader | None = None
         self.ready = trio.Event()
@@ -148,8 +152,7 @@ class Engine:
         async with trio.open_nursery() as nursery:
             self._desks.open(nursery)
             self._intake.open(nursery)
-            for leaving in (self.liveness.signing, self.liveness.leaving):
-                nursery.start_soon(leaving.run)
+            nursery.start_soon(self.liveness.run)
             nursery.start_soon(self._readers.run)
             nursery.start_soon(self.alarm.run)
             nursery.start_soon(hand.run)
@@ -212,6 +215,7 @@ class Engine:
         self._stopping = True
         self._desks.stop()
         self._intake.hurry()
+        self.liveness.hurry()
         self.cleaner.stop()
         self._readers.stop()
 
@@ -320,6 +324,8 @@ class Engine:
 
     def _group_gone(self, group: Group) -> None:
         self._desks.retire(group)
+        self.cleaner.forget(group)
+        self._store.forget_group(group)
         if group.topic.kind == "broadcast":
             for queue in group.topic.queues:
                 self.bells.ring(queue.id)
@@ -442,7 +448,7 @@ class Engine:
         return await self._store.find_dead(group, search, after, limit)
 
     def claim_id(self, claim: Claim) -> str:
-        return format_claim(claim.key)
+        return format_claim(*(one.key for one in claim.ranges))
 
     async def readiness(self) -> list[tuple[str, str | None]]:
         if not self.ready.is_set():
@@ -475,8 +481,13 @@ class Engine:
 
     async def _promote(self, entries: Sequence[int], now: int) -> Sequence[Promoted]:
         began = trio.current_time()
-        promoted, held = await self._metrics.told(self._store.promote_free(entries, now, self._held.queues))
-        self._metrics.promote_batch(trio.current_time() - began)
+        try:
+            promoted, held = await self._metrics.told(self._store.promote_free(entries, now, self._held.queues))
+        except Locked:  # no look shows which queue it is that is locked otherwise: each finds out by itself
+            promoted, held = [], await self._metrics.told(self._store.queues_of(entries))
+        took = trio.current_time() - began
+        self._metrics.promote_batch(took)
+        self._held.note({one.queue_id for one in promoted}, len(promoted), took)
         self._held.put(held)
         self._hear_of(promoted)
         return promoted
@@ -497,6 +508,11 @@ class Engine:
         for queue_id, messages in first_heard.items():
             if (topic := self.directory.topic_of_queue(queue_id)) is not None:
                 self._intake.accepted(topic.id, messages)
+
+    def _topic_id_of(self, queue_id: int) -> int:
+        """The topic that a queue is of, or a group's retry queue; 0 when it is not known here."""
+        topic, group = self.directory.topic_of_queue(queue_id), self.directory.group_of_queue(queue_id)
+        return topic.id if topic is not None else group.topic.id if group is not None else 0
 
     def _streamed(self, promoted: Sequence[Promoted]) -> None:
         for queue_id in {one.queue_id for one in promoted}:

@@ -12,19 +12,23 @@ time-out old at most, and the rule is:
 - neither within `client_timeout` of its start, or of a time when it could not look: others were in no better place;
 - and it is dead only if its row has still not moved when it is taken away.
 
+A row that somebody holds keeps the signs of no other client waiting. Its own stands in line, over and over: when the
+row is free the sign is there before anybody can take the client for dead, which nobody does while the row is held.
+
 A client that never renews is not watched: it lives by the leases of its claims.
 """
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
+from typing import Literal
 
 import structlog
 import trio
 from attrs import frozen
 
 from ..store.clients import Registration
-from ..store.errors import StoreError
+from ..store.errors import Locked, StoreError
 from ..store.records import ClaimKey
 from ..store.store import Store
 from .clock import Clock
@@ -33,6 +37,8 @@ from .errors import ServiceError
 from .outages import tell_failure
 
 _LOOKS = 3
+_LINES = 2
+"""Clients at a time that are stood in line for, each with a connection, while another transaction holds their row."""
 _NEVER = -(1 << 62)
 
 log = structlog.get_logger()
@@ -72,7 +78,12 @@ class Liveness:
         self._heard: dict[str, int] = {}
         """When a client was last heard of here, also one that is not watched, as far as we know."""
         self._polling: Counter[str] = Counter()
-        self.signing: Combiner[_Sign, None] = Combiner(self._sign)
+        self._locked: dict[str, None] = {}
+        """Clients that were heard of, and whose row somebody holds."""
+        self._met_a_lock = trio.Event()
+        self.signing: Combiner[_Sign, Literal[True]] = Combiner(
+            self._sign, write_free=self._sign_free, lane=lambda sign: sign.client
+        )
         self.leaving: Combiner[_Leaving, tuple[bool, tuple[ClaimKey, ...]]] = Combiner(
             self._leave, lane=lambda leaving: leaving.client, batch=100
         )
@@ -81,6 +92,18 @@ class Liveness:
     def round(self) -> float:
         """Seconds from one `look_after` to the next."""
         return min(1.0, self._timeout / 5000)
+
+    async def run(self) -> None:
+        """Writes what is asked, and what was heard of clients whose row somebody holds, for ever."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.signing.run)
+            nursery.start_soon(self.leaving.run)
+            for _ in range(_LINES):
+                nursery.start_soon(self._stand_in_line)
+
+    def hurry(self) -> None:
+        """From now on nobody waits for what is locked."""
+        self.signing.hurry()
 
     async def look_after(self) -> None:
         """One round: looks at the rows, writes what was heard, and ends what dead clients hold."""
@@ -172,12 +195,36 @@ class Liveness:
         due = now - self._timeout // 5
         signs: dict[str, int] = {}
         for name in self._rows.keys() & {*self._heard, *self._polling}:
-            at = now if name in self._polling else self._heard[name]
+            at = self._last_sign(name, now)
             before = self._rows[name].renewed_at
             if before < at and before <= due:
                 signs[name] = at
         if signs:
-            self._written(signs, await self._store.renew_clients(signs))
+            rows, locked = await self._store.renew_free(signs)
+            self._written(signs.keys() - locked, rows)
+            self._locked.update(dict.fromkeys(locked))
+            self._met_a_lock.set()
+
+    async def _stand_in_line(self) -> None:
+        while True:
+            while not self._locked:
+                if self._met_a_lock.is_set():
+                    self._met_a_lock = trio.Event()
+                await self._met_a_lock.wait()
+            name = next(iter(self._locked))
+            del self._locked[name]
+            if name not in self._rows:
+                continue  # it is gone
+            try:
+                sign = {name: self._last_sign(name, self._clock.now())}
+                self._written(sign, await self._store.renew_clients(sign))
+            except Locked:
+                self._locked[name] = None
+            except StoreError as error:
+                tell_failure("renewal_failed", error, client=name)  # the next round tries again
+
+    def _last_sign(self, client: str, now: int) -> int:
+        return now if client in self._polling else self._heard.get(client, _NEVER)
 
     async def _bury(self) -> None:
         """Ends what dead clients hold."""
@@ -187,28 +234,31 @@ class Liveness:
         dead = {
             name: last for name, row in self._rows.items() if (last := self._dead_since(name, row, now)) is not None
         }
-        if dead:
+        # What takes longer goes on without us: those who live are not to wait for it.
+        with trio.move_on_after(self._timeout / 5000):
             async with trio.open_nursery() as nursery:
                 for name, last in dead.items():
                     nursery.start_soon(self._bury_one, name, last)
 
     async def _bury_one(self, name: str, last: int) -> None:
         try:
-            watched, claims = await self.leaving.ask(_Leaving(name, last))
+            await self.leaving.ask(_Leaving(name, last))
         except (StoreError, ServiceError) as error:
             tell_failure("client_not_buried", error, client=name)  # the next round tries again
-        else:
-            if watched:  # and no other server was sooner, or has heard of it
-                log.warning("client_dead", client=name, claims=len(claims))
 
-    async def _sign(self, signs: Sequence[_Sign]) -> list[None]:
-        heard = {sign.client: sign.at for sign in sorted(signs, key=lambda sign: sign.at)}
-        register = {sign.client for sign in signs if sign.register}
+    async def _sign(self, signs: Sequence[_Sign]) -> list[Literal[True]]:
+        heard, register = _together(signs)
         self._written(heard, await self._store.renew_clients(heard, register))
-        return [None] * len(signs)
+        return [True] * len(signs)
 
-    def _written(self, signs: dict[str, int], rows: dict[str, Registration]) -> None:
-        for name in signs:
+    async def _sign_free(self, signs: Sequence[_Sign]) -> list[Literal[True] | None]:
+        heard, register = _together(signs)
+        rows, locked = await self._store.renew_free(heard, register)
+        self._written(heard.keys() - locked, rows)
+        return [None if sign.client in locked else True for sign in signs]
+
+    def _written(self, clients: Iterable[str], rows: dict[str, Registration]) -> None:
+        for name in clients:
             if name in rows:
                 self._rows[name] = rows[name]
             else:
@@ -222,8 +272,16 @@ class Liveness:
         left = await self._store.remove_clients(clients, self._clock.now())
         async with trio.open_nursery() as nursery:
             for name, gone in left.items():
+                if gone.watched and clients[name] is not None:  # no other server was sooner, or has heard of it
+                    log.warning("client_dead", client=name, claims=len(gone.claims))
                 if gone.watched or clients[name] is None:
                     self._rows.pop(name, None)
                     self._heard.pop(name, None)
                     nursery.start_soon(self._dismiss, name, gone.claims)
         return [(left[one.client].watched, left[one.client].claims) for one in leaving]
+
+
+def _together(signs: Sequence[_Sign]) -> tuple[dict[str, int], set[str]]:
+    """The last sign of each client, and who is to be registered."""
+    heard = {sign.client: sign.at for sign in sorted(signs, key=lambda sign: sign.at)}
+    return heard, {sign.client for sign in signs if sign.register}

@@ -21,8 +21,9 @@ from .nudges import Nudges
 from .outages import WatchedBackend
 from .settings import Settings
 
-_LEFT_FOR_THE_END = 5
-"""Seconds of the shutdown's grace kept for the last writes."""
+_LEFT_FOR_THE_END = 5.0
+"""Seconds of the shutdown's grace kept for the last writes, and as many to let go of the store; of a short grace a
+fifth."""
 
 _SWITCH_INTERVAL = 0.0005
 """Seconds until a thread that computes lets another go on: the embedded store's writer and trio take turns."""
@@ -65,7 +66,9 @@ async def _serve(settings: Settings) -> int:
         if settings.redis:
             engine.nudges = Nudges(settings.redis, database_of(settings.dsn), engine.hear)
         app = make_app(engine, settings, metrics)
-        door = FrontDoor(app, grace=max(1, settings.shutdown_grace / 1000 - 2 * _LEFT_FOR_THE_END))
+        grace = settings.shutdown_grace / 1000
+        left = min(_LEFT_FOR_THE_END, grace / 5)
+        door = FrontDoor(app, grace=grace - 2 * left)
         ending = _Ending()
         async with trio.open_nursery() as nursery:
             await nursery.start(_watch_signals, engine, ending, settings, nursery.cancel_scope)
@@ -73,7 +76,7 @@ async def _serve(settings: Settings) -> int:
             listeners = await _listen(settings.listen)
             log.info("listening", url=f"http://{settings.listen}")
             await door.serve(listeners, ending.stopped)
-            with trio.move_on_after(_LEFT_FOR_THE_END):
+            with trio.move_on_after(left):
                 await engine.drain()
             nursery.cancel_scope.cancel()
     finally:

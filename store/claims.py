@@ -1,19 +1,21 @@
 """A turn of a consumer group: its waiting acks, fails, extensions, lost leases and claims in one transaction.
 
 A claim is a range: claiming moves the group's cursor in a queue and writes one row, whatever the number of messages.
+One that has room left when everybody has something is given ranges of further queues, a row each.
 The locks go in the order that everybody keeps: claim rows by key, then the group's cursors. Nothing else is locked,
 since the end of a queue is read plainly: an offset below a committed end is committed.
 How messages are settled is told in `settling`.
 """
 
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 
-from attrs import define, evolve, field
+from attrs import define, field
 
+from .claim_ids import RANGES
+from .gathering import Gathering, next_to_serve
 from .locked_rows import CursorRow
-from .ports import Transaction, Value
+from .ports import Query, Transaction, Value
 from .records import (
     Claim,
     ClaimKey,
@@ -24,8 +26,8 @@ from .records import (
     Settlement,
     Turn,
 )
-from .settling import Settling
-from .stretches import CLAIM_BYTES, PAGE, Stretch
+from .settling import Settling, in_ranges
+from .stretches import CLAIM_BYTES, PAGE, Page, Stretch
 from .text import encode
 
 SCAN = 5_000
@@ -46,11 +48,13 @@ class Turning(Settling):
     _cut: bool = False
     _taken: int = 0
     """Messages claimed."""
+    _queues: dict[int, Queue] = field(factory=dict[int, Queue], init=False)
+    """Of the group, its retry queues included, by id."""
     _left: bool = False
 
     async def write(self, tx: Transaction, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]) -> Turn:
         """Settles first, then claims. `requests` share what there is, the first come first served."""
-        held, cursors = await self._lock(tx, settlements, requests)
+        held, cursors = await self._lock(tx, in_ranges(settlements), requests)
         acked_before = sum(cursor.acked for cursor in cursors.values())
         answers = await self._settle_all(tx, settlements, held, cursors)
         room = await self._room(tx) if requests else None
@@ -79,36 +83,59 @@ class Turning(Settling):
         if not requests:
             return [], False
         ends = self._ends
-        claims: list[Claim | None] = []
+        gatherings = [Gathering(request) for request in requests]
         rows: list[Sequence[Value]] = []
-        waiting = list(requests)
-        for queue_id in self._by_need(cursors, ends):
+        order = self._by_need(cursors, ends)
+        pages = await self._read_ahead(tx, cursors, order, requests)
+        for queue_id in order:
             cursor, end = cursors[queue_id], ends[queue_id]
-            wanted = sum(request.size for request in waiting)
             queue, query = self._stretch(queue_id)
-            reader = Stretch(tx, queue, query, cursor.position, end, min(PAGE, wanted), self._page)
-            while waiting and cursor.position < end:
-                request = waiting[0]
-                if room is not None:
-                    if self._taken >= room:
-                        break
-                    request = evolve(request, size=min(request.size, room - self._taken))
-                if request.tags is not None and not await self._skip(tx, reader, cursor, end, request.tags):
+            wanted = sum(gathering.room for gathering in gatherings)
+            reader = Stretch(tx, queue, query, cursor.position, end, min(PAGE, wanted), pages.get(queue_id))
+            while cursor.position < end and (room is None or self._taken < room):
+                gathering = next_to_serve(gatherings, queue_id, returned=self._is_return(queue_id))
+                if gathering is None:
                     break
-                claim = await self._claim_range(reader, cursor, end, request)
+                size = gathering.room if room is None else min(gathering.room, room - self._taken)
+                tags = gathering.request.tags
+                if tags is not None and not await self._skip(tx, reader, cursor, end, tags):
+                    break
+                claim = await self._claim_range(reader, cursor, end, gathering, size)
                 self._touched.add(queue_id)
                 if claim is None:
                     continue  # a stretch that retention has taken
                 self._taken += len(claim.messages)
-                claims.append(claim)
+                gathering.add(claim, returned=self._is_return(queue_id))
                 rows.append(claim_row(claim))
-                waiting.pop(0)
         if rows:
             await tx.later_many("claim.add", rows)
-        claims += [None] * len(waiting)
         self.expects = self._expect(cursors)
         more = any(cursor.position < self._ends[queue_id] for queue_id, cursor in cursors.items())
-        return claims, more or self._more_behind
+        return [gathering.claim for gathering in gatherings], more or self._more_behind
+
+    async def _read_ahead(
+        self, tx: Transaction, cursors: Mapping[int, CursorRow], order: Iterable[int], requests: Sequence[ClaimRequest]
+    ) -> dict[int, Page]:
+        """The first messages of the queues that are likely to be claimed from, in one flight; a page of them in all."""
+        pages = {} if self._page is None else {self._page.queue_id: self._page}
+        if any(request.tags is not None for request in requests):
+            return pages  # what is wanted may lie far behind
+        wanted = min(PAGE, sum(request.size for request in requests))
+        asked: list[tuple[int, int, int]] = []
+        queries: list[Query] = []
+        for queue_id in order:
+            position, end = cursors[queue_id].position, self._ends[queue_id]
+            if wanted <= 0 or len(asked) == RANGES * len(requests):
+                break
+            limit = min(wanted, end - position)
+            wanted -= limit
+            if queue_id not in pages or pages[queue_id].position != position:
+                asked.append((queue_id, position, limit))
+                queries.append((self._stretch(queue_id)[1], (queue_id, position, end, limit)))
+        if queries:
+            for place, rows in zip(asked, await tx.fetch_all(queries), strict=True):
+                pages[place[0]] = Page(*place, rows)
+        return pages
 
     def _expect(self, cursors: Mapping[int, CursorRow]) -> tuple[int, int] | None:
         """The queue of the topic with most left to claim, and where; None when the next turn has to find out."""
@@ -122,16 +149,19 @@ class Turning(Settling):
 
     def _stretch(self, queue_id: int) -> tuple[Queue, str]:
         """A queue of the group and the query that reads it."""
-        for queue in self.group.topic.queues:
-            if queue.id == queue_id:
-                return queue, "message.range"
-        return next(q for q in self.group.retry_queues.values() if q.id == queue_id), "redelivery.range"
+        if not self._queues:
+            self._queues = {queue.id: queue for queue in self.group.topic.queues}
+            self._queues |= {queue.id: queue for queue in self.group.retry_queues.values()}
+        return self._queues[queue_id], "redelivery.range" if self._is_return(queue_id) else "message.range"
+
+    def _is_return(self, queue_id: int) -> bool:
+        """Whether it is a retry queue of the group."""
+        return queue_id not in self.group.retry_queues
 
     def _by_need(self, cursors: Mapping[int, CursorRow], ends: Mapping[int, int]) -> list[int]:
         """Retry queues first, then the queue with most to claim."""
-        own = {queue.id for queue in self.group.topic.queues}
         behind = [queue_id for queue_id in cursors if cursors[queue_id].position < ends[queue_id]]
-        return sorted(behind, key=lambda q: (q in own, cursors[q].position - ends[q]))
+        return sorted(behind, key=lambda q: (not self._is_return(q), cursors[q].position - ends[q]))
 
     async def _skip(self, tx: Transaction, reader: Stretch, cursor: CursorRow, end: int, tags: frozenset[str]) -> bool:
         """Moves the cursor to the next message of these tags; False when there is none, or the turn has read enough.
@@ -160,12 +190,14 @@ class Turning(Settling):
                 return True
         return False
 
-    async def _claim_range(self, reader: Stretch, cursor: CursorRow, end: int, request: ClaimRequest) -> Claim | None:
-        first = cursor.position
-        messages = await reader.take(min(first + request.size, end))
+    async def _claim_range(
+        self, reader: Stretch, cursor: CursorRow, end: int, gathering: Gathering, size: int
+    ) -> Claim | None:
+        first, request = cursor.position, gathering.request
+        messages = await reader.take(min(first + size, end), gathering.bytes_left)
         skipped: tuple[int, ...] = ()
         if request.tags is not None:
-            messages, skipped = await _choose(reader, messages, first, min(first + WIDEST, end), request)
+            messages, skipped = await _choose(reader, messages, first, min(first + WIDEST, end), request.tags, size)
             cursor.tell(Outcome.SKIPPED, len(skipped))
         cursor.position = reader.position
         size = cursor.position - first
@@ -176,13 +208,13 @@ class Turning(Settling):
             cursor.expired += size - len(messages) - len(skipped)
         if not messages:
             return None
-        key = ClaimKey(self.group.id, cursor.queue_id, cursor.take_claim_number(), first, secrets.randbits(63))
+        key = gathering.key(self.group.id, cursor.queue_id, cursor.take_claim_number(), first)
         lease_until = self.now + request.lease
         return Claim(key, request.client, self.now, lease_until, size, tuple(m for _, m in messages), places, skipped)
 
 
 async def _choose(
-    reader: Stretch, found: list[tuple[int, Delivered]], first: int, end: int, request: ClaimRequest
+    reader: Stretch, found: list[tuple[int, Delivered]], first: int, end: int, tags: frozenset[str], size: int
 ) -> tuple[list[tuple[int, Delivered]], tuple[int, ...]]:
     """The messages of the tags asked for, and the places of the others; reads on until they are as many as wished."""
     chosen: list[tuple[int, Delivered]] = []
@@ -190,14 +222,14 @@ async def _choose(
     weight = 0
     while True:
         for offset, message in found:
-            if request.tags is not None and message.tag not in request.tags:
+            if message.tag not in tags:
                 skipped.append(offset - first)
                 continue
             chosen.append((offset, message))
             weight += len(message.body)
-        if len(chosen) >= request.size or weight > CLAIM_BYTES or reader.position >= end:
+        if len(chosen) >= size or weight > CLAIM_BYTES or reader.position >= end:
             return chosen, tuple(skipped)
-        found = await reader.take(min(reader.position + request.size - len(chosen), end))
+        found = await reader.take(min(reader.position + size - len(chosen), end))
 
 
 def claim_row(claim: Claim, parked: Iterable[int] = ()) -> Sequence[Value]:

@@ -3,6 +3,8 @@
 Several servers hear of a client, and any of them may find it dead. So a sign of life only ever moves `renewed_at` on,
 and a client is buried on the condition that it has not moved meanwhile. With the row go its offsets on broadcast
 topics, and the leases of its claims are over, in one transaction: whoever comes next finds all of it or nothing.
+
+A row that somebody holds may be about to get a sign of life. So nobody is found dead whose row is locked.
 """
 
 from collections import defaultdict
@@ -11,7 +13,7 @@ from collections.abc import Collection, Mapping
 from attrs import frozen
 
 from . import readers
-from .ports import Transaction
+from .ports import Transaction, Value
 from .records import ClaimKey
 from .text import encode
 
@@ -41,15 +43,24 @@ async def all_watched(tx: Transaction) -> dict[str, Registration]:
     return {name.decode(): Registration(registered_at, renewed_at) for name, registered_at, renewed_at in rows}
 
 
-async def renew(tx: Transaction, signs: Mapping[str, int], register: Collection[str]) -> dict[str, Registration]:
+async def renew(
+    tx: Transaction, signs: Mapping[str, int], register: Collection[str], *, free: bool
+) -> tuple[dict[str, Registration], set[str]]:
     """Notes when clients were last heard of; those to `register` are watched from now on.
 
-    Returns those of them that are watched now: the others were buried, deregistered or never registered.
+    Returns those of them that are watched now, and those whose row somebody holds: these are left out when `free`, and
+    waited for otherwise. The others were buried, deregistered or never registered.
     """
-    found = await tx.fetch("client.lock", sorted(encode(name) for name in signs))
+    names = list[Value](sorted(name.encode() for name in signs))
+    locked: set[str] = set()
+    if free:
+        found, there = await tx.fetch_all([("client.free", (names,)), ("client.there", (names,))])
+        locked = {row[0].decode() for row in there} - {row[0].decode() for row in found}
+    else:
+        found = await tx.fetch("client.lock", names)
     watched = {name.decode(): Registration(registered_at, renewed_at) for name, registered_at, renewed_at in found}
     changed: dict[str, Registration] = {}
-    for name, at in sorted(signs.items()):
+    for name, at in sorted((name, at) for name, at in signs.items() if name not in locked):
         before = watched.get(name)
         if before is not None and before.renewed_at < at:
             changed[name] = Registration(before.registered_at, at)
@@ -58,13 +69,18 @@ async def renew(tx: Transaction, signs: Mapping[str, int], register: Collection[
     if changed:
         rows = [(encode(name), one.registered_at, one.renewed_at) for name, one in changed.items()]
         await tx.execute_many("client.put", rows)
-    return watched | changed
+    return watched | changed, locked
 
 
 async def remove(tx: Transaction, clients: Mapping[str, int | None], now: int) -> dict[str, Left]:
     """Clients that are dead, if they were last heard of at the time that is named or before; or, with None, that go."""
-    left: dict[str, Left] = {}
-    for name, renewed_by in sorted(clients.items()):
+    left = {name: Left(watched=False) for name in sorted(clients)}
+    dead: list[Value] = [name.encode() for name in left if clients[name] is not None]
+    free = {row[0].decode() for row in await tx.fetch("client.free", dead)} if dead else set[str]()
+    for name in left:
+        renewed_by = clients[name]
+        if renewed_by is not None and name not in free:
+            continue
         watched = await tx.execute("client.bury", encode(name), _EVER if renewed_by is None else renewed_by) > 0
         left[name] = Left(watched)
     gone = [name for name, one in left.items() if one.watched or clients[name] is None]

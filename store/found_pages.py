@@ -12,6 +12,7 @@ from attrs import frozen
 
 from . import finding, standings
 from .finding import Page, Place, Wanted
+from .ids import places_of
 from .ports import Transaction
 from .records import Found, Topic
 from .stretches import CLAIM_BYTES as BYTES
@@ -83,7 +84,7 @@ def _first(page: Page, many: int) -> Page:
 async def _weights(tx: Transaction, ids: Sequence[int], dead_in: Sequence[int]) -> dict[int, int]:
     """Bytes by message: of its body and headers, and of why its attempts failed."""
     weights: dict[int, int] = defaultdict(int)
-    for id_, weight in await tx.fetch("message.weights", ids, ids, ids):
+    for id_, weight in await tx.fetch("message.weights", places_of(ids), ids, ids):
         weights[id_] += int(weight)
     letters: dict[int, int] = {}
     for id_, weight in await tx.fetch("dead.weights", ids, dead_in) if dead_in else []:

@@ -15,6 +15,7 @@ import os
 import random
 import struct
 import zlib
+from collections.abc import Collection, Iterable
 
 SHARDS = 16
 SHARD_BITS = 4
@@ -51,9 +52,24 @@ def due_of(id_: int) -> int:
     return id_ >> SEQUENCE_BITS
 
 
-def shard_in_delay(id_: int, due: int) -> int:
-    """Where in `delay` the row of a message lies that is due then."""
-    return shard_of(id_) + (0 if due == due_of(id_) else SHARDS)
+def place_of(id_: int, due: int) -> int:
+    """Where in `delay` the row of a message due then lies: its id, or `~id` when it was moved and lies apart."""
+    return id_ if due == due_of(id_) else ~id_
+
+
+def apart(ids: Iterable[int]) -> list[int]:
+    """Where in `delay` the rows of these messages lie if they were moved."""
+    return [~id_ for id_ in ids]
+
+
+def places_of(ids: Collection[int]) -> list[int]:
+    """Where in `delay` the rows of these messages can lie."""
+    return [*ids, *apart(ids)]
+
+
+def shard_in_delay(place: int) -> int:
+    """The shard of a place, 0 to 31."""
+    return shard_of(place) if place >= 0 else shard_of(~place) + SHARDS
 
 
 def is_straight(id_: int) -> bool:

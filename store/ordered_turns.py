@@ -4,18 +4,18 @@ A queue and its retry queue belong to one client, and one claim of the two is op
 several messages, in order. When one of them goes back, those behind it leave the claim with it (see `chains`).
 """
 
-import secrets
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 
 from .chains import Chains
 from .claims import Turning, claim_row
+from .gathering import Gathering, next_to_serve
 from .locked_rows import ClaimRow, CursorRow
 from .owners import Owners
 from .ports import Transaction, Value
-from .records import Claim, ClaimKey, ClaimRequest, Delivered, Outcome, Queue, Settled, Settlement
+from .records import Claim, ClaimRequest, Delivered, Outcome, Queue, Settled, Settlement
 from .settling import Failure
 from .stretches import PAGE, Stretch
 
@@ -155,23 +155,22 @@ class OrderedTurning(Turning):
         members = {*self.present, *(request.client for request in requests), *busy.values()}
         owners = await (await Owners.lock(tx, self.group)).share(tx, busy, members, self.now)
         ends = self._ends
-        claims: list[Claim | None] = [None] * len(requests)
+        gatherings = [Gathering(request) for request in requests]
         rows: list[Sequence[Value]] = []
         self._at_hand = _PARKED
         for queue_id in self._by_need(cursors, ends):
-            own = self._own(queue_id)
-            index = next((i for i, r in enumerate(requests) if claims[i] is None and r.client == owners.get(own)), None)
-            if index is None:
+            own, returned = self._own(queue_id), self._is_return(queue_id)
+            of_owner = [gathering for gathering in gatherings if gathering.request.client == owners.get(own)]
+            gathering = next_to_serve(of_owner, queue_id, returned=returned)
+            if gathering is None:
                 continue
-            request = requests[index]
-            if room is not None:
-                if self._taken >= room:
-                    break
-                request = evolve(request, size=min(request.size, room - self._taken))
-            claim, parked = await self._claim_queue(tx, cursors[queue_id], ends[queue_id], request)
+            if room is not None and self._taken >= room:
+                break
+            size = gathering.room if room is None else min(gathering.room, room - self._taken)
+            claim, parked = await self._claim_queue(tx, cursors[queue_id], ends[queue_id], gathering, size)
             if claim is not None:
                 self._taken += len(claim.messages)
-                claims[index] = claim
+                gathering.add(claim, returned=returned)
                 rows.append(claim_row(claim, parked))
                 del owners[own]  # one open claim of a queue and its retry queue
         if rows:
@@ -179,17 +178,18 @@ class OrderedTurning(Turning):
         released = await self._chains.write(tx)
         self._cut |= released  # what was skipped may have let through what is wanted
         self._left = any(cursor.position < ends[queue_id] for queue_id, cursor in cursors.items())
-        return claims, released or self._at_hand <= 0
+        return [gathering.claim for gathering in gatherings], released or self._at_hand <= 0
 
     async def _claim_queue(
-        self, tx: Transaction, cursor: CursorRow, end: int, request: ClaimRequest
+        self, tx: Transaction, cursor: CursorRow, end: int, gathering: Gathering, most: int
     ) -> tuple[Claim | None, Iterable[int]]:
         """A claim of the next range in which something may be handed out; ranges without are parked on the way."""
         queue, query = self._stretch(cursor.queue_id)
-        reader = Stretch(tx, queue, query, cursor.position, end, min(PAGE, request.size))
+        request = gathering.request
+        reader = Stretch(tx, queue, query, cursor.position, end, min(PAGE, most))
         while cursor.position < end and self._at_hand > 0:
             first = cursor.position
-            read = await reader.take(min(first + request.size, end))
+            read = await reader.take(min(first + most, end), gathering.bytes_left)
             cursor.position = reader.position
             size = cursor.position - first
             self._touched.add(cursor.queue_id)
@@ -203,7 +203,7 @@ class OrderedTurning(Turning):
             cursor.tell(Outcome.SKIPPED, len(skipped))
             self._at_hand -= len(parked) + len(skipped)
             if given:
-                key = ClaimKey(self.group.id, queue.id, cursor.take_claim_number(), first, secrets.randbits(63))
+                key = gathering.key(self.group.id, queue.id, cursor.take_claim_number(), first)
                 places = {message.id: offset - first for offset, message in given}
                 claim = Claim(
                     *(key, request.client, self.now, self.now + request.lease, size),

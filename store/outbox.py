@@ -20,7 +20,7 @@ from attrs import frozen
 
 from .catalogue import find_topics
 from .errors import DuplicateKey, StoreError
-from .ids import MAX_MS, SHARDS, IdMaker, due_of, random_nonce, shard_for, shard_of
+from .ids import MAX_MS, SHARDS, IdMaker, apart, due_of, places_of, random_nonce, shard_for, shard_of
 from .placing import named_queue, queue_of_key
 from .ports import Queries, Value
 from .records import ClaimKey, Outcome, Queue, Topic, Verdict
@@ -158,7 +158,7 @@ async def _taken(tx: Queries, ids: Sequence[int]) -> bool:
     would wait for this transaction. (At REPEATABLE READ what left since the transaction began is not seen. That takes
     another outbox's message of the very same number that was rescheduled or cancelled meanwhile.)
     """
-    return bool(await tx.fetch("delay.find", ids) or await tx.fetch("delay.used", ids, ids, ids))
+    return bool(await tx.fetch("delay.find", ids) or await tx.fetch("delay.used", apart(ids), ids, ids))
 
 
 def _row(topic: Topic, entry: Entry, queue: Queue, at: int, id_: int, now: int) -> Sequence[Value]:
@@ -180,7 +180,7 @@ async def cancel(tx: OutboxTransaction, ids: Sequence[int]) -> list[Verdict]:
 async def _cancel(tx: OutboxTransaction, id_: int) -> Verdict:
     shard = shard_of(id_)
     # What is read plainly may be of the time when the transaction began; a row that is locked is of now.
-    seen = bool(await tx.fetch("delay.seen", [id_]))
+    seen = bool(await tx.fetch("delay.seen", places_of([id_])))
     if not seen and (elsewhere := await _elsewhere(tx, id_)) is not None:
         return elsewhere
     now = await tx.now()
@@ -226,7 +226,7 @@ async def labelled(tx: Queries, topic_name: str, key: str) -> list[int]:
     while True:
         page = [row[0] for row in await tx.fetch("label.find", topics[0].id, key.encode(), after, 1000)]
         for id_ in page:
-            if await tx.fetch("delay.seen", [id_]):
+            if await tx.fetch("delay.seen", places_of([id_])):
                 waiting.append(id_)
         if len(page) < 1000:
             return waiting
@@ -236,8 +236,14 @@ async def labelled(tx: Queries, topic_name: str, key: str) -> list[int]:
 Acked = Literal["acked", "lost", "not_in_claim"]
 
 
-async def ack(tx: OutboxTransaction, key: ClaimKey, message_id: int) -> Acked:
-    """Acks a message of a claim, when the user's transaction is committed. It holds the claim's row until then."""
+async def ack(tx: OutboxTransaction, keys: Sequence[ClaimKey], message_id: int) -> Acked:
+    """Acks a message of a claim, when the user's transaction is committed. It holds the row of its range until then.
+
+    `keys` are those of the claim's ranges.
+    """
+    key = keys[0] if len(keys) == 1 else await _holding(tx, keys, message_id)
+    if key is None:
+        return "not_in_claim"
     place = (key.group_id, key.queue_id, key.number)
     await tx.execute("claim.hold", *place)
     ((token, first, size, lease_until, outcome, settled_at),) = await tx.fetch("claim.held", *place)
@@ -272,6 +278,14 @@ async def _acked_before(tx: Queries, key: ClaimKey, message_id: int) -> Acked:
         if at is not None and outcome[at] == Outcome.ACKED:
             return "acked"
     return "lost"
+
+
+async def _holding(tx: Queries, keys: Sequence[ClaimKey], message_id: int) -> ClaimKey | None:
+    """The range of a claim in which the message may lie: none of the others can hold it."""
+    places = [(row[0], row[1]) for row in await tx.fetch("message.place", message_id)]
+    places += [(row[1], row[2]) for row in await tx.fetch("redelivery.of_messages", [message_id])]
+    found = (key for key in keys for queue, offset in places if queue == key.queue_id and offset >= key.first)
+    return next(found, None)
 
 
 async def _position(tx: Queries, queue_id: int, message_id: int, first: int, size: int) -> int | None:

@@ -11,7 +11,7 @@ import msgspec
 from attrs import define, evolve, field
 
 from .errors import DuplicateKey, TopicGone
-from .ids import MAX_MS, IdMaker, due_of, random_nonce, shard_for, shard_of
+from .ids import MAX_MS, IdMaker, apart, due_of, random_nonce, shard_for, shard_of
 from .ports import Row, Transaction, Value
 from .records import Conflict, Draft, Publication, Receipt
 from .text import encode
@@ -144,7 +144,7 @@ class Publishing:
             await tx.execute_many("delay.add", [self._delay_row(w) for w in waiting])
             # A message keeps its id when it leaves `delay`: who is given it again could be cancelled in its stead.
             ids = [w.id for w in waiting]
-            if await tx.fetch("delay.used", ids, ids, ids):
+            if await tx.fetch("delay.used", apart(ids), ids, ids):
                 raise DuplicateKey("an id is that of a message which was cancelled or promoted before")
 
     def _delay_row(self, written: _Written) -> Sequence[Value]:
@@ -238,12 +238,20 @@ async def lock_free(tx: Transaction, queue_ids: Iterable[int]) -> tuple[dict[int
 
 
 async def locked_tallies(tx: Transaction, topic_ids: Iterable[int], maker: int) -> set[int]:
-    """The topics in whose tally nothing can be counted now; those of the others are locked from here on."""
+    """The topics in whose tally nothing can be counted now; those of the others are locked from here on.
+
+    With a tally that is yet to be made goes the topic's own row.
+    """
     ids = sorted(topic_ids)
     if not ids:
         return set()
     free, there = await tx.fetch_all([("tally.free", (ids, maker)), ("tally.there", (ids, maker))])
-    return {row[0] for row in there} - {row[0] for row in free}
+    counted = {row[0] for row in there}
+    locked = counted - {row[0] for row in free}
+    if new := [topic_id for topic_id in ids if topic_id not in counted]:
+        free, there = await tx.fetch_all([("topic.free", (new,)), ("topic.names", (new,))])
+        locked |= {row[0] for row in there} - {row[0] for row in free}
+    return locked
 
 
 async def count(tx: Transaction, topic_id: int, maker: int, *, scheduled: int = 0, cancelled: int = 0) -> bool:

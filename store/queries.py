@@ -6,10 +6,9 @@
 
 A query is called `table.name`. `?` takes a value, `(?*)` a list for IN, `VALUES ?` in an INSERT a row (many with
 `execute_many`), and `(shard, id) IN (?*)` a list of ids, each looked up under its own shard; `(shard, id) AT (?*)`
-looks in `delay` also where moved messages lie (`ids.SHARDS_OF_DELAY`). `(a, b) WITHIN (?*)` takes a list of stretches
-of an index, each (a, from b, to b), the end not included; it is the first placeholder of its query, and the index is
-named. What only MySQL and MariaDB may read stands in their executable comments,
-`/*! FOR UPDATE */`, which SQLite passes over.
+takes places in `delay` (`ids.place_of`). `(a, b) WITHIN (?*)` takes a list of stretches of an index, each (a, from b,
+to b), the end not included; it is the first placeholder of its query, and the index is named. What only MySQL and
+MariaDB may read stands in their executable comments, `/*! FOR UPDATE */`, which SQLite passes over.
 """
 
 import re

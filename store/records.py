@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Literal
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from ..wheel.ladder import Ladder
 
@@ -255,11 +255,18 @@ class Claim:
     """Position in the range by message id."""
     skipped: tuple[int, ...] = ()
     """Positions of messages whose tags were not asked for."""
+    others: "tuple[Claim, ...]" = ()
+    """Further ranges in the same hands, under one name and token. No message lies in two of them."""
+
+    @property
+    def ranges(self) -> "tuple[Claim, ...]":
+        """This one and the others, each by itself."""
+        return (evolve(self, others=()), *self.others) if self.others else (self,)
 
 
 @frozen
 class Settlement:
-    """An ack, a fail, an extension or the end of a lease, for positions of a claim; None means all that are open."""
+    """An ack, a fail, an extension or the end of a lease, for positions of a range; None means all that are open."""
 
     key: ClaimKey
     verb: Literal["ack", "fail", "extend", "end"]
@@ -270,6 +277,13 @@ class Settlement:
     lease: int = 0
     at_once: bool = False
     """Of an end: the client is gone, so its lease is over now."""
+    others: "tuple[Settlement, ...]" = ()
+    """The same for further ranges of the claim: all of them are done, or none."""
+
+    @property
+    def ranges(self) -> "tuple[Settlement, ...]":
+        """This one and the others, each by itself."""
+        return (evolve(self, others=()), *self.others) if self.others else (self,)
 
 
 @frozen
@@ -307,6 +321,11 @@ class Turn:
     """The group has as many messages in hand as it may: there is nothing to claim until one is settled."""
     acked: int = 0
     """Messages that it has counted as acked, those of users' own transactions included; none a second time."""
+
+    @property
+    def ranges(self) -> "tuple[Claim, ...]":
+        """Of all its claims."""
+        return tuple(one for claim in self.claims if claim is not None for one in claim.ranges)
 
 
 @frozen

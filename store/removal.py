@@ -20,10 +20,11 @@ from typing import Any
 from attrs import frozen
 
 from .errors import Unsettled
-from .ids import SHARDS, SHARDS_OF_DELAY, due_of, shard_of
+from .ids import SHARDS, SHARDS_OF_DELAY
 from .ports import Row, Transaction
 from .records import Outcome, Topic
 from .sealing import last_end
+from .timers import lock_waiting, remove_waiting
 
 GRACE = 60_000
 """Milliseconds for which a removed topic is cleared once more: servers know it for ten seconds at most."""
@@ -326,12 +327,9 @@ async def _delays(tx: Transaction, stone: Tombstone, shard: int, after: int, lim
     """A page of a shard, whosever the messages are: no index tells them apart, since none is needed otherwise."""
     page = await tx.fetch("delay.scan", shard, after, limit)
     ours = [row[0] for row in page if row[1] == stone.topic_id]
-    locked = await tx.fetch("delay.lock", ours) if ours else []
+    locked = await lock_waiting(tx, ours)
     if locked:
-        await tx.execute("delay.remove", [row[0] for row in locked])
-        for id_, due, *_ in locked:
-            if due != due_of(id_):
-                await tx.later("moved.remove", shard_of(id_), due, id_)
+        await remove_waiting(tx, locked)
     return len(locked), _next_shard(page, limit, shard, SHARDS_OF_DELAY), len(locked) < len(ours)
 
 

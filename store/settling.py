@@ -7,11 +7,12 @@ cursor's lock, so that the log's numbers are in commit order.
 
 import secrets
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 from attrs import define, evolve, field
 
+from .claim_ids import RANGES
 from .errors import GroupGone, Locked
 from .ids import IdMaker, due_of, shard_of
 from .locked_rows import ClaimRow, CursorRow
@@ -21,11 +22,12 @@ from .stretches import PAGE, Page
 from .text import encode
 
 _OPEN = bytes([Outcome.OPEN])
+_TAKEN_BACK = (Outcome.LOST, Outcome.LOST_DEAD, Outcome.RELEASED)
 _REMEMBERED = 99
 MANY = 64
 """Queues of a group, its retry queues included, that a turn locks anyway; of more it looks first which it needs."""
 _NEEDED = 16
-"""Queues that it takes then: a claim is of one of them, and those of other tags may be passed."""
+"""Queues that it takes then at least: those of other tags may be passed."""
 _NO_END = 1 << 62
 
 
@@ -103,7 +105,7 @@ class Settling:
             return sorted(every)
         chosen = {min(every), *(settlement.key.queue_id for settlement in settlements)}
         if requests:
-            most = max(_NEEDED, len(requests))
+            most = max(_NEEDED, len(requests), min(RANGES, sum(request.size for request in requests)))
             behind = [row[0] for row in await tx.fetch("cursor.behind", self.group.id, most + 1)]
             self._more_behind = len(behind) > most
             chosen.update(behind[:most])
@@ -118,24 +120,59 @@ class Settling:
         cursors: Mapping[int, CursorRow],
     ) -> list[Settled | None]:
         """An answer to each. The cursors are changed in memory only."""
-        missing = [s for s in settlements if _place(s.key) not in held]
+        parts = in_ranges(settlements)
+        missing = [part for part in parts if _place(part.key) not in held]
         if missing:  # another turn may have held them; those are over now
             held |= _claim_rows(await tx.fetch_all(self._locks(missing)), missing)
         self._count_outside(held.values(), cursors)
-        ended = await self._ended(tx, settlements, held)
-        locked = await self._locked(tx, settlements, held, ended)
-        await self._prepare(tx, settlements, held)
-        answers = [self._settle(s, held, ended, cursors, index) for index, s in enumerate(settlements)]
-        answers = [
-            Settled(locked=True) if s.key in locked else answer for s, answer in zip(settlements, answers, strict=True)
-        ]
+        ended = await self._ended(tx, parts, held)
+        locked = await self._locked(tx, parts, held, ended)
+        await self._prepare(tx, parts, held)
+        answers: list[Settled | None] = []
+        for settlement in settlements:
+            refusal = self._refusal(settlement, held, ended, locked)
+            for part in settlement.ranges:
+                answers.append(refusal or self._settle(part, held, ended, cursors, len(answers)))
         await self._fail(tx, cursors, answers)
         await self._write_back(tx, held.values(), cursors)
-        for index, settlement in enumerate(settlements):
-            answer, row = answers[index], held.get(_place(settlement.key))
+        for index, part in enumerate(parts):
+            answer, row = answers[index], held.get(_place(part.key))
             if answer is not None and row is not None and row.ended:
                 answers[index] = evolve(answer, ended=True)
-        return answers
+        own = iter(answers)
+        return [_as_one([next(own) for _ in settlement.ranges]) for settlement in settlements]
+
+    def _refusal(
+        self,
+        settlement: Settlement,
+        held: Mapping[tuple[int, int], ClaimRow],
+        ended: Mapping[ClaimKey, bytes],
+        locked: Collection[ClaimKey],
+    ) -> Settled | None:
+        """Why nothing of it may be done: a user's transaction is acking of one of its ranges, or one is lost."""
+        if any(part.key in locked for part in settlement.ranges):
+            return Settled(locked=True)
+        if settlement.others and any(self._is_lost(part, held, ended) for part in settlement.ranges):
+            return Settled(lost=True)
+        return None
+
+    def _is_lost(
+        self, part: Settlement, held: Mapping[tuple[int, int], ClaimRow], ended: Mapping[ClaimKey, bytes]
+    ) -> bool:
+        """Whether this cannot be done, because it is not in those hands any more; `_settle` says the same of it."""
+        claim = held.get(_place(part.key))
+        if claim is None or claim.token != part.key.token:
+            outcome = ended.get(part.key)
+            if outcome is None:
+                return False
+            # What has ended without a loss was settled before: nothing of it is open, and nothing is to be done.
+            return (
+                any(o in outcome for o in _TAKEN_BACK)
+                if part.places is None
+                else self._settle_ended(part, outcome).lost
+            )
+        settled = (Outcome.OPEN, Outcome.ACKED) if part.verb == "ack" else (Outcome.OPEN,)
+        return claim.lease_until <= self.now or any(claim.outcome[place] not in settled for place in part.places or ())
 
     def _locks(self, settlements: Iterable[Settlement]) -> list[Query]:
         return [
@@ -211,7 +248,7 @@ class Settling:
             return Settled(ended=True)  # it was settled at another desk, or before a restart: nothing is lost
         places = settlement.places
         if settlement.verb == "ack":
-            if places is None and any(o in outcome for o in (Outcome.LOST, Outcome.LOST_DEAD, Outcome.RELEASED)):
+            if places is None and any(o in outcome for o in _TAKEN_BACK):
                 return Settled(lost=True, ended=True)
             acked = outcome.count(Outcome.ACKED) if places is None else len(places)
             if acked and all(outcome[place] == Outcome.ACKED for place in places or ()):
@@ -380,6 +417,30 @@ def log_row(group: Group, claim: ClaimRow, number: int, now: int) -> Sequence[Va
         *(group.id, claim.queue_id, number, claim.number, claim.token, encode(claim.client)),
         *(claim.first, claim.size, claim.claimed_at, now),
         *(bytes(claim.outcome), bytes(claim.settled_at)),
+    )
+
+
+def in_ranges(settlements: Iterable[Settlement]) -> list[Settlement]:
+    """Of each range by itself."""
+    return [part for settlement in settlements for part in settlement.ranges]
+
+
+def _as_one(answers: Sequence[Settled | None]) -> Settled | None:
+    """The answer for a claim, from those for its ranges; None when the store knows none of them."""
+    known = [answer for answer in answers if answer is not None]
+    # One range that was all settled before has nothing to fail or extend: that is no loss while there is another.
+    told = [answer for answer in known if not answer.lost] or known[:1]
+    if len(told) < 2 and len(known) == len(told):
+        return told[0] if told else None
+    return Settled(
+        acked=sum(answer.acked for answer in told),
+        retried=sum(answer.retried for answer in told),
+        dead=sum(answer.dead for answer in told),
+        lost=told[0].lost,
+        lease_until=min((answer.lease_until for answer in told if answer.lease_until), default=0),
+        ended=all(answer.ended for answer in known),
+        timers=tuple(timer for answer in told for timer in answer.timers),
+        locked=told[0].locked,
     )
 
 

@@ -131,6 +131,10 @@ class Store:
         """As `promote`, without waiting for a queue; what cannot go now, by its queue. See `timers`."""
         return await self._promote(entries, now, behind)
 
+    async def queues_of(self, entries: Sequence[int]) -> timers.Held:
+        """These wheel entries by the queue they go to."""
+        return await self.backend.read(lambda tx: timers.queues_of(tx, entries))
+
     async def _promote(
         self, entries: Sequence[int], now: int, behind: Collection[int] | None
     ) -> tuple[list[Promoted], timers.Held]:
@@ -181,6 +185,10 @@ class Store:
         if group.topic.ordered:
             return OrderedTurning(group, now, self.ids, spread, free=free, present=present)
         return Turning(group, now, self.ids, spread, expected=self._expected.get(group.id), free=free)
+
+    def forget_group(self, group: Group) -> None:
+        """The group is removed."""
+        self._expected.pop(group.id, None)
 
     async def claims_over(self, now: int, limit: int) -> list[tuple[ClaimKey, int]]:
         """Claims whose lease has run out, each with the end of its lease, oldest first."""
@@ -287,7 +295,18 @@ class Store:
 
     async def renew_clients(self, signs: Mapping[str, int], register: Collection[str] = ()) -> dict[str, Registration]:
         """Notes when clients were last heard of; those of them that are watched, with those to `register`."""
-        return await self.backend.write(lambda tx: clients.renew(tx, signs, register))
+        return (await self._renew(signs, register, free=False))[0]
+
+    async def renew_free(
+        self, signs: Mapping[str, int], register: Collection[str] = ()
+    ) -> tuple[dict[str, Registration], set[str]]:
+        """As `renew_clients`, without waiting for a row; and the clients whose row somebody holds."""
+        return await self._renew(signs, register, free=True)
+
+    async def _renew(
+        self, signs: Mapping[str, int], register: Collection[str], *, free: bool
+    ) -> tuple[dict[str, Registration], set[str]]:
+        return await self.backend.write(lambda tx: clients.renew(tx, signs, register, free=free))
 
     async def remove_clients(self, gone: Mapping[str, int | None], now: int) -> dict[str, Left]:
         """Takes away what dead or deregistered clients had; see `clients`."""

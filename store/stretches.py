@@ -50,8 +50,8 @@ class Stretch:
         if page is not None and (page.queue_id, page.position) == (queue.id, position):
             self._turn_to(page.rows, page.limit)
 
-    async def take(self, until: int) -> list[tuple[int, Delivered]]:
-        """The messages from the position up to `until`, each with its offset here; fewer when they are many bytes."""
+    async def take(self, until: int, most: int = CLAIM_BYTES) -> list[tuple[int, Delivered]]:
+        """The messages from the position up to `until`, each with its offset here; fewer past `most` bytes of them."""
         taken: list[tuple[int, Delivered]] = []
         weight = 0
         while self.position < until:
@@ -61,7 +61,7 @@ class Stretch:
                 self.position = min(until, self._read_to) if not self._page else until
                 continue
             offset, message = self._page[0]
-            if taken and weight + len(message.body) > CLAIM_BYTES:
+            if taken and weight + len(message.body) > most:
                 break
             taken.append(self._page.pop(0))
             weight += len(message.body)

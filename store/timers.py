@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from typing import cast
 
 from .errors import StoreError
-from .ids import due_of, first_id, shard_in_delay, shard_of
+from .ids import apart, due_of, first_id, place_of, places_of, shard_in_delay, shard_of
 from .ports import Row, Transaction, Value
 from .publishing import count, draw_free, draw_offsets, locked_tallies
 from .records import Promoted, Verdict
@@ -38,7 +38,7 @@ async def promote(
     """
     messages = [entry for entry in entries if entry >= 0]
     retries = [~entry for entry in entries if entry < 0]
-    due = [row for row in await tx.fetch("delay.lock", messages) if row[1] <= now] if messages else []
+    due = [row for row in await lock_waiting(tx, messages) if row[1] <= now]
     back = [row for row in await tx.fetch("retry.lock", retries) if due_of(row[0]) <= now] if retries else []
     back.sort(key=_time_and_source)  # they were locked shard by shard
     held: Held = {}
@@ -71,6 +71,41 @@ async def promote(
     return promoted + [Promoted(~row[0], row[1], due_of(row[0])) for row in back], held
 
 
+async def queues_of(tx: Transaction, entries: Sequence[int]) -> Held:
+    """Where these entries go, whoever holds what; without those that are gone."""
+    messages = [entry for entry in entries if entry >= 0]
+    retries = [~entry for entry in entries if entry < 0]
+    queues: dict[int, int] = dict(await tx.fetch("delay.queues", places_of(messages))) if messages else {}
+    queues |= {~id_: queue_id for id_, queue_id in await tx.fetch("retry.queues", retries)} if retries else {}
+    held: Held = {}
+    for entry in entries:
+        if entry in queues:
+            held.setdefault(queues[entry], []).append(entry)
+    return held
+
+
+async def lock_waiting(tx: Transaction, ids: Collection[int]) -> list[Row]:
+    """The rows of waiting messages that nobody else is working on, locked: `delay.lock`.
+
+    Few have been moved. So each is looked for in its own place first; only what is not there is looked for apart.
+    """
+    if not ids:
+        return []
+    rows = await tx.fetch("delay.lock", list(ids))
+    if len(rows) < len(ids) and (missing := set(ids).difference([row[0] for row in rows])):
+        rows += await tx.fetch("delay.lock", apart(missing))
+    return rows
+
+
+async def remove_waiting(tx: Transaction, rows: Collection[Row]) -> int:
+    """Removes rows that `lock_waiting` has locked, and what points to those that were moved; how many were there."""
+    removed = await tx.execute("delay.remove", [place_of(row[0], row[1]) for row in rows])
+    for id_, due, *_ in rows:
+        if due != due_of(id_):
+            await tx.later("moved.remove", shard_of(id_), due, id_)
+    return removed
+
+
 def _hold_back(due: list[Row], back: list[Row], queues: Collection[int], held: Held) -> tuple[list[Row], list[Row]]:
     """Those messages and retries that go to other queues than these; the entries of the rest are noted in `held`."""
     if not queues:
@@ -90,15 +125,11 @@ def _time_and_source(retry: Row) -> tuple[int, int, int]:
 async def _stream_messages(tx: Transaction, due: Sequence[Row], begins: dict[int, int], now: int) -> None:
     by_queue: dict[int, list[int]] = defaultdict(list)
     for row in due:
-        by_queue[row[3]].append(row[0])
-    for queue_id, ids in by_queue.items():
-        streamed = await tx.execute("message.promote", begins[queue_id], now, ids)
-        _exactly(len(ids), streamed, "streamed")
-    ids = [row[0] for row in due]
-    _exactly(len(ids), await tx.execute("delay.remove", ids), "taken from delay")
-    for id_, row_due, *_ in due:
-        if row_due != due_of(id_):
-            await tx.execute("moved.remove", shard_of(id_), row_due, id_)
+        by_queue[row[3]].append(place_of(row[0], row[1]))
+    for queue_id, places in by_queue.items():
+        streamed = await tx.execute("message.promote", begins[queue_id], now, places)
+        _exactly(len(places), streamed, "streamed")
+    _exactly(len(due), await remove_waiting(tx, due), "taken from delay")
 
 
 async def stream_retries(tx: Transaction, back: Sequence[Row], begins: dict[int, int], now: int) -> None:
@@ -117,10 +148,8 @@ async def _drop(tx: Transaction, orphans: Sequence[Row]) -> None:
     """Messages whose topic has been removed, from an outbox that was committed only then: there is nobody to hear."""
     if not orphans:
         return
-    await tx.execute("delay.remove", [row[0] for row in orphans])
-    for id_, due, topic_id, _queue_id, _nonce, key, *_ in orphans:
-        if due != due_of(id_):
-            await tx.execute("moved.remove", shard_of(id_), due, id_)
+    await remove_waiting(tx, orphans)
+    for id_, _due, topic_id, _queue_id, _nonce, key, *_ in orphans:
         if key is not None:
             await tx.execute("label.remove", cast("list[Value]", [(topic_id, key, id_)] * 2))
 
@@ -135,17 +164,15 @@ async def cancel(tx: Transaction, ids: Sequence[int], now: int, maker: int) -> l
 
     What cannot be counted, because somebody holds its topic's tally, is `locked`, as if its own row were.
     """
-    rows = {row[0]: row for row in await tx.fetch("delay.lock", ids)}
+    rows = {row[0]: row for row in await lock_waiting(tx, ids)}
     locked = await locked_tallies(tx, {row[2] for row in rows.values()}, maker)
     rows = {id_: row for id_, row in rows.items() if row[2] not in locked}
     if rows:
-        await tx.execute("delay.remove", list(rows))
+        await remove_waiting(tx, rows.values())
         taken: list[Row] = []
         cancelled: dict[int, int] = defaultdict(int)
         scheduled: dict[int, int] = defaultdict(int)
-        for id_, due, topic_id, _queue_id, nonce, key, accepted_at, deliver_at, uncounted in rows.values():
-            if due != due_of(id_):
-                await tx.execute("moved.remove", shard_of(id_), due, id_)
+        for id_, _due, topic_id, _queue_id, nonce, key, accepted_at, deliver_at, uncounted in rows.values():
             taken.append((shard_of(id_), id_, nonce, topic_id, key, accepted_at, deliver_at, now))
             cancelled[topic_id] += 1
             scheduled[topic_id] += uncounted
@@ -166,9 +193,11 @@ async def cancel(tx: Transaction, ids: Sequence[int], now: int, maker: int) -> l
 
 async def count_outbox(tx: Transaction, maker: int, limit: int) -> dict[int, tuple[int, int]]:
     """Counts a batch of what outboxes have cancelled; by topic id how many, and of how many the publish as well."""
-    rows = await tx.fetch("outbox_cancel.lock", limit)
-    locked = await locked_tallies(tx, {row[1] for row in rows}, maker)
-    rows = [row for row in rows if row[1] not in locked]
+    rows: list[Row] = []
+    locked = {0}  # which is no topic
+    while not rows and (some := await tx.fetch("outbox_cancel.lock", sorted(locked), limit)):
+        locked |= await locked_tallies(tx, {row[1] for row in some}, maker)
+        rows = [row for row in some if row[1] not in locked]  # or else others lie behind these
     cancelled = Counter([row[1] for row in rows])
     scheduled = Counter([row[1] for row in rows if row[2]])
     for topic_id in sorted(cancelled):
@@ -185,7 +214,7 @@ async def reschedule(tx: Transaction, moves: Sequence[tuple[int, int]], now: int
     A row whose time is not that of its id moves to a shard apart, and a pointer in `moved` stands for it: left where it
     was, each sweep of what is due would read it, and pass on.
     """
-    rows = {row[0]: row for row in await tx.fetch("delay.lock", [id_ for id_, _ in moves])}
+    rows = {row[0]: row for row in await lock_waiting(tx, [id_ for id_, _ in moves])}
     others = await _elsewhere(tx, [id_ for id_, _ in moves if id_ not in rows])
     dues = {id_: row[1] for id_, row in rows.items()}
     verdicts: list[Verdict] = []
@@ -198,7 +227,8 @@ async def reschedule(tx: Transaction, moves: Sequence[tuple[int, int]], now: int
             await tx.execute("moved.remove", shard_of(id_), before, id_)
         if due != due_of(id_):
             await tx.execute_many("moved.add", [(shard_of(id_), due, id_)])
-        await tx.execute("delay.move", shard_in_delay(id_, due), due, deliver_at, [id_])
+        shard = shard_in_delay(place_of(id_, due))
+        await tx.execute("delay.move", shard, due, deliver_at, [place_of(id_, before)])
         dues[id_] = due
         verdicts.append(Verdict("rescheduled", topic=rows[id_][2], due_before=before, due=due, deliver_at=deliver_at))
     return verdicts
@@ -210,7 +240,7 @@ async def _elsewhere(tx: Transaction, ids: Sequence[int]) -> dict[int, Verdict]:
         return {}
     verdicts = {id_: Verdict("not_found") for id_ in ids}
     # In the order in which a row can move: one that leaves `delay` meanwhile is found where it went.
-    for row in await tx.fetch("delay.find", ids):
+    for row in await tx.fetch("delay.find", places_of(ids)):
         verdicts[row[0]] = Verdict("locked", topic=row[2])
     for row in await tx.fetch("cancelled.find", ids):
         verdicts[row[0]] = Verdict("cancelled", fresh=False, topic=row[1])

@@ -12,7 +12,7 @@ from typing import cast
 import msgspec
 from attrs import evolve, field, frozen
 
-from .ids import due_of
+from .ids import due_of, places_of
 from .ports import Row, Transaction, Value
 from .records import Event, Found, Outcome
 from .text import decode
@@ -45,7 +45,7 @@ async def find_messages(tx: Transaction, ids: Sequence[int]) -> dict[int, Found]
     slip by."""
     if not ids:
         return {}
-    waiting = {row[0]: row for row in await tx.fetch("delay.find", ids)}
+    waiting = {row[0]: row for row in await tx.fetch("delay.find", places_of(ids))}
     cancelled = {row[0]: row for row in await tx.fetch("cancelled.find", ids)}
     streamed = {row[0]: row for row in await tx.fetch("message.find", ids)}
     topics = {row[2] for row in waiting.values()} | {row[1] for row in (*cancelled.values(), *streamed.values())}

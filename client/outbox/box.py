@@ -101,9 +101,9 @@ class Steps:
         return [id_]
 
     async def _ack(self, tx: Transaction, message: Message, claim: Claim | str | None) -> None:
-        key = _claim_key(message, claim)
+        keys = _claim_keys(message, claim)
         await transactions.demand(tx)
-        done = await self._told(lambda: store.ack(tx, key, int(message.id)))
+        done = await self._told(lambda: store.ack(tx, keys, int(message.id)))
         if done == "lost":
             raise LeaseLost(f"message {message.id}: the lease is over, or it was given back; roll your work back")
         if done == "not_in_claim":
@@ -251,15 +251,15 @@ class Outbox(Steps):
         return drive(self._forget(self._tx(cursor), older_than, limit))
 
 
-def _claim_key(message: Message, claim: Claim | str | None) -> ClaimKey:
+def _claim_keys(message: Message, claim: Claim | str | None) -> tuple[ClaimKey, ...]:
     if claim is None and isinstance(message, Delivery):
         claim = message.hold.claim
     if claim is None:
         raise BadRequest("claim: the message does not tell it; name the claim that holds it, claim=...")
-    key = parse_claim(claim if isinstance(claim, str) else claim.id)
-    if key is None or not _ID.fullmatch(message.id):
+    keys = parse_claim(claim if isinstance(claim, str) else claim.id)
+    if not keys or not _ID.fullmatch(message.id):
         raise NotFound("there is no such claim")
-    return key
+    return keys
 
 
 def _instant(ms: int) -> datetime:

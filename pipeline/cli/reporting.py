@@ -33,10 +33,12 @@ def report(
     from .. import history
     from ..report.job import make_report, wanted
     from ..report.known import known_of
+    from ..report.output import check as check_folder
     from ..report.output import open_folder
 
     many = history.check(dsn, lake, topic)
     known = known_of(dsn, lake)
+    check_folder(output)
     spark = open_session("report", master, many)
     rows = wanted(begin, end, known.now)
     with open_folder(spark, output) as folder:

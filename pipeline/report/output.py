@@ -1,8 +1,12 @@
 """The folder that a report is written to: any path or URL that Spark's Hadoop can write, the local disk among them."""
 
+import os
+import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -12,6 +16,22 @@ from ..errors import PipelineError
 _py4j: Any = import_module("py4j.protocol")  # without types
 
 _PROBE = ".tarry"
+
+
+def check(folder: str) -> None:
+    """Raises `PipelineError` when nothing can be written there, without Spark. Of a URL, and of a path under
+    `spark-submit`, which may be one of the cluster's, only Spark knows."""
+    path = folder.removeprefix("file://")
+    if re.match("[A-Za-z][A-Za-z0-9+.-]*:", path) or (path == folder and "PYSPARK_GATEWAY_PORT" in os.environ):
+        return
+    there = Path(path).absolute()
+    try:
+        while not there.exists():
+            there = there.parent
+        with TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise PipelineError(f"--output {folder} cannot be written: {there}: {error.strerror}") from None
 
 
 @contextmanager

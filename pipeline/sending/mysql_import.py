@@ -15,9 +15,18 @@ from typing import Any, NamedTuple
 import pymysql
 from attrs import define, field, frozen
 
-from ...store.ids import COUNT_BITS, MAX_MS, OUTBOX_COUNTS, SEQUENCE_BITS, SHARD_BITS, SHARDS, random_nonce, shard_for
+from ...store.ids import (
+    COUNT_BITS,
+    MAX_MS,
+    OUTBOX_COUNTS,
+    SEQUENCE_BITS,
+    SHARD_BITS,
+    SHARDS,
+    apart,
+    random_nonce,
+    shard_for,
+)
 from ...store.mysql.statements import statement
-from ...store.ports import Value
 from ..arrow import Batch
 from ..errors import StoreAway
 from ..pace import Pace
@@ -249,9 +258,9 @@ class _Writer:
         session.run(_inserting(query, [text for _, _, text in written]))
         if labels:
             session.run(_inserting("label.add", sorted(labels)))
-        ids: list[Value] = [id_ for _, id_, _ in written]
+        ids = [id_ for _, id_, _ in written]
         # A message keeps its id when it leaves `delay`: who is given it again could be cancelled in its stead.
-        if session.fetch("delay.used", ids, ids, ids):
+        if session.fetch("delay.used", apart(ids), ids, ids):
             raise pymysql.err.IntegrityError(DUPLICATE, "an id is that of a message which has left before")
         self._count(session, len(written))
 

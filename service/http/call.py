@@ -15,12 +15,15 @@ from ..broker import Broker
 from ..durations import format_duration, parse_duration, parse_time
 from ..metrics import Metrics
 from ..settings import Settings
-from .names import parse_id, wrong_client, wrong_name
+from .names import parse_id, wrong_name
+from .pace import ARRIVED
 from .problems import Problem, bad_field, bad_parameter
 from .reading import Body, ClientGone, decode, read_body
 
 _LATEST = MAX_MS - 2000
 """An id carries no later time, and may be made up to a second later than its message is due."""
+_LONGEST_CLAIM = 4096
+"""Characters; one of as many ranges as there may be has fewer."""
 
 B = TypeVar("B", bound=Body)
 T = TypeVar("T")
@@ -61,7 +64,7 @@ class Call:
     def claim_id(self) -> str:
         """The claim of the path; the broker knows which there are."""
         name = self._part("claim")
-        if wrong_client(name):
+        if not (len(name) <= _LONGEST_CLAIM and name.isascii() and name.isprintable()):
             raise Problem("unknown-claim", "there is no such claim")
         return name
 
@@ -140,6 +143,12 @@ class Call:
         if not low <= ms <= high:
             raise bad_field(pointer, f"it lies between {format_duration(low)} and {format_duration(high)}")
         return ms
+
+    def wait(self, value: int | str | None, pointer: str) -> int:
+        """Milliseconds that are left of a wait: it counts from the request's arrival."""
+        wait = self.duration(0 if value is None else value, pointer, high=self.settings.max_wait)
+        arrived: float | None = self.request.scope.get(ARRIVED)
+        return wait if arrived is None else max(0, wait - round(1000 * (trio.current_time() - arrived)))
 
     def number(self, value: str | None, name: str, *, default: int, low: int, high: int) -> int:
         """A whole number of the query, between two bounds."""

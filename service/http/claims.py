@@ -31,7 +31,7 @@ async def claim(call: Call) -> Response:
     size = 10 if request.max is None else request.max
     if size > settings.max_claim:
         raise bad_field("/max", f"a claim has {settings.max_claim} messages at most")
-    wait = call.duration(0 if request.wait is None else request.wait, "/wait", high=settings.max_wait)
+    wait = call.wait(request.wait, "/wait")
     lease = settings.lease if request.lease is None else _lease(call, request.lease)
     latest, since = call.start(request.from_, "/from")
     tags = _tags(call, request.tags)
@@ -49,7 +49,7 @@ async def claim(call: Call) -> Response:
             claim=call.broker.claim_id(granted),
             lease_until=format_time(granted.lease_until),
             ordered=True if topic.ordered else UNSET,
-            messages=[rendering.message(topic, message) for message in granted.messages],
+            messages=[rendering.message(topic, message) for one in granted.ranges for message in one.messages],
         )
     )
 
@@ -161,7 +161,7 @@ async def pull(call: Call) -> Response:
     offset = call.number(query.get("offset"), "offset", default=0, low=0, high=(1 << 63) - 1)
     size = call.number(query.get("max"), "max", default=10, low=1, high=settings.max_claim)
     try:
-        wait = call.duration(query.get("wait", 0), "/wait", high=settings.max_wait)
+        wait = call.wait(query.get("wait"), "/wait")
     except Problem as problem:
         raise bad_parameter("wait", problem.body.detail.removeprefix("/wait: ")) from None
     topic = await call.broker.topic(topic_name, create=False)

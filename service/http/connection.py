@@ -18,6 +18,8 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState, LifespanState
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from .pace import ARRIVED, Pace
+
 AFTER_LEAVING = 1.5
 """Seconds for the answer to a client that has left, or that only says that it sends no more: which, nobody can tell."""
 LINGER = 1.0
@@ -88,6 +90,7 @@ class Connection:
     _stream: trio.abc.HalfCloseableStream
     _config: Config
     _context: WorkerContext
+    _pace: Pace
     client: Address = None
     server: Address = None
 
@@ -97,6 +100,8 @@ class Connection:
     _waiting: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     """Around each wait for bytes; its deadline is `_until`."""
     _until: float = field(default=inf, init=False)
+    _arrived: float = field(default=0.0, init=False)
+    """When the last bytes came."""
     _sending: trio.Lock = field(factory=trio.Lock, init=False)
     _lost: bool = field(default=False, init=False)
     """Nothing can be sent any more."""
@@ -135,6 +140,8 @@ class Connection:
                 data = await self._stream.receive_some(_PIECE)
             if self._waiting.cancelled_caught:
                 return
+            self._arrived = trio.current_time()
+            await self._pace.turn()
             await self._protocol.handle(RawData(bytes(data)))
             if not data:
                 return
@@ -173,6 +180,7 @@ class Connection:
 
     async def spawn_app(self, app: Any, _config: Config, scope: Any, send: Any) -> Any:
         """The app has a task of its own, and takes the request piece by piece; returns what puts one there."""
+        scope[ARRIVED] = self._arrived
         put, take = trio.open_memory_channel[Message](1)
         self._nursery.start_soon(self._serve, app, cast(Scope, scope), take, cast(Send, send))
 
@@ -192,6 +200,11 @@ class Connection:
             except trio.EndOfChannel:
                 return {"type": "http.disconnect"}
 
+        async def send_in_turn(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                await self._pace.turn()
+            await send(message)
+
         with take:
-            await app(scope, cast(Receive, receive), send)
+            await app(scope, cast(Receive, receive), send_in_turn)
         await send(None)

@@ -10,12 +10,14 @@ from functools import partial
 import h11
 import structlog
 import trio
-from attrs import define, field
+from attrs import Factory, define, field
 from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
 from starlette.types import ASGIApp
 
 from .connection import Connection
+from .entrance import Entrance, room
+from .pace import Pace
 
 KEEP_ALIVE = 75.0
 """Seconds that a connection may rest between two requests, or take for the head of one."""
@@ -41,8 +43,12 @@ class FrontDoor:
     _app: ASGIApp
     grace: float
     """Seconds after `stopped` in which requests under way may end."""
+    _most: int = field(factory=room)
+    """Connections."""
+    _entrance: Entrance = field(init=False, default=Factory(lambda door: Entrance(door._most), takes_self=True))
     _config: Config = field(factory=make_config, init=False)
     _context: WorkerContext = field(factory=lambda: WorkerContext(None), init=False)
+    _pace: Pace = field(factory=Pace, init=False)
     _open: dict[int, Connection] = field(factory=dict[int, Connection], init=False)
     """By descriptor."""
 
@@ -51,12 +57,14 @@ class FrontDoor:
         with select.epoll() as leaving:
             async with trio.open_nursery() as watching:
                 watching.start_soon(self._watch, leaving)
+                watching.start_soon(self._pace.run)
                 async with trio.open_nursery() as connections:
                     connections.start_soon(self._stop, stopped, connections.cancel_scope)
                     async with trio.open_nursery() as accepting:
-                        handler = partial(self._contain, leaving)
-                        accept = partial(trio.serve_listeners, handler, listeners, handler_nursery=connections)
-                        accepting.start_soon(accept)
+                        for listener in listeners:
+                            accepting.start_soon(
+                                self._entrance.take, listener, connections, partial(self._contain, leaving)
+                            )
                         await stopped.wait()
                         accepting.cancel_scope.cancel()
                 watching.cancel_scope.cancel()
@@ -75,7 +83,7 @@ class FrontDoor:
         try:
             client, server = stream.socket.getpeername(), stream.socket.getsockname()
             connection = Connection(
-                *(self._app, stream, self._config, self._context), client=client[:2], server=server[:2]
+                *(self._app, stream, self._config, self._context, self._pace), client=client[:2], server=server[:2]
             )
             self._open[descriptor] = connection
             # Told by the kernel even while nobody reads from it.

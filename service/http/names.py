@@ -11,17 +11,23 @@ MAX_HEADERS = 16 << 10
 MAX_CONTENT_TYPE = 255
 _MAX_ID = (1 << 63) - 1
 
-_NAME = re.compile("[A-Za-z0-9._-]{1,249}")  # as long as the name of a folder, `topic=NAME`, may be
-_ID = re.compile("0|[1-9][0-9]{0,18}")
-_CONTENT_TYPE = re.compile("[\\x21-\\x7e][\\x20-\\x7e]*")
+# Patterns are of the whole text: /openapi.json tells them.
+NAME_PATTERN = "[A-Za-z0-9._-]{1,249}"
+"""Of a topic or a group: as long as the name of a folder, `topic=NAME`, may be."""
+NO_NAMES = (".", "..")
+"""Most clients would shorten a path with one of these, and mean the topic where they name its group."""
+ID_PATTERN = "0|[1-9][0-9]{0,18}"
+CONTENT_TYPE_PATTERN = f"[!-~][ -~]{{0,{MAX_CONTENT_TYPE - 1}}}"
+_NAME, _ID, _CONTENT_TYPE = (re.compile(text) for text in (NAME_PATTERN, ID_PATTERN, CONTENT_TYPE_PATTERN))
 
 
 def wrong_name(name: str) -> str | None:
     """Of a topic or a group."""
+    if name in NO_NAMES:
+        return "a name is more than one dot or two"
     if _NAME.fullmatch(name) is None:
         return "a name is 1 to 249 letters, digits, dots, underscores and hyphens"
-    # Most clients would shorten the path, and mean the topic where they name its group.
-    return "a name is more than one dot or two" if name in (".", "..") else None
+    return None
 
 
 def wrong_client(name: str) -> str | None:
@@ -50,7 +56,7 @@ def wrong_headers(headers: Mapping[str, str]) -> str | None:
 
 def wrong_content_type(content_type: str) -> str | None:
     """Of the type of a body in base64."""
-    if _CONTENT_TYPE.fullmatch(content_type) and len(content_type) <= MAX_CONTENT_TYPE:
+    if _CONTENT_TYPE.fullmatch(content_type):
         return None
     return f"it is 1 to {MAX_CONTENT_TYPE} printable ASCII characters, such as image/png"
 

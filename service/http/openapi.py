@@ -4,37 +4,39 @@ from collections import defaultdict
 from collections.abc import Sequence
 from functools import cache
 from re import findall
-from typing import Any
 
 import msgspec
 
 from ... import __version__
+from . import schemas
 from .hosts import FOR_PROBES
 from .problems import KINDS, MEDIA_TYPE, ProblemBody
+from .reading import Body
 from .routes import OPERATIONS, Operation, Parameter
+from .schemas import Json
 
 PATH = "/openapi.json"
 _REF = "#/components/schemas/{name}"
-_NAME = {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"}
-_PARTS: dict[str, dict[str, Any]] = {
-    "topic": _NAME,
-    "group": _NAME,
-    "id": {"type": "string", "pattern": "^[0-9]{1,19}$"},
+_PARTS: dict[str, Json] = {
+    "topic": schemas.NAME,
+    "group": schemas.NAME,
+    "id": schemas.ID,
     "queue": {"type": "integer", "minimum": 0},
     "claim": {"type": "string"},
     "client": {"type": "string", "minLength": 1, "maxLength": 255},
     "kind": {"type": "string", "enum": list(KINDS)},
 }
 
-Json = dict[str, Any]
-
 
 @cache
 def document() -> Json:
     """The whole document, made once."""
     types = list({type_: None for operation in OPERATIONS for type_ in _types(operation)})
-    schemas, components = msgspec.json.schema_components([*types, ProblemBody], ref_template=_REF)
-    by_type = dict(zip([*types, ProblemBody], schemas, strict=True))
+    found, components = msgspec.json.schema_components([*types, ProblemBody], ref_template=_REF)
+    for body in Body.__subclasses__():
+        if body.__name__ in components:
+            components[body.__name__] |= body.together
+    by_type = dict(zip([*types, ProblemBody], found, strict=True))
     paths: defaultdict[str, Json] = defaultdict(dict)
     for operation in OPERATIONS:
         paths[operation.path][operation.method.lower()] = _operation(operation, by_type)
@@ -92,6 +94,8 @@ def _parameter(parameter: Parameter, place: str) -> Json:
         schema = {"type": "integer", "minimum": low, "maximum": high}
     elif parameter.words:
         schema["enum"] = list(parameter.words)
+    elif parameter.form is not None:
+        schema = parameter.form
     return {
         "name": parameter.name,
         "in": place,

@@ -22,6 +22,8 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     limit: ClassVar[int] = 64 << 10
     """Bytes that a request may have."""
+    together: ClassVar[Mapping[str, Any]] = {}
+    """JSON Schema of what the types of its fields do not say: which go with which."""
     later: ClassVar[Mapping[str, str]] = {}
     """Fields of the contract that this version cannot serve, each with a word about it."""
 

@@ -1,24 +1,36 @@
 """What comes in: the bodies of requests. /openapi.json is made from these structs."""
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from ..durations import TIME_PATTERN
+from . import schemas
 from .reading import Body
 
-Duration = Annotated[
-    int | str, Meta(description="milliseconds, or units such as 10m and 1h30m, or ISO 8601 such as PT10M")
-]
-Time = Annotated[str, Meta(description="RFC 3339 with a zone; milliseconds count, what is finer is rounded up")]
 # What the call checks with words of its own is in the schema alone.
-_LABEL = {"minLength": 1, "maxLength": 255}
-Label = Annotated[str, Meta(description="1 to 255 bytes of UTF-8", extra_json_schema=_LABEL)]
-Id = Annotated[str, Meta(description="a message's id", pattern="^[0-9]{1,19}$")]
+_Text = Annotated[str, Meta(extra_json_schema=schemas.DURATION)]
+_MEANT = Meta(description="milliseconds, or units such as 10m and 1h30m, or ISO 8601 such as PT10M")
+Duration = Annotated[Annotated[int, Meta(extra_json_schema=schemas.MILLISECONDS)] | _Text, _MEANT]
+Lease = Annotated[Annotated[int, Meta(extra_json_schema=schemas.MILLISECONDS | {"minimum": 1})] | _Text, _MEANT]
+Rest = Annotated[Annotated[int, Meta(extra_json_schema=schemas.REST)] | _Text, _MEANT]
+Time = Annotated[
+    str,
+    Meta(
+        description="RFC 3339 with a zone; milliseconds count, what is finer is rounded up",
+        extra_json_schema=schemas.TIME,
+    ),
+]
+Start = Annotated[str, Meta(extra_json_schema=schemas.START)]
+Place = Annotated[int, Meta(extra_json_schema=schemas.OFFSET)]
+Label = Annotated[str, Meta(description="1 to 255 bytes of UTF-8", extra_json_schema=schemas.LABEL)]
+Id = Annotated[str, Meta(description="a message's id", pattern=schemas.ID["pattern"])]
 Ids = Annotated[list[Id], Meta(max_length=10_000)]
 _ROOM_FOR_IDS = 512 << 10
 """Bytes of a request that names messages: so many ids, indented too."""
-Rungs = Annotated[list[int | str], Meta(max_length=64, description="rests after the first, second, ... failure")]
+Rungs = Annotated[list[Rest], Meta(max_length=64, description="rests after the first, second, ... failure")]
 
 
 class Shape(msgspec.Struct):
@@ -30,15 +42,34 @@ class Shape(msgspec.Struct):
 class Message(Body):
     """A message: `body` or `body_base64`, and at most one of `delay` and `deliver_at`."""
 
+    together: ClassVar[Mapping[str, Any]] = {
+        "oneOf": [
+            {"required": ["body"], "allOf": [schemas.absent("body_base64"), schemas.absent("content_type")]},
+            schemas.given("body_base64") | {"not": {"required": ["body"]}},
+        ],
+        "not": schemas.given("delay", "deliver_at"),
+    }
     body: msgspec.Raw | UnsetType = UNSET
-    body_base64: bytes | None = None
-    content_type: Annotated[str | None, Meta(description="of body_base64; else application/octet-stream")] = None
+    body_base64: Annotated[bytes, Meta(extra_json_schema=schemas.BASE64)] | None = None
+    content_type: (
+        Annotated[
+            str,
+            Meta(description="of body_base64; else application/octet-stream", extra_json_schema=schemas.CONTENT_TYPE),
+        ]
+        | None
+    ) = None
     delay: Duration | None = None
     deliver_at: Annotated[Time | None, Meta(description="the past means now")] = None
     key: Label | None = None
     ordering_key: Label | None = None
     tag: Label | None = None
-    headers: dict[str, str] | None = None
+    headers: (
+        Annotated[
+            dict[str, str],
+            Meta(description="16 KiB at most, as JSON", extra_json_schema={"propertyNames": {"minLength": 1}}),
+        ]
+        | None
+    ) = None
     queue: Annotated[int, Meta(ge=0)] | None = None
     idempotency_key: Annotated[Label | None, Meta(description="of a single message; a batch has its own")] = None
 
@@ -46,6 +77,9 @@ class Message(Body):
 class Batch(Body):
     """Messages that are accepted all or none. The idempotency key covers them all."""
 
+    together: ClassVar[Mapping[str, Any]] = {
+        "allOf": [{"properties": {"messages": {"items": schemas.absent("idempotency_key")}}}]
+    }
     messages: Annotated[list[Message], Meta(min_length=1)]
     idempotency_key: Label | None = None
 
@@ -53,6 +87,7 @@ class Batch(Body):
 class Reschedule(Body):
     """The new time: one of the two."""
 
+    together: ClassVar[Mapping[str, Any]] = schemas.one_of("delay", "deliver_at")
     delay: Duration | None = None
     deliver_at: Time | None = None
 
@@ -60,12 +95,12 @@ class Reschedule(Body):
 class Claim(Body):
     """A wish for messages."""
 
-    client: Annotated[str, Meta(description="who asks: 1 to 255 bytes, printable", extra_json_schema=_LABEL)]
+    client: Annotated[str, Meta(description="who asks: 1 to 255 bytes, printable", extra_json_schema=schemas.LABEL)]
     max: Annotated[int, Meta(ge=1, le=1000, description="10 unless said")] | None = None
     wait: Annotated[Duration | None, Meta(description="how long to wait for the first message, up to 30 s")] = None
-    lease: Annotated[Duration | None, Meta(description="60 s unless said")] = None
+    lease: Annotated[Lease | None, Meta(description="60 s unless said")] = None
     from_: Annotated[
-        str | None,
+        Start | None,
         Meta(
             description="where a group begins that this claim brings into being, or a client of a broadcast topic:"
             " earliest, latest or a time"
@@ -79,7 +114,7 @@ class Claim(Body):
         | None
     ) = None
     after: Annotated[
-        str | None,
+        Annotated[str, Meta(extra_json_schema=schemas.AFTER)] | None,
         Meta(
             description="of a broadcast topic: `next` of the answer before, which it confirms; empty when there was"
             " none yet; left out, the offset moves with the answer"
@@ -107,7 +142,7 @@ class Fail(Body):
 class Extend(Body):
     """The lease, from now."""
 
-    lease: Duration
+    lease: Lease
 
 
 Jitter = Annotated[float, Meta(ge=0, le=1, description="by which part of itself a rest may be longer at most")]
@@ -116,7 +151,7 @@ Jitter = Annotated[float, Meta(ge=0, le=1, description="by which part of itself 
 class Nudge(Body):
     """Which topic has messages that were committed in a transaction of the caller's own."""
 
-    topic: str | None = None
+    topic: Annotated[str, Meta(extra_json_schema=schemas.NAME)] | None = None
 
 
 class PutTopic(Body):
@@ -125,7 +160,7 @@ class PutTopic(Body):
     kind: Literal["cluster", "broadcast"] | None = None
     queues: Annotated[int, Meta(ge=1, le=1024)] | None = None
     ordered: bool | None = None
-    retention: Annotated[Duration | None, Meta(description="null: the default")] | UnsetType = UNSET
+    retention: Annotated[Rest | None, Meta(description="null: the default")] | UnsetType = UNSET
     ladder: Annotated[Rungs | None, Meta(description="null: the default")] | UnsetType = UNSET
     sequencer: Literal["store", "redis"] | None = None
     jitter: Jitter | None = None
@@ -138,7 +173,7 @@ class PutGroup(Body):
     jitter: Jitter | None = None
 
     from_: Annotated[
-        str | None, Meta(description="where a group begins that is made by this: earliest, latest or a time")
+        Start | None, Meta(description="where a group begins that is made by this: earliest, latest or a time")
     ] = msgspec.field(name="from", default=None)
     on_exhausted: (
         Annotated[
@@ -157,7 +192,8 @@ class PutGroup(Body):
 class SeekTo(Body):
     """An offset of a queue, or a time."""
 
-    offset: Annotated[int, Meta(ge=0)] | None = None
+    together: ClassVar[Mapping[str, Any]] = schemas.one_of("offset", "time")
+    offset: Place | None = None
     queue: Annotated[int | None, Meta(description="needed when the topic has several")] = None
     time: Time | None = None
 
@@ -165,15 +201,30 @@ class SeekTo(Body):
 class Seek(Body):
     """Where a group is to go on reading."""
 
-    to: Annotated[str | SeekTo, Meta(description="earliest, latest, {offset, queue} or {time}")]
+    to: Annotated[
+        Annotated[str, Meta(extra_json_schema={"enum": ["earliest", "latest"]})] | SeekTo,
+        Meta(description="earliest, latest, {offset, queue} or {time}"),
+    ]
     dry_run: Annotated[bool, Meta(description="tell where it would be, and move nothing")] = False
 
 
 class Replay(Body):
     """A range of the stream, from one place up to another that is not of it: offsets or times."""
 
-    from_: Annotated[int | str, Meta(description="an offset, a time, or earliest")] = msgspec.field(name="from")
-    to: Annotated[int | str | None, Meta(description="an offset, a time, or latest; latest when left out")] = None
+    together: ClassVar[Mapping[str, Any]] = {
+        "anyOf": [
+            schemas.absent("name"),
+            schemas.given("queue", "to") | {"not": {"anyOf": [schemas.is_text("from"), schemas.is_text("to")]}},
+        ]
+    }
+    from_: Annotated[
+        Place | Annotated[str, Meta(extra_json_schema=schemas.text(f"earliest|{TIME_PATTERN}"))],
+        Meta(description="an offset, a time, or earliest"),
+    ] = msgspec.field(name="from")
+    to: Annotated[
+        Place | Annotated[str, Meta(extra_json_schema=schemas.text(f"latest|{TIME_PATTERN}"))] | None,
+        Meta(description="an offset, a time, or latest; latest when left out"),
+    ] = None
     queue: Annotated[int | None, Meta(description="all queues when left out; offsets need it")] = None
     dry_run: Annotated[bool, Meta(description="tell how many, and replay nothing")] = False
     name: (

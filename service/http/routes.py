@@ -16,6 +16,7 @@ from . import (
     publishing,
     removing,
     requests,
+    schemas,
     topics,
 )
 from .call import Handler
@@ -37,6 +38,8 @@ class Parameter:
     """A whole number from the one to the other."""
     words: tuple[str, ...] = ()
     """One of these."""
+    form: schemas.Json | None = None
+    """A text of this form."""
 
 
 @frozen
@@ -68,7 +71,14 @@ _PAGE = (
     Parameter("max", "how many at most, 1 to 1000; 100 unless said", numbers=(1, 1000)),
     Parameter("cursor", "of the page before"),
 )
-_IDEMPOTENCY = Parameter("Idempotency-Key", "as the field idempotency_key; covers the whole request")
+_KEY = {"type": "string"} | schemas.LABEL
+
+
+def _time(name: str, about: str) -> Parameter:
+    return Parameter(name, f"a time{about}", form=schemas.TIME)
+
+
+_IDEMPOTENCY = Parameter("Idempotency-Key", "as the field idempotency_key; covers the whole request", form=_KEY)
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
@@ -82,14 +92,14 @@ OPERATIONS: tuple[Operation, ...] = (
         *("GET", "/v1/messages", finding.find_messages, "Find messages by key, or by state, and by time"),
         answers={200: (answers.FoundPage,)},
         query=(
-            Parameter("topic", "a topic", required=True),
-            Parameter("key", "a key; else state is needed"),
+            Parameter("topic", "a topic", required=True, form=schemas.NAME),
+            Parameter("key", "a key; else state is needed", form=_KEY),
             Parameter(
                 *("state", "what it is; from claimed on in a group"),
                 words=("scheduled", "published", "cancelled", "claimed", "retrying", "parked", "dead"),
             ),
-            Parameter("from", "a time: due then or later; of published, claimed, parked and dead ones, so since then"),
-            Parameter("to", "a time, itself not included"),
+            _time("from", ": due then or later; of published, claimed, parked and dead ones, so since then"),
+            _time("to", ", itself not included"),
             *_PAGE,
         ),
         problems=("bad-request", "unknown-topic", *_READS),
@@ -99,8 +109,8 @@ OPERATIONS: tuple[Operation, ...] = (
         answers={200: (answers.UpcomingAnswer,)},
         query=(
             Parameter("buckets", "how many, 1 to 100; 24 unless said", numbers=(1, 100)),
-            Parameter("width", "a duration from 1 s on; 1 h unless said"),
-            Parameter("from", "a time to begin at; now, with what is overdue, unless said"),
+            Parameter("width", "a duration from 1 s on; 1 h unless said", form=schemas.DURATION),
+            _time("from", " to begin at; now, with what is overdue, unless said"),
         ),
         problems=("bad-request", "unknown-topic", *_READS),
     ),
@@ -190,7 +200,12 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         *("DELETE", _TOPIC, removing.remove_topic, "Remove a topic, its groups and all its messages"),
         answers={200: (answers.RemovedTopic,)},
-        query=(Parameter("force", "true: also while messages wait or are unsettled; they are dropped"),),
+        query=(
+            Parameter(
+                *("force", "true: also while messages wait or are unsettled; they are dropped; false unless said"),
+                words=("true", "false"),
+            ),
+        ),
         problems=("bad-request", "cross-origin", "unknown-topic", "topic-conflict", *_WRITES),
     ),
     Operation(
@@ -219,10 +234,10 @@ OPERATIONS: tuple[Operation, ...] = (
         *("GET", f"{_GROUP}/dead", dead.list_dead, "The dead letters of a group"),
         answers={200: (answers.DeadPage,)},
         query=(
-            Parameter("key", "of this key"),
+            Parameter("key", "of this key", form=_KEY),
             Parameter("reason", "a part of the last attempt's reason, upper and lower case alike"),
-            Parameter("from", "a time: died then or later"),
-            Parameter("to", "a time: died before"),
+            _time("from", ": died then or later"),
+            _time("to", ": died before"),
             *_PAGE,
         ),
         problems=("bad-request", "unknown-topic", "unknown-group", *_READS),
@@ -259,7 +274,7 @@ OPERATIONS: tuple[Operation, ...] = (
         query=(
             Parameter("offset", "the first one; 0 unless said", numbers=(0, (1 << 63) - 1)),
             Parameter("max", "how many at most, 1 to 1000; 10 unless said", numbers=(1, 1000)),
-            Parameter("wait", "a duration, up to 30 s; 0 unless said"),
+            Parameter("wait", "a duration, up to 30 s; 0 unless said", form=schemas.DURATION),
         ),
         problems=("bad-request", *_INCOMING, "unknown-topic", "unknown-queue", *_READS),
     ),

@@ -242,10 +242,10 @@ class MySQLBackend:
                     async with self._writers.connection() as connection:
                         await connection.begin()
                         tx = MySQLTransaction(connection, self._sequencing)
-                        landed = await witness.landed(tx)
-                        # A commit is seen a moment before it is on the disk. One behind it, of a row of our own, is
-                        # answered when both are.
-                        await tx.note()
+                        if landed := await witness.landed(tx):
+                            # A commit is seen a moment before it is on the disk. One behind it, of a row of our own,
+                            # is answered when both are.
+                            await tx.note()
                         await connection.commit()
                         return landed
                 tried += 1

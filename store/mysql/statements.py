@@ -4,9 +4,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, TypeAlias
 
-from ..ids import SHARDS, shard_of
+from ..ids import shard_in_delay, shard_of
 from ..ports import Value
 from ..queries import load_queries
 from .literals import Sql, Statement
@@ -30,7 +31,7 @@ def statement(query: str, database: str | None = None) -> tuple[Statement, Mappi
     writers: dict[int, Writer] = {}
     for match in _LIST.finditer(text):
         columns = [column.strip() for column in match["columns"].split(",")]
-        write = _by_shard if match["ids"] else _by_either_shard if match["at"] else partial(_within, columns)
+        write = _by_shard if match["ids"] else _by_place if match["at"] else partial(_within, columns)
         writers[text[: match.start()].count("?")] = write
     return Statement(_LIST.sub("?", text)), writers
 
@@ -46,19 +47,18 @@ def bind(query: str, values: Sequence[Value | Sequence[Value]], database: str | 
 
 def _by_shard(ids: Iterable[int]) -> Sql:
     """A list for each shard: it costs MySQL a sixth less in a promotion than one list of pairs."""
-    shards = groupby(sorted(ids, key=lambda id_: (shard_of(id_), id_)), key=shard_of)
-    lists = [f"shard = {shard:d} AND id IN ({','.join([format(id_, 'd') for id_ in some])})" for shard, some in shards]
-    if not lists:
-        raise ValueError("no ids: leave the statement out")
-    return Sql(f"({' OR '.join(lists)})")
+    return _in_shards((shard_of(id_), id_) for id_ in ids)
 
 
-def _by_either_shard(ids: Iterable[int]) -> Sql:
-    """The same where moved messages lie, too."""
-    shards = groupby(sorted(ids, key=lambda id_: (shard_of(id_), id_)), key=shard_of)
+def _by_place(places: Iterable[int]) -> Sql:
+    """The same for places in `delay`."""
+    return _in_shards((shard_in_delay(place), place if place >= 0 else ~place) for place in places)
+
+
+def _in_shards(pairs: Iterable[tuple[int, int]]) -> Sql:
     lists = [
-        f"shard IN ({shard:d},{shard + SHARDS:d}) AND id IN ({','.join([format(id_, 'd') for id_ in some])})"
-        for shard, some in shards
+        f"shard = {shard:d} AND id IN ({','.join([format(id_, 'd') for _, id_ in some])})"
+        for shard, some in groupby(sorted(pairs), key=itemgetter(0))
     ]
     if not lists:
         raise ValueError("no ids: leave the statement out")

@@ -7,6 +7,15 @@ SELECT name, registered_at, renewed_at FROM client;
 SELECT name, registered_at, renewed_at FROM client /*! FORCE INDEX (PRIMARY) */
 WHERE name IN (?*) ORDER BY name /*! FOR UPDATE */;
 
+-- name: free
+-- Those of these clients that nobody else is working on, for update.
+SELECT name, registered_at, renewed_at FROM client /*! FORCE INDEX (PRIMARY) */
+WHERE name IN (?*) ORDER BY name /*! FOR UPDATE SKIP LOCKED */;
+
+-- name: there
+-- Which of these clients are watched. (With the time, so that no index alone has it all.)
+SELECT name, renewed_at FROM client /*! FORCE INDEX (PRIMARY) */ WHERE name IN (?*);
+
 -- name: put
 -- Clients that have registered, or were heard of.
 REPLACE INTO client (name, registered_at, renewed_at) VALUES ?;

@@ -8,7 +8,7 @@ INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, `key`, ordering_ke
 INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, body, accepted_at, deliver_at) VALUES ?;
 
 -- name: lock
--- The messages among these that nobody else is working on, for update, in key order.
+-- The messages at these places that nobody else is working on, for update, in key order.
 SELECT id, due, topic_id, queue_id, nonce, `key`, accepted_at, deliver_at, uncounted
 FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*)
 ORDER BY shard, id /*! FOR UPDATE SKIP LOCKED */;
@@ -22,10 +22,14 @@ DELETE /*+ INDEX(delay PRIMARY) */ FROM delay WHERE (shard, id) AT (?*);
 SELECT id, due, topic_id, queue_id, `key`, ordering_key, tag, headers, content_type, body, accepted_at, deliver_at
 FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*);
 
+-- name: queues
+-- To which queue each of these messages goes.
+SELECT id, queue_id FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*);
+
 -- name: used
--- The ids among these whose messages have left already, or were moved to another time: their keys are free. (With the
--- nonce, so that no index alone has it all: of an index that has, the servers read the whole when the table is small.)
-SELECT id, nonce FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE shard >= 16 AND (shard, id) AT (?*)
+-- The ids among these whose messages lie apart, or have left already: their keys are free. (With the nonce, so that no
+-- index alone has it all: of an index that has, the servers read the whole when the table is small.)
+SELECT id, nonce FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*)
 UNION ALL SELECT id, nonce FROM cancelled /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*)
 UNION ALL SELECT id, nonce FROM message /*! FORCE INDEX (udx_message_id) */ WHERE id IN (?*);
 

@@ -7,8 +7,9 @@ INSERT INTO outbox_cancel (shard, id, topic_id, scheduled) VALUES ?;
 SELECT id FROM outbox_cancel LIMIT 1;
 
 -- name: lock
--- Cancellations to be counted, a bounded batch.
-SELECT id, topic_id, scheduled FROM outbox_cancel ORDER BY shard, id LIMIT ? /*! FOR UPDATE SKIP LOCKED */;
+-- Cancellations to be counted, a bounded batch, without those of some topics.
+SELECT id, topic_id, scheduled FROM outbox_cancel WHERE topic_id NOT IN (?*)
+ORDER BY shard, id LIMIT ? /*! FOR UPDATE SKIP LOCKED */;
 
 -- name: remove
 -- Cancellations that are counted.

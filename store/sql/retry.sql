@@ -9,6 +9,10 @@ SELECT id, return_queue_id, message_queue_id, message_offset, message_id, attemp
 FROM retry /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*)
 ORDER BY shard, id /*! FOR UPDATE SKIP LOCKED */;
 
+-- name: queues
+-- To which queue each of these retries goes.
+SELECT id, return_queue_id FROM retry /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*);
+
 -- name: remove
 -- Retries locked before.
 DELETE /*+ INDEX(retry PRIMARY) */ FROM retry WHERE (shard, id) IN (?*);

@@ -28,6 +28,10 @@ SELECT id, name FROM topic /*! FORCE INDEX (PRIMARY) */ WHERE id IN (?*);
 -- A topic that is there, for update: whoever gives it groups or queues, or removes it, is alone.
 SELECT id FROM topic WHERE id = ? /*! FOR UPDATE */;
 
+-- name: free
+-- Those of these topics that nobody else is working on, for update.
+SELECT id, name FROM topic /*! FORCE INDEX (PRIMARY) */ WHERE id IN (?*) ORDER BY id /*! FOR UPDATE SKIP LOCKED */;
+
 -- name: hold
 -- The same by its name.
 SELECT id FROM topic WHERE name = ? /*! FOR UPDATE */;

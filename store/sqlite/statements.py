@@ -13,7 +13,7 @@ from ..queries import load_queries
 _IDS = "(shard, id) IN (?*)"
 _IDS_HERE = "(shard, id) IN (SELECT value & 15, value FROM json_each(?))"
 _AT = "(shard, id) AT (?*)"
-_AT_HERE = "(shard, id) IN (SELECT (value & 15) + place.column1, value FROM json_each(?), (VALUES (0), (16)) AS place)"
+_AT_HERE = "(shard, id) IN (SELECT (max(value, ~value) & 15) + 16 * (value < 0), max(value, ~value) FROM json_each(?))"
 # Nobody runs ANALYZE here, and without it SQLite may prefer a part of the primary key to the whole of an index.
 _INDEX = re.compile(r"/\*! FORCE INDEX \(((?:idx|udx)_\w+)\) \*/")
 

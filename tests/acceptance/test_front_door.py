@@ -1,6 +1,8 @@
 """The front door of a real server: no bytes end it, who has left keeps nothing of it, and it shuts in time."""
 
 import os
+import resource
+import select
 import signal
 import socket
 import threading
@@ -18,8 +20,9 @@ from support.server import client_of, start_server
 from tarry.service.cli.server_process import ServerProcess
 
 LEFT_SECONDS = 2.0
-STOP_SECONDS = 5.0
-"""It takes a fraction of one; a server that waits for clients to go takes its whole grace, 15."""
+STOP_SECONDS = 3
+"""From the signal to the end of the process. It takes a tenth of one; a server that waits for clients to go takes what
+its grace leaves to requests, 15."""
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +120,26 @@ def test_who_has_left_holds_nothing(server: ServerProcess, bytes_: bytes, reset:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         client.close()
     assert wait_until(lambda: sockets_of(server.pid) == before, LEFT_SECONDS), sockets_of(server.pid) - before
+
+
+def test_who_comes_when_there_are_no_descriptors_waits_for_them(tmp_path: Path) -> None:
+    with start_server(tmp_path) as server:
+        taken = max(int(name) for name in os.listdir(f"/proc/{server.pid}/fd"))
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (taken + 6, taken + 6))
+        clients = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(30)]
+        for client in clients:
+            client.sendall(get("/livez"))
+        assert wait_until(lambda: "cannot_accept" in server.tail(1 << 20), 10)
+        heard = 0
+        while clients:  # each that leaves makes room for another
+            readable, _, _ = select.select(clients, [], [], 10)
+            assert readable, f"{len(clients)} clients heard nothing"
+            for client in readable:
+                heard += client.recv(12) == b"HTTP/1.1 200"
+                client.close()
+                clients.remove(client)
+        assert heard == 30
+        assert httpx.get(f"{server.url}/livez").status_code == 200
 
 
 async def answer_on(stream: trio.SocketStream) -> bytes:
@@ -243,7 +266,6 @@ def test_a_stop_waits_for_no_publisher(tmp_path: Path, clients: int) -> None:
             thread.start()
         assert wait_until(lambda: len(acknowledged) > 50 * clients, 30)
         began = time.monotonic()
-        os.kill(running.pid, signal.SIGTERM)
         assert running.stop() == 0
         assert time.monotonic() - began < STOP_SECONDS
         stopped.set()
@@ -256,6 +278,19 @@ def test_a_stop_waits_for_no_publisher(tmp_path: Path, clients: int) -> None:
                 stored |= {message.id for message in claim.messages}
                 tarry.ack(claim)
         assert acknowledged - stored == set()
+
+
+def test_a_stop_ends_within_its_grace(tmp_path: Path) -> None:
+    """A request whose body never comes is waited for, and cut in time for the last writes."""
+    with (
+        start_server(tmp_path, env={"TARRY_SHUTDOWN_GRACE": f"{STOP_SECONDS}s"}) as running,
+        socket.create_connection(("127.0.0.1", running.port)) as client,
+    ):
+        client.sendall(post("/v1/topics/orders/messages", b"[", 1000))
+        assert wait_until(lambda: httpx.get(f"{running.url}/livez").status_code == 200, 5)
+        began = time.monotonic()
+        assert running.stop() == 0
+        assert STOP_SECONDS / 2 < time.monotonic() - began < STOP_SECONDS
 
 
 def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:

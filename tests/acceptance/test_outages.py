@@ -184,7 +184,7 @@ def test_sigterm_sends_long_polls_home_and_finishes_what_is_in_flight(tmp_path: 
         wait_for(lambda: "billing" in httpx.get(f"{server.url}/v1/topics/orders").text)
         began = time.monotonic()
         assert server.stop() == 0
-        assert time.monotonic() - began < 25
+        assert time.monotonic() - began < 3
         poll.join(5)
     assert [answer.status_code for answer in answers] == [200]
     assert json.loads(answers[0].content) == {"claim": None, "messages": []}

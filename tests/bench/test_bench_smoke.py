@@ -10,7 +10,19 @@ from typing import Any
 
 import pytest
 
-MODULES = ("claim", "cleaning", "flights", "groups", "lateness", "offsets", "promote", "publish")
+MODULES = (
+    "claim",
+    "cleaning",
+    "flights",
+    "groups",
+    "lateness",
+    "neighbours",
+    "offsets",
+    "polls",
+    "promote",
+    "publish",
+    "queues",
+)
 
 
 def run(module: str, *arguments: str) -> list[dict[str, Any]]:
@@ -57,6 +69,29 @@ def test_groups() -> None:
     lines = run("groups", "--dsn", "sqlite", "--groups", "3", "--callers", "2", "--seconds", "0.2", "--runs", "2")
     assert [line.get("groups") for line in lines[:-1]] == [1, 3, 3, 1]
     assert lines[-1]["many_to_one"]["median"] > 0
+
+
+def test_neighbours(mariadb_server: str) -> None:
+    lines = run("neighbours", "--dsn", mariadb_server, "--rate", "5", "--seconds", "3", "--runs", "1")
+    assert [line.get("case") for line in lines] == ["alone", "met", "known", None]
+    assert lines[2]["told"] > 0
+    assert all(ratio["median"] > 0 for case in lines[-1]["ratio"].values() for ratio in case.values())
+
+
+def test_queues() -> None:
+    lines = run("queues", "--dsn", "sqlite", "--queues", "70", "--rounds", "1")
+    assert [(line["case"], line["claims"]["median"]) for line in lines[:-1]] == [
+        ("one", 1),
+        ("singly", 70),
+        ("many", 2),
+    ]
+    assert lines[-1]["by_one"]["median"] > 0
+
+
+def test_polls() -> None:
+    (line,) = run("polls", "--dsn", "sqlite", "--http", "--polls", "50", "--groups", "3", "--seconds", "1")
+    assert (line["answered"], line["refused"], line["lost"]) == (50, 0, 0)
+    assert min(line["late_s"]) > 0
 
 
 def test_promote() -> None:

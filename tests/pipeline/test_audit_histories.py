@@ -64,6 +64,7 @@ async def live(oracle: Oracle, dice: random.Random, steps: int, *, operators: bo
             verb: Literal["ack", "fail"] = dice.choice(["ack", "fail", "fail"])
             places = tuple(place for place in range(held.claim.size) if dice.random() < 0.7)
             await oracle.settle(hand, [(held, Settlement(held.claim.key, verb, places, count=dice.random() < 0.8))])
+    await oracle.publish([DELAYS[-1]])  # something waits in the end, whatever the dice say
 
 
 def history(seed: int, *, steps: int, operators: bool) -> Book:
@@ -101,7 +102,7 @@ async def rough(store: Store, dice: random.Random, steps: int, *, ordered: bool)
                 tags = None if ordered or dice.random() < 0.5 else frozenset({dice.choice(("red", "blue"))})
                 request = ClaimRequest("ann", dice.randrange(1, 7), dice.choice((1000, 60_000)), tags)
                 turn = await store.turn(group, [], [request], now, ["ann"])
-                held += [claim for claim in turn.claims if claim is not None]
+                held += turn.ranges
         for claim in held[-3:]:
             verb: Literal["ack", "fail"] = dice.choice(["ack", "fail"])
             places = tuple(place for place in claim.places.values() if dice.random() < 0.5)
@@ -300,7 +301,7 @@ CLEAN = ("operated on 1", "operated on 2", "operated on 3", "left alone", *(name
 @pytest.fixture(scope="module")
 def audit(spark: SparkSession) -> Iterator[Audit]:
     """Of all histories at once."""
-    alone = history(7, steps=150, operators=False)
+    alone = history(10, steps=150, operators=False)
     books = [as_topic(history(seed, steps=120, operators=True), CLEAN[seed - 1], seed) for seed in (1, 2, 3)]
     books.append(as_topic(alone, CLEAN[3], 4))
     books += [as_topic(rough_history(n, ordered=bool(n % 2)), name, 30 + n) for name, n in ROUGH]

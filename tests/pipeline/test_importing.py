@@ -352,6 +352,7 @@ def test_a_terminal_shows_how_many_rows_are_done(
         monkeypatch.setattr(sys, "stderr", terminal)
         assert importing.run(spark, job).imported == 300
         monkeypatch.undo()
+    assert spark.sparkContext.getConf().get("spark.ui.showConsoleProgress") == "false", "two would write to one line"
     seen = terminal.counts("importing")
     assert len(set(seen)) > 1
     assert seen == sorted(seen)

@@ -1,6 +1,7 @@
 """What is wrong, and that nothing is new, is told without Spark."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from support.store_homes import dsn, homes, migrated_file, stage
 from support.stores import Kind, Stage
 from support.story import live
+from support.terminal import Terminal
 from tarry.pipeline import session
 from tarry.pipeline.cli.app import run
 from tarry.pipeline.cli.codes import FAILED, NOT_FOUND
@@ -66,13 +68,36 @@ async def test_a_wrong_topic_and_a_wrong_lake(
     assert "there is no store at" in capsys.readouterr().err
 
 
-async def test_few_rows_are_archived_and_nothing_new_is_told(
+def _names(folder: Path) -> list[str]:
+    """But for the store's own."""
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("tarry.db"))
+
+
+async def test_a_report_that_cannot_be_written(
     stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await stage.topic("orders")
+    file = tmp_path / "file"
+    file.touch()
+    report = ["report", "--dsn", stage.dsn, "--output"]
+    for place in (str(file), f"file://{file}/below", f"{file}/far/below", "/proc/report"):
+        assert run([*report, place]) == FAILED
+        assert f"--output {place} cannot be written: " in capsys.readouterr().err
+    for place in (str(tmp_path / "new" / "one"), f"file://{tmp_path}/new", "s3a://bucket/report"):
+        with pytest.raises(_Started):  # which is to look at the bucket
+            run([*report, place])
+    assert _names(tmp_path) == ["file"], "nothing is made before there is something to write"
+
+
+async def test_few_rows_are_archived_and_nothing_new_is_told(
+    stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await live(stage)
     lake = str(tmp_path / "lake")
     archive = ["archive", "--dsn", stage.dsn, "--lake", lake]
-    assert run([*archive, "--rows", "7"]) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", terminal := Terminal())
+        assert run([*archive, "--rows", "7"]) == 0
     told = dict(line.split("\t") for line in capsys.readouterr().out.splitlines()[1:])
     counted = {table: stage.count(name) for table, name in (("messages", "message"), ("cancelled", "cancelled"))}
     counted["dead"] = stage.count("dead")
@@ -81,6 +106,14 @@ async def test_few_rows_are_archived_and_nothing_new_is_told(
         snapshot = Lake(lake).open(table)
         assert snapshot is not None
         assert sum(row["num_records"] for row in snapshot.added()) == int(told[table])
+    every = sum(int(rows) for rows in told.values())
+    shown = [
+        (int(rows), int(total))
+        for rows, total in re.findall(r"\rarchived (\d+) of about (\d+) rows, \w+ last", terminal.getvalue())
+    ]
+    assert shown == sorted(shown)
+    assert shown[0][1] >= counted["messages"] > shown[0][0], "the total is told from the first line on"
+    assert shown[-1] == (every, every)
     assert run(archive) == 0
     assert capsys.readouterr().out == "nothing new\n"
 

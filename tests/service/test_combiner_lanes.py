@@ -8,6 +8,7 @@ import pytest
 import trio
 import trio.testing
 
+from tarry.service import combiner as combiner_module
 from tarry.service.combiner import Combiner
 from tarry.service.errors import Busy, Overloaded
 from tarry.store.errors import Locked, Refused, Unavailable
@@ -25,6 +26,8 @@ class Rows:
 
     def __init__(self) -> None:
         self.locked: set[str] = set()
+        self.gaps: set[str] = set()
+        """Where nothing can be inserted. Nobody can look whether that is so: it is waited for."""
         self.slow: set[str] = set()
         self.held: dict[str, trio.Lock] = defaultdict(trio.Lock)
         self.written: Counter[Request] = Counter()
@@ -56,6 +59,10 @@ class Rows:
         try:
             left: set[str] = set()
             for row in sorted({row for row, _ in batch}):
+                if row in self.gaps:
+                    self.waits += 1
+                    await trio.sleep(LOCK_WAIT)
+                    raise Locked("somebody holds the gap")
                 if row in self.locked or (free and self.held[row].locked()):
                     if free:
                         left.add(row)
@@ -154,6 +161,45 @@ async def test_who_waits_in_a_locked_lane_is_written_when_it_is_free(
     assert sorted(rows.order["a"]) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("gaps", [1, 5])
+async def test_neighbours_of_a_gap_that_somebody_holds_go_on(
+    gaps: int, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    """What is aside looks for locked rows, and cannot see this one: it is met once together, then alone."""
+    rows = Rows()
+    rows.gaps = {f"m{number}" for number in range(gaps)}
+    combiner = rows.combiner()
+    asking = Asking(combiner, nursery)
+
+    async def insist(row: str) -> None:
+        for number in range(1, 10_000):
+            asking.ask(row, number)
+            await trio.sleep(0.05)
+
+    for row in sorted(rows.gaps):
+        nursery.start_soon(insist, row)
+    neighbours = [f"{letter}{number}" for letter in "az" for number in range(20)]
+    for row in neighbours:
+        asking.ask(row, 0)
+    await trio.testing.wait_all_tasks_blocked()
+    nursery.start_soon(combiner.run)  # one batch has something of each
+    await trio.sleep(2 * LOCK_WAIT + gaps * LOCK_WAIT / 2 + PROMPT)  # on their way, aside, and each alone
+    assert {(row, 0) for row in neighbours} <= asking.answers.keys()
+    for number in range(1, 200):  # until long after they are aside no more
+        for row in neighbours:
+            asking.ask(row, number)
+        await trio.sleep(0.1)
+    late = {request: took for request, took in asking.took.items() if request[0] in neighbours and request[1] > 0}
+    assert len(late) == 199 * len(neighbours)
+    assert max(late.values()) < PROMPT
+    told = [answer for request, answer in asking.answers.items() if request[0] in rows.gaps]
+    assert {type(answer) for answer in told} == {Busy}
+    assert len(told) > 50 * gaps
+    assert rows.most <= 6
+    rows.gaps.clear()
+    assert await combiner.ask(("m0", 0)) == "m00"
+
+
 async def test_neighbours_of_a_slow_lane_go_on(nursery: trio.Nursery, autojump_clock: trio.testing.MockClock) -> None:
     rows = Rows()
     rows.slow.add("a")
@@ -171,6 +217,82 @@ async def test_neighbours_of_a_slow_lane_go_on(nursery: trio.Nursery, autojump_c
         assert trio.current_time() - began < PROMPT
     assert len(asking.answers) < 1000
     assert rows.most <= 6
+
+
+@pytest.mark.parametrize(("slow", "callers"), [(1, 1), (1, 5), (3, 5)])
+async def test_neighbours_with_many_callers_are_parted_from_a_slow_lane(
+    slow: int, callers: int, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    """They always have something that waits, and would be in each batch with it."""
+    rows = Rows()
+    rows.slow = {f"a{number}" for number in range(slow)}
+    neighbours = [f"b{number}" for number in range(6)]
+    combiner = rows.combiner()
+    nursery.start_soon(combiner.run)
+    late: Counter[tuple[str, int]] = Counter()
+    answers: Counter[str] = Counter()
+
+    async def insist(row: str, number: int) -> None:
+        while True:
+            began = trio.current_time()
+            await combiner.ask((row, number))
+            late[row, number] += trio.current_time() - began > 0.3
+            answers[row] += 1
+
+    for row in [*rows.slow, *neighbours]:
+        for number in range(callers if row in rows.slow else 5):
+            nursery.start_soon(insist, row, number)
+    await trio.sleep(8)
+    assert max(many for (row, _), many in late.items() if row in neighbours) <= 4, "until they were parted"
+    assert min(answers[row] for row in neighbours) > 5 * 500
+    assert rows.most <= 6
+    rows.slow.clear()
+    await trio.sleep(2)
+    answers.clear()
+    await trio.sleep(1)
+    assert min(answers.values()) > 50 * callers
+
+
+async def test_suspects_of_which_nothing_is_heard_are_forgotten(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(combiner_module, "_REMEMBERED", 10)
+    rows = Rows()
+    rows.slow = {f"a{number}" for number in range(50)}
+    combiner = rows.combiner()
+    nursery.start_soon(combiner.run)
+    for number in range(3):
+        async with trio.open_nursery() as asking:
+            for row in rows.slow:
+                asking.start_soon(combiner.ask, (row, number))
+        assert len(combiner._lanes) == 10
+    rows.slow.clear()
+    for row in [f"a{number}" for number in range(50)]:
+        await combiner.ask((row, 3))
+    assert combiner._lanes == {}
+    assert combiner._remembered == {}
+
+
+async def test_when_all_is_slow_all_go_on_together(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    """To part lanes costs transactions: it is the database then, and not one of them."""
+    rows = Rows()
+    rows.slow = {f"a{number}" for number in range(100)}
+    combiner = rows.combiner()
+    nursery.start_soon(combiner.run)
+    answered = 0
+
+    async def insist(row: str) -> None:
+        nonlocal answered
+        while True:
+            await combiner.ask((row, 1))
+            answered += 1
+
+    for row in rows.slow:
+        nursery.start_soon(insist, row)
+    await trio.sleep(20)
+    assert answered > len(rows.slow) * 20 / 0.7 / 2.5
 
 
 async def test_a_deep_lane_does_not_keep_others_from_the_next_batch(
@@ -244,10 +366,11 @@ async def test_any_history(seed: int, autojump_clock: trio.testing.MockClock) ->
                 asking.ask(dice.choice(names), -number if dice.random() < 0.02 else number)
             others = [name for name in names if name not in never]
             if others and dice.random() < 0.2:
-                dice.choice([rows.locked, rows.slow]).symmetric_difference_update(dice.sample(others, 1))
+                dice.choice([rows.locked, rows.slow, rows.gaps]).symmetric_difference_update(dice.sample(others, 1))
             await trio.sleep(dice.choice([0, 0.001, 0.02, 0.3]))
         rows.locked.clear()
         rows.slow.clear()
+        rows.gaps.clear()
         await trio.sleep(120)
         assert combiner.idle
         assert combiner.waiting == 0
@@ -261,4 +384,4 @@ async def test_any_history(seed: int, autojump_clock: trio.testing.MockClock) ->
             assert request[1] < 0, "refused for somebody else's data"
     told = {request[0] for request, answer in asking.answers.items() if isinstance(answer, Busy | Locked)}
     assert told.isdisjoint(never), "told of a row that was never locked"
-    assert rows.most <= 7
+    assert rows.most <= 6 + 1 + 2

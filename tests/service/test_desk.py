@@ -190,7 +190,8 @@ async def test_more_that_waits_is_claimed_without_a_pause(counter: Counter, monk
     assert await counter.claim(10) is not None
 
 
-async def test_a_claim_for_a_client_that_has_gone_comes_back_uncounted(counter: Counter) -> None:
+async def claim_and_go(counter: Counter) -> None:
+    """Somebody asks, and is gone before the turn that is to serve him goes on behind the gate."""
     await counter.publish(1)
     counter.gate = trio.Event()
     async with trio.open_nursery() as asking:
@@ -198,6 +199,10 @@ async def test_a_claim_for_a_client_that_has_gone_comes_back_uncounted(counter: 
         while not counter.turns:
             await trio.lowlevel.checkpoint()
         asking.cancel_scope.cancel()
+
+
+async def test_a_claim_for_a_client_that_has_gone_comes_back_uncounted(counter: Counter) -> None:
+    await claim_and_go(counter)
     counter.gate.set()
     while not counter.timers:
         await trio.lowlevel.checkpoint()
@@ -208,6 +213,52 @@ async def test_a_claim_for_a_client_that_has_gone_comes_back_uncounted(counter: 
     claim = await counter.claim()
     assert claim is not None
     assert claim.messages[0].attempt == 1
+
+
+async def leave_a_claim(counter: Counter, trouble: str) -> None:
+    """A claim is granted to somebody who has gone, and cannot be given back now."""
+    await claim_and_go(counter)
+    setattr(counter, trouble, True)
+    counter.gate.set()
+
+
+async def pass_time(counter: Counter, autojump_clock: trio.testing.MockClock, seconds: int) -> None:
+    """No second before the store has done what was asked of it in the one before."""
+    autojump_clock.autojump_threshold = 0.02
+    for _ in range(seconds):
+        counter.ms += 1000
+        await trio.sleep(1)
+
+
+@pytest.mark.parametrize("trouble", ["held", "away", "locked"])
+async def test_what_nobody_took_is_given_back_however_long_that_takes(
+    counter: Counter, autojump_clock: trio.testing.MockClock, trouble: str
+) -> None:
+    await leave_a_claim(counter, trouble)
+    await pass_time(counter, autojump_clock, 20)
+    assert counter.timers == []
+    assert len(counter.turns) < 30
+    setattr(counter, trouble, False)
+    await pass_time(counter, autojump_clock, 2)
+    ((due, entry),) = counter.timers
+    await counter.store.promote([entry], counter.clock.now())
+    counter.desk.nudge()
+    claim = await counter.claim()
+    assert claim is not None
+    assert claim.messages[0].attempt == 1, "it was not counted"
+    assert due <= counter.ms
+
+
+async def test_what_could_not_be_given_back_by_the_end_of_its_lease_is_lost_once(
+    counter: Counter, autojump_clock: trio.testing.MockClock
+) -> None:
+    await leave_a_claim(counter, "held")
+    began = counter.ms
+    await pass_time(counter, autojump_clock, LEASE // 1000 + 5)
+    counter.held = False
+    await pass_time(counter, autojump_clock, 2)
+    assert [due for due, _ in counter.timers] == [began + LEASE + counter.group.ladder.rungs[0]]
+    assert not counter.desk._returning
 
 
 async def test_a_lease_that_runs_out_goes_to_the_ladder(counter: Counter) -> None:

@@ -1,14 +1,23 @@
 """Durations and times: what is read, what is refused and with what words, and that nothing rounds down."""
 
+import re
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tarry.service.durations import MAX_DURATION, format_duration, format_time, parse_duration, parse_time
+from tarry.service.durations import (
+    DURATION_PATTERN,
+    MAX_DURATION,
+    TIME_PATTERN,
+    format_duration,
+    format_time,
+    parse_duration,
+    parse_time,
+)
 
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
 END_OF_2109 = 4_417_977_599_999
@@ -172,3 +181,43 @@ def test_a_time_is_the_oracles_rounded_up(local: datetime, offset: int) -> None:
 def test_the_text_is_the_oracles(ms: int) -> None:
     oracle = datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{ms % 1000:03}Z"
     assert format_time(ms) == oracle
+
+
+digits = st.sampled_from(["0", "1", "12", "1.5", "0,25"])
+written = st.lists(st.one_of(digits, st.sampled_from([*"wdhms", "ms", *"PTWDHMS", " ", "-", "."])), max_size=8).map(
+    "".join
+)
+
+
+@given(written)
+@example("")
+@example("P1W2DT3H4M5.5S")
+@example("1w2d3h4m5s6ms")
+@example("1m1m")
+@example("1\n")
+def test_the_pattern_of_durations_is_of_those_that_are_read(text: str) -> None:
+    try:
+        parse_duration(text)
+    except ValueError:
+        assert text == "" or re.fullmatch(DURATION_PATTERN, text) is None
+    else:
+        assert re.fullmatch(DURATION_PATTERN, text)
+
+
+@given(
+    *(st.integers(0, most) for most in (9999, 14, 33, 25, 61, 62)),
+    st.sampled_from(["", ".", ".5", "." + "0" * 31]),
+    st.sampled_from(["Z", "z", "", "+01:00", "-23:59", "+24:00", "+01:60", "+1:00"]),
+)
+def test_the_pattern_of_times_is_of_those_that_are_read(
+    year: int, month: int, day: int, hour: int, minute: int, second: int, fraction: str, zone: str
+) -> None:
+    text = f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}{zone}"
+    matched = re.fullmatch(TIME_PATTERN, text) is not None
+    try:
+        parse_time(text)
+    except ValueError:
+        # What a calendar wants, and a leap second at the end of a day, is more than a pattern knows.
+        assert not matched or second == 60 or day > 28 or year in (0, 1, 9999)
+    else:
+        assert matched

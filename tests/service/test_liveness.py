@@ -299,12 +299,11 @@ async def test_offsets_of_a_broadcast_client_go_with_it(town: Town, goes: str) -
 
 async def test_renewals_are_written_together(town: Town) -> None:
     writes: list[int] = []
-    renew = town.engine._store.renew_clients
 
     class Counting(Store):
-        async def renew_clients(self, signs: Mapping[str, int], register: Collection[str] = ()) -> Any:
+        async def _renew(self, signs: Mapping[str, int], register: Collection[str], *, free: bool) -> Any:
             writes.append(len(signs))
-            return await renew(signs, register)
+            return await super()._renew(signs, register, free=free)
 
     town.engine.liveness._store = Counting(town.engine._store.backend)
     await town.begin(ordered=False)
@@ -388,7 +387,7 @@ async def test_no_key_is_in_two_hands_whoever_dies_or_rests(town: Town, seed: in
     async def work(consumer: _Consumer) -> None:
         for claim in consumer.claims:
             by_key: dict[str, list[int]] = {}
-            for message in claim.messages:
+            for message in [message for one in claim.ranges for message in one.messages]:
                 by_key.setdefault(message.body.decode(), []).append(message.offset)
             if not (await town.ack(claim)).lost:
                 for key, offsets in by_key.items():
@@ -403,7 +402,7 @@ async def test_no_key_is_in_two_hands_whoever_dies_or_rests(town: Town, seed: in
             consumer.claims.append(got)
             rows = await town.engine._store.backend.read(lambda tx: tx.fetch("claim.of_clients", [*names]))
             still_open = {row[4] for row in rows}
-            for message in got.messages:
+            for message in [message for one in got.ranges for message in one.messages]:
                 key = message.body.decode()
                 taken = hands.get(key, got.key.token)
                 assert taken == got.key.token or taken not in still_open, f"{key} is in two hands"

@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from support.stores import SQLiteTables
+from tarry.service import directory as directory_module
 from tarry.service.engine import Engine
 from tarry.service.errors import TopicConflict, UnknownClaim, UnknownGroup, UnknownTopic
 from tarry.service.metrics import Metrics
@@ -129,6 +130,26 @@ async def test_a_removed_topic_is_gone_at_once(town: Town, nursery: trio.Nursery
             await trio.sleep(0.01)
     assert await town.engine.groups(again) == []
     assert await town.engine.claim(group, "a", 1, 0, HOUR) is None
+
+
+async def test_a_server_that_sees_many_come_and_go_keeps_little_of_them(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directory_module, "_REMEMBERED", 3)
+    directory, cleaner = town.engine.directory, town.engine.cleaner
+    for _ in range(10):
+        topic, group = await town.begin()
+        await town.publish(topic)
+        claim = await town.engine.claim(group, "a", 1, 0, HOUR)
+        assert claim is not None
+        await town.engine.settle(town.engine.claim_id(claim), "ack")
+        await cleaner.clean()
+        assert {key[1] for key in cleaner._starts} == town.engine._store._expected.keys() == {group.id}
+        await town.engine.remove_topic(topic, force=True)
+        await directory.refresh()
+    for kept in (cleaner._starts, town.engine._store._expected, town.engine._desks._of_topic, directory._of_topic):
+        assert len(kept) == 0
+    assert len(directory._removed_topics) == len(directory._removed_groups) == 3
 
 
 async def test_clients_of_a_broadcast_topic_go_home(town: Town, nursery: trio.Nursery) -> None:

@@ -70,9 +70,7 @@ class Server:
 
     async def _run(self) -> None:
         with trio.CancelScope() as self._running:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self.liveness.signing.run)
-                nursery.start_soon(self.liveness.leaving.run)
+            await self.liveness.run()
 
     @property
     def stopped(self) -> bool:

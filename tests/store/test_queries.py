@@ -102,14 +102,17 @@ def test_ids_are_looked_up_under_their_shards_in_key_order() -> None:
 
 
 def test_moved_messages_are_looked_up_where_they_lie() -> None:
-    ids = [0x31, 0x12, 0x21, 0x02]
-    asked = b"(shard IN (1,17) AND id IN (33,49) OR shard IN (2,18) AND id IN (2,18))"
-    assert asked in mysql_statements.bind("delay.lock", [ids])
-    both = mysql_statements.bind("delay.used", [ids, [1], [2]])
-    assert both.index(asked) < both.index(b"(shard = 1 AND id IN (1))") < both.index(b"id IN (2)")
-    text, values = sqlite_statements.bind("delay.lock", [ids])
-    assert values == ["[49,18,33,2]"]
-    assert "(value & 15) + " in text
+    places = [0x31, ~0x12, ~0x21, 0x02, ~0x02]
+    here = "shard = 1 AND id IN (49) OR shard = 2 AND id IN (2)"
+    asked = f"({here} OR shard = 17 AND id IN (33) OR shard = 18 AND id IN (2,18))".encode()
+    assert asked in mysql_statements.bind("delay.lock", [places])
+    both = mysql_statements.bind("delay.used", [places, [1], [2]])
+    assert both.index(asked) < both.index(b"(shard = 1 AND id IN (1))") < both.rindex(b"id IN (2)")
+    text, values = sqlite_statements.bind("delay.lock", [places])
+    assert values == ["[49,-19,-34,2,-3]"]
+    asked_there = text[text.index("(shard, id) IN (") + len("(shard, id) IN (") :].split(" FROM json_each(?)")[0]
+    found = sqlite3.connect(":memory:").execute(f"{asked_there} FROM json_each(?)", values).fetchall()
+    assert found == [(1, 49), (18, 18), (17, 33), (2, 2), (18, 2)]
 
 
 def test_stretches_are_ranges_of_an_index() -> None:

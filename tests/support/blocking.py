@@ -17,7 +17,8 @@ from tarry.client import AsyncDelivery, AsyncTarry, Tarry
 class Blocking(Tarry):
     """Every call is made in the event loop and waited for."""
 
-    def __init__(self, backend: str, url: str, sleeps: list[float]) -> None:
+    def __init__(self, backend: str, url: str, sleeps: list[float], deadline: float = 30.0) -> None:
+        self._deadline = deadline
         self._backend = backend
         self._url = url
         self._sleeps = sleeps
@@ -28,7 +29,7 @@ class Blocking(Tarry):
             self._sleeps.append(seconds)
 
         async def made() -> AsyncTarry:
-            return AsyncTarry(self._url, sleep=nap)
+            return AsyncTarry(self._url, deadline=self._deadline, sleep=nap)
 
         self.portal: BlockingPortal = self._stack.enter_context(start_blocking_portal(self._backend))
         self.front = self._stack.enter_context(self.portal.wrap_async_context_manager(self.portal.call(made)))

@@ -197,16 +197,10 @@ class Oracle:
         requests = [ClaimRequest(f"client-{i}", size, lease) for i, size in enumerate(sizes)]
         turn = await self.store.turn(hand.group, [], requests, self.now)
         assert len(turn.claims) == len(sizes)
-        for request, claim in zip(requests, turn.claims, strict=True):
-            if claim is None:
-                assert not self._left(hand), "there was something to claim"
-                continue
-            queue_id = claim.key.queue_id
-            first = hand.positions[queue_id]
-            if queue_id in self.streams:
-                assert not self._left(hand, retries_only=True), "the retry queue comes first"
-            hops = self._queue(hand, queue_id)[first : first + request.size]
-            assert (claim.key.first, claim.size, claim.client) == (first, len(hops), request.client)
+        for claim in sorted(turn.ranges, key=lambda claim: (claim.key.queue_id, claim.key.first)):
+            queue_id, first = claim.key.queue_id, hand.positions[claim.key.queue_id]
+            hops = self._queue(hand, queue_id)[first : first + claim.size]
+            assert (claim.key.first, claim.size) == (first, len(hops))
             assert claim.lease_until == self.now + lease
             # A message that lies there twice is handed out once, the later one.
             last = {hop.message.id: place for place, hop in enumerate(hops)}
@@ -222,7 +216,27 @@ class Oracle:
             for place, _ in kept:
                 outcomes[place] = Outcome.OPEN
             hand.held.append(Held(claim, hops, claim.lease_until, outcomes))
+        for request, given in zip(requests, turn.claims, strict=True):
+            self._check_claim(hand, request, given)
         assert turn.more == self._left(hand)
+
+    def _check_claim(self, hand: Hand, request: ClaimRequest, claim: Claim | None) -> None:
+        """Whether it has as much as there was for it."""
+        if claim is None:
+            assert not self._left(hand), "there was something to claim"
+            return
+        ranges = claim.ranges
+        assert {one.client for one in ranges} == {request.client}
+        assert {one.key.token for one in ranges} == {claim.key.token}
+        queues = [one.key.queue_id for one in ranges]
+        assert len(set(queues)) == len(queues)
+        assert len({queue_id in self.streams for queue_id in queues}) == 1, "what is new, or what came back"
+        if queues[0] in self.streams:
+            assert not self._left(hand, retries_only=True), "the retry queue comes first"
+        size = sum(one.size for one in ranges)
+        assert size <= request.size
+        if size < request.size:
+            assert not self._left(hand, retries_only=queues[0] not in self.streams), "there was room for more"
 
     async def settle(self, hand: Hand, wishes: Sequence[tuple[Held, Settlement]]) -> None:
         """Any settlements of a group's claims, in one turn."""

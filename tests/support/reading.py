@@ -104,12 +104,12 @@ class Readers:
         (group,) = await self.stage.store.groups([self.topic])
         requests = [ClaimRequest("c", self.dice.choice((1, 30, 120)), MINUTE) for _ in range(self.dice.randrange(1, 7))]
         turn = await self.stage.store.turn(group, (), requests, self.stage.now)
-        for claim in turn.claims:
-            if claim is not None:
-                seen = self.claimed.setdefault(claim.messages[0].queue, [])
-                seen += [(message.offset, message.id) for message in claim.messages]
-                assert not (await self.stage.ack(group, claim)).lost
-        return sum(len(claim.messages) for claim in turn.claims if claim is not None)
+        for claim in sorted(turn.ranges, key=lambda claim: claim.key.first):  # of one turn, whoever got which
+            seen = self.claimed.setdefault(claim.messages[0].queue, [])
+            seen += [(message.offset, message.id) for message in claim.messages]
+        for given in turn.claims:
+            assert given is None or not (await self.stage.ack(group, given)).lost
+        return sum(len(claim.messages) for claim in turn.ranges)
 
     def check(self, *, holes: bool) -> None:
         """Everybody has seen all there is, in order; `holes`: some offsets may never have had a message."""

@@ -207,12 +207,12 @@ class Stage:
         return list((await self.turn(group, settlements)).settled)
 
     async def ack(self, group: Group, claim: Claim, places: tuple[int, ...] | None = None) -> Settled:
-        (settled,) = await self.settle(group, Settlement(claim.key, "ack", places))
+        (settled,) = await self.settle(group, of_all(Settlement(claim.key, "ack", places), claim))
         assert settled is not None
         return settled
 
     async def fail(self, group: Group, claim: Claim, places: tuple[int, ...] | None = None, **how: Any) -> Settled:
-        (settled,) = await self.settle(group, Settlement(claim.key, "fail", places, **how))
+        (settled,) = await self.settle(group, of_all(Settlement(claim.key, "fail", places, **how), claim))
         assert settled is not None
         return settled
 
@@ -233,7 +233,15 @@ def bodies_of(answer: ReadAnswer) -> list[bytes]:
 
 
 def bodies(claim: Claim) -> list[bytes]:
-    return [message.body for message in claim.messages]
+    return [message.body for one in claim.ranges for message in one.messages]
+
+
+def of_all(settlement: Settlement, claim: Claim) -> Settlement:
+    """The same for all ranges of a claim; without places, for they are of one range."""
+    if settlement.places is not None:
+        assert not claim.others, "places are of one range"
+        return settlement
+    return attrs.evolve(settlement, others=tuple(attrs.evolve(settlement, key=one.key) for one in claim.others))
 
 
 def ids_of(receipts: Iterable[Receipt]) -> list[int]:

@@ -33,15 +33,28 @@ async def test_what_the_store_lost_is_missed_though_the_lake_has_it(
     assert {kind: [row["offset"] for row in told["listed"]] for kind, told in found.items()} == {"not_in_store": [1, 5]}
 
 
-async def test_a_letter_that_the_store_lost_is_missed_though_the_lake_has_it(
+async def test_what_the_store_lost_or_changed_of_the_log_is_missed_though_the_lake_has_it(
     spark: SparkSession, stage: Stage, tmp_path: Path
 ) -> None:
     story = await live(stage)
     archive(spark, stage.dsn, tmp_path)
     scope = Scope(datetime(2100, 1, 1, tzinfo=UTC), archived=True)
+    sql, billing = stage.tables.rows, story.billing.id
     with small(spark):
         assert examine(spark, stage.dsn, str(tmp_path), scope, None, 9)["findings"] == {}
-        (letter,) = stage.tables.rows(f"SELECT MIN(id) FROM dead WHERE group_id = {story.billing.id}")
-        stage.tables.rows(f"DELETE FROM dead WHERE group_id = {story.billing.id} AND id = {letter[0]}")
+        (letter,) = stage.column(f"SELECT MIN(id) FROM dead WHERE group_id = {billing}")
+        sql(f"DELETE FROM dead WHERE group_id = {billing} AND id = {letter}")
+        sql(f"DELETE FROM cancelled WHERE id = {story.cancelled[0]}")
+        entry = f"group_id = {billing} AND number = 0 AND queue_id = {story.orders.queues[0].id}"
+        ((first, size),) = sql(f"SELECT `first`, size FROM delivery WHERE {entry}")
+        sql(f"UPDATE delivery SET client = X'6162' WHERE {entry}")
+        inside = f"queue_id = {story.orders.queues[0].id} AND `offset` BETWEEN {first} AND {first + size - 1}"
+        claimed = stage.column(f"SELECT id FROM message WHERE {inside}")
         found = examine(spark, stage.dsn, str(tmp_path), scope, None, 9)["findings"]
+    told = {kind: sorted(int(row["id"] or 0) for row in one["listed"]) for kind, one in found.items()}
+    assert told == {
+        "letter_rows": [0],
+        "not_in_store": sorted([letter, story.cancelled[0]]),
+        "copy_differs": sorted(claimed),
+    }
     assert [row["group"] for row in found["letter_rows"]["listed"]] == ["billing"]

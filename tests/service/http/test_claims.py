@@ -5,10 +5,13 @@ from typing import Any
 
 import httpx
 import pytest
+import trio
 from attrs import evolve
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from support.recording_broker import NOW, RecordingBroker, claim, delivered
 from tarry.service.errors import NothingToSettle
+from tarry.service.http.pace import ARRIVED
 from tarry.store.records import Queue, ReadAnswer, ReadRequest, Settled
 
 CLAIM = "/v1/topics/orders/groups/billing/claim"
@@ -60,6 +63,24 @@ async def test_a_claims_wishes(
 ) -> None:
     assert (await client.post(CLAIM, json={"client": "c1", **wish})).status_code == 200
     assert ("claim", "billing", *asked) in broker.calls
+
+
+@pytest.mark.parametrize(("ago", "left"), [(0, 30_000), (12, 18_000), (40, 0)])
+async def test_a_wait_begins_with_the_arrival_of_its_request(
+    app: ASGIApp, broker: RecordingBroker, autojump_clock: trio.testing.MockClock, ago: int, left: int
+) -> None:
+    """However long the request has stood in line."""
+
+    async def late(scope: Scope, receive: Receive, send: Send) -> None:
+        await app({**scope, ARRIVED: trio.current_time() - ago}, receive, send)
+
+    broker.granted, broker.stream = claim(delivered()), [delivered()]
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=late), base_url="http://127.0.0.1:8277") as client:
+        await client.post(CLAIM, json={"client": "c1", "wait": "30s"})
+        assert ("claim", "billing", "c1", 10, left, 60_000) in broker.calls
+        broker.calls.clear()
+        await client.get("/v1/topics/orders/queues/0/messages?wait=30s")
+        assert [call[-1] for call in broker.calls if call[0] == "pull"] == [left]
 
 
 @pytest.mark.parametrize(("begin", "latest"), [(None, False), ("earliest", False), ("latest", True)])

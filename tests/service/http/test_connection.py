@@ -14,6 +14,7 @@ from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair
 from tarry.service.http import connection
 from tarry.service.http.connection import Connection
 from tarry.service.http.front_door import KEEP_ALIVE, make_config
+from tarry.service.http.pace import ARRIVED, Pace
 
 GET = b"GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n"
 UPLOAD = b"POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n" + b"x" * 50
@@ -59,20 +60,34 @@ def app() -> App:
 async def served(app: App, pair: tuple[Stream, Stream] | None = None) -> AsyncIterator[tuple[Stream, Connection]]:
     """A client's end, and the connection that serves the other; at the block's end it has ended, in its own time."""
     near, far = pair or memory_stream_pair()
-    serving = Connection(app, far, make_config(), WorkerContext(None))
+    pace = Pace()
+    serving = Connection(app, far, make_config(), WorkerContext(None), pace)
 
     async def serve() -> None:
         async with far:
             await serving.run()
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(serve)
-        await trio.testing.wait_all_tasks_blocked()
-        yield near, serving
+    async with trio.open_nursery() as pacing:
+        pacing.start_soon(pace.run)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve)
+            await trio.testing.wait_all_tasks_blocked()
+            yield near, serving
+        pacing.cancel_scope.cancel()
 
 
 async def everything(stream: Stream) -> bytes:
     return b"".join([piece async for piece in stream])
+
+
+async def test_a_request_has_the_time_of_its_arrival(app: App, autojump_clock: MockClock) -> None:
+    began = trio.current_time()
+    async with served(app) as (client, _):
+        for _ in range(2):
+            await trio.sleep(5)
+            await client.send_all(GET)
+        await client.send_eof()
+    assert [scope[ARRIVED] - began for scope in app.scopes] == [5, 10]
 
 
 async def test_a_connection_serves_one_request_after_the_other(app: App, autojump_clock: MockClock) -> None:

@@ -6,7 +6,8 @@ from itertools import product
 import httpx
 import pytest
 
-from support.recording_broker import RecordingBroker
+from support.json_schema import fits
+from support.recording_broker import RecordingBroker, delivered
 from tarry.service.http.routes import OPERATIONS, Operation, Parameter
 from tarry.store.records import Group
 from tarry.wheel.ladder import Ladder
@@ -32,5 +33,30 @@ async def test_a_parameter_takes_what_the_document_says(
     taken = [str(low), str(high)] if parameter.numbers else parameter.words
     refused = [str(low - 1), str(high + 1), "x", "", "1.5"]
     for value, status in [*product(taken, [200]), *product(refused, [400])]:
-        response = await client.get(path, params=needed | {parameter.name: value})
+        response = await client.request(operation.method, path, params=needed | {parameter.name: value})
         assert response.status_code == status, (value, response.text)
+
+
+TEXTS = ["2026-12-01T00:00:00Z", "2026-13-01T00:00:00Z", "now", "", "1s", "PT1S", "P", "orders", "..", "k" * 256]
+OF_A_FORM = [
+    pytest.param(operation, parameter, id=f"{operation.method} {operation.path} {parameter.name}")
+    for operation, parameter in ((o, p) for o in OPERATIONS for p in o.query)
+    if parameter.form is not None
+]
+
+
+@pytest.mark.parametrize(("operation", "parameter"), OF_A_FORM)
+async def test_a_parameter_has_the_form_that_the_document_says(
+    client: httpx.AsyncClient, broker: RecordingBroker, operation: Operation, parameter: Parameter
+) -> None:
+    assert parameter.form is not None
+    topic = broker.add_topic("orders")
+    broker.known_groups["orders", "billing"] = Group(1, topic, "billing", Ladder(), {})
+    broker.stream = [delivered()]
+    path = re.sub("{(.+?)}", lambda part: PARTS[part[1]], operation.path)
+    needed = {name: value for name, value in NEEDED.items() if name in {known.name for known in operation.query}}
+    for value in TEXTS:
+        response = await client.request(operation.method, path, params=needed | {parameter.name: value})
+        allowed = fits(value, parameter.form)
+        assert (response.status_code != 400) == allowed, (value, response.text)
+    assert {fits(value, parameter.form) for value in TEXTS} == {True, False}

@@ -85,7 +85,8 @@ async def test_what_the_broker_refuses(
 
 
 async def test_an_unknown_claim(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
-    assert problem(await client.post(f"/v1/claims/{'x' * 300}/ack"))["type"] == "/problems/unknown-claim"
+    for name in ("x" * 5000, "%C3%A9", "%0A"):
+        assert problem(await client.post(f"/v1/claims/{name}/ack"))["type"] == "/problems/unknown-claim"
     assert broker.calls == []
     broker.error = errors.UnknownClaim("there is no claim 'x'")
     assert problem(await client.post("/v1/claims/x/ack"))["type"] == "/problems/unknown-claim"

@@ -37,8 +37,7 @@ async def test_more_queues_later(stage: Stage) -> None:
     assert seen.id == group.id
     assert len(seen.retry_queues) == 4
     await stage.publish(stage.draft(wider, b"b", queue=3))
-    got = bodies(await stage.claim(seen)) + bodies(await stage.claim(seen))
-    assert sorted(got) == [b"a", b"b"]
+    assert sorted(bodies(await stage.claim(seen))) == [b"a", b"b"]
     assert stage.count("cursor") == 8
 
 

@@ -67,9 +67,20 @@ class Lives:
     async def claim(self) -> None:
         """Claims, looks at what comes, and fails, acks or forgets it."""
         client = f"client-{self.dice.randrange(3)}"
-        claim = await self.stage.claim_some(self.group, self.dice.randrange(1, 5), MINUTE, client)
-        if claim is None:
+        found = await self.stage.claim_some(self.group, self.dice.randrange(1, 5), MINUTE, client)
+        if found is None:
             return
+        for one in found.ranges:
+            await self._handle(one)
+        lost = [id_ for one in found.ranges for id_ in one.places if self.lives[id_].state == "in hand"]
+        if lost:
+            self.stage.now = found.lease_until + self.dice.choice((0, 1, MINUTE))
+            ended = [settled for settled in await self.stage.end_leases(self.group) if settled is not None]
+            assert sum(settled.retried + settled.dead for settled in ended) == len(lost)
+            for id_ in lost:
+                self.lives[id_].lose(found.lease_until, client, "lease lost", None, count=True)
+
+    async def _handle(self, claim: Claim) -> None:
         for message in claim.messages:
             life = self.lives[message.id]
             assert life.state == "away", f"{life.state}, and handed out"
@@ -83,14 +94,6 @@ class Lives:
                 self.lives[message.id].state = "acked"
             elif chance < 0.85:
                 await self._fail(claim, message.id)
-        lost = [id_ for id_ in claim.places if self.lives[id_].state == "in hand"]
-        if lost:
-            self.stage.now = claim.lease_until + self.dice.choice((0, 1, MINUTE))
-            for settled in await self.stage.end_leases(self.group):
-                assert settled is not None
-                assert settled.retried + settled.dead == len(lost)
-            for id_ in lost:
-                self.lives[id_].lose(claim.lease_until, client, "lease lost", None, count=True)
 
     async def _fail(self, claim: Claim, id_: int) -> None:
         dice, life = self.dice, self.lives[id_]

@@ -173,6 +173,8 @@ async def explainer(request: pytest.FixtureRequest, kind: Kind, bare_dsn: str) -
 
 
 _ONE, _TWO, _TEN, _THOUSAND = ([_id(i) for i in range(n)] for n in (1, 2, 10, 1000))
+_APART = [~id_ for id_ in _TEN]
+"""Places of messages that were moved."""
 _SINCE, _UNTIL = START, START + 10_000
 _STRETCHES = [(g, q, 20 * i, 20 * i + 9) for g in range(50) for q in range(2) for i in range(10)]
 
@@ -199,13 +201,14 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
             )
         ],
     ),
-    "delay.lock": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
+    "delay.queues": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
+    "delay.lock": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,), (_APART,)]),
     "delay.remove": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
-    "delay.find": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,)]),
+    "delay.find": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_ONE + _APART,)]),
     "delay.move": ({"delay": "PRIMARY"}, [(16, START, START, _ONE)]),
     "delay.used": (
         {"delay": "PRIMARY", "cancelled": "PRIMARY", "message": "udx_message_id"},
-        [(_ONE,) * 3, (_TWO,) * 3, (_TEN,) * 3, (_THOUSAND,) * 3],
+        [([~id_ for id_ in ids], ids, ids) for ids in (_ONE, _TWO, _TEN, _THOUSAND)],
     ),
     "cancelled.find": ({"cancelled": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,)]),
     "cancelled.scan": ({"cancelled": "PRIMARY"}, [(3, 0, 200), (3, first_id(_SINCE), 200)]),
@@ -221,6 +224,7 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "moved.remove": ({"moved": "PRIMARY"}, [(0, START, _id(0))]),
     "retry.due": ({"retry": "PRIMARY"}, [(3, first_id(_SINCE), first_id(_UNTIL), 1000)]),
     "retry.lock": ({"retry": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
+    "retry.queues": ({"retry": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
     "retry.remove": ({"retry": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
     "retry.of_messages": ({"retry": "idx_retry_message_id"}, [(_ONE,), (_TEN,), (_THOUSAND,)]),
     "message.range": ({"message": "PRIMARY"}, [(1, 0, 200, 100), (1, 0, 1 << 40, 256)]),
@@ -308,6 +312,7 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "topic.by_name": ({"topic": "udx_topic_name"}, [(b"", 100), (b"x", 100)]),
     "consumer_group.topics_of": ({"consumer_group": "PRIMARY"}, [([1],), ([1, 2],)]),
     "cursor.lags": ({"c": "PRIMARY", "q": "PRIMARY"}, [([1],), (list(range(1000)),)]),
+    "topic.free": ({"topic": "PRIMARY"}, [([1],), ([1, 2],)]),
     "topic.names": ({"topic": "PRIMARY"}, [([1],), ([1, 2],)]),
     "message.oldest": ({"message": "PRIMARY"}, [(1, 0, 1), (1, 100, 1000)]),
     "message.held": (
@@ -362,6 +367,8 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "queue_owner.lock": ({"queue_owner": "PRIMARY"}, [(0,)]),
     "queue_owner.of_group": ({"queue_owner": "PRIMARY"}, [(0,)]),
     "claim.holders": ({"claim": "PRIMARY"}, [(1,)]),
+    "client.free": ({"client": "PRIMARY"}, [([b"client-1"],), ([b"client-1", b"client-2"],)]),
+    "client.there": ({"client": "PRIMARY"}, [([b"client-1"],), ([b"client-1", b"client-2"],)]),
     "client.lock": ({"client": "PRIMARY"}, [([b"1"],), ([b"1", b"2"],)]),
     "client.bury": ({"client": "PRIMARY"}, [(b"1", START)]),
     "message.members": ({"message": "PRIMARY"}, [(1, 0, 200)]),

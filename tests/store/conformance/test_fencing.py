@@ -58,7 +58,7 @@ class Crowd:
             await stage.fail(self.group, await stage.claim(self.group, count // 4), retry_after=0)
         assert len(await stage.fall_due()) == 2 * (count // 4)
         while (claim := await stage.claim_some(self.group, self.dice.randrange(1, 5), LEASE)) is not None:
-            self.told.append(Told(claim, until=claim.lease_until))
+            self.told += [Told(one, until=one.lease_until) for one in claim.ranges]
 
     async def settle(self, settlement: Settlement, now: int) -> Settled | None:
         while True:  # the other turn may hold the claim: nothing was done, and the desk would ask again
@@ -209,3 +209,18 @@ async def test_what_is_answered_is_what_came_of_it(stage: Stage, seed: int) -> N
 
 _JOBS = (Crowd.ack, Crowd.fail, Crowd.extend, Crowd.end, Crowd.forge)
 _WEIGHTS = (5, 2, 1, 3, 1)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_a_token_cannot_be_worked_out(stage: Stage, ordered: bool) -> None:
+    """Whoever knows the state of `random`, as from ids that it gave, does not know the token of the next claim."""
+    topic = await stage.topic(ordered=ordered)
+    group = await stage.group(topic)
+    tokens: set[int] = set()
+    for _ in range(2):
+        await stage.publish(stage.draft(topic))
+        random.seed(5)
+        claim = await stage.claim(group)
+        await stage.ack(group, claim)
+        tokens.add(claim.key.token)
+    assert len(tokens) == 2

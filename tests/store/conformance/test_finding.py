@@ -185,5 +185,4 @@ async def test_standings_go_on_where_a_read_ended(stage: Stage, monkeypatch: pyt
     await stage.fall_due()
     for group in groups:
         await stage.fail(group, await stage.claim(group, 20))
-        await stage.fail(group, await stage.claim(group, 20))
     assert await stands(stage, topic, "dead", 100) == ids

@@ -10,7 +10,7 @@ import pytest
 
 from support.stores import HOUR, MINUTE, SECOND, START, Stage, ids_of, open_tables
 from tarry.store import timers
-from tarry.store.ids import SHARDS, due_of, shard_in_delay, shard_of
+from tarry.store.ids import SHARDS, due_of, place_of, shard_in_delay, shard_of
 from tarry.store.mysql.backend import MySQLTransaction
 from tarry.store.mysql.connection import Connection, connect
 from tarry.store.mysql.dsn import Dsn
@@ -153,7 +153,7 @@ async def test_nothing_is_lost_by_moves(stage: Stage, seed: int) -> None:
                 streamed |= promoted
         assert await stage.waiting() == due
         rows = {(shard, id_) for shard, id_ in stage.tables.rows("SELECT shard, id FROM delay")}
-        assert rows == {(shard_in_delay(id_, at), id_) for id_, at in due.items()}
+        assert rows == {(shard_in_delay(place_of(id_, at)), id_) for id_, at in due.items()}
         pointers = {(at, id_) for at, id_ in stage.tables.rows("SELECT due, id FROM moved")}
         assert pointers == {(at, id_) for id_, at in due.items() if at != due_of(id_)}
     assert set(stage.column("SELECT id FROM message")) == streamed

@@ -771,3 +771,30 @@ async def test_a_verdict_is_of_the_row(stage: Stage, topic: Topic, connect: Call
     user.rollback()
     assert [one.entry for one in await stage.promote(receipt.id)] == [receipt.id]
     assert (await stage.store.cancel([receipt.id], stage.now))[0] == Verdict("too_late", topic=topic.id)
+
+
+async def test_a_message_of_any_range_of_a_claim(stage: Stage, topic: Topic, connect: Callable[..., Any]) -> None:
+    """It holds the row of that range alone; whoever settles the whole claim meanwhile has to ask again."""
+    del topic  # it has set the stage's clock
+    wide = await stage.topic("wide", queues=3)
+    group = await stage.group(wide)
+    await stage.publish(*(stage.draft(wide, queue=queue) for queue in range(3)))
+    await stage.fail(group, await stage.claim(group), retry_after=0)
+    stage.now += 1
+    await stage.fall_due()
+    await stage.publish(*(stage.draft(wide, queue=queue) for queue in range(3)))
+    user = connect()
+    cursor = user.cursor()
+    for attempt in (2, 1):  # what came back, and what is new
+        claim = await stage.claim(group)
+        assert (claim.messages[0].attempt, len(claim.ranges)) == (attempt, 3)
+        name = format_claim(*(one.key for one in claim.ranges))
+        outbox.ack(cursor, message_of(claim.ranges[1]), claim=name)
+        assert (await stage.ack(group, claim)).locked
+        assert (await stage.store.group_state(group)).claimed == 3
+        user.commit()
+        with pytest.raises(NotFound):
+            outbox.ack(cursor, message_of(claim.ranges[0]), claim=format_claim(*(one.key for one in claim.others)))
+        user.rollback()
+        settled = await stage.ack(group, claim)
+        assert (settled.acked, settled.ended) == (3, True)

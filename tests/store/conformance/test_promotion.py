@@ -103,9 +103,15 @@ async def test_topics_queues_and_retries_in_one_transaction(stage: Stage) -> Non
     ) + await stage.publish(*(stage.draft(two, b"b%d" % i, 10 * SECOND) for i in range(3)))
     stage.now += 10 * SECOND
     entries = [entry for _, entry in failed.timers] + ids_of(receipts)
+    back = group.retry_queues[one.queues[1].id]
+    await stage.store.reschedule([(receipts[-1].id, stage.now - 1)], stage.now)  # it lies elsewhere now
+    where = await stage.store.queues_of([*entries, 5, ~5])
+    assert list(where) == [back.id, one.queues[0].id, one.queues[1].id, two.queues[0].id]
+    assert where[back.id] == entries[:4]
+    assert [len(some) for some in where.values()] == [4, 3, 3, 3]
     promoted = await stage.promote(*entries)
     assert {p.entry for p in promoted} == set(entries)
-    back = group.retry_queues[one.queues[1].id]
+    assert await stage.store.queues_of(entries) == {}
     assert sorted(p.queue_id for p in promoted) == sorted(
         [back.id] * 4 + [one.queues[0].id] * 3 + [one.queues[1].id] * 3 + [two.queues[0].id] * 3
     )

@@ -5,7 +5,7 @@ import random
 import trio
 
 from support.stores import SECOND, Stage, ids_of
-from tarry.store.records import Verdict
+from tarry.store.records import Claim, Verdict
 
 MESSAGES, ROUND = 10_000, 500
 
@@ -142,17 +142,19 @@ async def test_everybody_at_once(stage: Stage) -> None:
     async def consume(number: int) -> None:
         client = f"client-{number}"
         while not is_over():
-            claim = await stage.claim_some(group, 5, lease=10**9, client=client)
-            if claim is None:
-                continue
-            bad = tuple(i for i, m in enumerate(claim.messages) if m.body.endswith(b"/2") and m.attempt == 1)
-            if bad:
-                settled = await stage.fail(group, claim, bad, retry_after=1)
-                assert settled.retried == len(bad)
-                failed.extend(claim.messages[i].body for i in bad)
-            if len(bad) < len(claim.messages):
-                assert (await stage.ack(group, claim)).acked == len(claim.messages) - len(bad)
-                acked.extend(m.body for i, m in enumerate(claim.messages) if i not in bad)
+            found = await stage.claim_some(group, 5, lease=10**9, client=client)
+            for claim in () if found is None else found.ranges:
+                await settle(claim)
+
+    async def settle(claim: Claim) -> None:
+        bad = tuple(i for i, m in enumerate(claim.messages) if m.body.endswith(b"/2") and m.attempt == 1)
+        if bad:
+            settled = await stage.fail(group, claim, bad, retry_after=1)
+            assert settled.retried == len(bad)
+            failed.extend(claim.messages[i].body for i in bad)
+        if len(bad) < len(claim.messages):
+            assert (await stage.ack(group, claim)).acked == len(claim.messages) - len(bad)
+            acked.extend(m.body for i, m in enumerate(claim.messages) if i not in bad)
 
     async with trio.open_nursery() as nursery:
         for number in range(6):

@@ -420,10 +420,9 @@ async def test_removal_beside_publishers_claimers_and_promotion(stage: Stage) ->
                 else:
                     group = dice.choice(groups)
                     turn = await stage.turn(group, requests=[ClaimRequest("c", 3, MINUTE)])
-                    for claim in turn.claims:
-                        if claim is not None:
-                            await stage.fail(group, claim, (0,))
-                            await stage.ack(group, claim)
+                    for claim in turn.ranges:
+                        await stage.fail(group, claim, (0,))
+                        await stage.ack(group, claim)
                 told[step] += 1
             except (TopicGone, GroupGone):
                 told[f"{step} gone"] += 1

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from support.stores import START, connect_raw
+from support.stores import START, connect_raw, open_tables
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import Locked
 from tarry.store.mysql.backend import MySQLBackend
@@ -86,6 +86,96 @@ async def test_a_locked_tally_leaves_out_what_is_counted_there(
         (3, 2, 0),
         (3, 2, 1),
     ]
+
+
+async def test_a_locked_topic_leaves_out_what_would_be_counted_there_first(
+    store: Store, mysql_dsn: str, lock_waits: Callable[[], int]
+) -> None:
+    """Its tally is yet to be made, which takes its own row."""
+    orders, mails = [await store.add_topic(TopicDraft(name), START) for name in ("orders", "mails")]
+    later = [_for(topic, 0, 10) for topic in (orders, mails)]
+    with connect_raw(mysql_dsn) as other, other.cursor() as cursor:
+        cursor.execute("SELECT * FROM topic WHERE id = %s FOR UPDATE", (orders.id,))
+        before = lock_waits()
+        answers = await store.publish_free([*later, _for(orders, 0)], START)
+        assert [answer is not None for answer in answers] == [False, True, True]
+        assert lock_waits() == before
+        other.rollback()
+    published = await store.publish(later[:1], START)
+    made = [answer[0].id for answer in published if isinstance(answer, list)]
+    with connect_raw(mysql_dsn) as other, other.cursor() as cursor:
+        cursor.execute("UPDATE delay SET uncounted = 1")
+        cursor.execute("DELETE FROM tally")
+        other.commit()
+        cursor.execute("SELECT * FROM topic WHERE id = %s FOR UPDATE", (orders.id,))
+        promoted, held = await store.promote_free(made, START + 10)
+        assert (promoted, held) == ([], {orders.queues[0].id: made})
+        assert [verdict.result for verdict in await store.cancel(made, START)] == ["locked"]
+        assert lock_waits() == before
+        other.rollback()
+    assert [verdict.result for verdict in await store.cancel(made, START)] == ["cancelled"]
+
+
+async def test_a_gap_that_somebody_holds_is_waited_for_and_the_queues_are_told(store: Store, mysql_dsn: str) -> None:
+    topic = await store.add_topic(TopicDraft("orders", queues=3), START)
+    await store.publish([_for(topic, queue) for queue in (0, 1, 2)], START)
+    answers = await store.publish([_for(topic, queue, 10) for queue in (0, 2, 1, 0)], START)
+    ids = [answer[0].id for answer in answers if isinstance(answer, list)]
+    queues = [queue.id for queue in topic.queues]
+    with connect_raw(mysql_dsn) as other, other.cursor() as cursor:
+        cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        # It begins behind the last row of the queue before: there is none.
+        cursor.execute("SELECT * FROM message WHERE queue_id = %s FOR UPDATE", (queues[0],))
+        with pytest.raises(Locked):
+            await store.promote_free(ids, START + 10)
+        assert await store.queues_of([*ids, 1]) == {
+            queues[0]: [ids[0], ids[3]],
+            queues[2]: [ids[1]],
+            queues[1]: [ids[2]],
+        }
+        assert len((await store.promote_free(ids[1:3], START + 10))[0]) == 2
+        other.rollback()
+    assert await store.queues_of(ids) == {queues[0]: [ids[0], ids[3]]}
+    assert {one.entry for one in (await store.promote_free(ids, START + 10))[0]} == {ids[0], ids[3]}
+
+
+async def test_what_outboxes_cancelled_is_counted_behind_that_of_a_locked_topic(store: Store, mysql_dsn: str) -> None:
+    orders, mails = [await store.add_topic(TopicDraft(name), START) for name in ("orders", "mails")]
+    tables = open_tables(mysql_dsn)
+    tables.rows(f"INSERT INTO tally (topic_id, maker, scheduled, cancelled) VALUES ({orders.id}, 3, 0, 0)")
+    for number in range(1, 8):
+        topic = mails if number == 7 else orders
+        tables.rows(
+            f"INSERT INTO outbox_cancel (shard, id, topic_id, scheduled) VALUES (0, {number << 4}, {topic.id}, 1)"
+        )
+    with connect_raw(mysql_dsn) as other, other.cursor() as cursor:
+        cursor.execute("SELECT * FROM tally WHERE topic_id = %s FOR UPDATE", (orders.id,))
+        assert await store.count_outbox(3) == {mails.id: (1, 1)}
+        assert await store.count_outbox(3) == {}
+        other.rollback()
+    assert [await store.count_outbox(3) for _ in range(3)] == [{orders.id: (3, 3)}, {orders.id: (3, 3)}, {}]
+    tables.close()
+
+
+async def test_a_locked_client_is_left_out_and_not_found_dead(
+    store: Store, mysql_dsn: str, lock_waits: Callable[[], int]
+) -> None:
+    names = ["ann", "bob", "cid"]
+    await store.renew_clients(dict.fromkeys(names, START), names)
+    with connect_raw(mysql_dsn) as other, other.cursor() as cursor:
+        cursor.execute("SELECT * FROM client WHERE name = 'bob' FOR UPDATE")
+        before = lock_waits()
+        rows, locked = await store.renew_free(dict.fromkeys([*names, "dan"], START + 5), ["ann", "dan"])
+        assert locked == {"bob"}
+        assert {name: row.renewed_at for name, row in rows.items()} == dict.fromkeys(["ann", "cid", "dan"], START + 5)
+        left = await store.remove_clients(dict.fromkeys(["ann", "bob", "cid"], START + 5), START + 5)
+        assert [(name, one.watched) for name, one in left.items()] == [("ann", True), ("bob", False), ("cid", True)]
+        assert lock_waits() == before
+        with pytest.raises(Locked):
+            await store.remove_clients({"bob": None}, START + 5)
+        other.rollback()
+    assert {name: row.renewed_at for name, row in (await store.clients()).items()} == {"bob": START, "dan": START + 5}
+    assert (await store.remove_clients({"bob": START}, START + 5))["bob"].watched
 
 
 async def test_promotion_holds_back_what_goes_to_a_locked_queue(

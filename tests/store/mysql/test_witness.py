@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 from support import servers
-from support.proxy import Proxy
+from support.proxy import Moment, Proxy
 from tarry.store.errors import OutcomeUnknown
 from tarry.store.mysql.backend import MySQLBackend, MySQLTransaction
 from tarry.store.mysql.connection import Connection
@@ -123,6 +123,24 @@ async def test_past_the_bound_it_is_in_doubt(backend: MySQLBackend, mysql_dsn: s
     with pytest.raises(OutcomeUnknown):
         await doubtful.write(write)
     assert runs == [1]
+    await doubtful.aclose()
+
+
+@pytest.mark.parametrize(("moment", "transactions"), [("before", 1), ("after", 2)])
+async def test_who_asks_writes_only_behind_what_has_landed(
+    backend: MySQLBackend, mysql_dsn: str, nursery: trio.Nursery, moment: Moment, transactions: int
+) -> None:
+    """Where nothing has, there is nothing to wait for: it is done in one transaction, when it is run again."""
+    proxy: Proxy = await nursery.start(Proxy(mysql_dsn).run)
+    doubtful = MySQLBackend(proxy.dsn)
+
+    async def write(tx: Transaction) -> None:
+        await tx.execute_many("client.put", [(b"c", 1, 1)])
+
+    proxy.cut(moment)
+    await doubtful.write(write)
+    assert doubtful.statistics()["in_doubt"] == 1
+    assert servers.run_sql(mysql_dsn, "SELECT SUM(run) FROM witness") == [(transactions,)]
     await doubtful.aclose()
 
 

@@ -1,0 +1,169 @@
+"""What does a locked row of one topic cost the callers of another?
+
+    python -m tarry.bench.neighbours --dsn mysql://root@127.0.0.1:3306/any [--rate 10] [--seconds 15] [--runs 5]
+
+A real server. Topic B gets so many publishes a second, and as many claims with their acks, each kind over a connection
+of its own; first alone, then while a session of another program's holds the row of topic A's queue and 20 publishers
+insist on A, each trying again when it is told that A is busy. The rate is a small part of what the server can do, so
+that it is waits that are measured. A time begins when its call was due, so that one call that waits for long is not
+one bad time among many good ones.
+
+    case         alone; met, from the moment of the lock on; known, behind that, with the same lock
+    publish_p50_ms, publish_p99_ms, publish_max_ms     of publishes on B; of claims on B likewise
+    told         publishers on A that heard 503
+    ratio        met, and known, to alone, within each run
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+import trio
+
+from ..service.cli.server_process import ServerProcess
+from . import databases
+from .lean_http import LeanHTTP, RefusedError
+from .report import Figures, percentile, ratios, say, show, spread
+
+_WARM_UP = 2.0
+"""Seconds of both kinds of calls before the first measurement."""
+_BODY = msgspec.json.encode({"body": "x" * 198})
+_CLAIM = msgspec.json.encode({"client": "bench", "max": 100})
+_LOCK = "SELECT id FROM queue WHERE group_id = 0 AND topic_id = (SELECT id FROM topic WHERE name = 'a') FOR UPDATE"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m tarry.bench.neighbours", description=(__doc__ or "").splitlines()[0]
+    )
+    databases.add_dsn(parser)
+    parser.add_argument("--rate", type=int, default=10, help="publishes, and claims, a second on B (default: 10)")
+    parser.add_argument("--publishers", type=int, default=20, help="on A, while it is locked (default: 20)")
+    parser.add_argument("--seconds", type=float, default=15, help="of each measurement (default: 15)")
+    parser.add_argument("--runs", type=int, default=5, help="(default: 5)")
+    arguments = parser.parse_args()
+    if min(arguments.rate, arguments.publishers, arguments.runs) < 1 or arguments.rate * arguments.seconds < 1:
+        parser.error("at least one of each, and time for one call")
+    if arguments.dsn.startswith("sqlite"):
+        parser.error("nobody else can lock a row of SQLite's: the question is one of MySQL and MariaDB")
+    found: list[dict[str, Figures]] = []
+    with databases.server(arguments.dsn) as dsn, databases.scratch(dsn) as scratch:
+        settings = databases.durability(scratch)
+        for run in range(1, arguments.runs + 1):
+            with databases.scratch(dsn) as fresh:
+                say(f"run {run} of {arguments.runs}")
+                found.append(measure(fresh, arguments.rate, arguments.publishers, arguments.seconds))
+            for case, figures in found[-1].items():
+                show({"bench": "neighbours", "run": run, "case": case, **figures})
+    names = [name for name in found[0]["alone"] if name.endswith("_ms")]
+    cases = {case: {name: spread([run[case][name] for run in found], 1) for name in names} for case in found[0]}
+    times = {
+        case: {name.removesuffix("_ms"): ratios([_of(run, name) for run in found], case, "alone") for name in names}
+        for case in ("met", "known")
+    }
+    show(
+        {
+            "bench": "neighbours",
+            "summary": "medians of the runs, and met and known to alone",
+            "rate": arguments.rate,
+            "publishers": arguments.publishers,
+            "seconds": arguments.seconds,
+            "runs": arguments.runs,
+            **settings,
+            **cases,
+            "ratio": times,
+        }
+    )
+
+
+def measure(dsn: str, rate: int, publishers: int, seconds: float) -> dict[str, Figures]:
+    """One run against a server of its own: the figures of each case."""
+    with tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder:
+        server = ServerProcess(Path(folder), dsn, environment={"TARRY_LOG_LEVEL": "error"})
+        server.start()
+        try:
+            return trio.run(_measure, server.port, dsn, rate, publishers, seconds)
+        except Exception as error:
+            error.add_note(f"the end of the server's log:\n{server.tail()}")
+            raise
+        finally:
+            server.stop()
+
+
+async def _measure(port: int, dsn: str, rate: int, publishers: int, seconds: float) -> dict[str, Figures]:
+    async with LeanHTTP("127.0.0.1", port) as http:
+        await http.post("/v1/topics/a/messages", _BODY)
+        await http.post("/v1/topics/b/messages", _BODY)
+        await http.post("/v1/topics/b/groups/g/claim", _CLAIM)
+    await _call_b(port, rate, _WARM_UP)
+    alone = await _call_b(port, rate, seconds)
+    told = [0]
+    with databases.log_in(dsn) as other, other.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute(_LOCK)
+        async with trio.open_nursery() as nursery:
+            for _ in range(publishers):
+                nursery.start_soon(_insist, port, told)
+            met = await _call_b(port, rate, seconds)
+            known = await _call_b(port, rate, seconds)
+            nursery.cancel_scope.cancel()
+        cursor.execute("ROLLBACK")
+    return {"alone": alone, "met": met, "known": {**known, "told": told[0]}}
+
+
+async def _insist(port: int, told: list[int]) -> None:
+    async with LeanHTTP("127.0.0.1", port) as http:
+        while True:
+            try:
+                await http.post("/v1/topics/a/messages", _BODY)
+            except RefusedError:
+                told[0] += 1
+            else:
+                raise AssertionError("a publish went through a locked row")
+
+
+async def _call_b(port: int, rate: int, seconds: float) -> Figures:
+    """Both kinds of calls for so long; how long they took."""
+    published: list[float] = []
+    claimed: list[float] = []
+    async with LeanHTTP("127.0.0.1", port) as producer, LeanHTTP("127.0.0.1", port) as consumer:
+
+        async def publish() -> None:
+            await producer.post("/v1/topics/b/messages", _BODY)
+
+        async def claim() -> None:
+            answer = msgspec.json.decode(await consumer.post("/v1/topics/b/groups/g/claim", _CLAIM))
+            if answer["claim"] is not None:
+                await consumer.post(f"/v1/claims/{answer['claim']}/ack", b"{}")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_at_a_rate, publish, rate, seconds, published)
+            nursery.start_soon(_at_a_rate, claim, rate, seconds, claimed)
+    return {**_figures("publish", published), **_figures("claim", claimed)}
+
+
+async def _at_a_rate(call: Callable[[], Awaitable[None]], rate: int, seconds: float, took: list[float]) -> None:
+    """Calls are due at fixed times; one that comes late since another took long is as late as it is."""
+    began = time.perf_counter()
+    for number in range(round(rate * seconds)):
+        due = began + number / rate
+        await trio.sleep(max(0.0, due - time.perf_counter()))
+        await call()
+        took.append(time.perf_counter() - due)
+
+
+def _of(run: dict[str, Figures], name: str) -> dict[str, float]:
+    return {case: figures[name] for case, figures in run.items()}
+
+
+def _figures(kind: str, took: list[float]) -> Figures:
+    ordered = sorted(took)
+    shares = {"p50": percentile(ordered, 0.5), "p99": percentile(ordered, 0.99), "max": ordered[-1]}
+    return {f"{kind}_{name}_ms": round(value * 1000, 2) for name, value in shares.items()}
+
+
+if __name__ == "__main__":
+    main()

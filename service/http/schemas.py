@@ -1,0 +1,51 @@
+"""JSON Schema of what comes in, where a type does not say it: texts of a form, and fields that go together.
+
+The calls check all of this with words of their own; here it is told to whoever reads /openapi.json.
+"""
+
+from typing import Any
+
+from ...wheel.ladder import MAX_REST_MS
+from ..durations import DURATION_PATTERN, MAX_DURATION, TIME_PATTERN
+from .names import CONTENT_TYPE_PATTERN, ID_PATTERN, NAME_PATTERN, NO_NAMES
+
+Json = dict[str, Any]
+
+MAX_OFFSET = (1 << 63) - 1
+
+
+def text(form: str) -> Json:
+    """All of it has this form."""
+    return {"type": "string", "pattern": f"^(?:{form})$"}
+
+
+NAME = text(NAME_PATTERN) | {"not": {"enum": list(NO_NAMES)}}
+ID, CONTENT_TYPE = text(ID_PATTERN), text(CONTENT_TYPE_PATTERN)
+DURATION, TIME = text(DURATION_PATTERN) | {"minLength": 1}, text(TIME_PATTERN)
+START = text(f"earliest|latest|{TIME_PATTERN}")
+AFTER = text("|[0-9]{1,5}-[0-9]{1,19}")
+BASE64 = text("(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
+LABEL = {"minLength": 1, "maxLength": 255}
+MILLISECONDS = {"minimum": 0, "maximum": MAX_DURATION}
+REST = {"minimum": 0, "maximum": MAX_REST_MS}
+OFFSET = {"minimum": 0, "maximum": MAX_OFFSET}
+
+
+def given(*names: str) -> Json:
+    """These fields are there, and not null."""
+    return {"required": list(names), "properties": {name: {"not": {"type": "null"}} for name in names}}
+
+
+def absent(name: str) -> Json:
+    """This field is not there, or null."""
+    return {"properties": {name: {"type": "null"}}}
+
+
+def is_text(name: str) -> Json:
+    """This field is there, and a text."""
+    return {"required": [name], "properties": {name: {"type": "string"}}}
+
+
+def one_of(first: str, second: str) -> Json:
+    """One of the two, not both."""
+    return {"oneOf": [given(first) | {"not": given(second)}, given(second) | {"not": given(first)}]}

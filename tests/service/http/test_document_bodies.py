@@ -1,0 +1,179 @@
+"""What /openapi.json says of bodies is what the server takes: what it forbids is 400, and what it allows is not."""
+
+import re
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+import trio
+from hypothesis import find, given, settings
+from hypothesis import strategies as st
+
+from support.documented import documented
+from support.json_schema import fits
+from support.recording_broker import NOW, RecordingBroker, claim, delivered
+from tarry.service.http.app import make_app
+from tarry.service.http.openapi import document
+from tarry.service.http.reading import Body
+from tarry.service.http.routes import OPERATIONS, Operation
+from tarry.service.metrics import Metrics
+from tarry.service.settings import Settings
+from tarry.store.records import Group, Settled, Verdict
+from tarry.wheel.ladder import Ladder
+
+PARTS = {"topic": "orders", "group": "billing", "id": "7", "claim": "1-1-1-41-63"}
+WITH_BODY = [operation for operation in OPERATIONS if operation.requests]
+METRICS = Metrics()
+_LOOK = settings(max_examples=5000, database=None)
+
+
+def schema_of(operation: Operation) -> dict[str, Any]:
+    described = document()["paths"][operation.path][operation.method.lower()]
+    schema: dict[str, Any] = described["requestBody"]["content"]["application/json"]["schema"]
+    return schema
+
+
+async def send(operation: Operation, body: Any) -> httpx.Response:
+    """To a server that knows the topic, with one queue and ordered, and the group."""
+    broker = RecordingBroker()
+    topic = broker.add_topic("orders", ordered=True)
+    broker.known_groups["orders", "billing"] = Group(1, topic, "billing", Ladder(), {})
+    broker.granted = claim(delivered())
+    broker.settled = Settled(lease_until=NOW)
+    broker.verdict = Verdict("rescheduled")
+    transport = httpx.ASGITransport(app=make_app(broker, Settings(max_wait=1000), METRICS))
+    path = re.sub("{(.+?)}", lambda part: PARTS[part[1]], operation.path)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        response = await client.request(operation.method, path, content=msgspec.json.encode(body))
+    await documented(response)
+    return response
+
+
+TIME = "2026-12-01T00:00:00Z"
+DURATIONS = [
+    0,
+    1,
+    10**15 + 1,
+    -1,
+    1.5,
+    True,
+    "0",
+    "250ms",
+    "1s",
+    "PT0.1S",
+    "",
+    "P",
+    "PT",
+    "10",
+    "-1s",
+    "1 s",
+    "1S",
+    "x",
+]
+TIMES = [TIME, "2026-12-01t00:00:00.123456+01:00", "2026-13-01T00:00:00Z", "2026-12-01T00:00:00", "now", "", 0]
+LABELS = ["", "k", "k" * 255, "k" * 256, 7]
+IDS = [[], ["7"], ["0"], ["07"], ["x"], [7], "7", [""], [str((1 << 63) - 1)]]
+FLAGS = [True, False, 0, "true"]
+OFFSETS = [0, 7, -1, (1 << 63) - 1, 1 << 63, 0.5]
+
+# All that a body may have, right and wrong; what hangs on the topic or on the settings is left out.
+VALUES: dict[str, list[Any]] = {
+    "body": [None, 1, "text", {"a": []}],
+    "body_base64": ["", "AP8=", "AP8", "A P8", "-_8=", 1],
+    "content_type": ["image/png", "", " x", "ü/x", "x" * 255, "x" * 256],
+    "delay": DURATIONS,
+    "deliver_at": TIMES,
+    **dict.fromkeys(("key", "ordering_key", "tag", "idempotency_key", "name"), LABELS),
+    "client": ["c1", "", "c" * 256, 1],
+    "headers": [{}, {"a": "b"}, {"": "b"}, {"a": 1}, []],
+    "queue": [0, "0", 0.5],
+    "messages": [[], [{"body": 1}], [{}], [{"body": 1, "idempotency_key": "k"}], [{"body": 1, "queue": -1}], {}],
+    "max": [1, 1000, 0, 1001, "1"],
+    **dict.fromkeys(("wait", "retry_after"), DURATIONS),
+    "lease": [one for one in DURATIONS if one not in ("0", "PT0S")],  # a text that is nothing is a matter of arithmetic
+    "retention": [*DURATIONS, 10 * 365 * 86_400_000, 10 * 365 * 86_400_000 + 1],
+    "ladder": [[], *([one] for one in DURATIONS), ["1s"] * 64, ["1s"] * 65, "1s"],
+    "from": [*TIMES, *OFFSETS, "earliest", "latest"],
+    "to": [*TIMES, *OFFSETS, "earliest", "latest", {"offset": 1}, {"time": TIME}, {"offset": 1, "time": TIME}, {}],
+    "tags": [["a"], [], [""], ["a" * 256], ["a"] * 101, "a"],
+    "after": ["", "x"],
+    "ids": IDS,
+    "reason": ["", "no ink", 1],
+    **dict.fromkeys(("count", "dry_run", "ordered"), FLAGS),
+    "topic": ["orders", "", ".", "..", "a/b", "x" * 250],
+    "kind": ["cluster", "broadcast", "other"],
+    "queues": [1, 1024, 0, 1025, "1"],
+    "sequencer": ["store", "other"],
+    "jitter": [0, 0.5, 1, 1.5, -1, "0"],
+    "on_exhausted": ["dead", "block", "other"],
+    "concurrency": [1, 1_000_000, 0, 1_000_001],
+    "rate": [1, 100_000, 0, 100_001],
+    "bdoy": [1],
+}
+
+
+@st.composite
+def bodies(draw: st.DrawFn, operation: Operation) -> Any:
+    """Of these fields, few at a time, so that many have nothing wrong with them."""
+    struct: type[Body] = draw(st.sampled_from(operation.requests))
+    fields = msgspec.structs.fields(struct)
+    names = [field.encode_name for field in fields]
+    chosen = {field.encode_name for field in fields if field.required and draw(st.integers(0, 9))}
+    chosen |= set(draw(st.lists(st.sampled_from([*names, *names, "bdoy"]), max_size=3)))
+    return {name: draw(st.one_of(*[st.sampled_from(VALUES[name])] * 4, st.none())) for name in sorted(chosen)}
+
+
+@pytest.mark.parametrize("operation", WITH_BODY, ids=lambda operation: f"{operation.method} {operation.path}")
+def test_what_the_document_allows_is_taken_and_nothing_else(operation: Operation) -> None:
+    schema = schema_of(operation)
+    find(bodies(operation), lambda body: fits(body, schema), settings=_LOOK)
+    find(bodies(operation), lambda body: not fits(body, schema), settings=_LOOK)
+
+    @settings(max_examples=100, deadline=None)
+    @given(bodies(operation))
+    def hold(body: Any) -> None:
+        allowed = fits(body, schema)
+        response = trio.run(send, operation, body)
+        said = f"{body} is {'allowed' if allowed else 'forbidden'}: {response.text}"
+        assert response.is_success if allowed else response.status_code == 400, said
+
+    hold()
+
+
+PUBLISH, RESCHEDULE = (next(o for o in WITH_BODY if o.path.endswith(end)) for end in ("{topic}/messages", "/{id}"))
+REPLAY, SEEK = (next(o for o in WITH_BODY if o.path.endswith(end)) for end in ("/replay", "/seek"))
+
+
+@pytest.mark.parametrize(
+    ("operation", "body", "allowed"),
+    [
+        (PUBLISH, {"body": None}, True),
+        (PUBLISH, {"body_base64": "AP8=", "content_type": "image/png"}, True),
+        (PUBLISH, {"body": 1, "body_base64": None, "content_type": None}, True),
+        (PUBLISH, {"body": 1, "delay": None, "deliver_at": TIME}, True),
+        (PUBLISH, {}, False),
+        (PUBLISH, {"body_base64": None}, False),
+        (PUBLISH, {"body": 1, "body_base64": "AP8="}, False),
+        (PUBLISH, {"body": 1, "content_type": "image/png"}, False),
+        (PUBLISH, {"body": 1, "delay": 0, "deliver_at": TIME}, False),
+        (PUBLISH, {"messages": [{"body": 1}, {"body": 1, "body_base64": "AP8="}]}, False),
+        (PUBLISH, {"messages": [{"body": 1, "idempotency_key": "k"}]}, False),
+        (PUBLISH, {"messages": [{"body": 1}], "body": 1}, False),
+        (RESCHEDULE, {"delay": 0, "deliver_at": None}, True),
+        (RESCHEDULE, {"delay": 0, "deliver_at": TIME}, False),
+        (RESCHEDULE, {"delay": None}, False),
+        (SEEK, {"to": {"offset": 1, "time": None, "queue": 0}}, True),
+        (SEEK, {"to": {"offset": None, "time": None}}, False),
+        (SEEK, {"to": {"offset": 1, "time": TIME}}, False),
+        (REPLAY, {"from": 1, "to": 2, "queue": 0, "name": "n"}, True),
+        (REPLAY, {"from": "earliest", "name": None}, True),
+        (REPLAY, {"from": "earliest", "to": 2, "queue": 0, "name": "n"}, False),
+        (REPLAY, {"from": 1, "queue": 0, "name": "n"}, False),
+        (REPLAY, {"from": 1, "to": 2, "name": "n"}, False),
+    ],
+)
+async def test_fields_that_go_together(operation: Operation, body: Any, allowed: bool) -> None:
+    assert fits(body, schema_of(operation)) == allowed
+    response = await send(operation, body)
+    assert response.is_success if allowed else response.status_code == 400, response.text

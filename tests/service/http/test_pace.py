@@ -1,0 +1,82 @@
+"""So many begin in a round of the event loop, in the order in which they came, and nobody is left in line."""
+
+import pytest
+import trio
+
+from tarry.service.http.pace import ROUND, Pace
+
+
+class Rounds(trio.abc.Instrument):
+    """Counts them."""
+
+    now = 0
+
+    def after_io_wait(self, timeout: float) -> None:
+        del timeout
+        self.now += 1
+
+
+@pytest.fixture
+async def pace(nursery: trio.Nursery) -> Pace:
+    pace = Pace()
+    nursery.start_soon(pace.run)
+    await trio.testing.wait_all_tasks_blocked()
+    return pace
+
+
+async def begin(pace: Pace, number: int, rounds: Rounds, begun: list[tuple[int, int]]) -> None:
+    await pace.turn()
+    begun.append((number, rounds.now))
+
+
+async def test_who_comes_alone_begins_at_once(pace: Pace) -> None:
+    rounds = Rounds()
+    trio.lowlevel.add_instrument(rounds)
+    for _ in range(3 * ROUND):
+        before = rounds.now
+        await pace.turn()
+        assert rounds.now == before
+        await trio.lowlevel.checkpoint()
+    trio.lowlevel.remove_instrument(rounds)
+
+
+@pytest.mark.parametrize("many", [ROUND, ROUND + 1, 10 * ROUND + 5])
+async def test_so_many_begin_in_a_round_the_first_come_first(pace: Pace, many: int) -> None:
+    rounds = Rounds()
+    trio.lowlevel.add_instrument(rounds)
+    begun: list[tuple[int, int]] = []
+    came: list[int] = []
+
+    async def come(number: int) -> None:
+        came.append(number)
+        await begin(pace, number, rounds, begun)
+
+    async with trio.open_nursery() as nursery:
+        for number in range(many):
+            nursery.start_soon(come, number)
+    trio.lowlevel.remove_instrument(rounds)
+    in_round = [{number for number, at in begun if at == round_} for round_ in range(rounds.now + 1)]
+    # Within a round the event loop has an order of its own.
+    assert [one for one in in_round if one] == [set(came[at : at + ROUND]) for at in range(0, many, ROUND)]
+
+
+async def test_who_comes_later_does_not_pass_who_stands_in_line(pace: Pace) -> None:
+    rounds, begun = Rounds(), list[tuple[int, int]]()
+    async with trio.open_nursery() as nursery:
+        for number in range(4 * ROUND):
+            nursery.start_soon(begin, pace, number, rounds, begun)
+        for _ in range(2):
+            await trio.lowlevel.checkpoint()
+        await begin(pace, -1, rounds, begun)
+        assert len(begun) == 4 * ROUND + 1
+
+
+async def test_who_gives_up_takes_nobodys_place(pace: Pace) -> None:
+    rounds, begun = Rounds(), list[tuple[int, int]]()
+    async with trio.open_nursery() as staying:
+        with trio.CancelScope() as leaving:
+            async with trio.open_nursery() as nursery:
+                for number in range(3 * ROUND):
+                    (nursery if number % 2 else staying).start_soon(begin, pace, number, rounds, begun)
+                leaving.cancel()
+    assert {number for number, _ in begun} >= set(range(0, 3 * ROUND, 2))
