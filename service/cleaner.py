@@ -1,12 +1,13 @@
 """The cleaner: every minute, what is past its time goes, in small batches with rests between them.
 
-What may go, and why that holds nobody up, is told in `store.retention`. This file paces, counts and logs. It runs once
-the wheel is loaded, rests while the hand is behind, and ends between two batches.
+`store.leftovers` tells where there may be anything; what may go of it, and why that holds nobody up, is told in
+`store.retention`. This file paces, counts and logs. It runs once the wheel is loaded, rests while the hand is behind,
+and ends between two batches.
 """
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ from attrs import define, field
 from ..store import retention
 from ..store.errors import Locked, StoreError
 from ..store.ids import SHARDS
+from ..store.leftovers import Leftovers
 from ..store.ports import Transaction
 from ..store.records import Group, Topic
 from ..store.retention import Limits, Removed
@@ -30,6 +32,8 @@ BATCH = 100
 """Rows to a transaction."""
 TOPICS = 2000
 """Topics that are looked at in one round."""
+QUEUES = 1000
+"""Of the topics, about, that are looked at together."""
 REST = 0.01
 """Seconds between two batches that found something: writers come first."""
 
@@ -87,26 +91,37 @@ class Cleaner:
     async def clean(self) -> None:
         """One round. Raises `StoreError`: the rest is for the next round."""
         if self._asked_for:
-            groups, self._asked_for = self._asked_for, set()
+            asked_for, self._asked_for = self._asked_for, set()
             try:
-                await self._store.see_groups(sorted(groups), self._clock.now())
+                await self._store.see_groups(sorted(asked_for), self._clock.now())
             except StoreError as error:
-                self._asked_for |= groups
+                self._asked_for |= asked_for
                 if not isinstance(error, Locked):
                     raise
+        settings = self._settings
+        limits = Limits(
+            settings.retention, settings.hard_retention, settings.history_retention, settings.dead_retention
+        )
         total: Counter[str] = Counter()
         began = self._clock.now()
         try:
-            for place in self._places():
-                try:
-                    total[place.what] += await self._clean(place)
-                except Locked as error:  # the others need not wait for it; it is looked at again in the next round
-                    log.warning("cleaning_met_a_lock", what=place.what, key=place.key[1:], error=str(error))
-                if self._stopping:
-                    break
+            for topics in self._some_topics():
+                groups = [group for topic in topics for group in self._directory.groups_of(topic)]
+                left = await self._store.leftovers(topics, groups)
+                await self._clean_all(self._places_of_topics(topics, groups, left, limits), total)
+            await self._clean_all(_places_of_shards(limits), total)
         finally:
             if removed := {what: rows for what, rows in total.items() if rows}:
                 log.info("cleaned", **removed, took_ms=self._clock.now() - began)
+
+    async def _clean_all(self, places: Iterable[_Place], total: Counter[str]) -> None:
+        for place in places:
+            if self._stopping:
+                break
+            try:
+                total[place.what] += await self._clean(place)
+            except Locked as error:  # the others need not wait for it; it is looked at again in the next round
+                log.warning("cleaning_met_a_lock", what=place.what, key=place.key[1:], error=str(error))
 
     async def _clean(self, place: _Place) -> int:
         start = self._starts.get(place.key, 0)
@@ -133,44 +148,57 @@ class Cleaner:
                 self._metrics.expired(group.topic.name, group.name, messages)
                 log.warning("messages_expired", topic=group.topic.name, group=group.name, messages=messages)
 
-    def _some_topics(self) -> Iterator[Topic]:
+    def _some_topics(self) -> Iterator[list[Topic]]:
         """So many of them to a round, in turn: of very many topics, each idle, a round would never end."""
         ids = self._directory.topic_ids
         begin = bisect_right(ids, self._behind)
+        some: list[Topic] = []
+        queues = 0
         for id_ in [*ids[begin : begin + TOPICS], *ids[: max(0, min(begin, begin + TOPICS - len(ids)))]]:
             self._behind = id_
-            if (topic := self._directory.topic_by_id(id_)) is not None:
-                yield topic
+            if (topic := self._directory.topic_by_id(id_)) is None:
+                continue
+            some.append(topic)
+            queues += len(topic.queues)
+            if queues >= QUEUES:
+                yield some
+                some, queues = [], 0
+        yield some
 
-    def _places(self) -> Iterator[_Place]:
-        settings = self._settings
-        limits = Limits(
-            settings.retention, settings.hard_retention, settings.history_retention, settings.dead_retention
-        )
-        for topic in self._some_topics():
+    def _places_of_topics(
+        self, topics: Sequence[Topic], groups: Sequence[Group], left: Leftovers, limits: Limits
+    ) -> Iterator[_Place]:
+        for topic in topics:
             for queue in topic.queues:
-                messages = partial(retention.clean_messages, topic=topic, queue=queue, limits=limits, limit=BATCH)
-                yield _Place("messages", messages, ("messages", queue.id))
-            for group in self._directory.groups_of(topic):
-                yield from _places_of(group, limits)
-        for shard in range(SHARDS):
-            cancelled = partial(retention.clean_cancelled, shard=shard, limits=limits, limit=BATCH)
-            yield _Place("cancelled", cancelled, ("cancelled", shard))
-            moved = partial(retention.clean_moved, shard=shard, limit=BATCH)
-            yield _Place("moved", moved, ("moved", shard))
+                if queue.id in left.queues:
+                    messages = partial(retention.clean_messages, topic=topic, queue=queue, limits=limits, limit=BATCH)
+                    yield _Place("messages", messages, ("messages", queue.id))
+        for group in groups:
+            yield from self._places_of(group, left, limits)
+
+    def _places_of(self, group: Group, left: Leftovers, limits: Limits) -> Iterator[_Place]:
+        for queue in group.retry_queues.values():
+            if queue.id in left.queues:
+                returns = partial(retention.clean_returns, group=group, queue=queue, limits=limits, limit=BATCH)
+                yield _Place("returns", returns, ("returns", queue.id))
+        for queue_id in group.queue_ids:
+            end = left.logs.get((group.id, queue_id), 0)
+            for what, batch in (("deliveries", retention.clean_deliveries), ("seeks", retention.clean_seeks)):
+                key = (what, group.id, queue_id)
+                if self._starts.get(key, 0) < end:
+                    log_of = partial(batch, group_id=group.id, queue_id=queue_id, limits=limits, limit=BATCH)
+                    yield _Place(what, log_of, key, remembers=True)
+        if group.topic.kind == "broadcast":
+            readers = partial(retention.clean_readers, group=group, limits=limits, limit=BATCH)
+            yield _Place("readers", readers, ("readers", group.id))
+        if group.id in left.letters:
+            dead = partial(retention.clean_dead, group_id=group.id, limits=limits, limit=BATCH)
+            yield _Place("dead", dead, ("dead", group.id))
 
 
-def _places_of(group: Group, limits: Limits) -> Iterator[_Place]:
-    for queue in group.retry_queues.values():
-        returns = partial(retention.clean_returns, group=group, queue=queue, limits=limits, limit=BATCH)
-        yield _Place("returns", returns, ("returns", queue.id))
-    for queue_id in group.queue_ids:
-        log_of = partial(retention.clean_deliveries, group_id=group.id, queue_id=queue_id, limits=limits, limit=BATCH)
-        yield _Place("deliveries", log_of, ("deliveries", group.id, queue_id), remembers=True)
-        seeks = partial(retention.clean_seeks, group_id=group.id, queue_id=queue_id, limits=limits, limit=BATCH)
-        yield _Place("seeks", seeks, ("seeks", group.id, queue_id), remembers=True)
-    if group.topic.kind == "broadcast":
-        readers = partial(retention.clean_readers, group=group, limits=limits, limit=BATCH)
-        yield _Place("readers", readers, ("readers", group.id))
-    dead = partial(retention.clean_dead, group_id=group.id, limits=limits, limit=BATCH)
-    yield _Place("dead", dead, ("dead", group.id))
+def _places_of_shards(limits: Limits) -> Iterator[_Place]:
+    for shard in range(SHARDS):
+        cancelled = partial(retention.clean_cancelled, shard=shard, limits=limits, limit=BATCH)
+        yield _Place("cancelled", cancelled, ("cancelled", shard))
+        moved = partial(retention.clean_moved, shard=shard, limit=BATCH)
+        yield _Place("moved", moved, ("moved", shard))

@@ -19,6 +19,7 @@ from . import (
     finding,
     found_pages,
     holdings,
+    leftovers,
     publishing,
     readers,
     redriving,
@@ -39,6 +40,7 @@ from .finding import Wanted
 from .found_pages import FoundPage
 from .holdings import Holding
 from .ids import SHARDS_OF_DELAY, IdMaker
+from .leftovers import Leftovers
 from .ordered_turns import OrderedTurning
 from .ports import Backend, Row, Transaction, Work
 from .positions import Position, offset_of
@@ -435,6 +437,10 @@ class Store:
     async def forget_requests(self, now: int, limit: int) -> int:
         """Removes a batch of idempotency keys whose window is over; returns how many."""
         return await self.backend.write(lambda tx: publishing.forget(tx, now, limit))
+
+    async def leftovers(self, topics: Sequence[Topic], groups: Sequence[Group]) -> Leftovers:
+        """What there may be to clean in these topics and these groups of theirs."""
+        return await self.backend.read(lambda tx: leftovers.find_leftovers(tx, topics, groups))
 
     async def clean(self, batch: Work[Removed]) -> Removed:
         """One batch of cleaning, a function of `retention`; it may be run again."""

@@ -42,6 +42,11 @@ SELECT c.group_id, SUM(q.next_offset - c.position), SUM(c.retried + c.redriven +
 FROM `cursor` c /*! FORCE INDEX (PRIMARY) */ JOIN queue q /*! FORCE INDEX (PRIMARY) */ ON q.id = c.queue_id
 WHERE c.group_id IN (?*) GROUP BY c.group_id;
 
+-- name: leftovers
+-- The ends of these groups' logs, and their dead letters, by queue: where there are any.
+SELECT group_id, queue_id, next_delivery, dead - cleared FROM `cursor` /*! FORCE INDEX (PRIMARY) */
+WHERE group_id IN (?*) AND (next_delivery > 0 OR dead > cleared);
+
 -- name: backlogs
 -- For each topic of which there is something to claim: how much, all its groups together. A scan of the cursors.
 SELECT q.topic_id, SUM(q.next_offset - c.position) FROM `cursor` c JOIN queue q ON q.id = c.queue_id

@@ -190,20 +190,21 @@ async def test_more_that_waits_is_claimed_without_a_pause(counter: Counter, monk
     assert await counter.claim(10) is not None
 
 
-async def claim_and_go(counter: Counter) -> None:
-    """Somebody asks, and is gone before the turn that is to serve him goes on behind the gate."""
+async def claim_and_go(counter: Counter) -> trio.Event:
+    """Somebody asks, and is gone before the turn that is to serve him goes on behind the gate, which is returned."""
     await counter.publish(1)
-    counter.gate = trio.Event()
+    counter.gate = gate = trio.Event()
     async with trio.open_nursery() as asking:
         asking.start_soon(counter.claim)
         while not counter.turns:
             await trio.lowlevel.checkpoint()
         asking.cancel_scope.cancel()
+    return gate
 
 
 async def test_a_claim_for_a_client_that_has_gone_comes_back_uncounted(counter: Counter) -> None:
-    await claim_and_go(counter)
-    counter.gate.set()
+    gate = await claim_and_go(counter)
+    gate.set()
     while not counter.timers:
         await trio.lowlevel.checkpoint()
     ((due, entry),) = counter.timers
@@ -217,9 +218,9 @@ async def test_a_claim_for_a_client_that_has_gone_comes_back_uncounted(counter: 
 
 async def leave_a_claim(counter: Counter, trouble: str) -> None:
     """A claim is granted to somebody who has gone, and cannot be given back now."""
-    await claim_and_go(counter)
+    gate = await claim_and_go(counter)
     setattr(counter, trouble, True)
-    counter.gate.set()
+    gate.set()
 
 
 async def pass_time(counter: Counter, autojump_clock: trio.testing.MockClock, seconds: int) -> None:

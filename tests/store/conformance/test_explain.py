@@ -311,6 +311,7 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "topic.page": ({"topic": "PRIMARY"}, [(0, 500), (1, 500)]),
     "topic.by_name": ({"topic": "udx_topic_name"}, [(b"", 100), (b"x", 100)]),
     "consumer_group.topics_of": ({"consumer_group": "PRIMARY"}, [([1],), ([1, 2],)]),
+    "cursor.leftovers": ({"cursor": "PRIMARY"}, [([1],), (list(range(1000)),)]),
     "cursor.lags": ({"c": "PRIMARY", "q": "PRIMARY"}, [([1],), (list(range(1000)),)]),
     "topic.free": ({"topic": "PRIMARY"}, [([1],), ([1, 2],)]),
     "topic.names": ({"topic": "PRIMARY"}, [([1],), ([1, 2],)]),
