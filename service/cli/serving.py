@@ -1,5 +1,8 @@
 """`serve`, `migrate` and `config show`: what works from the settings."""
 
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -40,6 +43,21 @@ class Flags:
 _NO_FLAGS = Flags()
 
 
+@contextmanager
+def _hidden(package: str) -> Generator[None, None, None]:
+    """What is loaded meanwhile finds no such package: structlog would load rich, an eighth of a server's start, for
+    tracebacks that we do not show."""
+    modules = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == package}
+    for name in modules:
+        del sys.modules[name]
+    sys.modules[package] = None  # type: ignore[assignment]  # so says Python's reference: then an import fails
+    try:
+        yield
+    finally:
+        del sys.modules[package]
+        sys.modules |= modules
+
+
 def serve(*, flags: Flags = _NO_FLAGS) -> int:
     """Run the server, until SIGTERM or Ctrl-C.
 
@@ -49,13 +67,13 @@ def serve(*, flags: Flags = _NO_FLAGS) -> int:
     check_dsn(settings.dsn)
     check_redis(settings)
     still_collector()
+    with _hidden("rich"):
+        import structlog
     from ..serve import run  # the other commands need not load the server, nor one with wrong settings
 
     try:
         return run(settings)
     except Exception:
-        import structlog
-
         structlog.get_logger().exception("crashed")
         return 1
 
