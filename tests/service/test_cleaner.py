@@ -12,6 +12,7 @@ from tarry.service.directory import Directory
 from tarry.service.metrics import Metrics
 from tarry.service.settings import Settings
 from tarry.store.errors import StoreError, Unavailable
+from tarry.store.ids import SHARDS
 from tarry.store.ports import Work
 from tarry.store.records import ClaimRequest, Draft, Publication, Settlement
 from tarry.store.retention import Removed
@@ -147,3 +148,16 @@ async def test_a_store_that_is_away_is_for_the_next_round(node: Node) -> None:
     node.store.away = False
     await node.cleaner.clean()
     assert await node.left() == 0
+
+
+async def test_what_is_empty_is_not_opened(node: Node) -> None:
+    """A transaction for each of very many idle topics is what an idle server costs."""
+    for number in range(30):
+        topic = await node.directory.topic(f"idle-{number}", create=True)
+        await node.directory.group(topic, "billing", create=True)
+    await node.cleaner.clean()
+    of_the_shards = node.store.batches
+    assert of_the_shards == 2 * SHARDS
+    await node.fill(1, 1)
+    await node.cleaner.clean()
+    assert node.store.batches == 2 * of_the_shards + len(["messages", "deliveries", "seeks"])

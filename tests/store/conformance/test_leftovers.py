@@ -1,0 +1,78 @@
+"""One look tells where there may be something to clean: nothing that retention could take is missed (I1's upkeep)."""
+
+from functools import partial
+
+from support.stores import HOUR, SECOND, Stage
+from tarry.store import retention
+from tarry.store.positions import Position
+from tarry.store.records import Group, Topic
+from tarry.store.retention import Limits
+from tarry.wheel.ladder import Ladder
+
+DAY = 24 * HOUR
+LIMITS = Limits(retention=7 * DAY, hard=28 * DAY, history=28 * DAY, dead=90 * DAY)
+
+
+async def what_is_left(stage: Stage, topic: Topic, *groups: Group) -> list[str]:
+    left = await stage.store.leftovers([topic], groups)
+    names = {queue.id: "topic" for queue in topic.queues}
+    names |= {queue.id: f"returns of {group.name}" for group in groups for queue in group.retry_queues.values()}
+    logs = {group.id: group.name for group in groups}
+    return sorted(
+        [names[id_] for id_ in left.queues]
+        + [f"log of {logs[group_id]}, {names[queue_id]}" for group_id, queue_id in left.logs]
+        + [f"letters of {logs[group_id]}" for group_id in left.letters]
+    )
+
+
+async def test_where_nothing_ever_was_there_is_nothing(stage: Stage) -> None:
+    topic = await stage.topic(queues=3)
+    group = await stage.group(topic)
+    await stage.schedule(topic, HOUR)
+    assert await what_is_left(stage, topic, group) == []
+    assert (await stage.store.leftovers([], [])).queues == frozenset()
+
+
+async def test_each_kind_is_told_from_its_first_row(stage: Stage) -> None:
+    topic = await stage.topic()
+    billing = await stage.group(topic, ladder=Ladder((SECOND,)))
+    idle = await stage.group(topic, "idle")
+    await stage.publish(stage.draft(topic))
+    assert await what_is_left(stage, topic, billing, idle) == ["topic"]
+    await stage.fail(billing, await stage.claim(billing))
+    assert await what_is_left(stage, topic, billing, idle) == ["log of billing, topic", "topic"]
+    stage.now += SECOND
+    await stage.fall_due()
+    expected = ["log of billing, topic", "returns of billing", "topic"]
+    assert await what_is_left(stage, topic, billing, idle) == expected
+    await stage.fail(billing, await stage.claim(billing))
+    expected = ["letters of billing", "log of billing, returns of billing", *expected]
+    assert await what_is_left(stage, topic, billing, idle) == expected
+    await stage.store.seek(idle, topic.queues, Position("latest"), stage.now)
+    assert await what_is_left(stage, topic, billing, idle) == sorted(["log of idle, topic", *expected])
+
+
+async def test_what_is_cleaned_is_left_no_more(stage: Stage) -> None:
+    topic = await stage.topic()
+    group = await stage.group(topic, ladder=Ladder(()))
+    (receipt,) = await stage.publish(stage.draft(topic))
+    await stage.fail(group, await stage.claim(group))
+    stage.now += 100 * DAY
+    queue = topic.queues[0]
+    messages = partial(retention.clean_messages, topic=topic, queue=queue, limits=LIMITS, start=0, limit=9)
+    dead = partial(retention.clean_dead, group_id=group.id, limits=LIMITS, limit=9)
+    assert [(await stage.store.clean(partial(batch, now=stage.now))).rows for batch in (messages, dead)] == [1, 1]
+    assert await what_is_left(stage, topic, group) == ["log of billing, topic"]
+    await stage.publish(stage.draft(topic))
+    assert await what_is_left(stage, topic, group) == ["log of billing, topic", "topic"]
+    left = await stage.store.leftovers([topic], [group])
+    assert left.logs[group.id, queue.id] == 1, "the cleaner remembers how far it came in a log"
+    assert receipt.offset == 0
+
+
+async def test_more_than_a_statement_takes(stage: Stage) -> None:
+    topics = [await stage.topic(f"t{number}", queues=600) for number in range(2)]
+    groups = [await stage.group(topic) for topic in topics]
+    await stage.publish(stage.draft(topics[1], queue=599))
+    left = await stage.store.leftovers(topics, groups)
+    assert left.queues == {topics[1].queues[599].id}
