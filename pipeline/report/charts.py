@@ -102,12 +102,13 @@ def backlog(rows: Rows, window: Window, says: str, width: float) -> str:
 
 def topics(rows: Rows, says: str, width: float) -> str:
     """Bars: what came at once, and what was scheduled ahead of its time; the growth behind it."""
-    figure, axes = _bars([row["topic"] for row in rows], width, right=120)
+    told = [f"{words.count(row['messages'])}{_growth(row['growth'])}" for row in rows]
+    figure, axes = _bars([row["topic"] for row in rows], width, right=_room(told))
     ahead = [row["scheduled"] for row in rows]
     all_ = [row["messages"] for row in rows]
     axes.barh(range(len(rows)), ahead, color=BLUE, height=0.62)
     axes.barh(range(len(rows)), [a - b for a, b in zip(all_, ahead, strict=True)], left=ahead, color=PALE, height=0.62)
-    _labels(axes, all_, [f"{words.count(row['messages'])}{_growth(row['growth'])}" for row in rows])
+    _labels(axes, all_, told)
     return svg(figure, says)
 
 
@@ -209,7 +210,7 @@ def bars(
 ) -> str:
     """One bar to a name, from the top down, with its value."""
     told = tail or [words.count(round(value)) for value in values]
-    figure, axes = _bars(names, width, right=20 + _LETTER * max(map(len, told)))
+    figure, axes = _bars(names, width, right=_room(told))
     axes.barh(range(len(names)), values, color=colour, height=0.62)
     _labels(axes, values, told)
     return svg(figure, says)
@@ -217,11 +218,12 @@ def bars(
 
 def due_minutes(rows: Rows, says: str, width: float) -> str:
     """The busiest minutes: what came, and what is still to come."""
-    figure, axes = _bars([_minute(row["minute"], width) for row in rows], width, right=110)
+    told = [words.count(row["messages"]) for row in rows]
+    figure, axes = _bars([_minute(row["minute"], width) for row in rows], width, right=_room(told))
     came = [row["messages"] - row["waiting"] for row in rows]
     axes.barh(range(len(rows)), came, color=BLUE, height=0.62)
     axes.barh(range(len(rows)), [row["waiting"] for row in rows], left=came, color=PALE, height=0.62)
-    _labels(axes, [row["messages"] for row in rows], [words.count(row["messages"]) for row in rows])
+    _labels(axes, [row["messages"] for row in rows], told)
     return svg(figure, says)
 
 
@@ -270,9 +272,14 @@ def _left(names: Sequence[str] | Mapping[str, Any], width: float) -> float:
     return 16 + _LETTER * max((min(len(name), _longest(width)) for name in names), default=0)
 
 
+def _room(texts: Sequence[str]) -> float:
+    """That they need behind the longest bar, in pixels."""
+    return 20 + _LETTER * max(map(len, texts))
+
+
 def _right(pixels: float, width: float) -> float:
-    """Room for the values: where there is little, a third of it at most."""
-    return min(pixels, width / 3)
+    """Room for the values: where there is little, less than half of it."""
+    return min(pixels, 0.46 * width)
 
 
 def _margins(
@@ -338,7 +345,10 @@ def _times(axes: Axes, width: float) -> None:
 
 
 def _hours(axes: Axes, window: Window, columns: int, most: int) -> None:
-    every = next((n for n in (1, 2, 3, 4, 6, 8, 12, 24, 48) if columns / n <= most), columns)
-    places = [place for place in range(0, columns, every) if place + every / 2 <= columns]  # its text has room
+    cell = axes.bbox.width / columns  # in pixels, as a text is
+    long = _LETTER * len(words.clock(moment(window.since), window.length))
+    enough = (n for n in (1, 2, 3, 4, 6, 8, 12, 24, 48) if columns / n <= most and cell * n >= long + _LETTER)
+    every = next(enough, columns)
+    places = [place for place in range(0, columns, every) if cell * (columns - place) >= long or not place]
     starts: list[datetime] = [moment(window.since + place * window.cell) for place in places]
     axes.set_xticks(places, labels=[words.clock(start, window.length) for start in starts], ha="left")

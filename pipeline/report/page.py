@@ -98,7 +98,7 @@ def _tiles(figures: Mapping[str, Rows]) -> list[tuple[str, str, str]]:
         (
             "Lateness p99",
             words.duration(late["p99"]),
-            f"median {words.duration(late['p50'])}, p99.9 {words.duration(late['p999'])}",
+            f"{_in_one_line('median', late['p50'])}, {_in_one_line('p99.9', late['p999'])}",
         ),
         (
             "Failed or lost",
@@ -118,6 +118,11 @@ def _waits(number: int) -> str:
     if not number:
         return "none waits for its time"
     return "1 more waits for its time" if number == 1 else f"{words.count(number)} more wait for their time"
+
+
+def _in_one_line(what: str, ms: int | None) -> str:
+    """A tile is narrow: a line that ends between a number and its unit is hard to read."""
+    return f"{what} {words.duration(ms)}".replace(" ", "\u00a0")
 
 
 def _of(part: int, whole: int) -> str:

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from support.flight_history import NIGHT, SAMPLE, flight_tables, flights
 from support.literal_tables import literal_tables
+from support.screens import cut_texts, width_of
 from tarry.pipeline.errors import PipelineError
 from tarry.pipeline.report.catalogue import FIGURES
 from tarry.pipeline.report.findings import findings
@@ -110,26 +111,11 @@ def test_on_a_narrow_screen_each_cell_says_what_it_is(report: Report) -> None:
     assert all(re.search(r'data-name="[^">]+"', cell) for cell in cells)
 
 
-_ROOM = 420 - 2 * 12 - 2 * 16
-"""What the margins of the page and of a section leave of a telephone's 420 pixels."""
-_WIDE = 0.56
-"""About how wide a letter is, of its height."""
-
-
 def test_at_420_pixels_no_chart_is_cut(report: Report) -> None:
     narrow = re.findall(r'<div class="chart narrow">(.*?)</div>', report.page(), re.DOTALL)
     assert len(narrow) == 10
-    for drawing in narrow:
-        width = float(re.findall(r'viewBox="0 0 ([\d.]+) ', drawing)[0])
-        assert width <= _ROOM
-        written = re.findall(r'<text style="([^"]*)" x="([-\d.]+)"[^>]*>(.*?)</text>', drawing, re.DOTALL)
-        assert len(written) == drawing.count("<text") > 0
-        for style, x, text in written:
-            long = len(text) * float(re.findall(r"font-size: ([\d.]+)px", style)[0]) * _WIDE
-            anchor = re.findall(r"text-anchor: (\w+)", style) or ["start"]
-            left = float(x) - {"start": 0.0, "middle": long / 2, "end": long}[anchor[0]]
-            assert left >= 0, text
-            assert left + long <= width, text
+    assert max(width_of(drawing) for drawing in narrow) <= 420 - 2 * 12 - 2 * 16, "the margins of page and section"
+    assert [cut for drawing in narrow for cut in cut_texts(drawing)] == []
 
 
 def test_the_figures_are_files_for_programs(report: Report, spark: SparkSession, tmp_path: Path) -> None:

@@ -1,0 +1,39 @@
+"""What a page looks like, told from its text: where the words of a drawing stand, and how well colours can be told
+apart."""
+
+import re
+
+_WIDE = 0.56
+"""About how wide a letter is, of its height."""
+
+
+def width_of(drawing: str) -> float:
+    """Of an SVG, in pixels."""
+    return float(re.findall(r'viewBox="0 0 ([\d.]+) ', drawing)[0])
+
+
+def cut_texts(drawing: str) -> list[str]:
+    """The words of an SVG that reach over its sides."""
+    width = width_of(drawing)
+    written = re.findall(r'<text style="([^"]*)" x="([-\d.]+)"[^>]*>(.*?)</text>', drawing, re.DOTALL)
+    assert len(written) == drawing.count("<text") > 0
+    cut: list[str] = []
+    for style, x, text in written:
+        long = len(text) * float(re.findall(r"font-size: ([\d.]+)px", style)[0]) * _WIDE
+        anchor = re.findall(r"text-anchor: (\w+)", style) or ["start"]
+        left = float(x) - {"start": 0.0, "middle": long / 2, "end": long}[anchor[0]]
+        if left < 0 or left + long > width:
+            cut.append(text)
+    return cut
+
+
+def contrast(one: str, other: str) -> float:
+    """Of two colours, `#rrggbb`: from 1 to 21, as WCAG 2 has it."""
+    dark, light = sorted((_luminance(one), _luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
