@@ -1,16 +1,19 @@
 """The front door under more clients than it has room for, and under very many at once."""
 
 import json
+import os
 import resource
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 
 import pytest
+import structlog
 import trio
+import trio.testing
 from starlette.types import Receive, Scope, Send
 
 from tarry.service.http import entrance
-from tarry.service.http.entrance import MOST, room
+from tarry.service.http.entrance import MOST, Entrance, room
 from tarry.service.http.front_door import FrontDoor
 
 GET = b"GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -101,3 +104,38 @@ def test_it_takes_what_descriptors_the_system_allows(descriptors: tuple[int, int
     assert 0 < most <= MOST
     assert soft == most + 200
     assert soft == MOST + 200 or soft == hard
+
+
+def leave_free(count: int) -> None:
+    """So many descriptors more this process may have, until the fixture `descriptors` is over."""
+    free = [os.dup(0) for _ in range(count + 1)]
+    for descriptor in free:
+        os.close(descriptor)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free[-1], resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+
+async def test_that_there_are_no_descriptors_is_logged_once_each_time(
+    listener: trio.SocketListener,
+    nursery: trio.Nursery,
+    descriptors: tuple[int, int],
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """However often it tries in vain."""
+    place = listener.socket.getsockname()
+    with trio.socket.socket() as one, trio.socket.socket() as other, trio.socket.socket() as late:
+        for client in (one, other):
+            await client.connect(place)
+        leave_free(1)  # the entrance's own; none for a client
+        with structlog.testing.capture_logs() as lines:
+            nursery.start_soon(Entrance(10).take, listener, nursery, trio.SocketStream.aclose)
+            await trio.sleep(50 * entrance._NO_DESCRIPTOR)
+            assert [line["event"] for line in lines] == ["cannot_accept"]
+            resource.setrlimit(resource.RLIMIT_NOFILE, descriptors)
+            for client in (one, other):
+                assert await client.recv(1) == b"", "it came in"
+            leave_free(0)
+            await late.connect(place)
+            await trio.sleep(50 * entrance._NO_DESCRIPTOR)
+            assert [line["event"] for line in lines] == ["cannot_accept"] * 2
+            resource.setrlimit(resource.RLIMIT_NOFILE, descriptors)
+            assert await late.recv(1) == b""

@@ -23,6 +23,7 @@ from tarry.client.processes import PerProcess
 from tarry.store.claim_ids import format_claim
 from tarry.store.ids import IdMaker, first_id
 from tarry.store.records import Claim, Group, Settlement, Topic, Verdict
+from tarry.wheel.ladder import Ladder
 
 pytestmark = pytest.mark.parametrize("kind", ["mariadb", "mysql"], indirect=True)
 
@@ -694,6 +695,45 @@ async def test_an_ack_is_counted_once_and_never_comes_again(
     assert found is not None
     assert [event.what for event in found.life] == ["published", "claimed", "acked"]
     assert stage.count("claim") == 0
+
+
+async def test_messages_of_every_range_of_a_claim_are_acked(stage: Stage, connect: Callable[..., Any]) -> None:
+    """Of three queues; then what failed of them, of retry queues."""
+    stage.now = await stage.store.backend.now()
+    wide = await stage.topic("wide", queues=3)
+    group = await stage.group(wide, "wide", ladder=Ladder((MINUTE,)))
+    await stage.publish(*(stage.draft(wide, b"%d" % n, queue=n // 2) for n in range(6)))
+    claim = await stage.claim(group)
+    assert [len(one.messages) for one in claim.ranges] == [2, 2, 2]
+    name = format_claim(*(one.key for one in claim.ranges))
+    user = connect()
+    cursor = user.cursor()
+    for one in claim.ranges:
+        outbox.ack(cursor, message_of(one, 1), claim=name)
+    user.rollback()
+    with pytest.raises(NotFound, match="not in this claim"):
+        outbox.ack(cursor, message_of(claim.others[1]), claim=format_claim(claim.key, claim.others[0].key))
+    outbox.ack(cursor, message_of(claim.others[0], 1), claim=name)
+    outbox.ack(cursor, message_of(claim.others[1], 0), claim=name)
+    outbox.ack(cursor, message_of(claim.others[1], 0), claim=name)
+    user.commit()
+    failed = await stage.fail(group, claim)
+    assert (failed.lost, failed.retried, failed.ended) == (False, 4, True)
+    outbox.ack(cursor, message_of(claim.others[0], 1), claim=name)  # the claim has ended, and it stays acked
+    with pytest.raises(LeaseLost):
+        outbox.ack(cursor, message_of(claim.others[0], 0), claim=name)
+    user.commit()
+    assert (await stage.store.group_state(group)).acked == 2
+    stage.now += 2 * MINUTE
+    await stage.fall_due()
+    back = await stage.claim(group)
+    assert [bodies(one) for one in back.ranges] == [[b"0", b"1"], [b"2"], [b"5"]]
+    name = format_claim(*(one.key for one in back.ranges))
+    for one in back.ranges:
+        outbox.ack(cursor, message_of(one), claim=name)
+    user.commit()
+    assert (await stage.fail(group, back)).dead == 1
+    assert (await stage.store.group_state(group)).acked == 2 + 3
 
 
 async def test_an_ack_with_a_lost_lease_is_refused(
