@@ -241,6 +241,7 @@ def rate(rows: Rows, window: Window, says: str, width: float) -> str:
     axes.yaxis.set_major_locator(_ticker.MaxNLocator(4))
     axes.yaxis.set_major_formatter(_ticker.FuncFormatter(_count_tick))
     _times(axes, width)
+    axes.tick_params(axis="x", pad=10)  # a time below the left end stands clear of the 0 beside it
     return svg(figure, says)
 
 

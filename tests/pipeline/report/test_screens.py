@@ -118,6 +118,13 @@ def test_no_words_of_a_chart_are_cut(text: str) -> None:
     assert [cut for drawing in (*narrow, *wide) for cut in cut_texts(drawing)] == []
 
 
+def test_the_first_time_below_a_chart_stands_clear_of_the_zero_beside_it(text: str) -> None:
+    for drawing in re.findall(r"<svg.*?</svg>", _section(text, "rate"), re.DOTALL):
+        (zero,) = re.findall(r'y="([\d.]+)"[^>]*>0</text>', drawing)
+        noon = re.findall(r'y="([\d.]+)"[^>]*>12:00</text>', drawing)[0]
+        assert float(noon) - float(zero) >= 14, "more than a line's height"
+
+
 def test_a_telephone_has_its_own_charts_and_each_row_as_a_block(text: str) -> None:
     assert _rule(text, ".chart")["overflow-x"] == "auto"
     assert _rule(text, ".chart.narrow") == {"display": "none", "": ""}
