@@ -20,6 +20,8 @@ from .errors import UnknownGroup, UnknownTopic
 
 _PAGE = 500
 """Topics that are read together."""
+_FIRST_PAGE = 5000
+"""The same at the start: nobody is kept waiting yet, and fewer reads take half the time."""
 _ROUND = 2000
 """Topics that are read anew in one refresh: all of them, where there are no more."""
 _LAST = 1 << 62
@@ -57,21 +59,22 @@ class Directory:
             self._forget_stone(stone)
         last = self._ids[-1] if self._ids else 0
         read, end = 0, last or _LAST
+        limit = _PAGE if last else _FIRST_PAGE
         while read < _ROUND or not last:
-            seen, through = await self._read(self._at, end)
+            seen, through = await self._read(self._at, end, limit)
             read += seen
             if through:
                 self._at = 0
                 break
-        while last and not (await self._read(self._ids[-1] if self._ids else 0, _LAST, keep=True))[1]:
+        while last and not (await self._read(self._ids[-1] if self._ids else 0, _LAST, _PAGE, keep=True))[1]:
             pass  # what is new, too
 
-    async def _read(self, after: int, end: int, *, keep: bool = False) -> tuple[int, bool]:
+    async def _read(self, after: int, end: int, limit: int, *, keep: bool = False) -> tuple[int, bool]:
         """A page of topics from behind one, to `end`; how many there are, and whether these were the last."""
         # Only what was known before the reading: somebody may make more meanwhile.
         known = self._ids[bisect_right(self._ids, after) : bisect_right(self._ids, end)]
-        topics = [topic for topic in await self._store.topic_page(after, _PAGE) if topic.id <= end]
-        through = len(topics) < _PAGE
+        topics = [topic for topic in await self._store.topic_page(after, limit) if topic.id <= end]
+        through = len(topics) < limit
         upto = end if through else topics[-1].id
         there = {topic.id for topic in topics}
         known_groups = [group for id_ in there for group in self._of_topic.get(id_, {}).values()]

@@ -90,6 +90,7 @@ async def _made_elsewhere(town: Town, *names: str) -> list[Topic]:
 async def test_a_refresh_of_many_topics_reads_some_in_turn(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is new and what was removed is known at once, and everything after a few rounds."""
     monkeypatch.setattr(directories, "_PAGE", 2)
+    monkeypatch.setattr(directories, "_FIRST_PAGE", 3)
     monkeypatch.setattr(directories, "_ROUND", 4)
     new, gone = await _made_elsewhere(town, "new", "gone")
     await town.directory.refresh()
