@@ -40,6 +40,10 @@ from .roster import ClientState
 class Broker(Protocol):
     """The service behind its front doors. Times and durations are milliseconds."""
 
+    def check_ready(self) -> None:
+        """Raises `Stopping` until the store has answered; the other verbs may be asked from then on."""
+        ...
+
     def now(self) -> int:
         """The service's clock: Unix milliseconds, never ahead of the database's."""
         ...

@@ -260,7 +260,7 @@ class Desks:
 
         def turn(*, free: bool) -> Awaitable[Turn]:
             now = self._clock.now()
-            return self._metrics.told(self._store.turn(group, settlements, requests, now, present, free=free))
+            return self._store.turn(group, settlements, requests, now, present, free=free)
 
         try:
             return await turn(free=True)

@@ -194,7 +194,6 @@ class Engine:
 
     def nudge(self) -> None:
         """Somebody has committed messages of their own transaction: they are looked for at once."""
-        self._ready()
         self._nudged.set()
 
     async def _sweep_when_nudged(self, sweeps: Sweeps) -> None:
@@ -225,17 +224,15 @@ class Engine:
             await trio.sleep(0.01)
 
     def now(self) -> int:
-        self._ready()
         return self.clock.now()
 
-    def _ready(self) -> None:
+    def check_ready(self) -> None:
         if not self.ready.is_set():
             raise Stopping("the server is starting: its store has not answered yet")
 
     # Topics and groups
 
     async def topic(self, name: str, *, create: bool = True) -> Topic:
-        self._ready()
         return await self.directory.topic(name, create=create)
 
     def choose_queue(self, topic: Topic, ordering_key: str | None) -> Queue:
@@ -244,7 +241,6 @@ class Engine:
         return topic.queues[next(self._turn) % len(topic.queues)]
 
     async def put_topic(self, draft: TopicDraft) -> tuple[Topic, bool]:
-        self._ready()
         if draft.sequencer == "redis":
             try:
                 self._store.backend.sequence([], by_redis=True)  # before anything is done
@@ -268,7 +264,6 @@ class Engine:
         return topic, known is None
 
     async def ranked(self, sort: Sort, place: ranking.Place, limit: int) -> Ranked:
-        self._ready()
         return await self._ranking.page(sort, place, limit)
 
     async def topic_state(self, topic: Topic) -> tuple[Topic, TopicState]:
@@ -309,12 +304,10 @@ class Engine:
         return group
 
     async def remove_topic(self, topic: Topic, *, force: bool) -> None:
-        self._ready()
-        await self._metrics.told(self.remover.remove_topic(topic, force=force))
+        await self.remover.remove_topic(topic, force=force)
 
     async def remove_group(self, group: Group) -> None:
-        self._ready()
-        await self._metrics.told(self.remover.remove_group(group))
+        await self.remover.remove_group(group)
 
     def _topic_gone(self, topic: Topic) -> None:
         """Whoever reads its queues goes home, and nothing is told of it any more."""
@@ -339,15 +332,12 @@ class Engine:
     # Publish, cancel, reschedule
 
     async def publish(self, publication: Publication) -> list[Receipt] | Conflict:
-        self._ready()
         return await self._intake.publish(publication)
 
     async def cancel(self, id_: int) -> Verdict:
-        self._ready()
         return await self._intake.cancel(id_)
 
     async def reschedule(self, id_: int, deliver_at: int) -> Verdict:
-        self._ready()
         return await self._intake.reschedule(id_, deliver_at)
 
     # Claims
@@ -355,7 +345,6 @@ class Engine:
     async def claim(
         self, group: Group, client: str, size: int, wait: int, lease: int, *, tags: frozenset[str] | None = None
     ) -> Claim | None:
-        self._ready()
         async with self.liveness.polling(client):
             try:
                 return await self._desks.claim(group, ClaimRequest(client, size, lease, tags), wait)
@@ -364,28 +353,23 @@ class Engine:
                 return None
 
     async def renew(self, client: str) -> int:
-        self._ready()
         return await self.liveness.renew(client)
 
     async def deregister(self, client: str) -> tuple[bool, int]:
-        self._ready()
         return await self.liveness.deregister(client)
 
     async def clients(self, after: str, limit: int) -> list[ClientState]:
-        self._ready()
-        return await self._metrics.told(self._roster.page(after, limit))
+        return await self._roster.page(after, limit)
 
     async def _look_after_clients(self) -> None:
         self._desks.look_around()
         await self.liveness.look_after()
 
     async def read_on(self, request: ReadRequest, wait: int) -> ReadAnswer:
-        self._ready()
         async with self.liveness.polling(request.client):
             return await self._readers.read_on(request, wait)
 
     async def pull(self, queue: Queue, offset: int, size: int, wait: int) -> list[Delivered]:
-        self._ready()
         return await self._readers.pull(queue, offset, size, wait)
 
     async def settle(
@@ -399,7 +383,6 @@ class Engine:
         count: bool = True,
         lease: int = 0,
     ) -> Settled:
-        self._ready()
         return await self._desks.settle(
             claim_id, verb, ids=ids, reason=reason, retry_after=retry_after, count=count, lease=lease
         )
@@ -409,27 +392,22 @@ class Engine:
     async def seek(
         self, group: Group, queues: Sequence[Queue], position: Position, *, dry_run: bool
     ) -> list[tuple[int, int]]:
-        self._ready()
         _unless_broadcast(group)
-        return await self._metrics.told(self._operations.seek(group, queues, position, dry_run=dry_run))
+        return await self._operations.seek(group, queues, position, dry_run=dry_run)
 
     async def replay(self, group: Group, range_: Range, *, dry_run: bool) -> Worked:
-        self._ready()
         _unless_broadcast(group)
-        return await self._metrics.told(self._operations.replay(group, range_, dry_run=dry_run))
+        return await self._operations.replay(group, range_, dry_run=dry_run)
 
     async def redrive(self, group: Group, letters: Letters, rate: int | None, *, dry_run: bool) -> Worked:
-        self._ready()
-        return await self._metrics.told(self._operations.redrive(group, letters, rate, dry_run=dry_run))
+        return await self._operations.redrive(group, letters, rate, dry_run=dry_run)
 
     async def purge(self, group: Group, letters: Letters, rate: int | None, *, dry_run: bool) -> Worked:
-        self._ready()
-        return await self._metrics.told(self._operations.purge(group, letters, rate, dry_run=dry_run))
+        return await self._operations.purge(group, letters, rate, dry_run=dry_run)
 
     # Looking
 
     async def find_message(self, id_: int) -> Found | None:
-        self._ready()
         return await self._store.find_message(id_)
 
     async def find_labelled(self, topic: Topic, key: str, after: int, limit: int) -> FoundPage:
@@ -439,7 +417,6 @@ class Engine:
         return await self._store.find(topic, wanted, place, limit)
 
     async def upcoming(self, topic: Topic, since: int | None, width: int, buckets: int) -> Upcoming:
-        self._ready()
         begin = self.clock.now() if since is None else since
         async with self._counting:  # one after another: the readers are for others, too
             return await self._store.upcoming(topic, begin, width, buckets, overdue=since is None)
@@ -482,9 +459,9 @@ class Engine:
     async def _promote(self, entries: Sequence[int], now: int) -> Sequence[Promoted]:
         began = trio.current_time()
         try:
-            promoted, held = await self._metrics.told(self._store.promote_free(entries, now, self._held.queues))
+            promoted, held = await self._store.promote_free(entries, now, self._held.queues)
         except Locked:  # no look shows which queue it is that is locked otherwise: each finds out by itself
-            promoted, held = [], await self._metrics.told(self._store.queues_of(entries))
+            promoted, held = [], await self._store.queues_of(entries)
         took = trio.current_time() - began
         self._metrics.promote_batch(took)
         self._held.note({one.queue_id for one in promoted}, len(promoted), took)
@@ -493,12 +470,12 @@ class Engine:
         return promoted
 
     async def _promote_waiting(self, entries: Sequence[int]) -> Sequence[Promoted]:
-        promoted = await self._metrics.told(self._store.promote(entries, self.clock.now()))
+        promoted = await self._store.promote(entries, self.clock.now())
         self._hear_of(promoted)
         return promoted
 
     async def _promote_held(self, entries: Sequence[int]) -> tuple[Sequence[Promoted], Mapping[int, Sequence[int]]]:
-        promoted, held = await self._metrics.told(self._store.promote_free(entries, self.clock.now()))
+        promoted, held = await self._store.promote_free(entries, self.clock.now())
         self._hear_of(promoted)
         return promoted, held
 

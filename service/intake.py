@@ -99,12 +99,12 @@ class Intake:
         return tuple(sorted(queues)) or (-publication.drafts[0].topic.id,)
 
     async def _publish(self, publications: Sequence[Publication]) -> list[list[Receipt] | Conflict]:
-        answers = await self._metrics.told(self._store.publish(publications, self._clock.now()))
+        answers = await self._store.publish(publications, self._clock.now())
         self._tell(publications, answers)
         return answers
 
     async def _publish_free(self, publications: Sequence[Publication]) -> list[list[Receipt] | Conflict | None]:
-        answers = await self._metrics.told(self._store.publish_free(publications, self._clock.now()))
+        answers = await self._store.publish_free(publications, self._clock.now())
         self._tell(publications, answers)
         return answers
 
@@ -126,7 +126,7 @@ class Intake:
             self.accepted(topic_id, messages)
 
     async def _cancel(self, ids: Sequence[int]) -> list[Verdict]:
-        verdicts = await self._metrics.told(self._store.cancel(ids, self._clock.now()))
+        verdicts = await self._store.cancel(ids, self._clock.now())
         for id_, verdict in zip(ids, verdicts, strict=True):
             if verdict.due_before is not None:
                 self._forget(verdict.due_before, id_)
@@ -136,7 +136,7 @@ class Intake:
         return verdicts
 
     async def _reschedule(self, moves: Sequence[tuple[int, int]]) -> list[Verdict]:
-        verdicts = await self._metrics.told(self._store.reschedule(moves, self._clock.now()))
+        verdicts = await self._store.reschedule(moves, self._clock.now())
         for (id_, _), verdict in zip(moves, verdicts, strict=True):
             if verdict.due_before is not None and verdict.due is not None:
                 self._forget(verdict.due_before, id_)

@@ -6,14 +6,12 @@ are bounded too: past `MAX_NAMES` pairs the rest is counted under "(other)", whi
 
 import platform
 import time
-from collections.abc import Awaitable
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
 from .. import __version__
-from ..store.errors import OutcomeUnknown, StoreError
 from .clock import Clock
 from .hand import Hand
 
@@ -25,7 +23,6 @@ _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _LATENESS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600)
 _DURATIONS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 
-T = TypeVar("T")
 
 log = structlog.get_logger()
 
@@ -154,18 +151,8 @@ class Metrics:
         self._cleaned.labels(what).inc(rows)
 
     def db_error(self, code: str | int) -> None:
-        """The store could not do something; `code` is the database's or the error's name."""
+        """The store could not do something; `code` is the error's name."""
         self._db_errors.labels(str(code)).inc()
-
-    async def told(self, answer: Awaitable[T]) -> T:
-        """The store's answer; what it could not do is counted."""
-        try:
-            return await answer
-        except StoreError as error:
-            self.db_error(type(error).__name__)
-            if isinstance(error, OutcomeUnknown):
-                log.warning("outcome_unknown", error=str(error))
-            raise
 
     def http_request(self, route: str, method: str, status: int) -> None:
         """A request was answered; `route` is the path's template."""

@@ -1,4 +1,5 @@
-"""The store's absences in the log: a line when it goes, a few while it is away, one when it is back, and for how long.
+"""What the store could not do is counted, once; and its absences are in the log: a line when it goes, a few while it is
+away, one when it is back, and for how long.
 
 All that asks the store fails while it is away, over and over. So it is told here, where each transaction passes, and
 those who failed say it to the debugging log alone (`tell_failure`).
@@ -10,7 +11,7 @@ from typing import Any, Literal, TypeVar
 
 import structlog
 
-from ..store.errors import Unavailable
+from ..store.errors import DuplicateKey, OutcomeUnknown, StoreError, Unavailable
 from ..store.ports import Backend, Work
 
 T = TypeVar("T")
@@ -60,17 +61,24 @@ class Outage:
 
 
 class WatchedBackend:
-    """A backend whose absences are told."""
+    """A backend whose failures are counted by their names, and whose absences are told."""
 
-    def __init__(self, backend: Backend, outage: Outage | None = None) -> None:
+    def __init__(self, backend: Backend, count: Callable[[str], None], outage: Outage | None = None) -> None:
         self._backend = backend
+        self._count = count
         self._outage = outage or Outage()
 
     async def _watched(self, kind: Kind, answer: Awaitable[T]) -> T:
         try:
             result = await answer
-        except Unavailable as error:
-            self._outage.failed(kind, error)
+        except DuplicateKey:  # nothing is wrong: the same is done under another
+            raise
+        except StoreError as error:
+            self._count(type(error).__name__)
+            if isinstance(error, OutcomeUnknown):
+                log.warning("outcome_unknown", error=str(error), code=error.code)
+            if isinstance(error, Unavailable):
+                self._outage.failed(kind, error)
             raise
         self._outage.answered(kind)
         return result

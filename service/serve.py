@@ -61,7 +61,8 @@ async def _serve(settings: Settings) -> int:
     backend = await open_backend(settings.dsn, settings.redis or None)
     try:
         metrics = Metrics()
-        store = Store(WatchedBackend(backend), window=settings.idempotency_window, ladder=Ladder(settings.ladder))
+        watched = WatchedBackend(backend, metrics.db_error)
+        store = Store(watched, window=settings.idempotency_window, ladder=Ladder(settings.ladder))
         engine = Engine(store, settings, metrics)
         if settings.redis:
             engine.nudges = Nudges(settings.redis, database_of(settings.dsn), engine.hear)

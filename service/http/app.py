@@ -44,7 +44,8 @@ def make_app(broker: Broker, settings: Settings, metrics: Metrics) -> ASGIApp:
 
     handlers: defaultdict[str, dict[str, Handler]] = defaultdict(dict)
     for operation in OPERATIONS:
-        handlers[operation.path][operation.method] = operation.handler
+        handler = _once_ready(operation.handler) if operation.waits_for_start else operation.handler
+        handlers[operation.path][operation.method] = handler
     handlers[PATH]["GET"] = openapi
 
     def route(path: str) -> Route:
@@ -63,6 +64,16 @@ def make_app(broker: Broker, settings: Settings, metrics: Metrics) -> ASGIApp:
     app.router.redirect_slashes = False
     bounded = BodyTime(Incoming(app, settings.max_incoming), settings.body_timeout / 1000)
     return Rest(Edge(Hosts(bounded, (settings.listen_host, *settings.hosts)), metrics))
+
+
+def _once_ready(handler: Handler) -> Handler:
+    """The handler, which is not called before the store has answered."""
+
+    async def handle(call: Call) -> Response:
+        call.broker.check_ready()
+        return await handler(call)
+
+    return handle
 
 
 async def _answered(call: Call, handler: Handler) -> Response:

@@ -157,7 +157,6 @@ def _problem_of_store(error: StoreError) -> Problem | None:
     # The texts of drivers name hosts, tables and statements: they are for the log, not for the caller.
     again = {"Retry-After": "1"}
     if isinstance(error, OutcomeUnknown):
-        log.warning("store_outcome_unknown", error=str(error), code=error.code)
         detail = "the connection to the store was lost at the commit: what was asked may have been done, or not"
         return Problem("outcome-unknown", detail, headers=again)
     if isinstance(error, Unavailable):

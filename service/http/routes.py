@@ -60,6 +60,11 @@ class Operation:
     """Kinds of problems that it may answer, beside `internal`."""
     headers: tuple[Parameter, ...] = ()
 
+    @property
+    def waits_for_start(self) -> bool:
+        """Until the store has answered, this is `stopping`."""
+        return "stopping" in self.problems
+
 
 _TOPIC = "/v1/topics/{topic}"
 _GROUP = "/v1/topics/{topic}/groups/{group}"

@@ -1,12 +1,15 @@
 """What the log says of a store that goes away and comes back."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from tarry.service.outages import Outage, tell_failure
-from tarry.store.errors import Contention, Unavailable
+from tarry.service.outages import Outage, WatchedBackend, tell_failure
+from tarry.store.errors import Contention, DuplicateKey, Locked, OutcomeUnknown, StoreError, Unavailable
+from tarry.store.ports import Transaction
+from tarry.store.sqlite.backend import SQLiteBackend
 
 GONE = Unavailable("connection refused", 2003)
 
@@ -80,3 +83,21 @@ def test_who_failed_because_of_it_says_so_to_the_debugging_log() -> None:
         ("round_failed", "debug", "connection refused"),
         ("round_failed", "warning", "a deadlock"),
     ]
+
+
+@pytest.mark.parametrize("error", [GONE, Locked("held"), OutcomeUnknown("cut"), DuplicateKey("there")])
+async def test_what_the_store_could_not_do_is_counted_once(tmp_path: Path, error: StoreError) -> None:
+    """Whatever asked for it; but for a key that was taken: the same is done under another."""
+    counted: list[str] = []
+    backend = WatchedBackend(SQLiteBackend(tmp_path / "tarry.db"), counted.append)
+
+    async def work(tx: Transaction) -> None:
+        raise error
+
+    await backend.migrate()
+    for ask in (backend.read, backend.write):
+        with pytest.raises(type(error)), capture_logs() as logs:
+            await ask(work)
+        assert ("outcome_unknown" in {line["event"] for line in logs}) == isinstance(error, OutcomeUnknown)
+    await backend.aclose()
+    assert counted == ([] if isinstance(error, DuplicateKey) else [type(error).__name__] * 2)

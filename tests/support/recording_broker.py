@@ -8,7 +8,7 @@ import trio
 from attrs import evolve
 
 from tarry.service import ranking
-from tarry.service.errors import UnknownGroup, UnknownTopic
+from tarry.service.errors import Stopping, UnknownGroup, UnknownTopic
 from tarry.service.operations import Worked
 from tarry.service.ranking import Ranked, Sort
 from tarry.service.rates import Activity, Rate
@@ -116,6 +116,11 @@ class RecordingBroker:
         self.auto_create = True
         self.waiting = trio.Event()
         self.wait_cancelled = False
+        self.ready = True
+
+    def check_ready(self) -> None:
+        if not self.ready:
+            raise Stopping("the server is starting: its store has not answered yet")
 
     def _called(self, *call: Any) -> None:
         self.calls.append(call)

@@ -4,11 +4,13 @@ import re
 from typing import Any
 
 import httpx
+import pytest
 from starlette.types import ASGIApp
 
 from support.recording_broker import RecordingBroker
 from tarry import __version__
 from tarry.service.http.app import Edge
+from tarry.service.http.routes import OPERATIONS, Operation
 
 
 async def test_live_asks_nobody(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
@@ -103,3 +105,18 @@ async def test_the_document_holds_together(client: httpx.AsyncClient) -> None:
     assert schemas["Claim"]["properties"]["max"]["anyOf"][0]["maximum"] == 1000
     assert "client" in schemas["Claim"]["required"]
     assert "later" not in schemas["Claim"]["properties"]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: f"{one.method} {one.path}")
+async def test_until_the_store_has_answered_only_what_asks_nothing_of_it_is_answered(
+    client: httpx.AsyncClient, broker: RecordingBroker, operation: Operation
+) -> None:
+    broker.ready = False
+    path = re.sub("{(.+?)}", "x", operation.path)
+    answer = await client.request(operation.method, path)
+    assert not [call for call in broker.calls if call[0] != "readiness"]
+    if operation.path in ("/", "/livez", "/readyz", "/metrics", "/problems/{kind}"):
+        assert answer.status_code in (200, 404)
+    else:
+        assert (answer.status_code, answer.json()["type"]) == (503, "/problems/stopping")
+        assert answer.json()["executed"] is False
