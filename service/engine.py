@@ -7,8 +7,7 @@ that goes away cuts no transaction in two.
 import functools
 import itertools
 import time
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import structlog
@@ -17,7 +16,7 @@ from attrs import evolve
 
 from ..store.catalogue import TopicDraft
 from ..store.dead_letters import DeadPage, DeadSearch
-from ..store.errors import Contention, GroupGone, Locked, Refused, StoreError, Unavailable
+from ..store.errors import Contention, GroupGone, Refused, StoreError, Unavailable
 from ..store.finding import Place, Upcoming, Wanted
 from ..store.found_pages import FoundPage
 from ..store.placing import queue_of_key
@@ -30,7 +29,6 @@ from ..store.records import (
     Found,
     Group,
     GroupState,
-    Promoted,
     Publication,
     Queue,
     ReadAnswer,
@@ -57,8 +55,8 @@ from .clock_watch import ClockWatch
 from .desks import Desks
 from .directory import Directory
 from .errors import Stopping, TopicConflict, UnknownTopic
+from .growth import Growth
 from .hand import Hand
-from .held import Held
 from .intake import Intake
 from .liveness import Liveness
 from .loader import Loader
@@ -66,6 +64,7 @@ from .measures import Measures
 from .metrics import Metrics
 from .nudges import Nudges
 from .operations import Operations, Worked
+from .promotion import Promotion
 from .ranking import Ranked, Ranking, Sort
 from .rates import Rates
 from .readers import Readers
@@ -86,7 +85,7 @@ log = structlog.get_logger()
 class Engine:
     """One node's service over one store. `run` does the work; everything else may be asked once `ready` is set."""
 
-    def __init__(self, store: Store, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, store: Store, settings: Settings, metrics: Metrics, nudges: Nudges | None = None) -> None:
         self._store = store
         self._settings = settings
         self._metrics = metrics
@@ -105,25 +104,18 @@ class Engine:
         )
         self._operations = Operations(store, self.clock, self._add, self._desks.closed)
         self._turn = itertools.count()
+        self._sealer = Sealer(store, self.clock, self.directory, widest=settings.widest_hole)
+        self._nudges = nudges
+        self._growth = Growth(self.directory, self.bells, self._desks, self._sealer, nudges)
         self._intake = Intake(
-            *(store, self.directory, self.clock, metrics, self.rates, settings.max_waiting),
+            *(store, self.directory, self.clock, metrics, self.rates, self._growth, settings.max_waiting),
             add=self._add,
             forget=self._forget,
-            committed=self._committed,
         )
+        self._promotion = Promotion(store, self.directory, self.clock, metrics, self._growth, self._intake)
         self._readers = Readers(store, self.directory, self.clock, self.bells, self._desks.handed_out)
-        self._sealer = Sealer(
-            *(store, self.clock, self._grown_here, self.directory.topic_of_queue), widest=settings.widest_hole
-        )
-        self.nudges: Nudges | None = None
-        """How other nodes hear of what is done here; None without a Redis."""
         self.liveness = Liveness(store, self.clock, self._desks.dismiss, settings.client_timeout)
         self._roster = Roster(store, self.directory, self.liveness, self._desks.present)
-        self._held = Held(
-            *(self._promote_waiting, self._promote_held, self._streamed),
-            topic_of=self._topic_id_of,
-            doubted=lambda: self.clock.held,
-        )
         self.hand: Hand | None = None
         self.loader: Loader | None = None
         self.ready = trio.Event()
@@ -140,12 +132,13 @@ class Engine:
         await until_done(self._open, (Unavailable, Contention))
         now = self.clock.now()
         wheel, horizon = TimingWheel(now), Horizon(now, self._settings.horizon, self._settings.horizon_step)
-        self.hand = hand = Hand(wheel, horizon, self.clock, self._promote, self._streamed, aside=self._held)
+        promotion = self._promotion
+        self.hand = hand = Hand(wheel, horizon, self.clock, promotion.promote, promotion.streamed, aside=promotion.held)
         self.loader = Loader(self._store, hand, self.clock)
         sweeps = Sweeps(
             *(self._store, hand, self.clock),
             lost=self._desks.watch,
-            grown=self._grown,
+            grown=self._growth.seen,
             awaited=lambda: self.bells.awaited | self._desks.awaited,
         )
         self._metrics.watch(self)
@@ -156,7 +149,7 @@ class Engine:
             nursery.start_soon(self._readers.run)
             nursery.start_soon(self.alarm.run)
             nursery.start_soon(hand.run)
-            nursery.start_soon(self._held.run)
+            nursery.start_soon(promotion.held.run)
             nursery.start_soon(self.loader.run)
             nursery.start_soon(every, 2, self._clock_watch.take)
             nursery.start_soon(every, 10, self.directory.refresh)
@@ -166,11 +159,11 @@ class Engine:
             nursery.start_soon(every, self.liveness.round, self._look_after_clients)
             nursery.start_soon(every, 10, sweeps.leases)
             nursery.start_soon(every, 60, sweeps.requests)
-            nursery.start_soon(self._sealer.run)
+            nursery.start_soon(self._sealer.run, self._growth.ours)
             nursery.start_soon(every, 1, self._sealer.look)
             nursery.start_soon(every, 60, self._sealer.look_everywhere)
-            if self.nudges is not None:
-                nursery.start_soon(self.nudges.run)
+            if self._nudges is not None:
+                nursery.start_soon(self._nudges.run, self._growth.seen)
             nursery.start_soon(every, 10, self._count_outbox)
             nursery.start_soon(every, 10, Measures(self._store, self.directory, self._metrics).take)
             await self.loader.recovered.wait()
@@ -451,69 +444,6 @@ class Engine:
         return len(self._sealer.standing)
 
     # What the tasks tell each other
-
-    def hear(self, queue_id: int) -> None:
-        """Another node has made a queue grow."""
-        self._grown(queue_id)
-
-    async def _promote(self, entries: Sequence[int], now: int) -> Sequence[Promoted]:
-        began = trio.current_time()
-        try:
-            promoted, held = await self._store.promote_free(entries, now, self._held.queues)
-        except Locked:  # no look shows which queue it is that is locked otherwise: each finds out by itself
-            promoted, held = [], await self._store.queues_of(entries)
-        took = trio.current_time() - began
-        self._metrics.promote_batch(took)
-        self._held.note({one.queue_id for one in promoted}, len(promoted), took)
-        self._held.put(held)
-        self._hear_of(promoted)
-        return promoted
-
-    async def _promote_waiting(self, entries: Sequence[int]) -> Sequence[Promoted]:
-        promoted = await self._store.promote(entries, self.clock.now())
-        self._hear_of(promoted)
-        return promoted
-
-    async def _promote_held(self, entries: Sequence[int]) -> tuple[Sequence[Promoted], Mapping[int, Sequence[int]]]:
-        promoted, held = await self._store.promote_free(entries, self.clock.now())
-        self._hear_of(promoted)
-        return promoted, held
-
-    def _hear_of(self, promoted: Sequence[Promoted]) -> None:
-        """Counts what outboxes have published."""
-        first_heard = Counter(one.queue_id for one in promoted if one.first_heard)
-        for queue_id, messages in first_heard.items():
-            if (topic := self.directory.topic_of_queue(queue_id)) is not None:
-                self._intake.accepted(topic.id, messages)
-
-    def _topic_id_of(self, queue_id: int) -> int:
-        """The topic that a queue is of, or a group's retry queue; 0 when it is not known here."""
-        topic, group = self.directory.topic_of_queue(queue_id), self.directory.group_of_queue(queue_id)
-        return topic.id if topic is not None else group.topic.id if group is not None else 0
-
-    def _streamed(self, promoted: Sequence[Promoted]) -> None:
-        for queue_id in {one.queue_id for one in promoted}:
-            self._committed(queue_id)
-
-    def _committed(self, queue_id: int) -> None:
-        """Messages of ours are in the queue; readers may pass them once the queue is sealed, if it has to be."""
-        topic = self.directory.topic_of_queue(queue_id)
-        if topic is not None and topic.sequencer != "store":
-            self._sealer.needed = True
-            self._sealer.touch(queue_id)
-        else:
-            self._grown_here(queue_id)
-
-    def _grown_here(self, queue_id: int) -> None:
-        """A queue has grown by our hand: other nodes are told too."""
-        self._grown(queue_id)
-        if self.nudges is not None:
-            self.nudges.tell(queue_id)
-
-    def _grown(self, queue_id: int) -> None:
-        """A queue has grown: whoever reads it is told."""
-        self.bells.ring(queue_id)
-        self._desks.nudge(queue_id)
 
     def _add(self, due: int, entry: int) -> None:
         if self.hand is not None:

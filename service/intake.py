@@ -13,6 +13,7 @@ from .combiner import Combiner
 from .desks import LOCKED_PAUSES
 from .directory import Directory
 from .errors import Busy
+from .growth import Growth
 from .metrics import Metrics
 from .rates import Rates
 
@@ -20,7 +21,7 @@ _BATCH_BYTES = 2 << 20
 
 
 class Intake:
-    """Writes what producers ask for. The timers go to `add` and `forget`, the queues that grew to `committed`."""
+    """Writes what producers ask for. The timers go to `add` and `forget`."""
 
     def __init__(
         self,
@@ -29,11 +30,11 @@ class Intake:
         clock: Clock,
         metrics: Metrics,
         rates: Rates,
+        growth: Growth,
         max_waiting: int,
         *,
         add: Callable[[int, int], None],
         forget: Callable[[int, int], None],
-        committed: Callable[[int], None],
     ) -> None:
         self._store = store
         self._directory = directory
@@ -42,7 +43,7 @@ class Intake:
         self._rates = rates
         self._add = add
         self._forget = forget
-        self._committed = committed
+        self._growth = growth
         self._publishing: Combiner[Publication, list[Receipt] | Conflict] = Combiner(
             self._publish,
             write_free=self._publish_free,
@@ -121,7 +122,7 @@ class Intake:
                 else:
                     grown.add(draft.queue.id)
         for queue_id in grown:
-            self._committed(queue_id)
+            self._growth.committed(queue_id)
         for topic_id, messages in accepted.items():
             self.accepted(topic_id, messages)
 

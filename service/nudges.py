@@ -6,6 +6,7 @@ waits. A Redis that is away is asked again from time to time.
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import structlog
@@ -20,9 +21,9 @@ log = structlog.get_logger()
 
 
 class Nudges:
-    """This node's nudges over one Redis. `heard` is called with the id of a queue that another node has made grow."""
+    """This node's nudges over one Redis."""
 
-    def __init__(self, url: str, name: str, heard: Callable[[int], None]) -> None:
+    def __init__(self, url: str, name: str) -> None:
         """`name` is that of the database: nodes on one database hear each other."""
         import redis  # only who uses Redis needs its library
 
@@ -31,7 +32,6 @@ class Nudges:
             url, socket_timeout=_TIMEOUT, socket_connect_timeout=_TIMEOUT
         )
         self._channel = f"tarry:{name}:nudge"
-        self._heard = heard
         self._own = ""
         self._send, self._outgoing = trio.open_memory_channel[int](_WAITING)
 
@@ -42,11 +42,12 @@ class Nudges:
         except trio.WouldBlock:
             return
 
-    async def run(self) -> None:
-        """Sends and hears for ever, whatever becomes of Redis."""
+    async def run(self, heard: Callable[[int], None]) -> None:
+        """Sends and hears for ever, whatever becomes of Redis; `heard` is called with the id of each queue that another
+        node has made grow."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_at, "nudges_not_sent", self._speak)
-            nursery.start_soon(self._keep_at, "nudges_not_heard", self._listen)
+            nursery.start_soon(self._keep_at, "nudges_not_heard", partial(self._listen, heard))
 
     async def _keep_at(self, event: str, step: Callable[[Any], Any]) -> None:
         failures = 0
@@ -75,7 +76,7 @@ class Nudges:
                 pass
             await trio.to_thread.run_sync(client.publish, self._channel, json.dumps([self._own, *sorted(queues)]))
 
-    async def _listen(self, client: Any) -> None:
+    async def _listen(self, heard: Callable[[int], None], client: Any) -> None:
         listener = client.pubsub(ignore_subscribe_messages=True)
         try:
             await trio.to_thread.run_sync(listener.subscribe, self._channel)
@@ -83,12 +84,12 @@ class Nudges:
                 # In pieces of half a second, so that the thread ends soon when the server does.
                 message = await trio.to_thread.run_sync(listener.get_message, True, 0.5)
                 if message is not None:
-                    self._take(message["data"])
+                    self._take(message["data"], heard)
         finally:
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(listener.close)
 
-    def _take(self, data: bytes) -> None:
+    def _take(self, data: bytes, heard: Callable[[int], None]) -> None:
         try:
             sender, *queues = json.loads(data)
         except ValueError:
@@ -96,4 +97,4 @@ class Nudges:
         if sender != self._own:
             for queue_id in queues:
                 if isinstance(queue_id, int):
-                    self._heard(queue_id)
+                    heard(queue_id)

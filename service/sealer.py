@@ -10,9 +10,9 @@ import trio
 from attrs import frozen
 
 from ..store.errors import StoreError
-from ..store.records import Topic
 from ..store.store import Store
 from .clock import Clock
+from .directory import Directory
 from .outages import tell_failure
 
 _HOLE_PAUSE = 0.05
@@ -44,21 +44,12 @@ class Standstill:
 
 
 class Sealer:
-    """Seals queues; `grown` hears of each that has a new end."""
+    """Seals queues that were touched."""
 
-    def __init__(
-        self,
-        store: Store,
-        clock: Clock,
-        grown: Callable[[int], None],
-        topic_of: Callable[[int], Topic | None],
-        *,
-        widest: int,
-    ) -> None:
+    def __init__(self, store: Store, clock: Clock, directory: Directory, *, widest: int) -> None:
         self._store = store
         self._clock = clock
-        self._grown = grown
-        self._topic_of = topic_of
+        self._directory = directory
         self._widest = widest
         self.standing: dict[int, Standstill] = {}
         """By queue."""
@@ -73,8 +64,8 @@ class Sealer:
         self._queues.add(queue_id)
         self._some.set()
 
-    async def run(self) -> None:
-        """Seals for ever."""
+    async def run(self, grown: Callable[[int], None]) -> None:
+        """Seals for ever; `grown` hears of each queue that has a new end."""
         while True:
             with trio.move_on_after(_HOLE_PAUSE if self._holes else float("inf")):
                 await self._some.wait()
@@ -82,7 +73,7 @@ class Sealer:
             queues, self._queues, self._holes = self._queues | self._holes, set(), set()
             for queue_id in sorted(queues):
                 try:
-                    await self._seal(queue_id)
+                    await self._seal(queue_id, grown)
                 except StoreError as error:
                     tell_failure("sealing_failed", error, queue_id=queue_id)
                     self._holes.add(queue_id)
@@ -99,11 +90,11 @@ class Sealer:
         for queue_id in await self._store.overrun():
             self.touch(queue_id)
 
-    async def _seal(self, queue_id: int) -> None:
+    async def _seal(self, queue_id: int, grown: Callable[[int], None]) -> None:
         while True:
             sealed = await self._store.seal(queue_id, self._clock.now(), widest=self._widest)
             if sealed.moved:
-                self._grown(queue_id)
+                grown(queue_id)
             if sealed.moved or sealed.gap or not sealed.more:  # else somebody holds its row
                 self._note(queue_id, sealed.gap)
             if not sealed.more:
@@ -113,7 +104,11 @@ class Sealer:
                 return
 
     def _note(self, queue_id: int, gap: tuple[int, int] | None) -> None:
-        before, topic, now = self.standing.pop(queue_id, None), self._topic_of(queue_id), self._clock.now()
+        before, topic, now = (
+            self.standing.pop(queue_id, None),
+            self._directory.topic_of_queue(queue_id),
+            self._clock.now(),
+        )
         if gap is None or topic is None:
             if before is not None:
                 log.info("queue_moves_on", topic=before.topic, queue=before.queue)

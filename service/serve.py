@@ -63,9 +63,8 @@ async def _serve(settings: Settings) -> int:
         metrics = Metrics()
         watched = WatchedBackend(backend, metrics.db_error)
         store = Store(watched, window=settings.idempotency_window, ladder=Ladder(settings.ladder))
-        engine = Engine(store, settings, metrics)
-        if settings.redis:
-            engine.nudges = Nudges(settings.redis, database_of(settings.dsn), engine.hear)
+        nudges = Nudges(settings.redis, database_of(settings.dsn)) if settings.redis else None
+        engine = Engine(store, settings, metrics, nudges)
         app = make_app(engine, settings, metrics)
         grace = settings.shutdown_grace / 1000
         left = min(_LEFT_FOR_THE_END, grace / 5)

@@ -34,12 +34,12 @@ async def test_nodes_on_one_database_hear_each_other(private_redis: servers.Priv
     here: list[int] = []
     there: list[int] = []
     elsewhere: list[int] = []
-    one = Nudges(private_redis.url, "orders", here.append)
-    other = Nudges(private_redis.url, "orders", there.append)
-    stranger = Nudges(private_redis.url, "invoices", elsewhere.append)
+    one = Nudges(private_redis.url, "orders")
+    other = Nudges(private_redis.url, "orders")
+    stranger = Nudges(private_redis.url, "invoices")
     async with trio.open_nursery() as nursery:
-        for node in (one, other, stranger):
-            nursery.start_soon(node.run)
+        for node, heard in ((one, here), (other, there), (stranger, elsewhere)):
+            nursery.start_soon(node.run, heard.append)
         await heard_from(one, there, 7)
         await heard_from(other, here, 8)
         assert 7 not in here  # nobody hears himself
@@ -48,13 +48,14 @@ async def test_nodes_on_one_database_hear_each_other(private_redis: servers.Priv
 
 
 async def test_a_redis_that_goes_and_comes_back(private_redis: servers.PrivateRedis) -> None:
+    here: list[int] = []
     there: list[int] = []
-    one = Nudges(private_redis.url, "orders", lambda _: None)
-    other = Nudges(private_redis.url, "orders", there.append)
+    one = Nudges(private_redis.url, "orders")
+    other = Nudges(private_redis.url, "orders")
     private_redis.stop()
     async with trio.open_nursery() as nursery:
-        for node in (one, other):
-            nursery.start_soon(node.run)
+        nursery.start_soon(one.run, here.append)
+        nursery.start_soon(other.run, there.append)
         for queue_id in range(5_000):  # more than may wait: dropped, nobody is held up
             one.tell(queue_id)
         private_redis.start()

@@ -5,6 +5,7 @@ from structlog.testing import capture_logs
 from support.still import StillBackend
 from support.stores import START
 from tarry.service.clock import Clock
+from tarry.service.directory import Directory
 from tarry.service.sealer import Sealer
 from tarry.store.catalogue import TopicDraft
 from tarry.store.records import Draft, Publication, Topic
@@ -30,14 +31,15 @@ async def test_a_queue_that_stands_still_is_told_of_until_it_moves_on() -> None:
     clock = Clock(sample, monotonic=lambda: passed[0])
     await clock.take()
     grown: list[int] = []
-    queue = topic.queues[0].id
-    sealer = Sealer(store, clock, grown.append, {queue: topic}.get, widest=100_000)
+    directory = Directory(store, clock, auto_create=False)
+    await directory.refresh()
+    sealer = Sealer(store, clock, directory, widest=100_000)
 
     async def look() -> list[str]:
         with capture_logs() as lines:
             await sealer.look()
             for queue_id in sorted(sealer._queues):
-                await sealer._seal(queue_id)
+                await sealer._seal(queue_id, grown.append)
             sealer._queues.clear()
         return [line["event"] for line in lines]
 
