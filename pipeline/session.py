@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..store.extras import sentence
 from . import java_end
 from .errors import SetUpError
 from .jvm_noise import kept_out
@@ -49,7 +50,7 @@ _JAVA = 17
 def check_installed() -> None:
     """Raises `SetUpError` when PySpark is missing: what the extra brings is needed by every job, Java not by each."""
     if find_spec("pyspark") is None:
-        raise SetUpError("PySpark is not installed: pip install '.[spark]' in a checkout of Tarry")
+        raise SetUpError(sentence("spark", "pyspark"))
 
 
 def check() -> None:

@@ -3,6 +3,7 @@
 Nothing here waits for Redis: a server starts without it.
 """
 
+from ..store.extras import command
 from .settings import SettingError, Settings
 
 
@@ -14,9 +15,7 @@ def check_redis(settings: Settings) -> None:
     try:
         import redis  # only who uses Redis needs its library
     except ImportError:
-        raise SettingError(
-            f"{where}: its library is missing: pip install '.[redis]' in a checkout of Tarry, or leave the setting out"
-        ) from None
+        raise SettingError(f"{where}: its library is missing: {command('redis')}, or leave the setting out") from None
     try:
         redis.Redis.from_url(settings.redis)  # pyright: ignore[reportUnknownMemberType]
     except ValueError:

@@ -9,8 +9,9 @@ from cyclopts import App, CycloptsError
 from rich.console import Console
 
 from ... import __version__
+from ...store.extras import lacking
 from ...store.showing import visible
-from ..errors import InUse, NotFound, PipelineError, StoreAway
+from ..errors import InUse, NotFound, PipelineError, SetUpError, StoreAway
 from ..troubles import translate
 from .archiving import archive
 from .auditing import audit
@@ -70,6 +71,8 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
+        if (sentence := lacking("spark", error)) is not None:
+            return _told(SetUpError(sentence))
         if _interruption.told:
             print("tarry pipeline: interrupted", file=sys.stderr)
             return INTERRUPTED

@@ -1,5 +1,6 @@
-"""The command line. `app` is the entry; each file beside it holds the commands of one noun; `demo` has its own parts.
+"""The command line. `command` is the entry; a file beside it holds the commands of one noun; `demo` has its own parts.
 
+- `command`       what is installed as `tarry`: a sentence for whoever lacks the extra, and `app` for all others.
 - `app`           the list of commands, and errors turned into one sentence and an exit code.
 - `serving`       serve, migrate, config show. `checkup`: doctor.
 - `producing`     publish, cancel. `consuming`: consume, peek, topics. Both over `tarry.client`; `server` says where.

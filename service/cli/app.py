@@ -12,6 +12,7 @@ from types import FrameType
 from cyclopts import App, CycloptsError
 
 from ... import __version__
+from ...store.extras import lacking
 from .printing import note
 
 app = App(
@@ -84,6 +85,9 @@ def run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except Exception as error:
+        if (sentence := lacking("server", error)) is not None:
+            note(f"tarry: {sentence}")
+            return FAILED
         if (fits := next((code for kind, code in _codes() if isinstance(error, kind)), None)) is not None:
             note(f"tarry: {error}")
             return fits

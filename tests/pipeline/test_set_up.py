@@ -57,7 +57,7 @@ for job in (
 def test_every_job_says_that_pyspark_is_missing() -> None:
     told = subprocess.run([sys.executable, "-P", "-c", _JOBS], capture_output=True, text=True, timeout=60, check=True)
     assert set(told.stderr.splitlines()) == {
-        "tarry pipeline: PySpark is not installed: pip install '.[spark]' in a checkout of Tarry"
+        "tarry pipeline: the pipeline is not installed (PySpark is missing): pip install 'tarry[spark]'"
     }
     jobs = ("archive", "report", "audit", "trace", "import", "replay")
     assert told.stdout.splitlines() == [f"{job} 1" for job in jobs]

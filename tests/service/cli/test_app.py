@@ -247,7 +247,7 @@ def test_topics(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> N
 def test_serve_says_what_its_redis_wants(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(sys.modules, "redis", None)
     assert run(["serve", "--redis", "redis://127.0.0.1:1/0"]) == 2
-    assert "pip install '.[redis]'" in capsys.readouterr().err
+    assert "pip install 'tarry[redis]'" in capsys.readouterr().err
 
 
 def test_dead_list_says_that_there_are_more(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -148,4 +148,4 @@ def test_a_redis_without_its_library(monkeypatch: pytest.MonkeyPatch, capsys: py
     monkeypatch.setitem(sys.modules, "redis", None)
     monkeypatch.setenv("TARRY_REDIS", "redis://:geheim@127.0.0.1:1/0")
     state, detail = findings(capsys, 1)["redis"]
-    assert (state, ".[redis]" in detail, "geheim" in detail) == ("wrong", True, False)
+    assert (state, "tarry[redis]" in detail, "geheim" in detail) == ("wrong", True, False)

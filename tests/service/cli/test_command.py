@@ -1,0 +1,46 @@
+"""`tarry` as it is installed, where the extra is missing, or only a part of it."""
+
+import subprocess
+import sys
+
+import pytest
+
+_RUN = """
+import sys
+sys.modules[sys.argv.pop(1)] = None  # as where it is not installed
+from tarry.service.cli.command import main
+main()
+"""
+
+
+def run(missing: str, *arguments: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", _RUN, missing, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("missing", ["cyclopts", "structlog"])
+def test_what_is_missing_names_the_extra(missing: str) -> None:
+    """At once, or where a command first wants it."""
+    told = f"the server and its commands are not installed ({missing} is missing): pip install 'tarry[server]'"
+    assert run(missing, "serve") == (1, f"tarry: {told}\n")
+
+
+def test_the_pipeline_names_its_own() -> None:
+    told = "the pipeline is not installed (cyclopts is missing): pip install 'tarry[spark]'"
+    assert run("cyclopts", "pipeline", "audit") == (1, f"tarry pipeline: {told}\n")
+
+
+def test_a_fault_of_our_own_is_seen() -> None:
+    code, told = run("tarry.service.cli.printing", "serve")
+    assert code == 1
+    assert "Traceback" in told
+    code, told = run("tarry.service.serve", "serve")
+    assert code == 1
+    assert told.startswith("tarry: a fault of its own, ModuleNotFoundError: import of tarry.service.serve halted")
+
+
+def test_nothing_stands_between_where_all_is_there() -> None:
+    assert run("nothing", "--version") == (0, "")
+    assert run("nothing", "serve", "--nonsense")[0] == 2
