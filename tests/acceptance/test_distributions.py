@@ -70,7 +70,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
         check=False,
     )
     if asked.returncode:
-        skip_or_fail(f"pip does not get what is needed: {asked.stderr.strip()[-500:]}")
+        skip_or_fail(f"pip does not get what is needed: {asked.stderr.strip().splitlines()[-1]}")
     offline = OWN | {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(home / "parts")}
 
     names = sources()
