@@ -30,7 +30,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from .. import __version__
+from .. import __version__  # `mypy .` ends here: use `make check`
 from .errors import TarryError, Unavailable, refusal
 from .processes import Owner, PerProcess
 from .records import Receipt
