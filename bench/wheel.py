@@ -27,10 +27,10 @@ from random import Random
 from statistics import fmean, median
 from typing import Any, Protocol
 
-from tarry.bench.heap_wheel import SEQUENCE_BITS, HeapWheel
-from tarry.bench.textbook_wheel import TextbookWheel
-from tarry.bench.usage import rss_of
-from tarry.wheel.timing_wheel import TimingWheel
+from ..wheel.timing_wheel import TimingWheel
+from .heap_wheel import SEQUENCE_BITS, HeapWheel
+from .textbook_wheel import TextbookWheel
+from .usage import rss_of
 
 NOW = 1_763_694_000_000  # a full hour
 SPAN_MS = 48 * 3_600_000
