@@ -43,7 +43,8 @@ def sources() -> set[str]:
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
     if not listed:
         listed = "\0".join((ROOT / "tarry.egg-info" / "SOURCES.txt").read_text("utf-8").splitlines())
-    return {name for name in listed.split("\0") if name and (ROOT / name).exists() and "egg-info" not in name}
+    names = {os.path.normpath(name) for name in listed.split("\0") if name}
+    return {name for name in names if (ROOT / name).exists() and "egg-info" not in name}
 
 
 def call(*command: str | Path, cwd: Path, env: dict[str, str]) -> str:
