@@ -47,6 +47,8 @@ class Counter:
         self.held = False
         """Another transaction is working on the group."""
         self.refused = 0
+        self.asked = 0
+        """Turns that the store is at work on."""
         self.gate: trio.Event | None = None
         self.clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
         self.timers: list[tuple[int, int]] = []
@@ -64,7 +66,11 @@ class Counter:
         self.turns.append((len(settlements), len(requests)))
         if self.locked:
             return Turn(tuple(Settled(locked=True) for _ in settlements), tuple(None for _ in requests))
-        turn = await self.store.turn(group, settlements, requests, self.clock.now())
+        self.asked += 1
+        try:
+            turn = await self.store.turn(group, settlements, requests, self.clock.now())
+        finally:
+            self.asked -= 1
         if self.gate is not None:
             await self.gate.wait()
         return turn
@@ -229,6 +235,8 @@ async def pass_time(counter: Counter, autojump_clock: trio.testing.MockClock, se
     for _ in range(seconds):
         counter.ms += 1000
         await trio.sleep(1)
+        while counter.asked:
+            await trio.lowlevel.checkpoint()
 
 
 @pytest.mark.parametrize("trouble", ["held", "away", "locked"])
