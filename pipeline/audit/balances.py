@@ -7,8 +7,8 @@ what its counters allow between their two readings: exactly, where nothing moved
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+from .evidence import OUTCOMES, Evidence, Scope
 from .findings import finding, together
-from .sight import OUTCOMES, Scope, Sight
 
 _SETTLED = ("acked", "dead", "retried", "expired", "skipped", "parked")
 _COUNTED = ("acked", "dead", "retried")
@@ -16,9 +16,9 @@ _COUNTED = ("acked", "dead", "retried")
 _CURSOR = ["group_id", "queue_id"]
 
 
-def check(sight: Sight, scope: Scope) -> DataFrame:
+def check(evidence: Evidence, scope: Scope) -> DataFrame:
     """Equations that do not hold."""
-    of_topic, of_group = topics(sight), groups(sight)
+    of_topic, of_group = topics(evidence), groups(evidence)
     return together(
         finding(
             of_topic.where("NOT holds"),
@@ -37,20 +37,20 @@ def check(sight: Sight, scope: Scope) -> DataFrame:
                 *("moves", "acked", "dead", "retried", "parked", "claimed", "expired", "skipped", "sought"),
             ),
         ),
-        _rows(sight),
-        gaps(sight),
-        _ladder(sight),
-        _letters(sight),
-        _deaths(sight, scope),
+        _rows(evidence),
+        gaps(evidence),
+        _ladder(evidence),
+        _letters(evidence),
+        _deaths(evidence, scope),
     )
 
 
-def topics(sight: Sight) -> DataFrame:
+def topics(evidence: Evidence) -> DataFrame:
     """By topic: accepted = streamed + cancelled + expired + pending; `waiting` is how many timers there are."""
-    before, after = _topic_counters(sight.tallies, sight.queues, sight.outbox), "after"
-    later = _topic_counters(sight.tallies_after, sight.queues_after, sight.outbox_after)
+    before, after = _topic_counters(evidence.tallies, evidence.queues, evidence.outbox), "after"
+    later = _topic_counters(evidence.tallies_after, evidence.queues_after, evidence.outbox_after)
     later = later.select("topic_id", *(f.col(name).alias(f"{name}_{after}") for name in _TOPIC))
-    waiting = sight.timers.groupBy("topic_id").agg(f.count("*").alias("waiting"))
+    waiting = evidence.timers.groupBy("topic_id").agg(f.count("*").alias("waiting"))
     rows = before.join(later, "topic_id").join(waiting, "topic_id", "left").na.fill(0, ["waiting"])
     grown = {name: f.greatest(f.col(f"{name}_after") - f.col(name), f.lit(0)) for name in _TOPIC}
     pending = f.col("accepted") - f.col("streamed") - f.col("cancelled")
@@ -88,17 +88,17 @@ def _topic_counters(tallies: DataFrame, queues: DataFrame, outbox: DataFrame) ->
     )
 
 
-def groups(sight: Sight) -> DataFrame:
+def groups(evidence: Evidence) -> DataFrame:
     """By group and queue: cursor moves = acked + dead + retried + parked + claimed + expired + skipped + sought.
 
     `retry`: it is the group's retry queue; what is on the ladder was claimed from either, and counts as retried.
     """
-    claimed = sight.ledger.select(*_CURSOR, "claimed")
-    later = sight.cursors_after.select(
+    claimed = evidence.ledger.select(*_CURSOR, "claimed")
+    later = evidence.cursors_after.select(
         *_CURSOR, *(f.col(name).alias(f"{name}_after") for name in ("position", "sought", *_SETTLED))
     )
-    kinds = sight.queues.select("queue_id", (f.col("group_id") != 0).alias("retry"), "queue")
-    rows = sight.cursors.join(later, _CURSOR).join(claimed, _CURSOR, "left").na.fill(0, ["claimed"])
+    kinds = evidence.queues.select("queue_id", (f.col("group_id") != 0).alias("retry"), "queue")
+    rows = evidence.cursors.join(later, _CURSOR).join(claimed, _CURSOR, "left").na.fill(0, ["claimed"])
     rows = rows.join(f.broadcast(kinds), "queue_id")
     moves = f.col("position") - f.col("origin")
     settled, settled_after = _sum(_SETTLED), _sum([f"{name}_after" for name in _SETTLED])
@@ -120,13 +120,15 @@ def _sum(names: tuple[str, ...] | list[str]) -> Column:
     return sum((f.col(name) for name in names), f.lit(0))
 
 
-def _rows(sight: Sight) -> DataFrame:
+def _rows(evidence: Evidence) -> DataFrame:
     """Every count of acked, dead and retried has its row, as long as the log is whole; and never fewer than rows."""
-    later = sight.cursors_after.select(*_CURSOR, *(f.col(name).alias(f"{name}_after") for name in OUTCOMES))
+    later = evidence.cursors_after.select(*_CURSOR, *(f.col(name).alias(f"{name}_after") for name in OUTCOMES))
     rows = [f"{name}_rows" for name in OUTCOMES]
-    both = sight.cursors.join(later, _CURSOR).join(sight.ledger.select(*_CURSOR, "entries", *rows), _CURSOR, "left")
+    both = evidence.cursors.join(later, _CURSOR).join(
+        evidence.ledger.select(*_CURSOR, "entries", *rows), _CURSOR, "left"
+    )
     both = both.na.fill(0, ["entries", *rows])
-    both = both.join(sight.blind.withColumn("blind", f.lit(True)), _CURSOR, "left")
+    both = both.join(evidence.blind.withColumn("blind", f.lit(True)), _CURSOR, "left")
     whole = (f.col("entries") == f.col("next_delivery")) & f.col("blind").isNull()
     found: list[Column] = []
     for name in OUTCOMES:
@@ -138,15 +140,15 @@ def _rows(sight: Sight) -> DataFrame:
     return finding(told, "group_rows", f.col("detail"))
 
 
-def gaps(sight: Sight) -> DataFrame:
+def gaps(evidence: Evidence) -> DataFrame:
     """Entries that are missing between the first that is left and the last that was written."""
     end = f.col("next_delivery")
-    log = sight.cursors.join(sight.ledger.select(*_CURSOR, "entries", "first"), _CURSOR)
-    torn = log.where(f.col("entries") < end - f.col("first")).join(sight.blind, _CURSOR, "left_anti")
+    log = evidence.cursors.join(evidence.ledger.select(*_CURSOR, "entries", "first"), _CURSOR)
+    torn = log.where(f.col("entries") < end - f.col("first")).join(evidence.blind, _CURSOR, "left_anti")
     return finding(torn, "log_gap", f.format_string("%d entries from number %d to %d", "entries", "first", end - 1))
 
 
-def _ladder(sight: Sight) -> DataFrame:
+def _ladder(evidence: Evidence) -> DataFrame:
     """By group: retried + redriven + parked = resting or parked now + all that ever came back."""
     ups = ("retried", "redriven", "parked")
 
@@ -157,8 +159,11 @@ def _ladder(sight: Sight) -> DataFrame:
         sums = cursors.groupBy("topic", "group", "group_id").agg(up, moved.alias(f"moved{mark}"))
         return sums.join(back, "group_id")
 
-    before, after = read(sight.cursors, sight.queues, ""), read(sight.cursors_after, sight.queues_after, "_after")
-    resting = sight.retries.groupBy("group_id").agg(f.count("*").alias("resting"))
+    before, after = (
+        read(evidence.cursors, evidence.queues, ""),
+        read(evidence.cursors_after, evidence.queues_after, "_after"),
+    )
+    resting = evidence.retries.groupBy("group_id").agg(f.count("*").alias("resting"))
     rows = (
         before.join(after.drop("topic", "group"), "group_id").join(resting, "group_id", "left").na.fill(0, ["resting"])
     )
@@ -172,7 +177,7 @@ def _ladder(sight: Sight) -> DataFrame:
     return finding(wrong, "ladder_rows", detail)
 
 
-def letters(sight: Sight) -> DataFrame:
+def letters(evidence: Evidence) -> DataFrame:
     """By group: the letters there, and how many there are at least (`low`) and at most (`high`).
 
     Dead letters there = all that died - all that were redriven, purged, replaced or cleaned. Of the store alone and of
@@ -185,34 +190,34 @@ def letters(sight: Sight) -> DataFrame:
             *(f.sum(name).alias(f"{name}{mark}") for name in counters)
         )
 
-    rows = read(sight.cursors, "").join(read(sight.cursors_after, "_after").drop("topic", "group"), "group_id")
-    rows = rows.join(sight.letters, "group_id", "left").na.fill(0, ["letters"])
+    rows = read(evidence.cursors, "").join(read(evidence.cursors_after, "_after").drop("topic", "group"), "group_id")
+    rows = rows.join(evidence.letters, "group_id", "left").na.fill(0, ["letters"])
     return rows.withColumns(
         {"low": f.col("dead") - f.col("cleared_after"), "high": f.col("dead_after") - f.col("cleared")}
     )
 
 
-def _letters(sight: Sight) -> DataFrame:
-    wrong = letters(sight).where("letters NOT BETWEEN low AND high")
+def _letters(evidence: Evidence) -> DataFrame:
+    wrong = letters(evidence).where("letters NOT BETWEEN low AND high")
     detail = f.format_string(
         "%d died, %d of them were cleared since, %d letters are there", "dead", "cleared", "letters"
     )
     return finding(wrong, "letter_rows", detail)
 
 
-def _deaths(sight: Sight, scope: Scope) -> DataFrame:
+def _deaths(evidence: Evidence, scope: Scope) -> DataFrame:
     """Deaths in the log without a letter: no more than were redriven, purged, replaced or cleaned."""
-    deaths = sight.handed.where("outcome IN ('dead', 'lost_dead') AND message_offset IS NOT NULL").select(
+    deaths = evidence.handed.where("outcome IN ('dead', 'lost_dead') AND message_offset IS NOT NULL").select(
         *("topic", "group", "group_id"),
         f.col("message_queue_id").alias("queue_id"),
         f.col("message_offset").alias("offset"),
         f.col("settled_at").alias("dead_at"),
     )
     place = ["group_id", "queue_id", "offset", "dead_at"]
-    without = deaths.join(sight.dead.select(*place), place, "left_anti").where(f.col("dead_at") < f.lit(scope.until))
-    cleared = sight.cursors_after.groupBy("group_id").agg(f.sum("cleared").alias("cleared"))
+    without = deaths.join(evidence.dead.select(*place), place, "left_anti").where(f.col("dead_at") < f.lit(scope.until))
+    cleared = evidence.cursors_after.groupBy("group_id").agg(f.sum("cleared").alias("cleared"))
     sums = without.groupBy("group_id").agg(f.count("*").alias("without")).join(cleared, "group_id")
-    messages = sight.messages.select("queue_id", "offset", "id", "streamed_at")
+    messages = evidence.messages.select("queue_id", "offset", "id", "streamed_at")
     told = without.join(f.broadcast(sums.where("without > cleared")), "group_id")
     told = told.join(messages, ["queue_id", "offset"], "left")
     detail = f.format_string("%d deaths without a letter, %d letters cleared", "without", "cleared")

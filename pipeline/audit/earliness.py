@@ -7,21 +7,21 @@ claim carries the clock of the node that gave it, which may lie behind that of t
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+from .evidence import Evidence
 from .findings import finding, together
-from .sight import Sight
 
 CLOCKS = 1_000
 """Milliseconds by which two nodes may read their database's clock differently: an answer was on its way, or waited for
 a busy machine. A claim that is early by less follows a promotion that was not, and is only told of."""
 
 
-def check(sight: Sight, lived: DataFrame) -> DataFrame:
-    """Messages that came early; `lived` are the `fates.lives` of this sight."""
+def check(evidence: Evidence, lived: DataFrame) -> DataFrame:
+    """Messages that came early; `lived` are the `fates.lives` of this evidence."""
     streamed_at = f.col("streamed_at")
     streamed, claimed = _before(streamed_at), _before(f.col("claimed_at"))
     return together(
         finding(
-            sight.messages.where("id >= 0 AND streamed_at < due"),
+            evidence.messages.where("id >= 0 AND streamed_at < due"),
             "early",
             f.format_string("in the stream %d ms before its time", streamed),
             streamed_at=streamed_at,
@@ -32,7 +32,7 @@ def check(sight: Sight, lived: DataFrame) -> DataFrame:
             f.format_string("claimed %d ms before its time", claimed),
             streamed_at=streamed_at,
         ),
-        _rungs(sight),
+        _rungs(evidence),
     )
 
 
@@ -42,13 +42,13 @@ def within_clocks(lived: DataFrame) -> DataFrame:
     return lived.where((before > 0) & (before < CLOCKS))
 
 
-def _rungs(sight: Sight) -> DataFrame:
+def _rungs(evidence: Evidence) -> DataFrame:
     """What came back from the ladder before its rung was over, and was handed out.
 
     Retention brings back early what it takes away; that ends expired when it is claimed, and nobody is given it.
     """
-    back = sight.returns.select("queue_id", "offset", f.col("streamed_at").alias("back_at"), "due")
-    claimed = sight.handed.where("NOT own AND outcome NOT IN ('expired', 'skipped')").join(
+    back = evidence.returns.select("queue_id", "offset", f.col("streamed_at").alias("back_at"), "due")
+    claimed = evidence.handed.where("NOT own AND outcome NOT IN ('expired', 'skipped')").join(
         back.where("due IS NOT NULL"), ["queue_id", "offset"]
     )
     early = _before(f.col("back_at"))
@@ -57,7 +57,7 @@ def _rungs(sight: Sight) -> DataFrame:
         *("topic", "group", early.alias("early"), "attempt"),
         *(f.col(f"message_{name}").alias(name) for name in ("queue_id", "offset")),
     )
-    messages = sight.messages.select("queue_id", "offset", "id", "streamed_at")
+    messages = evidence.messages.select("queue_id", "offset", "id", "streamed_at")
     told = messages.join(f.broadcast(told), ["queue_id", "offset"], "right")
     detail = f.format_string("attempt %d began %d ms before its rung was over", "attempt", "early")
     return finding(told, "early", detail, streamed_at=f.col("streamed_at"))

@@ -9,10 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ..history import open_table, open_tables
 from .books import StoreBooks
+from .evidence import Scope, look
 from .findings import KINDS, listed
 from .job import Audit, confirmed
 from .pairs import open_pairs
-from .sight import Scope, look
 
 _ROWS = 1000
 """Lines of a table that are shown."""
@@ -48,7 +48,7 @@ def examine(
         "findings": kinds,
     }
     for one in (first, *later):
-        one.sight.close()
+        one.evidence.close()
     return report
 
 

@@ -11,8 +11,8 @@ there can be no more messages without a row than these have counted.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+from .evidence import Evidence, Scope
 from .findings import finding, together
-from .sight import Scope, Sight
 
 _ENDS = ("acked", "acked_outside", "dead", "lost_dead", "expired", "skipped")
 _AWAY = ("suspended", "parked", "released")
@@ -20,22 +20,22 @@ _MESSAGE = ("group_id", "queue_id", "offset")
 """A message as a group sees it, by its place in the topic's queue."""
 
 
-def check(sight: Sight, scope: Scope, lived: DataFrame) -> DataFrame:
-    """Messages without a fate, or with too many; `lived` are the `lives` of this sight."""
+def check(evidence: Evidence, scope: Scope, lived: DataFrame) -> DataFrame:
+    """Messages without a fate, or with too many; `lived` are the `lives` of this evidence."""
     known = lived.where("NOT before_log")
     streamed_at = f.col("streamed_at")
-    silent = known.where("passed_over").join(f.broadcast(sight.blind), ["group_id", "queue_id"], "left_anti")
+    silent = known.where("passed_over").join(f.broadcast(evidence.blind), ["group_id", "queue_id"], "left_anti")
     silent = _of_those(
-        silent, ["group_id", "queue_id"], f.count("*").alias("silent"), _unrowed(sight), "silent > unrowed"
+        silent, ["group_id", "queue_id"], f.count("*").alias("silent"), _unrowed(evidence), "silent > unrowed"
     )
     ends, begins = f.col("ends") + f.col("waiting"), f.col("own") + f.col("fresh")
     # A message of an ordered topic that a seek brings again while it lies parked is parked once, and told of twice.
-    parked = sight.cursors_after.where("parked > 0").select("group_id")
-    moved = sight.seeks.join(f.broadcast(parked), "group_id", "left_semi").select("group_id").distinct()
+    parked = evidence.cursors_after.where("parked > 0").select("group_id")
+    moved = evidence.seeks.join(f.broadcast(parked), "group_id", "left_semi").select("group_id").distinct()
     followed = known.join(f.broadcast(moved), "group_id", "left_anti")
     lost, twice = followed.where(ends < begins), followed.where(ends > begins)
     anew = known.where("fresh > 0")
-    anew = _of_those(anew, ["group_id"], f.sum("fresh").alias("anew"), _spare(sight), "anew > redriven")
+    anew = _of_those(anew, ["group_id"], f.sum("fresh").alias("anew"), _spare(evidence), "anew > redriven")
     sums = f.format_string(
         "begun %d times and %d times anew; ended %d times, %d on the way", "own", "fresh", "ends", "waiting"
     )
@@ -54,7 +54,7 @@ def check(sight: Sight, scope: Scope, lived: DataFrame) -> DataFrame:
             f.format_string("%d come anew, %d replayed or redriven", "anew", "redriven"),
             streamed_at=streamed_at,
         ),
-        _claimed_twice(sight, scope),
+        _claimed_twice(evidence, scope),
     )
 
 
@@ -82,22 +82,22 @@ def hours(lived: DataFrame) -> DataFrame:
     )
 
 
-def lives(sight: Sight, scope: Scope) -> DataFrame:
+def lives(evidence: Evidence, scope: Scope) -> DataFrame:
     """A row for each message and group, of what the group has passed or still has rows of.
 
     own: claims from the topic's queue; fresh: how often it came onto the ladder anew; ends, waiting; last, last_at: the
     last of the ends; passed_over: below the group's position, without a claim; below: below the position; before_log:
     older than what is left of the log; due, claimed_at: its time, and when the group was first handed it.
     """
-    messages = sight.messages.where("id >= 0").where(f.col("streamed_at") < f.lit(scope.until))
+    messages = evidence.messages.where("id >= 0").where(f.col("streamed_at") < f.lit(scope.until))
     if scope.since is not None:
         messages = messages.where(f.col("streamed_at") >= f.lit(scope.since))
-    own = sight.cursors.join(f.broadcast(sight.queues.where("group_id = 0").select("queue_id")), "queue_id")
+    own = evidence.cursors.join(f.broadcast(evidence.queues.where("group_id = 0").select("queue_id")), "queue_id")
     cursors = own.select("group", *_MESSAGE[:2], "origin", "position").join(
-        f.broadcast(horizons(sight)), "group_id", "left"
+        f.broadcast(horizons(evidence)), "group_id", "left"
     )
     seen = messages.join(f.broadcast(cursors), "queue_id")
-    rows = seen.join(_flows(sight), [*_MESSAGE], "left")
+    rows = seen.join(_flows(evidence), [*_MESSAGE], "left")
     below = (f.col("offset") >= f.col("origin")) & (f.col("offset") < f.col("position"))
     counts = ("own", "ends", "waiting", "open", "parked", "parkings", "fresh")
     rows = rows.withColumn("below", below).where(below | f.col("own").isNotNull())
@@ -107,7 +107,7 @@ def lives(sight: Sight, scope: Scope) -> DataFrame:
         f.coalesce(f.col("streamed_at") < f.col("horizon"), f.lit(False)).alias("before_log"),
     )
     passed = f.col("below") & (f.col("own") == 0)
-    sought = sight.seeks.select(
+    sought = evidence.seeks.select(
         *(f.col(name).alias(f"seek_{name}") for name in ("group_id", "queue_id")), "position_before", "position_after"
     )
     over = (
@@ -124,12 +124,14 @@ def lives(sight: Sight, scope: Scope) -> DataFrame:
     )
 
 
-def horizons(sight: Sight) -> DataFrame:
+def horizons(evidence: Evidence) -> DataFrame:
     """By group_id: messages from before `horizon` may have rows that retention has taken."""
     never = f.lit("9999-12-31").cast("timestamp")
-    begins = sight.ledger.select("group_id", "queue_id", f.col("entry").alias("number"), f.col("entry_at").alias("at"))
-    sought = sight.seeks.select("group_id", "queue_id", f.col("number").alias("seek"))
-    logs_begin = sight.cursors.select("group_id", "queue_id", "next_delivery").join(
+    begins = evidence.ledger.select(
+        "group_id", "queue_id", f.col("entry").alias("number"), f.col("entry_at").alias("at")
+    )
+    sought = evidence.seeks.select("group_id", "queue_id", f.col("number").alias("seek"))
+    logs_begin = evidence.cursors.select("group_id", "queue_id", "next_delivery").join(
         begins, ["group_id", "queue_id"], "left"
     )
     # What stands before the first entry that is left are seeks, or entries that are gone.
@@ -142,13 +144,13 @@ def horizons(sight: Sight) -> DataFrame:
         .where("before > seeks")
         .select("group_id", f.coalesce("at", never).alias("at"))
     )
-    floors = sight.queues.where("group_id > 0 AND floor > 0").select("group_id", "queue_id")
-    oldest = sight.returns.groupBy("group_id", "queue_id").agg(f.min("streamed_at").alias("at"))
+    floors = evidence.queues.where("group_id > 0 AND floor > 0").select("group_id", "queue_id")
+    oldest = evidence.returns.groupBy("group_id", "queue_id").agg(f.min("streamed_at").alias("at"))
     gone = floors.join(oldest, ["group_id", "queue_id"], "left").select("group_id", f.coalesce("at", never).alias("at"))
     return cut.unionByName(gone).groupBy("group_id").agg(f.max("at").alias("horizon"))
 
 
-def _flows(sight: Sight) -> DataFrame:
+def _flows(evidence: Evidence) -> DataFrame:
     """By message and group: its beginnings, its ends, and what of it is on the way."""
     place = (
         f.col("group_id"),
@@ -158,7 +160,7 @@ def _flows(sight: Sight) -> DataFrame:
     outcome, mine = f.col("outcome"), f.col("own")
     away = outcome.isin(*_AWAY) & (f.col("attempt") == 1) & ~(mine & (outcome == "released"))
     ends = outcome.isin(*_ENDS) | (mine & (outcome == "released"))
-    handed = sight.handed.where("message_offset IS NOT NULL").select(
+    handed = evidence.handed.where("message_offset IS NOT NULL").select(
         *place,
         _one(mine).alias("own"),
         _one(ends).alias("ends"),
@@ -171,12 +173,12 @@ def _flows(sight: Sight) -> DataFrame:
         f.when(ends, f.struct(f.col("settled_at").alias("at"), outcome.alias("outcome"))).alias("end"),
         "claimed_at",
     )
-    claimed = sight.handed.where("NOT own").select(
+    claimed = evidence.handed.where("NOT own").select(
         "group_id", f.col("queue_id").alias("back"), f.col("offset").alias("at")
     )
-    cursors = sight.cursors.select("group_id", f.col("queue_id").alias("back"), "position")
+    cursors = evidence.cursors.select("group_id", f.col("queue_id").alias("back"), "position")
     returns = (
-        sight.returns.withColumnsRenamed({"queue_id": "back", "offset": "at"})
+        evidence.returns.withColumnsRenamed({"queue_id": "back", "offset": "at"})
         .join(claimed, ["group_id", "back", "at"], "left_anti")
         .join(f.broadcast(cursors), ["group_id", "back"])
     )
@@ -195,7 +197,7 @@ def _flows(sight: Sight) -> DataFrame:
         f.when(passed, f.struct(f.col("streamed_at").alias("at"), f.lit("expired").alias("outcome"))).alias("end"),
         never,
     )
-    resting = sight.retries.select(
+    resting = evidence.retries.select(
         *place,
         f.lit(0).alias("own"),
         f.lit(0).alias("ends"),
@@ -228,31 +230,31 @@ def _of_those(rows: DataFrame, by: list[str], total: Column, limits: DataFrame, 
     return rows.join(f.broadcast(totals), by)
 
 
-def _unrowed(sight: Sight) -> DataFrame:
+def _unrowed(evidence: Evidence) -> DataFrame:
     """By group and queue: how many messages were passed without a claim, as counters say once all has been read."""
     may = ("expired", "skipped", "parked")
     counted = sum((f.col(name) for name in may), f.lit(0))
     rowed = sum((f.col(f"{name}_rows") for name in may), f.lit(0))
-    both = sight.cursors_after.join(sight.ledger, ["group_id", "queue_id"], "left")
+    both = evidence.cursors_after.join(evidence.ledger, ["group_id", "queue_id"], "left")
     unrowed = f.greatest(counted - f.coalesce(rowed, f.lit(0)), f.lit(0))
     return both.select("group_id", "queue_id", unrowed.alias("unrowed"))
 
 
-def _spare(sight: Sight) -> DataFrame:
+def _spare(evidence: Evidence) -> DataFrame:
     """By group: how many messages may have come onto the ladder anew: redriven, replayed, or parked without a claim."""
-    rows = sight.ledger.groupBy("group_id").agg(f.sum("parked_rows").alias("rows"))
-    counted = sight.cursors_after.groupBy("group_id").agg(
+    rows = evidence.ledger.groupBy("group_id").agg(f.sum("parked_rows").alias("rows"))
+    counted = evidence.cursors_after.groupBy("group_id").agg(
         f.sum("redriven").alias("put_back"), f.sum("parked").alias("parkings")
     )
     unrowed = f.greatest(f.col("parkings") - f.coalesce("rows", f.lit(0)), f.lit(0))
     return counted.join(rows, "group_id", "left").select("group_id", (f.col("put_back") + unrowed).alias("redriven"))
 
 
-def _claimed_twice(sight: Sight, scope: Scope) -> DataFrame:
+def _claimed_twice(evidence: Evidence, scope: Scope) -> DataFrame:
     """Places in a queue that were claimed more often than seeks went back over them."""
-    times = sight.handed.groupBy("group", *_MESSAGE).agg(f.count("*").alias("times"), f.max("own").alias("own"))
-    again = times.where("times > 1").join(f.broadcast(sight.blind), ["group_id", "queue_id"], "left_anti")
-    sought = sight.seeks.select(
+    times = evidence.handed.groupBy("group", *_MESSAGE).agg(f.count("*").alias("times"), f.max("own").alias("own"))
+    again = times.where("times > 1").join(f.broadcast(evidence.blind), ["group_id", "queue_id"], "left_anti")
+    sought = evidence.seeks.select(
         *(f.col(name).alias(f"seek_{name}") for name in ("group_id", "queue_id")), "position_before", "position_after"
     )
     back = (
@@ -263,8 +265,8 @@ def _claimed_twice(sight: Sight, scope: Scope) -> DataFrame:
     )
     counted = again.join(f.broadcast(sought), back, "left").groupBy("group", *_MESSAGE, "times", "own")
     told = counted.agg(f.count("seek_queue_id").alias("seeks")).where("times > seeks + 1")
-    places = sight.messages.select("topic", "queue_id", "offset", "id", "streamed_at")
-    topics = sight.queues.select(f.col("queue_id"), f.col("topic").alias("topic_of"))
+    places = evidence.messages.select("topic", "queue_id", "offset", "id", "streamed_at")
+    topics = evidence.queues.select(f.col("queue_id"), f.col("topic").alias("topic_of"))
     told = told.join(places, ["queue_id", "offset"], "left").join(f.broadcast(topics), "queue_id", "left")
     told = told.withColumn("topic", f.coalesce("topic", "topic_of"))
     told = told.where(f.coalesce(f.col("streamed_at") < f.lit(scope.until), f.lit(True)))

@@ -7,23 +7,23 @@ from attrs import evolve
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+from .evidence import Evidence, Scope, small
 from .findings import finding
-from .sight import Scope, Sight, small
 
 _STRETCH = 1000
 _HELD_SINCE = "INTERVAL 10 MINUTES"
 """A message that somebody held may stand alone for as long: the cleaner goes round once a minute."""
 
 
-def check(sight: Sight, scope: Scope) -> DataFrame:
+def check(evidence: Evidence, scope: Scope) -> DataFrame:
     """The offsets that are missing.
 
     What retention took lies below the floor of its queue, or between messages that were still held when it came by. The
     tombstones of a queue count as messages, in sight or not.
     """
-    own = sight.queues.where("group_id = 0").select("topic", "queue_id", "next_offset", "holes")
-    there = sight.messages.select("queue_id", "offset", "id", "streamed_at")
-    bounds = small(bounds_of(sight, scope).join(own.select("queue_id", "holes"), "queue_id"))
+    own = evidence.queues.where("group_id = 0").select("topic", "queue_id", "next_offset", "holes")
+    there = evidence.messages.select("queue_id", "offset", "id", "streamed_at")
+    bounds = small(bounds_of(evidence, scope).join(own.select("queue_id", "holes"), "queue_id"))
     spans = bounds.withColumn("stretch", f.explode(_stretches(f.col("low"), f.col("high")))).select(
         *("topic", "queue_id", "holes"),
         f.greatest("low", f.col("stretch") * _STRETCH).alias("begin"),
@@ -39,7 +39,7 @@ def check(sight: Sight, scope: Scope) -> DataFrame:
         .agg(f.count("*").alias("there"))
     )
     thin = spans.join(counts, ["queue_id", "stretch"], "left").where("coalesce(there, 0) < end - begin")
-    thin = sight.keep(thin)
+    thin = evidence.keep(thin)
     # Few stretches are thin, and only their messages go through a shuffle.
     near = there.withColumn("stretch", f.floor(f.col("offset") / _STRETCH)).join(
         f.broadcast(thin.select("queue_id", "stretch")), ["queue_id", "stretch"], "left_semi"
@@ -57,29 +57,29 @@ def check(sight: Sight, scope: Scope) -> DataFrame:
     return finding(told, "hole", detail, streamed_at=f.col("streamed_at"))
 
 
-def lost(sight: Sight, scope: Scope, store: DataFrame, lake: DataFrame) -> DataFrame:
+def lost(evidence: Evidence, scope: Scope, store: DataFrame, lake: DataFrame) -> DataFrame:
     """Messages that the lake has and the store has no more, though retention has not come that far.
 
     `store` and `lake` have the schema of messages. Together they have no hole there: the lake stands in for the store.
     """
     columns = ("topic", "topic_id", "queue_id", "offset", "id", "streamed_at")
-    absent = check(evolve(sight, messages=sight.keep(store.select(*columns))), evolve(scope, archived=False))
+    absent = check(evolve(evidence, messages=evidence.keep(store.select(*columns))), evolve(scope, archived=False))
     there = lake.select("queue_id", "offset", "id", "streamed_at")
     told = absent.select("topic", "queue_id", "offset").join(there, ["queue_id", "offset"])
     return finding(told, "not_in_store", f.lit("in the lake only"), streamed_at=f.col("streamed_at"))
 
 
-def bounds_of(sight: Sight, scope: Scope) -> DataFrame:
+def bounds_of(evidence: Evidence, scope: Scope) -> DataFrame:
     """By queue of a topic: from `low` on and below `high` every offset should have its message (topic, queue_id)."""
-    own = sight.queues.where("group_id = 0").select("topic", "queue_id", "next_offset", "floor")
-    there = sight.messages.join(f.broadcast(own.drop("topic")), "queue_id")
+    own = evidence.queues.where("group_id = 0").select("topic", "queue_id", "next_offset", "floor")
+    there = evidence.messages.join(f.broadcast(own.drop("topic")), "queue_id")
     if not scope.archived:
         there = there.where("offset >= floor")
     since = f.lit(True) if scope.since is None else f.col("streamed_at") >= f.lit(scope.since)
     # The first message that nobody holds: retention has not come this far, or it would be gone.
-    free = there.where(since).join(held(sight, scope), ["queue_id", "offset"], "left_anti")
+    free = there.where(since).join(held(evidence, scope), ["queue_id", "offset"], "left_anti")
     first = free.groupBy("queue_id").agg(f.min("offset").alias("free"))
-    last = sight.messages.where(f.col("streamed_at") >= f.lit(scope.until))
+    last = evidence.messages.where(f.col("streamed_at") >= f.lit(scope.until))
     ends = last.groupBy("queue_id").agg(f.min("offset").alias("later"))
     spans = own.join(f.broadcast(first), "queue_id", "left").join(f.broadcast(ends), "queue_id", "left")
     nothing_gone = f.when(f.col("floor") == 0, f.lit(0)) if scope.since is None else f.lit(None)
@@ -90,15 +90,15 @@ def bounds_of(sight: Sight, scope: Scope) -> DataFrame:
     ).where("low < high")
 
 
-def held(sight: Sight, scope: Scope) -> DataFrame:
+def held(evidence: Evidence, scope: Scope) -> DataFrame:
     """(queue_id, offset) of messages that a group holds or held a moment ago: they outlive their neighbours."""
     place = [f.col("message_queue_id").alias("queue_id"), f.col("message_offset").alias("offset")]
     lately = f.col("settled_at") >= f.lit(scope.until) - f.expr(_HELD_SINCE)
-    busy = sight.handed.where(~f.col("ended") | lately).select(*place)
-    waiting = sight.returns.join(
-        f.broadcast(sight.cursors.select("group_id", "queue_id", "position")), ["group_id", "queue_id"]
+    busy = evidence.handed.where(~f.col("ended") | lately).select(*place)
+    waiting = evidence.returns.join(
+        f.broadcast(evidence.cursors.select("group_id", "queue_id", "position")), ["group_id", "queue_id"]
     ).where("offset >= position")
-    return busy.unionByName(sight.retries.select(*place)).unionByName(waiting.select(*place)).distinct()
+    return busy.unionByName(evidence.retries.select(*place)).unionByName(waiting.select(*place)).distinct()
 
 
 def _stretches(low: Column, high: Column) -> Column:

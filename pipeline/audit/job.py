@@ -1,4 +1,4 @@
-"""The audit: every check over a sight of the tables, and what could be checked by counters only."""
+"""The audit: every check over the evidence of one look at the tables, and what could be checked by counters only."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,16 +7,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from . import balances, copies, earliness, fates, holes, log_copies, promotions
+from .evidence import Evidence, Scope
 from .findings import again, together
 from .pairs import Pairs
-from .sight import Scope, Sight
 
 
 @frozen
 class Audit:
     """One look at the tables, and what it says."""
 
-    sight: Sight
+    evidence: Evidence
     scope: Scope
     lives: DataFrame
     """See `fates.lives`."""
@@ -24,8 +24,8 @@ class Audit:
     """What the store and the lake both have, where there is a lake."""
 
     @classmethod
-    def of(cls, sight: Sight, scope: Scope, pairs: Pairs | None = None) -> "Audit":
-        return cls(sight, scope, sight.keep(fates.lives(sight, scope)), pairs)
+    def of(cls, evidence: Evidence, scope: Scope, pairs: Pairs | None = None) -> "Audit":
+        return cls(evidence, scope, evidence.keep(fates.lives(evidence, scope)), pairs)
 
     def findings(self) -> DataFrame:
         """All that is wrong, with the schema `findings.FINDINGS`; empty when all is well. It has been worked out.
@@ -34,28 +34,28 @@ class Audit:
         to plan than to run.
         """
         checks = [
-            balances.check(self.sight, self.scope),
-            fates.check(self.sight, self.scope, self.lives),
-            holes.check(self.sight, self.scope),
-            promotions.check(self.sight),
-            earliness.check(self.sight, self.lives),
+            balances.check(self.evidence, self.scope),
+            fates.check(self.evidence, self.scope, self.lives),
+            holes.check(self.evidence, self.scope),
+            promotions.check(self.evidence),
+            earliness.check(self.evidence, self.lives),
         ]
         if self.pairs is not None:
             messages = self.pairs.store["messages"], self.pairs.lake["messages"]
             checks += [
                 copies.check(*messages),
-                holes.lost(self.sight, self.scope, *messages),
-                log_copies.check(self.pairs, self.sight, self.lives),
+                holes.lost(self.evidence, self.scope, *messages),
+                log_copies.check(self.pairs, self.evidence, self.lives),
             ]
         return together(*(check.localCheckpoint() for check in checks))
 
     def topics(self) -> DataFrame:
         """The equation of each topic."""
-        return balances.topics(self.sight)
+        return balances.topics(self.evidence)
 
     def groups(self) -> DataFrame:
         """The equation of each group and queue."""
-        return balances.groups(self.sight)
+        return balances.groups(self.evidence)
 
     def hours(self) -> DataFrame:
         """What became of the messages, by group and hour."""
@@ -67,8 +67,8 @@ class Audit:
         `below_floor`: gone from the store, and not in the lake. `before_log`: older than what is left of the log.
         `within_clocks`: claimed before their time, by no more than the clocks of two nodes may differ.
         """
-        lowest = self.sight.messages.groupBy("queue_id").agg(f.min("offset").alias("lowest"))
-        own = self.sight.queues.where("group_id = 0 AND floor > 0").join(lowest, "queue_id", "left")
+        lowest = self.evidence.messages.groupBy("queue_id").agg(f.min("offset").alias("lowest"))
+        own = self.evidence.queues.where("group_id = 0 AND floor > 0").join(lowest, "queue_id", "left")
         begin = f.coalesce("lowest", "next_offset") if self.scope.archived else f.col("floor")
         below = own.groupBy("topic").agg(f.sum(f.least("next_offset", begin)).alias("count")).where("count > 0")
         older = self.lives.where("before_log").groupBy("topic", "group").agg(f.count("*").alias("count"))

@@ -11,9 +11,9 @@ from pyspark.sql import functions as f
 
 from ..schemas import LAKE_DAYS, TABLES
 from .balances import letters
+from .evidence import Evidence
 from .findings import finding, together
 from .pairs import Pairs
-from .sight import Sight
 
 _KEYS = {
     "deliveries": ("group_id", "queue_id", "number", "offset"),
@@ -32,13 +32,13 @@ _LOOKED_UP = ("message_queue_id", "message_offset", "attempt", "history")
 """Of a delivery: the store has them in what came back from the ladder, which retention may take before the delivery."""
 
 
-def check(pairs: Pairs, sight: Sight, lived: DataFrame) -> DataFrame:
-    """Rows that are missing on a side or not the same on both; `lived` are the `fates.lives` of this sight."""
-    unequal = sight.keep(differing(pairs))
+def check(pairs: Pairs, evidence: Evidence, lived: DataFrame) -> DataFrame:
+    """Rows that are missing on a side or not the same on both; `lived` are the `fates.lives` of this evidence."""
+    unequal = evidence.keep(differing(pairs))
     taken = unequal.where("table = 'dead' AND kind = 'not_in_store'")
     told = unequal.where("NOT (table = 'dead' AND kind = 'not_in_store')").select(*_TOLD)
-    told = told.unionByName(_letters(taken, sight, lived))
-    messages = sight.messages.select(
+    told = told.unionByName(_letters(taken, evidence, lived))
+    messages = evidence.messages.select(
         "queue_id", "offset", f.col("id").alias("message_id"), f.col("streamed_at").alias("came_at")
     )
     told = messages.join(f.broadcast(told), ["queue_id", "offset"], "right")
@@ -134,14 +134,14 @@ def _others() -> Column:
     return reduce(lambda told, table: f.when(f.col("table") == table, names(table)).otherwise(told), _KEYS, start)
 
 
-def _letters(taken: DataFrame, sight: Sight, lived: DataFrame) -> DataFrame:
+def _letters(taken: DataFrame, evidence: Evidence, lived: DataFrame) -> DataFrame:
     """Letters that only the lake has, of groups whose letters are fewer than they should be.
 
     A letter may be redriven, purged or replaced. What was redriven has gone on since, or died anew; of purges there are
     counters only, so that what was purged of such a group is told of too.
     """
     short = (
-        letters(sight)
+        letters(evidence)
         .select(f.col("group_id").alias("owner"), (f.col("low") - f.col("letters")).alias("short"))
         .where("short > 0")
     )

@@ -3,24 +3,24 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from .evidence import Evidence
 from .findings import finding, together
-from .sight import Sight
 
 _PLACES = ("times", "waiting", "gone")
 """How often an id is in the stream, among the timers and among the cancelled."""
 
 
-def check(sight: Sight) -> DataFrame:
+def check(evidence: Evidence) -> DataFrame:
     """Ids twice in the stream, and ids in the stream, among the timers and among the cancelled at once."""
     streamed_at = f.col("streamed_at")
-    messages = sight.messages.where("id >= 0")  # a tombstone has no message
+    messages = evidence.messages.where("id >= 0")  # a tombstone has no message
     seen = [
         rows.select("id", *(f.lit(int(name == place)).alias(name) for name in _PLACES))
-        for place, rows in zip(_PLACES, (messages, sight.timers, sight.cancelled), strict=True)
+        for place, rows in zip(_PLACES, (messages, evidence.timers, evidence.cancelled), strict=True)
     ]
     times = together(*seen).groupBy("id").agg(*(f.sum(name).alias(name) for name in _PLACES))
-    wrong = sight.keep(times.where("times > 1 OR times + waiting + gone > greatest(times, waiting, gone)"))
-    streamed, waits = messages.join(wrong, "id"), sight.timers.join(wrong, "id")
+    wrong = evidence.keep(times.where("times > 1 OR times + waiting + gone > greatest(times, waiting, gone)"))
+    streamed, waits = messages.join(wrong, "id"), evidence.timers.join(wrong, "id")
     return together(
         finding(
             streamed.where("times > 1"),

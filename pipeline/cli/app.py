@@ -12,7 +12,7 @@ from ... import __version__
 from ...store.extras import lacking
 from ...store.showing import visible
 from ..errors import InUse, NotFound, PipelineError, SetUpError, StoreAway
-from ..troubles import translate
+from ..spark_errors import translate
 from .archiving import archive
 from .auditing import audit
 from .codes import FAILED, INTERRUPTED, NOT_FOUND, TRY_AGAIN, USAGE

@@ -45,8 +45,8 @@ def audit(
     dsn = store_of(dsn)  # counters are half of it, with a lake too
     spark = open_session("audit", master, check_places(dsn, lake, topic))
     try:
+        from ..audit.evidence import Scope
         from ..audit.examining import examine
-        from ..audit.sight import Scope
 
         scope = Scope(
             latest if end is None else moment(end), None if begin is None else moment(begin), archived=lake is not None

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from ..errors import PipelineError
 from ..link import absolute
 from ..source import source
-from ..troubles import translate
+from ..spark_errors import translate
 from .archive import RANGED, Archiver
 from .lake import spark_place
 

@@ -16,7 +16,7 @@ from pyspark.sql import functions as fn
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType, VariantType
 
 from ..errors import NotFound, PipelineError
-from ..troubles import translate
+from ..spark_errors import translate
 
 Format = Literal["parquet", "csv", "ndjson"]
 

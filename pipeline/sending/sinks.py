@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from .. import errors
 from ..arrow import Batch
 from ..errors import PipelineError
-from ..troubles import translate
+from ..spark_errors import translate
 
 T = TypeVar("T")
 

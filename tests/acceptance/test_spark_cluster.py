@@ -21,7 +21,7 @@ JOB = dedent("""
     from tarry.pipeline import schemas
     from tarry.pipeline.audit.job import Audit
     from tarry.pipeline.session import open_session
-    from tarry.pipeline.audit.sight import Scope, look
+    from tarry.pipeline.audit.evidence import Scope, look
     from tarry.pipeline.tables import Tables
     from datetime import UTC, datetime
 

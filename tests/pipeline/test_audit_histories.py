@@ -19,9 +19,9 @@ from support.oracle import Oracle, choose
 from support.spark_settings import small
 from support.still import StillBackend
 from support.stores import START
+from tarry.pipeline.audit.evidence import Scope
 from tarry.pipeline.audit.findings import KINDS
 from tarry.pipeline.audit.job import Audit
-from tarry.pipeline.audit.sight import Scope
 from tarry.store.catalogue import TopicDraft
 from tarry.store.ids import SHARDS
 from tarry.store.positions import Position
@@ -311,7 +311,7 @@ def audit(spark: SparkSession) -> Iterator[Audit]:
     with small(spark):
         audit = Audit.of(look_at(spark, merged(books)), SCOPE)
         yield audit
-        audit.sight.close()
+        audit.evidence.close()
 
 
 @pytest.fixture(scope="module")

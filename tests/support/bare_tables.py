@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from support.literal_tables import literal_frame, moment
 from tarry.pipeline.audit.books import OUTBOX, SEEKS, counted
-from tarry.pipeline.audit.sight import Sight, look
+from tarry.pipeline.audit.evidence import Evidence, look
 from tarry.pipeline.schemas import OUTCOMES, TABLES
 from tarry.pipeline.tables import Tables
 
@@ -102,7 +102,7 @@ class LiteralBooks:
         return counted(_frame(self.spark, self.book, "dead"))
 
 
-def look_at(spark: SparkSession, book: Book) -> Sight:
+def look_at(spark: SparkSession, book: Book) -> Evidence:
     """What the audit sees of a book."""
     return look(open_book(spark, book), None, LiteralBooks(spark, book))
 

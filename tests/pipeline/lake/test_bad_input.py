@@ -18,7 +18,7 @@ from tarry.pipeline.lake.archive import Archiver
 from tarry.pipeline.lake.lake import Lake
 from tarry.pipeline.lake.tenure import Tenure
 from tarry.pipeline.session import Later
-from tarry.pipeline.troubles import translate
+from tarry.pipeline.spark_errors import translate
 
 pytestmark = pytest.mark.long
 

@@ -10,8 +10,8 @@ from support.lakes import archive
 from support.spark_settings import small
 from support.stores import Stage
 from support.story import live
+from tarry.pipeline.audit.evidence import Scope
 from tarry.pipeline.audit.examining import examine
-from tarry.pipeline.audit.sight import Scope
 
 pytestmark = pytest.mark.long
 

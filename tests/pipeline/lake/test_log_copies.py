@@ -16,9 +16,9 @@ from support.spark_settings import small
 from support.stores import HOUR, MINUTE, START, Stage, ids_of
 from tarry.pipeline.audit import fates
 from tarry.pipeline.audit.books import StoreBooks
+from tarry.pipeline.audit.evidence import Scope, look
 from tarry.pipeline.audit.log_copies import check, differing
 from tarry.pipeline.audit.pairs import REACHES, SHORT, Pairs, open_pairs
-from tarry.pipeline.audit.sight import Scope, look
 from tarry.pipeline.history import open_tables
 from tarry.pipeline.schemas import IN_LAKE
 from tarry.store import retention
@@ -41,9 +41,9 @@ def _small(spark: SparkSession) -> Iterator[None]:
 
 def found(spark: SparkSession, stage: Stage, lake: Path) -> list[tuple[str, int, str]]:
     """(kind, id, detail) of what is told of copies: one look, and this check alone."""
-    sight = look(open_tables(spark, stage.dsn, str(lake), moving=True), None, StoreBooks(spark, stage.dsn))
-    findings = check(open_pairs(spark, stage.dsn, str(lake)), sight, fates.lives(sight, SCOPE)).collect()
-    sight.close()
+    evidence = look(open_tables(spark, stage.dsn, str(lake), moving=True), None, StoreBooks(spark, stage.dsn))
+    findings = check(open_pairs(spark, stage.dsn, str(lake)), evidence, fates.lives(evidence, SCOPE)).collect()
+    evidence.close()
     return sorted((row.kind, row.id or 0, row.detail) for row in findings)
 
 

@@ -4,7 +4,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from tarry.pipeline.errors import LakeError, StoreAway
-from tarry.pipeline.troubles import translate
+from tarry.pipeline.spark_errors import translate
 
 CORRUPT = (
     "[FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER] Encountered error while reading file {}. Could not read footer.\n"

@@ -34,7 +34,7 @@ class Scope:
 
 
 @frozen
-class Sight:
+class Evidence:
     """Everything that the checks are made of."""
 
     messages: DataFrame
@@ -74,7 +74,7 @@ class Sight:
             one.unpersist()
 
 
-def look(tables: Tables, topics: Sequence[str] | None = None, books: Books | None = None) -> Sight:
+def look(tables: Tables, topics: Sequence[str] | None = None, books: Books | None = None) -> Evidence:
     """Reads the tables, of all topics or of these, in the order in which rows go from one to the next.
 
     What has been read is not read again: when a worker is lost with some of it, the audit fails, and may be repeated.
@@ -115,7 +115,7 @@ def look(tables: Tables, topics: Sequence[str] | None = None, books: Books | Non
     moved = cursors_after.where("sought <> 0").select("group_id", "queue_id")
     blind = small(moved.join(seeks, ["group_id", "queue_id"], "left_anti"))
     rows = (messages, both, ledger, retries, returns, dead, letters, timers, cancelled, seeks)
-    return Sight(*rows, *before, *after, blind, kept=[both])
+    return Evidence(*rows, *before, *after, blind, kept=[both])
 
 
 def small(frame: DataFrame) -> DataFrame:
