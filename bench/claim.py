@@ -6,7 +6,7 @@ Some consumers of one group on a stream of 200-byte messages, each claiming, rea
 every ack awaited and fenced; with --ahead each asks for its next claim while its ack is on the way, as the client's
 `consume` does:
 
-    turn            Tarry's store under the service's desk: what waits of a group shares one transaction
+    turn            Tarry's store under the service's coordinator: what waits of a group shares one transaction
     lock_and_log    the published way: a lock, and a log row per message; MySQL only
     skip_locked     a row per message, owned with SKIP LOCKED; MySQL only
 
@@ -21,7 +21,7 @@ from functools import partial
 import trio
 
 from ..service.clock import Clock
-from ..service.desk import Desk
+from ..service.coordinator import Coordinator
 from ..store.catalogue import TopicDraft
 from ..store.opening import open_backend
 from ..store.records import Claim, ClaimRequest, Draft, Group, Publication, Settlement, Turn
@@ -139,34 +139,34 @@ async def fill(store: Store, rows: int) -> Group:
 async def measure_desk(
     store: Store, group: Group, consumers: int, size: int, seconds: float, *, ahead: bool
 ) -> Figures:
-    """The service's desk over the store's turns, as the engine puts them together."""
+    """The service's coordinator over the store's turns, as the engine puts them together."""
     clock = Clock(store.backend.now)
     await clock.take()
 
     async def take_turn(group: Group, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]) -> Turn:
         return await store.turn(group, settlements, requests, clock.now())
 
-    desk = Desk(lambda: group, clock, take_turn, lambda _group, _settlements, _turn: None)
+    coordinator = Coordinator(lambda: group, clock, take_turn, lambda _group, _settlements, _turn: None)
     acked = 0
 
     async def take() -> Claim:
-        claim = await desk.claim(ClaimRequest("bench", size, _LEASE), 0)
+        claim = await coordinator.claim(ClaimRequest("bench", size, _LEASE), 0)
         if claim is None:
             raise AssertionError("the stream ran dry: more --rows, or fewer --seconds")
         return claim
 
     async def ack(claim: Claim) -> None:
         nonlocal acked
-        settled = await desk.settle(Settlement(claim.key, "ack"))
+        settled = await coordinator.settle(Settlement(claim.key, "ack"))
         if settled is None or settled.acked != len(claim.messages):
             raise AssertionError(f"{len(claim.messages)} claimed, and then {settled}")
         acked += settled.acked
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(desk.run)
+        nursery.start_soon(coordinator.run)
         figures = await in_tasks([cycle(take, ack, ahead=ahead) for _ in range(consumers)], seconds)
         nursery.cancel_scope.cancel()
-    return {**figures, "messages": acked, "turns": desk.turns}
+    return {**figures, "messages": acked, "turns": coordinator.turns}
 
 
 if __name__ == "__main__":

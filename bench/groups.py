@@ -3,8 +3,8 @@
     python -m tarry.bench.groups --dsn mysql://root@127.0.0.1:3306/any [--groups 50] [--callers 20] [--seconds 5]
 
 The engine as it is served, without HTTP: so many callers with one message of 200 bytes under way each. Each group has a
-desk, since somebody has claimed for it before, and nobody waits there: what is measured is what groups cost a publish,
-not what their consumers cost the machine. One group and many alternate, run after run, each on an empty database.
+coordinator, since somebody has claimed for it before, and nobody waits there: what is measured is what groups cost a
+publish, not what their consumers cost the machine. One group and many alternate, run after run, each on an empty database.
 """
 
 import argparse

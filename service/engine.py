@@ -1,7 +1,7 @@
-"""The engine: the broker's verbs over the store, the hand, the desks and the bells.
+"""The engine: the broker's verbs over the store, the hand, the coordinators and the bells.
 
-Every write goes through a task of the service's own (a combiner or a desk), never through a request's, so that a client
-that goes away cuts no transaction in two.
+Every write goes through a task of the service's own (a combiner or a coordinator), never through a request's, so that
+a client that goes away cuts no transaction in two.
 """
 
 import functools
@@ -52,9 +52,9 @@ from .claim_ids import format_claim
 from .cleaner import Cleaner
 from .clock import Clock
 from .clock_watch import ClockWatch
-from .desks import Desks
 from .directory import Directory
 from .errors import Stopping, TopicConflict, UnknownTopic
+from .groups import Groups
 from .growth import Growth
 from .hand import Hand
 from .intake import Intake
@@ -97,25 +97,25 @@ class Engine:
         self.rates = Rates(time.monotonic)
         self._ranking = Ranking(store, self.directory, self.rates)
         self.cleaner = Cleaner(store, self.directory, self.clock, metrics, settings, busy=self._is_behind)
-        self._desks = Desks(
+        self._groups = Groups(
             *(store, self.directory, self.clock, metrics, self.rates, self.alarm, settings.client_timeout),
             add=self._add,
             see=self.cleaner.see,
         )
-        self._operations = Operations(store, self.clock, self._add, self._desks.closed)
+        self._operations = Operations(store, self.clock, self._add, self._groups.closed)
         self._turn = itertools.count()
         self._sealer = Sealer(store, self.clock, self.directory, widest=settings.widest_hole)
         self._nudges = nudges
-        self._growth = Growth(self.directory, self.bells, self._desks, self._sealer, nudges)
+        self._growth = Growth(self.directory, self.bells, self._groups, self._sealer, nudges)
         self._intake = Intake(
             *(store, self.directory, self.clock, metrics, self.rates, self._growth, settings.max_waiting),
             add=self._add,
             forget=self._forget,
         )
         self._promotion = Promotion(store, self.directory, self.clock, metrics, self._growth, self._intake)
-        self._readers = Readers(store, self.directory, self.clock, self.bells, self._desks.handed_out)
-        self.liveness = Liveness(store, self.clock, self._desks.dismiss, settings.client_timeout)
-        self._roster = Roster(store, self.directory, self.liveness, self._desks.present)
+        self._readers = Readers(store, self.directory, self.clock, self.bells, self._groups.handed_out)
+        self.liveness = Liveness(store, self.clock, self._groups.dismiss, settings.client_timeout)
+        self._roster = Roster(store, self.directory, self.liveness, self._groups.present)
         self.hand: Hand | None = None
         self.loader: Loader | None = None
         self.ready = trio.Event()
@@ -137,13 +137,13 @@ class Engine:
         self.loader = Loader(self._store, hand, self.clock)
         sweeps = Sweeps(
             *(self._store, hand, self.clock),
-            lost=self._desks.watch,
+            lost=self._groups.watch,
             grown=self._growth.seen,
-            awaited=lambda: self.bells.awaited | self._desks.awaited,
+            awaited=lambda: self.bells.awaited | self._groups.awaited,
         )
         self._metrics.watch(self)
         async with trio.open_nursery() as nursery:
-            self._desks.open(nursery)
+            self._groups.open(nursery)
             self._intake.open(nursery)
             nursery.start_soon(self.liveness.run)
             nursery.start_soon(self._readers.run)
@@ -205,7 +205,7 @@ class Engine:
     def stop(self) -> None:
         """No more claims, and long polls go home; everything else goes on until it is answered."""
         self._stopping = True
-        self._desks.stop()
+        self._groups.stop()
         self._intake.hurry()
         self.liveness.hurry()
         self.cleaner.stop()
@@ -213,7 +213,7 @@ class Engine:
 
     async def drain(self) -> None:
         """Waits until nothing is left to be written."""
-        while not (self._desks.idle and self._intake.idle and self._readers.idle):
+        while not (self._groups.idle and self._intake.idle and self._readers.idle):
             await trio.sleep(0.01)
 
     def now(self) -> int:
@@ -293,7 +293,7 @@ class Engine:
 
     async def limit_group(self, group: Group, concurrency: int | None) -> Group:
         group = await self.directory.limit_group(group, concurrency)
-        self._desks.free(group)
+        self._groups.free(group)
         return group
 
     async def remove_topic(self, topic: Topic, *, force: bool) -> None:
@@ -309,7 +309,7 @@ class Engine:
         self._metrics.forget(topic.name)
 
     def _group_gone(self, group: Group) -> None:
-        self._desks.retire(group)
+        self._groups.retire(group)
         self.cleaner.forget(group)
         self._store.forget_group(group)
         if group.topic.kind == "broadcast":
@@ -319,7 +319,7 @@ class Engine:
 
     async def group_state(self, group: Group) -> GroupState:
         state = await self._store.group_state(group)
-        clients = {*state.clients, *state.owners.values(), *self._desks.present(group)}
+        clients = {*state.clients, *state.owners.values(), *self._groups.present(group)}
         return evolve(state, clients=tuple(sorted(clients)))
 
     # Publish, cancel, reschedule
@@ -340,7 +340,7 @@ class Engine:
     ) -> Claim | None:
         async with self.liveness.polling(client):
             try:
-                return await self._desks.claim(group, ClaimRequest(client, size, lease, tags), wait)
+                return await self._groups.claim(group, ClaimRequest(client, size, lease, tags), wait)
             except GroupGone:
                 self.directory.forget_group(group)
                 return None
@@ -355,7 +355,7 @@ class Engine:
         return await self._roster.page(after, limit)
 
     async def _look_after_clients(self) -> None:
-        self._desks.look_around()
+        self._groups.look_around()
         await self.liveness.look_after()
 
     async def read_on(self, request: ReadRequest, wait: int) -> ReadAnswer:
@@ -376,7 +376,7 @@ class Engine:
         count: bool = True,
         lease: int = 0,
     ) -> Settled:
-        return await self._desks.settle(
+        return await self._groups.settle(
             claim_id, verb, ids=ids, reason=reason, retry_after=retry_after, count=count, lease=lease
         )
 

@@ -3,8 +3,8 @@
 from attrs import frozen
 
 from .bells import Bells
-from .desks import Desks
 from .directory import Directory
+from .groups import Groups
 from .nudges import Nudges
 from .sealer import Sealer
 
@@ -15,7 +15,7 @@ class Growth:
 
     _directory: Directory
     _bells: Bells
-    _desks: Desks
+    _groups: Groups
     _sealer: Sealer
     _nudges: Nudges | None
     """None without a Redis."""
@@ -38,4 +38,4 @@ class Growth:
     def seen(self, queue_id: int) -> None:
         """It has grown, by whomever: its readers at this node are told."""
         self._bells.ring(queue_id)
-        self._desks.nudge(queue_id)
+        self._groups.nudge(queue_id)

@@ -10,9 +10,9 @@ from ..store.records import Conflict, Publication, Receipt, Verdict
 from ..store.store import Store
 from .clock import Clock
 from .combiner import Combiner
-from .desks import LOCKED_PAUSES
 from .directory import Directory
 from .errors import Busy
+from .groups import LOCKED_PAUSES
 from .growth import Growth
 from .metrics import Metrics
 from .rates import Rates

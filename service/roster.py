@@ -1,7 +1,7 @@
 """The roster: the clients there are, whether they live, and what they hold. For an operator's look.
 
 A client is on it that renews, waits for messages, has asked for some of an ordered topic not long ago, or holds a
-claim. This file decides nothing: `liveness` and `desk` do.
+claim. This file decides nothing: `liveness` and `coordinator` do.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -6,7 +6,7 @@
 - both when somebody says that a transaction of theirs was committed (`nudged`).
 - far, every minute: whatever else is due. Only rows that were never promoted are there, from transactions that were
   committed hours late.
-- leases, every ten seconds: claims whose lease ran out and that no desk here has watched.
+- leases, every ten seconds: claims whose lease ran out and that no coordinator here has watched.
 - requests, every minute: idempotency keys whose window is over, a bounded batch at a time.
 - look, while somebody waits for messages: queues that other nodes have made grow; every second, and less often, down to
   every five, while there are none.
@@ -30,7 +30,7 @@ _ROWS = 10_000
 _CLAIMS = 1_000
 _QUEUES = 1_000
 _GRACE = 2_000
-"""Milliseconds for the desk that granted a claim to end it itself."""
+"""Milliseconds for the coordinator that granted a claim to end it itself."""
 _EVER = 1 << 60
 PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
 """Seconds between tries of what a start cannot do without."""

@@ -245,7 +245,7 @@ class Settling:
 
     def _settle_ended(self, settlement: Settlement, outcome: bytes) -> Settled:
         if settlement.verb == "end":
-            return Settled(ended=True)  # it was settled at another desk, or before a restart: nothing is lost
+            return Settled(ended=True)  # it was settled at another coordinator, or before a restart: nothing is lost
         places = settlement.places
         if settlement.verb == "ack":
             if places is None and any(o in outcome for o in _TAKEN_BACK):

@@ -120,7 +120,7 @@ def write(door: Door, batches: Iterable[Batch]) -> Written:
     pace = Pace(door.rate)
     transport = Transport(door.server, timeout=10, deadline=60)
     task = TaskContext.get()
-    desk = _Desk(transport, door, again=task is not None and task.attemptNumber() > 0)
+    coordinator = _Desk(transport, door, again=task is not None and task.attemptNumber() > 0)
     try:
         with translated(), ThreadPoolExecutor(_THREADS) as threads:
             for chunk in _chunks(batches, pace.at_a_time(_CHUNK)):
@@ -129,7 +129,7 @@ def write(door: Door, batches: Iterable[Batch]) -> Written:
                 for index, (request, key) in enumerate(chunk):
                     lane = index if not door.ordered or key is None else zlib.crc32(key.encode())
                     lanes[lane % _THREADS].append(request)
-                for done in threads.map(desk.publish, lanes):
+                for done in threads.map(coordinator.publish, lanes):
                     written.imported += done.imported
                     written.skipped += done.skipped
                     written.refused += done.refused

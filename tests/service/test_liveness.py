@@ -12,7 +12,7 @@ import trio.testing
 
 from tarry.service import engine as engine_module
 from tarry.service.clock import Clock
-from tarry.service.desk import Desk
+from tarry.service.coordinator import Coordinator
 from tarry.service.engine import Engine
 from tarry.service.errors import Overloaded
 from tarry.service.metrics import Metrics
@@ -456,12 +456,12 @@ async def test_a_burial_that_cannot_end_the_claims_at_once_is_finished_later(
         raise error("not now")
 
     with monkeypatch.context() as away:
-        away.setattr(Desk, "settle", fail)
+        away.setattr(Coordinator, "settle", fail)
         await town.pass_time(15_000)
     assert await town.engine._store.clients() == {}
     ((key, lease_until),) = await town.engine._store.claims_over(town.ms, 10)
     assert key == claim.key
-    await town.engine._desks.watch(key, lease_until)
+    await town.engine._groups.watch(key, lease_until)
     with trio.fail_after(20):
         while await store_open(town):
             await trio.lowlevel.checkpoint()

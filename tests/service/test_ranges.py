@@ -47,7 +47,7 @@ class Town:
 
     def forget(self) -> None:
         """As after a restart."""
-        self.engine._desks._desks[self.group.id]._open.clear()
+        self.engine._groups._coordinators[self.group.id]._open.clear()
 
 
 @pytest.fixture
@@ -99,8 +99,8 @@ async def test_all_its_ranges_are_of_one_group_and_known(town: Town) -> None:
 
 
 async def test_all_of_it_comes_back_when_its_client_has_gone(town: Town, nursery: trio.Nursery) -> None:
-    desk = town.engine._desks._desk(town.group)
-    take_turn, committed = desk._take_turn, trio.Event()
+    coordinator = town.engine._groups._coordinator(town.group)
+    take_turn, committed = coordinator._take_turn, trio.Event()
     go_on = trio.Event()
 
     async def slowly(*turn: object) -> object:
@@ -109,11 +109,11 @@ async def test_all_of_it_comes_back_when_its_client_has_gone(town: Town, nursery
         await go_on.wait()
         return answer
 
-    desk._take_turn = slowly  # type: ignore[assignment]
+    coordinator._take_turn = slowly  # type: ignore[assignment]
     with trio.CancelScope() as client:
         nursery.start_soon(_leave, committed, client)
         await town.claim(10)
-    desk._take_turn = take_turn
+    coordinator._take_turn = take_turn
     go_on.set()
     seen: set[int] = set()
     with trio.fail_after(10):

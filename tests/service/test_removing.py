@@ -73,7 +73,7 @@ async def test_a_removed_group_is_gone_at_once(town: Town, nursery: trio.Nursery
         ended.set()
 
     nursery.start_soon(poll)
-    while not town.engine._desks._desks[group.id].waiting:
+    while not town.engine._groups._coordinators[group.id].waiting:
         await trio.lowlevel.checkpoint()
     assert 'group="g"' in town.metrics.text().decode()
     await town.engine.remove_group(group)
@@ -86,7 +86,7 @@ async def test_a_removed_group_is_gone_at_once(town: Town, nursery: trio.Nursery
     with pytest.raises(UnknownGroup):
         await town.engine.remove_group(group)
     assert await town.engine.claim(group, "c", 1, 0, HOUR) is None, "who had looked it up before"
-    assert town.engine._desks._desks == {}
+    assert town.engine._groups._coordinators == {}
     assert 'group="g"' not in town.metrics.text().decode()
     await town.cleared()
     assert town.count("claim") == town.count("delivery") == town.count("cursor") == 0
@@ -147,7 +147,7 @@ async def test_a_server_that_sees_many_come_and_go_keeps_little_of_them(
         assert {key[1] for key in cleaner._starts} == town.engine._store._expected.keys() == {group.id}
         await town.engine.remove_topic(topic, force=True)
         await directory.refresh()
-    for kept in (cleaner._starts, town.engine._store._expected, town.engine._desks._of_topic, directory._of_topic):
+    for kept in (cleaner._starts, town.engine._store._expected, town.engine._groups._of_topic, directory._of_topic):
         assert len(kept) == 0
     assert len(directory._removed_topics) == len(directory._removed_groups) == 3
 
@@ -178,7 +178,7 @@ async def test_what_another_server_removes_is_forgotten_here(town: Town, tmp_pat
     now = town.engine.now()
     await town.engine._store.remove_topic(topic, now, force=True)
     await town.engine.directory.refresh()
-    assert town.engine._desks._desks == {}
+    assert town.engine._groups._coordinators == {}
     assert town.engine.directory.topics == []
     assert town.engine.directory.group_by_id(group.id) is None
     assert 'topic="orders"' not in town.metrics.text().decode()

@@ -457,7 +457,7 @@ class TestLeases:
             await settle(Settlement(claim.key, "end"), claim.lease_until)
 
         async def settle(settlement: Settlement, now: int) -> Settled:
-            while True:  # the other turn may hold the claim: nothing was done, and the desk would ask again
+            while True:  # the other turn may hold the claim: nothing was done, and the coordinator would ask again
                 (settled,) = (await stage.store.turn(group, [settlement], [], now)).settled
                 assert settled is not None
                 if not settled.locked:

@@ -61,7 +61,7 @@ class Crowd:
             self.told += [Told(one, until=one.lease_until) for one in claim.ranges]
 
     async def settle(self, settlement: Settlement, now: int) -> Settled | None:
-        while True:  # the other turn may hold the claim: nothing was done, and the desk would ask again
+        while True:  # the other turn may hold the claim: nothing was done, and the coordinator would ask again
             (settled,) = (await self.stage.store.turn(self.group, [settlement], [], now)).settled
             if settled is None or not settled.locked:
                 return settled

@@ -27,7 +27,7 @@ async def tell(stage: Stage, topic: Topic, texts: str) -> None:
 
 
 async def take(stage: Stage, group: Group, tags: frozenset[str] | None = RED, size: int = 10) -> Turn:
-    """Turn after turn, as the desk does, until there is something or no more."""
+    """Turn after turn, as the coordinator does, until there is something or no more."""
     while True:
         turn = await stage.turn(group, requests=[ClaimRequest("c", size, MINUTE, tags)])
         if turn.claims[0] is not None or not turn.cut:

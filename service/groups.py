@@ -1,4 +1,4 @@
-"""The desks of all groups: who claims, settles and goes away, and what the rest of the service is told of it."""
+"""The coordinators of all groups: who claims, settles and goes away, and what the rest of the service is told of it."""
 
 import functools
 from collections import defaultdict
@@ -24,7 +24,7 @@ from ..store.store import Store
 from .alarm import Alarm
 from .claim_ids import format_claim, parse_claim
 from .clock import Clock
-from .desk import Desk
+from .coordinator import Coordinator
 from .directory import Directory
 from .durations import format_time
 from .errors import Busy, NothingToSettle, ServiceError, Stopping, UnknownClaim
@@ -41,8 +41,8 @@ _LINES = 4
 log = structlog.get_logger()
 
 
-class Desks:
-    """A desk for each group that somebody has asked for here.
+class Groups:
+    """A coordinator for each group that somebody has asked for here.
 
     `add` takes the timers of what goes onto the ladder, `see` hears that somebody asked for a group.
     """
@@ -69,37 +69,39 @@ class Desks:
         self._present_for = present_for
         self._add = add
         self._see = see
-        self._desks: dict[int, Desk] = {}
-        self._of_topic: defaultdict[int, list[Desk]] = defaultdict(list)
+        self._coordinators: dict[int, Coordinator] = {}
+        self._of_topic: defaultdict[int, list[Coordinator]] = defaultdict(list)
         self._line = trio.CapacityLimiter(_LINES)
         self._nursery: trio.Nursery | None = None
         self._stopping = False
 
     def open(self, nursery: trio.Nursery) -> None:
-        """From now on desks are at work, as tasks of this nursery."""
+        """From now on coordinators are at work, as tasks of this nursery."""
         self._nursery = nursery
 
     def stop(self) -> None:
         """No more claims; settlements go on."""
         self._stopping = True
-        for desk in self._desks.values():
-            desk.stop()
+        for coordinator in self._coordinators.values():
+            coordinator.stop()
 
     @property
     def idle(self) -> bool:
         """Whether nothing waits for a turn."""
-        return all(desk.idle for desk in self._desks.values())
+        return all(coordinator.idle for coordinator in self._coordinators.values())
 
     @property
     def awaited(self) -> set[int]:
         """The queues of which somebody waits for messages."""
-        groups = (self._directory.group_by_id(id_) for id_, desk in self._desks.items() if desk.waiting)
+        groups = (
+            self._directory.group_by_id(id_) for id_, coordinator in self._coordinators.items() if coordinator.waiting
+        )
         return {queue_id for group in groups if group is not None for queue_id in group.queue_ids}
 
     async def claim(self, group: Group, request: ClaimRequest, wait: int) -> Claim | None:
         """A claim, or None when there is nothing within `wait` milliseconds."""
         self._see(group.id)
-        return await self._desk(group).claim(request, wait)
+        return await self._coordinator(group).claim(request, wait)
 
     async def settle(
         self,
@@ -123,11 +125,11 @@ class Desks:
         if group is None or not {key.queue_id for key in keys}.issubset(group.queue_ids):
             raise UnknownClaim(f"there is no claim {claim_id[:100]!r}")
         self._see(group.id)
-        desk = self._desk(group)
+        coordinator = self._coordinator(group)
         wish = Settlement(keys[0], verb, None, reason, retry_after, count, lease)
         parts = [evolve(wish, key=key) for key in keys]
         if ids is not None:
-            places = await self._find(desk, keys, ids)
+            places = await self._find(coordinator, keys, ids)
             if places is None:
                 raise UnknownClaim(f"there is no claim {claim_id[:100]!r}")
             if sum(map(len, places.values())) < len(set(ids)):
@@ -136,7 +138,7 @@ class Desks:
             parts = [evolve(part, places=places[part.key]) for part in parts if part.key in places]
         settlement = evolve(parts[0], others=tuple(parts[1:]))
         try:
-            settled = await desk.settle(settlement)
+            settled = await coordinator.settle(settlement)
         except GroupGone:
             self._directory.forget_group(group)
             settled = None
@@ -144,7 +146,7 @@ class Desks:
             if settled is None or not settled.locked:
                 break
             await trio.sleep(pause)
-            settled = await desk.settle(settlement)
+            settled = await coordinator.settle(settlement)
         if settled is not None and settled.locked:
             raise Busy("a transaction holds this claim at the moment; try again in a second")
         if settled is None:
@@ -154,7 +156,7 @@ class Desks:
         return settled
 
     async def _find(
-        self, desk: Desk, keys: Sequence[ClaimKey], ids: Sequence[int]
+        self, coordinator: Coordinator, keys: Sequence[ClaimKey], ids: Sequence[int]
     ) -> dict[ClaimKey, tuple[int, ...]] | None:
         """The positions of these messages in the ranges of a claim that have some; None when there is no such claim."""
         places: dict[ClaimKey, tuple[int, ...]] = {}
@@ -163,7 +165,7 @@ class Desks:
         for key in keys:
             if not missing and there:
                 break
-            known = desk.places(key) or await self._store.find_places(key)
+            known = coordinator.places(key) or await self._store.find_places(key)
             there |= known is not None
             if known is not None and (own := [id_ for id_ in missing if id_ in known]):
                 places[key] = tuple(known[id_] for id_ in own)
@@ -174,8 +176,8 @@ class Desks:
 
     async def dismiss(self, client: str, claims: Sequence[ClaimKey]) -> None:
         """A client is gone: it waits no longer, and its claims, whose leases are over, are ended at once."""
-        for desk in self._desks.values():
-            desk.dismiss(client)
+        for coordinator in self._coordinators.values():
+            coordinator.dismiss(client)
         async with trio.open_nursery() as nursery:
             for key in claims:
                 nursery.start_soon(self._end_at_once, key)
@@ -184,7 +186,7 @@ class Desks:
         try:
             group = await self._group_of_claim(key)
             if group is not None:
-                await self._desk(group).settle(Settlement(key, "end", at_once=True))
+                await self._coordinator(group).settle(Settlement(key, "end", at_once=True))
         except (StoreError, ServiceError) as error:
             tell_failure("claim_ends_later", error)  # the sweep finds that its lease is over
 
@@ -192,62 +194,62 @@ class Desks:
         """A seek has moved the group: these claims are over, and there may be messages."""
         if acked:
             self._metrics.acked(group.topic.name, group.name, acked)
-        desk = self._desk(group)
-        desk.forget(keys)
-        desk.nudge()
+        coordinator = self._coordinator(group)
+        coordinator.forget(keys)
+        coordinator.nudge()
 
     def present(self, group: Group | None = None) -> set[str]:
         """The clients of ordered topics that are there; of one group, or of all."""
-        desks = self._desks.values() if group is None else [d for d in [self._desks.get(group.id)] if d is not None]
-        return {client for desk in desks for client in desk.present()}
+        ids = self._coordinators.keys() if group is None else self._coordinators.keys() & {group.id}
+        return {client for id_ in ids for client in self._coordinators[id_].present()}
 
     def retire(self, group: Group) -> None:
         """The group is gone."""
-        if (desk := self._desks.pop(group.id, None)) is not None:
-            self._of_topic[group.topic.id].remove(desk)
+        if (coordinator := self._coordinators.pop(group.id, None)) is not None:
+            self._of_topic[group.topic.id].remove(coordinator)
             if not self._of_topic[group.topic.id]:
                 del self._of_topic[group.topic.id]
-            desk.retire()
+            coordinator.retire()
 
     def free(self, group: Group) -> None:
         """The group may have more in hand than before."""
-        if (desk := self._desks.get(group.id)) is not None:
-            desk.free()
+        if (coordinator := self._coordinators.get(group.id)) is not None:
+            coordinator.free()
 
     def look_around(self) -> None:
         """Somebody may have a right to messages that another has left."""
-        for desk in self._desks.values():
-            desk.look_around()
+        for coordinator in self._coordinators.values():
+            coordinator.look_around()
 
     def nudge(self, queue_id: int) -> None:
         """A queue has grown."""
-        # Of a topic with very many groups those alone are told that have a desk here: somebody has claimed for them.
+        # Of a topic with very many groups those alone are told that somebody has claimed for here.
         if (topic := self._directory.topic_of_queue(queue_id)) is not None:
-            for desk in self._of_topic.get(topic.id, ()):
-                desk.nudge()
-        elif (group := self._directory.group_of_queue(queue_id)) is not None and group.id in self._desks:
-            self._desks[group.id].nudge()
+            for coordinator in self._of_topic.get(topic.id, ()):
+                coordinator.nudge()
+        elif (group := self._directory.group_of_queue(queue_id)) is not None and group.id in self._coordinators:
+            self._coordinators[group.id].nudge()
 
     async def _group_of_claim(self, key: ClaimKey) -> Group | None:
         group = await self._directory.look_up_group(key.group_id)
         return group if group is not None and key.queue_id in group.queue_ids else None
 
-    def _desk(self, group: Group) -> Desk:
-        desk = self._desks.get(group.id)
-        if desk is None:
+    def _coordinator(self, group: Group) -> Coordinator:
+        coordinator = self._coordinators.get(group.id)
+        if coordinator is None:
             if self._directory.group_by_id(group.id) is None:
                 raise GroupGone("the group has been removed meanwhile")
             if self._nursery is None:
                 raise Stopping("the server is starting: its store has not answered yet")
             find = functools.partial(self._group_now, group)
-            desk = self._desks[group.id] = Desk(
+            coordinator = self._coordinators[group.id] = Coordinator(
                 *(find, self._clock, self._take_turn, self._turn_done), self._present_for
             )
-            self._of_topic[group.topic.id].append(desk)
+            self._of_topic[group.topic.id].append(coordinator)
             if self._stopping:
-                desk.stop()
-            self._nursery.start_soon(desk.run)
-        return desk
+                coordinator.stop()
+            self._nursery.start_soon(coordinator.run)
+        return coordinator
 
     def _group_now(self, group: Group) -> Group:
         """The group as it is now: its topic may have gained queues, its ladder may be another."""
@@ -256,7 +258,7 @@ class Desks:
     async def _take_turn(
         self, group: Group, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]
     ) -> Turn:
-        present = self._desk(group).present() if group.topic.ordered else ()
+        present = self._coordinator(group).present() if group.topic.ordered else ()
 
         def turn(*, free: bool) -> Awaitable[Turn]:
             now = self._clock.now()
@@ -315,4 +317,4 @@ class Desks:
     async def watch(self, key: ClaimKey, lease_until: int) -> None:
         group = await self._group_of_claim(key)
         if group is not None:
-            self._desk(group).watch(key, lease_until)
+            self._coordinator(group).watch(key, lease_until)

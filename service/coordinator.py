@@ -1,6 +1,6 @@
-"""A group's desk: its waiting acks, fails and claims go into one transaction, a turn at a time.
+"""A group's coordinator: its waiting acks, fails and claims go into one transaction, a turn at a time.
 
-A turn takes all that waits, which is where the gain lies. A claim that finds nothing stays at the desk, without a
+A turn takes all that waits, which is where the gain lies. A claim that finds nothing stays here, without a
 connection or a transaction, until the group is nudged or its wait is over. A claim granted to somebody who has gone
 meanwhile is given back, uncounted. Leases are watched here too: one that runs out is settled as lost. What nobody waits
 for is tried until it is done.
@@ -22,7 +22,7 @@ from .errors import Busy, Overloaded
 _TOGETHER = 500
 """Settlements, and claims, in one turn at most."""
 _WAITING = 20_000
-"""Settlements and claims that may wait at one desk."""
+"""Settlements and claims that may wait at one coordinator."""
 _PAUSE = 0.2
 _LOCKED_REST = 1_000
 """Milliseconds before a lease that ran out is ended, when a user's transaction holds the claim."""
@@ -41,7 +41,7 @@ log = structlog.get_logger()
 
 @define(eq=False, kw_only=True)
 class _Waiting:
-    """Somebody at the desk."""
+    """Somebody at the coordinator."""
 
     answered: trio.Event = field(factory=trio.Event)
     error: Exception | None = None
@@ -68,7 +68,7 @@ class _Settling(_Waiting):
     """Nobody waits for it."""
 
 
-class Desk:
+class Coordinator:
     """Serves one group. `take_turn` is the transaction; `done` hears of every turn that was committed.
 
     A client has a share of the queues of an ordered topic for `present_for` milliseconds after it last asked.
@@ -91,7 +91,7 @@ class Desk:
         self._settling: list[_Settling] = []
         self._open: dict[tuple[int, int], Claim] = {}
         self._leases: list[tuple[int, int, int]] = []  # (lease_until, queue, number), a heap; may hold ended claims
-        self._strangers: dict[tuple[int, int], ClaimKey] = {}  # claims not of this desk whose leases it watches
+        self._strangers: dict[tuple[int, int], ClaimKey] = {}  # claims not of this coordinator whose leases it watches
         self._returning: dict[tuple[int, int], Settlement] = {}  # claims that nobody took, until they are given back
         self._nudged = True  # there may be messages; false after a turn that left none
         self._claiming = False  # a turn claims, and what it leaves is not known yet
@@ -156,7 +156,7 @@ class Desk:
             self.nudge()
 
     def watch(self, key: ClaimKey, lease_until: int) -> None:
-        """Watches the lease of a claim that another desk, or this one before a restart, has granted.
+        """Watches the lease of a claim that another coordinator, or this one before a restart, has granted.
 
         Or of one of ours whose lease is another than we thought: another server may have ended it.
         """
@@ -175,7 +175,7 @@ class Desk:
                 places.pop((key.queue_id, key.number), None)
 
     def places(self, key: ClaimKey) -> dict[int, int] | None:
-        """Position by message id of an open claim that this desk granted; None when it does not know it."""
+        """Position by message id of an open claim that this coordinator granted; None when it does not know it."""
         claim = self._open.get((key.queue_id, key.number))
         return dict(claim.places) if claim is not None and claim.key == key else None
 

@@ -1,4 +1,4 @@
-"""A desk combines, lets claims wait without asking the store, gives back what nobody takes, and ends lost leases."""
+"""A coordinator combines, lets claims wait without asking the store, gives back what nobody takes, ends lost leases."""
 
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -8,9 +8,9 @@ import trio
 import trio.testing
 from attrs import evolve
 
-from tarry.service import desk
+from tarry.service import coordinator
 from tarry.service.clock import Clock
-from tarry.service.desk import Desk
+from tarry.service.coordinator import Coordinator
 from tarry.service.errors import Busy
 from tarry.store import claims
 from tarry.store.catalogue import TopicDraft
@@ -33,7 +33,7 @@ LEASE = 60_000
 
 
 class Counter:
-    """A desk over a real embedded store, with a clock stepped by hand and every turn noted."""
+    """A coordinator over a real embedded store, with a clock stepped by hand and every turn noted."""
 
     def __init__(self, store: Store, topic: Topic, group: Group) -> None:
         self.store = store
@@ -52,7 +52,7 @@ class Counter:
         self.gate: trio.Event | None = None
         self.clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
         self.timers: list[tuple[int, int]] = []
-        self.desk = Desk(lambda: self.group, self.clock, self.turn, self.done)
+        self.coordinator = Coordinator(lambda: self.group, self.clock, self.turn, self.done)
 
     async def sample(self) -> int:
         return self.ms
@@ -81,12 +81,12 @@ class Counter:
     async def publish(self, count: int) -> None:
         drafts = tuple(Draft(self.topic, self.topic.queues[0], b"1") for _ in range(count))
         await self.store.publish([Publication(drafts)], self.clock.now())
-        self.desk.nudge()
+        self.coordinator.nudge()
 
     async def claim(
         self, size: int = 10, wait: int = 0, lease: int = LEASE, tags: frozenset[str] | None = None
     ) -> Claim | None:
-        return await self.desk.claim(ClaimRequest("client", size, lease, tags), wait)
+        return await self.coordinator.claim(ClaimRequest("client", size, lease, tags), wait)
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ async def counter(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Counte
     group = await store.add_group(topic, "billing", 1)
     counter = Counter(store, topic, group)
     await counter.clock.take()
-    nursery.start_soon(counter.desk.run)
+    nursery.start_soon(counter.coordinator.run)
     yield counter
     with trio.CancelScope(shield=True):
         nursery.cancel_scope.cancel()
@@ -124,7 +124,7 @@ async def test_claims_and_acks_that_wait_go_together(counter: Counter) -> None:
     counter.turns.clear()
     async with trio.open_nursery() as consumers:
         for claim in claims:
-            consumers.start_soon(counter.desk.settle, Settlement(claim.key, "ack"))
+            consumers.start_soon(counter.coordinator.settle, Settlement(claim.key, "ack"))
     assert sum(settlements for settlements, _ in counter.turns) == 8
     assert len(counter.turns) <= 2
 
@@ -178,19 +178,19 @@ async def test_a_wait_that_is_over_while_a_turn_runs_gets_that_turns_answer(coun
 
 
 async def test_a_trickle_is_claimed_in_handfuls(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk, "_PACE", 3600)
+    monkeypatch.setattr(coordinator, "_PACE", 3600)
     await counter.publish(1)
     first = await counter.claim()
     assert first is not None, "who comes after a rest does not wait"
     await counter.publish(1)
     assert await counter.claim(wait=10) is None
-    settled = await counter.desk.settle(Settlement(first.key, "ack"))
+    settled = await counter.coordinator.settle(Settlement(first.key, "ack"))
     assert settled is not None
     assert settled.acked == 1, "acks are not held up"
 
 
 async def test_more_that_waits_is_claimed_without_a_pause(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk, "_PACE", 3600)
+    monkeypatch.setattr(coordinator, "_PACE", 3600)
     await counter.publish(20)
     assert await counter.claim(10) is not None
     assert await counter.claim(10) is not None
@@ -216,7 +216,7 @@ async def test_a_claim_for_a_client_that_has_gone_comes_back_uncounted(counter: 
     ((due, entry),) = counter.timers
     assert due == counter.ms, "at once"
     await counter.store.promote([entry], counter.clock.now())
-    counter.desk.nudge()
+    counter.coordinator.nudge()
     claim = await counter.claim()
     assert claim is not None
     assert claim.messages[0].attempt == 1
@@ -251,7 +251,7 @@ async def test_what_nobody_took_is_given_back_however_long_that_takes(
     await pass_time(counter, autojump_clock, 2)
     ((due, entry),) = counter.timers
     await counter.store.promote([entry], counter.clock.now())
-    counter.desk.nudge()
+    counter.coordinator.nudge()
     claim = await counter.claim()
     assert claim is not None
     assert claim.messages[0].attempt == 1, "it was not counted"
@@ -267,7 +267,7 @@ async def test_what_could_not_be_given_back_by_the_end_of_its_lease_is_lost_once
     counter.held = False
     await pass_time(counter, autojump_clock, 2)
     assert [due for due, _ in counter.timers] == [began + LEASE + counter.group.ladder.rungs[0]]
-    assert not counter.desk._returning
+    assert not counter.coordinator._returning
 
 
 async def test_a_lease_that_runs_out_goes_to_the_ladder(counter: Counter) -> None:
@@ -275,13 +275,13 @@ async def test_a_lease_that_runs_out_goes_to_the_ladder(counter: Counter) -> Non
     claim = await counter.claim(lease=1)
     assert claim is not None
     counter.ms += 1
-    counter.desk.nudge()
-    await counter.claim()  # wakes the desk, which looks at its leases
+    counter.coordinator.nudge()
+    await counter.claim()  # wakes the coordinator, which looks at its leases
     while not counter.timers:
         await trio.lowlevel.checkpoint()
     first_rung = counter.group.ladder.rungs[0]
     assert [due for due, _ in counter.timers] == [claim.lease_until + first_rung] * 2
-    settled = await counter.desk.settle(Settlement(claim.key, "ack"))
+    settled = await counter.coordinator.settle(Settlement(claim.key, "ack"))
     assert settled is not None
     assert settled.lost
 
@@ -290,13 +290,13 @@ async def test_an_extended_lease_is_not_ended(counter: Counter) -> None:
     await counter.publish(1)
     claim = await counter.claim(lease=50)
     assert claim is not None
-    settled = await counter.desk.settle(Settlement(claim.key, "extend", lease=LEASE))
+    settled = await counter.coordinator.settle(Settlement(claim.key, "extend", lease=LEASE))
     assert settled is not None
     assert settled.lease_until == counter.ms + LEASE
     counter.ms += 51
     await counter.publish(1)
     assert await counter.claim() is not None
-    settled = await counter.desk.settle(Settlement(claim.key, "ack"))
+    settled = await counter.coordinator.settle(Settlement(claim.key, "ack"))
     assert settled is not None
     assert settled.acked == 1
     assert counter.timers == []
@@ -318,10 +318,10 @@ async def test_a_desk_that_stops_sends_claims_home_and_goes_on_settling(counter:
     async with trio.open_nursery() as waiting:
         waiting.start_soon(counter.claim, 1, 60_000)
         await trio.testing.wait_all_tasks_blocked(0.01)
-        counter.desk.stop()
+        counter.coordinator.stop()
     await counter.publish(1)
     assert await counter.claim() is None
-    settled = await counter.desk.settle(Settlement(claim.key, "ack"))
+    settled = await counter.coordinator.settle(Settlement(claim.key, "ack"))
     assert settled is not None
     assert settled.acked == 1
 
@@ -334,17 +334,17 @@ async def test_a_lease_is_ended_when_the_users_transaction_that_acks_of_it_is_ov
     assert claim is not None
     counter.locked = True
     counter.ms += 51
-    settled = await counter.desk.settle(Settlement(claim.key, "ack"))
+    settled = await counter.coordinator.settle(Settlement(claim.key, "ack"))
     assert settled is not None
     assert settled.locked
     counter.ms += 1000
-    settled = await counter.desk.settle(Settlement(claim.key, "extend", lease=1))
+    settled = await counter.coordinator.settle(Settlement(claim.key, "extend", lease=1))
     assert settled is not None
     assert settled.locked
     assert counter.timers == []
     counter.locked = False
     counter.ms += 1000
-    await counter.desk.settle(Settlement(claim.key, "ack"))
+    await counter.coordinator.settle(Settlement(claim.key, "ack"))
     assert len(counter.timers) == 1
 
 
@@ -379,7 +379,7 @@ async def test_a_full_group_waits_until_something_is_settled(counter: Counter) -
             await counter.publish(1)
             await trio.testing.wait_all_tasks_blocked(0.01)
         assert len(counter.turns) == asked, "what is published cannot be handed out: nobody asks for it"
-        await counter.desk.settle(Settlement(first.key, "ack", (0,)))
+        await counter.coordinator.settle(Settlement(first.key, "ack", (0,)))
     assert got[0] is not None
     assert len(got[0].messages) == 1
 
@@ -397,7 +397,7 @@ async def test_a_higher_limit_wakes_who_waits(counter: Counter) -> None:
         waiting.start_soon(wait)
         await trio.testing.wait_all_tasks_blocked(0.01)
         counter.group = evolve(counter.group, concurrency=None)
-        counter.desk.free()
+        counter.coordinator.free()
     assert got[0] is not None
     assert len(got[0].messages) == 2
 
@@ -447,7 +447,7 @@ async def test_a_group_that_is_held_is_waited_for_a_while(
 
     async def ack() -> None:
         with pytest.raises(Busy):
-            await counter.desk.settle(Settlement(first.key, "ack"))
+            await counter.coordinator.settle(Settlement(first.key, "ack"))
         told.append("ack")
 
     began = trio.current_time()
@@ -459,7 +459,7 @@ async def test_a_group_that_is_held_is_waited_for_a_while(
     settled: list[Settled | None] = []
 
     async def ack_in_time() -> None:
-        settled.append(await counter.desk.settle(Settlement(first.key, "ack")))
+        settled.append(await counter.coordinator.settle(Settlement(first.key, "ack")))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ack_in_time)
@@ -477,14 +477,14 @@ async def test_a_lease_that_ends_while_the_group_is_held_is_ended_afterwards(cou
     assert claim is not None
     counter.held = True
     counter.ms += 1_000
-    counter.desk.watch(claim.key, counter.ms)
+    counter.coordinator.watch(claim.key, counter.ms)
     with trio.fail_after(10):
         while not counter.refused:
             await trio.sleep(0.01)
         counter.held = False
         while not counter.timers:
             counter.ms += 100
-            counter.desk.nudge()
-            counter.desk.watch(claim.key, counter.ms)  # the clock is stepped by hand, and wakes nobody
+            counter.coordinator.nudge()
+            counter.coordinator.watch(claim.key, counter.ms)  # the clock is stepped by hand, and wakes nobody
             await trio.sleep(0.01)
     assert len(counter.timers) == 1
