@@ -4,7 +4,8 @@
 
 The engine as it is served, without HTTP: so many callers with one message of 200 bytes under way each. Each group has a
 coordinator, since somebody has claimed for it before, and nobody waits there: what is measured is what groups cost a
-publish, not what their consumers cost the machine. One group and many alternate, run after run, each on an empty database.
+publish, not what their consumers cost the machine. One group and many alternate, run after run, each on an empty
+database.
 """
 
 import argparse
