@@ -141,7 +141,7 @@ class AsyncConsumption:
             self._arrived.ring()
         hold, message = taken
         fields = {name: getattr(message, name) for name in MESSAGE_FIELDS}
-        delivery = AsyncDelivery(hold=hold, coordinator=self, **fields)
+        delivery = AsyncDelivery(hold=hold, acknowledger=self, **fields)
         self._stock.watch(delivery, hold)
         return delivery
 

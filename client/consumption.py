@@ -101,7 +101,7 @@ class Consumption:
             self._arrived.notify_all()
         hold, message = taken
         fields = {name: getattr(message, name) for name in MESSAGE_FIELDS}
-        delivery = Delivery(hold=hold, coordinator=self, **fields)
+        delivery = Delivery(hold=hold, acknowledger=self, **fields)
         self._stock.watch(delivery, hold)
         return delivery
 

@@ -13,7 +13,7 @@ from .records import Message
 _log = logging.getLogger("tarry.client")
 
 
-class Coordinator(Protocol):
+class Acknowledger(Protocol):
     """Takes the results of handlers; tells the server in its own time."""
 
     def ack(self, hold: Hold, id_: str) -> bool:
@@ -34,15 +34,15 @@ class Delivery(Message):
     """
 
     hold: Hold = field(repr=False)
-    coordinator: Coordinator = field(repr=False)
+    acknowledger: Acknowledger = field(repr=False)
 
     def ack(self) -> None:
         """Done. Told to the server with the other acks of its claim, 100 ms later at most."""
-        self._check(self.coordinator.ack(self.hold, self.id))
+        self._check(self.acknowledger.ack(self.hold, self.id))
 
     def fail(self, reason: str | None = None, *, retry_after: Duration | None = None, count: bool = True) -> None:
         """Not done: onto the next rung of the ladder, or back after `retry_after`."""
-        self._check(self.coordinator.fail(self.hold, self.id, reason, retry_after, count=count))
+        self._check(self.acknowledger.fail(self.hold, self.id, reason, retry_after, count=count))
 
     def retry(self, after: Duration, *, reason: str | None = None, count: bool = True) -> None:
         """Again after a time of the handler's choice; `count=False` does not use up an attempt."""
