@@ -37,10 +37,9 @@ _GONE = 499
 
 def make_app(broker: Broker, settings: Settings, metrics: Metrics) -> ASGIApp:
     """The app. It keeps nothing of its own."""
-    described = document()
 
     async def openapi(call: Call) -> Response:
-        return answer(described)
+        return answer(document())  # made when somebody asks: it is a twelfth of a start
 
     handlers: defaultdict[str, dict[str, Handler]] = defaultdict(dict)
     for operation in OPERATIONS:
