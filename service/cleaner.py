@@ -106,6 +106,8 @@ class Cleaner:
         began = self._clock.now()
         try:
             for topics in self._some_topics():
+                if self._stopping:
+                    break
                 groups = [group for topic in topics for group in self._directory.groups_of(topic)]
                 left = await self._store.leftovers(topics, groups)
                 await self._clean_all(self._places_of_topics(topics, groups, left, limits), total)
