@@ -21,7 +21,7 @@ from functools import partial
 import trio
 
 from ..service.clock import Clock
-from ..service.coordinator import Coordinator
+from ..service.groups.coordinator import Coordinator
 from ..store.catalogue import TopicDraft
 from ..store.opening import open_backend
 from ..store.records import Claim, ClaimRequest, Draft, Group, Publication, Settlement, Turn

@@ -16,13 +16,13 @@ from statistics import median
 
 import trio
 
-from ..service.cleaner import Cleaner
 from ..service.clock import Clock
-from ..service.combiner import Combiner
-from ..service.directory import Directory
-from ..service.logs import set_up_logs
 from ..service.metrics import Metrics
 from ..service.settings import Settings
+from ..service.stream.combiner import Combiner
+from ..service.topics.directory import Directory
+from ..service.upkeep.cleaner import Cleaner
+from ..service.upkeep.logs import set_up_logs
 from ..store.ids import first_id
 from ..store.opening import open_backend
 from ..store.records import Conflict, Draft, Publication, Receipt, Topic

@@ -12,11 +12,11 @@ import argparse
 
 import trio
 
-from ..service.collector import tame_collector
 from ..service.engine import Engine
-from ..service.logs import set_up_logs
 from ..service.metrics import Metrics
 from ..service.settings import Settings
+from ..service.upkeep.collector import tame_collector
+from ..service.upkeep.logs import set_up_logs
 from ..store.opening import open_backend
 from ..store.records import Draft, Publication
 from ..store.store import Store

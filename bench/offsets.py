@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
-from ..service.combiner import Combiner
+from ..service.stream.combiner import Combiner
 from ..store.catalogue import TopicDraft
 from ..store.mysql.connection import Connection, connect
 from ..store.mysql.dsn import Dsn

@@ -20,8 +20,8 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from ..service.collector import tame_collector
-from ..service.combiner import Combiner
+from ..service.stream.combiner import Combiner
+from ..service.upkeep.collector import tame_collector
 from ..store.catalogue import TopicDraft
 from ..store.opening import open_backend
 from ..store.records import Conflict, Draft, Publication, Receipt

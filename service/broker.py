@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from ..store.catalogue import TopicDraft
-from ..store.dead_letters import DeadPage, DeadSearch
-from ..store.finding import Place, Upcoming, Wanted
-from ..store.found_pages import FoundPage
-from ..store.positions import Position
+from ..store.looking.dead_letters import DeadPage, DeadSearch
+from ..store.looking.finding import Place, Upcoming, Wanted
+from ..store.looking.found_pages import FoundPage
+from ..store.operating.positions import Position
+from ..store.operating.redriving import Letters
+from ..store.operating.replaying import Range
 from ..store.records import (
     Claim,
     Conflict,
@@ -28,13 +30,11 @@ from ..store.records import (
     TopicState,
     Verdict,
 )
-from ..store.redriving import Letters
-from ..store.replaying import Range
 from ..wheel.ladder import Ladder
-from . import ranking
-from .operations import Worked
-from .ranking import Ranked, Sort
-from .roster import ClientState
+from .groups.operations import Worked
+from .groups.roster import ClientState
+from .topics import ranking
+from .topics.ranking import Ranked, Sort
 
 
 class Broker(Protocol):

@@ -15,12 +15,14 @@ import trio
 from attrs import evolve
 
 from ..store.catalogue import TopicDraft
-from ..store.dead_letters import DeadPage, DeadSearch
 from ..store.errors import Contention, GroupGone, Refused, StoreError, Unavailable
-from ..store.finding import Place, Upcoming, Wanted
-from ..store.found_pages import FoundPage
-from ..store.placing import queue_of_key
-from ..store.positions import Position
+from ..store.groups.claim_ids import format_claim
+from ..store.looking.dead_letters import DeadPage, DeadSearch
+from ..store.looking.finding import Place, Upcoming, Wanted
+from ..store.looking.found_pages import FoundPage
+from ..store.operating.positions import Position
+from ..store.operating.redriving import Letters
+from ..store.operating.replaying import Range
 from ..store.records import (
     Claim,
     ClaimRequest,
@@ -39,40 +41,38 @@ from ..store.records import (
     TopicState,
     Verdict,
 )
-from ..store.redriving import Letters
-from ..store.replaying import Range
 from ..store.store import Store
+from ..store.stream.placing import queue_of_key
 from ..wheel.horizon import Horizon
 from ..wheel.ladder import Ladder
 from ..wheel.timing_wheel import TimingWheel
-from . import ranking
-from .alarm import Alarm
-from .bells import Bells
-from .claim_ids import format_claim
-from .cleaner import Cleaner
 from .clock import Clock
-from .clock_watch import ClockWatch
-from .directory import Directory
 from .errors import Stopping, TopicConflict, UnknownTopic
-from .groups import Groups
-from .growth import Growth
-from .hand import Hand
-from .intake import Intake
-from .liveness import Liveness
-from .loader import Loader
-from .measures import Measures
+from .groups.groups import Groups
+from .groups.membership import Membership
+from .groups.operations import Operations, Worked
+from .groups.roster import ClientState, Roster
+from .hand.hand import Hand
+from .hand.loader import Loader
+from .hand.promotion import Promotion
+from .hand.sweeps import Sweeps, adaptively, every, until_done
 from .metrics import Metrics
-from .nudges import Nudges
-from .operations import Operations, Worked
-from .promotion import Promotion
-from .ranking import Ranked, Ranking, Sort
-from .rates import Rates
-from .readers import Readers
-from .remover import Remover
-from .roster import ClientState, Roster
-from .sealer import Sealer
 from .settings import Settings
-from .sweeps import Sweeps, adaptively, every, until_done
+from .stream.bells import Bells
+from .stream.growth import Growth
+from .stream.intake import Intake
+from .stream.nudges import Nudges
+from .stream.readers import Readers
+from .stream.sealer import Sealer
+from .topics import ranking
+from .topics.directory import Directory
+from .topics.ranking import Ranked, Ranking, Sort
+from .topics.rates import Rates
+from .topics.remover import Remover
+from .upkeep.alarm import Alarm
+from .upkeep.cleaner import Cleaner
+from .upkeep.clock_watch import ClockWatch
+from .upkeep.measures import Measures
 
 _BEHIND = 1000
 """Milliseconds by which the hand may be late while what is past its time is cleared up."""
@@ -114,8 +114,8 @@ class Engine:
         )
         self._promotion = Promotion(store, self.directory, self.clock, metrics, self._growth, self._intake)
         self._readers = Readers(store, self.directory, self.clock, self.bells, self._groups.handed_out)
-        self.liveness = Liveness(store, self.clock, self._groups.dismiss, settings.client_timeout)
-        self._roster = Roster(store, self.directory, self.liveness, self._groups.present)
+        self.membership = Membership(store, self.clock, self._groups.dismiss, settings.client_timeout)
+        self._roster = Roster(store, self.directory, self.membership, self._groups.present)
         self.hand: Hand | None = None
         self.loader: Loader | None = None
         self.ready = trio.Event()
@@ -145,7 +145,7 @@ class Engine:
         async with trio.open_nursery() as nursery:
             self._groups.open(nursery)
             self._intake.open(nursery)
-            nursery.start_soon(self.liveness.run)
+            nursery.start_soon(self.membership.run)
             nursery.start_soon(self._readers.run)
             nursery.start_soon(self.alarm.run)
             nursery.start_soon(hand.run)
@@ -156,7 +156,7 @@ class Engine:
             nursery.start_soon(adaptively, 1, 5, sweeps.look)
             self.ready.set()
             await until_done(sweeps.watch_all, (StoreError,))
-            nursery.start_soon(every, self.liveness.round, self._look_after_clients)
+            nursery.start_soon(every, self.membership.round, self._look_after_clients)
             nursery.start_soon(every, 10, sweeps.leases)
             nursery.start_soon(every, 60, sweeps.requests)
             nursery.start_soon(self._sealer.run, self._growth.ours)
@@ -180,7 +180,7 @@ class Engine:
             log.info("schema_migrated", migrations=applied)
         await self.clock.take()
         await self.directory.refresh()
-        await self.liveness.look()
+        await self.membership.look()
         self._durability = await self._store.backend.durability()
         for warning in self._durability:
             log.warning("durability", problem=warning)
@@ -207,7 +207,7 @@ class Engine:
         self._stopping = True
         self._groups.stop()
         self._intake.hurry()
-        self.liveness.hurry()
+        self.membership.hurry()
         self.cleaner.stop()
         self._readers.stop()
 
@@ -338,7 +338,7 @@ class Engine:
     async def claim(
         self, group: Group, client: str, size: int, wait: int, lease: int, *, tags: frozenset[str] | None = None
     ) -> Claim | None:
-        async with self.liveness.polling(client):
+        async with self.membership.polling(client):
             try:
                 return await self._groups.claim(group, ClaimRequest(client, size, lease, tags), wait)
             except GroupGone:
@@ -346,20 +346,20 @@ class Engine:
                 return None
 
     async def renew(self, client: str) -> int:
-        return await self.liveness.renew(client)
+        return await self.membership.renew(client)
 
     async def deregister(self, client: str) -> tuple[bool, int]:
-        return await self.liveness.deregister(client)
+        return await self.membership.deregister(client)
 
     async def clients(self, after: str, limit: int) -> list[ClientState]:
         return await self._roster.page(after, limit)
 
     async def _look_after_clients(self) -> None:
         self._groups.look_around()
-        await self.liveness.look_after()
+        await self.membership.look_after()
 
     async def read_on(self, request: ReadRequest, wait: int) -> ReadAnswer:
-        async with self.liveness.polling(request.client):
+        async with self.membership.polling(request.client):
             return await self._readers.read_on(request, wait)
 
     async def pull(self, queue: Queue, offset: int, size: int, wait: int) -> list[Delivered]:

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from .. import __version__
 from .clock import Clock
-from .hand import Hand
+from .hand.hand import Hand
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MAX_NAMES = 1000

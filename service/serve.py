@@ -11,15 +11,15 @@ from ..store.errors import StoreError
 from ..store.opening import database_of, open_backend
 from ..store.store import Store
 from ..wheel.ladder import Ladder
-from .collector import tame_collector
 from .engine import Engine
 from .http.app import make_app
 from .http.front_door import FrontDoor
-from .logs import set_up_logs
 from .metrics import Metrics
-from .nudges import Nudges
-from .outages import WatchedBackend
 from .settings import Settings
+from .stream.nudges import Nudges
+from .upkeep.collector import tame_collector
+from .upkeep.logs import set_up_logs
+from .upkeep.outages import WatchedBackend
 
 _LEFT_FOR_THE_END = 5.0
 """Seconds of the shutdown's grace kept for the last writes, and as many to let go of the store; of a short grace a

@@ -17,7 +17,7 @@ from typing import TypeVar, cast
 import attrs
 
 from ..store.environment import FILE, secret
-from ..store.sealing import WIDEST
+from ..store.stream.sealing import WIDEST
 from ..wheel.ladder import DEFAULT_RUNGS, Ladder
 from .durations import format_duration, parse_duration
 

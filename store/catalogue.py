@@ -8,11 +8,11 @@ from attrs import frozen
 
 from ..wheel.ladder import Ladder
 from .errors import TopicGone
+from .operating.positions import Position, offset_of
 from .ports import Queries, Row, Transaction
-from .positions import Position, offset_of
-from .readers import broadcast_state
 from .records import Group, GroupState, Outcome, Queue, QueueState, Topic, TopicState
-from .sealing import seal
+from .stream.readers import broadcast_state
+from .stream.sealing import seal
 from .text import encode
 
 _KINDS: Sequence[Literal["cluster", "broadcast"]] = ("cluster", "broadcast")

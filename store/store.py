@@ -11,39 +11,29 @@ from typing import TypeVar
 from attrs import define, field
 
 from ..wheel.ladder import Ladder
-from . import (
-    catalogue,
-    claims,
-    clients,
-    dead_letters,
-    finding,
-    found_pages,
-    holdings,
-    leftovers,
-    publishing,
-    readers,
-    redriving,
-    removal,
-    replaying,
-    retention,
-    sealing,
-    stretches,
-    timers,
-    tracing,
-)
+from . import catalogue
 from .catalogue import TopicDraft
-from .claims import Turning
-from .clients import Left, Registration
-from .dead_letters import DeadPage, DeadSearch
+from .cleaning import leftovers, removal, retention
+from .cleaning.leftovers import Leftovers
+from .cleaning.removal import Cleared, Place, Tombstone
+from .cleaning.retention import Removed
 from .errors import DuplicateKey
-from .finding import Wanted
-from .found_pages import FoundPage
-from .holdings import Holding
+from .groups import claims, clients, holdings
+from .groups.claims import Turning
+from .groups.clients import Left, Registration
+from .groups.holdings import Holding
+from .groups.ordered_turns import OrderedTurning
 from .ids import SHARDS_OF_DELAY, IdMaker
-from .leftovers import Leftovers
-from .ordered_turns import OrderedTurning
+from .looking import dead_letters, finding, found_pages, tracing
+from .looking.dead_letters import DeadPage, DeadSearch
+from .looking.finding import Wanted
+from .looking.found_pages import FoundPage
+from .operating import redriving, replaying
+from .operating.positions import Position, offset_of
+from .operating.redriving import Letters, Redriven, Redriving
+from .operating.replaying import Range, Replayed, Replaying
+from .operating.seeking import Seeking, Sought
 from .ports import Backend, Row, Transaction, Work
-from .positions import Position, offset_of
 from .records import (
     ClaimKey,
     ClaimRequest,
@@ -65,12 +55,9 @@ from .records import (
     Turn,
     Verdict,
 )
-from .redriving import Letters, Redriven, Redriving
-from .removal import Cleared, Place, Tombstone
-from .replaying import Range, Replayed, Replaying
-from .retention import Removed
-from .sealing import Sealed
-from .seeking import Seeking, Sought
+from .stream import publishing, readers, sealing, stretches
+from .stream.sealing import Sealed
+from .timers import timers
 
 T = TypeVar("T")
 

@@ -10,12 +10,12 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, TypedDict, TypeVar, Unpack
 
-from ...store import outbox as store
-from ...store.claim_ids import parse_claim
 from ...store.errors import DuplicateKey, StoreError
+from ...store.groups.claim_ids import parse_claim
 from ...store.ids import IdMaker
-from ...store.placing import WrongQueue
 from ...store.records import ClaimKey
+from ...store.stream import outbox as store
+from ...store.stream.placing import WrongQueue
 from ..bodies import Dumps
 from ..delivery import Delivery
 from ..durations import Duration, milliseconds

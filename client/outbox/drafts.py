@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-from ...store.outbox import Entry
+from ...store.stream.outbox import Entry
 from ..bodies import Dumps, body_text
 from ..durations import instant_in, instant_out, milliseconds
 from ..errors import BadRequest, TooLarge

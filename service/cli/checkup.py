@@ -20,9 +20,9 @@ from ...store.errors import SchemaError, StoreError, StoreInUse
 from ...store.migrations import pending
 from ...store.opening import migrations_for, open_backend
 from ...store.ports import Backend
-from ...store.sealing import wide_holes
-from ..redis_check import ping_redis
+from ...store.stream.sealing import wide_holes
 from ..settings import SettingError, Settings, masked
+from ..upkeep.redis_check import ping_redis
 from .printing import print_json, print_table
 from .serving import Flags
 

@@ -10,9 +10,9 @@ import attrs
 from cyclopts import Parameter
 
 from ...store.opening import check_dsn, migrations_for, open_backend
-from ..collector import still_collector
-from ..redis_check import check_redis
 from ..settings import Settings
+from ..upkeep.collector import still_collector
+from ..upkeep.redis_check import check_redis
 from .printing import note, print_json, print_line, print_table
 
 

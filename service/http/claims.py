@@ -7,8 +7,8 @@ from msgspec import UNSET
 from starlette.responses import Response
 
 from ...store.ids import MAX_MS
-from ...store.placing import queues_there
 from ...store.records import Group, Queue, ReadRequest, Settled, Topic
+from ...store.stream.placing import queues_there
 from ..durations import format_time
 from . import answers, rendering
 from .call import Call, answer

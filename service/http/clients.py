@@ -1,4 +1,4 @@
-"""Clients and their liveness."""
+"""Clients: signs of life, and going."""
 
 from starlette.responses import Response
 

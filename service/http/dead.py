@@ -4,9 +4,9 @@ from functools import partial
 
 from starlette.responses import Response
 
-from ...store.dead_letters import DeadSearch
+from ...store.looking.dead_letters import DeadSearch
+from ...store.operating.redriving import Letters
 from ...store.records import Group
-from ...store.redriving import Letters
 from ..durations import format_time
 from . import answers, rendering, requests
 from .call import Call, answer

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from starlette.responses import Response
 
-from ...store.finding import Place, State, Wanted
+from ...store.looking.finding import Place, State, Wanted
 from ...store.records import Found, Topic
 from ..durations import format_time
 from . import answers, rendering

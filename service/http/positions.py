@@ -6,10 +6,10 @@ from hashlib import sha256
 import msgspec
 from starlette.responses import Response
 
-from ...store.placing import queues_there
-from ...store.positions import Position
+from ...store.operating.positions import Position
+from ...store.operating.replaying import Range
 from ...store.records import Queue, Topic
-from ...store.replaying import Range
+from ...store.stream.placing import queues_there
 from . import answers
 from .call import Call, answer
 from .problems import Problem, bad_field

@@ -9,8 +9,8 @@ from attrs import define, field, frozen
 from msgspec import UNSET
 from starlette.responses import Response
 
-from ...store.placing import WrongQueue, named_queue
 from ...store.records import Conflict, Draft, Publication, Queue, Topic
+from ...store.stream.placing import WrongQueue, named_queue
 from . import answers, rendering
 from .call import Call, answer
 from .names import wrong_content_type, wrong_headers, wrong_label

@@ -7,8 +7,8 @@ from msgspec import UNSET, UnsetType
 
 from ...store.records import DeadLetter, Delivered, Event, Found, Group, GroupState, Receipt, Topic, TopicState
 from ..durations import format_time
-from ..rates import Activity
-from ..roster import ClientState
+from ..groups.roster import ClientState
+from ..topics.rates import Activity
 from .answers import (
     Attempt,
     ClientAnswer,

@@ -10,7 +10,7 @@ from ...store.catalogue import TopicDraft
 from ...store.records import Topic
 from ...wheel.ladder import MAX_REST_MS, Ladder
 from ..errors import UnknownGroup, UnknownTopic
-from ..ranking import Place, Sort
+from ..topics.ranking import Place, Sort
 from . import answers, rendering
 from .call import Call, answer
 from .messages import PAGE

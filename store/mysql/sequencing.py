@@ -1,8 +1,8 @@
 """Offsets of the queues whose sequencer is Redis.
 
 A draw from Redis takes no lock, so commits of one queue overlap, in any order: `queue.next_offset` is then not the
-sequence but how far the queue is without a hole, and `store.sealing` moves it on behind the commits. So a reader never
-passes a hole, whichever the sequencer.
+sequence but how far the queue is without a hole, and `store.stream.sealing` moves it on behind the commits. So a reader
+never passes a hole, whichever the sequencer.
 
 Redis is believed only as far as the database agrees. What it draws below `next_offset` was drawn before; a counter
 that is not there was forgotten. Both are healed at once: under the lock of the queue's row the next offset is read from
@@ -17,7 +17,7 @@ import structlog
 
 from ..errors import TopicGone
 from ..ports import Transaction
-from ..sealing import last_end
+from ..stream.sealing import last_end
 from .redis_sequencer import RedisSequencer, SequencerAway
 
 log = structlog.get_logger()

@@ -20,7 +20,7 @@ from tarry.service.cli.server_process import python_path
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
-FLIGHTS = Path(__file__).parents[2] / "service" / "cli" / "sample" / "flights-2013-11-27.csv"
+FLIGHTS = Path(__file__).parents[2] / "service" / "demo" / "sample" / "flights-2013-11-27.csv"
 IN_USE = 75
 SECONDS = 300.0
 

@@ -120,7 +120,7 @@ def test_cleaning() -> None:
 
 
 def test_flights(tmp_path: Path) -> None:
-    sample = Path(__file__).resolve().parents[2] / "service" / "cli" / "sample" / "flights-2013-11-27.csv"
+    sample = Path(__file__).resolve().parents[2] / "service" / "demo" / "sample" / "flights-2013-11-27.csv"
     head, *flights = sample.read_text().splitlines()
     with zipfile.ZipFile(tmp_path / "flights.zip", "w") as archive:
         # The cancelled ones are at the end of the day.

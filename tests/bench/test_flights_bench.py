@@ -7,7 +7,7 @@ import pytest
 
 from tarry.bench.flights import ahead, compare, expected, read
 
-SAMPLE = Path(__file__).resolve().parents[2] / "service" / "cli" / "sample" / "flights-2013-11-27.csv"
+SAMPLE = Path(__file__).resolve().parents[2] / "service" / "demo" / "sample" / "flights-2013-11-27.csv"
 DAY = 24 * 3600 * 1000
 
 

@@ -24,9 +24,9 @@ from tarry.pipeline.audit.findings import KINDS
 from tarry.pipeline.audit.job import Audit
 from tarry.store.catalogue import TopicDraft
 from tarry.store.ids import SHARDS
-from tarry.store.positions import Position
+from tarry.store.operating.positions import Position
+from tarry.store.operating.redriving import Letters
 from tarry.store.records import Claim, ClaimRequest, Draft, Publication, Settlement
-from tarry.store.redriving import Letters
 from tarry.store.sqlite.connection import drive
 from tarry.store.store import Store
 from tarry.wheel.ladder import Ladder

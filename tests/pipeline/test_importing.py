@@ -34,7 +34,7 @@ from tarry.store.store import Store
 pytestmark = pytest.mark.long
 
 
-SAMPLE = str(files("tarry.service.cli").joinpath("sample", "flights-2013-11-27.csv"))
+SAMPLE = str(files("tarry.service.demo").joinpath("sample", "flights-2013-11-27.csv"))
 FLIGHTS = 1014
 LATER = "2033-01-01T00:00:00Z"
 

@@ -13,14 +13,14 @@ from tarry.service.clock import Clock
 from tarry.service.engine import Engine
 from tarry.service.metrics import Metrics
 from tarry.service.settings import Settings
-from tarry.store import outbox
 from tarry.store.catalogue import TopicDraft
-from tarry.store.outbox import Entry
+from tarry.store.operating.positions import Position
 from tarry.store.ports import Row, Transaction, Value
-from tarry.store.positions import Position
 from tarry.store.records import Claim, Draft, Group, Outcome, Publication
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
+from tarry.store.stream import outbox
+from tarry.store.stream.outbox import Entry
 
 HOUR = 3_600_000
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from tarry.service import loader as loader_module
-from tarry.service import sweeps
 from tarry.service.engine import Engine
+from tarry.service.hand import loader as loader_module
+from tarry.service.hand import sweeps
 from tarry.service.metrics import Metrics
 from tarry.service.settings import Settings
 from tarry.store.catalogue import TopicDraft
@@ -104,7 +104,7 @@ async def _is_at_work(engine: Engine) -> bool:
     topic = await engine.topic("orders", create=False)
     (group,) = await engine.groups(topic)
     state = await engine.group_state(group)
-    return state.queues[0].end == 2 and sum(state.retries) == 1 and engine.liveness.names() == {"bob"}
+    return state.queues[0].end == 2 and sum(state.retries) == 1 and engine.membership.names() == {"bob"}
 
 
 async def test_a_store_that_is_away_at_any_statement_of_the_start(tmp_path: Path, faults: Faults) -> None:

@@ -1,8 +1,8 @@
-"""The liveness of clients at two servers on one store: who lives is never buried, whatever server it turns to and
+"""Which clients live, at two servers on one store: who lives is never buried, whatever server it turns to and
 whatever becomes of the servers; who is dead is buried once, in bounded time.
 
-The servers' liveness is real, and so is the store; their clock is moved by hand. Servers are started again, stopped as
-by SIGSTOP, and cut off from the store; clients renew, poll, move from one to the other, fall silent and come back.
+The servers' membership is real, and so is the store; their clock is moved by hand. Servers are started again, stopped
+as by SIGSTOP, and cut off from the store; clients renew, poll, move from one to the other, fall silent and come back.
 """
 
 import random
@@ -16,7 +16,7 @@ import pytest
 import trio
 
 from tarry.service.clock import Clock
-from tarry.service.liveness import Liveness
+from tarry.service.groups.membership import Membership
 from tarry.store.errors import StoreError, Unavailable
 from tarry.store.ports import Work
 from tarry.store.records import ClaimKey
@@ -51,7 +51,7 @@ class Server:
     world: "World"
     number: int
     nursery: trio.Nursery
-    liveness: Liveness = attrs.field(init=False)
+    membership: Membership = attrs.field(init=False)
     line: Line = attrs.field(init=False)
     stopped_until: int = 0
     away_until: int = 0
@@ -64,13 +64,13 @@ class Server:
         clock = Clock(self.world.time, monotonic=lambda: self.world.ms * 1_000_000)
         await clock.take()
         self.line = Line(self.world.backend)
-        self.liveness = Liveness(Store(self.line), clock, self._dismiss, TIMEOUT)  # type: ignore[arg-type]
-        await self.liveness.look()
+        self.membership = Membership(Store(self.line), clock, self._dismiss, TIMEOUT)  # type: ignore[arg-type]
+        await self.membership.look()
         self.nursery.start_soon(self._run)
 
     async def _run(self) -> None:
         with trio.CancelScope() as self._running:
-            await self.liveness.run()
+            await self.membership.run()
 
     @property
     def stopped(self) -> bool:
@@ -81,11 +81,11 @@ class Server:
         self.line.cut = self.away_until > self.world.ms
         with suppress(StoreError):
             if not self.stopped:
-                await self.liveness.look()
+                await self.membership.look()
             await self.world.hear_clients()
             if not self.stopped:
-                await self.liveness._write()
-                await self.liveness._bury()
+                await self.membership._write()
+                await self.membership._bury()
 
     async def _dismiss(self, client: str, _: Sequence[ClaimKey]) -> None:
         self.world.dismissed(client)
@@ -127,10 +127,10 @@ class World:
             return
         try:
             if client.polls:
-                async with server.liveness.polling(client.name):
+                async with server.membership.polling(client.name):
                     pass
             else:
-                await server.liveness.renew(client.name)
+                await server.membership.renew(client.name)
         except StoreError:
             return
         client.answered = self.ms

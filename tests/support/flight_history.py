@@ -29,7 +29,7 @@ from tarry.store.ids import SEQUENCE_BITS
 
 from .literal_tables import literal_tables
 
-SAMPLE = Path(__file__).parents[2] / "service" / "cli" / "sample" / "flights-2013-11-27.csv"
+SAMPLE = Path(__file__).parents[2] / "service" / "demo" / "sample" / "flights-2013-11-27.csv"
 GROUPS = ("boarding", "baggage")
 NIGHT = 1_385_614_800_000
 """2013-11-28T05:00:00Z: midnight of the sample's day in New York, milliseconds."""

@@ -12,7 +12,9 @@ import attrs
 from support.stores import START
 from tarry.store.catalogue import TopicDraft
 from tarry.store.ids import SHARDS, due_of, shard_of
-from tarry.store.positions import Position
+from tarry.store.operating.positions import Position
+from tarry.store.operating.redriving import Letters
+from tarry.store.operating.replaying import Range
 from tarry.store.records import (
     Claim,
     ClaimRequest,
@@ -29,8 +31,6 @@ from tarry.store.records import (
     Topic,
     Verdict,
 )
-from tarry.store.redriving import Letters
-from tarry.store.replaying import Range
 from tarry.store.store import Store
 from tarry.wheel.ladder import Ladder
 

@@ -12,9 +12,9 @@ import trio
 from support.stores import MINUTE, Stage, ids_of
 from tarry.store.errors import DuplicateKey
 from tarry.store.ports import Transaction
-from tarry.store.publishing import Publishing
 from tarry.store.records import ClaimRequest, Draft, Publication, Topic
 from tarry.store.store import IDEMPOTENCY_WINDOW, Store
+from tarry.store.stream.publishing import Publishing
 
 WRITERS, ROUNDS = 6, 12
 LARGE, CLAIM_BYTES = 3000, 8000

@@ -7,17 +7,19 @@ from typing import Any, Literal
 import trio
 from attrs import evolve
 
-from tarry.service import ranking
 from tarry.service.errors import Stopping, UnknownGroup, UnknownTopic
-from tarry.service.operations import Worked
-from tarry.service.ranking import Ranked, Sort
-from tarry.service.rates import Activity, Rate
-from tarry.service.roster import ClientState
+from tarry.service.groups.operations import Worked
+from tarry.service.groups.roster import ClientState
+from tarry.service.topics import ranking
+from tarry.service.topics.ranking import Ranked, Sort
+from tarry.service.topics.rates import Activity, Rate
 from tarry.store.catalogue import TopicDraft
-from tarry.store.dead_letters import DeadPage, DeadSearch
-from tarry.store.finding import Place, Upcoming, Wanted
-from tarry.store.found_pages import FoundPage
-from tarry.store.positions import Position
+from tarry.store.looking.dead_letters import DeadPage, DeadSearch
+from tarry.store.looking.finding import Place, Upcoming, Wanted
+from tarry.store.looking.found_pages import FoundPage
+from tarry.store.operating.positions import Position
+from tarry.store.operating.redriving import Letters
+from tarry.store.operating.replaying import Range
 from tarry.store.records import (
     Claim,
     ClaimKey,
@@ -39,8 +41,6 @@ from tarry.store.records import (
     TopicState,
     Verdict,
 )
-from tarry.store.redriving import Letters
-from tarry.store.replaying import Range
 from tarry.wheel.ladder import Ladder
 
 NOW = 1_795_255_200_000

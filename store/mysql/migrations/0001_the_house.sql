@@ -328,4 +328,4 @@ CREATE TABLE IF NOT EXISTS removed (
   queue_id INT UNSIGNED NOT NULL COMMENT '0: of the topic or the group as a whole',
   removed_at BIGINT NOT NULL,
   PRIMARY KEY (topic_id, group_id, queue_id)
-) ENGINE=InnoDB COMMENT='topics, groups, queues and cursors that are no more, until nothing of theirs is left; see store/removal.py';
+) ENGINE=InnoDB COMMENT='topics, groups, queues and cursors that are no more, until nothing of theirs is left; see store/cleaning/removal.py';

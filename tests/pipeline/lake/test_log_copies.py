@@ -21,11 +21,11 @@ from tarry.pipeline.audit.log_copies import check, differing
 from tarry.pipeline.audit.pairs import REACHES, SHORT, Pairs, open_pairs
 from tarry.pipeline.history import open_tables
 from tarry.pipeline.schemas import IN_LAKE
-from tarry.store import retention
+from tarry.store.cleaning import retention
+from tarry.store.cleaning.retention import Limits
 from tarry.store.ids import SHARDS
+from tarry.store.operating.redriving import Letters
 from tarry.store.records import Group
-from tarry.store.redriving import Letters
-from tarry.store.retention import Limits
 from tarry.wheel.ladder import Ladder
 
 pytestmark = pytest.mark.long

@@ -10,8 +10,8 @@ from support.lakes import archive
 from support.stores import HOUR, Stage
 from tarry.pipeline.history import open_live, open_tables
 from tarry.pipeline.sending.replaying import forecast, selected, standing
-from tarry.store import retention
-from tarry.store.retention import Limits
+from tarry.store.cleaning import retention
+from tarry.store.cleaning.retention import Limits
 
 pytestmark = pytest.mark.long
 

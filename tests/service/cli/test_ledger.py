@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tarry.service.cli.flights import Flight
-from tarry.service.cli.ledger import Entry, Lateness, Ledger
+from tarry.service.demo.flights import Flight
+from tarry.service.demo.ledger import Entry, Lateness, Ledger
 
 RUNGS = (100, 200)
 DUE = 1_000_000

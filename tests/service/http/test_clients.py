@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from support.recording_broker import NOW, RecordingBroker, claim, delivered
-from tarry.service.roster import ClientState, Held
+from tarry.service.groups.roster import ClientState, Held
 from tarry.store.errors import Unavailable
 from tarry.store.records import Group
 from tarry.wheel.ladder import Ladder

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from support.recording_broker import NOW, RecordingBroker, found
-from tarry.store.finding import Place, Wanted
+from tarry.store.looking.finding import Place, Wanted
 from tarry.store.records import Verdict
 
 MESSAGE = "/v1/messages/7"

@@ -7,11 +7,11 @@ import pytest
 
 from support.recording_broker import NOW, RecordingBroker
 from tarry.service.errors import TopicConflict
-from tarry.service.operations import Worked
-from tarry.store.dead_letters import DeadSearch
-from tarry.store.positions import Position
+from tarry.service.groups.operations import Worked
+from tarry.store.looking.dead_letters import DeadSearch
+from tarry.store.operating.positions import Position
+from tarry.store.operating.redriving import Letters
 from tarry.store.records import Group
-from tarry.store.redriving import Letters
 from tarry.wheel.ladder import Ladder
 
 GROUP = "/v1/topics/orders/groups/billing"

@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve
 
 from support.recording_broker import NOW, RecordingBroker
-from tarry.store.placing import queue_of_key
+from tarry.store.stream.placing import queue_of_key
 
 ORDERS = "/v1/topics/orders/messages"
 DAY = 86_400_000

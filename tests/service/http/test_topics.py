@@ -7,8 +7,8 @@ import pytest
 from attrs import evolve
 
 from support.recording_broker import NOW, RecordingBroker, delivered, history
-from tarry.service.ranking import Place
-from tarry.service.rates import Activity, Rate
+from tarry.service.topics.ranking import Place
+from tarry.service.topics.rates import Activity, Rate
 from tarry.store.catalogue import TopicDraft
 from tarry.store.records import DeadLetter
 from tarry.wheel.ladder import Ladder

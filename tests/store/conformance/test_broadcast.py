@@ -4,8 +4,8 @@ from functools import partial
 
 from support.stores import HOUR, MINUTE, SECOND, Stage, bodies_of
 from tarry.store.catalogue import TopicDraft
+from tarry.store.cleaning.retention import Limits, clean_readers
 from tarry.store.records import Group, Queue, ReadAnswer, ReadRequest, Topic
-from tarry.store.retention import Limits, clean_readers
 
 DAY = 24 * HOUR
 

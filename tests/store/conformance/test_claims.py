@@ -8,9 +8,9 @@ import trio
 
 from support.stores import MINUTE, SECOND, START, Stage, bodies, connect_raw
 from tarry.store.errors import Locked
-from tarry.store.positions import Position
+from tarry.store.operating.positions import Position
 from tarry.store.records import Claim, ClaimRequest, Group, Settled, Settlement, Topic
-from tarry.store.stretches import CLAIM_BYTES, PAGE
+from tarry.store.stream.stretches import CLAIM_BYTES, PAGE
 
 
 async def _stream(stage: Stage, count: int, queues: int = 1) -> tuple[Topic, Group]:

@@ -7,7 +7,7 @@ import trio
 
 from support.stores import MINUTE, SECOND, Stage, connect_raw
 from tarry.store.catalogue import TopicDraft
-from tarry.store.clients import Left, Registration
+from tarry.store.groups.clients import Left, Registration
 from tarry.store.records import Group, ReadRequest, Settlement
 
 

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from support.oracle import Hand, Held, Oracle, choose
 from support.still import StillBackend
 from support.stores import HOUR, MINUTE, SECOND, START, Stage
-from tarry.store import settling
+from tarry.store.groups import settling
 from tarry.store.records import Settlement
 from tarry.store.sqlite.connection import drive
 from tarry.store.store import Store

@@ -6,9 +6,9 @@ import random
 import pytest
 
 from support.stores import MINUTE, SECOND, START, Stage, ids_of
-from tarry.store.dead_letters import DeadSearch
+from tarry.store.looking.dead_letters import DeadSearch
+from tarry.store.operating.redriving import Letters
 from tarry.store.records import DeadLetter, Group
-from tarry.store.redriving import Letters
 from tarry.wheel.ladder import Ladder
 
 

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from support.stores import HOUR, SECOND, Stage
-from tarry.store.positions import Position
+from tarry.store.operating.positions import Position
 from tarry.store.records import Claim, ClaimKey, Group, Outcome, Settled, Settlement
 from tarry.wheel.ladder import Ladder
 

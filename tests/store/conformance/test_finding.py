@@ -4,8 +4,8 @@ import pytest
 
 from support.counting import counted as counted_statements
 from support.stores import HOUR, MINUTE, SECOND, Stage, ids_of
-from tarry.store import finding, standings
-from tarry.store.finding import Place, State, Wanted
+from tarry.store.looking import finding, standings
+from tarry.store.looking.finding import Place, State, Wanted
 from tarry.store.records import Group, Topic
 from tarry.wheel.ladder import Ladder
 

@@ -4,9 +4,9 @@ import pytest
 
 from support.counting import counted
 from support.stores import HOUR, MINUTE, Stage, ids_of
-from tarry.store import finding, found_pages, standings
-from tarry.store.finding import Place, State, Wanted
-from tarry.store.found_pages import FoundPage
+from tarry.store.looking import finding, found_pages, standings
+from tarry.store.looking.finding import Place, State, Wanted
+from tarry.store.looking.found_pages import FoundPage
 from tarry.store.records import Topic
 from tarry.wheel.ladder import Ladder
 

@@ -1,7 +1,7 @@
 """What clients hold, as an operator is told."""
 
 from support.stores import Stage
-from tarry.store.holdings import Holding
+from tarry.store.groups.holdings import Holding
 from tarry.store.records import ClaimRequest, Settlement
 
 

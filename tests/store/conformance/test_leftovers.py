@@ -3,10 +3,10 @@
 from functools import partial
 
 from support.stores import HOUR, SECOND, Stage
-from tarry.store import retention
-from tarry.store.positions import Position
+from tarry.store.cleaning import retention
+from tarry.store.cleaning.retention import Limits
+from tarry.store.operating.positions import Position
 from tarry.store.records import Group, Topic
-from tarry.store.retention import Limits
 from tarry.wheel.ladder import Ladder
 
 DAY = 24 * HOUR

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from support.stores import HOUR, MINUTE, Stage, bodies
-from tarry.store import settling
+from tarry.store.groups import settling
 from tarry.store.ports import Query, Transaction
 from tarry.store.records import ClaimRequest
 

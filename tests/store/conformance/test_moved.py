@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from support.stores import HOUR, MINUTE, SECOND, START, Stage, ids_of, open_tables
-from tarry.store import timers
 from tarry.store.ids import SHARDS, due_of, place_of, shard_in_delay, shard_of
 from tarry.store.mysql.backend import MySQLTransaction
 from tarry.store.mysql.connection import Connection, connect
@@ -19,6 +18,7 @@ from tarry.store.opening import open_backend
 from tarry.store.ports import Transaction
 from tarry.store.records import Topic
 from tarry.store.sqlite.connection import SQLiteTransaction
+from tarry.store.timers import timers
 
 EVER = 1 << 42
 Reading = Callable[[Transaction], Awaitable[object]]

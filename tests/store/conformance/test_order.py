@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from support.order import CLIENTS, Watch
 from support.still import StillBackend
 from support.stores import Stage
-from tarry.store.owners import share
+from tarry.store.groups.owners import share
 from tarry.store.records import Claim, ClaimRequest
 from tarry.store.sqlite.connection import drive
 from tarry.store.store import Store

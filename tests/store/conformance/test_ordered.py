@@ -5,8 +5,8 @@ from functools import partial
 import pytest
 
 from support.stores import HOUR, MINUTE, SECOND, Stage, bodies
-from tarry.store import retention
-from tarry.store.positions import Position
+from tarry.store.cleaning import retention
+from tarry.store.operating.positions import Position
 from tarry.store.records import Claim, ClaimRequest, Group, Outcome, Settlement, Topic
 from tarry.wheel.ladder import Ladder
 

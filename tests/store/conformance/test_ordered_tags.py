@@ -5,7 +5,7 @@ import random
 import pytest
 
 from support.stores import MINUTE, SECOND, Stage, bodies
-from tarry.store import ordered_turns
+from tarry.store.groups import ordered_turns
 from tarry.store.records import Claim, ClaimRequest, Group, Settlement, Topic, Turn
 from tarry.wheel.ladder import Ladder
 

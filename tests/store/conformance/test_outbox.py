@@ -20,7 +20,7 @@ from tarry.client import BadRequest, Draft, LeaseLost, Message, NotFound, TooLar
 from tarry.client.durations import instant_in
 from tarry.client.outbox import Outbox, aio
 from tarry.client.processes import PerProcess
-from tarry.store.claim_ids import format_claim
+from tarry.store.groups.claim_ids import format_claim
 from tarry.store.ids import IdMaker, first_id
 from tarry.store.records import Claim, Group, Settlement, Topic, Verdict
 from tarry.wheel.ladder import Ladder

@@ -4,10 +4,10 @@ import pytest
 import trio
 
 from support.stores import HOUR, MINUTE, SECOND, Stage, connect_raw, ids_of
-from tarry.store import timers
 from tarry.store.errors import StoreError
 from tarry.store.ports import Row, Transaction, Value
 from tarry.store.records import Promoted
+from tarry.store.timers import timers
 
 
 async def test_never_early(stage: Stage) -> None:

@@ -6,8 +6,8 @@ import pytest
 from attrs import evolve
 
 from support.stores import HOUR, MINUTE, SECOND, Stage, bodies, of_all
-from tarry.store.claim_ids import RANGES, format_claim, parse_claim
-from tarry.store.positions import Position
+from tarry.store.groups.claim_ids import RANGES, format_claim, parse_claim
+from tarry.store.operating.positions import Position
 from tarry.store.records import Claim, ClaimRequest, Group, Settled, Settlement, Topic
 
 QUEUES = 5

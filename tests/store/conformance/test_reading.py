@@ -7,7 +7,7 @@ import trio
 
 from support.reading import CLAIM_BYTES, Readers
 from support.stores import Stage
-from tarry.store import stretches
+from tarry.store.stream import stretches
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -10,14 +10,14 @@ import trio
 from support.remains import everything, remains
 from support.stores import HOUR, MINUTE, SECOND, Stage, bodies, bodies_of, connect_raw, ids_of
 from tarry.client.outbox import Outbox
-from tarry.store import retention
 from tarry.store.catalogue import TopicDraft
+from tarry.store.cleaning import retention
+from tarry.store.cleaning.removal import BEGIN, GRACE
 from tarry.store.errors import GroupGone, TopicGone, Unsettled
-from tarry.store.positions import Position
+from tarry.store.operating.positions import Position
+from tarry.store.operating.redriving import Letters
+from tarry.store.operating.replaying import Range
 from tarry.store.records import ClaimRequest, Group, Publication, ReadRequest, Topic
-from tarry.store.redriving import Letters
-from tarry.store.removal import BEGIN, GRACE
-from tarry.store.replaying import Range
 from tarry.wheel.ladder import Ladder
 
 SHORT = Ladder((SECOND,))

@@ -6,12 +6,12 @@ import pytest
 import trio
 
 from support.stores import HOUR, MINUTE, START, Stage, bodies, ids_of
-from tarry.store import retention
 from tarry.store.catalogue import TopicDraft
+from tarry.store.cleaning import retention
+from tarry.store.cleaning.retention import Limits, Removed
+from tarry.store.operating.positions import Position
 from tarry.store.ports import Transaction
-from tarry.store.positions import Position
 from tarry.store.records import Group, Queue, Topic
-from tarry.store.retention import Limits, Removed
 from tarry.wheel.ladder import Ladder
 
 DAY = 24 * HOUR

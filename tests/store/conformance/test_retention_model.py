@@ -16,11 +16,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from support.still import StillBackend
 from support.stores import START, Stage
-from tarry.store import retention
 from tarry.store.catalogue import TopicDraft
+from tarry.store.cleaning import retention
+from tarry.store.cleaning.retention import Limits, Removed
 from tarry.store.ports import Transaction
 from tarry.store.records import Claim, ClaimRequest, Draft, Publication, Settlement
-from tarry.store.retention import Limits, Removed
 from tarry.store.sqlite.connection import drive
 from tarry.store.store import Store
 from tarry.wheel.ladder import Ladder

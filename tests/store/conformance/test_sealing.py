@@ -2,7 +2,7 @@
 
 from support.stores import Stage
 from tarry.store.records import Topic
-from tarry.store.sealing import HOLE_AGE, WIDEST, wide_holes
+from tarry.store.stream.sealing import HOLE_AGE, WIDEST, wide_holes
 
 FAR = 5_000_000
 

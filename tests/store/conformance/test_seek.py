@@ -5,10 +5,10 @@ import trio
 from attrs import evolve
 
 from support.stores import MINUTE, SECOND, Stage, bodies
-from tarry.store.positions import Position
+from tarry.store.operating.positions import Position
+from tarry.store.operating.redriving import Letters
+from tarry.store.operating.replaying import Range
 from tarry.store.records import Group, Settlement
-from tarry.store.redriving import Letters
-from tarry.store.replaying import Range
 from tarry.wheel.ladder import Ladder
 
 EARLIEST, LATEST = Position("earliest"), Position("latest")

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from support.stores import MINUTE, SECOND, Stage, bodies
-from tarry.store import claims
+from tarry.store.groups import claims
 from tarry.store.records import Claim, ClaimRequest, Group, Settlement, Topic, Turn
 from tarry.wheel.ladder import Ladder
 

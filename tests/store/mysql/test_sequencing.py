@@ -13,13 +13,13 @@ import trio
 from support import servers
 from support.reading import CLAIM_BYTES, Readers
 from support.stores import MINUTE, SECOND, Stage, connect_raw, ids_of, open_tables
-from tarry.store import stretches
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import Refused
 from tarry.store.opening import open_backend
 from tarry.store.records import Topic
-from tarry.store.sealing import HOLE_AGE
 from tarry.store.store import Store
+from tarry.store.stream import stretches
+from tarry.store.stream.sealing import HOLE_AGE
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,1 @@
+"""Consumer groups at work: coordinators, members, what operators do to them."""

@@ -1,0 +1,320 @@
+"""The coordinators of all groups: who claims, settles and goes away, and what the rest of the service is told of it."""
+
+import functools
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal
+
+import structlog
+import trio
+from attrs import evolve
+
+from ...store.errors import GroupGone, Locked, StoreError
+from ...store.groups.claim_ids import format_claim, parse_claim
+from ...store.records import (
+    Claim,
+    ClaimKey,
+    ClaimRequest,
+    Delivered,
+    Group,
+    Settled,
+    Settlement,
+    Turn,
+)
+from ...store.store import Store
+from ..clock import Clock
+from ..durations import format_time
+from ..errors import Busy, NothingToSettle, ServiceError, Stopping, UnknownClaim
+from ..metrics import Metrics
+from ..topics.directory import Directory
+from ..topics.rates import Rates
+from ..upkeep.alarm import Alarm
+from ..upkeep.outages import tell_failure
+from .coordinator import Coordinator
+
+LOCKED_PAUSES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.35)
+"""Seconds between looks at what somebody else's transaction holds: about one in all."""
+
+_LINES = 4
+"""Groups at a time that are stood in line for, each with a connection, when another transaction is working on them."""
+
+log = structlog.get_logger()
+
+
+class Groups:
+    """A coordinator for each group that somebody has asked for here.
+
+    `add` takes the timers of what goes onto the ladder, `see` hears that somebody asked for a group.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        directory: Directory,
+        clock: Clock,
+        metrics: Metrics,
+        rates: Rates,
+        alarm: Alarm,
+        present_for: int,
+        *,
+        add: Callable[[int, int], None],
+        see: Callable[[int], None],
+    ) -> None:
+        self._store = store
+        self._directory = directory
+        self._clock = clock
+        self._metrics = metrics
+        self._rates = rates
+        self._alarm = alarm
+        self._present_for = present_for
+        self._add = add
+        self._see = see
+        self._coordinators: dict[int, Coordinator] = {}
+        self._of_topic: defaultdict[int, list[Coordinator]] = defaultdict(list)
+        self._line = trio.CapacityLimiter(_LINES)
+        self._nursery: trio.Nursery | None = None
+        self._stopping = False
+
+    def open(self, nursery: trio.Nursery) -> None:
+        """From now on coordinators are at work, as tasks of this nursery."""
+        self._nursery = nursery
+
+    def stop(self) -> None:
+        """No more claims; settlements go on."""
+        self._stopping = True
+        for coordinator in self._coordinators.values():
+            coordinator.stop()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits for a turn."""
+        return all(coordinator.idle for coordinator in self._coordinators.values())
+
+    @property
+    def awaited(self) -> set[int]:
+        """The queues of which somebody waits for messages."""
+        groups = (
+            self._directory.group_by_id(id_) for id_, coordinator in self._coordinators.items() if coordinator.waiting
+        )
+        return {queue_id for group in groups if group is not None for queue_id in group.queue_ids}
+
+    async def claim(self, group: Group, request: ClaimRequest, wait: int) -> Claim | None:
+        """A claim, or None when there is nothing within `wait` milliseconds."""
+        self._see(group.id)
+        return await self._coordinator(group).claim(request, wait)
+
+    async def settle(
+        self,
+        claim_id: str,
+        verb: Literal["ack", "fail", "extend"],
+        *,
+        ids: Sequence[int] | None,
+        reason: str | None,
+        retry_after: int | None,
+        count: bool,
+        lease: int,
+    ) -> Settled:
+        """What became of it; see `Broker.settle`."""
+        keys = parse_claim(claim_id)
+        group = await self._group_of_claim(keys[0]) if keys else None
+        if claim_id == "null" or (group is not None and group.topic.kind == "broadcast"):
+            raise NothingToSettle(
+                "a broadcast topic hands messages out without a claim: there is nothing to ack, fail or extend;"
+                " confirm them with after: next in the next claim"
+            )
+        if group is None or not {key.queue_id for key in keys}.issubset(group.queue_ids):
+            raise UnknownClaim(f"there is no claim {claim_id[:100]!r}")
+        self._see(group.id)
+        coordinator = self._coordinator(group)
+        wish = Settlement(keys[0], verb, None, reason, retry_after, count, lease)
+        parts = [evolve(wish, key=key) for key in keys]
+        if ids is not None:
+            places = await self._find(coordinator, keys, ids)
+            if places is None:
+                raise UnknownClaim(f"there is no claim {claim_id[:100]!r}")
+            if sum(map(len, places.values())) < len(set(ids)):
+                self._metrics.fenced_write()
+                return Settled(lost=True)
+            parts = [evolve(part, places=places[part.key]) for part in parts if part.key in places]
+        settlement = evolve(parts[0], others=tuple(parts[1:]))
+        try:
+            settled = await coordinator.settle(settlement)
+        except GroupGone:
+            self._directory.forget_group(group)
+            settled = None
+        for pause in LOCKED_PAUSES:
+            if settled is None or not settled.locked:
+                break
+            await trio.sleep(pause)
+            settled = await coordinator.settle(settlement)
+        if settled is not None and settled.locked:
+            raise Busy("a transaction holds this claim at the moment; try again in a second")
+        if settled is None:
+            raise UnknownClaim(f"there is no claim {claim_id[:100]!r}")
+        if settled.lost:
+            self._metrics.fenced_write()
+        return settled
+
+    async def _find(
+        self, coordinator: Coordinator, keys: Sequence[ClaimKey], ids: Sequence[int]
+    ) -> dict[ClaimKey, tuple[int, ...]] | None:
+        """The positions of these messages in the ranges of a claim that have some; None when there is no such claim."""
+        places: dict[ClaimKey, tuple[int, ...]] = {}
+        missing = dict.fromkeys(ids)
+        there = False
+        for key in keys:
+            if not missing and there:
+                break
+            known = coordinator.places(key) or await self._store.find_places(key)
+            there |= known is not None
+            if known is not None and (own := [id_ for id_ in missing if id_ in known]):
+                places[key] = tuple(known[id_] for id_ in own)
+                missing = {id_: None for id_ in missing if id_ not in known}
+        if not there:
+            return None
+        return places or {keys[0]: ()}
+
+    async def dismiss(self, client: str, claims: Sequence[ClaimKey]) -> None:
+        """A client is gone: it waits no longer, and its claims, whose leases are over, are ended at once."""
+        for coordinator in self._coordinators.values():
+            coordinator.dismiss(client)
+        async with trio.open_nursery() as nursery:
+            for key in claims:
+                nursery.start_soon(self._end_at_once, key)
+
+    async def _end_at_once(self, key: ClaimKey) -> None:
+        try:
+            group = await self._group_of_claim(key)
+            if group is not None:
+                await self._coordinator(group).settle(Settlement(key, "end", at_once=True))
+        except (StoreError, ServiceError) as error:
+            tell_failure("claim_ends_later", error)  # the sweep finds that its lease is over
+
+    def closed(self, group: Group, keys: Sequence[ClaimKey], acked: int) -> None:
+        """A seek has moved the group: these claims are over, and there may be messages."""
+        if acked:
+            self._metrics.acked(group.topic.name, group.name, acked)
+        coordinator = self._coordinator(group)
+        coordinator.forget(keys)
+        coordinator.nudge()
+
+    def present(self, group: Group | None = None) -> set[str]:
+        """The clients of ordered topics that are there; of one group, or of all."""
+        ids = self._coordinators.keys() if group is None else self._coordinators.keys() & {group.id}
+        return {client for id_ in ids for client in self._coordinators[id_].present()}
+
+    def retire(self, group: Group) -> None:
+        """The group is gone."""
+        if (coordinator := self._coordinators.pop(group.id, None)) is not None:
+            self._of_topic[group.topic.id].remove(coordinator)
+            if not self._of_topic[group.topic.id]:
+                del self._of_topic[group.topic.id]
+            coordinator.retire()
+
+    def free(self, group: Group) -> None:
+        """The group may have more in hand than before."""
+        if (coordinator := self._coordinators.get(group.id)) is not None:
+            coordinator.free()
+
+    def look_around(self) -> None:
+        """Somebody may have a right to messages that another has left."""
+        for coordinator in self._coordinators.values():
+            coordinator.look_around()
+
+    def nudge(self, queue_id: int) -> None:
+        """A queue has grown."""
+        # Of a topic with very many groups those alone are told that somebody has claimed for here.
+        if (topic := self._directory.topic_of_queue(queue_id)) is not None:
+            for coordinator in self._of_topic.get(topic.id, ()):
+                coordinator.nudge()
+        elif (group := self._directory.group_of_queue(queue_id)) is not None and group.id in self._coordinators:
+            self._coordinators[group.id].nudge()
+
+    async def _group_of_claim(self, key: ClaimKey) -> Group | None:
+        group = await self._directory.look_up_group(key.group_id)
+        return group if group is not None and key.queue_id in group.queue_ids else None
+
+    def _coordinator(self, group: Group) -> Coordinator:
+        coordinator = self._coordinators.get(group.id)
+        if coordinator is None:
+            if self._directory.group_by_id(group.id) is None:
+                raise GroupGone("the group has been removed meanwhile")
+            if self._nursery is None:
+                raise Stopping("the server is starting: its store has not answered yet")
+            find = functools.partial(self._group_now, group)
+            coordinator = self._coordinators[group.id] = Coordinator(
+                *(find, self._clock, self._take_turn, self._turn_done), self._present_for
+            )
+            self._of_topic[group.topic.id].append(coordinator)
+            if self._stopping:
+                coordinator.stop()
+            self._nursery.start_soon(coordinator.run)
+        return coordinator
+
+    def _group_now(self, group: Group) -> Group:
+        """The group as it is now: its topic may have gained queues, its ladder may be another."""
+        return self._directory.group_by_id(group.id) or group
+
+    async def _take_turn(
+        self, group: Group, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]
+    ) -> Turn:
+        present = self._coordinator(group).present() if group.topic.ordered else ()
+
+        def turn(*, free: bool) -> Awaitable[Turn]:
+            now = self._clock.now()
+            return self._store.turn(group, settlements, requests, now, present, free=free)
+
+        try:
+            return await turn(free=True)
+        except Locked:
+            # Another transaction is working on the group, for a moment or for long. Many groups that are held for long
+            # must not take all connections from the others.
+            if self._line.available_tokens < 1:
+                raise
+            async with self._line:
+                return await turn(free=False)
+
+    def _turn_done(self, group: Group, settlements: Sequence[Settlement], turn: Turn) -> None:
+        topic = group.topic.name
+        if turn.acked:
+            self._metrics.acked(topic, group.name, turn.acked)
+        for settlement, settled in zip(settlements, turn.settled, strict=True):
+            if settled is None:
+                continue
+            for due, entry in settled.timers:
+                self._add(due, entry)
+            self._metrics.retried(topic, group.name, settled.retried)
+            self._metrics.dead(topic, group.name, settled.dead)
+            if settlement.verb == "end" and settled.lost:
+                self._metrics.lease_lost(1)
+                self._consume_timeout(group, settlement.key, settled)
+        for claim in turn.ranges:
+            self.handed_out(group, claim.messages, claim.claimed_at)
+
+    def _consume_timeout(self, group: Group, key: ClaimKey, settled: Settled) -> None:
+        queues = {queue.id: queue.number for queue in (*group.topic.queues, *group.retry_queues.values())}
+        facts = {
+            "topic": group.topic.name,
+            "group": group.name,
+            "queue": queues.get(key.queue_id),
+            # Without its token: whoever has the whole name may settle the claim.
+            "claim": format_claim(key).rpartition("-")[0],
+            "retried": settled.retried,
+            "dead": settled.dead,
+        }
+        log.warning("consume_timeout", **facts)
+        self._alarm.ring("consume_timeout", at=format_time(self._clock.now()), **facts)
+
+    def handed_out(self, group: Group, messages: Sequence[Delivered], at: int) -> None:
+        self._metrics.delivered(group.topic.name, group.name, len(messages))
+        self._rates.count(group.topic.id, delivered=len(messages))
+        for message in messages:
+            if message.attempt == 1:
+                # What was asked for in the past was due when it was accepted.
+                due = max(message.deliver_at, message.published_at)
+                self._metrics.lateness(group.topic.name, (at - due) / 1000)
+
+    async def watch(self, key: ClaimKey, lease_until: int) -> None:
+        group = await self._group_of_claim(key)
+        if group is not None:
+            self._coordinator(group).watch(key, lease_until)

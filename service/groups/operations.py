@@ -1,0 +1,157 @@
+"""What an operator does to a group: seek, replay, redrive, purge. Bounded batches, each a transaction of its own.
+
+A call works for `_LONGEST` seconds at most and says whether there is more: the same call goes on. Whoever closes the
+request stops it between two batches; what is done is done, and the rest is as it was.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import trio
+from attrs import evolve, frozen
+
+from ...store.errors import StoreError
+from ...store.operating.positions import Position
+from ...store.operating.redriving import Letters
+from ...store.operating.replaying import Range
+from ...store.records import ClaimKey, Group, Queue
+from ...store.store import Store
+from ..clock import Clock
+
+T = TypeVar("T")
+
+_BATCH = 200
+_LONGEST = 20.0
+"""Seconds of one call."""
+_PER_SECOND = 10
+"""Batches a second when there is a rate, if it is high enough to fill them."""
+
+
+@frozen
+class Worked:
+    """How far a call came. `more`: it stopped for the time being, and the same call goes on."""
+
+    count: int
+    more: bool = False
+    until: int = 0
+    """Dead letters that died before this time are meant, Unix milliseconds."""
+
+
+class Operations:
+    """Over one store. `add` takes timers for the wheel; `closed` hears of claims that a seek has ended, and of
+    how many acks it has counted."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        add: Callable[[int, int], None],
+        closed: Callable[[Group, Sequence[ClaimKey], int], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._add = add
+        self._closed = closed
+
+    async def seek(
+        self, group: Group, queues: Sequence[Queue], position: Position, *, dry_run: bool
+    ) -> list[tuple[int, int]]:
+        """(number, offset) of each queue as it is now, or would be."""
+        if dry_run:
+            return await self._store.offsets_of(queues, position)
+
+        async def move() -> list[tuple[int, int]]:
+            sought = await self._store.seek(group, queues, position, self._clock.now())
+            self._tell(sought.timers)
+            self._closed(group, sought.closed, sought.acked)
+            return list(sought.queues)
+
+        return await _uncut(move())
+
+    async def replay(self, group: Group, range_: Range, *, dry_run: bool) -> Worked:
+        """The range once more for this group."""
+        if dry_run:
+            return Worked(await self._store.count_replay(range_))
+
+        async def step(limit: int) -> tuple[int, bool]:
+            replayed = await self._store.replay(group, range_, limit, self._clock.now())
+            self._tell(replayed.timers)
+            return replayed.count, replayed.done
+
+        return await _batches(step, None)
+
+    async def redrive(self, group: Group, letters: Letters, rate: int | None, *, dry_run: bool) -> Worked:
+        """Dead letters back to the group, `rate` a second or as fast as it goes."""
+
+        async def redrive(some: Letters, limit: int) -> int:
+            redriven = await self._store.redrive(group, some, limit, self._clock.now())
+            self._tell(redriven.timers)
+            return redriven.count
+
+        return await self._over_letters(group, letters, rate, redrive, dry_run=dry_run)
+
+    async def purge(self, group: Group, letters: Letters, rate: int | None, *, dry_run: bool) -> Worked:
+        """Dead letters away for good."""
+
+        async def purge(some: Letters, limit: int) -> int:
+            return await self._store.purge(group, some, limit)
+
+        return await self._over_letters(group, letters, rate, purge, dry_run=dry_run)
+
+    async def _over_letters(
+        self,
+        group: Group,
+        letters: Letters,
+        rate: int | None,
+        work: Callable[[Letters, int], Awaitable[int]],
+        *,
+        dry_run: bool,
+    ) -> Worked:
+        # One that dies again meanwhile is not meant, or this might never end.
+        letters = evolve(letters, until=min(letters.until, self._clock.now() + 1))
+        if dry_run:
+            return Worked(await self._store.count_dead(group, letters), until=letters.until)
+        left = letters.ids
+
+        async def step(limit: int) -> tuple[int, bool]:
+            nonlocal left
+            if left is None:
+                count = await work(letters, limit)
+                return count, count < limit
+            some, left = left[:limit], left[limit:]
+            return await work(evolve(letters, ids=some), limit), not left
+
+        return evolve(await _batches(step, rate), until=letters.until)
+
+    def _tell(self, timers: Sequence[tuple[int, int]]) -> None:
+        for due, entry in timers:
+            self._add(due, entry)
+
+
+async def _uncut(work: Awaitable[T]) -> T:
+    """The answer to work that is done to its end, whoever goes away meanwhile."""
+    answers: list[T] = []
+    with trio.CancelScope(shield=True):
+        answers.append(await work)
+    return answers[0]
+
+
+async def _batches(step: Callable[[int], Awaitable[tuple[int, bool]]], rate: int | None) -> Worked:
+    """Batch after batch. It can be cancelled between two of them, and not within one."""
+    limit = _BATCH if rate is None else max(1, min(_BATCH, rate // _PER_SECOND))
+    began = trio.current_time()
+    count = 0
+    while True:
+        try:
+            some, done = await _uncut(step(limit))
+        except StoreError:
+            if not count:
+                raise
+            return Worked(count, more=True)  # what is done is done, and nobody is told that nothing was
+        count += some
+        if done:
+            return Worked(count)
+        pause = 0.0 if rate is None else began + count / rate - trio.current_time()
+        if trio.current_time() + pause - began > _LONGEST:
+            return Worked(count, more=True)
+        await trio.sleep(max(0.0, pause))

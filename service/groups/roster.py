@@ -1,0 +1,92 @@
+"""The roster: the clients there are, whether they live, and what they hold. For an operator's look.
+
+A client is on it that renews, waits for messages, has asked for some of an ordered topic not long ago, or holds a
+claim. This file decides nothing: `membership` and `coordinator` do.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from attrs import evolve, frozen
+
+from ...store.records import Group
+from ...store.store import Store
+from ..topics.directory import Directory
+from .membership import Membership
+
+
+@frozen
+class Held:
+    """What a client holds of a queue of a topic, together with what comes back to it."""
+
+    group: Group
+    queue: int
+    claims: int
+    owner: bool
+
+
+@frozen
+class ClientState:
+    """A client, and what it holds, by topic, group and queue. Times are Unix milliseconds."""
+
+    name: str
+    registered_at: int | None
+    """None: it never renewed, and lives by the leases of its claims alone."""
+    renewed_at: int | None
+    alive: bool | None
+    """None: it is not watched."""
+    holds: tuple[Held, ...] = ()
+
+
+class Roster:
+    """Tells of clients, a page at a time."""
+
+    def __init__(
+        self, store: Store, directory: Directory, membership: Membership, present: Callable[[], Iterable[str]]
+    ) -> None:
+        self._store = store
+        self._directory = directory
+        self._membership = membership
+        self._present = present
+
+    async def page(self, after: str, limit: int) -> list[ClientState]:
+        """Up to `limit` clients, by name from behind `after`."""
+        here = {*self._membership.names(), *self._present()}
+        holders = await self._store.holders(after, limit)
+        names = sorted(name for name in {*here, *holders} if name > after)[:limit]
+        if not names:
+            return []
+        held = await self._held(names)
+        return [evolve(self._state(name), holds=held.get(name, ())) for name in names]
+
+    def _state(self, name: str) -> ClientState:
+        watched = self._membership.watched(name)
+        if watched is None:
+            return ClientState(name, None, None, None)
+        return ClientState(name, *watched)
+
+    async def _held(self, names: Sequence[str]) -> dict[str, tuple[Held, ...]]:
+        places: dict[tuple[str, int, int], Held] = {}
+        for holding in await self._store.held_by(names):
+            group = self._directory.group_by_id(holding.group_id)
+            number = None if group is None else _number(group, holding.queue_id)
+            if group is None or number is None:
+                continue  # made by another node a moment ago
+            place = holding.client, group.id, number
+            before = places.get(place, Held(group, number, 0, owner=False))
+            places[place] = evolve(before, claims=before.claims + holding.claims, owner=before.owner or holding.owner)
+        held: dict[str, list[Held]] = {}
+        for (name, _, _), one in places.items():
+            held.setdefault(name, []).append(one)
+        return {
+            name: tuple(sorted(several, key=lambda one: (one.group.topic.name, one.group.name, one.queue)))
+            for name, several in held.items()
+        }
+
+
+def _number(group: Group, queue_id: int) -> int | None:
+    """Of a queue of the topic, or of the one that a retry queue belongs to."""
+    for queue in group.topic.queues:
+        retries = group.retry_queues.get(queue.id)
+        if queue.id == queue_id or (retries is not None and retries.id == queue_id):
+            return queue.number
+    return None

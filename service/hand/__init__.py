@@ -1,0 +1,1 @@
+"""What turns the wheel: the hand, its loader, promotion, and the sweeps."""

@@ -1,0 +1,121 @@
+"""The hand: sleeps to the next due millisecond, wakes for an earlier one, and has what is due promoted.
+
+The hand alone moves the wheel. It works its position out anew at every wake-up, so that a suspend of the host or a long
+promotion skips nothing. Batches are bounded; what is due beyond one stays ready in the wheel, oldest first.
+"""
+
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
+
+import trio
+
+from ...store.errors import StoreError
+from ...store.records import Promoted
+from ...wheel.horizon import Horizon
+from ...wheel.timing_wheel import TimingWheel
+from ..clock import Clock
+from ..upkeep.outages import tell_failure
+
+BATCH = 1000
+"""Messages promoted in one transaction."""
+_PIECE = 4000
+"""Entries of the next cycle dealt to their slots at one wake-up."""
+_LONGEST_REST = 1.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+"""Seconds before another try when the store is away."""
+
+
+class Hand:
+    """Turns one wheel. `promote` hands entries to the stream and tells which of them were."""
+
+    def __init__(
+        self,
+        wheel: TimingWheel,
+        horizon: Horizon,
+        clock: Clock,
+        promote: Callable[[Sequence[int], int], Awaitable[Sequence[Promoted]]],
+        streamed: Callable[[Sequence[Promoted]], None],
+        aside: Container[int] = frozenset(),
+    ) -> None:
+        self.wheel = wheel
+        self.horizon = horizon
+        self._clock = clock
+        self._promote = promote
+        self._streamed = streamed
+        self._aside = aside
+        """Entries that are due and are not in the wheel any more."""
+        self._wake = trio.Event()
+        self._sleeps_until: int | None = None  # None: awake, or with nothing to wait for
+        self.turns = 0
+        self._turned = trio.Event()
+
+    def add(self, due: int, entry: int) -> None:
+        """Takes note of a committed row. Past the horizon it is left to its page."""
+        if self.horizon.covers(due):
+            self.wheel.add(due, entry)
+            if self._sleeps_until is None or due < self._sleeps_until:
+                self._wake.set()
+
+    def add_many(self, dues: Sequence[int], entries: Sequence[int]) -> None:
+        """Takes note of a page of rows, whose times need not be in order."""
+        self.wheel.add_many(dues, entries)
+        self._wake.set()
+
+    def add_missing(self, timers: Iterable[tuple[int, int]]) -> int:
+        """Takes note of those rows a sweep found that the wheel does not hold; returns how many."""
+        timers = [(due, entry) for due, entry in timers if entry not in self._aside]
+        missing = self.wheel.missing([due for due, _ in timers], [entry for _, entry in timers])
+        for due, entry in missing:
+            self.add(due, entry)
+        return len(missing)
+
+    def cancel(self, due: int, entry: int) -> None:
+        """Forgets a row that was cancelled or moved. (One that fires all the same finds nothing to promote.)"""
+        if self.horizon.covers(due):
+            self.wheel.cancel(due, entry)
+
+    @property
+    def behind(self) -> int:
+        """By how many milliseconds the oldest entry that is due is late; 0 when none is."""
+        due = self.wheel.next_due()
+        return 0 if due is None or self._clock.held else max(0, self._clock.now() - due)
+
+    async def turned(self) -> None:
+        """Waits until the hand has looked at the wheel once more; for tests, which step the clock themselves."""
+        await self._turned.wait()
+
+    async def run(self) -> None:
+        """Turns for ever."""
+        while True:
+            self._wake = trio.Event()
+            entries = [] if self._clock.held else self.wheel.advance(self._clock.now(), BATCH)
+            if entries:
+                await self._fire(entries)
+            self.turns += 1
+            self._turned.set()
+            self._turned = trio.Event()
+            if entries:
+                continue
+            undealt = self.wheel.deal(_PIECE)
+            await self._rest(0.01 if undealt else _LONGEST_REST)
+
+    async def _rest(self, longest: float) -> None:
+        seconds = longest
+        due = self.wheel.next_due()
+        if due is not None and not self._clock.held:
+            seconds = min(seconds, self._clock.seconds_until(due))
+        self._sleeps_until = due
+        with trio.move_on_after(seconds):
+            await self._wake.wait()
+        self._sleeps_until = None
+
+    async def _fire(self, entries: Sequence[int]) -> None:
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                promoted = await self._promote(entries, self._clock.now())
+                break
+            except StoreError as error:
+                tell_failure("promotion_failed", error, entries=len(entries), again_in=pause)
+                await trio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+        self._streamed(promoted)

@@ -1,0 +1,109 @@
+"""The loader: fills the wheel from the tables, at start-up and as the horizon moves.
+
+Overdue rows come first, oldest first, while the service already serves. Then page after page of what falls due within
+the horizon. `Horizon.page` moves `loaded_until` before the page is read, and a publish compares its due time with it
+after its own commit, so that a row may come twice and never not at all.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+import trio
+
+from ...store.errors import StoreError
+from ...store.ids import SHARDS, due_of, first_id
+from ...store.ports import Row
+from ...store.store import Store
+from ..clock import Clock
+from ..upkeep.outages import tell_failure
+from .hand import Hand
+
+_FIRST_PAGE = 500
+"""Rows of a shard in the first page of what is overdue: small, so that the first message goes out soon."""
+_PAGE = 5000
+_PAUSE = 1.0
+
+log = structlog.get_logger()
+
+
+class Loader:
+    """Reads for one hand."""
+
+    def __init__(self, store: Store, hand: Hand, clock: Clock) -> None:
+        self._store = store
+        self._hand = hand
+        self._clock = clock
+        self.loaded = 0
+        self.recovered = trio.Event()
+        """Set when everything within the horizon is in the wheel for the first time."""
+
+    async def run(self) -> None:
+        """Recovers, then keeps the horizon loaded, for ever."""
+        began = self._clock.now()
+        await self._until_read(0, self._hand.horizon.loaded_until, _FIRST_PAGE)
+        await self._next_page()
+        self.recovered.set()
+        log.info("recovered", entries=self.loaded, took_ms=self._clock.now() - began)
+        while True:
+            await trio.sleep(max(0.05, self._clock.seconds_until(self._hand.horizon.next_page_at())))
+            await self._next_page()
+
+    async def _next_page(self) -> None:
+        while (page := self._hand.horizon.page(self._clock.now())) is not None:
+            await self._until_read(*page, _PAGE)
+
+    async def _until_read(self, since: int, until: int, page: int) -> None:
+        """Reads a stretch of time; a store that is away is asked again, for a stretch not read is never read later."""
+        while True:
+            try:
+                await self._read(since, until, page)
+                return
+            except StoreError as error:
+                tell_failure("loading_failed", error, again_in=_PAUSE)
+                await trio.sleep(_PAUSE)
+
+    async def _read(self, since: int, until: int, page: int) -> None:
+        """All shards in turn, a page of each, so that the oldest come first."""
+        readers = [read for shard in range(SHARDS) for read in self._readers(shard, since, until)]
+        while readers:
+            going_on: list[Callable[[int], Awaitable[bool]]] = []
+            for read in readers:
+                if await read(page):
+                    going_on.append(read)
+                await trio.lowlevel.checkpoint()
+            readers = going_on
+            page = _PAGE
+
+    def _readers(self, shard: int, since: int, until: int) -> list[Callable[[int], Awaitable[bool]]]:
+        """One for each table; each reads its next page and tells whether there may be more."""
+        after = {"delay": first_id(since), "retry": first_id(since)}
+        after_moved = (since - 1, 0)
+
+        async def messages(limit: int) -> bool:
+            rows = await self._store.due_messages(shard, after["delay"], until, limit)
+            if rows:
+                after["delay"] = rows[-1][0] + 1
+            self._add(rows)
+            return len(rows) == limit
+
+        async def moved(limit: int) -> bool:
+            nonlocal after_moved
+            rows = await self._store.due_moved(shard, after_moved, until, limit)
+            if rows:
+                after_moved = (rows[-1][1], rows[-1][0])
+            self._add(rows)
+            return len(rows) == limit
+
+        async def retries(limit: int) -> bool:
+            rows = await self._store.due_retries(shard, after["retry"], until, limit)
+            if rows:
+                after["retry"] = rows[-1][0] + 1
+            self._add([(~id_, due_of(id_)) for (id_,) in rows])
+            return len(rows) == limit
+
+        return [messages, moved, retries]
+
+    def _add(self, rows: Sequence[Row]) -> None:
+        if rows:
+            self._hand.add_many([row[1] for row in rows], [row[0] for row in rows])
+            self.loaded += len(rows)

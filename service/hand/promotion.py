@@ -1,0 +1,82 @@
+"""Promotion: what is due goes to the stream, all together; what somebody's lock or slowness holds back goes apart.
+
+The hand asks for it, and `held` for what waits there; both hear what has gone.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import trio
+from attrs import define, field
+
+from ...store.errors import Locked
+from ...store.records import Promoted
+from ...store.store import Store
+from ..clock import Clock
+from ..metrics import Metrics
+from ..stream.growth import Growth
+from ..stream.intake import Intake
+from ..topics.directory import Directory
+from .held import Held
+
+
+@define(eq=False)
+class Promotion:
+    """Hands wheel entries to the stream, and tells whoever has to know."""
+
+    _store: Store
+    _directory: Directory
+    _clock: Clock
+    _metrics: Metrics
+    _growth: Growth
+    _intake: Intake
+    held: Held = field(init=False)
+    """What is due and waits apart."""
+
+    def __attrs_post_init__(self) -> None:
+        self.held = Held(
+            *(self._promote_waiting, self._promote_free, self.streamed),
+            topic_of=self._topic_of,
+            doubted=lambda: self._clock.held,
+        )
+
+    async def promote(self, entries: Sequence[int], now: int) -> Sequence[Promoted]:
+        """What of these entries is in the stream now; `held` takes the others. Raises `StoreError`."""
+        began = trio.current_time()
+        try:
+            promoted, held = await self._store.promote_free(entries, now, self.held.queues)
+        except Locked:  # no look shows which queue it is that is locked otherwise: each finds out by itself
+            promoted, held = [], await self._store.queues_of(entries)
+        took = trio.current_time() - began
+        self._metrics.promote_batch(took)
+        self.held.note({one.queue_id for one in promoted}, len(promoted), took)
+        self.held.put(held)
+        self._hear_of(promoted)
+        return promoted
+
+    def streamed(self, promoted: Sequence[Promoted]) -> None:
+        """They are in their queues: whoever reads these is told."""
+        for queue_id in {one.queue_id for one in promoted}:
+            self._growth.committed(queue_id)
+
+    async def _promote_waiting(self, entries: Sequence[int]) -> Sequence[Promoted]:
+        promoted = await self._store.promote(entries, self._clock.now())
+        self._hear_of(promoted)
+        return promoted
+
+    async def _promote_free(self, entries: Sequence[int]) -> tuple[Sequence[Promoted], Mapping[int, Sequence[int]]]:
+        promoted, held = await self._store.promote_free(entries, self._clock.now())
+        self._hear_of(promoted)
+        return promoted, held
+
+    def _hear_of(self, promoted: Sequence[Promoted]) -> None:
+        """Counts what outboxes have published."""
+        first_heard = Counter(one.queue_id for one in promoted if one.first_heard)
+        for queue_id, messages in first_heard.items():
+            if (topic := self._directory.topic_of_queue(queue_id)) is not None:
+                self._intake.accepted(topic.id, messages)
+
+    def _topic_of(self, queue_id: int) -> int:
+        """The topic that a queue is of, or a group's retry queue; 0 when it is not known here."""
+        topic, group = self._directory.topic_of_queue(queue_id), self._directory.group_of_queue(queue_id)
+        return topic.id if topic is not None else group.topic.id if group is not None else 0

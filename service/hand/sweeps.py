@@ -1,0 +1,144 @@
+"""The sweeps: what is looked for from time to time because nobody tells of it.
+
+- near, every second: rows due from two minutes behind the hand to a second and a half ahead that the wheel does not
+  know of, put there by another node or by a user's own SQL. (Five seconds ahead would read every row five times:
+  measured, it doubles the lateness at 1000 due a second.)
+- both when somebody says that a transaction of theirs was committed (`nudged`).
+- far, every minute: whatever else is due. Only rows that were never promoted are there, from transactions that were
+  committed hours late.
+- leases, every ten seconds: claims whose lease ran out and that no coordinator here has watched.
+- requests, every minute: idempotency keys whose window is over, a bounded batch at a time.
+- look, while somebody waits for messages: queues that other nodes have made grow; every second, and less often, down to
+  every five, while there are none.
+"""
+
+import itertools
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from ...store.errors import StoreError
+from ...store.records import ClaimKey
+from ...store.store import Store
+from ..clock import Clock
+from ..upkeep.outages import tell_failure
+from .hand import Hand
+
+_BEHIND = 120_000
+_AHEAD = 1_500
+_ROWS = 10_000
+_CLAIMS = 1_000
+_QUEUES = 1_000
+_GRACE = 2_000
+"""Milliseconds for the coordinator that granted a claim to end it itself."""
+_EVER = 1 << 60
+PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
+"""Seconds between tries of what a start cannot do without."""
+
+
+async def every(seconds: float, step: Callable[[], Awaitable[None]]) -> None:
+    """Takes the step for ever, resting between; a store that is away is asked again at the next one."""
+    while True:
+        try:
+            await step()
+        except StoreError as error:
+            tell_failure("round_failed", error, step=getattr(step, "__name__", str(step)))
+        await trio.sleep(seconds)
+
+
+async def until_done(step: Callable[[], Awaitable[None]], waited_for: tuple[type[StoreError], ...]) -> None:
+    """Takes the step until it succeeds, with longer and longer rests after an error that is waited for."""
+    pauses = itertools.chain(PAUSES, itertools.repeat(PAUSES[-1]))
+    while True:
+        try:
+            await step()
+            return
+        except waited_for as error:
+            pause = next(pauses)
+            tell_failure("not_begun", error, again_in=pause)
+            await trio.sleep(pause)
+
+
+async def adaptively(seconds: float, longest: float, step: Callable[[], Awaitable[bool]]) -> None:
+    """As `every`, but the rest is doubled, up to `longest`, each time that the step finds nothing."""
+    rest = seconds
+    while True:
+        try:
+            rest = seconds if await step() else min(rest * 2, longest)
+        except StoreError as error:
+            tell_failure("round_failed", error, step=getattr(step, "__name__", str(step)))
+        await trio.sleep(rest)
+
+
+class Sweeps:
+    """The steps of the sweeps, over one hand."""
+
+    def __init__(
+        self,
+        store: Store,
+        hand: Hand,
+        clock: Clock,
+        *,
+        lost: Callable[[ClaimKey, int], Awaitable[None]],
+        grown: Callable[[int], None],
+        awaited: Callable[[], set[int]],
+    ) -> None:
+        self._store = store
+        self._hand = hand
+        self._clock = clock
+        self._lost = lost
+        self._grown = grown
+        self._awaited = awaited
+        self._ends: dict[int, int] = {}
+        self._far_again_at = 0
+        self.found = 0
+
+    async def near(self) -> None:
+        """Adds near rows that the wheel does not hold."""
+        now = self._clock.now()
+        await self._sweep(now - _BEHIND, now + _AHEAD)
+
+    async def far(self) -> None:
+        """Adds rows that are long due and that the wheel does not hold."""
+        await self._sweep(0, self._clock.now() - _BEHIND)
+
+    async def nudged(self) -> None:
+        """Somebody has committed: the near rows, and, when none of them is new, all that is due."""
+        before, now = self.found, self._clock.now()
+        await self.near()
+        if self.found == before and now >= self._far_again_at:  # it was open for more than two minutes
+            self._far_again_at = now + 1000
+            await self.far()
+
+    async def _sweep(self, since: int, until: int) -> None:
+        if self._hand.behind > 1000:
+            return  # what is due is on its way; reading it again would not hasten it
+        self.found += self._hand.add_missing(await self._store.near(since, until, _ROWS))
+
+    async def leases(self) -> None:
+        """Ends claims whose lease ran out without anybody here watching."""
+        for key, lease_until in await self._store.claims_over(self._clock.now() - _GRACE, _CLAIMS):
+            await self._lost(key, lease_until)
+
+    async def watch_all(self) -> None:
+        """After a start: all open claims, so that their leases end on time."""
+        for key, lease_until in await self._store.claims_over(_EVER, 100 * _CLAIMS):
+            await self._lost(key, lease_until)
+
+    async def requests(self) -> None:
+        """Forgets idempotency keys whose window is over."""
+        while await self._store.forget_requests(self._clock.now(), _CLAIMS) == _CLAIMS:
+            await trio.sleep(0.05)  # writers come first
+
+    async def look(self) -> bool:
+        """Tells of queues that have grown by somebody else's hand; whether there was one, or nobody waits."""
+        awaited = sorted(self._awaited())
+        self._ends = {queue_id: self._ends[queue_id] for queue_id in awaited if queue_id in self._ends}
+        found = not awaited
+        for begin in range(0, len(awaited), _QUEUES):
+            for queue_id, end in (await self._store.queue_ends(awaited[begin : begin + _QUEUES])).items():
+                if self._ends.get(queue_id, 0) < end:
+                    self._ends[queue_id] = end
+                    self._grown(queue_id)
+                    found = True
+        return found

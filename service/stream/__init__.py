@@ -1,0 +1,1 @@
+"""What comes into queues, written together, and who hears that they have grown."""

@@ -1,0 +1,155 @@
+"""What producers bring: publishes, cancels and moves, each kind written together and told to who has to know."""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+
+import trio
+
+from ...store.errors import TopicGone
+from ...store.records import Conflict, Publication, Receipt, Verdict
+from ...store.store import Store
+from ..clock import Clock
+from ..errors import Busy
+from ..groups.groups import LOCKED_PAUSES
+from ..metrics import Metrics
+from ..topics.directory import Directory
+from ..topics.rates import Rates
+from .combiner import Combiner
+from .growth import Growth
+
+_BATCH_BYTES = 2 << 20
+
+
+class Intake:
+    """Writes what producers ask for. The timers go to `add` and `forget`."""
+
+    def __init__(
+        self,
+        store: Store,
+        directory: Directory,
+        clock: Clock,
+        metrics: Metrics,
+        rates: Rates,
+        growth: Growth,
+        max_waiting: int,
+        *,
+        add: Callable[[int, int], None],
+        forget: Callable[[int, int], None],
+    ) -> None:
+        self._store = store
+        self._directory = directory
+        self._clock = clock
+        self._metrics = metrics
+        self._rates = rates
+        self._add = add
+        self._forget = forget
+        self._growth = growth
+        self._publishing: Combiner[Publication, list[Receipt] | Conflict] = Combiner(
+            self._publish,
+            write_free=self._publish_free,
+            lane=self._lane,
+            weigh=lambda publication: publication.weight,
+            batch=_BATCH_BYTES,
+            waiting=max_waiting,
+            # While the database writes one batch, the callers of the other are answered and their next are taken.
+            writers=2,
+        )
+        self._cancelling: Combiner[int, Verdict] = Combiner(self._cancel)
+        self._rescheduling: Combiner[tuple[int, int], Verdict] = Combiner(self._reschedule)
+
+    def open(self, nursery: trio.Nursery) -> None:
+        """Begins to write, in tasks of the nursery."""
+        for run in (self._publishing.run, self._cancelling.run, self._rescheduling.run):
+            nursery.start_soon(run)
+
+    def hurry(self) -> None:
+        """From now on nobody waits for what is locked."""
+        self._publishing.hurry()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is left to be written."""
+        return self._publishing.idle and self._cancelling.idle and self._rescheduling.idle
+
+    async def publish(self, publication: Publication) -> list[Receipt] | Conflict:
+        """Publishes all of it or nothing."""
+        try:
+            return await self._publishing.ask(publication)
+        except TopicGone:
+            self._directory.forget_topic(publication.drafts[0].topic)
+            raise
+
+    async def cancel(self, id_: int) -> Verdict:
+        """Cancels a waiting message. Raises `Busy` while somebody's transaction holds it."""
+        return await _decided(lambda: self._cancelling.ask(id_))
+
+    async def reschedule(self, id_: int, deliver_at: int) -> Verdict:
+        """Moves a waiting message to `deliver_at`, Unix milliseconds. Raises `Busy` as `cancel` does."""
+        return await _decided(lambda: self._rescheduling.ask((id_, deliver_at)))
+
+    def accepted(self, topic_id: int, messages: int) -> None:
+        """Counts messages that were published here, or by an outbox and heard of now."""
+        if messages:
+            self._metrics.published(self._directory.name_of(topic_id), messages)
+            self._rates.count(topic_id, published=messages)
+
+    def _lane(self, publication: Publication) -> tuple[int, ...]:
+        """What it shares with others: the queues it goes to now, or its topic's tally when all of it is for later."""
+        now = self._clock.now()
+        queues = {d.queue.id for d in publication.drafts if d.deliver_at is None or d.deliver_at <= now}
+        return tuple(sorted(queues)) or (-publication.drafts[0].topic.id,)
+
+    async def _publish(self, publications: Sequence[Publication]) -> list[list[Receipt] | Conflict]:
+        answers = await self._store.publish(publications, self._clock.now())
+        self._tell(publications, answers)
+        return answers
+
+    async def _publish_free(self, publications: Sequence[Publication]) -> list[list[Receipt] | Conflict | None]:
+        answers = await self._store.publish_free(publications, self._clock.now())
+        self._tell(publications, answers)
+        return answers
+
+    def _tell(self, publications: Sequence[Publication], answers: Sequence[list[Receipt] | Conflict | None]) -> None:
+        grown: set[int] = set()
+        accepted: Counter[int] = Counter()
+        for publication, answer in zip(publications, answers, strict=True):
+            if answer is None or isinstance(answer, Conflict) or answer[0].replayed:
+                continue
+            for draft, receipt in zip(publication.drafts, answer, strict=True):
+                accepted[draft.topic.id] += 1
+                if receipt.state == "scheduled":
+                    self._add(receipt.due, receipt.id)
+                else:
+                    grown.add(draft.queue.id)
+        for queue_id in grown:
+            self._growth.committed(queue_id)
+        for topic_id, messages in accepted.items():
+            self.accepted(topic_id, messages)
+
+    async def _cancel(self, ids: Sequence[int]) -> list[Verdict]:
+        verdicts = await self._store.cancel(ids, self._clock.now())
+        for id_, verdict in zip(ids, verdicts, strict=True):
+            if verdict.due_before is not None:
+                self._forget(verdict.due_before, id_)
+                if verdict.topic is not None:
+                    self.accepted(verdict.topic, int(verdict.first_heard))
+                self._metrics.cancelled("" if verdict.topic is None else self._directory.name_of(verdict.topic), 1)
+        return verdicts
+
+    async def _reschedule(self, moves: Sequence[tuple[int, int]]) -> list[Verdict]:
+        verdicts = await self._store.reschedule(moves, self._clock.now())
+        for (id_, _), verdict in zip(moves, verdicts, strict=True):
+            if verdict.due_before is not None and verdict.due is not None:
+                self._forget(verdict.due_before, id_)
+                self._add(verdict.due, id_)
+        return verdicts
+
+
+async def _decided(ask: Callable[[], Awaitable[Verdict]]) -> Verdict:
+    """Asks again while a transaction holds the message: promotion for a moment, a user's own for longer."""
+    for pause in LOCKED_PAUSES:
+        verdict = await ask()
+        if verdict.result != "locked":
+            return verdict
+        await trio.sleep(pause)
+    raise Busy("a transaction holds this message at the moment; try again in a second")

@@ -1,0 +1,109 @@
+"""Who reads without claiming: pulls by an offset of their own, and the clients of broadcast topics."""
+
+from collections.abc import Callable, Sequence
+
+import trio
+from attrs import evolve
+
+from ...store.errors import GroupGone, TopicGone
+from ...store.records import Delivered, Group, Queue, ReadAnswer, ReadRequest
+from ...store.store import Store
+from ..clock import Clock
+from ..topics.directory import Directory
+from .bells import Bells
+from .combiner import Combiner
+
+_TOGETHER = 10_000
+"""Messages that clients of broadcast topics are given in one transaction, at most."""
+
+
+class Readers:
+    """Lets readers wait at the bells, and asks the store when their queue has grown.
+
+    `handed_out` hears what a client of a broadcast topic was given, and when.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        directory: Directory,
+        clock: Clock,
+        bells: Bells,
+        handed_out: Callable[[Group, Sequence[Delivered], int], None],
+    ) -> None:
+        self._store = store
+        self._directory = directory
+        self._clock = clock
+        self._bells = bells
+        self._handed_out = handed_out
+        self._together: Combiner[ReadRequest, ReadAnswer] = Combiner(
+            self._read,
+            write_free=self._read_free,
+            lane=lambda request: (request.group.id, request.client),
+            weigh=lambda request: request.size,
+            batch=_TOGETHER,
+        )
+        self._stopping = False
+
+    async def run(self) -> None:
+        """Writes the offsets of broadcast clients, for ever."""
+        await self._together.run()
+
+    def stop(self) -> None:
+        """Who waits goes home."""
+        self._stopping = True
+        self._together.hurry()
+        self._bells.ring_all()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is left to be written."""
+        return self._together.idle
+
+    async def read_on(self, request: ReadRequest, wait: int) -> ReadAnswer:
+        """What a client of a broadcast topic has not had yet; waits `wait` milliseconds for it at most."""
+        until = trio.current_time() + wait / 1000
+        try:
+            return await self._read_on(request, until)
+        except GroupGone:
+            self._directory.forget_group(request.group)
+            return ReadAnswer((), (0, 0))
+
+    async def pull(self, queue: Queue, offset: int, size: int, wait: int) -> list[Delivered]:
+        """Messages from an offset on; waits `wait` milliseconds for one at most."""
+        until = trio.current_time() + wait / 1000
+        while True:
+            with self._bells.listen([queue.id]) as bell:
+                try:
+                    messages = await self._store.pull(queue, offset, size)
+                except TopicGone:
+                    return []
+                if messages:
+                    return messages
+                with trio.move_on_at(until):
+                    await bell.wait()
+                gone = self._directory.topic_of_queue(queue.id) is None
+                if gone or self._stopping or trio.current_time() >= until:
+                    return messages
+
+    async def _read_on(self, request: ReadRequest, until: float) -> ReadAnswer:
+        while True:
+            with self._bells.listen(queue.id for queue in request.group.topic.queues) as bell:
+                # What moves an offset is not broken off: only the waiting is.
+                answer = await self._together.ask(request)
+                if answer.messages or answer.beyond:
+                    self._handed_out(request.group, answer.messages, self._clock.now())
+                    return answer
+                request = evolve(request, after=None)  # confirmed
+                if not answer.more:
+                    with trio.move_on_at(until):
+                        await bell.wait()
+                    gone = self._directory.group_by_id(request.group.id) is None
+                    if gone or self._stopping or trio.current_time() >= until:
+                        return answer
+
+    async def _read(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
+        return await self._store.read_on(requests, self._clock.now())
+
+    async def _read_free(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer | None]:
+        return await self._store.read_on_free(requests, self._clock.now())

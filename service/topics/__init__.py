@@ -1,0 +1,1 @@
+"""Topics by name, what each does, and their removal."""

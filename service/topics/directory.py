@@ -1,0 +1,308 @@
+"""The directory: topics, groups and queues by name and id, kept in memory and read again from time to time.
+
+Of very many topics a refresh reads some, a page at a time: what is new, what was removed, and so many others in turn.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
+from collections.abc import Callable
+from weakref import WeakValueDictionary
+
+import trio
+
+from ...store.catalogue import TopicDraft
+from ...store.cleaning.removal import Tombstone
+from ...store.records import Group, Topic
+from ...store.store import Store
+from ...wheel.ladder import Ladder
+from ..clock import Clock
+from ..errors import UnknownGroup, UnknownTopic
+
+_PAGE = 500
+"""Topics that are read together."""
+_FIRST_PAGE = 5000
+"""The same at the start: nobody is kept waiting yet, and fewer reads take half the time."""
+_ROUND = 2000
+"""Topics that are read anew in one refresh: all of them, where there are no more."""
+_LAST = 1 << 62
+_REMEMBERED = 10_000
+"""Topics, and as many groups, that are known to be removed: somebody may have read them just before."""
+
+
+class Directory:
+    """What exists; `refresh` takes note of what other nodes have made."""
+
+    def __init__(self, store: Store, clock: Clock, *, auto_create: bool) -> None:
+        self._store = store
+        self._clock = clock
+        self._auto_create = auto_create
+        self._topics: dict[str, Topic] = {}
+        self._names: dict[int, str] = {}
+        self._ids: list[int] = []  # of the topics, ascending
+        self._at = 0  # behind which topic the next refresh reads anew
+        self._groups: dict[tuple[int, str], Group] = {}
+        self._of_topic: dict[int, dict[int, Group]] = defaultdict(dict)
+        self._by_id: dict[int, Group] = {}
+        self._topic_of_queue: dict[int, Topic] = {}
+        self._group_of_queue: dict[int, Group] = {}
+        self._making: WeakValueDictionary[str, trio.Lock] = WeakValueDictionary()
+        """By topic: one that is locked keeps no other waiting."""
+        self._removed_topics: dict[int, None] = {}
+        self._removed_groups: dict[int, None] = {}
+        self.topic_gone: Callable[[Topic], None] = lambda _: None
+        self.group_gone: Callable[[Group], None] = lambda _: None
+        """Called when one is forgotten, removed here or elsewhere."""
+
+    async def refresh(self) -> None:
+        """Reads topics anew; what is not there any more is forgotten. The first reads all there is."""
+        for stone in await self._store.tombstones():
+            self._forget_stone(stone)
+        last = self._ids[-1] if self._ids else 0
+        read, end = 0, last or _LAST
+        limit = _PAGE if last else _FIRST_PAGE
+        while read < _ROUND or not last:
+            seen, through = await self._read(self._at, end, limit)
+            read += seen
+            if through:
+                self._at = 0
+                break
+        while last and not (await self._read(self._ids[-1] if self._ids else 0, _LAST, _PAGE, keep=True))[1]:
+            pass  # what is new, too
+
+    async def _read(self, after: int, end: int, limit: int, *, keep: bool = False) -> tuple[int, bool]:
+        """A page of topics from behind one, to `end`; how many there are, and whether these were the last."""
+        # Only what was known before the reading: somebody may make more meanwhile.
+        known = self._ids[bisect_right(self._ids, after) : bisect_right(self._ids, end)]
+        topics = [topic for topic in await self._store.topic_page(after, limit) if topic.id <= end]
+        through = len(topics) < limit
+        upto = end if through else topics[-1].id
+        there = {topic.id for topic in topics}
+        known_groups = [group for id_ in there for group in self._of_topic.get(id_, {}).values()]
+        groups = await self._store.groups(topics)
+        present = {group.id for group in groups}
+        for group in known_groups:
+            if group.id not in present:
+                self.forget_group(group)
+        for id_ in known:
+            if id_ <= upto and id_ not in there and (topic := self.topic_by_id(id_)) is not None:
+                self.forget_topic(topic)
+        for topic in topics:
+            self._note_topic(topic)
+        for group in groups:
+            self._note_group(group)
+        if not keep:
+            self._at = upto
+        return len(topics), through
+
+    def _forget_stone(self, stone: Tombstone) -> None:
+        if stone.group_id and (group := self._by_id.get(stone.group_id)) is not None:
+            self.forget_group(group)
+        if (group := self._group_of_queue.get(stone.queue_id)) is not None:
+            self.forget_group(group)
+        topic = self.topic_by_id(stone.topic_id)
+        if topic is not None and not stone.group_id and not stone.queue_id:
+            self.forget_topic(topic)
+
+    async def look_up_group(self, id_: int) -> Group | None:
+        """The group of this id, looked for in the store when it is not known here."""
+        if (group := self._by_id.get(id_)) is None:
+            for name in await self._store.topics_of_groups([id_]):
+                await self.read_topic(name)
+            group = self._by_id.get(id_)
+        return group
+
+    async def read_topic(self, name: str) -> Topic | None:
+        """A topic and its groups, as they are in the store now."""
+        found = await self._store.topics([name])
+        for topic in found:
+            self._note_topic(topic)
+            for group in await self._store.groups([topic]):
+                self._note_group(group)
+        return found[0] if found else None
+
+    @property
+    def topics(self) -> list[Topic]:
+        """All topics, by name."""
+        return [self._topics[name] for name in sorted(self._topics)]
+
+    def some(self, limit: int) -> list[Topic]:
+        """The topics that were made first."""
+        return [self._topics[self._names[id_]] for id_ in self._ids[:limit]]
+
+    @property
+    def topic_ids(self) -> list[int]:
+        """Of all topics, ascending."""
+        return list(self._ids)
+
+    def topic_by_id(self, id_: int) -> Topic | None:
+        """The topic of this id."""
+        topic = self._topics.get(self._names.get(id_, ""))
+        return topic if topic is not None and topic.id == id_ else None
+
+    def name_of(self, topic_id: int) -> str:
+        """The name of a topic; empty for one that is not known here yet."""
+        return self._names.get(topic_id, "")
+
+    def groups_of(self, topic: Topic) -> list[Group]:
+        """The groups of a topic, by name."""
+        return sorted(self._of_topic.get(topic.id, {}).values(), key=lambda group: group.name)
+
+    def group_by_id(self, id_: int) -> Group | None:
+        """The group of this id."""
+        return self._by_id.get(id_)
+
+    def topic_of_queue(self, queue_id: int) -> Topic | None:
+        """The topic whose own queue this is."""
+        return self._topic_of_queue.get(queue_id)
+
+    def group_of_queue(self, queue_id: int) -> Group | None:
+        """The group whose retry queue this is."""
+        return self._group_of_queue.get(queue_id)
+
+    async def topic(self, name: str, *, create: bool) -> Topic:
+        """The topic of this name, made when it is missing and may be made."""
+        if (topic := self._topics.get(name)) is not None:
+            return topic
+        async with self._making.setdefault(name, trio.Lock()):
+            if (topic := self._topics.get(name)) is not None:
+                return topic
+            if (found := await self.read_topic(name)) is not None:
+                return found
+            if not (create and self._auto_create):
+                raise UnknownTopic(f"there is no topic {name!r}: make it with PUT /v1/topics/{name}")
+            return await self.make_topic(TopicDraft(name))
+
+    async def make_topic(self, draft: TopicDraft) -> Topic:
+        """Makes a topic, or gives one that exists the queues it lacks."""
+        topic = await self._store.add_topic(draft, self._clock.now())
+        self._note_topic(topic)
+        for group in await self._store.groups([topic]):
+            self._note_group(group)
+        return topic
+
+    async def change_topic(self, topic: Topic, draft: TopicDraft) -> Topic:
+        """Sets what may be changed of a topic."""
+        await self._store.change_topic(topic, draft, self._clock.now())
+        found = await self.read_topic(topic.name)
+        if found is None:
+            raise UnknownTopic(f"topic {topic.name!r} has been removed meanwhile")
+        return found
+
+    async def group(
+        self,
+        topic: Topic,
+        name: str,
+        *,
+        create: bool,
+        asked_for: bool = False,
+        latest: bool = False,
+        since: int | None = None,
+        ladder: Ladder | None = None,
+    ) -> Group:
+        """The group of this name, made when it is missing and may be made, or is `asked_for` by name."""
+        if (group := self._groups.get((topic.id, name))) is not None:
+            return group
+        async with self._making.setdefault(topic.name, trio.Lock()):
+            if (group := self._groups.get((topic.id, name))) is not None:
+                return group
+            for group in await self._store.groups([topic]):
+                self._note_group(group)
+            if (group := self._groups.get((topic.id, name))) is not None:
+                return group
+            if not (asked_for or (create and self._auto_create)):
+                raise UnknownGroup(f"topic {topic.name!r} has no group {name!r}")
+            group = await self._store.add_group(
+                topic, name, self._clock.now(), ladder=ladder, latest=latest, since=since
+            )
+            return self._note_group(group)
+
+    async def change_group(self, group: Group, ladder: Ladder | None, *, block: bool = False) -> Group:
+        """Sets a group's own ladder, and whether an exhausted message blocks its key."""
+        await self._store.change_group(group, ladder, block=block)
+        for changed in await self._store.groups([group.topic]):
+            self._note_group(changed)
+        return self._present(group)
+
+    async def limit_group(self, group: Group, concurrency: int | None) -> Group:
+        """Sets how many messages a group's clients may have in hand at once."""
+        await self._store.limit_group(group, concurrency)
+        for changed in await self._store.groups([group.topic]):
+            self._note_group(changed)
+        return self._present(group)
+
+    def _present(self, group: Group) -> Group:
+        if group.id not in self._by_id:
+            raise UnknownGroup(f"group {group.name!r} of topic {group.topic.name!r} has been removed meanwhile")
+        return self._by_id[group.id]
+
+    def forget_topic(self, topic: Topic) -> None:
+        """The topic is removed, and its groups with it."""
+        if not _remember(self._removed_topics, topic.id):
+            return
+        for group in self.groups_of(topic):
+            self.forget_group(group)
+        present = self._topics.get(topic.name)
+        if present is not None and present.id == topic.id:
+            del self._topics[topic.name]
+        if self._names.pop(topic.id, None) is not None:
+            del self._ids[bisect_left(self._ids, topic.id)]
+        self._of_topic.pop(topic.id, None)
+        queues = [
+            queue.id for one in (topic, present) if one is not None and one.id == topic.id for queue in one.queues
+        ]
+        for queue_id in queues:
+            self._topic_of_queue.pop(queue_id, None)
+        self._store.backend.sequence(queues, by_redis=False)
+        self.topic_gone(topic)
+
+    def forget_group(self, group: Group) -> None:
+        """The group is removed."""
+        if not _remember(self._removed_groups, group.id):
+            return
+        place, present = (group.topic.id, group.name), self._by_id.pop(group.id, None)
+        if place in self._groups and self._groups[place].id == group.id:
+            del self._groups[place]
+        if place[0] in self._of_topic:
+            self._of_topic[place[0]].pop(group.id, None)
+        for one in (group, present):
+            for queue in one.retry_queues.values() if one is not None else ():
+                self._group_of_queue.pop(queue.id, None)
+        self.group_gone(group)
+
+    def _note_topic(self, topic: Topic) -> None:
+        if topic.id in self._removed_topics:
+            return  # read just before it was removed
+        known = self._topics.get(topic.name)
+        if known == topic:
+            return
+        if known is not None and known.id > topic.id:
+            return  # read before it was removed, and made again
+        if known is not None and known.id < topic.id:
+            self.forget_topic(known)
+        self._topics[topic.name] = topic
+        if topic.id not in self._names:
+            insort(self._ids, topic.id)
+        self._names[topic.id] = topic.name
+        for queue in topic.queues:
+            self._topic_of_queue[queue.id] = topic
+        self._store.backend.sequence([queue.id for queue in topic.queues], by_redis=topic.sequencer == "redis")
+
+    def _note_group(self, group: Group) -> Group:
+        if group.id in self._removed_groups or group.topic.id in self._removed_topics:
+            return group  # read just before it was removed
+        self._groups[group.topic.id, group.name] = group
+        self._by_id[group.id] = group
+        self._of_topic[group.topic.id][group.id] = group
+        for queue in group.retry_queues.values():
+            self._group_of_queue[queue.id] = group
+        return group
+
+
+def _remember(removed: dict[int, None], id_: int) -> bool:
+    """False when it was removed before. The oldest are forgotten."""
+    if id_ in removed:
+        return False
+    removed[id_] = None
+    if len(removed) > _REMEMBERED:
+        del removed[next(iter(removed))]
+    return True

@@ -1,0 +1,206 @@
+"""The cleaner: every minute, what is past its time goes, in small batches with rests between them.
+
+`store.cleaning.leftovers` tells where there may be anything; what may go of it, and why that holds nobody up, is told
+in `store.cleaning.retention`. This file paces, counts and logs. It runs once the wheel is loaded, rests while the hand
+is behind, and ends between two batches.
+"""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+import structlog
+import trio
+from attrs import define, field
+
+from ...store.cleaning import retention
+from ...store.cleaning.leftovers import Leftovers
+from ...store.cleaning.retention import Limits, Removed
+from ...store.errors import Locked, StoreError
+from ...store.ids import SHARDS
+from ...store.ports import Transaction
+from ...store.records import Group, Topic
+from ...store.store import Store
+from ..clock import Clock
+from ..metrics import Metrics
+from ..settings import Settings
+from ..topics.directory import Directory
+
+BATCH = 100
+"""Rows to a transaction."""
+TOPICS = 2000
+"""Topics that are looked at in one round."""
+QUEUES = 1000
+"""Of the topics, about, that are looked at together."""
+REST = 0.01
+"""Seconds between two batches that found something: writers come first."""
+
+log = structlog.get_logger()
+
+
+class Batch(Protocol):
+    """A function of `store.cleaning.retention`, with everything but the moment and the place filled in."""
+
+    def __call__(self, tx: Transaction, *, now: int, start: int) -> Coroutine[Any, Any, Removed]: ...
+
+
+@define
+class _Place:
+    """One table, queue or log that is cleaned from its head on."""
+
+    what: str
+    batch: Batch
+    key: tuple[object, ...]
+    remembers: bool = False
+    """The next round begins where this one ended; what is behind it needs no second look."""
+
+
+@define(eq=False)
+class Cleaner:
+    """Goes round everything that has a retention."""
+
+    _store: Store
+    _directory: Directory
+    _clock: Clock
+    _metrics: Metrics
+    _settings: Settings
+    _busy: Callable[[], bool] = field(kw_only=True, alias="busy")
+    """Whether something more urgent is to be done."""
+    _starts: dict[tuple[object, ...], int] = field(factory=dict[tuple[object, ...], int], init=False)
+    _asked_for: set[int] = field(factory=set[int], init=False)
+    _stopping: bool = field(default=False, init=False)
+    _behind: int = field(default=0, init=False)
+    """The topic where the last round ended."""
+
+    def see(self, group_id: int) -> None:
+        """Somebody asked for this group; written down in the next round."""
+        self._asked_for.add(group_id)
+
+    def forget(self, group: Group) -> None:
+        """The group is removed."""
+        for queue_id in group.queue_ids:
+            for what in ("deliveries", "seeks"):
+                self._starts.pop((what, group.id, queue_id), None)
+
+    def stop(self) -> None:
+        """No further batch."""
+        self._stopping = True
+
+    async def clean(self) -> None:
+        """One round. Raises `StoreError`: the rest is for the next round."""
+        if self._asked_for:
+            asked_for, self._asked_for = self._asked_for, set()
+            try:
+                await self._store.see_groups(sorted(asked_for), self._clock.now())
+            except StoreError as error:
+                self._asked_for |= asked_for
+                if not isinstance(error, Locked):
+                    raise
+        settings = self._settings
+        limits = Limits(
+            settings.retention, settings.hard_retention, settings.history_retention, settings.dead_retention
+        )
+        total: Counter[str] = Counter()
+        began = self._clock.now()
+        try:
+            for topics in self._some_topics():
+                if self._stopping:
+                    break
+                groups = [group for topic in topics for group in self._directory.groups_of(topic)]
+                left = await self._store.leftovers(topics, groups)
+                await self._clean_all(self._places_of_topics(topics, groups, left, limits), total)
+            await self._clean_all(_places_of_shards(limits), total)
+        finally:
+            if removed := {what: rows for what, rows in total.items() if rows}:
+                log.info("cleaned", **removed, took_ms=self._clock.now() - began)
+
+    async def _clean_all(self, places: Iterable[_Place], total: Counter[str]) -> None:
+        for place in places:
+            if self._stopping:
+                break
+            try:
+                total[place.what] += await self._clean(place)
+            except Locked as error:  # the others need not wait for it; it is looked at again in the next round
+                log.warning("cleaning_met_a_lock", what=place.what, key=place.key[1:], error=str(error))
+
+    async def _clean(self, place: _Place) -> int:
+        start = self._starts.get(place.key, 0)
+        rows = 0
+        while not self._stopping:
+            if self._busy():
+                break  # in a minute
+            done = await self._store.clean(partial(place.batch, now=self._clock.now(), start=start))
+            rows += done.rows
+            start = done.next
+            self._metrics.cleaned(place.what, done.rows)
+            self._tell(done)
+            if place.remembers:
+                self._starts[place.key] = start
+            if done.done:
+                break
+            await trio.sleep(REST)
+        return rows
+
+    def _tell(self, done: Removed) -> None:
+        for group_id, messages in done.expired.items():
+            group = self._directory.group_by_id(group_id)
+            if group is not None:
+                self._metrics.expired(group.topic.name, group.name, messages)
+                log.warning("messages_expired", topic=group.topic.name, group=group.name, messages=messages)
+
+    def _some_topics(self) -> Iterator[list[Topic]]:
+        """So many of them to a round, in turn: of very many topics, each idle, a round would never end."""
+        ids = self._directory.topic_ids
+        begin = bisect_right(ids, self._behind)
+        some: list[Topic] = []
+        queues = 0
+        for id_ in [*ids[begin : begin + TOPICS], *ids[: max(0, min(begin, begin + TOPICS - len(ids)))]]:
+            self._behind = id_
+            if (topic := self._directory.topic_by_id(id_)) is None:
+                continue
+            some.append(topic)
+            queues += len(topic.queues)
+            if queues >= QUEUES:
+                yield some
+                some, queues = [], 0
+        yield some
+
+    def _places_of_topics(
+        self, topics: Sequence[Topic], groups: Sequence[Group], left: Leftovers, limits: Limits
+    ) -> Iterator[_Place]:
+        for topic in topics:
+            for queue in topic.queues:
+                if queue.id in left.queues:
+                    messages = partial(retention.clean_messages, topic=topic, queue=queue, limits=limits, limit=BATCH)
+                    yield _Place("messages", messages, ("messages", queue.id))
+        for group in groups:
+            yield from self._places_of(group, left, limits)
+
+    def _places_of(self, group: Group, left: Leftovers, limits: Limits) -> Iterator[_Place]:
+        for queue in group.retry_queues.values():
+            if queue.id in left.queues:
+                returns = partial(retention.clean_returns, group=group, queue=queue, limits=limits, limit=BATCH)
+                yield _Place("returns", returns, ("returns", queue.id))
+        for queue_id in group.queue_ids:
+            end = left.logs.get((group.id, queue_id), 0)
+            for what, batch in (("deliveries", retention.clean_deliveries), ("seeks", retention.clean_seeks)):
+                key = (what, group.id, queue_id)
+                if self._starts.get(key, 0) < end:
+                    log_of = partial(batch, group_id=group.id, queue_id=queue_id, limits=limits, limit=BATCH)
+                    yield _Place(what, log_of, key, remembers=True)
+        if group.topic.kind == "broadcast":
+            readers = partial(retention.clean_readers, group=group, limits=limits, limit=BATCH)
+            yield _Place("readers", readers, ("readers", group.id))
+        if group.id in left.letters:
+            dead = partial(retention.clean_dead, group_id=group.id, limits=limits, limit=BATCH)
+            yield _Place("dead", dead, ("dead", group.id))
+
+
+def _places_of_shards(limits: Limits) -> Iterator[_Place]:
+    for shard in range(SHARDS):
+        cancelled = partial(retention.clean_cancelled, shard=shard, limits=limits, limit=BATCH)
+        yield _Place("cancelled", cancelled, ("cancelled", shard))
+        moved = partial(retention.clean_moved, shard=shard, limit=BATCH)
+        yield _Place("moved", moved, ("moved", shard))

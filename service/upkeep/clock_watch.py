@@ -1,0 +1,76 @@
+"""What is wrong with the clocks, and who is told of it: the log, `/readyz?verbose` and the alarm.
+
+The database's clock has jumped: nothing is promoted until three samples agree, and then it is followed. Or the host's
+clock was set while the embedded store, whose time began with it, is open: that is not followed before the next start.
+"""
+
+from collections.abc import Callable
+
+import structlog
+
+from ..clock import Clock
+from ..durations import format_time
+from .alarm import Alarm
+
+_SKEW = 1_000
+"""Milliseconds by which the host's clock has to be off before it is told: a leap second may be."""
+
+log = structlog.get_logger()
+
+
+class ClockWatch:
+    """Takes the samples of a clock. `skew` is by how many milliseconds the host's clock was set since the start."""
+
+    def __init__(self, clock: Clock, alarm: Alarm, skew: Callable[[], int]) -> None:
+        self._clock = clock
+        self._alarm = alarm
+        self._skew = skew
+        self._held = False
+        self._jumps = 0
+        self._told: int | None = None
+        """The skew that was told last; None: there was none."""
+
+    async def take(self) -> None:
+        """One more sample, and a word about it if there is a reason."""
+        before = self._clock.now()
+        try:
+            await self._clock.take()
+        finally:
+            self._tell_jump(before)
+            self._tell_skew()
+
+    @property
+    def wrong(self) -> str | None:
+        """What is wrong with the host's clock, as a sentence."""
+        skew = self._skew()
+        if abs(skew) <= _SKEW:
+            return None
+        way = "ahead" if skew > 0 else "back"
+        return (
+            f"the host's clock was set {way} by {abs(skew) / 1000:.1f} s while the server ran; times go on as they did"
+            " at its start, until it is started again"
+        )
+
+    def _tell_jump(self, before: int) -> None:
+        clock = self._clock
+        if clock.held and not self._held:
+            self._say("clock_jumped", by_ms=clock.doubted_by, promotion="waits until three samples agree")
+        elif clock.jumps != self._jumps:
+            self._say("clock_followed", by_ms=clock.now() - before, promotion="goes on")
+        elif self._held and not clock.held:
+            self._say("clock_as_before", by_ms=0, promotion="goes on")
+        self._held, self._jumps = clock.held, clock.jumps
+
+    def _tell_skew(self) -> None:
+        skew = self._skew()
+        if self.wrong is None:
+            if self._told is not None:
+                log.info("host_clock_as_before", skew_ms=skew)
+            self._told = None
+        elif self._told is None or abs(skew - self._told) > _SKEW:
+            self._told = skew
+            self._say("host_clock_set", by_ms=skew, promotion="goes on by the time since the start")
+
+    def _say(self, event: str, **facts: object) -> None:
+        log.warning(event, **facts)
+        self._alarm.ring(event, at=format_time(self._clock.now()), **facts)

@@ -1,0 +1,1 @@
+"""What goes: past its time, or removed with its topic or group."""

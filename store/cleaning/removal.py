@@ -1,0 +1,362 @@
+"""Topics and groups that are removed: at once for everybody, and then in bounded batches all that was theirs.
+
+One transaction takes the rows by which others know them: the topic, the group, their cursors, queues and tallies. In
+their place a tombstone stands in `removed` for each of them. Whoever writes for a group locks its cursors, whoever
+streams locks the queue, and whoever schedules counts in the tally: so each is either through before the removal, or
+finds nothing and is told `TopicGone` or `GroupGone`. The name is free with the commit; ids are never given again.
+
+What hangs on those ids is cleared away afterwards, tombstone by tombstone, and each goes when nothing is left of its
+own. A crash in between leaves tombstones, and whoever starts next goes on. Those of topics and queues stay for `GRACE`,
+and what they stand for is then cleared once more: an outbox, a sequencer elsewhere and a cleaner under way lock none of
+those rows. An outbox that commits later still is met at promotion, which drops what has no queue.
+
+Locks: topic, groups, tally, cursors, queues; then what is removed. The clearing takes what nobody else reads any more,
+and passes over rows that a user's own transaction holds.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from ..errors import Unsettled
+from ..ids import SHARDS, SHARDS_OF_DELAY
+from ..ports import Row, Transaction
+from ..records import Outcome, Topic
+from ..stream.sealing import last_end
+from ..timers.timers import lock_waiting, remove_waiting
+
+GRACE = 60_000
+"""Milliseconds for which a removed topic is cleared once more: servers know it for ten seconds at most."""
+
+_LABELS = 200
+"""To a statement."""
+_EVER = 1 << 62
+
+Place = tuple[int, int, int]
+"""Where the clearing of a tombstone goes on: the step, and a shard and an id, offset or number in it."""
+BEGIN: Place = (0, 0, 0)
+
+
+@frozen
+class Tombstone:
+    """What is no more: a topic (no group, no queue), a queue (no group), a group (no queue), or a group's cursor."""
+
+    topic_id: int
+    group_id: int
+    queue_id: int
+    removed_at: int
+
+
+@frozen
+class Cleared:
+    """What a batch of clearing did."""
+
+    rows: int
+    next: Place | None
+    """None: it is through."""
+    held: bool = False
+    """Something stayed, because a user's own transaction holds it."""
+
+
+async def remove_group(tx: Transaction, topic_id: int, group_id: int, now: int) -> bool:
+    """The group is no more; False when it was not there."""
+    await tx.fetch("topic.lock", topic_id)
+    if not await tx.execute("consumer_group.remove", [group_id]):
+        return await _removed_by_us(tx, (topic_id, group_id, 0), now)
+    queues = await tx.fetch("queue.of_topics", [topic_id])
+    backs = sorted(row[0] for row in queues if row[2] == group_id)
+    held = await tx.fetch("cursor.lock", group_id, sorted(row[0] for row in queues if row[2] in (0, group_id)))
+    await tx.execute("cursor.remove", [group_id])
+    await _remove_queues(tx, backs)
+    rows = [(topic_id, group_id, 0, now)]
+    rows += [(topic_id, group_id, row[0], now) for row in held]
+    rows += [(topic_id, 0, queue_id, now) for queue_id in backs]
+    await tx.execute_many("removed.add", rows)
+    return True
+
+
+async def remove_topic(tx: Transaction, topic: Topic, now: int, *, force: bool) -> bool:
+    """The topic is no more, nor are its groups; False when it was not there.
+
+    Raises `Unsettled`, unless by `force`, when something of it waits or is unsettled.
+    """
+    if not await tx.execute("topic.remove", topic.id):
+        return await _removed_by_us(tx, (topic.id, 0, 0), now)
+    await tx.fetch("tally.lock", topic.id)
+    groups = await tx.fetch("consumer_group.of_topics", [topic.id])
+    queues = await tx.fetch("queue.of_topics", [topic.id])
+    rows = [(topic.id, 0, 0, now), *((topic.id, 0, row[0], now) for row in queues)]
+    for group_id, *_ in sorted(groups):
+        its = sorted(row[0] for row in queues if row[2] in (0, group_id))
+        rows += [(topic.id, group_id, row[0], now) for row in await tx.fetch("cursor.lock", group_id, its)]
+        rows.append((topic.id, group_id, 0, now))
+    ids = sorted(row[0] for row in queues)
+    await tx.fetch("queue.lock", ids)
+    if not force:
+        await refuse_unsettled(tx, topic)
+    if groups:
+        group_ids = sorted(row[0] for row in groups)
+        await tx.execute("consumer_group.remove", group_ids)
+        await tx.execute("cursor.remove", group_ids)
+    await _remove_queues(tx, ids)
+    await tx.execute("tally.remove", topic.id)
+    await tx.execute_many("removed.add", rows)
+    return True
+
+
+async def _removed_by_us(tx: Transaction, place: tuple[int, int, int], now: int) -> bool:
+    """Whether an earlier run of the same removal was committed, and only its answer lost."""
+    return (now,) in await tx.fetch("removed.find", *place)
+
+
+async def _remove_queues(tx: Transaction, ids: Sequence[int]) -> None:
+    if ids:
+        await tx.fetch("queue.lock", ids)
+        await tx.execute("queue.remove", ids)
+
+
+async def refuse_unsettled(tx: Transaction, topic: Topic) -> None:
+    """Raises `Unsettled` when messages of a topic wait or are unsettled, as its counters tell."""
+    facts: list[str] = []
+    if waiting := await _waiting(tx, topic.id):
+        facts.append(f"{waiting} that wait for their time")
+    if topic.kind == "cluster":  # clients of a broadcast topic settle nothing
+        facts += await _unsettled(tx, topic)
+    _refuse(topic, facts)
+
+
+def refuse_waiting(topic: Topic, waiting: int) -> None:
+    """Raises `Unsettled` when there are any."""
+    _refuse(topic, [f"{waiting} that wait for their time"] if waiting else [])
+
+
+def _refuse(topic: Topic, facts: Sequence[str]) -> None:
+    if facts:
+        raise Unsettled(
+            f"topic {topic.name!r} still has messages: {', and '.join(facts)}; settle or cancel them first,"
+            " or force the removal, and they are dropped"
+        )
+
+
+async def _waiting(tx: Transaction, topic_id: int) -> int:
+    scheduled = streamed = 0
+    for _, made, cancelled in await tx.fetch("tally.of_topics", [topic_id]):
+        scheduled += int(made) - int(cancelled)
+    for _, there, straight in await tx.fetch("queue.streamed", [topic_id]):
+        streamed += int(there) - int(straight)
+    return max(0, scheduled - streamed)
+
+
+async def _unsettled(tx: Transaction, topic: Topic) -> list[str]:
+    queues = await tx.fetch("queue.of_topics", [topic.id])
+    ends: dict[int, int] = dict(await tx.fetch("queue.ends", [row[0] for row in queues]))
+    own = [row[0] for row in queues if row[2] == 0]
+    if topic.sequencer != "store":  # what is committed and not sealed yet counts too
+        for queue_id in own:
+            ends[queue_id] = max(ends[queue_id], await last_end(tx, queue_id=queue_id))
+    groups = await tx.fetch("consumer_group.of_topics", [topic.id])
+    if not groups:
+        floors: dict[int, int] = dict(await tx.fetch("cleaned.find", own))
+        unread = sum(ends[queue_id] - floors.get(queue_id, 0) for queue_id in own)
+        return [f"{unread} that no group has read"] if unread else []
+    each: list[tuple[int, str]] = []
+    for group_id, _topic_id, name, *_ in groups:
+        rows = await tx.fetch("cursor.of_group", group_id)
+        unclaimed = sum(ends[row[10]] - row[2] for row in rows)
+        claimed = sum(outcome.count(Outcome.OPEN) for (outcome,) in await tx.fetch("claim.outcomes", group_id))
+        retrying = sum(int(row[1]) for row in await tx.fetch("retry.of_group", group_id))
+        ((parked,),) = await tx.fetch("parked.count", group_id)
+        each.append((unclaimed + claimed + retrying + int(parked), name.decode()))
+    total = sum(many for many, _ in each)
+    told = ", ".join(f"{name}: {many}" for many, name in sorted(each, reverse=True)[:5] if many)
+    return [f"{total} unsettled ({told})"] if total else []
+
+
+async def count_waiting(tx: Transaction, topic_id: int, shard: int, after: int, limit: int) -> tuple[int, int | None]:
+    """How many messages of a topic are in a page of `delay`, and where the next page begins: an outbox's are in no
+    counter before they are promoted."""
+    page = await tx.fetch("delay.scan", shard, after, limit)
+    return sum(1 for row in page if row[1] == topic_id), page[-1][0] if len(page) == limit else None
+
+
+async def tombstones(tx: Transaction) -> list[Tombstone]:
+    """Everything of which something may be left."""
+    return [Tombstone(*row) for row in await tx.fetch("removed.all")]
+
+
+async def clear(tx: Transaction, stone: Tombstone, place: Place, limit: int) -> Cleared:
+    """One batch of what is left of it."""
+    steps = _steps(stone)
+    step, shard, after = place
+    rows, go_on, held = await steps[step](tx, stone, shard, after, limit)
+    if go_on is not None:
+        return Cleared(rows, (step, *go_on), held)
+    return Cleared(rows, (step + 1, 0, 0) if step + 1 < len(steps) else None, held)
+
+
+async def bury(tx: Transaction, stone: Tombstone) -> None:
+    """Nothing is left of it: its tombstone goes."""
+    await tx.execute("removed.take", stone.topic_id, stone.group_id, stone.queue_id)
+
+
+_Went = tuple[int, tuple[int, int] | None, bool]
+"""Rows removed; the shard and place to go on at, or None; whether somebody held what had to stay."""
+_Step = Callable[[Transaction, Tombstone, int, int, int], Awaitable[_Went]]
+
+
+def _steps(stone: Tombstone) -> tuple[_Step, ...]:
+    if stone.group_id and stone.queue_id:
+        return (_claims, _deliveries, _seeks, _chains, _parked, _marks_of_cursor)
+    if stone.group_id:
+        return (_retries, _dead, _readers, _owners)
+    if stone.queue_id:
+        return (_messages, _returns, _marks_of_queue)
+    return (_delays, _cancelled, _labels, _requests)
+
+
+def _on(page: Sequence[Row], limit: int, shard: int, after: int) -> tuple[int, int] | None:
+    return (shard, after) if len(page) == limit else None
+
+
+async def _claims(tx: Transaction, stone: Tombstone, _shard: int, after: int, limit: int) -> _Went:
+    of = (stone.group_id, stone.queue_id)
+    page = await tx.fetch("claim.page", *of, after, limit)
+    if not page:
+        return 0, None, False
+    locked = [row[0] for row in await tx.fetch("claim.lock", *of, [row[0] for row in page])]
+    if locked:
+        await tx.execute("claim.remove", *of, locked)
+    return len(locked), _on(page, limit, 0, page[-1][0] + 1), len(locked) < len(page)
+
+
+async def _deliveries(tx: Transaction, stone: Tombstone, _shard: int, after: int, limit: int) -> _Went:
+    return await _log(tx, "delivery", stone, after, limit)
+
+
+async def _seeks(tx: Transaction, stone: Tombstone, _shard: int, after: int, limit: int) -> _Went:
+    return await _log(tx, "seek", stone, after, limit)
+
+
+async def _log(tx: Transaction, table: str, stone: Tombstone, after: int, limit: int) -> _Went:
+    of = (stone.group_id, stone.queue_id)
+    page = await tx.fetch(f"{table}.oldest", *of, after, limit)
+    if not page:
+        return 0, None, False
+    end = page[-1][0] + 1
+    return await tx.execute(f"{table}.expunge", *of, page[0][0], end), _on(page, limit, 0, end), False
+
+
+async def _chains(tx: Transaction, stone: Tombstone, _shard: int, _after: int, limit: int) -> _Went:
+    of = (stone.group_id, stone.queue_id)
+    page = await tx.fetch("chain.some", *of, limit)
+    for (key,) in page:
+        await tx.later("chain.remove", *of, key)
+    return len(page), _on(page, limit, 0, 0), False
+
+
+async def _parked(tx: Transaction, stone: Tombstone, _shard: int, _after: int, limit: int) -> _Went:
+    of = (stone.group_id, stone.queue_id)
+    page = await tx.fetch("parked.some", *of, limit)
+    last: dict[bytes, int] = dict(page)
+    for key, offset in last.items():
+        await tx.later("parked.remove", *of, key, offset)
+    return len(page), _on(page, limit, 0, 0), False
+
+
+async def _marks_of_cursor(tx: Transaction, stone: Tombstone, _shard: int, _after: int, _limit: int) -> _Went:
+    await tx.execute("archived.forget", stone.queue_id, stone.group_id)
+    await tx.execute("replay.remove", stone.group_id, stone.queue_id)
+    return 0, None, False
+
+
+async def _retries(tx: Transaction, stone: Tombstone, _shard: int, _after: int, limit: int) -> _Went:
+    page = await tx.fetch("retry.some", stone.group_id, limit)
+    if not page:
+        return 0, None, False
+    locked = [row[0] for row in await tx.fetch("retry.lock", [row[0] for row in page])]
+    if locked:
+        await tx.execute("retry.remove", locked)
+    held = len(locked) < len(page)
+    return len(locked), None if held else _on(page, limit, 0, 0), held
+
+
+async def _dead(tx: Transaction, stone: Tombstone, _shard: int, _after: int, limit: int) -> _Went:
+    page = await tx.fetch("dead.oldest", stone.group_id, _EVER, limit)
+    if not page:
+        return 0, None, False
+    rows = await tx.execute("dead.remove_all", stone.group_id, sorted(row[0] for row in page))
+    return rows, _on(page, limit, 0, 0), False
+
+
+async def _readers(tx: Transaction, stone: Tombstone, _shard: int, _after: int, limit: int) -> _Went:
+    page = await tx.fetch("reader.silent", stone.group_id, _EVER, limit)
+    if not page:
+        return 0, None, False
+    rows = await tx.execute("reader.expunge", stone.group_id, sorted({row[0] for row in page}), _EVER)
+    return rows, _on(page, limit, 0, 0), False
+
+
+async def _owners(tx: Transaction, stone: Tombstone, _shard: int, _after: int, _limit: int) -> _Went:
+    return await tx.execute("queue_owner.forget", stone.group_id), None, False  # one for each queue at most
+
+
+async def _messages(tx: Transaction, stone: Tombstone, _shard: int, after: int, limit: int) -> _Went:
+    page = await tx.fetch("message.oldest", stone.queue_id, after, limit)
+    if not page:
+        return 0, None, False
+    end = page[-1][0] + 1
+    return await tx.execute("message.remove", stone.queue_id, page[0][0], end), _on(page, limit, 0, end), False
+
+
+async def _returns(tx: Transaction, stone: Tombstone, _shard: int, after: int, limit: int) -> _Went:
+    page = await tx.fetch("redelivery.oldest", stone.queue_id, after, limit)
+    if not page:
+        return 0, None, False
+    end = page[-1][0] + 1
+    return await tx.execute("redelivery.expunge", stone.queue_id, page[0][0], end), _on(page, limit, 0, end), False
+
+
+async def _marks_of_queue(tx: Transaction, stone: Tombstone, _shard: int, _after: int, _limit: int) -> _Went:
+    await tx.execute("cleaned.remove", stone.queue_id)
+    await tx.execute("archived.remove", stone.queue_id)
+    return 0, None, False
+
+
+async def _delays(tx: Transaction, stone: Tombstone, shard: int, after: int, limit: int) -> _Went:
+    """A page of a shard, whosever the messages are: no index tells them apart, since none is needed otherwise."""
+    page = await tx.fetch("delay.scan", shard, after, limit)
+    ours = [row[0] for row in page if row[1] == stone.topic_id]
+    locked = await lock_waiting(tx, ours)
+    if locked:
+        await remove_waiting(tx, locked)
+    return len(locked), _next_shard(page, limit, shard, SHARDS_OF_DELAY), len(locked) < len(ours)
+
+
+async def _cancelled(tx: Transaction, stone: Tombstone, shard: int, after: int, limit: int) -> _Went:
+    page = await tx.fetch("cancelled.scan", shard, after, limit)
+    ours = [row[0] for row in page if row[1] == stone.topic_id]
+    if ours:
+        await tx.execute("cancelled.expunge", ours)
+    return len(ours), _next_shard(page, limit, shard), False
+
+
+def _next_shard(page: Sequence[Row], limit: int, shard: int, shards: int = SHARDS) -> tuple[int, int] | None:
+    if len(page) == limit:
+        return shard, page[-1][0]
+    return (shard + 1, 0) if shard + 1 < shards else None
+
+
+async def _labels(tx: Transaction, stone: Tombstone, _shard: int, _after: int, limit: int) -> _Went:
+    page: list[Any] = await tx.fetch("label.some", stone.topic_id, limit)
+    for at in range(0, len(page), _LABELS):
+        some = page[at : at + _LABELS]
+        await tx.execute("label.remove", some * 2 if len(some) == 1 else some)
+    return len(page), (0, 0) if len(page) == limit else None, False
+
+
+async def _requests(tx: Transaction, stone: Tombstone, _shard: int, _after: int, limit: int) -> _Went:
+    page = await tx.fetch("idempotency.some", stone.topic_id, limit)
+    if page:
+        await tx.execute("idempotency.remove", stone.topic_id, [row[0] for row in page], _EVER)
+    return len(page), _on(page, limit, 0, 0), False

@@ -1,0 +1,381 @@
+"""What is past its time goes: messages that every group has settled, and the logs, a bounded batch at a time.
+
+Settled is for good: only an operator's seek, replay or redrive takes a message up again. So what one statement saw
+settled in every group may be removed whenever, and no lock holds up consumers meanwhile. (Two statements would not do:
+between a look at the claims and one at the retries a message may go from one to the other, and back.)
+
+A batch may be run again, or twice at once: it removes what is there. Publishers are never waited for: they insert
+behind the end, and the ranges that are removed lie before it.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
+
+from attrs import define, field, frozen
+
+from ..groups.claims import WIDEST
+from ..ids import first_id, shard_of
+from ..ports import Row, Transaction, Value
+from ..records import Group, Queue, Topic
+from ..stream.publishing import draw_offsets
+from ..timers.timers import stream_retries
+
+_CURSOR, _CLAIM, _RETRY, _RETURN, _PARKED = range(5)
+_LABELS = 200
+"""Keys to a statement."""
+_NO_END = 1 << 62
+
+
+@frozen
+class Limits:
+    """How long things are kept, milliseconds."""
+
+    retention: int
+    """Of a message that every group has settled, on topics that name none."""
+    hard: int
+    """Of a message, settled or not; and how long a group that nobody asks for holds messages back."""
+    history: int
+    """Of ended claims, seeks, returns from the ladder and cancelled messages."""
+    dead: int
+    """Of dead letters."""
+
+    def of(self, topic: Topic) -> tuple[int, int]:
+        """How long a settled message of the topic is kept, and any other: what a topic names for itself is given."""
+        keep = self.retention if topic.retention is None else topic.retention
+        return keep, max(keep, self.hard)
+
+
+@frozen
+class Removed:
+    """What a batch did, and where the next one begins."""
+
+    rows: int
+    next: int
+    done: bool
+    """There is no more to be removed for the time being."""
+    expired: Mapping[int, int] = field(factory=dict[int, int])
+    """By group id: messages that it had not settled."""
+
+
+@define
+class _Held:
+    """Who still wants which messages of a stretch of a queue, all seen at one moment."""
+
+    queue: Queue
+    positions: dict[tuple[int, int], int] = field(factory=dict[tuple[int, int], int])
+    """By group and queue."""
+    claims: dict[int, list[range]] = field(factory=lambda: defaultdict[int, list[range]](list))
+    """Offsets in open claims by group; of the queue itself."""
+    retries: list[tuple[int, int, int]] = field(factory=list[tuple[int, int, int]])
+    """(group, retry, offset)."""
+    parked: set[int] = field(factory=set[int])
+    """Offsets that wait behind one of their key, in an ordered topic. They stay, however old."""
+    returns: list[tuple[int, int]] = field(factory=list[tuple[int, int]])
+    """(group, offset) of what came back from the ladder and is not settled since."""
+
+    @classmethod
+    async def read(cls, tx: Transaction, queue: Queue, groups: Sequence[int], rows: Sequence[Row]) -> "_Held":
+        of = list(groups) or [0]
+        stretch = (queue.id, rows[0][0], rows[-1][0] + 1)
+        held = cls(queue)
+        owners: dict[int, int] = {}
+        back: list[tuple[int, int, int]] = []
+        claimed: dict[int, list[range]] = defaultdict(list)
+        for row in await tx.fetch("message.held", of, of, *stretch, [row[1] for row in rows], *stretch):
+            kind, group_id, a, b, c = map(int, row)
+            if kind == _CURSOR:
+                held.positions[group_id, a] = b
+                owners[a] = group_id  # of the topic's own queue whichever comes last: it has no returns
+            elif kind == _CLAIM and a == queue.id:
+                held.claims[group_id].append(range(b, b + c))
+            elif kind == _CLAIM:
+                claimed[a].append(range(b, b + c))
+            elif kind == _RETRY:
+                held.retries.append((group_id, a, b))
+            elif kind == _PARKED:
+                held.parked.add(b)
+            else:
+                back.append((a, b, c))
+        for queue_id, offset, source in back:
+            group = owners.get(queue_id)
+            if group is None:
+                continue  # a group that is gone
+            if offset >= held.positions[group, queue_id] or any(offset in some for some in claimed[queue_id]):
+                held.returns.append((group, source))
+        return held
+
+    def offsets(self, stops: Mapping[int, int]) -> set[int]:
+        """The offsets that must stay; below its stop a group holds nothing."""
+        stay = {o for group, some in self.claims.items() for one in some for o in one if o >= stops[group]}
+        stay |= {offset for group, _, offset in self.retries if offset >= stops.get(group, 0)}
+        return stay | self.parked | {offset for group, offset in self.returns if offset >= stops[group]}
+
+
+async def clean_messages(
+    tx: Transaction, *, topic: Topic, queue: Queue, limits: Limits, now: int, start: int, limit: int
+) -> Removed:
+    """Removes what may go of one batch of a topic's own queue, from an offset on (0: from its floor)."""
+    keep, hard = limits.of(topic)
+    groups = {id_: int(at) for id_, at in await tx.fetch("consumer_group.seen", topic.id)}
+    if not groups or topic.kind == "broadcast":
+        # The first group to come begins at the earliest message; clients of a broadcast topic hold nothing back.
+        keep = max(keep, limits.retention)
+    floor = (await floors(tx, [queue.id]))[queue.id]
+    start = max(start, floor)
+    end = await _archived(tx, 0, queue.id)
+    if not _old(await tx.fetch("message.oldest", queue.id, start, 1), now - keep, end):
+        return Removed(0, start, True)
+    page = await tx.fetch("message.oldest", queue.id, start, limit)
+    old = _old(page, now - keep, end)
+    if not old:
+        return Removed(0, start, True)  # another cleaner was quicker
+    end = old[-1][0] + 1
+    overdue = _old(old, now - hard, end)
+    hard_end = overdue[-1][0] + 1 if overdue else start
+    held = await _Held.read(tx, queue, sorted(groups), old)
+    stops = {group: end if seen_at <= now - hard else hard_end for group, seen_at in groups.items()}
+    lagging = {g: held.positions[g, queue.id] for g in groups if held.positions.get((g, queue.id), end) < end}
+    end = min([end, *(max(position, stops[group]) for group, position in lagging.items())])
+    rows = [row for row in old if row[0] < end]
+    # Locks in the order that everybody keeps: retries, cursors, sequences; then what is written.
+    lost = [id_ for group, id_, offset in held.retries if offset < min(stops.get(group, 0), end)]
+    back = await tx.fetch("retry.lock", lost) if lost else []
+    expired = await _pass_over(tx, queue.id, {g for g, position in lagging.items() if position < end}, end)
+    begins: dict[int, int] = {}
+    if back:
+        # A retry has nothing to come back for. It comes back all the same, and counts as expired when it is claimed:
+        # so the counters stay whole without a look at anything else.
+        begins = await draw_offsets(tx, Counter(row[1] for row in back))
+        back = [row for row in back if row[1] in begins]  # the others' group has been removed
+    if back:
+        await stream_retries(tx, back, begins, now)
+    stay = held.offsets(stops)
+    locked = set(lost) - {row[0] for row in back}  # somebody works on them: next time
+    stay |= {offset for _, id_, offset in held.retries if id_ in locked}
+    removed = await _remove_messages(tx, topic, queue, [row for row in rows if row[0] not in stay], rows, stay)
+    if start == floor and rows:
+        await _raise_floor(tx, queue.id, min((offset for offset in stay if start <= offset < end), default=end))
+    return Removed(removed, max(start, end), len(old) < limit or end <= old[-1][0], expired)
+
+
+async def _pass_over(tx: Transaction, queue_id: int, groups: Iterable[int], end: int) -> dict[int, int]:
+    """Moves the groups' cursors up to `end`; what they pass over is expired."""
+    expired: dict[int, int] = {}
+    for group_id in sorted(groups):
+        for row in await tx.fetch("cursor.lock", group_id, [queue_id]):
+            position, before = row[1], row[7]
+            if position < end:  # it may have gone on by itself
+                expired[group_id] = end - position
+                await tx.execute("cursor.expire", end, before + end - position, group_id, queue_id)
+    return expired
+
+
+async def _remove_messages(
+    tx: Transaction, topic: Topic, queue: Queue, gone: Sequence[Row], rows: Sequence[Row], stay: set[int]
+) -> int:
+    removed = 0
+    for first, last in _runs(rows, stay):
+        removed += await tx.execute("message.remove", queue.id, first, last + 1)
+    await _remove_labels(tx, [(topic.id, row[2], row[1]) for row in gone if row[2] is not None])
+    return removed
+
+
+def _runs(rows: Sequence[Row], stay: set[int]) -> list[tuple[int, int]]:
+    """The first and last offsets of the stretches between those that stay."""
+    runs: list[tuple[int, int]] = []
+    going_on = False
+    for offset, *_ in rows:
+        if offset in stay:
+            going_on = False
+            continue
+        runs.append((runs.pop()[0] if going_on else offset, offset))
+        going_on = True
+    return runs
+
+
+async def _remove_labels(tx: Transaction, labels: Iterable[tuple[int, bytes, int]]) -> None:
+    rows = sorted(labels)
+    for at in range(0, len(rows), _LABELS):
+        some = rows[at : at + _LABELS]
+        await tx.execute("label.remove", cast("list[Value]", some * 2 if len(some) == 1 else some))
+
+
+async def clean_returns(
+    tx: Transaction, *, group: Group, queue: Queue, limits: Limits, now: int, start: int, limit: int
+) -> Removed:
+    """Removes settled returns from a group's retry queue; past the hard limit it passes over unsettled ones."""
+    _, hard = limits.of(group.topic)
+    cursor = await tx.fetch("cursor.position", group.id, queue.id)
+    if not cursor:
+        return Removed(0, start, True)  # the group is gone
+    ((position,),) = cursor
+    # The position first: what lay below it then is in a claim, or settled.
+    claims = [range(first, first + size) for first, size in await tx.fetch("claim.spans", group.id, queue.id)]
+    floor = (await floors(tx, [queue.id]))[queue.id]
+    start = max(start, floor)
+    if not _old(await tx.fetch("redelivery.oldest", queue.id, start, 1), now - limits.history, _NO_END):
+        return Removed(0, start, True)
+    page = await tx.fetch("redelivery.oldest", queue.id, start, limit)
+    old = _old(page, now - limits.history, _NO_END)
+    overdue = _old(page, now - max(hard, limits.history), _NO_END)
+    expired: dict[int, int] = {}
+    if overdue and overdue[-1][0] >= position:
+        expired = await _pass_over(tx, queue.id, [group.id], overdue[-1][0] + 1)
+        position = max(position, overdue[-1][0] + 1)
+    rows = [row for row in old if row[0] < position]
+    if not rows:
+        return Removed(0, start, True, expired)
+    stay = {offset for one in claims for offset in one} | await _unarchived_returns(tx, group.id, queue.id, rows)
+    removed = 0
+    for first, last in _runs(rows, stay):
+        removed += await tx.execute("redelivery.expunge", queue.id, first, last + 1)
+    end = rows[-1][0] + 1
+    if start == floor:
+        await _raise_floor(tx, queue.id, min((row[0] for row in rows if row[0] in stay), default=end))
+    return Removed(removed, end, len(rows) < limit, expired)
+
+
+async def _unarchived_returns(tx: Transaction, group_id: int, queue_id: int, rows: Sequence[Row]) -> set[int]:
+    """Those of these returns whose deliveries are not archived: there they are looked up for what came back."""
+    end = await _archived(tx, group_id, queue_id)
+    if end == _NO_END:
+        return set()
+    begin, last = rows[0][0], rows[-1][0]
+    wide = await tx.fetch("delivery.unarchived", group_id, queue_id, begin - WIDEST, last, end)
+    return {offset for first, size in wide for offset in range(max(first, begin), min(first + size, last + 1))}
+
+
+async def clean_deliveries(
+    tx: Transaction, *, group_id: int, queue_id: int, limits: Limits, now: int, start: int, limit: int
+) -> Removed:
+    """Removes ended claims from the log of one cursor, from a number on."""
+    end = await _archived(tx, group_id, queue_id)
+    if not _old(await tx.fetch("delivery.oldest", group_id, queue_id, start, 1), now - limits.history, end):
+        return Removed(0, start, True)
+    rows = _old(await tx.fetch("delivery.oldest", group_id, queue_id, start, limit), now - limits.history, end)
+    if not rows:
+        return Removed(0, start, True)  # another cleaner was quicker
+    end = rows[-1][0] + 1
+    removed = await tx.execute("delivery.expunge", group_id, queue_id, rows[0][0], end)
+    await _taken_until(tx, b"delivery", max(ended_at for _, ended_at in rows))
+    return Removed(removed, end, len(rows) < limit)
+
+
+async def clean_seeks(
+    tx: Transaction, *, group_id: int, queue_id: int, limits: Limits, now: int, start: int, limit: int
+) -> Removed:
+    """Removes seeks from the log of one cursor, from a number on; they are numbered with its deliveries."""
+    end = await _archived(tx, group_id, queue_id)
+    rows = _old(await tx.fetch("seek.oldest", group_id, queue_id, start, limit), now - limits.history, end)
+    if not rows:
+        return Removed(0, start, True)
+    end = rows[-1][0] + 1
+    removed = await tx.execute("seek.expunge", group_id, queue_id, rows[0][0], end)
+    return Removed(removed, end, len(rows) < limit)
+
+
+async def clean_dead(
+    tx: Transaction, *, group_id: int, limits: Limits, now: int, start: int = 0, limit: int
+) -> Removed:
+    """Removes a batch of a group's dead letters, oldest first."""
+    del start  # what went is gone
+    until = min(now - limits.dead, await _archived_until(tx))
+    page = await tx.fetch("dead.oldest", group_id, until, limit)
+    if not page:
+        return Removed(0, 0, True)
+    # Cursors before dead letters, as everybody locks them; then those that did not die once more meanwhile.
+    await tx.fetch("cursor.lock", group_id, sorted({queue_id for _, queue_id, _ in page}))
+    letters = await tx.fetch("dead.named", group_id, sorted(id_ for id_, *_ in page))
+    gone = [(id_, queue_id, dead_at) for id_, queue_id, _, dead_at in letters if dead_at <= until]
+    if gone:
+        await tx.execute("dead.remove_all", group_id, [id_ for id_, *_ in gone])
+        for queue_id, many in sorted(Counter(queue_id for _, queue_id, _ in gone).items()):
+            await tx.execute("cursor.cleared", many, group_id, queue_id)
+        await _taken_until(tx, b"dead", max(dead_at for *_, dead_at in gone))
+    return Removed(len(gone), 0, len(page) < limit)
+
+
+async def clean_readers(
+    tx: Transaction, *, group: Group, limits: Limits, now: int, start: int = 0, limit: int
+) -> Removed:
+    """Removes the offsets of broadcast clients that have not asked for the hard limit: what they knew is gone."""
+    del start  # what went is gone
+    _, hard = limits.of(group.topic)
+    page = await tx.fetch("reader.silent", group.id, now - hard, limit)
+    if not page:
+        return Removed(0, 0, True)
+    # By client, in the order of their locks; one that asks at this moment is not silent any more.
+    removed = await tx.execute("reader.expunge", group.id, sorted({row[0] for row in page}), now - hard)
+    return Removed(removed, 0, len(page) < limit)
+
+
+async def clean_cancelled(tx: Transaction, *, shard: int, limits: Limits, now: int, start: int, limit: int) -> Removed:
+    """Removes cancelled messages of a shard, from an id on, by the time that is in their ids.
+
+    By that, so that an id is free again only once nothing can be scheduled under it; it also wants no further index.
+    """
+    until = min(now - limits.history, await _archived_until(tx))
+    page = await tx.fetch("cancelled.oldest", shard, start, first_id(max(until, 0)), limit)
+    gone = [row for row in page if row[3] <= until]
+    if gone:
+        await tx.execute("cancelled.expunge", [row[0] for row in gone])
+        await _remove_labels(tx, [(topic_id, key, id_) for id_, topic_id, key, _ in gone if key is not None])
+        await _taken_until(tx, b"cancelled", max(cancelled_at for *_, cancelled_at in gone))
+    after = page[-1][0] + 1 if page else start
+    return Removed(len(gone), after, len(page) < limit)
+
+
+async def clean_moved(tx: Transaction, *, shard: int, now: int, start: int = 0, limit: int) -> Removed:
+    """Removes pointers whose message is no longer there: left by a transaction of a user's own."""
+    del start  # what went is gone
+    rows = await tx.fetch("moved.orphans", shard, now, limit)
+    for due, id_ in rows:
+        await tx.execute("moved.remove", shard_of(id_), due, id_)
+    return Removed(len(rows), 0, len(rows) < limit)
+
+
+async def floors(tx: Transaction, queue_ids: Sequence[int]) -> dict[int, int]:
+    """By queue id: the lowest offset that may still exist."""
+    found: dict[int, int] = dict(await tx.fetch("cleaned.find", list(queue_ids))) if queue_ids else {}
+    return {queue_id: found.get(queue_id, 0) for queue_id in queue_ids}
+
+
+async def _raise_floor(tx: Transaction, queue_id: int, floor: int) -> None:
+    if not await tx.execute("cleaned.move", floor, floor, queue_id):
+        await tx.execute_many("cleaned.add", [(queue_id, 0)])  # two may come first at once
+        await tx.execute("cleaned.move", floor, floor, queue_id)
+
+
+async def _taken_until(tx: Transaction, what: bytes, until: int) -> None:
+    """Notes that rows up to this time may be gone: with an archive, an audit misses those that are younger."""
+    if not await tx.execute("cleaned_until.move", until, until, what):
+        await tx.execute_many("cleaned_until.add", [(what, until)])
+
+
+async def see(tx: Transaction, group_ids: Sequence[int], now: int) -> None:
+    """Notes that somebody asked for these groups."""
+    for group_id in sorted(group_ids):
+        await tx.execute("consumer_group.see", now, group_id)
+
+
+async def _archived(tx: Transaction, group_id: int, queue_id: int) -> int:
+    """Where the part begins that is not archived: with archiving on, nothing from there on goes."""
+    marks = {(group, queue): upto for group, queue, upto in await tx.fetch("archived.find", queue_id)}
+    if (0, 0) not in marks:
+        return _NO_END  # no archiving
+    return int(marks.get((group_id, queue_id), 0))
+
+
+async def _archived_until(tx: Transaction) -> int:
+    """The time up to which what has no offset is archived."""
+    marks = await tx.fetch("archived.find", 0)
+    return int(marks[0][2]) if marks else _NO_END
+
+
+def _old(rows: Sequence[Row], until: int, end: int) -> Sequence[Row]:
+    """The rows at the head that are past their time, and below `end`; the time stands last, the place first."""
+    for place, row in enumerate(rows):
+        if row[-1] > until or row[0] >= end:
+            return rows[:place]
+    return rows

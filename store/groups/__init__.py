@@ -1,0 +1,1 @@
+"""Consumer groups: their turns, claims, ordering, clients."""

@@ -1,0 +1,143 @@
+"""Chains of an ordered topic: what of a key has to come back before the key goes on, and what waits behind it.
+
+A key has a chain in a group from the failure of one of its messages until nothing of it is left to come back. Its
+members are `away` (on the ladder, in the retry queue, or in a claim from it) or parked. While there is a chain, new
+messages of the key are parked as they are claimed. At the end of every transaction no parked message lies before one
+that is away: whoever has nothing before it is released into the retry queue, in order.
+
+All of a queue's chains are changed under the lock of the group's cursors. Messages without an ordering key share the
+empty one, so that one queue without keys is one order.
+"""
+
+import sys
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+
+from attrs import define, field
+
+from ..ports import Row, Transaction, Value
+from ..records import Group
+from ..stream.publishing import draw_offsets
+
+_AT_ONCE = 100
+"""Messages of a chain that are released together: so many offsets are in its row."""
+
+
+@define
+class Chain:
+    """One key of one queue. Offsets are those of the messages in the topic's own queue."""
+
+    queue_id: int
+    ordering_key: bytes
+    away: set[int] = field(factory=set[int])
+    stored: bool = False
+
+    def encode(self) -> bytes:
+        return b"".join(offset.to_bytes(8, "big") for offset in sorted(self.away))
+
+
+@define
+class Chains:
+    """Those that one transaction of a group has to do with."""
+
+    group: Group
+    now: int
+    _chains: dict[tuple[int, bytes], Chain] = field(factory=dict[tuple[int, bytes], Chain])
+    _looked: set[tuple[int, bytes]] = field(factory=set[tuple[int, bytes]])
+    _changed: set[tuple[int, bytes]] = field(factory=set[tuple[int, bytes]])
+    _parked: list[Row] = field(factory=list[Row])
+
+    async def load(self, tx: Transaction, queue_id: int, ordering_keys: Iterable[bytes]) -> None:
+        """Locks and reads the chains of these keys, once."""
+        keys = sorted({key for key in ordering_keys if (queue_id, key) not in self._looked})
+        if keys:
+            self._looked.update((queue_id, key) for key in keys)
+            self._note(queue_id, await tx.fetch("chain.lock", self.group.id, queue_id, keys))
+
+    def _note(self, queue_id: int, rows: Iterable[Row]) -> None:
+        for key, away in rows:
+            offsets = {int.from_bytes(away[at : at + 8], "big") for at in range(0, len(away), 8)}
+            self._chains[queue_id, key] = Chain(queue_id, key, offsets, stored=True)
+
+    def find(self, queue_id: int, ordering_key: bytes) -> Chain | None:
+        """The chain of a key that was loaded, if it has one."""
+        return self._chains.get((queue_id, ordering_key))
+
+    def go(self, queue_id: int, ordering_key: bytes, offset: int) -> None:
+        """A message of the key is away from now on."""
+        self._begin(queue_id, ordering_key).away.add(offset)
+
+    def come(self, queue_id: int, ordering_key: bytes, offset: int) -> None:
+        """A message that was away, or not, is through."""
+        if (chain := self.find(queue_id, ordering_key)) is not None:
+            chain.away.discard(offset)
+            self._changed.add((queue_id, ordering_key))
+
+    def park(
+        self, queue_id: int, ordering_key: bytes, offset: int, message_id: int, attempt: int, history: bytes
+    ) -> None:
+        """A message waits behind its key."""
+        self._begin(queue_id, ordering_key).away.discard(offset)
+        row = (self.group.id, queue_id, ordering_key, offset, message_id, attempt, history, self.now)
+        self._parked.append(row)
+
+    def _begin(self, queue_id: int, ordering_key: bytes) -> Chain:
+        place = (queue_id, ordering_key)
+        self._changed.add(place)
+        if place not in self._chains:
+            self._chains[place] = Chain(queue_id, ordering_key)
+        return self._chains[place]
+
+    async def forget(self, tx: Transaction, queue_id: int, offsets: Collection[int]) -> None:
+        """Messages that are gone from the stream, whatever their key was, are waited for no longer."""
+        known = {place: chain for place, chain in self._chains.items() if place[0] == queue_id}
+        self._note(queue_id, await tx.fetch("chain.of_queue", self.group.id, queue_id))
+        self._chains |= known
+        for (at, key), chain in self._chains.items():
+            if at == queue_id and not chain.away.isdisjoint(offsets):
+                chain.away.difference_update(offsets)
+                self._changed.add((queue_id, key))
+
+    async def first_parked(self, tx: Transaction, queue_id: int, ordering_key: bytes) -> int:
+        """The offset of the first parked message of the key; past every offset when there is none."""
+        rows = await tx.fetch("parked.first", self.group.id, queue_id, ordering_key, sys.maxsize, 1)
+        parked: list[int] = [row[3] for row in self._parked if row[1:3] == (queue_id, ordering_key)]
+        return min([*(row[0] for row in rows), *parked], default=sys.maxsize)
+
+    async def write(self, tx: Transaction) -> bool:
+        """Writes what changed and releases what has nothing before it; True when something came into a retry queue."""
+        if self._parked:
+            await tx.execute_many("parked.add", self._parked)
+            self._parked.clear()
+        released: dict[int, list[Row]] = defaultdict(list)
+        rows: list[Sequence[Value]] = []
+        for place in sorted(self._changed):
+            chain, key = self._chains[place], (self.group.id, *place)
+            free = await tx.fetch("parked.first", *key, min(chain.away, default=sys.maxsize), _AT_ONCE)
+            if free:
+                chain.away.update(row[0] for row in free)
+                released[chain.queue_id] += free
+                await tx.execute("parked.remove", *key, free[-1][0])
+            if chain.away:
+                rows.append((*key, chain.encode()))
+                chain.stored = True
+                continue
+            if chain.stored:
+                await tx.execute("chain.remove", *key)
+            del self._chains[place]
+        self._changed.clear()
+        if rows:
+            await tx.execute_many("chain.put", rows)
+        if released:
+            await self._release(tx, released)
+        return bool(released)
+
+    async def _release(self, tx: Transaction, released: dict[int, list[Row]]) -> None:
+        """Into the retry queues, in the order of the stream."""
+        backs = {queue_id: self.group.retry_queues[queue_id].id for queue_id in released}
+        begins = await draw_offsets(tx, {backs[queue_id]: len(rows) for queue_id, rows in released.items()})
+        returned: list[Sequence[Value]] = []
+        for queue_id, rows in released.items():
+            for number, (offset, id_, attempt, history) in enumerate(sorted(rows), begins[backs[queue_id]]):
+                returned.append((backs[queue_id], number, 0, queue_id, offset, id_, attempt, history, self.now))
+        await tx.execute_many("redelivery.add", returned)

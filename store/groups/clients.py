@@ -1,0 +1,110 @@
+"""Clients whose liveness is watched: a row each, and that row alone says whether one still lives.
+
+Several servers hear of a client, and any of them may find it dead. So a sign of life only ever moves `renewed_at` on,
+and a client is buried on the condition that it has not moved meanwhile. With the row go its offsets on broadcast
+topics, and the leases of its claims are over, in one transaction: whoever comes next finds all of it or nothing.
+
+A row that somebody holds may be about to get a sign of life. So nobody is found dead whose row is locked.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+
+from attrs import frozen
+
+from ..ports import Transaction, Value
+from ..records import ClaimKey
+from ..stream import readers
+from ..text import encode
+
+_EVER = 1 << 62
+
+
+@frozen
+class Registration:
+    """When a client registered, and its last sign of life that is written."""
+
+    registered_at: int
+    renewed_at: int
+
+
+@frozen
+class Left:
+    """What a client left behind. `watched`: it was there, and had given no sign of life since."""
+
+    watched: bool
+    claims: tuple[ClaimKey, ...] = ()
+    """Their leases are over; those that a user's own transaction held at that moment keep theirs."""
+
+
+async def all_watched(tx: Transaction) -> dict[str, Registration]:
+    """Every client that is watched."""
+    rows = await tx.fetch("client.all")
+    return {name.decode(): Registration(registered_at, renewed_at) for name, registered_at, renewed_at in rows}
+
+
+async def renew(
+    tx: Transaction, signs: Mapping[str, int], register: Collection[str], *, free: bool
+) -> tuple[dict[str, Registration], set[str]]:
+    """Notes when clients were last heard of; those to `register` are watched from now on.
+
+    Returns those of them that are watched now, and those whose row somebody holds: these are left out when `free`, and
+    waited for otherwise. The others were buried, deregistered or never registered.
+    """
+    names = list[Value](sorted(name.encode() for name in signs))
+    locked: set[str] = set()
+    if free:
+        found, there = await tx.fetch_all([("client.free", (names,)), ("client.there", (names,))])
+        locked = {row[0].decode() for row in there} - {row[0].decode() for row in found}
+    else:
+        found = await tx.fetch("client.lock", names)
+    watched = {name.decode(): Registration(registered_at, renewed_at) for name, registered_at, renewed_at in found}
+    changed: dict[str, Registration] = {}
+    for name, at in sorted((name, at) for name, at in signs.items() if name not in locked):
+        before = watched.get(name)
+        if before is not None and before.renewed_at < at:
+            changed[name] = Registration(before.registered_at, at)
+        elif before is None and name in register:
+            changed[name] = Registration(at, at)
+    if changed:
+        rows = [(encode(name), one.registered_at, one.renewed_at) for name, one in changed.items()]
+        await tx.execute_many("client.put", rows)
+    return watched | changed, locked
+
+
+async def remove(tx: Transaction, clients: Mapping[str, int | None], now: int) -> dict[str, Left]:
+    """Clients that are dead, if they were last heard of at the time that is named or before; or, with None, that go."""
+    left = {name: Left(watched=False) for name in sorted(clients)}
+    dead: list[Value] = [name.encode() for name in left if clients[name] is not None]
+    free = {row[0].decode() for row in await tx.fetch("client.free", dead)} if dead else set[str]()
+    for name in left:
+        renewed_by = clients[name]
+        if renewed_by is not None and name not in free:
+            continue
+        watched = await tx.execute("client.bury", encode(name), _EVER if renewed_by is None else renewed_by) > 0
+        left[name] = Left(watched)
+    gone = [name for name, one in left.items() if one.watched or clients[name] is None]
+    if gone:
+        await readers.forget(tx, gone)
+        for name, claims in (await _end_leases(tx, gone, now)).items():
+            left[name] = Left(left[name].watched, tuple(claims))
+    return left
+
+
+async def _end_leases(tx: Transaction, clients: list[str], now: int) -> dict[str, list[ClaimKey]]:
+    """The leases of what these clients hold are over."""
+    numbers: defaultdict[tuple[int, int], dict[int, ClaimKey]] = defaultdict(dict)
+    for row in await tx.fetch("claim.of_clients", [encode(name) for name in clients]):
+        key = ClaimKey(*row)
+        numbers[key.group_id, key.queue_id][key.number] = key
+    ended: defaultdict[str, list[ClaimKey]] = defaultdict(list)
+    for cursor, keys in sorted(numbers.items()):
+        for number, token, client, *_, lease_until, outcome, settled_at in await tx.fetch(
+            "claim.lock", *cursor, sorted(keys)
+        ):
+            if keys[number].token != token:
+                continue
+            ended[client.decode()].append(keys[number])
+            if lease_until > now:
+                await tx.execute("claim.change", now, outcome, settled_at, *cursor, number)
+    return ended

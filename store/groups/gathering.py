@@ -1,0 +1,71 @@
+"""What a claim request is given, range by range: one claim outside, under one name and token.
+
+It is of the topic's own queues or of retry queues, never of both: after a replay a message may lie in both, and a
+claim holds it once.
+"""
+
+import secrets
+from collections.abc import Iterable
+
+from attrs import define, evolve, field
+
+from ..records import Claim, ClaimKey, ClaimRequest
+from ..stream.stretches import CLAIM_BYTES
+from .claim_ids import RANGES
+
+
+@define
+class Gathering:
+    """A request, and the ranges that it has been given in this turn."""
+
+    request: ClaimRequest
+    ranges: list[Claim] = field(factory=list[Claim], init=False)
+    returned: bool = field(default=False, init=False)
+    """They are of retry queues."""
+    bytes_left: int = field(default=CLAIM_BYTES, init=False)
+    """Of bodies; it stops growing past this."""
+    _left: int = field(init=False)
+    _token: int = field(factory=lambda: secrets.randbits(63), init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._left = self.request.size
+
+    @property
+    def room(self) -> int:
+        """How many messages more it may be given; one by tags has read on for them, and has its range."""
+        full = self.ranges and (self.request.tags is not None or len(self.ranges) == RANGES or self.bytes_left <= 0)
+        return 0 if full else self._left
+
+    def has(self, queue_id: int) -> bool:
+        """Whether its last range is of this queue."""
+        return bool(self.ranges) and self.ranges[-1].key.queue_id == queue_id
+
+    def key(self, group_id: int, queue_id: int, number: int, first: int) -> ClaimKey:
+        """Of its next range."""
+        return ClaimKey(group_id, queue_id, number, first, self._token)
+
+    def add(self, claim: Claim, *, returned: bool) -> None:
+        """Gives it a range."""
+        self.ranges.append(claim)
+        self.returned = returned
+        self.bytes_left -= sum(len(message.body) for message in claim.messages)
+        self._left -= len(claim.messages)
+
+    @property
+    def claim(self) -> Claim | None:
+        """All of it; None for nothing."""
+        return evolve(self.ranges[0], others=tuple(self.ranges[1:])) if self.ranges else None
+
+
+def next_to_serve(gatherings: Iterable[Gathering], queue_id: int, *, returned: bool) -> Gathering | None:
+    """Who is given the next range of this queue: who has nothing yet, the first come first; then who has room.
+
+    None: nobody. Of a queue a claim has one range: where that stopped short, enough was read.
+    """
+    more: Gathering | None = None
+    for gathering in gatherings:
+        if not gathering.ranges:
+            return gathering
+        if more is None and gathering.room > 0 and gathering.returned == returned and not gathering.has(queue_id):
+            more = gathering
+    return more

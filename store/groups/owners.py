@@ -1,0 +1,82 @@
+"""Who owns the queues of an ordered topic in a group: one client each, until another has a better right to it.
+
+Ownership is a row with an epoch, read and changed under a lock in the very transaction that claims. A queue with an
+open claim stays where it is: it changes hands when the claim is settled or over. So no key is in two hands.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from attrs import define, frozen
+
+from ..ports import Transaction
+from ..records import Group
+from ..text import encode
+
+
+@frozen
+class Owner:
+    """A queue's owner; `epoch` counts the changes of hands."""
+
+    client: str
+    epoch: int
+
+
+@define
+class Owners:
+    """The owners of a group's queues, locked."""
+
+    group: Group
+    _rows: dict[int, Owner]
+
+    @classmethod
+    async def lock(cls, tx: Transaction, group: Group) -> "Owners":
+        """Reads them, for update."""
+        rows = await tx.fetch("queue_owner.lock", group.id)
+        return cls(group, {queue_id: Owner(client.decode(), epoch) for queue_id, client, epoch in rows})
+
+    async def share(
+        self, tx: Transaction, busy: Mapping[int, str], members: Collection[str], now: int
+    ) -> dict[int, str]:
+        """Shares the queues among the members; returns who may claim from each queue that is not busy."""
+        queues = [queue.id for queue in self.group.topic.queues]
+        wished = share(queues, {queue_id: owner.client for queue_id, owner in self._rows.items()}, busy, members)
+        changed = [
+            (self.group.id, queue_id, encode(client), self._epoch(queue_id) + 1, now)
+            for queue_id, client in sorted(wished.items())
+            if queue_id not in self._rows or self._rows[queue_id].client != client
+        ]
+        if changed:
+            await tx.execute_many("queue_owner.put", changed)
+        return {queue_id: client for queue_id, client in wished.items() if queue_id not in busy}
+
+    def _epoch(self, queue_id: int) -> int:
+        owner = self._rows.get(queue_id)
+        return 0 if owner is None else owner.epoch
+
+
+def share(
+    queues: Sequence[int], owners: Mapping[int, str], busy: Mapping[int, str], members: Collection[str]
+) -> dict[int, str]:
+    """An owner for each queue: shares differ by one at most, and as few queues as can be change hands.
+
+    A busy queue is owned by who holds it. Where its share is too large, what it holds goes on when it is settled.
+    """
+    if not members:
+        return dict(busy)
+    present = {queue_id: busy.get(queue_id, owners.get(queue_id, "")) for queue_id in queues}
+    held = {client: [queue_id for queue_id in queues if present[queue_id] == client] for client in members}
+    ranked = sorted(members, key=lambda client: (-len(held[client]), client))  # the larger shares stay where they are
+    least, more = divmod(len(queues), len(members))
+    shares = {client: least + (rank < more) for rank, client in enumerate(ranked)}
+    wished: dict[int, str] = {}
+    for client in ranked:
+        for queue_id in sorted(held[client], key=lambda queue_id: queue_id not in busy)[: shares[client]]:
+            wished[queue_id] = client
+    # What can be taken at once goes first.
+    free = sorted((queue_id for queue_id in queues if queue_id not in wished), key=lambda queue_id: queue_id in busy)
+    for client in reversed(ranked):
+        room = shares[client] - sum(1 for owner in wished.values() if owner == client)
+        for queue_id in free[:room]:
+            wished[queue_id] = client
+        free = free[room:]
+    return wished | dict(busy)

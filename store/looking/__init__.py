@@ -1,0 +1,1 @@
+"""Looking: messages by id, key, state and time; nothing is changed."""

@@ -1,0 +1,148 @@
+"""Finding messages of a topic by their state and time, and counting what falls due; bounded reads, page by page.
+
+What waits and what was cancelled is looked through in the order of ids, which is that of the times first given, a
+bounded number of rows in one call. So a page may be short, or empty, and still not the last: `Page.after` says so.
+"""
+
+from typing import Literal
+
+from attrs import frozen
+
+from ..ids import SHARDS, SHARDS_OF_DELAY, first_id
+from ..operating.positions import Position, offset_of
+from ..ports import Query, Transaction
+from ..records import Topic
+
+_ROWS = 200
+"""Rows of a shard in one read."""
+_READS = 10
+"""Reads in one call: 32,000 rows of all shards at most."""
+_QUEUES, _TIMED_QUEUES = 100, 4
+"""Queues that are looked into in one call. To find a time in a queue takes a statement for each halving."""
+_EVER = (1 << 63) - 1
+_AHEAD, _MOVED = 12_500, 2_500
+"""Rows of a shard that are read to count what falls due: 200,000 of all shards, and 40,000 that were moved."""
+
+
+State = Literal["scheduled", "published", "cancelled", "claimed", "retrying", "parked", "dead"]
+"""The last four are states in a group: see `standings`."""
+
+
+@frozen
+class Wanted:
+    """Which messages. Times are of `deliver_at`; of published, claimed, parked and dead ones, when they became so; of
+    retrying ones, when they come back. Unix milliseconds, the end not included."""
+
+    state: State
+    since: int | None = None
+    until: int | None = None
+
+
+@frozen
+class Place:
+    """Where a page begins: behind an id, or at an offset of the queue with that place in the topic's list.
+
+    For what stands so in a group see `standings`.
+    """
+
+    queue: int = 0
+    after: int = 0
+
+
+@frozen
+class Page:
+    """Messages that were met, each with where a page behind it begins; `after` is where the next page begins, None
+    after the last."""
+
+    places: tuple[tuple[int, Place], ...]
+    after: Place | None
+
+    @property
+    def ids(self) -> list[int]:
+        """The messages' ids."""
+        return [id_ for id_, _ in self.places]
+
+
+async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page:
+    """A page of at most `limit` messages that are scheduled, published or cancelled."""
+    if wanted.state == "published":
+        return await _published(tx, topic, wanted, place, limit)
+    query, shards = ("delay.scan", SHARDS_OF_DELAY) if wanted.state == "scheduled" else ("cancelled.scan", SHARDS)
+    after, met = place.after, list[tuple[int, Place]]()
+    for _ in range(_READS):
+        rows: list[tuple[int, int, int]] = []
+        sure = _EVER
+        for page in await tx.fetch_all([(query, (shard, after, _ROWS)) for shard in range(shards)]):
+            rows += page
+            if len(page) == _ROWS:
+                sure = min(sure, page[-1][0])  # behind it this shard may have more
+        for id_, topic_id, deliver_at in sorted(row for row in rows if row[0] <= sure):
+            if topic_id == topic.id and within(wanted, deliver_at):
+                met.append((id_, Place(after=id_)))
+                if len(met) == limit:
+                    return Page(tuple(met), Place(after=id_))
+        if sure == _EVER:
+            return Page(tuple(met), None)
+        after = sure
+    return Page(tuple(met), Place(after=after))
+
+
+def within(wanted: Wanted, time: int) -> bool:
+    """Whether a time is among those asked for."""
+    return (wanted.since is None or time >= wanted.since) and (wanted.until is None or time < wanted.until)
+
+
+async def _published(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page:
+    at, met = place.after, list[tuple[int, Place]]()
+    timed = wanted.since is not None or wanted.until is not None
+    ends: dict[int, int] = dict(await tx.fetch("queue.ends", [queue.id for queue in topic.queues]))
+    reads = 0
+    for number in range(place.queue, len(topic.queues)):
+        queue_id = topic.queues[number].id
+        end = ends.get(queue_id, 0)
+        if at < end:
+            if reads == (_TIMED_QUEUES if timed else _QUEUES):
+                return Page(tuple(met), Place(number, at))
+            reads += 1
+            begin = 0 if wanted.since is None else await offset_of(tx, queue_id, Position("time", wanted.since))
+            if wanted.until is not None:
+                end = await offset_of(tx, queue_id, Position("time", wanted.until))
+            room = limit - len(met)
+            rows = await tx.fetch("message.page", queue_id, max(at, begin), end, room)
+            met += [(id_, Place(number, offset + 1)) for offset, id_, _ in rows if id_ >= 0]  # no tombstones
+            if len(rows) == room:
+                return Page(tuple(met), Place(number, rows[-1][0] + 1))
+        at = 0
+    return Page(tuple(met), None)
+
+
+@frozen
+class Upcoming:
+    """How many messages of a topic fall due in each stretch of time, as far as they were counted."""
+
+    since: int
+    counts: tuple[int, ...]
+    """The last is of a part of its stretch, when that ends behind `until`; stretches behind it are left out."""
+    until: int | None = None
+    """None: all of them were counted."""
+
+
+async def upcoming(tx: Transaction, topic: Topic, begin: int, width: int, buckets: int, *, overdue: bool) -> Upcoming:
+    """How many messages of a topic fall due in each stretch of `width` milliseconds from `begin` on.
+
+    The first holds what is overdue, too, if that is asked for. No index tells topics apart, so everybody's rows are
+    read, and no more than `_AHEAD` and `_MOVED` of a shard.
+    """
+    low, end = 0 if overdue else begin, begin + width * buckets
+    asked: list[Query] = [("delay.edge", (shard, first_id(low), first_id(end), _AHEAD)) for shard in range(SHARDS)]
+    asked += [("moved.edge", (shard, low, end, _MOVED)) for shard in range(SHARDS)]
+    edge = min([row[1] for rows in await tx.fetch_all(asked) for row in rows], default=end)
+    counts: list[int] = []
+    for number in range(buckets):
+        since, until = begin + number * width if number else low, min(begin + (number + 1) * width, edge)
+        if since >= until:
+            break
+        ((straight,),) = await tx.fetch("delay.upcoming", first_id(since), first_id(until), topic.id)
+        ((moved,),) = await tx.fetch("moved.upcoming", since, until, topic.id)
+        counts.append(int(straight) + int(moved))
+    return Upcoming(begin, tuple(counts), None if edge == end else edge)

@@ -1,0 +1,94 @@
+"""A page of messages that were looked for: each whole and with its life, in a bounded number of statements.
+
+A search (`finding`, `standings`, a key) says which messages, and where the page behind each would begin. Here the page
+is cut before anything is read of them: at `BYTES` of bodies, and where their lives would take more than `_LOOKS` looks
+into the log. What is cut off is met by the next page.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from ..ids import places_of
+from ..ports import Transaction
+from ..records import Found, Topic
+from ..stream.stretches import CLAIM_BYTES as BYTES
+from . import finding, standings
+from .finding import Page, Place, Wanted
+from .tracing import find_messages
+
+_WEIGHED = (40, 160, 1000)
+"""So many messages are weighed at a time: to say how long a body is, MySQL reads it."""
+_LOOKS = 4000
+"""Messages times groups: each of them may have had each in hand."""
+
+
+@frozen
+class FoundPage:
+    """Some messages; `after` is where the next page begins, None after the last. It may be short, or empty."""
+
+    messages: tuple[Found, ...]
+    after: Place | None
+
+
+async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> FoundPage:
+    """A page of at most `limit` messages of a topic by state and time."""
+    groups = await standings.groups_of(tx, topic)
+    search = standings.find if wanted.state in standings.STANDINGS else finding.find
+    page = await _cut(tx, await search(tx, topic, wanted, place, limit), groups, dead=wanted.state == "dead")
+    found = await find_messages(tx, page.ids)
+    if wanted.state == "dead":  # a letter outlives its message
+        gone = [id_ for id_ in page.ids if id_ not in found]
+        found |= await standings.find_letters(tx, topic, gone)
+    # One that has moved on meanwhile is not of this state any more.
+    fitting = [found[id_] for id_ in page.ids if id_ in found and found[id_].is_(wanted.state)]
+    return FoundPage(tuple(fitting), page.after)
+
+
+async def find_labelled(tx: Transaction, topic: Topic, key: str, after: int, limit: int) -> FoundPage:
+    """A page of the messages of a key, by id from behind `after`."""
+    ids = [id_ for (id_,) in await tx.fetch("label.find", topic.id, key.encode(), after, limit)]
+    places = tuple((id_, Place(after=id_)) for id_ in ids)
+    groups = await standings.groups_of(tx, topic)
+    page = await _cut(tx, Page(places, places[-1][1] if len(ids) == limit else None), groups)
+    found = await find_messages(tx, page.ids)
+    return FoundPage(tuple(found[id_] for id_ in page.ids if id_ in found), page.after)
+
+
+async def _cut(tx: Transaction, page: Page, groups: Sequence[int], *, dead: bool = False) -> Page:
+    """As much of the page as may be read; one message at least."""
+    ids = page.ids[: max(1, _LOOKS // max(1, len(groups)))]
+    taken, total, begin = 0, 0, 0
+    for many in _WEIGHED:
+        some = ids[begin : begin + many]
+        if not some:
+            break
+        weights = await _weights(tx, some, groups if dead else [])
+        for id_ in some:
+            total += weights[id_]
+            if taken and total > BYTES:
+                return _first(page, taken)
+            taken += 1
+        begin += many
+    return _first(page, taken)
+
+
+def _first(page: Page, many: int) -> Page:
+    if many == len(page.places):
+        return page
+    places = page.places[:many]
+    return Page(places, places[-1][1])
+
+
+async def _weights(tx: Transaction, ids: Sequence[int], dead_in: Sequence[int]) -> dict[int, int]:
+    """Bytes by message: of its body and headers, and of why its attempts failed."""
+    weights: dict[int, int] = defaultdict(int)
+    for id_, weight in await tx.fetch("message.weights", places_of(ids), ids, ids):
+        weights[id_] += int(weight)
+    letters: dict[int, int] = {}
+    for id_, weight in await tx.fetch("dead.weights", ids, dead_in) if dead_in else []:
+        letters[id_] = max(letters.get(id_, 0), int(weight))  # of several groups it is one message
+    for id_, weight in letters.items():
+        weights[id_] = max(weights[id_], weight)
+    return weights

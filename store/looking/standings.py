@@ -1,0 +1,205 @@
+"""Finding messages by where they stand in the groups of a topic: in a claim, on the ladder, parked, or dead.
+
+Bounded reads, page by page, as in `finding`. A message that stands so in several groups comes once for each page that
+meets it. A dead letter may have outlived its message; it is found all the same, as the copy that it holds.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import cast
+
+from ..ports import Row, Transaction, Value
+from ..records import Event, Found, Outcome, Topic
+from ..text import decode
+from .finding import Page, Place, Wanted, within
+
+STANDINGS = ("claimed", "retrying", "parked", "dead")
+
+_ROWS = 500
+"""Rows in one read; a claim is a row, and its messages are read with it."""
+_CLAIMS = 50
+_READS = 100
+"""Reads in one call."""
+_PLACES = 1 << 10
+"""More than a claim holds: a place in a claim is its number times this, and the position in it."""
+
+
+async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page:
+    """A page of at most `limit` messages of one of the `STANDINGS`."""
+    if wanted.state == "dead":
+        return await _dead(tx, topic, wanted, place, limit)
+    if wanted.state == "claimed":
+        return await _claimed(tx, topic, wanted, place, limit)
+    query = "retry.along" if wanted.state == "retrying" else "parked.along"
+    return await _along(tx, topic, wanted, place, limit, query)
+
+
+async def groups_of(tx: Transaction, topic: Topic) -> list[int]:
+    """The ids of a topic's groups, ascending."""
+    return sorted(row[0] for row in await tx.fetch("consumer_group.of_topics", [topic.id]))
+
+
+class _Met:
+    """The messages met, once each, with where a page behind each begins."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._places: dict[int, Place] = {}
+
+    def add(self, id_: int, behind: Place) -> bool:
+        """Whether that was the last that fits. One that was met before stays where it was."""
+        self._places.setdefault(id_, behind)
+        return len(self._places) == self._limit
+
+    def page(self, after: Place | None) -> Page:
+        return Page(tuple(self._places.items()), after)
+
+
+async def _dead(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page:
+    groups = await groups_of(tx, topic)
+    met = _Met(limit)
+    after, reads = place.after, 0
+    for number in range(place.queue, len(groups)):
+        while True:
+            if reads >= _READS:
+                return met.page(Place(number, after))
+            rows = await tx.fetch("dead.page", groups[number], after, _ROWS)
+            reads += 1
+            for id_, dead_at, _queue in rows:
+                behind = Place(number, id_)
+                if within(wanted, dead_at) and met.add(id_, behind):
+                    return met.page(behind)
+            if len(rows) < _ROWS:
+                break
+            after = rows[-1][0]
+        after = 0
+    return met.page(None)
+
+
+async def _along(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int, query: str) -> Page:
+    """What rests or waits, along the topic's own queues: (offset, message, since) from an offset on."""
+    met = _Met(limit)
+    at, reads = place.after, 0
+    for number in range(place.queue, len(topic.queues)):
+        while True:
+            if reads >= _READS:
+                return met.page(Place(number, at))
+            rows = await tx.fetch(query, topic.queues[number].id, at, _ROWS)
+            reads += 1
+            more = len(rows) == _ROWS
+            if more:
+                rows, at = _whole(rows)
+            for offset, some in groupby(rows, key=lambda row: int(row[0])):
+                fitting = [row[1] for row in some if within(wanted, row[2])]
+                behind = Place(number, offset + 1)
+                if fitting and met.add(fitting[0], behind):
+                    return met.page(behind)
+            if not more:
+                break
+        at = 0
+    return met.page(None)
+
+
+def _whole(rows: list[Row]) -> tuple[list[Row], int]:
+    """The rows of those offsets that are here with all their groups, and the offset to go on at."""
+    last = int(rows[-1][0])
+    if rows[0][0] == last:
+        return rows, last + 1
+    return [row for row in rows if row[0] < last], last
+
+
+async def _claimed(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page:
+    cursors = await _cursors(tx, topic)
+    met = _Met(limit)
+    at, reads = place.after, 0
+    for number in range(place.queue, len(cursors)):
+        group_id, queue_id, own = cursors[number]
+        while True:
+            if reads >= _READS:
+                return met.page(Place(number, at))
+            claim, position = divmod(at, _PLACES)
+            rows = await tx.fetch("claim.page", group_id, queue_id, claim, _CLAIMS)
+            reads += 1
+            open_ = [
+                (row[1] + i, Place(number, row[0] * _PLACES + i + 1))
+                for row in rows
+                if within(wanted, row[3])
+                for i, outcome in enumerate(row[4])
+                if outcome == Outcome.OPEN and (row[0] != claim or i >= position)
+            ]
+            # Of claims of a thousand the page is full after one or two.
+            for begin in range(0, len(open_), _ROWS):
+                some = open_[begin : begin + _ROWS]
+                if reads >= _READS:
+                    return met.page(open_[begin - 1][1] if begin else Place(number, at))
+                names = await _names(tx, queue_id, [offset for offset, _ in some], own=own)
+                reads += 1
+                for offset, behind in some:
+                    if offset in names and met.add(names[offset], behind):
+                        return met.page(behind)
+            if len(rows) < _CLAIMS:
+                break
+            at = (rows[-1][0] + 1) * _PLACES
+        at = 0
+    return met.page(None)
+
+
+async def _names(tx: Transaction, queue_id: int, offsets: Sequence[int], *, own: bool) -> Mapping[int, int]:
+    """The messages at these offsets of a queue, or of a retry queue."""
+    query = "message.ids_within" if own else "redelivery.ids_within"
+    spans: list[tuple[int, int, int]] = []
+    for offset in sorted(offsets):
+        if spans and spans[-1][2] == offset:
+            spans[-1] = (queue_id, spans[-1][1], offset + 1)
+        else:
+            spans.append((queue_id, offset, offset + 1))
+    return {offset: id_ for _, offset, id_ in await tx.fetch(query, cast("list[Value]", spans))}
+
+
+async def _cursors(tx: Transaction, topic: Topic) -> list[tuple[int, int, bool]]:
+    """(group, queue, whether it is the topic's own) of every cursor, in an order that stays."""
+    own = sorted(queue.id for queue in topic.queues)
+    back: dict[int, list[int]] = defaultdict(list)
+    for queue_id, _, group_id, _ in await tx.fetch("queue.of_topics", [topic.id]):
+        back[group_id].append(queue_id)
+    return [
+        (group_id, queue_id, queue_id in own)
+        for group_id in await groups_of(tx, topic)
+        for queue_id in sorted([*own, *back[group_id]])
+    ]
+
+
+async def find_letters(tx: Transaction, topic: Topic, ids: Sequence[int]) -> dict[int, Found]:
+    """Dead letters whose messages retention has taken, by id; the life of each is what its letters tell."""
+    groups = {row[0]: row[2].decode() for row in await tx.fetch("consumer_group.of_topics", [topic.id])}
+    if not groups or not ids:
+        return {}
+    ends: dict[int, list[Event]] = defaultdict(list)
+    whole: dict[int, Row] = {}
+    for row in await tx.fetch("dead.letters", ids, sorted(groups)):
+        ends[row[0]].append(Event("dead", row[2], groups[row[1]]))
+        whole.setdefault(row[0], row)
+    return {id_: _letter(topic, row, ends[id_]) for id_, row in whole.items()}
+
+
+def _letter(topic: Topic, row: Row, ends: Sequence[Event]) -> Found:
+    id_, _, _, queue_id, offset, key, ordering_key, tag, headers, content_type, body, accepted_at, deliver_at = row
+    life = [Event("published" if deliver_at <= accepted_at else "scheduled", accepted_at)]
+    return Found(
+        id=id_,
+        topic=topic.name,
+        state="published",
+        deliver_at=deliver_at,
+        published_at=accepted_at,
+        key=decode(key),
+        ordering_key=decode(ordering_key),
+        tag=decode(tag),
+        headers=headers,
+        content_type=decode(content_type),
+        body=body,
+        queue=next((queue.number for queue in topic.queues if queue.id == queue_id), None),
+        offset=offset,
+        life=tuple(life + sorted(ends, key=lambda event: event.at)),
+        standings=frozenset(["dead"]),
+    )

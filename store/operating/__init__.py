@@ -1,0 +1,1 @@
+"""What an operator does to a group: seek, replay, redrive, purge."""

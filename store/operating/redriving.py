@@ -1,0 +1,104 @@
+"""Redrive and purge: dead letters go back to their group, or away; a bounded batch in a transaction.
+
+A redriven letter leaves `dead` and enters the ladder of its group in one transaction, due at once and with attempt 1:
+it is in one place at any moment. A message that retention has taken from the stream is put back there from the letter's
+copy. Locks: the group's cursors, under which letters come and go, and then the letters.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from attrs import define, frozen
+
+from ..ids import IdMaker, due_of, shard_of
+from ..ports import Row, Transaction, Value
+from ..records import Group
+
+
+@frozen
+class Letters:
+    """Which dead letters: of a stretch of time, or those of these ids that are of it."""
+
+    since: int = 0
+    until: int = 1 << 62
+    """Unix milliseconds of `dead_at`; the end is not of it."""
+    ids: tuple[int, ...] | None = None
+
+
+@frozen
+class Redriven:
+    """What one batch did."""
+
+    count: int
+    timers: tuple[tuple[int, int], ...] = ()
+    """(due, entry) of what went onto the ladder."""
+
+
+async def _lock(tx: Transaction, group: Group, letters: Letters, limit: int) -> list[Row]:
+    if not await tx.fetch("cursor.lock", group.id, sorted(group.queue_ids)):
+        return []  # a broadcast topic's, or removed meanwhile
+    if letters.ids is None:
+        return await tx.fetch("dead.aged", group.id, letters.since, letters.until, limit)
+    if not letters.ids:
+        return []
+    rows = await tx.fetch("dead.named", group.id, list(letters.ids))
+    return [row for row in rows if letters.since <= row[3] < letters.until]
+
+
+@define
+class Redriving:
+    """A batch of a redrive."""
+
+    group: Group
+    now: int
+    ids: IdMaker
+    spread: int = 0
+
+    async def write(self, tx: Transaction, letters: Letters, limit: int) -> Redriven:
+        """Redrives `limit` letters at most, or all that are named."""
+        rows = await _lock(tx, self.group, letters, limit)
+        if not rows:
+            return Redriven(0)
+        ids = [row[0] for row in rows]
+        await tx.execute("message.restore", self.group.id, ids)
+        retries: list[Sequence[Value]] = []
+        timers: list[tuple[int, int]] = []
+        counts = Counter[int]()
+        for id_, queue_id, offset, _ in rows:
+            back = self.group.retry_queues[queue_id].id
+            retry_id = self.ids.make(self.now, spread=self.spread)
+            retry, timer = fresh_retry(retry_id, self.group, back, (queue_id, offset, id_), self.now)
+            retries.append(retry)
+            timers.append(timer)
+            counts[back] += 1
+        await tx.execute_many("retry.add", retries)
+        await tx.execute("dead.remove_all", self.group.id, ids)
+        for back in sorted(counts):
+            await tx.execute("cursor.redriven", counts[back], counts[back], self.group.id, back)
+        return Redriven(len(ids), tuple(timers))
+
+
+def fresh_retry(
+    id_: int, group: Group, back: int, place: tuple[int, int, int], now: int
+) -> tuple[Sequence[Value], tuple[int, int]]:
+    """A row of `retry` for the message at (queue, offset, id), from the first attempt on; and its timer."""
+    return (shard_of(id_), id_, group.id, back, *place, 1, b"[]", now), (due_of(id_), ~id_)
+
+
+async def purge(tx: Transaction, group: Group, letters: Letters, limit: int) -> int:
+    """Removes `limit` letters at most, or all that are named; returns how many."""
+    rows = await _lock(tx, group, letters, limit)
+    if rows:
+        await tx.execute("dead.remove_all", group.id, [row[0] for row in rows])
+        for queue_id, letters_gone in sorted(Counter(row[1] for row in rows).items()):
+            await tx.execute("cursor.cleared", letters_gone, group.id, queue_id)
+    return len(rows)
+
+
+async def count(tx: Transaction, group: Group, letters: Letters) -> int:
+    """How many letters these are."""
+    if letters.ids is None:
+        ((letters_there,),) = await tx.fetch("dead.count", group.id, letters.since, letters.until)
+        return int(letters_there)
+    found = await tx.fetch("dead.dates", group.id, list(letters.ids)) if letters.ids else []
+    return sum(1 for _, dead_at in found if letters.since <= dead_at < letters.until)

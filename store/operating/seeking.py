@@ -1,0 +1,135 @@
+"""Seek: an operator moves a group to another position, in one transaction.
+
+The claims of the queues that are moved are closed first, and so are those of their retry queues; whoever acks one of
+them afterwards hears that its lease is lost. What such a claim of the topic's own queue still held is left to the new
+position; what it held of a retry queue goes back onto the ladder, uncounted and due at once, since no seek brings it
+again. Messages that rest on the ladder, and dead letters, stay where they are.
+
+Locks: claims by key, then cursors. Claims that came between the two are locked last, when no more can come: who is just
+settling one of these may meet us in a deadlock, and one of the two is run again.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+from attrs import define, frozen
+
+from ..errors import GroupGone
+from ..groups.chains import Chains
+from ..groups.locked_rows import ClaimRow, CursorRow
+from ..groups.settling import log_row
+from ..ids import IdMaker, due_of, shard_of
+from ..ports import Row, Transaction, Value
+from ..records import ClaimKey, Group, Outcome, Queue
+from .positions import Position, offset_of
+
+
+@frozen
+class Sought:
+    """What a seek did."""
+
+    queues: tuple[tuple[int, int], ...]
+    """(number, offset) of each queue that was moved."""
+    closed: tuple[ClaimKey, ...] = ()
+    timers: tuple[tuple[int, int], ...] = ()
+    """(due, entry) of what went back onto the ladder."""
+    acked: int = 0
+    """What users' own transactions had acked of those claims, counted now."""
+
+
+@define
+class Seeking:
+    """A seek."""
+
+    group: Group
+    now: int
+    ids: IdMaker
+    spread: int = 0
+
+    async def write(self, tx: Transaction, queues: Sequence[Queue], position: Position) -> Sought:
+        """Moves the group in these queues of its topic."""
+        targets = {queue.id: await offset_of(tx, queue.id, position) for queue in queues}
+        backs = {self.group.retry_queues[queue.id].id for queue in queues}
+        places = sorted([*targets, *backs])
+        await tx.fetch("claim.lock_all", self.group.id, places)
+        cursors = {row[0]: CursorRow(*row) for row in await tx.fetch("cursor.lock", self.group.id, places)}
+        if not cursors:
+            raise GroupGone("the group has been removed meanwhile")
+        held = [_claim_row(row) for row in await tx.fetch("claim.lock_all", self.group.id, places)]
+        timers = await self._back(tx, [claim for claim in held if claim.queue_id in backs])
+        released, acked = Counter[int](), Counter[int]()
+        through: dict[int, list[int]] = defaultdict(list)
+        for claim in held:
+            for place, outcome in enumerate(claim.outcome):
+                if outcome == Outcome.ACKED_OUTSIDE:
+                    claim.outcome[place] = Outcome.ACKED
+                    acked[claim.queue_id] += 1
+                    through[claim.queue_id].append(claim.first + place)
+                if outcome == Outcome.OPEN:
+                    claim.settle(place, Outcome.RELEASED, self.now)
+                    released[claim.queue_id] += 1
+        await self._close(tx, held, cursors)
+        for queue_id in places:
+            cursor, out = cursors[queue_id], released[queue_id]
+            target = targets.get(queue_id, cursor.position)
+            if queue_id in targets:
+                number = cursor.take_delivery_number()
+                entry = (self.group.id, queue_id, number, self.now, cursor.position, target, out)
+                await tx.execute_many("seek.add", [entry])
+            sought, retried = (target - cursor.position + out, 0) if queue_id in targets else (0, out)
+            moved = (target, sought, retried, acked[queue_id], cursor.next_delivery)
+            await tx.execute("cursor.seek", *moved, self.group.id, queue_id)
+        if self.group.topic.ordered:
+            await self._let_through(tx, {queue_id: through[queue_id] for queue_id in backs if through[queue_id]})
+        closed = [ClaimKey(self.group.id, claim.queue_id, claim.number, claim.first, claim.token) for claim in held]
+        moved_to = tuple((queue.number, targets[queue.id]) for queue in queues)
+        return Sought(moved_to, tuple(closed), tuple(timers), acked.total())
+
+    async def _back(self, tx: Transaction, held: Sequence[ClaimRow]) -> list[tuple[int, int]]:
+        """What claims of retry queues still hold, back onto the ladder: due now, with the attempt it had."""
+        offsets: dict[int, list[int]] = defaultdict(list)
+        for claim in held:
+            offsets[claim.queue_id] += [claim.first + i for i, o in enumerate(claim.outcome) if o == Outcome.OPEN]
+        rows: list[Sequence[Value]] = []
+        timers: list[tuple[int, int]] = []
+        for queue_id, some in offsets.items():
+            if not some:
+                continue
+            for _, *source, attempt, history in await tx.fetch("redelivery.sources", queue_id, some):
+                id_ = self.ids.make(self.now, spread=self.spread)
+                timers.append((due_of(id_), ~id_))
+                rows.append(
+                    (shard_of(id_), id_, self.group.id, queue_id, *source, attempt, history, self.now),
+                )
+        if rows:
+            await tx.execute_many("retry.add", rows)
+        return timers
+
+    async def _let_through(self, tx: Transaction, acked: Mapping[int, Sequence[int]]) -> None:
+        """Ordered topics: nothing waits any more for what a user's own transaction has acked of a retry queue."""
+        chains = Chains(self.group, self.now)
+        for own, back in self.group.retry_queues.items():
+            if back.id in acked:
+                sources = await tx.fetch("redelivery.sources", back.id, acked[back.id])
+                await chains.forget(tx, own, {row[2] for row in sources})
+        await chains.write(tx)
+
+    async def _close(self, tx: Transaction, held: Sequence[ClaimRow], cursors: Mapping[int, CursorRow]) -> None:
+        log: list[Sequence[Value]] = []
+        numbers: dict[int, list[int]] = defaultdict(list)
+        for claim in held:
+            number = cursors[claim.queue_id].take_delivery_number()
+            log.append(log_row(self.group, claim, number, self.now))
+            numbers[claim.queue_id].append(claim.number)
+        if log:
+            await tx.execute_many("delivery.add", log)
+        for queue_id, some in numbers.items():
+            await tx.execute("claim.remove", self.group.id, queue_id, some)
+
+
+def _claim_row(row: Row) -> ClaimRow:
+    queue_id, number, token, client, first, size, claimed_at, lease_until, outcome, settled_at = row
+    return ClaimRow(
+        *(queue_id, number, token, client.decode(), first, size, claimed_at, lease_until),
+        *(bytearray(outcome), bytearray(settled_at)),
+    )

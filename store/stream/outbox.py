@@ -1,0 +1,299 @@
+"""What a user's own transaction does to the store: publish, cancel, ack, beside the user's own rows.
+
+Such a transaction may stay open for an hour, and at any isolation level, so what it locks is counted on one hand: the
+rows it inserts into `delay`, `label`, `cancelled` and `outbox_cancel`, the row of `delay` (with its `moved`) that it
+cancels, the claim that it acks. Never a queue, a cursor or a tally. Offsets are drawn at promotion, and whoever takes
+what it wrote further counts it: promotion, a cancel, the next turn of the group.
+
+A row that may be missing is never looked for with a locking read: at REPEATABLE READ, the default of MySQL, that locks
+the gap where it is not, and everybody who wants to insert there waits. `hold` inserts and gives way instead.
+
+Like all of the store these are functions that await nothing but their transaction, so that a plain cursor can drive
+them as well as an asynchronous one.
+"""
+
+import random
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from attrs import frozen
+
+from ..catalogue import find_topics
+from ..errors import DuplicateKey, StoreError
+from ..ids import MAX_MS, SHARDS, IdMaker, apart, due_of, places_of, random_nonce, shard_for, shard_of
+from ..ports import Queries, Value
+from ..records import ClaimKey, Outcome, Queue, Topic, Verdict
+from ..text import encode
+from .placing import named_queue, queue_of_key
+
+_LATEST = MAX_MS - 2000
+_KEY_TRIES = 6
+_ROWS, _BYTES = 500, 2 << 20
+"""Of one INSERT."""
+
+
+class OutboxTransaction(Queries, Protocol):
+    """A transaction of the user's."""
+
+    async def now(self) -> int:
+        """The database's clock at this moment, Unix milliseconds."""
+        ...
+
+
+class TopicMissing(StoreError):
+    """There is no such topic, as far as the transaction sees. Making one would lock what others need."""
+
+
+class TooFar(StoreError):
+    """The time is further ahead than a message may wait."""
+
+
+@frozen
+class Entry:
+    """A message to be published, checked."""
+
+    body: bytes
+    content_type: str | None = None
+    """None: `body` is JSON text."""
+    delay: int = 0
+    """Milliseconds from now."""
+    deliver_at: int | None = None
+    key: str | None = None
+    ordering_key: str | None = None
+    tag: str | None = None
+    headers: bytes | None = None
+    queue: int | None = None
+
+
+@frozen
+class Accepted:
+    """A message that is published when the user's transaction is committed."""
+
+    id: int
+    deliver_at: int
+    waits: bool
+    """It was not due when it was written."""
+
+
+async def publish(
+    tx: OutboxTransaction, ids: IdMaker, topic_name: str, entries: Sequence[Entry], max_delay: int
+) -> list[Accepted]:
+    """Writes the messages into `delay`, those that are due as well: they are found there once this is committed.
+
+    Raises `TopicMissing`, `WrongQueue` and `TooFar` before anything is written.
+    """
+    topics = await find_topics(tx, [topic_name])
+    if not topics:
+        raise TopicMissing(f"there is no topic {topic_name!r}")
+    topic = topics[0]
+    now = await tx.now()
+    times = [_deliver_at(entry, now, max_delay) for entry in entries]
+    queues = [_queue(topic, entry) for entry in entries]
+    accepted: list[Accepted] = []
+    for begin, end in _pieces(entries):
+        piece = list(zip(entries[begin:end], queues[begin:end], times[begin:end], strict=True))
+        made = await _add(tx, ids, topic, piece, now)
+        labels = [(topic.id, encode(entry.key), id_) for (entry, *_), id_ in zip(piece, made, strict=True) if entry.key]
+        if labels:
+            await tx.execute_many("label.add", labels)
+        accepted += [Accepted(id_, at, at > now) for (_, _, at), id_ in zip(piece, made, strict=True)]
+    return accepted
+
+
+def _deliver_at(entry: Entry, now: int, max_delay: int) -> int:
+    at = now + entry.delay if entry.deliver_at is None else max(entry.deliver_at, 0)
+    if at > min(now + max_delay, _LATEST):
+        raise TooFar("it is further ahead than a message may wait")
+    return at
+
+
+def _queue(topic: Topic, entry: Entry) -> Queue:
+    if entry.queue is not None:
+        return named_queue(topic, entry.queue, entry.ordering_key)
+    if entry.ordering_key is not None:
+        return queue_of_key(topic, entry.ordering_key)
+    return random.choice(topic.queues)  # noqa: S311  # it spreads messages, it guards nothing
+
+
+def _pieces(entries: Sequence[Entry]) -> list[tuple[int, int]]:
+    """Stretches of the entries that fit into one INSERT: it is run again as a whole when an id was taken."""
+    pieces: list[tuple[int, int]] = []
+    begin = weight = 0
+    for index, entry in enumerate(entries):
+        size = len(entry.body) + 200 + len(entry.headers or b"")
+        if index > begin and (index - begin == _ROWS or weight + size > _BYTES):
+            pieces.append((begin, index))
+            begin, weight = index, 0
+        weight += size
+    return [*pieces, (begin, len(entries))] if entries else []
+
+
+async def _add(
+    tx: Queries, ids: IdMaker, topic: Topic, piece: Sequence[tuple[Entry, Queue, int]], now: int
+) -> list[int]:
+    """Their ids. A duplicate key rolls back the statement and not the user's transaction: new ids, another try."""
+    for tried in range(_KEY_TRIES):
+        spread = min(4**tried - 1, 1000)
+        made = [_id(ids, topic, entry, max(at, now), spread) for entry, _, at in piece]
+        if await _taken(tx, made):
+            continue
+        rows = [_row(topic, *one, id_, now) for one, id_ in zip(piece, made, strict=True)]
+        try:
+            await tx.execute_many("delay.add_uncounted", rows)
+        except DuplicateKey:
+            continue
+        return made
+    raise DuplicateKey("no free id was found for a message; try again")
+
+
+def _id(ids: IdMaker, topic: Topic, entry: Entry, due: int, spread: int) -> int:
+    shard = None if entry.ordering_key is None else shard_for(topic.id, entry.ordering_key)
+    return ids.make(due, shard=shard, spread=spread)
+
+
+async def _taken(tx: Queries, ids: Sequence[int]) -> bool:
+    """Whether a message has or had one of these ids.
+
+    It is asked before, although the key would tell: a duplicate key leaves a lock on the other's row, and its message
+    would wait for this transaction. (At REPEATABLE READ what left since the transaction began is not seen. That takes
+    another outbox's message of the very same number that was rescheduled or cancelled meanwhile.)
+    """
+    return bool(await tx.fetch("delay.find", ids) or await tx.fetch("delay.used", apart(ids), ids, ids))
+
+
+def _row(topic: Topic, entry: Entry, queue: Queue, at: int, id_: int, now: int) -> Sequence[Value]:
+    return (
+        *(shard_of(id_), id_, due_of(id_), random_nonce(), topic.id, queue.id, encode(entry.key)),
+        *(encode(entry.ordering_key), encode(entry.tag), entry.headers, encode(entry.content_type), entry.body),
+        *(now, at, 1),
+    )
+
+
+async def cancel(tx: OutboxTransaction, ids: Sequence[int]) -> list[Verdict]:
+    """Cancels what waits, when the user's transaction is committed; the verdicts are as true as those of HTTP."""
+    verdicts: dict[int, Verdict] = {}
+    for id_ in sorted(set(ids), key=lambda i: (shard_of(i), i)):  # the order of locks
+        verdicts[id_] = await _cancel(tx, id_)
+    return [verdicts[id_] for id_ in ids]
+
+
+async def _cancel(tx: OutboxTransaction, id_: int) -> Verdict:
+    shard = shard_of(id_)
+    # What is read plainly may be of the time when the transaction began; a row that is locked is of now.
+    seen = bool(await tx.fetch("delay.seen", places_of([id_])))
+    if not seen and (elsewhere := await _elsewhere(tx, id_)) is not None:
+        return elsewhere
+    now = await tx.now()
+    # In its own place first: while that is ours, nobody can move it back to there.
+    for place in (shard, shard + SHARDS):
+        await tx.execute("delay.hold", place, id_)
+        ((due, topic_id, nonce, key, accepted_at, deliver_at, uncounted),) = await tx.fetch("delay.held", place, id_)
+        await tx.execute("delay.take", place, id_)
+        if topic_id:
+            if due != due_of(id_):
+                await tx.execute("moved.remove", shard, due, id_)
+            await tx.execute_many("cancelled.add", [(shard, id_, nonce, topic_id, key, accepted_at, deliver_at, now)])
+            await tx.execute_many("outbox_cancel.add", [(shard, id_, topic_id, uncounted)])
+            return Verdict("cancelled", topic=topic_id, due_before=due)
+    if (elsewhere := await _elsewhere(tx, id_)) is not None:
+        return elsewhere
+    if not seen:
+        return Verdict("not_found")
+    # It has left since this transaction began, which does not see where to; a row put in its place meets the other.
+    try:
+        await tx.execute_many("cancelled.add", [(shard, id_, 0, 0, None, 0, 0, now)])
+    except DuplicateKey:
+        return Verdict("cancelled", fresh=False)
+    await tx.execute("cancelled.remove", shard, id_)
+    return Verdict("too_late")
+
+
+async def _elsewhere(tx: Queries, id_: int) -> Verdict | None:
+    if await tx.fetch("cancelled.find", [id_]):
+        return Verdict("cancelled", fresh=False)
+    if await tx.fetch("message.place", id_):
+        return Verdict("too_late")
+    return None
+
+
+async def labelled(tx: Queries, topic_name: str, key: str) -> list[int]:
+    """The messages of a key that wait, as far as the transaction sees."""
+    topics = await find_topics(tx, [topic_name])
+    if not topics:
+        raise TopicMissing(f"there is no topic {topic_name!r}")
+    waiting: list[int] = []
+    after = -1
+    while True:
+        page = [row[0] for row in await tx.fetch("label.find", topics[0].id, key.encode(), after, 1000)]
+        for id_ in page:
+            if await tx.fetch("delay.seen", places_of([id_])):
+                waiting.append(id_)
+        if len(page) < 1000:
+            return waiting
+        after = page[-1]
+
+
+Acked = Literal["acked", "lost", "not_in_claim"]
+
+
+async def ack(tx: OutboxTransaction, keys: Sequence[ClaimKey], message_id: int) -> Acked:
+    """Acks a message of a claim, when the user's transaction is committed. It holds the row of its range until then.
+
+    `keys` are those of the claim's ranges.
+    """
+    key = keys[0] if len(keys) == 1 else await _holding(tx, keys, message_id)
+    if key is None:
+        return "not_in_claim"
+    place = (key.group_id, key.queue_id, key.number)
+    await tx.execute("claim.hold", *place)
+    ((token, first, size, lease_until, outcome, settled_at),) = await tx.fetch("claim.held", *place)
+    if not size:
+        await tx.execute("claim.take", *place)
+        return await _acked_before(tx, key, message_id)
+    if token != key.token:
+        return "lost"
+    now = await tx.now()  # the lock may have been waited for
+    if lease_until <= now:
+        return "lost"
+    at = await _position(tx, key.queue_id, message_id, first, size)
+    if at is None:
+        return "not_in_claim"
+    if outcome[at] in (Outcome.ACKED, Outcome.ACKED_OUTSIDE):
+        return "acked"
+    if outcome[at] != Outcome.OPEN:
+        return "lost"
+    outcomes, times = bytearray(outcome), bytearray(settled_at)
+    outcomes[at] = Outcome.ACKED_OUTSIDE
+    times[8 * at : 8 * at + 8] = now.to_bytes(8, "big")
+    await tx.execute("claim.note", bytes(outcomes), bytes(times), *place)
+    return "acked"
+
+
+async def _acked_before(tx: Queries, key: ClaimKey, message_id: int) -> Acked:
+    """The claim has ended: what it acked stays acked, and acking it once more is harmless."""
+    for token, first, size, outcome, _ in await tx.fetch(
+        "delivery.find", key.group_id, key.queue_id, key.first, key.number
+    ):
+        at = await _position(tx, key.queue_id, message_id, first, size) if token == key.token else None
+        if at is not None and outcome[at] == Outcome.ACKED:
+            return "acked"
+    return "lost"
+
+
+async def _holding(tx: Queries, keys: Sequence[ClaimKey], message_id: int) -> ClaimKey | None:
+    """The range of a claim in which the message may lie: none of the others can hold it."""
+    places = [(row[0], row[1]) for row in await tx.fetch("message.place", message_id)]
+    places += [(row[1], row[2]) for row in await tx.fetch("redelivery.of_messages", [message_id])]
+    found = (key for key in keys for queue, offset in places if queue == key.queue_id and offset >= key.first)
+    return next(found, None)
+
+
+async def _position(tx: Queries, queue_id: int, message_id: int, first: int, size: int) -> int | None:
+    """Where in a claim of this queue, the topic's own or a retry queue, the message lies."""
+    places = [(row[0], row[1]) for row in await tx.fetch("message.place", message_id)]
+    if not any(queue == queue_id for queue, _ in places):
+        places = [(row[1], row[2]) for row in await tx.fetch("redelivery.of_messages", [message_id])]
+    for queue, offset in places:
+        if queue == queue_id and first <= offset < first + size:
+            return int(offset - first)
+    return None

@@ -1,0 +1,36 @@
+"""Which queue of its topic a message goes to: the one that is named, that of its ordering key, or any.
+
+All who publish ask here, so that an ordering key has one queue, whoever sends it: order is kept within a queue.
+"""
+
+import zlib
+
+from ..errors import StoreError
+from ..records import Queue, Topic
+
+
+class WrongQueue(StoreError):
+    """There is no such queue, or it is not that of the ordering key."""
+
+
+def queues_there(many: int) -> str:
+    """Which queues a topic has, in words."""
+    return "1 queue, number 0" if many == 1 else f"{many} queues, 0 to {many - 1}"
+
+
+def queue_of_key(topic: Topic, ordering_key: str) -> Queue:
+    """The queue of all messages of an ordering key that name none."""
+    return topic.queues[zlib.crc32(ordering_key.encode()) % len(topic.queues)]
+
+
+def named_queue(topic: Topic, number: int, ordering_key: str | None) -> Queue:
+    """The queue of this number. Raises `WrongQueue`; in an ordered topic also for a key of another queue."""
+    queue = next((queue for queue in topic.queues if queue.number == number), None)
+    if queue is None:
+        raise WrongQueue(f"topic {topic.name!r} has {queues_there(len(topic.queues))}, and no {number}")
+    if topic.ordered and ordering_key is not None and queue != (own := queue_of_key(topic, ordering_key)):
+        raise WrongQueue(
+            f"topic {topic.name!r} is ordered, and this ordering_key has its order in queue {own.number}: "
+            "leave queue out"
+        )
+    return queue

@@ -1,0 +1,299 @@
+"""Accepting messages: many requests in one transaction, each of them all or none.
+
+A message for later is a row of `delay`. A message for now goes straight to the stream: the queue's sequence row is
+locked last, its offsets are drawn, and the lock is held until the commit, so that commit order is offset order.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+from attrs import define, evolve, field
+
+from ..errors import DuplicateKey, TopicGone
+from ..ids import MAX_MS, IdMaker, apart, due_of, random_nonce, shard_for, shard_of
+from ..ports import Row, Transaction, Value
+from ..records import Conflict, Draft, Publication, Receipt
+from ..text import encode
+
+_HORIZON_OF_IDS = MAX_MS - 1000
+
+
+_Answer = list[Receipt] | Conflict
+
+
+@define
+class _Written:
+    """A draft with the identity it was given, and its offset once that is drawn."""
+
+    draft: Draft
+    waits: bool
+    id: int
+    nonce: int
+    offset: int | None = None
+
+    def receipt(self, now: int) -> Receipt:
+        draft = self.draft
+        if self.waits:
+            due = due_of(self.id)
+            return Receipt(self.id, "scheduled", due if draft.deliver_at is None else draft.deliver_at, due)
+        at = now if draft.deliver_at is None else draft.deliver_at
+        return Receipt(self.id, "published", at, at, draft.queue.number, self.offset)
+
+
+@define
+class Publishing:
+    """One run of one batch; made anew for each."""
+
+    ids: IdMaker
+    now: int
+    window: int
+    """How long an idempotency key is remembered, milliseconds."""
+    maker: int
+    """Whose tally rows are counted in."""
+    spread: int = 0
+    """How many milliseconds later an id may be made, after a duplicate key."""
+    made: dict[tuple[int, int], int] = field(factory=dict[tuple[int, int], int])
+    """Ids by publication and draft. A later run of the same batch is given those of the one before: whatever becomes of
+    a COMMIT, a message has one id."""
+    free: bool = False
+    """Whether publications that need a row which is locked are left out, and not waited for."""
+
+    async def write(self, tx: Transaction, publications: Sequence[Publication]) -> list[_Answer | None]:
+        """Writes the batch; a publication whose idempotency key is known is answered from its first answer.
+
+        None for one that was left out.
+        """
+        answers = await self._replays(tx, publications)
+        unanswered = [one for one, answer in zip(publications, answers, strict=True) if answer is None]
+        locked = await self._locked(tx, unanswered) if self.free else set[int]()
+        first_of_key: dict[tuple[int, str], int] = {}
+        twins: list[tuple[int, int]] = []
+        written: dict[int, list[_Written]] = {}
+        for index, publication in enumerate(publications):
+            if answers[index] is not None or (locked and not locked.isdisjoint(self._needs(publication))):
+                continue
+            if publication.idempotency_key is not None:
+                key = (publication.drafts[0].topic.id, publication.idempotency_key)
+                if key in first_of_key:
+                    twins.append((index, first_of_key[key]))
+                    continue
+                first_of_key[key] = index
+            written[index] = [self._identify(draft, (index, number)) for number, draft in enumerate(publication.drafts)]
+        every = [one for ones in written.values() for one in ones]
+        waiting = [one for one in every if one.waits]
+        await self._add_delays(tx, waiting)
+        await self._count(tx, waiting)
+        await self._label(tx, [one for one in every if one.draft.key is not None])
+        await self._stream(tx, [one for one in every if not one.waits])
+        for index, ones in written.items():
+            answers[index] = [one.receipt(self.now) for one in ones]
+        await self._remember(tx, [(publications[index], answers[index]) for index in first_of_key.values()])
+        for index, first in twins:
+            answers[index] = _replay(publications[index], publications[first].fingerprint, answers[first])
+        return answers
+
+    def _waits(self, draft: Draft) -> bool:
+        return draft.deliver_at is not None and draft.deliver_at > self.now
+
+    def _needs(self, publication: Publication) -> set[int]:
+        """The rows that it shares with others: queues whose offsets it draws, and topics (negative) it counts in."""
+        return {-draft.topic.id if self._waits(draft) else draft.queue.id for draft in publication.drafts}
+
+    async def _locked(self, tx: Transaction, publications: Iterable[Publication]) -> set[int]:
+        """Which of those rows somebody holds; the others are locked from here on."""
+        needed = {one for publication in publications for one in self._needs(publication)}
+        tallies = await locked_tallies(tx, {-one for one in needed if one < 0}, self.maker)
+        _, queues = await lock_free(tx, {one for one in needed if one > 0})
+        return queues | {-topic_id for topic_id in tallies}
+
+    def _identify(self, draft: Draft, place: tuple[int, int]) -> _Written:
+        waits = self._waits(draft)
+        if place not in self.made:
+            due = min(draft.deliver_at or 0, _HORIZON_OF_IDS) if waits else self.now
+            shard = None if draft.ordering_key is None else shard_for(draft.topic.id, draft.ordering_key)
+            self.made[place] = self.ids.make(due, shard=shard, straight=not waits, spread=self.spread)
+        return _Written(draft, waits, self.made[place], random_nonce())
+
+    async def _replays(self, tx: Transaction, publications: Sequence[Publication]) -> list[_Answer | None]:
+        keys: dict[int, set[str]] = defaultdict(set)
+        for publication in publications:
+            if publication.idempotency_key is not None:
+                keys[publication.drafts[0].topic.id].add(publication.idempotency_key)
+        known: dict[tuple[int, str], Row] = {}
+        for topic_id in sorted(keys):
+            over: list[bytes] = []
+            for row in await tx.fetch("idempotency.find", topic_id, sorted(key.encode() for key in keys[topic_id])):
+                if row[3] <= self.now:
+                    over.append(row[0])
+                else:
+                    known[topic_id, row[0].decode()] = row
+            if over:
+                await tx.execute("idempotency.remove", topic_id, over, self.now)
+        answers: list[_Answer | None] = []
+        for publication in publications:
+            first = known.get((publication.drafts[0].topic.id, publication.idempotency_key or ""))
+            if publication.idempotency_key is None or first is None:
+                answers.append(None)
+            else:
+                answers.append(_replay(publication, first[1], _decode_receipts(first[2])))
+        return answers
+
+    async def _add_delays(self, tx: Transaction, waiting: Sequence[_Written]) -> None:
+        if waiting:
+            await tx.execute_many("delay.add", [self._delay_row(w) for w in waiting])
+            # A message keeps its id when it leaves `delay`: who is given it again could be cancelled in its stead.
+            ids = [w.id for w in waiting]
+            if await tx.fetch("delay.used", apart(ids), ids, ids):
+                raise DuplicateKey("an id is that of a message which was cancelled or promoted before")
+
+    def _delay_row(self, written: _Written) -> Sequence[Value]:
+        draft = written.draft
+        due = due_of(written.id)
+        return (
+            *(shard_of(written.id), written.id, due, written.nonce, draft.topic.id, draft.queue.id),
+            *_content(draft),
+            *(self.now, draft.deliver_at),
+        )
+
+    async def _label(self, tx: Transaction, labelled: Sequence[_Written]) -> None:
+        if labelled:
+            rows = [(one.draft.topic.id, encode(one.draft.key), one.id) for one in labelled]
+            await tx.execute_many("label.add", rows)
+
+    async def _stream(self, tx: Transaction, straight: Sequence[_Written]) -> None:
+        """Draws offsets for what goes straight to the stream."""
+        if not straight:
+            return
+        queues: dict[int, list[_Written]] = defaultdict(list)
+        for one in straight:
+            queues[one.draft.queue.id].append(one)
+        rows = {queue_id: [self._message_row(one) for one in ones] for queue_id, ones in queues.items()}
+        begins = await tx.append("message.add", rows, straight=True)
+        for queue_id, ones in queues.items():
+            for offset, one in enumerate(ones, begins[queue_id]):
+                one.offset = offset
+
+    def _message_row(self, written: _Written) -> Sequence[Value]:
+        draft = written.draft
+        at = self.now if draft.deliver_at is None else draft.deliver_at
+        return (written.id, written.nonce, *_content(draft), self.now, at, self.now)
+
+    async def _count(self, tx: Transaction, waiting: Iterable[_Written]) -> None:
+        topics = Counter(one.draft.topic.id for one in waiting)
+        for topic_id in sorted(topics):
+            if not await count(tx, topic_id, self.maker, scheduled=topics[topic_id]):
+                raise TopicGone("the topic has been removed meanwhile")
+
+    async def _remember(self, tx: Transaction, answered: Iterable[tuple[Publication, _Answer | None]]) -> None:
+        rows: list[Sequence[Value]] = [
+            (
+                publication.drafts[0].topic.id,
+                encode(publication.idempotency_key),
+                publication.fingerprint,
+                _encode_receipts(receipts),
+                self.now + self.window,
+            )
+            for publication, receipts in answered
+            if isinstance(receipts, list)
+        ]
+        if rows:
+            await tx.execute_many("idempotency.add", rows)
+
+
+async def draw_offsets(tx: Transaction, wanted: Mapping[int, int]) -> dict[int, int]:
+    """Draws so many offsets of each queue; returns where each begins.
+
+    The sequences are locked and moved on, but for those of the queues that have their sequencer elsewhere. Queues that
+    have been removed are left out.
+    """
+    begins = await tx.draw(wanted)
+    wanted = {queue_id: many for queue_id, many in wanted.items() if queue_id not in begins}
+    if not wanted:
+        return begins
+    for queue_id, next_offset in await tx.fetch("queue.lock", sorted(wanted)):
+        begins[queue_id] = next_offset
+        await tx.execute("queue.advance", next_offset + wanted[queue_id], queue_id)
+    return begins
+
+
+async def draw_free(tx: Transaction, wanted: Mapping[int, int]) -> tuple[dict[int, int], set[int]]:
+    """As `draw_offsets`, of the queues that nobody else holds, without a wait; and which are held."""
+    begins = await tx.draw(wanted)
+    wanted = {queue_id: many for queue_id, many in wanted.items() if queue_id not in begins}
+    free, locked = await lock_free(tx, wanted)
+    for queue_id, next_offset in free.items():
+        begins[queue_id] = next_offset
+        await tx.execute("queue.advance", next_offset + wanted[queue_id], queue_id)
+    return begins, locked
+
+
+async def lock_free(tx: Transaction, queue_ids: Iterable[int]) -> tuple[dict[int, int], set[int]]:
+    """Locks the sequences that nobody holds, each with its next offset; and which are held by somebody."""
+    ids = sorted(queue_ids)
+    if not ids:
+        return {}, set()
+    free, there = await tx.fetch_all([("queue.free", (ids,)), ("queue.ends", (ids,))])
+    return dict(free), {row[0] for row in there} - {row[0] for row in free}
+
+
+async def locked_tallies(tx: Transaction, topic_ids: Iterable[int], maker: int) -> set[int]:
+    """The topics in whose tally nothing can be counted now; those of the others are locked from here on.
+
+    With a tally that is yet to be made goes the topic's own row.
+    """
+    ids = sorted(topic_ids)
+    if not ids:
+        return set()
+    free, there = await tx.fetch_all([("tally.free", (ids, maker)), ("tally.there", (ids, maker))])
+    counted = {row[0] for row in there}
+    locked = counted - {row[0] for row in free}
+    if new := [topic_id for topic_id in ids if topic_id not in counted]:
+        free, there = await tx.fetch_all([("topic.free", (new,)), ("topic.names", (new,))])
+        locked |= {row[0] for row in there} - {row[0] for row in free}
+    return locked
+
+
+async def count(tx: Transaction, topic_id: int, maker: int, *, scheduled: int = 0, cancelled: int = 0) -> bool:
+    """Adds to a topic's tally under this maker's own row. False: the topic has been removed, and its tally with it."""
+    if not await tx.execute("tally.count", scheduled, cancelled, topic_id, maker):
+        if not await tx.fetch("topic.lock", topic_id):
+            return False
+        await tx.execute_many("tally.add", [(topic_id, maker, 0, 0)])  # two may come first at once
+        await tx.execute("tally.count", scheduled, cancelled, topic_id, maker)
+    return True
+
+
+async def forget(tx: Transaction, now: int, limit: int) -> int:
+    """Removes a batch of idempotency keys whose window is over; returns how many."""
+    past: dict[int, list[bytes]] = defaultdict(list)
+    for topic_id, key in await tx.fetch("idempotency.past", now, limit):
+        past[topic_id].append(key)
+    return sum(
+        [await tx.execute("idempotency.forget", topic_id, sorted(past[topic_id]), now) for topic_id in sorted(past)]
+    )
+
+
+def _content(draft: Draft) -> tuple[Value, ...]:
+    return (
+        encode(draft.key),
+        encode(draft.ordering_key),
+        encode(draft.tag),
+        draft.headers,
+        encode(draft.content_type),
+        draft.body,
+    )
+
+
+def _replay(publication: Publication, fingerprint: bytes, receipts: _Answer | None) -> _Answer:
+    if not isinstance(receipts, list) or fingerprint != publication.fingerprint:
+        return Conflict(publication.idempotency_key or "")
+    return [evolve(receipt, replayed=True) for receipt in receipts]
+
+
+def _encode_receipts(receipts: Sequence[Receipt]) -> bytes:
+    return msgspec.json.encode([(r.id, r.state, r.deliver_at, r.due, r.queue, r.offset) for r in receipts])
+
+
+def _decode_receipts(text: bytes) -> list[Receipt]:
+    return [Receipt(*fields) for fields in msgspec.json.decode(text)]

@@ -1,0 +1,148 @@
+"""Broadcast: each client of a group has an offset of its own in each queue, and every message comes to every client.
+
+No claim is made and nothing is retried. A client confirms what it got with its next wish (`after`), so that an answer
+that was lost is given again; or its offset moves with the answer. The offsets live in `reader` and survive restarts.
+They go with the client: when it is deregistered or dead, or when it has not asked for as long as messages are kept.
+"""
+
+from collections.abc import Sequence
+
+from attrs import define, field
+
+from ..errors import GroupGone, TopicGone
+from ..operating.positions import Position, offset_of
+from ..ports import Transaction
+from ..records import Delivered, Group, GroupState, Queue, QueueState, ReadAnswer, ReadRequest
+from ..text import encode
+from .stretches import PAGE, Stretch
+
+_SCAN = 4 * PAGE
+"""Messages that one wish reads in a transaction: it stops among others' tags, and is gone on with in the next."""
+
+_SEEN_FOR = 60_000
+"""Milliseconds for which it is not noted again that a client has asked."""
+
+_Page = tuple[list[Delivered], int]
+"""Messages, and the offset behind what was read."""
+
+
+@define
+class Reading:
+    """Wishes of broadcast clients in one transaction."""
+
+    now: int
+    free: bool = False
+    """Whether a client whose offsets are locked is left out, and not waited for."""
+    _pages: dict[tuple[int, int, int, frozenset[str] | None], _Page] = field(
+        factory=dict[tuple[int, int, int, frozenset[str] | None], _Page]
+    )
+    """By queue, offset, size and tags: clients that are abreast share what is read."""
+    _ends: dict[int, int] = field(factory=dict[int, int])
+
+    async def write(self, tx: Transaction, requests: Sequence[ReadRequest]) -> list[ReadAnswer | None]:
+        """An answer to each, in order; None when it was left out. The offsets are locked in the order of their keys."""
+        answers: dict[int, ReadAnswer | None] = {}
+        for index in sorted(range(len(requests)), key=lambda i: (requests[i].group.id, encode(requests[i].client))):
+            answers[index] = await self._read(tx, requests[index])
+        return [answers[index] for index in range(len(requests))]
+
+    async def _read(self, tx: Transaction, request: ReadRequest) -> ReadAnswer | None:
+        group, queues = request.group, request.group.topic.queues
+        if any(queue.id not in self._ends for queue in queues):
+            self._ends |= dict(await tx.fetch("queue.ends", [queue.id for queue in queues]))
+        if any(queue.id not in self._ends for queue in queues):
+            raise TopicGone(f"topic {group.topic.name!r} has been removed meanwhile")
+        ends = {queue.id: self._ends[queue.id] for queue in queues}
+        if self.free and await self._is_locked(tx, request):
+            return None
+        before = await self._lock(tx, request, ends)
+        positions = dict(before)
+        if request.after is not None:
+            queue, offset = request.after
+            if offset > ends[queue.id]:
+                return ReadAnswer((), (queue.number, positions[queue.id]), beyond=True)
+            positions[queue.id] = max(offset, positions[queue.id])  # a confirmation that comes late takes nothing back
+        queue = max(queues, key=lambda q: ends[q.id] - positions[q.id])
+        began = positions[queue.id]
+        messages, position = await self._page(tx, request, queue, began, ends[queue.id])
+        if request.moves or not messages:  # what is not wanted needs no confirmation
+            positions[queue.id] = position
+        client = encode(request.client)
+        for queue_id, now_at in positions.items():
+            if now_at != before[queue_id]:
+                await tx.execute("reader.move", now_at, group.id, client, queue_id)
+        more = not messages and any(positions[q.id] < ends[q.id] for q in queues)
+        return ReadAnswer(tuple(messages), (queue.number, position), more=more)
+
+    async def _is_locked(self, tx: Transaction, request: ReadRequest) -> bool:
+        """Whether somebody holds an offset of the client; or else they are locked from here on."""
+        place = (request.group.id, encode(request.client))
+        free, there = await tx.fetch_all([("reader.free", place), ("reader.there", place)])
+        return {row[0] for row in free} < {row[0] for row in there}
+
+    async def _lock(self, tx: Transaction, request: ReadRequest, ends: dict[int, int]) -> dict[int, int]:
+        """The client's offset by queue, locked; made for a client, and for a queue, that are not known yet."""
+        place = (request.group.id, encode(request.client))
+        rows = await tx.fetch("reader.lock", *place)
+        positions: dict[int, int] = {row[0]: row[1] for row in rows}
+        if missing := ends.keys() - positions.keys():
+            if not await tx.fetch("consumer_group.lock", request.group.id):
+                raise GroupGone("the group has been removed meanwhile")
+            new = not positions
+            made: list[tuple[int, bytes | None, int, int, int]] = []
+            for queue_id in sorted(missing):
+                # A queue that the topic has gained since holds nothing that the client knows.
+                begin = await _begin(tx, request, queue_id, ends[queue_id]) if new else 0
+                made.append((*place, queue_id, begin, self.now))
+            await tx.execute_many("reader.add", made)
+            rows = await tx.fetch("reader.lock", *place)
+            positions = {row[0]: row[1] for row in rows}
+        if min(row[2] for row in rows) <= self.now - _SEEN_FOR:
+            await tx.execute("reader.see", self.now, *place)
+        return {queue_id: positions[queue_id] for queue_id in ends}
+
+    async def _page(self, tx: Transaction, request: ReadRequest, queue: Queue, began: int, end: int) -> _Page:
+        """The next messages of a queue that are wanted; none when it ends, or when the scan has been long enough."""
+        known = (queue.id, began, request.size, request.tags)
+        if known not in self._pages:
+            page_size = PAGE if request.tags is not None else min(PAGE, request.size)
+            stretch = Stretch(tx, queue, "message.range", began, end, page_size)
+            messages: list[Delivered] = []
+            scanned = 0
+            while not messages and stretch.position < end and scanned < _SCAN:
+                found = await stretch.take(min(stretch.position + request.size, end))
+                scanned += max(1, len(found))
+                if not found:
+                    stretch.skip_hole()
+                messages = [m for _, m in found if request.tags is None or m.tag in request.tags]
+            self._pages[known] = (messages, stretch.position)
+        return self._pages[known]
+
+
+async def _begin(tx: Transaction, request: ReadRequest, queue_id: int, end: int) -> int:
+    """Where a client begins in a queue that is not known yet."""
+    if request.since is not None:
+        return await offset_of(tx, queue_id, Position("time", request.since))
+    return end if request.latest else 0
+
+
+async def forget(tx: Transaction, clients: Sequence[str]) -> None:
+    """Forgets the offsets of clients in all groups."""
+    groups = [group_id for (group_id,) in await tx.fetch("consumer_group.of_broadcasts")]
+    for client in clients if groups else ():
+        await tx.execute("reader.forget", groups, encode(client))
+
+
+async def broadcast_state(tx: Transaction, group: Group) -> GroupState:
+    """The group's clients, and in each queue where the one is that has got least far."""
+    ends: dict[int, int] = dict(await tx.fetch("queue.ends", [queue.id for queue in group.topic.queues]))
+    if len(ends) < len(group.topic.queues):
+        raise TopicGone(f"topic {group.topic.name!r} has been removed meanwhile")
+    least = dict(ends)
+    clients: set[str] = set()
+    for client, queue_id, position in await tx.fetch("reader.of_group", group.id):
+        clients.add(client.decode())
+        if queue_id in least:
+            least[queue_id] = min(least[queue_id], position)
+    queues = tuple(QueueState(queue.number, least[queue.id], ends[queue.id]) for queue in group.topic.queues)
+    return GroupState(queues, 0, 0, 0, 0, 0, (0,) * len(group.ladder.rungs), tuple(sorted(clients)))

@@ -1,0 +1,1 @@
+"""What waits for its time, and what makes it due."""

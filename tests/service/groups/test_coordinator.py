@@ -1,0 +1,490 @@
+"""A coordinator combines, lets claims wait without asking the store, gives back what nobody takes, ends lost leases."""
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+from attrs import evolve
+
+from tarry.service.clock import Clock
+from tarry.service.errors import Busy
+from tarry.service.groups import coordinator
+from tarry.service.groups.coordinator import Coordinator
+from tarry.store.catalogue import TopicDraft
+from tarry.store.errors import Locked, Unavailable
+from tarry.store.groups import claims
+from tarry.store.records import (
+    Claim,
+    ClaimRequest,
+    Draft,
+    Group,
+    Publication,
+    Settled,
+    Settlement,
+    Topic,
+    Turn,
+)
+from tarry.store.sqlite.backend import SQLiteBackend
+from tarry.store.store import Store
+
+LEASE = 60_000
+
+
+class Counter:
+    """A coordinator over a real embedded store, with a clock stepped by hand and every turn noted."""
+
+    def __init__(self, store: Store, topic: Topic, group: Group) -> None:
+        self.store = store
+        self.topic = topic
+        self.group = group
+        self.ms = 1_795_000_000_000
+        self.turns: list[tuple[int, int]] = []
+        self.away = False
+        self.locked = False
+        """A user's transaction holds every claim."""
+        self.held = False
+        """Another transaction is working on the group."""
+        self.refused = 0
+        self.asked = 0
+        """Turns that the store is at work on."""
+        self.gate: trio.Event | None = None
+        self.clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
+        self.timers: list[tuple[int, int]] = []
+        self.coordinator = Coordinator(lambda: self.group, self.clock, self.turn, self.done)
+
+    async def sample(self) -> int:
+        return self.ms
+
+    async def turn(self, group: Group, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]) -> Turn:
+        if self.away:
+            raise Unavailable("away")
+        if self.held:
+            self.refused += 1
+            raise Locked("somebody is working on it")
+        self.turns.append((len(settlements), len(requests)))
+        if self.locked:
+            return Turn(tuple(Settled(locked=True) for _ in settlements), tuple(None for _ in requests))
+        self.asked += 1
+        try:
+            turn = await self.store.turn(group, settlements, requests, self.clock.now())
+        finally:
+            self.asked -= 1
+        if self.gate is not None:
+            await self.gate.wait()
+        return turn
+
+    def done(self, _group: Group, _settlements: Sequence[Settlement], turn: Turn) -> None:
+        self.timers += [timer for settled in turn.settled if settled for timer in settled.timers]
+
+    async def publish(self, count: int) -> None:
+        drafts = tuple(Draft(self.topic, self.topic.queues[0], b"1") for _ in range(count))
+        await self.store.publish([Publication(drafts)], self.clock.now())
+        self.coordinator.nudge()
+
+    async def claim(
+        self, size: int = 10, wait: int = 0, lease: int = LEASE, tags: frozenset[str] | None = None
+    ) -> Claim | None:
+        return await self.coordinator.claim(ClaimRequest("client", size, lease, tags), wait)
+
+
+@pytest.fixture
+async def counter(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Counter]:
+    backend = SQLiteBackend(tmp_path / "tarry.db")
+    await backend.migrate()
+    store = Store(backend)
+    topic = await store.add_topic(TopicDraft("orders"), 1)
+    group = await store.add_group(topic, "billing", 1)
+    counter = Counter(store, topic, group)
+    await counter.clock.take()
+    nursery.start_soon(counter.coordinator.run)
+    yield counter
+    with trio.CancelScope(shield=True):
+        nursery.cancel_scope.cancel()
+        await backend.aclose()
+
+
+async def test_claims_and_acks_that_wait_go_together(counter: Counter) -> None:
+    await counter.publish(100)
+    claims: list[Claim] = []
+
+    async def consume() -> None:
+        claim = await counter.claim()
+        assert claim is not None
+        claims.append(claim)
+
+    async with trio.open_nursery() as consumers:
+        for _ in range(8):
+            consumers.start_soon(consume)
+    assert sum(requests for _, requests in counter.turns) == 8
+    assert len(counter.turns) <= 2
+    ids = [message.id for claim in claims for message in claim.messages]
+    assert len(ids) == len(set(ids)) == 80
+    counter.turns.clear()
+    async with trio.open_nursery() as consumers:
+        for claim in claims:
+            consumers.start_soon(counter.coordinator.settle, Settlement(claim.key, "ack"))
+    assert sum(settlements for settlements, _ in counter.turns) == 8
+    assert len(counter.turns) <= 2
+
+
+async def test_an_empty_queue_is_asked_once(counter: Counter) -> None:
+    for _ in range(20):
+        assert await counter.claim() is None
+    assert len(counter.turns) == 1
+
+
+async def test_a_waiting_claim_costs_nothing_until_it_is_nudged(counter: Counter) -> None:
+    got: list[Claim | None] = []
+
+    async def wait() -> None:
+        got.append(await counter.claim(wait=60_000))
+
+    async with trio.open_nursery() as waiting:
+        waiting.start_soon(wait)
+        while not counter.turns:
+            await trio.lowlevel.checkpoint()
+        turns = len(counter.turns)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert len(counter.turns) == turns
+        await counter.publish(1)
+    assert got[0] is not None
+    assert len(got[0].messages) == 1
+
+
+async def test_a_wait_that_is_over_gets_nothing(counter: Counter) -> None:
+    assert await counter.claim(wait=1) is None
+    await counter.publish(1)
+    claim = await counter.claim()
+    assert claim is not None, "what comes later is not claimed for somebody who has left"
+
+
+async def test_a_wait_that_is_over_while_a_turn_runs_gets_that_turns_answer(counter: Counter) -> None:
+    counter.gate = trio.Event()
+    answers: list[Claim | None] = []
+
+    async def ask() -> None:
+        answers.append(await counter.claim(wait=1))
+
+    with trio.fail_after(5):
+        async with trio.open_nursery() as asking:
+            asking.start_soon(ask)
+            while not counter.turns:
+                await trio.lowlevel.checkpoint()
+            await trio.sleep(0.005)  # the wait itself is a millisecond of real time
+            counter.gate.set()
+    assert answers == [None]
+
+
+async def test_a_trickle_is_claimed_in_handfuls(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinator, "_PACE", 3600)
+    await counter.publish(1)
+    first = await counter.claim()
+    assert first is not None, "who comes after a rest does not wait"
+    await counter.publish(1)
+    assert await counter.claim(wait=10) is None
+    settled = await counter.coordinator.settle(Settlement(first.key, "ack"))
+    assert settled is not None
+    assert settled.acked == 1, "acks are not held up"
+
+
+async def test_more_that_waits_is_claimed_without_a_pause(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinator, "_PACE", 3600)
+    await counter.publish(20)
+    assert await counter.claim(10) is not None
+    assert await counter.claim(10) is not None
+
+
+async def claim_and_go(counter: Counter) -> trio.Event:
+    """Somebody asks, and is gone before the turn that is to serve him goes on behind the gate, which is returned."""
+    await counter.publish(1)
+    counter.gate = gate = trio.Event()
+    async with trio.open_nursery() as asking:
+        asking.start_soon(counter.claim)
+        while not counter.turns:
+            await trio.lowlevel.checkpoint()
+        asking.cancel_scope.cancel()
+    return gate
+
+
+async def test_a_claim_for_a_client_that_has_gone_comes_back_uncounted(counter: Counter) -> None:
+    gate = await claim_and_go(counter)
+    gate.set()
+    while not counter.timers:
+        await trio.lowlevel.checkpoint()
+    ((due, entry),) = counter.timers
+    assert due == counter.ms, "at once"
+    await counter.store.promote([entry], counter.clock.now())
+    counter.coordinator.nudge()
+    claim = await counter.claim()
+    assert claim is not None
+    assert claim.messages[0].attempt == 1
+
+
+async def leave_a_claim(counter: Counter, trouble: str) -> None:
+    """A claim is granted to somebody who has gone, and cannot be given back now."""
+    gate = await claim_and_go(counter)
+    setattr(counter, trouble, True)
+    gate.set()
+
+
+async def pass_time(counter: Counter, autojump_clock: trio.testing.MockClock, seconds: int) -> None:
+    """No second before the store has done what was asked of it in the one before."""
+    autojump_clock.autojump_threshold = 0.02
+    for _ in range(seconds):
+        counter.ms += 1000
+        await trio.sleep(1)
+        while counter.asked:
+            await trio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize("trouble", ["held", "away", "locked"])
+async def test_what_nobody_took_is_given_back_however_long_that_takes(
+    counter: Counter, autojump_clock: trio.testing.MockClock, trouble: str
+) -> None:
+    await leave_a_claim(counter, trouble)
+    await pass_time(counter, autojump_clock, 20)
+    assert counter.timers == []
+    assert len(counter.turns) < 30
+    setattr(counter, trouble, False)
+    await pass_time(counter, autojump_clock, 2)
+    ((due, entry),) = counter.timers
+    await counter.store.promote([entry], counter.clock.now())
+    counter.coordinator.nudge()
+    claim = await counter.claim()
+    assert claim is not None
+    assert claim.messages[0].attempt == 1, "it was not counted"
+    assert due <= counter.ms
+
+
+async def test_what_could_not_be_given_back_by_the_end_of_its_lease_is_lost_once(
+    counter: Counter, autojump_clock: trio.testing.MockClock
+) -> None:
+    await leave_a_claim(counter, "held")
+    began = counter.ms
+    await pass_time(counter, autojump_clock, LEASE // 1000 + 5)
+    counter.held = False
+    await pass_time(counter, autojump_clock, 2)
+    assert [due for due, _ in counter.timers] == [began + LEASE + counter.group.ladder.rungs[0]]
+    assert not counter.coordinator._returning
+
+
+async def test_a_lease_that_runs_out_goes_to_the_ladder(counter: Counter) -> None:
+    await counter.publish(2)
+    claim = await counter.claim(lease=1)
+    assert claim is not None
+    counter.ms += 1
+    counter.coordinator.nudge()
+    await counter.claim()  # wakes the coordinator, which looks at its leases
+    while not counter.timers:
+        await trio.lowlevel.checkpoint()
+    first_rung = counter.group.ladder.rungs[0]
+    assert [due for due, _ in counter.timers] == [claim.lease_until + first_rung] * 2
+    settled = await counter.coordinator.settle(Settlement(claim.key, "ack"))
+    assert settled is not None
+    assert settled.lost
+
+
+async def test_an_extended_lease_is_not_ended(counter: Counter) -> None:
+    await counter.publish(1)
+    claim = await counter.claim(lease=50)
+    assert claim is not None
+    settled = await counter.coordinator.settle(Settlement(claim.key, "extend", lease=LEASE))
+    assert settled is not None
+    assert settled.lease_until == counter.ms + LEASE
+    counter.ms += 51
+    await counter.publish(1)
+    assert await counter.claim() is not None
+    settled = await counter.coordinator.settle(Settlement(claim.key, "ack"))
+    assert settled is not None
+    assert settled.acked == 1
+    assert counter.timers == []
+
+
+async def test_a_store_that_is_away_is_told_to_those_who_wait(counter: Counter) -> None:
+    await counter.publish(1)
+    counter.away = True
+    with pytest.raises(Unavailable):
+        await counter.claim()
+    counter.away = False
+    assert await counter.claim() is not None
+
+
+async def test_a_desk_that_stops_sends_claims_home_and_goes_on_settling(counter: Counter) -> None:
+    await counter.publish(1)
+    claim = await counter.claim()
+    assert claim is not None
+    async with trio.open_nursery() as waiting:
+        waiting.start_soon(counter.claim, 1, 60_000)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        counter.coordinator.stop()
+    await counter.publish(1)
+    assert await counter.claim() is None
+    settled = await counter.coordinator.settle(Settlement(claim.key, "ack"))
+    assert settled is not None
+    assert settled.acked == 1
+
+
+async def test_a_lease_is_ended_when_the_users_transaction_that_acks_of_it_is_over(
+    counter: Counter, autojump_clock: trio.testing.MockClock
+) -> None:
+    await counter.publish(1)
+    claim = await counter.claim(lease=50)
+    assert claim is not None
+    counter.locked = True
+    counter.ms += 51
+    settled = await counter.coordinator.settle(Settlement(claim.key, "ack"))
+    assert settled is not None
+    assert settled.locked
+    counter.ms += 1000
+    settled = await counter.coordinator.settle(Settlement(claim.key, "extend", lease=1))
+    assert settled is not None
+    assert settled.locked
+    assert counter.timers == []
+    counter.locked = False
+    counter.ms += 1000
+    await counter.coordinator.settle(Settlement(claim.key, "ack"))
+    assert len(counter.timers) == 1
+
+
+async def test_a_claim_by_tag_does_not_go_home_while_there_is_more(counter: Counter) -> None:
+    drafts = [Draft(counter.topic, counter.topic.queues[0], b"1", tag="blue") for _ in range(claims.SCAN + 1)]
+    drafts.append(Draft(counter.topic, counter.topic.queues[0], b"2", tag="red"))
+    await counter.store.publish([Publication(tuple(drafts))], counter.clock.now())
+    claim = await counter.claim(tags=frozenset({"red"}))
+    assert claim is not None
+    assert [message.body for message in claim.messages] == [b"2"]
+    assert len(counter.turns) == 2
+    assert await counter.claim(tags=frozenset({"red"})) is None
+
+
+async def test_a_full_group_waits_until_something_is_settled(counter: Counter) -> None:
+    counter.group = evolve(counter.group, concurrency=2)
+    await counter.publish(5)
+    first = await counter.claim()
+    assert first is not None
+    assert len(first.messages) == 2
+    assert await counter.claim() is None
+    got: list[Claim | None] = []
+
+    async def wait() -> None:
+        got.append(await counter.claim(wait=60_000))
+
+    async with trio.open_nursery() as waiting:
+        waiting.start_soon(wait)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        asked = len(counter.turns)
+        for _ in range(5):
+            await counter.publish(1)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+        assert len(counter.turns) == asked, "what is published cannot be handed out: nobody asks for it"
+        await counter.coordinator.settle(Settlement(first.key, "ack", (0,)))
+    assert got[0] is not None
+    assert len(got[0].messages) == 1
+
+
+async def test_a_higher_limit_wakes_who_waits(counter: Counter) -> None:
+    counter.group = evolve(counter.group, concurrency=1)
+    await counter.publish(3)
+    assert await counter.claim() is not None
+    got: list[Claim | None] = []
+
+    async def wait() -> None:
+        got.append(await counter.claim(wait=60_000))
+
+    async with trio.open_nursery() as waiting:
+        waiting.start_soon(wait)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        counter.group = evolve(counter.group, concurrency=None)
+        counter.coordinator.free()
+    assert got[0] is not None
+    assert len(got[0].messages) == 2
+
+
+@pytest.mark.parametrize(("published", "left"), [(1, 0), (4, 2)])
+async def test_a_claim_that_comes_during_a_turn_hears_what_that_turn_left(
+    counter: Counter, published: int, left: int
+) -> None:
+    """It does not wait for messages, but whether there are any is not known before the turn is over."""
+    await counter.publish(published)
+    counter.gate = trio.Event()
+    claims: list[Claim | None] = []
+
+    async def ask() -> None:
+        claims.append(await counter.claim(2))
+
+    with trio.fail_after(30):
+        async with trio.open_nursery() as asking:
+            asking.start_soon(ask)
+            while not counter.turns:
+                await trio.lowlevel.checkpoint()
+            asking.start_soon(ask)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            counter.gate.set()
+    counts = sorted(0 if claim is None else len(claim.messages) for claim in claims)
+    assert counts == sorted([published - left, left])
+
+
+async def test_a_group_that_is_held_is_waited_for_a_while(
+    counter: Counter, autojump_clock: trio.testing.MockClock
+) -> None:
+    await counter.publish(2)
+    first = await counter.claim(1)
+    assert first is not None
+    counter.held = True
+    told: list[str] = []
+
+    async def claim() -> None:
+        with pytest.raises(Busy):
+            await counter.claim(1)
+        told.append("claim")
+
+    async def poll() -> None:
+        with pytest.raises(Busy):
+            await counter.claim(1, wait=500)
+        told.append("poll")
+
+    async def ack() -> None:
+        with pytest.raises(Busy):
+            await counter.coordinator.settle(Settlement(first.key, "ack"))
+        told.append("ack")
+
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        for job in (claim, poll, ack):
+            nursery.start_soon(job)
+    assert told[0] == "poll"
+    assert 0.5 < trio.current_time() - began < 5
+    settled: list[Settled | None] = []
+
+    async def ack_in_time() -> None:
+        settled.append(await counter.coordinator.settle(Settlement(first.key, "ack")))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ack_in_time)
+        await trio.sleep(1)
+        assert not settled
+        counter.held = False
+    assert [one.acked for one in settled if one] == [1]
+    second = await counter.claim(1)
+    assert second is not None, "nothing was claimed for who was told"
+
+
+async def test_a_lease_that_ends_while_the_group_is_held_is_ended_afterwards(counter: Counter) -> None:
+    await counter.publish(1)
+    claim = await counter.claim(1, lease=1_000)
+    assert claim is not None
+    counter.held = True
+    counter.ms += 1_000
+    counter.coordinator.watch(claim.key, counter.ms)
+    with trio.fail_after(10):
+        while not counter.refused:
+            await trio.sleep(0.01)
+        counter.held = False
+        while not counter.timers:
+            counter.ms += 100
+            counter.coordinator.nudge()
+            counter.coordinator.watch(claim.key, counter.ms)  # the clock is stepped by hand, and wakes nobody
+            await trio.sleep(0.01)
+    assert len(counter.timers) == 1

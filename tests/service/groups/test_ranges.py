@@ -1,0 +1,130 @@
+"""A claim over several queues at a server: one name for all of it, whoever asks and after a restart."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trio
+from attrs import evolve
+
+from tarry.service.engine import Engine
+from tarry.service.errors import UnknownClaim
+from tarry.service.metrics import Metrics
+from tarry.service.settings import Settings
+from tarry.store.catalogue import TopicDraft
+from tarry.store.groups.claim_ids import format_claim
+from tarry.store.records import Claim, Draft, Group, Publication, Settled
+from tarry.store.sqlite.backend import SQLiteBackend
+from tarry.store.store import Store
+
+HOUR = 3_600_000
+QUEUES = 100
+
+
+class Town:
+    """An engine, and a topic of many queues with a message in each."""
+
+    group: Group
+
+    def __init__(self, path: Path) -> None:
+        self.engine = Engine(Store(SQLiteBackend(path)), Settings(), Metrics())
+
+    async def begin(self) -> None:
+        topic, _ = await self.engine.put_topic(TopicDraft("wide", queues=QUEUES))
+        self.group, _ = await self.engine.put_group(topic, "g", None)
+        drafts = tuple(Draft(topic, queue, b"%d" % queue.number) for queue in topic.queues)
+        await self.engine.publish(Publication(drafts))
+
+    async def claim(self, size: int = 1000, wait: int = 0) -> Claim | None:
+        return await self.engine.claim(self.group, "c", size, wait, HOUR)
+
+    async def settle(self, claim: Claim | str, ids: list[int] | None = None) -> Settled:
+        name = claim if isinstance(claim, str) else self.engine.claim_id(claim)
+        return await self.engine.settle(name, "ack", ids=ids)
+
+    async def acked(self) -> int:
+        return (await self.engine._store.group_state(self.group)).acked
+
+    def forget(self) -> None:
+        """As after a restart."""
+        self.engine._groups._coordinators[self.group.id]._open.clear()
+
+
+@pytest.fixture
+async def town(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Town]:
+    town = Town(tmp_path / "tarry.db")
+    nursery.start_soon(town.engine.run)
+    await town.engine.ready.wait()
+    await town.begin()
+    yield town
+    nursery.cancel_scope.cancel()
+    with trio.CancelScope(shield=True):
+        await town.engine._store.backend.aclose()
+
+
+async def test_a_hundred_queues_are_drained_in_two_claims(town: Town) -> None:
+    claims = 0
+    while (claim := await town.claim()) is not None:
+        claims += 1
+        assert not (await town.settle(claim)).lost
+    assert (claims, await town.acked()) == (2, QUEUES)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_messages_of_all_its_ranges_are_named_by_id(town: Town, restarted: bool) -> None:
+    claim = await town.claim(10)
+    assert claim is not None
+    if restarted:
+        town.forget()
+    ids = [message.id for one in claim.ranges for message in one.messages]
+    assert len(ids) == 10
+    assert await town.settle(claim, [*ids[:3], 5]) == Settled(lost=True), "one that it never held"
+    assert await town.acked() == 0
+    assert (await town.settle(claim, [*ids[:3], ids[0]])).acked == 3
+    assert (await town.settle(claim)).acked == 10
+    assert await town.acked() == 10
+
+
+async def test_all_its_ranges_are_of_one_group_and_known(town: Town) -> None:
+    claim = await town.claim(3)
+    assert claim is not None
+    first, second, third = (one.key for one in claim.ranges)
+    forged = evolve(second, token=second.token ^ 1)
+    with pytest.raises(UnknownClaim):
+        await town.settle(format_claim(forged, first, third))
+    with pytest.raises(UnknownClaim):
+        await town.settle(format_claim(first, evolve(second, queue_id=1 << 31), third))
+    assert await town.acked() == 0
+    assert (await town.settle(claim)).acked == 3
+
+
+async def test_all_of_it_comes_back_when_its_client_has_gone(town: Town, nursery: trio.Nursery) -> None:
+    coordinator = town.engine._groups._coordinator(town.group)
+    take_turn, committed = coordinator._take_turn, trio.Event()
+    go_on = trio.Event()
+
+    async def slowly(*turn: object) -> object:
+        answer = await take_turn(*turn)  # type: ignore[arg-type]
+        committed.set()
+        await go_on.wait()
+        return answer
+
+    coordinator._take_turn = slowly  # type: ignore[assignment]
+    with trio.CancelScope() as client:
+        nursery.start_soon(_leave, committed, client)
+        await town.claim(10)
+    coordinator._take_turn = take_turn
+    go_on.set()
+    seen: set[int] = set()
+    with trio.fail_after(10):
+        while len(seen) < QUEUES:
+            if (claim := await town.claim(1000, 100)) is not None:
+                messages = [message for one in claim.ranges for message in one.messages]
+                assert {message.attempt for message in messages} == {1}, "uncounted"
+                seen.update(int(message.body) for message in messages)
+                await town.settle(claim)
+
+
+async def _leave(committed: trio.Event, client: trio.CancelScope) -> None:
+    await committed.wait()
+    client.cancel()

@@ -1,0 +1,159 @@
+"""The loader brings every waiting row into the wheel, overdue ones first, whatever happens meanwhile."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from tarry.service.clock import Clock
+from tarry.service.hand.hand import Hand
+from tarry.service.hand.loader import Loader
+from tarry.store.catalogue import TopicDraft
+from tarry.store.errors import Unavailable
+from tarry.store.ports import Row
+from tarry.store.records import ClaimRequest, Draft, Promoted, Publication, Settlement, Topic
+from tarry.store.sqlite.backend import SQLiteBackend
+from tarry.store.store import Store
+from tarry.wheel.horizon import Horizon
+from tarry.wheel.timing_wheel import TimingWheel
+
+NOW = 1_795_000_000_000
+HOUR = 3_600_000
+
+
+class Watched(Store):
+    """A store with somebody looking over the loader's shoulder."""
+
+    before: Callable[[int, int], Awaitable[None]] | None = None
+    """Awaited with the shard and the end of the stretch before a page of messages is read."""
+
+    async def due_messages(self, shard: int, after: int, until: int, limit: int) -> list[Row]:
+        if self.before is not None:
+            await self.before(shard, until)
+        return await super().due_messages(shard, after, until, limit)
+
+
+class Node:
+    """A store with rows in it and a wheel to be filled."""
+
+    def __init__(self, store: Watched, topic: Topic) -> None:
+        self.store = store
+        self.topic = topic
+        self.ms = NOW
+        self.clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
+        self.fired: list[int] = []
+        self.hand = Hand(TimingWheel(NOW), Horizon(NOW), self.clock, self.promote, lambda _: None)
+        self.loader = Loader(store, self.hand, self.clock)
+
+    async def sample(self) -> int:
+        return self.ms
+
+    async def promote(self, entries: Sequence[int], _now: int) -> list[Promoted]:
+        self.fired += entries
+        return []
+
+    async def schedule(self, dues: Sequence[int], accepted: int = NOW - 48 * HOUR) -> list[int]:
+        drafts = tuple(Draft(self.topic, self.topic.queues[0], b"1", deliver_at=due) for due in dues)
+        (receipts,) = await self.store.publish([Publication(drafts)], accepted)
+        assert isinstance(receipts, list)
+        return [receipt.id for receipt in receipts]
+
+    def held(self) -> list[int]:
+        return self.hand.wheel.advance(NOW + 1000 * HOUR)
+
+
+@pytest.fixture
+async def node(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Node]:
+    backend = SQLiteBackend(tmp_path / "tarry.db")
+    await backend.migrate()
+    store = Watched(backend)
+    node = Node(store, await store.add_topic(TopicDraft("orders"), 1))
+    await node.clock.take()
+    yield node
+    with trio.CancelScope(shield=True):
+        nursery.cancel_scope.cancel()
+        await backend.aclose()
+
+
+async def test_recovery_loads_overdue_and_the_horizon_and_no_more(node: Node, nursery: trio.Nursery) -> None:
+    dues = [NOW - 30 * HOUR, NOW - 1, NOW, NOW + 1, NOW + HOUR, NOW + 3 * HOUR - 1, NOW + 3 * HOUR, NOW + 9 * HOUR]
+    ids = await node.schedule(dues)
+    nursery.start_soon(node.loader.run)
+    await node.loader.recovered.wait()
+    assert node.held() == ids[:6]
+
+
+async def test_rescheduled_rows_and_retries_are_loaded_at_their_present_time(node: Node, nursery: trio.Nursery) -> None:
+    near, far, back = await node.schedule([NOW + HOUR, NOW + 2 * HOUR, NOW + 50 * HOUR])
+    await node.store.reschedule([(far, NOW + 40 * HOUR), (back, NOW + 60_000)], NOW - 48 * HOUR)
+    group = await node.store.add_group(node.topic, "billing", 1)
+    await node.store.publish([Publication((Draft(node.topic, node.topic.queues[0], b"1"),))], NOW - HOUR)
+    turn = await node.store.turn(group, [], [ClaimRequest("c", 1, 1000)], NOW - HOUR)
+    assert turn.claims[0] is not None
+    settling = Settlement(turn.claims[0].key, "fail", retry_after=2 * HOUR)
+    turn = await node.store.turn(group, [settling], [], NOW - HOUR)
+    assert turn.settled[0] is not None
+    ((_, retry),) = turn.settled[0].timers
+    nursery.start_soon(node.loader.run)
+    await node.loader.recovered.wait()
+    held = node.held()
+    assert held[0] == back
+    assert sorted(held[1:]) == sorted([near, retry])
+
+
+async def test_many_pages_of_all_shards_are_loaded_once_each(node: Node, nursery: trio.Nursery) -> None:
+    ids: list[int] = []
+    for start in range(0, 20_000, 1000):
+        ids += await node.schedule([NOW - 20_000 + 2 * (start + one) for one in range(1000)])
+    nursery.start_soon(node.loader.run)
+    await node.loader.recovered.wait()
+    assert node.held() == ids
+
+
+async def test_overdue_messages_fire_while_the_rest_is_loading(node: Node, nursery: trio.Nursery) -> None:
+    (overdue,) = await node.schedule([NOW - HOUR])
+    await node.schedule([NOW + one for one in range(5_000)])
+
+    async def slow(_shard: int, until: int) -> None:
+        while until > NOW and overdue not in node.fired:  # the pages of the horizon
+            await trio.lowlevel.checkpoint()
+
+    node.store.before = slow
+    nursery.start_soon(node.hand.run)
+    nursery.start_soon(node.loader.run)
+    await node.loader.recovered.wait()
+    assert node.fired[0] == overdue
+
+
+async def test_a_store_that_goes_away_while_loading_is_read_again(
+    node: Node, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    ids = await node.schedule([NOW - 5, NOW + 5])
+    failures = 3
+
+    async def failing(shard: int, _until: int) -> None:
+        nonlocal failures
+        if shard == 7 and failures:
+            failures -= 1
+            raise Unavailable("away")
+
+    node.store.before = failing
+    nursery.start_soon(node.loader.run)
+    await node.loader.recovered.wait()
+    assert sorted(set(node.held())) == sorted(ids)
+
+
+async def test_a_page_moves_the_horizon_before_it_is_read(node: Node, nursery: trio.Nursery) -> None:
+    seen: list[bool] = []
+
+    async def look(_shard: int, until: int) -> None:
+        if until > NOW:
+            seen.append(node.hand.horizon.covers(until - 1))
+
+    node.store.before = look
+    nursery.start_soon(node.loader.run)
+    await node.loader.recovered.wait()
+    assert seen
+    assert all(seen)

@@ -1,0 +1,116 @@
+"""The sweeps: what a nudge looks for, and how often others' queues are looked at."""
+
+from typing import Any, cast
+
+import pytest
+import trio
+import trio.testing
+
+from tarry.service.clock import Clock
+from tarry.service.hand.hand import Hand
+from tarry.service.hand.sweeps import Sweeps, adaptively
+from tarry.store.errors import Unavailable
+from tarry.store.store import Store
+
+NOW = 1_795_000_000_000
+
+
+class Rows:
+    """A store that has what is due, and a hand that holds what it was told of."""
+
+    def __init__(self) -> None:
+        self.ms = NOW
+        self.due: list[tuple[int, int]] = []
+        self.held: set[int] = set()
+        self.asked: list[tuple[int, int]] = []
+        self.behind = 0
+        self.awaited: set[int] = set()
+        self.ends: dict[int, int] = {}
+        self.looked_at: list[int] = []
+
+    async def queue_ends(self, queue_ids: list[int]) -> dict[int, int]:
+        self.looked_at += queue_ids
+        return {queue_id: self.ends[queue_id] for queue_id in queue_ids}
+
+    async def near(self, since: int, until: int, limit: int) -> list[tuple[int, int]]:
+        self.asked.append((since, until))
+        return [row for row in self.due if since <= row[0] < until][:limit]
+
+    def add_missing(self, timers: list[tuple[int, int]]) -> int:
+        new = {entry for _, entry in timers} - self.held
+        self.held |= new
+        return len(new)
+
+    async def sample(self) -> int:
+        return self.ms
+
+
+@pytest.fixture
+def rows() -> Rows:
+    return Rows()
+
+
+@pytest.fixture
+async def sweeps(rows: Rows) -> Sweeps:
+    clock = Clock(rows.sample, monotonic=lambda: rows.ms * 1_000_000)
+    await clock.take()
+
+    async def lost(*_: Any) -> None:
+        raise AssertionError
+
+    store, hand = cast(Store, rows), cast(Hand, rows)
+    return Sweeps(store, hand, clock, lost=lost, grown=lambda _: None, awaited=lambda: rows.awaited)
+
+
+async def test_a_nudge_finds_what_was_just_committed_and_looks_no_farther(rows: Rows, sweeps: Sweeps) -> None:
+    rows.due = [(NOW - 10, 1)]
+    await sweeps.nudged()
+    assert rows.held == {1}
+    assert rows.asked == [(NOW - 120_000, NOW + 1500)]
+
+
+async def test_a_nudge_after_a_long_transaction_finds_it_too(rows: Rows, sweeps: Sweeps) -> None:
+    rows.due = [(NOW - 3_600_000, 1)]
+    await sweeps.nudged()
+    assert rows.held == {1}
+
+
+async def test_the_far_sweep_follows_nudges_once_a_second_at_most(rows: Rows, sweeps: Sweeps) -> None:
+    for _ in range(10):
+        await sweeps.nudged()
+    assert len([asked for asked in rows.asked if asked[0] == 0]) == 1
+    rows.ms += 1000
+    await sweeps.nudged()
+    assert len([asked for asked in rows.asked if asked[0] == 0]) == 2
+
+
+async def test_a_look_that_finds_nothing_is_taken_less_often(autojump_clock: trio.testing.MockClock) -> None:
+    found = iter([True, False, False, False, False, True, False])
+    taken: list[float] = []
+    begin = trio.current_time()
+
+    async def look() -> bool:
+        taken.append(round(trio.current_time() - begin, 3))
+        try:
+            return next(found)
+        except StopIteration:
+            raise Unavailable("away") from None
+
+    with trio.move_on_after(23):
+        await adaptively(1, 5, look)
+    assert taken == [0, 1, 3, 7, 12, 17, 18, 20, 22]
+
+
+async def test_the_look_is_at_the_queues_that_somebody_waits_for(rows: Rows, sweeps: Sweeps) -> None:
+    rows.ends = dict.fromkeys(range(3000), 0)
+    assert await sweeps.look()  # nobody waits
+    assert rows.looked_at == []
+    rows.awaited = {7, 8}
+    assert not await sweeps.look()
+    rows.ends[8] = rows.ends[9] = 1
+    assert await sweeps.look()
+    assert not await sweeps.look()
+    assert rows.looked_at == [7, 8] * 3
+    rows.awaited = set(range(2500))
+    await sweeps.look()
+    assert len(rows.looked_at) == 6 + 2500

@@ -1,0 +1,145 @@
+"""Group commit: what waits goes together, and only the one whose data is refused hears of it."""
+
+from collections.abc import Sequence
+
+import pytest
+import trio
+import trio.testing
+
+from tarry.service.errors import Overloaded
+from tarry.service.stream.combiner import Combiner
+from tarry.store.errors import Locked, Refused, Unavailable
+
+
+class Database:
+    """Takes batches; refuses those with a bad one in them."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[int]] = []
+        self.open = trio.Event()
+        self.open.set()
+        self.away = False
+
+    async def write(self, batch: Sequence[int]) -> list[int]:
+        await self.open.wait()
+        self.batches.append(list(batch))
+        if self.away:
+            raise Unavailable("away")
+        if any(one < 0 for one in batch):
+            raise Refused("negative")
+        return [one * 10 for one in batch]
+
+
+async def ask_all(combiner: Combiner[int, int], requests: Sequence[int]) -> dict[int, int | Exception]:
+    answers: dict[int, int | Exception] = {}
+
+    async def ask(request: int) -> None:
+        try:
+            answers[request] = await combiner.ask(request)
+        except (Locked, Refused, Unavailable, Overloaded) as error:
+            answers[request] = error
+
+    async with trio.open_nursery() as asking:
+        for request in requests:
+            asking.start_soon(ask, request)
+    return answers
+
+
+async def test_what_waits_is_written_together(nursery: trio.Nursery) -> None:
+    database = Database()
+    combiner: Combiner[int, int] = Combiner(database.write)
+    nursery.start_soon(combiner.run)
+    answers = await ask_all(combiner, range(50))
+    assert answers == {one: one * 10 for one in range(50)}
+    assert len(database.batches) <= 2
+    assert combiner.idle
+
+
+async def test_a_batch_is_bounded_by_weight(nursery: trio.Nursery) -> None:
+    database = Database()
+    combiner: Combiner[int, int] = Combiner(database.write, weigh=lambda one: one, batch=10)
+    database.open = trio.Event()
+    nursery.start_soon(combiner.run)
+    async with trio.open_nursery() as asking:
+        for request in (4, 4, 4, 30, 1):
+            asking.start_soon(combiner.ask, request)
+        await trio.testing.wait_all_tasks_blocked()
+        database.open.set()
+    assert sorted(map(sum, database.batches)) == sorted(sum(batch) for batch in database.batches)
+    assert all(sum(batch) <= 10 or len(batch) == 1 for batch in database.batches)
+    assert sorted(one for batch in database.batches for one in batch) == [1, 4, 4, 4, 30]
+
+
+async def test_tasks_share_what_waits_and_none_is_forgotten(nursery: trio.Nursery) -> None:
+    database = Database()
+    combiner: Combiner[int, int] = Combiner(database.write, writers=2)
+    nursery.start_soon(combiner.run)
+    for _ in range(3):  # again after a rest
+        await trio.testing.wait_all_tasks_blocked()
+        database.batches = []
+        database.open = trio.Event()
+        async with trio.open_nursery() as asking:
+            asking.start_soon(ask_all, combiner, range(300))
+            await trio.testing.wait_all_tasks_blocked()
+            assert combiner.waiting == 0  # two batches are being written
+            database.open.set()
+        assert sorted(map(len, database.batches)) == [150, 150]
+
+
+async def test_only_the_refused_one_hears_of_it(nursery: trio.Nursery) -> None:
+    database = Database()
+    combiner: Combiner[int, int] = Combiner(database.write)
+    nursery.start_soon(combiner.run)
+    answers = await ask_all(combiner, [1, 2, 3, -4, 5, 6, 7, 8])
+    assert isinstance(answers.pop(-4), Refused)
+    assert answers == {one: one * 10 for one in (1, 2, 3, 5, 6, 7, 8)}
+
+
+async def test_a_database_that_is_away_is_told_to_all_and_the_next_are_written(nursery: trio.Nursery) -> None:
+    database = Database()
+    combiner: Combiner[int, int] = Combiner(database.write)
+    nursery.start_soon(combiner.run)
+    database.away = True
+    answers = await ask_all(combiner, [1, 2])
+    assert all(isinstance(answer, Unavailable) for answer in answers.values())
+    database.away = False
+    assert await combiner.ask(3) == 30
+
+
+async def test_too_much_waiting_is_turned_away_and_nothing_of_it_written(nursery: trio.Nursery) -> None:
+    database = Database()
+    combiner: Combiner[int, int] = Combiner(database.write, weigh=lambda one: one, waiting=10)
+    async with trio.open_nursery() as asking:
+        asking.start_soon(combiner.ask, 8)
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(Overloaded):
+            await combiner.ask(3)
+        nursery.start_soon(combiner.run)
+    assert database.batches == [[8]]
+
+
+async def test_a_caller_that_is_cancelled_stops_nothing(nursery: trio.Nursery) -> None:
+    database = Database()
+    combiner: Combiner[int, int] = Combiner(database.write)
+    database.open = trio.Event()
+    nursery.start_soon(combiner.run)
+    async with trio.open_nursery() as asking:
+        asking.start_soon(combiner.ask, 1)
+        await trio.testing.wait_all_tasks_blocked()
+        asking.cancel_scope.cancel()
+    database.open.set()
+    assert await combiner.ask(2) == 20
+    assert [one for batch in database.batches for one in batch] == [1, 2]
+
+
+async def test_a_locked_row_is_told_to_its_lane_alone(nursery: trio.Nursery) -> None:
+    async def write(requests: Sequence[int]) -> list[int]:
+        if 4 in requests:
+            raise Locked("4 is held")
+        return [one * 10 for one in requests]
+
+    combiner: Combiner[int, int] = Combiner(write, lane=lambda one: one)
+    nursery.start_soon(combiner.run)
+    answers = await ask_all(combiner, [1, 2, 3, 4, 5])
+    assert isinstance(answers.pop(4), Locked)
+    assert answers == {one: one * 10 for one in (1, 2, 3, 5)}

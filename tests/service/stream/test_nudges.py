@@ -1,0 +1,63 @@
+"""Nudges between nodes over a real Redis; one that is away costs nothing but the nudge."""
+
+from collections.abc import Iterator
+
+import pytest
+import trio
+
+from support import servers
+from tarry.service.stream.nudges import Nudges
+
+
+@pytest.fixture
+def private_redis() -> Iterator[servers.PrivateRedis]:
+    try:
+        server = servers.PrivateRedis()
+    except servers.NoServerError as missing:
+        servers.skip_or_fail(str(missing))
+    yield server
+    server.stop()
+
+
+async def heard_from(teller: Nudges, heard: list[int], queue_id: int) -> None:
+    """Tells until it is heard: a subscription begins at its own time."""
+
+    async def is_heard() -> bool:
+        teller.tell(queue_id)
+        await trio.sleep(0.01)
+        return queue_id in heard
+
+    await servers.until(is_heard)
+
+
+async def test_nodes_on_one_database_hear_each_other(private_redis: servers.PrivateRedis) -> None:
+    here: list[int] = []
+    there: list[int] = []
+    elsewhere: list[int] = []
+    one = Nudges(private_redis.url, "orders")
+    other = Nudges(private_redis.url, "orders")
+    stranger = Nudges(private_redis.url, "invoices")
+    async with trio.open_nursery() as nursery:
+        for node, heard in ((one, here), (other, there), (stranger, elsewhere)):
+            nursery.start_soon(node.run, heard.append)
+        await heard_from(one, there, 7)
+        await heard_from(other, here, 8)
+        assert 7 not in here  # nobody hears himself
+        assert elsewhere == []
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_redis_that_goes_and_comes_back(private_redis: servers.PrivateRedis) -> None:
+    here: list[int] = []
+    there: list[int] = []
+    one = Nudges(private_redis.url, "orders")
+    other = Nudges(private_redis.url, "orders")
+    private_redis.stop()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(one.run, here.append)
+        nursery.start_soon(other.run, there.append)
+        for queue_id in range(5_000):  # more than may wait: dropped, nobody is held up
+            one.tell(queue_id)
+        private_redis.start()
+        await heard_from(one, there, 9_999)
+        nursery.cancel_scope.cancel()

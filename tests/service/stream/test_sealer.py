@@ -1,0 +1,57 @@
+"""The sealer says where a queue stands still, and for as long as it does."""
+
+from structlog.testing import capture_logs
+
+from support.still import StillBackend
+from support.stores import START
+from tarry.service.clock import Clock
+from tarry.service.stream.sealer import Sealer
+from tarry.service.topics.directory import Directory
+from tarry.store.catalogue import TopicDraft
+from tarry.store.records import Draft, Publication, Topic
+from tarry.store.store import Store
+
+MINUTE_NS = 60_000_000_000
+
+
+async def test_a_queue_that_stands_still_is_told_of_until_it_moves_on() -> None:
+    backend = StillBackend()
+    store = Store(backend)
+    topic: Topic = await store.add_topic(TopicDraft("orders"), START)
+    await store.publish([Publication((Draft(topic, topic.queues[0], b"{}"),))], START)
+    run = backend._connection.execute
+    run("CREATE TABLE wild AS SELECT * FROM message")
+    run("UPDATE wild SET `offset` = 5000000, id = id + 4096")
+    run("INSERT INTO message SELECT * FROM wild")
+    passed = [0]
+
+    async def sample() -> int:
+        return START + 10_000
+
+    clock = Clock(sample, monotonic=lambda: passed[0])
+    await clock.take()
+    grown: list[int] = []
+    directory = Directory(store, clock, auto_create=False)
+    await directory.refresh()
+    sealer = Sealer(store, clock, directory, widest=100_000)
+
+    async def look() -> list[str]:
+        with capture_logs() as lines:
+            await sealer.look()
+            for queue_id in sorted(sealer._queues):
+                await sealer._seal(queue_id, grown.append)
+            sealer._queues.clear()
+        return [line["event"] for line in lines]
+
+    await sealer.look_everywhere()
+    assert await look() == ["queue_stands_still"]
+    (stands,) = sealer.standing.values()
+    assert str(stands).startswith("queue 0 of orders stands still: its offsets 1 to 4999999 are without a message")
+    assert "widest_hole = 4999999" in str(stands)
+    assert await look() == [], "not every second"
+    passed[0] += MINUTE_NS
+    assert await look() == ["queue_stands_still"], "but every minute"
+    run("DELETE FROM message WHERE `offset` = 5000000")
+    assert await look() == ["queue_moves_on"]
+    assert (sealer.standing, grown) == ({}, [])
+    backend.close()

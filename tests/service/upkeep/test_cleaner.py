@@ -1,0 +1,163 @@
+"""The cleaner goes round in batches, counts, gives way, and stops between two batches."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tarry.service.clock import Clock
+from tarry.service.metrics import Metrics
+from tarry.service.settings import Settings
+from tarry.service.topics.directory import Directory
+from tarry.service.upkeep import cleaner as module
+from tarry.service.upkeep.cleaner import Cleaner
+from tarry.store.cleaning.retention import Removed
+from tarry.store.errors import StoreError, Unavailable
+from tarry.store.ids import SHARDS
+from tarry.store.ports import Work
+from tarry.store.records import ClaimRequest, Draft, Publication, Settlement
+from tarry.store.sqlite.backend import SQLiteBackend
+from tarry.store.store import Store
+
+NOW = 1_795_000_000_000
+DAY = 24 * 3_600_000
+
+
+class Watched(Store):
+    """A store that counts batches, and can be away."""
+
+    batches = 0
+    away = False
+
+    async def clean(self, batch: Work[Removed]) -> Removed:
+        if self.away:
+            raise Unavailable("away")
+        self.batches += 1
+        return await super().clean(batch)
+
+
+class Node:
+    def __init__(self, store: Watched) -> None:
+        self.store = store
+        self.ms = NOW
+        self.busy = False
+        self.metrics = Metrics()
+        self.clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
+        self.directory = Directory(store, self.clock, auto_create=True)
+        self.cleaner = Cleaner(store, self.directory, self.clock, self.metrics, Settings(), busy=lambda: self.busy)
+
+    async def sample(self) -> int:
+        return self.ms
+
+    async def fill(self, count: int, acked: int) -> None:
+        """So many messages, of which a group has settled the first."""
+        topic = await self.directory.topic("orders", create=True)
+        group = await self.directory.group(topic, "billing", create=True)
+        drafts = tuple(Draft(topic, topic.queues[0], b"1") for _ in range(count))
+        if not drafts:
+            return
+        await self.store.publish([Publication(drafts)], self.ms)
+        if acked:
+            turn = await self.store.turn(group, [], [ClaimRequest("me", acked, 1000)], self.ms)
+            assert turn.claims[0] is not None
+            await self.store.turn(group, [Settlement(turn.claims[0].key, "ack")], [], self.ms)
+
+    async def left(self) -> int:
+        topic = await self.directory.topic("orders", create=False)
+        return len(await self.store.pull(topic.queues[0], 0, 1000))
+
+    def counted(self, line: str) -> float:
+        found = [text for text in self.metrics.text().decode().splitlines() if text.startswith(line)]
+        return float(found[0].split()[-1]) if found else 0
+
+
+@pytest.fixture
+async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Node]:
+    monkeypatch.setattr(module, "BATCH", 10)
+    monkeypatch.setattr(module, "REST", 0)
+    backend = SQLiteBackend(tmp_path / "tarry.db")
+    await backend.migrate()
+    node = Node(Watched(backend))
+    await node.clock.take()
+    yield node
+    await backend.aclose()
+
+
+async def test_a_round(node: Node) -> None:
+    await node.fill(35, 25)
+    node.ms += 7 * DAY
+    await node.cleaner.clean()
+    assert await node.left() == 10
+    assert node.counted('tarry_cleaned_rows_total{what="messages"}') == 25
+    assert node.counted('tarry_cleaned_rows_total{what="deliveries"}') == 0
+    node.ms += 21 * DAY
+    await node.cleaner.clean()
+    assert await node.left() == 0
+    assert node.counted('tarry_cleaned_rows_total{what="deliveries"}') == 1
+    assert node.counted('tarry_messages_expired_total{group="billing",topic="orders"}') == 10
+
+
+async def test_a_group_that_is_asked_for_is_seen(node: Node) -> None:
+    """Otherwise it would hold nothing back after the hard limit, however young the messages."""
+    await node.fill(0, 0)
+    node.ms += 22 * DAY
+    await node.fill(5, 0)
+    topic = await node.directory.topic("orders", create=False)
+    group = await node.directory.group(topic, "billing", create=False)
+    node.cleaner.see(group.id)
+    await node.cleaner.clean()
+    node.ms += 7 * DAY
+    await node.cleaner.clean()
+    assert await node.left() == 5
+    node.ms += 21 * DAY
+    await node.cleaner.clean()
+    assert await node.left() == 0
+
+
+async def test_it_gives_way_to_what_is_due(node: Node) -> None:
+    await node.fill(25, 25)
+    node.ms += 7 * DAY
+    node.busy = True
+    await node.cleaner.clean()
+    assert (node.store.batches, await node.left()) == (0, 25)
+    node.busy = False
+    await node.cleaner.clean()
+    assert await node.left() == 0
+
+
+async def test_it_stops_between_two_batches(node: Node) -> None:
+    await node.fill(25, 25)
+    node.ms += 7 * DAY
+    take = node.store.clean
+
+    async def stop(batch: Work[Removed]) -> Removed:
+        node.cleaner.stop()
+        return await take(batch)
+
+    node.store.clean = stop  # type: ignore[method-assign]
+    await node.cleaner.clean()
+    assert (node.store.batches, await node.left()) == (1, 15)
+
+
+async def test_a_store_that_is_away_is_for_the_next_round(node: Node) -> None:
+    await node.fill(25, 25)
+    node.ms += 7 * DAY
+    node.store.away = True
+    with pytest.raises(StoreError):
+        await node.cleaner.clean()
+    node.store.away = False
+    await node.cleaner.clean()
+    assert await node.left() == 0
+
+
+async def test_what_is_empty_is_not_opened(node: Node) -> None:
+    """A transaction for each of very many idle topics is what an idle server costs."""
+    for number in range(30):
+        topic = await node.directory.topic(f"idle-{number}", create=True)
+        await node.directory.group(topic, "billing", create=True)
+    await node.cleaner.clean()
+    of_the_shards = node.store.batches
+    assert of_the_shards == 2 * SHARDS
+    await node.fill(1, 1)
+    await node.cleaner.clean()
+    assert node.store.batches == 2 * of_the_shards + len(["messages", "deliveries", "seeks"])

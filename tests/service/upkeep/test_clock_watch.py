@@ -1,0 +1,96 @@
+"""Whoever should know hears of a clock that jumps or was set, once."""
+
+from typing import Any
+
+import pytest
+
+from tarry.service.clock import AGREEING, Clock
+from tarry.service.upkeep.alarm import Alarm
+from tarry.service.upkeep.clock_watch import ClockWatch
+from tarry.store.errors import Unavailable
+
+
+class Rung(Alarm):
+    def __init__(self) -> None:
+        super().__init__("")
+        self.events: list[tuple[str, Any]] = []
+
+    def ring(self, event: str, **facts: object) -> None:
+        self.events.append((event, facts["by_ms"]))
+
+
+class Clocks:
+    """A database's clock and a host's, moved by hand."""
+
+    def __init__(self) -> None:
+        self.ns = 7_000_000_000
+        self.database = 1_795_000_000_000
+        self.skew = 0
+        self.away = False
+        self.alarm = Rung()
+        self.clock = Clock(self.sample, monotonic=lambda: self.ns)
+        self.watch = ClockWatch(self.clock, self.alarm, lambda: self.skew)
+
+    async def sample(self) -> int:
+        if self.away:
+            raise Unavailable("away")
+        return self.database
+
+    async def take(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.ns += 2_000_000_000
+            self.database += 2_000
+            await self.watch.take()
+
+
+@pytest.fixture
+async def clocks() -> Clocks:
+    clocks = Clocks()
+    await clocks.clock.take()
+    return clocks
+
+
+@pytest.mark.parametrize("step", [60_000, -10_000, -3_600_000])
+async def test_a_jump_of_the_database_is_told_and_that_it_is_followed(clocks: Clocks, step: int) -> None:
+    await clocks.take(3)
+    clocks.database += step
+    await clocks.take()
+    assert clocks.alarm.events == [("clock_jumped", step)]
+    await clocks.take(AGREEING - 1)
+    assert clocks.alarm.events == [("clock_jumped", step), ("clock_followed", step)]
+    await clocks.take(5)
+    assert len(clocks.alarm.events) == 2
+
+
+async def test_a_jump_that_is_taken_back_is_told_too(clocks: Clocks) -> None:
+    clocks.database += 60_000
+    await clocks.take()
+    clocks.database -= 60_000
+    await clocks.take(3)
+    assert clocks.alarm.events == [("clock_jumped", 60_000), ("clock_as_before", 0)]
+
+
+async def test_a_host_that_was_set_is_told_once(clocks: Clocks) -> None:
+    assert clocks.watch.wrong is None
+    clocks.skew = 60_000
+    await clocks.take(3)
+    clocks.skew = 60_900  # it drifts
+    await clocks.take(3)
+    assert clocks.alarm.events == [("host_clock_set", 60_000)]
+    wrong = clocks.watch.wrong
+    assert wrong is not None
+    assert "ahead by 60.9 s" in wrong
+    clocks.skew = -5_000
+    await clocks.take(2)
+    assert clocks.alarm.events[1:] == [("host_clock_set", -5_000)]
+    clocks.skew = 900
+    await clocks.take(2)
+    assert clocks.watch.wrong is None
+    assert len(clocks.alarm.events) == 2
+
+
+async def test_it_is_told_also_while_the_store_is_away(clocks: Clocks) -> None:
+    clocks.away, clocks.skew = True, 9_000
+    with pytest.raises(Unavailable):
+        await clocks.take()
+    assert clocks.alarm.events == [("host_clock_set", 9_000)]
