@@ -26,7 +26,7 @@ from uuid import uuid4
 import pymysql
 import pymysql.cursors
 
-from ..service.cli.server_process import free_port
+from ..service.demo.server_process import free_port
 from ..store.sqlite.connection import connect as connect_sqlite
 
 SQLITE = "sqlite:///"

@@ -38,7 +38,7 @@ from attrs import frozen
 
 from ..client import Draft, NotFound, Tarry
 from ..client.errors import Conflict
-from ..service.cli.server_process import ServerProcess
+from ..service.demo.server_process import ServerProcess
 from ..store.sqlite.connection import connect as connect_sqlite
 from . import databases
 from .report import Figures, ratios, say, show, spread

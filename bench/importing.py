@@ -31,7 +31,7 @@ from ..pipeline import session
 from ..pipeline.sending import importing
 from ..pipeline.sending.import_drafts import Mapping
 from ..pipeline.sending.input_files import read_rows
-from ..service.cli.server_process import ServerProcess
+from ..service.demo.server_process import ServerProcess
 from ..store.catalogue import TopicDraft
 from ..store.ids import first_id
 from ..store.opening import open_backend

@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 import trio
 
-from ..service.cli.server_process import ServerProcess
+from ..service.demo.server_process import ServerProcess
 from . import databases
 from .lean_http import LeanHTTP, RefusedError
 from .report import Figures, percentile, ratios, say, show, spread

@@ -25,7 +25,7 @@ import httpx
 import msgspec
 import trio
 
-from ..service.cli.server_process import ServerProcess
+from ..service.demo.server_process import ServerProcess
 from ..service.engine import Engine
 from ..service.metrics import Metrics
 from ..service.settings import Settings

@@ -23,7 +23,7 @@ import httpx
 import msgspec
 import trio
 
-from ..service.cli.server_process import ServerProcess
+from ..service.demo.server_process import ServerProcess
 from . import databases
 from .lean_http import LeanHTTP
 from .report import Figures, ratios, say, show, spread

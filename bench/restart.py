@@ -22,7 +22,7 @@ from typing import Any, cast
 import msgspec
 import trio
 
-from ..service.cli.server_process import ServerProcess
+from ..service.demo.server_process import ServerProcess
 from ..store.catalogue import TopicDraft
 from ..store.opening import open_backend
 from ..store.records import Draft, Publication

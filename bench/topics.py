@@ -22,7 +22,7 @@ import httpx
 import msgspec
 import trio
 
-from ..service.cli.server_process import ServerProcess
+from ..service.demo.server_process import ServerProcess
 from ..store.opening import open_backend
 from ..store.ports import Transaction
 from . import databases

@@ -1,10 +1,8 @@
-"""The command line. `command` is the entry; a file beside it holds the commands of one noun; `demo` has its own parts.
+"""The command line. `command` is the entry; a file beside it holds the commands of one noun; `demo` is a room beside.
 
 - `command`       what is installed as `tarry`: a sentence for whoever lacks the extra, and `app` for all others.
 - `app`           the list of commands, and errors turned into one sentence and an exit code.
 - `serving`       serve, migrate, config show. `checkup`: doctor.
 - `producing`     publish, cancel. `consuming`: consume, peek, topics. Both over `tarry.client`; `server` says where.
 - `printing`, `rendering`   tables on a terminal, tab-separated lines in a pipe, JSON lines on request.
-- `demo`          the demo's command; `flights` its day, `ledger` its book-keeping, `replay` its producer and consumers,
-                  `server_process` its server.
 """

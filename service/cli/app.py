@@ -25,7 +25,7 @@ app = App(
 # By name: a command loads what it needs and nothing of the others. The client alone is half of a server's start.
 _ROOM = __package__
 app.command(f"{_ROOM}.serving:serve")
-app.command(f"{_ROOM}.demo:demo")
+app.command("tarry.service.demo.demo:demo")
 app.command(f"{_ROOM}.checkup:doctor")
 app.command(f"{_ROOM}.serving:migrate")
 app.command(f"{_ROOM}.producing:publish")

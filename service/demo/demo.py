@@ -17,10 +17,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ...client import Tarry
 from ...client.errors import TarryError
 from ..cli.printing import note, print_json, print_line, print_table
-from ..cli.replay import GROUP, TOPIC, Announcer, Squeeze, schedule_day, work
-from ..cli.server_process import ServerFailed, ServerProcess
 from .flights import load_day
 from .ledger import Lateness, Ledger
+from .replay import GROUP, TOPIC, Announcer, Squeeze, schedule_day, work
+from .server_process import ServerFailed, ServerProcess
 
 DAY_MS = 30_000
 LEAD_MS = 2_000

@@ -14,7 +14,7 @@ from anyio.lowlevel import checkpoint
 from support import web_app
 from support.server import start_server
 from tarry.client import AsyncTarry, LeaseLost, NotFound, Tarry, TooLate
-from tarry.service.cli.server_process import free_port, python_path
+from tarry.service.demo.server_process import free_port, python_path
 
 ALL = 300
 

@@ -18,7 +18,7 @@ import pytest
 
 from support.server import client_of, start_server
 from tarry.client import LeaseLost, NotFound, Receipt, Tarry, TooLate
-from tarry.service.cli.server_process import ServerProcess, python_path
+from tarry.service.demo.server_process import ServerProcess, python_path
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

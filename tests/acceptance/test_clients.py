@@ -16,7 +16,7 @@ import pytest
 from support.server import client_of, start_server
 from support.worker_process import wait_for
 from tarry.client import Claim, Delivery, LeaseLost, Tarry
-from tarry.service.cli.server_process import ServerProcess, python_path
+from tarry.service.demo.server_process import ServerProcess, python_path
 
 
 @pytest.fixture(scope="module")

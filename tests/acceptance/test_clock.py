@@ -14,7 +14,7 @@ import pytest
 from support.scripted_server import Answer, Request, scripted_server
 from support.server import client_of, start_server
 from support.waiting import wait_until
-from tarry.service.cli.server_process import ServerProcess, python_path
+from tarry.service.demo.server_process import ServerProcess, python_path
 
 _SITE = """\
 import pathlib, time

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tarry.service.cli.server_process import python_path
+from tarry.service.demo.server_process import python_path
 
 DEMO = [sys.executable, "-m", "tarry.service.cli.app", "demo", "--json"]
 

@@ -22,7 +22,7 @@ import pytest
 from support.server import start_server
 from support.spark_wanted import need_spark
 from tarry.service.cli.app import app
-from tarry.service.cli.server_process import ServerProcess, python_path
+from tarry.service.demo.server_process import ServerProcess, python_path
 from tarry.service.http.routes import OPERATIONS
 from tarry.service.settings import Settings
 

@@ -16,7 +16,7 @@ from support.doubted import LANES, Doubted, Lane, make_ready
 from support.proxy import MOMENTS, Proxy
 from support.servers import run_sql
 from support.stores import open_tables
-from tarry.service.cli.server_process import ServerProcess
+from tarry.service.demo.server_process import ServerProcess
 
 DELAYS = (0, 5_000, 50_000)
 """Microseconds by which each commit is put off while its transaction holds its locks: no, a quick and a slow disk."""

@@ -11,7 +11,7 @@ import pytest
 
 from support import forked, forked_loop
 from support.server import client_of, start_server
-from tarry.service.cli.server_process import python_path
+from tarry.service.demo.server_process import python_path
 
 COUNT = 50
 

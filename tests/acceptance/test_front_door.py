@@ -17,7 +17,7 @@ import trio
 
 from support.raw_streams import send_streams
 from support.server import client_of, start_server
-from tarry.service.cli.server_process import ServerProcess
+from tarry.service.demo.server_process import ServerProcess
 
 LEFT_SECONDS = 2.0
 STOP_SECONDS = 3

@@ -19,7 +19,7 @@ import pytest
 from support.server import start_server
 from support.stores import connect_raw, open_tables
 from support.waiting import wait_until
-from tarry.service.cli.server_process import ServerProcess
+from tarry.service.demo.server_process import ServerProcess
 
 PUBLISHERS = 20
 NEIGHBOURS = ("payments", "mails", "stock")

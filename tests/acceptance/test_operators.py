@@ -15,7 +15,7 @@ import pytest
 from support.server import client_of, start_server
 from support.waiting import wait_until
 from tarry.client import LeaseLost, Tarry
-from tarry.service.cli.server_process import ServerProcess, python_path
+from tarry.service.demo.server_process import ServerProcess, python_path
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 
 from support.server import client_of, start_server
 from tarry.client import BadRequest, Conflict, Delivery, LeaseLost, Tarry
-from tarry.service.cli.server_process import ServerProcess
+from tarry.service.demo.server_process import ServerProcess
 
 KEYS = [f"account-{number}" for number in range(8)]
 

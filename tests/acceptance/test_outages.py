@@ -19,7 +19,7 @@ from support.gate import Gate
 from support.server import client_of, start_server
 from support.servers import free_port, run_sql
 from tarry.client import Tarry
-from tarry.service.cli.server_process import ServerProcess, python_path
+from tarry.service.demo.server_process import ServerProcess, python_path
 
 
 @pytest.fixture

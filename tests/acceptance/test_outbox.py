@@ -16,7 +16,7 @@ from support.drivers import DRIVERS, close, login
 from support.server import client_of, start_server
 from support.waiting import wait_until
 from tarry.client import BadRequest, Tarry, outbox
-from tarry.service.cli.server_process import ServerProcess, python_path
+from tarry.service.demo.server_process import ServerProcess, python_path
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "outbox.md"
 

@@ -19,7 +19,7 @@ import pytest
 from support.server import client_of, start_server
 from support.worker_process import Handling, WorkerProcess, wait_for
 from tarry.client import Tarry
-from tarry.service.cli.server_process import ServerProcess
+from tarry.service.demo.server_process import ServerProcess
 
 KEYS = [f"account-{number}" for number in range(12)]
 AHEAD = 10

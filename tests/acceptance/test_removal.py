@@ -20,7 +20,7 @@ from support.stores import open_tables
 from support.waiting import wait_until
 from tarry.client import Tarry
 from tarry.client.errors import Conflict, NotFound
-from tarry.service.cli.server_process import ServerProcess, python_path
+from tarry.service.demo.server_process import ServerProcess, python_path
 
 ROOT = Path(__file__).parents[2]
 SETTLED, WAITING = 2500, 1500

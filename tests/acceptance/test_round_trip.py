@@ -16,7 +16,7 @@ import pytest
 
 from support.server import client_of, start_server
 from support.spark_wanted import need_spark
-from tarry.service.cli.server_process import python_path
+from tarry.service.demo.server_process import python_path
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tarry.service.cli.server_process import ServerProcess, python_path
+from tarry.service.demo.server_process import ServerProcess, python_path
 
 NEVER = {"cryptography", "pyspark", "tarry.bench", "tarry.pipeline"}
 CLIENTS = {"httpcore", "httpx", "tarry.client", "tenacity"}

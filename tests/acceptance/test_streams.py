@@ -16,7 +16,7 @@ import pytest
 from support.scripted_server import Answer, Request, scripted_server
 from support.server import client_of, start_server
 from tarry.client import Message, Tarry
-from tarry.service.cli.server_process import ServerProcess, python_path
+from tarry.service.demo.server_process import ServerProcess, python_path
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from support.server import client_of, start_server
 from support.waiting import wait_until
 from tarry.client import Claim, Tarry
-from tarry.service.cli.server_process import ServerProcess
+from tarry.service.demo.server_process import ServerProcess
 
 TIMEOUT = 2.0
 """Seconds for which a client lives after a sign of life."""

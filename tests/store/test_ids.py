@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarry.service.cli.server_process import python_path
+from tarry.service.demo.server_process import python_path
 from tarry.store.ids import (
     COUNT_BITS,
     MAX_MS,

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tarry.client import Tarry
-from tarry.service.cli.server_process import ServerProcess
+from tarry.service.demo.server_process import ServerProcess
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from urllib.request import urlopen
 import attrs
 
 from support.servers import free_port
-from tarry.service.cli.server_process import python_path
+from tarry.service.demo.server_process import python_path
 
 START_SECONDS = 120.0
 ROOMS = ("pipeline", "store", "wheel", "client")

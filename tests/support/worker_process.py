@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import frozen
 
-from tarry.service.cli.server_process import python_path
+from tarry.service.demo.server_process import python_path
 
 _SCRIPT = Path(__file__).with_name("worker.py")
 

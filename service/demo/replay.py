@@ -15,8 +15,8 @@ from attrs import frozen
 
 from ...client import Delivery, Draft, Tarry, TooLate
 from ...client.durations import instant_in
-from ..demo.flights import Flight
-from ..demo.ledger import Entry, Ledger
+from .flights import Flight
+from .ledger import Entry, Ledger
 
 TOPIC = "departures"
 GROUP = "gates"

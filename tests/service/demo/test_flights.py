@@ -3,8 +3,8 @@
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
-from tarry.service.cli.replay import Squeeze, planned_failures
 from tarry.service.demo.flights import load_day
+from tarry.service.demo.replay import Squeeze, planned_failures
 
 
 def test_the_day_is_the_one_that_its_readme_tells_of() -> None:
