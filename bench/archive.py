@@ -36,6 +36,7 @@ from ..pipeline.lake.tenure import Tenure
 from ..pipeline.session import Later
 from ..service.clock import Clock
 from ..service.stream.combiner import Combiner
+from ..store import catalogue
 from ..store.catalogue import TopicDraft
 from ..store.ids import first_id
 from ..store.mysql.dsn import Dsn
@@ -83,7 +84,7 @@ async def _begin(dsn: str) -> int:
     """The id of the one queue of a new topic."""
     backend = await open_backend(dsn)
     await backend.migrate()
-    topic = await Store(backend).add_topic(TopicDraft("bench"), await backend.now())
+    topic = await Store(backend).write(catalogue.add_topic, TopicDraft("bench"), await backend.now())
     await backend.aclose()
     return topic.queues[0].id
 
@@ -223,7 +224,7 @@ async def _publish(dsn: str, callers: int, seconds: float, archive: Any, done: t
     backend = await open_backend(dsn)
     store, clock = Store(backend), Clock(backend.now)
     await clock.take()
-    topic = (await store.topics())[0]
+    topic = (await store.read(catalogue.topics))[0]
 
     async def write(publications: Sequence[Publication]) -> list[list[Receipt] | Conflict]:
         return await store.publish(publications, clock.now())

@@ -22,6 +22,7 @@ import trio
 
 from ..service.clock import Clock
 from ..service.groups.coordinator import Coordinator
+from ..store import catalogue
 from ..store.catalogue import TopicDraft
 from ..store.opening import open_backend
 from ..store.records import Claim, ClaimRequest, Draft, Group, Publication, Settlement, Turn
@@ -128,7 +129,7 @@ async def fill(store: Store, rows: int) -> Group:
     """A stream of so many messages, and a group at its beginning."""
     await store.backend.migrate()
     now = await store.backend.now()
-    topic = await store.add_topic(TopicDraft("bench"), now)
+    topic = await store.write(catalogue.add_topic, TopicDraft("bench"), now)
     for start in range(0, rows, _PAGE):
         say(f"publishing {start} of {rows}")
         drafts = (Draft(topic, topic.queues[0], BODY),) * min(_PAGE, rows - start)

@@ -27,6 +27,7 @@ from ..pipeline.columns import arrow_schema
 from ..pipeline.lake.lake import Lake
 from ..pipeline.lake.lake_writer import write_tables
 from ..pipeline.schemas import TABLES
+from ..store import catalogue
 from ..store.catalogue import TopicDraft
 from ..store.ids import SEQUENCE_BITS
 from ..store.opening import open_backend
@@ -163,7 +164,7 @@ async def make_store(dsn: str) -> None:
         store = Store(backend)
         await backend.migrate()
         now = await backend.now() - 3_600_000
-        topic = await store.add_topic(TopicDraft("orders"), now)
+        topic = await store.write(catalogue.add_topic, TopicDraft("orders"), now)
         group = await store.add_group(topic, "billing", now)
         for _ in range(0, _AUDITED, 1000):
             drafts = tuple(Draft(topic, topic.queues[0], b"%d" % n) for n in range(1000))

@@ -32,6 +32,7 @@ from ..pipeline.sending import importing
 from ..pipeline.sending.import_drafts import Mapping
 from ..pipeline.sending.input_files import read_rows
 from ..service.demo.server_process import ServerProcess
+from ..store import catalogue
 from ..store.catalogue import TopicDraft
 from ..store.ids import first_id
 from ..store.opening import open_backend
@@ -128,7 +129,7 @@ def make_topic(dsn: str) -> None:
     async def run() -> None:
         backend = await open_backend(dsn)
         await backend.migrate()
-        await Store(backend).add_topic(TopicDraft(_TOPIC, queues=4), await backend.now())
+        await Store(backend).write(catalogue.add_topic, TopicDraft(_TOPIC, queues=4), await backend.now())
         await backend.aclose()
 
     trio.run(run)

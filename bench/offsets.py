@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import trio
 
 from ..service.stream.combiner import Combiner
+from ..store import catalogue
 from ..store.catalogue import TopicDraft
 from ..store.mysql.connection import Connection, connect
 from ..store.mysql.dsn import Dsn
@@ -24,6 +25,7 @@ from ..store.mysql.literals import Statement
 from ..store.opening import open_backend
 from ..store.records import Conflict, Draft, Publication, Receipt
 from ..store.store import Store
+from ..store.stream import stretches
 from . import databases
 from .publish import BODY, now
 from .published_design import TABLE
@@ -157,7 +159,8 @@ async def tarry(dsn: str, redis_port: int, publishers: int, seconds: float, by_r
     try:
         await backend.migrate()
         store = Store(backend)
-        topic = await store.add_topic(TopicDraft("bench", sequencer="redis" if by_redis else "store"), now())
+        draft = TopicDraft("bench", sequencer="redis" if by_redis else "store")
+        topic = await store.write(catalogue.add_topic, draft, now())
         queue = topic.queues[0]
         backend.sequence([queue.id], by_redis=by_redis)
 
@@ -170,7 +173,7 @@ async def tarry(dsn: str, redis_port: int, publishers: int, seconds: float, by_r
             nonlocal position
             if by_redis:
                 await store.seal(queue.id, now())
-            found = await store.pull(queue, position, 1000)
+            found = await store.read(stretches.pull, queue, position, 1000)
             position = found[-1].offset + 1 if found else position
             return [message.id for message in found]
 

@@ -22,6 +22,7 @@ import trio
 
 from ..service.stream.combiner import Combiner
 from ..service.upkeep.collector import tame_collector
+from ..store import catalogue
 from ..store.catalogue import TopicDraft
 from ..store.opening import open_backend
 from ..store.records import Conflict, Draft, Publication, Receipt
@@ -121,7 +122,7 @@ async def measure(dsn: str, callers: int, seconds: float, later: bool) -> Figure
     try:
         await backend.migrate()
         store = Store(backend)
-        topic = await store.add_topic(TopicDraft("bench"), await backend.now())
+        topic = await store.write(catalogue.add_topic, TopicDraft("bench"), await backend.now())
 
         async def write(publications: Sequence[Publication]) -> list[list[Receipt] | Conflict]:
             return await store.publish(publications, now())

@@ -23,6 +23,7 @@ import msgspec
 import trio
 
 from ..service.demo.server_process import ServerProcess
+from ..store import catalogue
 from ..store.catalogue import TopicDraft
 from ..store.opening import open_backend
 from ..store.records import Draft, Publication
@@ -75,7 +76,7 @@ async def schedule(dsn: str, pending: int, hours: float) -> None:
         store = Store(backend)
         await backend.migrate()
         now = await backend.now()
-        topic = await store.add_topic(TopicDraft("pending"), now)
+        topic = await store.write(catalogue.add_topic, TopicDraft("pending"), now)
         first, span = now + 1_800_000, round(hours * 3_600_000) - 1_800_000
         for start in range(0, pending, _PAGE):
             say(f"scheduling {start} of {pending}")

@@ -14,9 +14,11 @@ import structlog
 import trio
 from attrs import evolve
 
+from ..store import catalogue
 from ..store.catalogue import TopicDraft
 from ..store.errors import Contention, GroupGone, Refused, StoreError, Unavailable
 from ..store.groups.claim_ids import format_claim
+from ..store.looking import dead_letters, finding, found_pages, tracing
 from ..store.looking.dead_letters import DeadPage, DeadSearch
 from ..store.looking.finding import Place, Upcoming, Wanted
 from ..store.looking.found_pages import FoundPage
@@ -263,7 +265,7 @@ class Engine:
         found = await self.directory.read_topic(topic.name)
         if found is None:
             raise UnknownTopic(f"there is no topic {topic.name!r}")
-        return found, (await self._store.topic_states([found]))[found.id]
+        return found, (await self._store.read(catalogue.topic_states, [found]))[found.id]
 
     async def groups(self, topic: Topic) -> list[Group]:
         return self.directory.groups_of(topic)
@@ -318,7 +320,7 @@ class Engine:
         self._metrics.forget(group.topic.name, group.name)
 
     async def group_state(self, group: Group) -> GroupState:
-        state = await self._store.group_state(group)
+        state = await self._store.read(catalogue.group_state, group)
         clients = {*state.clients, *state.owners.values(), *self._groups.present(group)}
         return evolve(state, clients=tuple(sorted(clients)))
 
@@ -401,21 +403,21 @@ class Engine:
     # Looking
 
     async def find_message(self, id_: int) -> Found | None:
-        return await self._store.find_message(id_)
+        return await self._store.read(tracing.find_message, id_)
 
     async def find_labelled(self, topic: Topic, key: str, after: int, limit: int) -> FoundPage:
-        return await self._store.find_labelled(topic, key, after, limit)
+        return await self._store.read(found_pages.find_labelled, topic, key, after, limit)
 
     async def find(self, topic: Topic, wanted: Wanted, place: Place, limit: int) -> FoundPage:
-        return await self._store.find(topic, wanted, place, limit)
+        return await self._store.read(found_pages.find, topic, wanted, place, limit)
 
     async def upcoming(self, topic: Topic, since: int | None, width: int, buckets: int) -> Upcoming:
         begin = self.clock.now() if since is None else since
         async with self._counting:  # one after another: the readers are for others, too
-            return await self._store.upcoming(topic, begin, width, buckets, overdue=since is None)
+            return await self._store.read(finding.upcoming, topic, begin, width, buckets, overdue=since is None)
 
     async def find_dead(self, group: Group, search: DeadSearch, after: int, limit: int) -> DeadPage:
-        return await self._store.find_dead(group, search, after, limit)
+        return await self._store.read(dead_letters.find, group, search, after, limit)
 
     def claim_id(self, claim: Claim) -> str:
         return format_claim(*(one.key for one in claim.ranges))

@@ -15,6 +15,7 @@ from .stream.readers import broadcast_state
 from .stream.sealing import seal
 from .text import encode
 
+_PAGE = 1_000
 _KINDS: Sequence[Literal["cluster", "broadcast"]] = ("cluster", "broadcast")
 _SEQUENCERS: Sequence[Literal["store", "redis"]] = ("store", "redis")
 
@@ -45,6 +46,14 @@ def decode_ladder(text: bytes | None) -> Ladder | None:
         return None
     rungs, _, jitter = text.decode().partition("~")
     return Ladder(tuple(int(rung) for rung in rungs.split(",") if rung), float(jitter or 0))
+
+
+async def topics(tx: Transaction) -> list[Topic]:
+    """All topics by name."""
+    found: list[Topic] = []
+    while page := await topics_by_name(tx, found[-1].name if found else "", _PAGE):
+        found += page
+    return found
 
 
 async def find_topics(tx: Queries, names: Sequence[str]) -> list[Topic]:
@@ -195,6 +204,22 @@ async def _add_queues_of_group(tx: Transaction, topic: Topic, group_id: int, beg
     mine = [row[0] for row in rows if row[2] in (0, group_id)]
     cursors = [(group_id, id_, *(begins.get(id_, 0),) * 2, *(0,) * 8) for id_ in sorted(mine)]
     await tx.execute_many("cursor.add", cursors)
+
+
+async def queue_ends(tx: Transaction, queue_ids: Sequence[int]) -> dict[int, int]:
+    """The end of each of these queues, by its id."""
+    return dict(await tx.fetch("queue.ends", queue_ids)) if queue_ids else {}
+
+
+async def lags(tx: Transaction, group_ids: Sequence[int]) -> dict[int, tuple[int, int]]:
+    """By group id: messages yet to be claimed, and retries that wait for their rung."""
+    rows = await tx.fetch("cursor.lags", group_ids) if group_ids else []
+    return {group_id: (int(lag), int(failed) - int(returned)) for group_id, lag, failed, returned in rows}
+
+
+async def backlogs(tx: Transaction) -> dict[int, int]:
+    """By topic id: what its groups have yet to claim, where there is something."""
+    return {topic_id: int(backlog) for topic_id, backlog in await tx.fetch("cursor.backlogs")}
 
 
 async def topic_states(tx: Transaction, topics: Sequence[Topic]) -> dict[int, TopicState]:

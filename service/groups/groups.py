@@ -10,6 +10,7 @@ import trio
 from attrs import evolve
 
 from ...store.errors import GroupGone, Locked, StoreError
+from ...store.groups import claims
 from ...store.groups.claim_ids import format_claim, parse_claim
 from ...store.records import (
     Claim,
@@ -165,7 +166,7 @@ class Groups:
         for key in keys:
             if not missing and there:
                 break
-            known = coordinator.places(key) or await self._store.find_places(key)
+            known = coordinator.places(key) or await self._store.read(claims.find_places, key)
             there |= known is not None
             if known is not None and (own := [id_ for id_ in missing if id_ in known]):
                 places[key] = tuple(known[id_] for id_ in own)

@@ -28,6 +28,7 @@ import trio
 from attrs import frozen
 
 from ...store.errors import Locked, StoreError
+from ...store.groups import clients, holdings
 from ...store.groups.clients import Registration
 from ...store.records import ClaimKey
 from ...store.store import Store
@@ -114,7 +115,7 @@ class Membership:
     async def look(self) -> None:
         """Reads which clients are watched, and when they were last heard of anywhere."""
         began = self._clock.now()
-        rows = await self._store.clients()
+        rows = await self._store.read(clients.all_watched)
         now = self._clock.now()
         if self._looked_at is None or not 0 <= now - self._looked_at <= self._timeout // 2:
             self._judges_from = now + self._timeout
@@ -154,7 +155,7 @@ class Membership:
         for _ in range(_LOOKS - 1):
             # A turn that was under way may have granted it one more. If that cannot be ended now, its lease ends.
             with suppress(StoreError, ServiceError):
-                if not set(await self._store.open_claims([client])) - ended:
+                if not set(await self._store.read(holdings.open_claims, [client])) - ended:
                     break
                 ended.update((await self.leaving.ask(_Leaving(client)))[1])
         return watched, len(ended)
@@ -200,7 +201,7 @@ class Membership:
             if before < at and before <= due:
                 signs[name] = at
         if signs:
-            rows, locked = await self._store.renew_free(signs)
+            rows, locked = await self._store.write(clients.renew_free, signs)
             self._written(signs.keys() - locked, rows)
             self._locked.update(dict.fromkeys(locked))
             self._met_a_lock.set()
@@ -217,7 +218,7 @@ class Membership:
                 continue  # it is gone
             try:
                 sign = {name: self._last_sign(name, self._clock.now())}
-                self._written(sign, await self._store.renew_clients(sign))
+                self._written(sign, await self._store.write(clients.renew, sign))
             except Locked:
                 self._locked[name] = None
             except StoreError as error:
@@ -248,12 +249,12 @@ class Membership:
 
     async def _sign(self, signs: Sequence[_Sign]) -> list[Literal[True]]:
         heard, register = _together(signs)
-        self._written(heard, await self._store.renew_clients(heard, register))
+        self._written(heard, await self._store.write(clients.renew, heard, register))
         return [True] * len(signs)
 
     async def _sign_free(self, signs: Sequence[_Sign]) -> list[Literal[True] | None]:
         heard, register = _together(signs)
-        rows, locked = await self._store.renew_free(heard, register)
+        rows, locked = await self._store.write(clients.renew_free, heard, register)
         self._written(heard.keys() - locked, rows)
         return [None if sign.client in locked else True for sign in signs]
 
@@ -265,19 +266,19 @@ class Membership:
                 self._rows.pop(name, None)  # buried or deregistered at another server
 
     async def _leave(self, leaving: Sequence[_Leaving]) -> list[tuple[bool, tuple[ClaimKey, ...]]]:
-        clients: dict[str, int | None] = {}
+        gone: dict[str, int | None] = {}
         for one in leaving:
-            before = clients.get(one.client, _NEVER)
-            clients[one.client] = None if before is None or one.renewed_by is None else max(before, one.renewed_by)
-        left = await self._store.remove_clients(clients, self._clock.now())
+            before = gone.get(one.client, _NEVER)
+            gone[one.client] = None if before is None or one.renewed_by is None else max(before, one.renewed_by)
+        left = await self._store.write(clients.remove, gone, self._clock.now())
         async with trio.open_nursery() as nursery:
-            for name, gone in left.items():
-                if gone.watched and clients[name] is not None:  # no other server was sooner, or has heard of it
-                    log.warning("client_dead", client=name, claims=len(gone.claims))
-                if gone.watched or clients[name] is None:
+            for name, behind in left.items():
+                if behind.watched and gone[name] is not None:  # no other server was sooner, or has heard of it
+                    log.warning("client_dead", client=name, claims=len(behind.claims))
+                if behind.watched or gone[name] is None:
                     self._rows.pop(name, None)
                     self._heard.pop(name, None)
-                    nursery.start_soon(self._dismiss, name, gone.claims)
+                    nursery.start_soon(self._dismiss, name, behind.claims)
         return [(left[one.client].watched, left[one.client].claims) for one in leaving]
 
 

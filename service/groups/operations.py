@@ -11,6 +11,7 @@ import trio
 from attrs import evolve, frozen
 
 from ...store.errors import StoreError
+from ...store.operating import positions, redriving, replaying
 from ...store.operating.positions import Position
 from ...store.operating.redriving import Letters
 from ...store.operating.replaying import Range
@@ -58,7 +59,7 @@ class Operations:
     ) -> list[tuple[int, int]]:
         """(number, offset) of each queue as it is now, or would be."""
         if dry_run:
-            return await self._store.offsets_of(queues, position)
+            return await self._store.read(positions.offsets_of, queues, position)
 
         async def move() -> list[tuple[int, int]]:
             sought = await self._store.seek(group, queues, position, self._clock.now())
@@ -71,7 +72,7 @@ class Operations:
     async def replay(self, group: Group, range_: Range, *, dry_run: bool) -> Worked:
         """The range once more for this group."""
         if dry_run:
-            return Worked(await self._store.count_replay(range_))
+            return Worked(await self._store.read(replaying.count, range_))
 
         async def step(limit: int) -> tuple[int, bool]:
             replayed = await self._store.replay(group, range_, limit, self._clock.now())
@@ -94,7 +95,7 @@ class Operations:
         """Dead letters away for good."""
 
         async def purge(some: Letters, limit: int) -> int:
-            return await self._store.purge(group, some, limit)
+            return await self._store.write(redriving.purge, group, some, limit)
 
         return await self._over_letters(group, letters, rate, purge, dry_run=dry_run)
 
@@ -110,7 +111,7 @@ class Operations:
         # One that dies again meanwhile is not meant, or this might never end.
         letters = evolve(letters, until=min(letters.until, self._clock.now() + 1))
         if dry_run:
-            return Worked(await self._store.count_dead(group, letters), until=letters.until)
+            return Worked(await self._store.read(redriving.count, group, letters), until=letters.until)
         left = letters.ids
 
         async def step(limit: int) -> tuple[int, bool]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from attrs import evolve, frozen
 
+from ...store.groups import holdings
 from ...store.records import Group
 from ...store.store import Store
 from ..topics.directory import Directory
@@ -51,7 +52,7 @@ class Roster:
     async def page(self, after: str, limit: int) -> list[ClientState]:
         """Up to `limit` clients, by name from behind `after`."""
         here = {*self._membership.names(), *self._present()}
-        holders = await self._store.holders(after, limit)
+        holders = await self._store.read(holdings.holders, after, limit)
         names = sorted(name for name in {*here, *holders} if name > after)[:limit]
         if not names:
             return []
@@ -66,7 +67,7 @@ class Roster:
 
     async def _held(self, names: Sequence[str]) -> dict[str, tuple[Held, ...]]:
         places: dict[tuple[str, int, int], Held] = {}
-        for holding in await self._store.held_by(names):
+        for holding in await self._store.read(holdings.of_clients, names):
             group = self._directory.group_by_id(holding.group_id)
             number = None if group is None else _number(group, holding.queue_id)
             if group is None or number is None:

@@ -14,6 +14,7 @@ from ...store.errors import StoreError
 from ...store.ids import SHARDS, due_of, first_id
 from ...store.ports import Row
 from ...store.store import Store
+from ...store.timers import timers
 from ..clock import Clock
 from ..upkeep.outages import tell_failure
 from .hand import Hand
@@ -80,7 +81,7 @@ class Loader:
         after_moved = (since - 1, 0)
 
         async def messages(limit: int) -> bool:
-            rows = await self._store.due_messages(shard, after["delay"], until, limit)
+            rows = await self._store.read(timers.due_messages, shard, after["delay"], until, limit)
             if rows:
                 after["delay"] = rows[-1][0] + 1
             self._add(rows)
@@ -88,14 +89,14 @@ class Loader:
 
         async def moved(limit: int) -> bool:
             nonlocal after_moved
-            rows = await self._store.due_moved(shard, after_moved, until, limit)
+            rows = await self._store.read(timers.due_moved, shard, after_moved, until, limit)
             if rows:
                 after_moved = (rows[-1][1], rows[-1][0])
             self._add(rows)
             return len(rows) == limit
 
         async def retries(limit: int) -> bool:
-            rows = await self._store.due_retries(shard, after["retry"], until, limit)
+            rows = await self._store.read(timers.due_retries, shard, after["retry"], until, limit)
             if rows:
                 after["retry"] = rows[-1][0] + 1
             self._add([(~id_, due_of(id_)) for (id_,) in rows])

@@ -12,6 +12,7 @@ from attrs import define, field
 from ...store.errors import Locked
 from ...store.records import Promoted
 from ...store.store import Store
+from ...store.timers import timers
 from ..clock import Clock
 from ..metrics import Metrics
 from ..stream.growth import Growth
@@ -46,7 +47,7 @@ class Promotion:
         try:
             promoted, held = await self._store.promote_free(entries, now, self.held.queues)
         except Locked:  # no look shows which queue it is that is locked otherwise: each finds out by itself
-            promoted, held = [], await self._store.queues_of(entries)
+            promoted, held = [], await self._store.read(timers.queues_of, entries)
         took = trio.current_time() - began
         self._metrics.promote_batch(took)
         self.held.note({one.queue_id for one in promoted}, len(promoted), took)

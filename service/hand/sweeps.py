@@ -17,9 +17,13 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from ...store import catalogue
 from ...store.errors import StoreError
+from ...store.groups import holdings
 from ...store.records import ClaimKey
 from ...store.store import Store
+from ...store.stream import publishing
+from ...store.timers import timers
 from ..clock import Clock
 from ..upkeep.outages import tell_failure
 from .hand import Hand
@@ -113,21 +117,21 @@ class Sweeps:
     async def _sweep(self, since: int, until: int) -> None:
         if self._hand.behind > 1000:
             return  # what is due is on its way; reading it again would not hasten it
-        self.found += self._hand.add_missing(await self._store.near(since, until, _ROWS))
+        self.found += self._hand.add_missing(await self._store.read(timers.near, since, until, _ROWS))
 
     async def leases(self) -> None:
         """Ends claims whose lease ran out without anybody here watching."""
-        for key, lease_until in await self._store.claims_over(self._clock.now() - _GRACE, _CLAIMS):
+        for key, lease_until in await self._store.read(holdings.over, self._clock.now() - _GRACE, _CLAIMS):
             await self._lost(key, lease_until)
 
     async def watch_all(self) -> None:
         """After a start: all open claims, so that their leases end on time."""
-        for key, lease_until in await self._store.claims_over(_EVER, 100 * _CLAIMS):
+        for key, lease_until in await self._store.read(holdings.over, _EVER, 100 * _CLAIMS):
             await self._lost(key, lease_until)
 
     async def requests(self) -> None:
         """Forgets idempotency keys whose window is over."""
-        while await self._store.forget_requests(self._clock.now(), _CLAIMS) == _CLAIMS:
+        while await self._store.write(publishing.forget, self._clock.now(), _CLAIMS) == _CLAIMS:
             await trio.sleep(0.05)  # writers come first
 
     async def look(self) -> bool:
@@ -136,7 +140,8 @@ class Sweeps:
         self._ends = {queue_id: self._ends[queue_id] for queue_id in awaited if queue_id in self._ends}
         found = not awaited
         for begin in range(0, len(awaited), _QUEUES):
-            for queue_id, end in (await self._store.queue_ends(awaited[begin : begin + _QUEUES])).items():
+            ends = await self._store.read(catalogue.queue_ends, awaited[begin : begin + _QUEUES])
+            for queue_id, end in ends.items():
                 if self._ends.get(queue_id, 0) < end:
                     self._ends[queue_id] = end
                     self._grown(queue_id)

@@ -8,6 +8,7 @@ import trio
 from ...store.errors import TopicGone
 from ...store.records import Conflict, Publication, Receipt, Verdict
 from ...store.store import Store
+from ...store.timers import timers
 from ..clock import Clock
 from ..errors import Busy
 from ..groups.groups import LOCKED_PAUSES
@@ -137,7 +138,7 @@ class Intake:
         return verdicts
 
     async def _reschedule(self, moves: Sequence[tuple[int, int]]) -> list[Verdict]:
-        verdicts = await self._store.reschedule(moves, self._clock.now())
+        verdicts = await self._store.write(timers.reschedule, moves, self._clock.now())
         for (id_, _), verdict in zip(moves, verdicts, strict=True):
             if verdict.due_before is not None and verdict.due is not None:
                 self._forget(verdict.due_before, id_)

@@ -8,6 +8,7 @@ from attrs import evolve
 from ...store.errors import GroupGone, TopicGone
 from ...store.records import Delivered, Group, Queue, ReadAnswer, ReadRequest
 from ...store.store import Store
+from ...store.stream import readers, stretches
 from ..clock import Clock
 from ..topics.directory import Directory
 from .bells import Bells
@@ -75,7 +76,7 @@ class Readers:
         while True:
             with self._bells.listen([queue.id]) as bell:
                 try:
-                    messages = await self._store.pull(queue, offset, size)
+                    messages = await self._store.read(stretches.pull, queue, offset, size)
                 except TopicGone:
                     return []
                 if messages:
@@ -103,7 +104,7 @@ class Readers:
                         return answer
 
     async def _read(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer]:
-        return await self._store.read_on(requests, self._clock.now())
+        return await self._store.write(readers.read_on, requests, self._clock.now())
 
     async def _read_free(self, requests: Sequence[ReadRequest]) -> list[ReadAnswer | None]:
-        return await self._store.read_on_free(requests, self._clock.now())
+        return await self._store.write(readers.read_on_free, requests, self._clock.now())

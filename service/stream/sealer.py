@@ -11,6 +11,7 @@ from attrs import frozen
 
 from ...store.errors import StoreError
 from ...store.store import Store
+from ...store.stream import sealing
 from ..clock import Clock
 from ..topics.directory import Directory
 from ..upkeep.outages import tell_failure
@@ -87,7 +88,7 @@ class Sealer:
 
     async def look_everywhere(self) -> None:
         """The same when nobody here knows of a reason: another node may."""
-        for queue_id in await self._store.overrun():
+        for queue_id in await self._store.read(sealing.overrun):
             self.touch(queue_id)
 
     async def _seal(self, queue_id: int, grown: Callable[[int], None]) -> None:

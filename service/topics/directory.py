@@ -10,7 +10,9 @@ from weakref import WeakValueDictionary
 
 import trio
 
+from ...store import catalogue
 from ...store.catalogue import TopicDraft
+from ...store.cleaning import removal
 from ...store.cleaning.removal import Tombstone
 from ...store.records import Group, Topic
 from ...store.store import Store
@@ -55,7 +57,7 @@ class Directory:
 
     async def refresh(self) -> None:
         """Reads topics anew; what is not there any more is forgotten. The first reads all there is."""
-        for stone in await self._store.tombstones():
+        for stone in await self._store.read(removal.tombstones):
             self._forget_stone(stone)
         last = self._ids[-1] if self._ids else 0
         read, end = 0, last or _LAST
@@ -73,7 +75,7 @@ class Directory:
         """A page of topics from behind one, to `end`; how many there are, and whether these were the last."""
         # Only what was known before the reading: somebody may make more meanwhile.
         known = self._ids[bisect_right(self._ids, after) : bisect_right(self._ids, end)]
-        topics = [topic for topic in await self._store.topic_page(after, limit) if topic.id <= end]
+        topics = [topic for topic in await self._store.read(catalogue.topic_page, after, limit) if topic.id <= end]
         through = len(topics) < limit
         upto = end if through else topics[-1].id
         there = {topic.id for topic in topics}
@@ -106,14 +108,14 @@ class Directory:
     async def look_up_group(self, id_: int) -> Group | None:
         """The group of this id, looked for in the store when it is not known here."""
         if (group := self._by_id.get(id_)) is None:
-            for name in await self._store.topics_of_groups([id_]):
+            for name in await self._store.read(catalogue.topics_of_groups, [id_]):
                 await self.read_topic(name)
             group = self._by_id.get(id_)
         return group
 
     async def read_topic(self, name: str) -> Topic | None:
         """A topic and its groups, as they are in the store now."""
-        found = await self._store.topics([name])
+        found = await self._store.read(catalogue.find_topics, [name])
         for topic in found:
             self._note_topic(topic)
             for group in await self._store.groups([topic]):
@@ -174,7 +176,7 @@ class Directory:
 
     async def make_topic(self, draft: TopicDraft) -> Topic:
         """Makes a topic, or gives one that exists the queues it lacks."""
-        topic = await self._store.add_topic(draft, self._clock.now())
+        topic = await self._store.write(catalogue.add_topic, draft, self._clock.now())
         self._note_topic(topic)
         for group in await self._store.groups([topic]):
             self._note_group(group)
@@ -218,14 +220,14 @@ class Directory:
 
     async def change_group(self, group: Group, ladder: Ladder | None, *, block: bool = False) -> Group:
         """Sets a group's own ladder, and whether an exhausted message blocks its key."""
-        await self._store.change_group(group, ladder, block=block)
+        await self._store.write(catalogue.change_group, group, ladder, block=block)
         for changed in await self._store.groups([group.topic]):
             self._note_group(changed)
         return self._present(group)
 
     async def limit_group(self, group: Group, concurrency: int | None) -> Group:
         """Sets how many messages a group's clients may have in hand at once."""
-        await self._store.limit_group(group, concurrency)
+        await self._store.write(catalogue.limit_group, group, concurrency)
         for changed in await self._store.groups([group.topic]):
             self._note_group(changed)
         return self._present(group)

@@ -13,6 +13,7 @@ from typing import Literal
 import trio
 from attrs import frozen
 
+from ...store import catalogue
 from ...store.records import Topic, TopicState
 from ...store.store import Store
 from .directory import Directory
@@ -60,7 +61,7 @@ class Ranking:
         after = place.name if place.value == 0 else ""
         through = False
         while len(topics) < limit and not through:
-            page = await self._store.topics_by_name(after, _PAGE if values else limit)
+            page = await self._store.read(catalogue.topics_by_name, after, _PAGE if values else limit)
             idle = [topic for topic in page if not values.get(topic.id)]
             through = len(page) < (_PAGE if values else limit) and len(topics) + len(idle) <= limit
             topics += idle[: limit - len(topics)]
@@ -75,7 +76,7 @@ class Ranking:
         order = sorted((-value, names(topic_id)) for topic_id, value in values.items() if value and names(topic_id))
         begin = bisect_right(order, (-place.value, place.name))
         wanted = [name for _, name in order[begin : begin + limit]]
-        found = {topic.name: topic for topic in (await self._store.topics(wanted) if wanted else [])}
+        found = {topic.name: topic for topic in await self._store.read(catalogue.find_topics, wanted)}
         return [found[name] for name in wanted if name in found]
 
     async def _values(self, sort: Sort) -> Mapping[int, int]:
@@ -85,14 +86,14 @@ class Ranking:
             return {}
         async with self._adding_up:  # one for all who ask
             if trio.current_time() >= self._backlogs_until:
-                self._backlogs = await self._store.backlogs()
+                self._backlogs = await self._store.read(catalogue.backlogs)
                 self._backlogs_until = trio.current_time() + _REMEMBERED
         return self._backlogs
 
     async def _described(self, topics: list[Topic]) -> list[tuple[Topic, TopicState, Activity]]:
-        states = await self._store.topic_states(topics)
+        states = await self._store.read(catalogue.topic_states, topics)
         groups = await self._store.groups(topics)
-        lags = await self._store.lags([group.id for group in groups])
+        lags = await self._store.read(catalogue.lags, [group.id for group in groups])
         backlogs: Counter[int] = Counter()
         for group in groups:
             backlogs[group.topic.id] += lags.get(group.id, (0, 0))[0]

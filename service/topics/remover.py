@@ -9,6 +9,7 @@ from collections.abc import Callable
 import structlog
 import trio
 
+from ...store.cleaning import removal
 from ...store.cleaning.removal import BEGIN, GRACE, Tombstone
 from ...store.errors import StoreError, Unsettled
 from ...store.records import Group, Topic
@@ -55,7 +56,7 @@ class Remover:
         """The group is no more. Raises `UnknownGroup`."""
         removed = False
         with trio.CancelScope(shield=True):
-            removed = await self._store.remove_group(group, self._clock.now())
+            removed = await self._store.write(removal.remove_group, group, self._clock.now())
         self._directory.forget_group(group)
         self._some.set()
         if not removed:
@@ -75,12 +76,12 @@ class Remover:
 
     async def clear(self) -> None:
         """One round over everything that was removed. Raises `StoreError`: the rest is for the next round."""
-        for stone in await self._store.tombstones():
+        for stone in await self._store.read(removal.tombstones):
             began = self._clock.now()
             rows, held = await self._clear(stone)
             # Of a topic more may come in for a moment yet; it is cleared once more.
             if not held and (stone.group_id or began >= stone.removed_at + GRACE):
-                await self._store.bury(stone)
+                await self._store.write(removal.bury, stone)
             if rows:
                 facts = {"topic": stone.topic_id, "group": stone.group_id, "queue": stone.queue_id}
                 log.info("cleared", **facts, rows=rows, took_ms=self._clock.now() - began)
@@ -92,7 +93,7 @@ class Remover:
             if self._busy():
                 await trio.sleep(1)
                 continue
-            done = await self._store.clear(stone, place, BATCH)
+            done = await self._store.write(removal.clear, stone, place, BATCH)
             rows += done.rows
             held |= done.held
             if done.next is None:

@@ -15,7 +15,7 @@ import structlog
 import trio
 from attrs import define, field
 
-from ...store.cleaning import retention
+from ...store.cleaning import leftovers, retention
 from ...store.cleaning.leftovers import Leftovers
 from ...store.cleaning.retention import Limits, Removed
 from ...store.errors import Locked, StoreError
@@ -93,7 +93,7 @@ class Cleaner:
         if self._asked_for:
             asked_for, self._asked_for = self._asked_for, set()
             try:
-                await self._store.see_groups(sorted(asked_for), self._clock.now())
+                await self._store.write(retention.see, sorted(asked_for), self._clock.now())
             except StoreError as error:
                 self._asked_for |= asked_for
                 if not isinstance(error, Locked):
@@ -109,7 +109,7 @@ class Cleaner:
                 if self._stopping:
                     break
                 groups = [group for topic in topics for group in self._directory.groups_of(topic)]
-                left = await self._store.leftovers(topics, groups)
+                left = await self._store.read(leftovers.find_leftovers, topics, groups)
                 await self._clean_all(self._places_of_topics(topics, groups, left, limits), total)
             await self._clean_all(_places_of_shards(limits), total)
         finally:
@@ -131,7 +131,7 @@ class Cleaner:
         while not self._stopping:
             if self._busy():
                 break  # in a minute
-            done = await self._store.clean(partial(place.batch, now=self._clock.now(), start=start))
+            done = await self._store.write(partial(place.batch, now=self._clock.now(), start=start))
             rows += done.rows
             start = done.next
             self._metrics.cleaned(place.what, done.rows)

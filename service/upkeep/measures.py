@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from ...store import catalogue
 from ...store.store import Store
 from ..metrics import MAX_NAMES, Metrics
 from ..topics.directory import Directory
@@ -19,8 +20,8 @@ class Measures:
         """Sets the gauges of the topics that have series of their own: of very many topics a part."""
         topics = [topic for topic in self._directory.some(MAX_NAMES) if self._directory.name_of(topic.id)]
         groups = [group for topic in topics for group in self._directory.groups_of(topic)][:MAX_NAMES]
-        states = await self._store.topic_states(topics)
-        lags = await self._store.lags([group.id for group in groups])
+        states = await self._store.read(catalogue.topic_states, topics)
+        lags = await self._store.read(catalogue.lags, [group.id for group in groups])
         retrying: Counter[int] = Counter()
         for group in groups:
             if self._directory.group_by_id(group.id) is not None:  # not removed meanwhile

@@ -22,7 +22,7 @@ from attrs import frozen
 from ..errors import Unsettled
 from ..ids import SHARDS, SHARDS_OF_DELAY
 from ..ports import Row, Transaction
-from ..records import Outcome, Topic
+from ..records import Group, Outcome, Topic
 from ..stream.sealing import last_end
 from ..timers.timers import lock_waiting, remove_waiting
 
@@ -59,8 +59,9 @@ class Cleared:
     """Something stayed, because a user's own transaction holds it."""
 
 
-async def remove_group(tx: Transaction, topic_id: int, group_id: int, now: int) -> bool:
+async def remove_group(tx: Transaction, group: Group, now: int) -> bool:
     """The group is no more; False when it was not there."""
+    topic_id, group_id = group.topic.id, group.id
     await tx.fetch("topic.lock", topic_id)
     if not await tx.execute("consumer_group.remove", [group_id]):
         return await _removed_by_us(tx, (topic_id, group_id, 0), now)

@@ -43,14 +43,24 @@ async def all_watched(tx: Transaction) -> dict[str, Registration]:
     return {name.decode(): Registration(registered_at, renewed_at) for name, registered_at, renewed_at in rows}
 
 
-async def renew(
-    tx: Transaction, signs: Mapping[str, int], register: Collection[str], *, free: bool
-) -> tuple[dict[str, Registration], set[str]]:
+async def renew(tx: Transaction, signs: Mapping[str, int], register: Collection[str] = ()) -> dict[str, Registration]:
     """Notes when clients were last heard of; those to `register` are watched from now on.
 
-    Returns those of them that are watched now, and those whose row somebody holds: these are left out when `free`, and
-    waited for otherwise. The others were buried, deregistered or never registered.
+    Returns those of them that are watched now. The others were buried, deregistered or never registered.
     """
+    return (await _renew(tx, signs, register, free=False))[0]
+
+
+async def renew_free(
+    tx: Transaction, signs: Mapping[str, int], register: Collection[str] = ()
+) -> tuple[dict[str, Registration], set[str]]:
+    """As `renew`, without waiting for a row; and the clients whose row somebody holds."""
+    return await _renew(tx, signs, register, free=True)
+
+
+async def _renew(
+    tx: Transaction, signs: Mapping[str, int], register: Collection[str], *, free: bool
+) -> tuple[dict[str, Registration], set[str]]:
     names = list[Value](sorted(name.encode() for name in signs))
     locked: set[str] = set()
     if free:

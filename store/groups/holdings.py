@@ -1,10 +1,11 @@
-"""What clients hold: open claims, and queues of ordered topics. For an operator's look; nothing is decided by it."""
+"""What clients hold: open claims, and queues of ordered topics."""
 
 from collections.abc import Sequence
 
 from attrs import frozen
 
 from ..ports import Transaction
+from ..records import ClaimKey
 from ..text import encode
 
 
@@ -24,6 +25,16 @@ class Holding:
 async def holders(tx: Transaction, after: str, limit: int) -> list[str]:
     """Names of clients that hold open claims, by name from behind `after`."""
     return [name.decode() for (name,) in await tx.fetch("claim.clients", encode(after), limit)]
+
+
+async def open_claims(tx: Transaction, clients: Sequence[str]) -> list[ClaimKey]:
+    """The open claims of these clients."""
+    return [ClaimKey(*row) for row in await tx.fetch("claim.of_clients", [encode(client) for client in clients])]
+
+
+async def over(tx: Transaction, now: int, limit: int) -> list[tuple[ClaimKey, int]]:
+    """Claims whose lease has run out, each with the end of its lease, oldest first."""
+    return [(ClaimKey(*key), lease_until) for *key, lease_until in await tx.fetch("claim.over", now, limit)]
 
 
 async def of_clients(tx: Transaction, clients: Sequence[str]) -> list[Holding]:

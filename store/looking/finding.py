@@ -127,7 +127,9 @@ class Upcoming:
     """None: all of them were counted."""
 
 
-async def upcoming(tx: Transaction, topic: Topic, begin: int, width: int, buckets: int, *, overdue: bool) -> Upcoming:
+async def upcoming(
+    tx: Transaction, topic: Topic, begin: int, width: int, buckets: int, *, overdue: bool = True
+) -> Upcoming:
     """How many messages of a topic fall due in each stretch of `width` milliseconds from `begin` on.
 
     The first holds what is overdue, too, if that is asked for. No index tells topics apart, so everybody's rows are

@@ -5,12 +5,14 @@ queue. Writers beside each other may have committed a little out of order, so wh
 place that halving finds is looked through, and no message of that time or later is passed over.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 from attrs import frozen
 
 from ..errors import TopicGone
 from ..ports import Transaction
+from ..records import Queue
 
 _DISORDER = 5_000
 """Milliseconds by which a later offset may bear an earlier time."""
@@ -48,6 +50,11 @@ async def offset_of(tx: Transaction, queue_id: int, position: Position) -> int:
     low = await _halve(tx, queue_id, begin, sure, position.value - _DISORDER)
     found = await tx.fetch("message.since", queue_id, low, sure, position.value)
     return int(found[0][0]) if found else sure
+
+
+async def offsets_of(tx: Transaction, queues: Sequence[Queue], position: Position) -> list[tuple[int, int]]:
+    """(number, offset) of a position in each of these queues."""
+    return [(queue.number, await offset_of(tx, queue.id, position)) for queue in queues]
 
 
 async def _halve(tx: Transaction, queue_id: int, low: int, high: int, time: int) -> int:

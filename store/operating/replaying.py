@@ -6,7 +6,7 @@ many ranges has a name, and goes through a queue by ascending offsets: below whe
 stays known when one of its ranges is done. Locks: the cursors of the retry queues, then the replay's own rows.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from attrs import define, frozen
 
@@ -102,6 +102,6 @@ async def extent(tx: Transaction, range_: Range) -> dict[int, tuple[int, int]]:
     return places
 
 
-def size(places: Mapping[int, tuple[int, int]]) -> int:
-    """How many offsets."""
-    return sum(until - at for at, until in places.values())
+async def count(tx: Transaction, range_: Range) -> int:
+    """How many offsets a range has."""
+    return sum(until - at for at, until in (await extent(tx, range_)).values())

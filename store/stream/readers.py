@@ -26,6 +26,16 @@ _Page = tuple[list[Delivered], int]
 """Messages, and the offset behind what was read."""
 
 
+async def read_on(tx: Transaction, requests: Sequence[ReadRequest], now: int) -> list[ReadAnswer]:
+    """Messages for clients of broadcast topics, each from its own offset on; an answer to each, in order."""
+    return [answer for answer in await Reading(now).write(tx, requests) if answer is not None]
+
+
+async def read_on_free(tx: Transaction, requests: Sequence[ReadRequest], now: int) -> list[ReadAnswer | None]:
+    """As `read_on`, without waiting for a row: None for a client whose offsets somebody holds."""
+    return await Reading(now, free=True).write(tx, requests)
+
+
 @define
 class Reading:
     """Wishes of broadcast clients in one transaction."""

@@ -22,13 +22,16 @@ from support.stores import START
 from tarry.pipeline.audit.evidence import Scope
 from tarry.pipeline.audit.findings import KINDS
 from tarry.pipeline.audit.job import Audit
+from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
+from tarry.store.groups import holdings
 from tarry.store.ids import SHARDS
 from tarry.store.operating.positions import Position
 from tarry.store.operating.redriving import Letters
 from tarry.store.records import Claim, ClaimRequest, Draft, Publication, Settlement
 from tarry.store.sqlite.connection import drive
 from tarry.store.store import Store
+from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
 
 DELAYS = (-1000, 0, 1, 500, 5000, 60_000, 36_000_000)
@@ -79,14 +82,18 @@ def history(seed: int, *, steps: int, operators: bool) -> Book:
 async def rough(store: Store, dice: random.Random, steps: int, *, ordered: bool) -> None:
     """Claims by tags, ordering keys, seeks and redrives, with nobody who watches."""
     now = START
-    topic = await store.add_topic(TopicDraft("orders", ordered=ordered, ladder=Ladder((1000, 5000))), now)
+    topic = await store.write(
+        catalogue.add_topic, TopicDraft("orders", ordered=ordered, ladder=Ladder((1000, 5000))), now
+    )
     group = await store.add_group(topic, "billing", now)
     held: list[Claim] = []
     for _ in range(steps):
         now += dice.choice((0, 500, 1000, 5000, 20_000))
-        due = [~id_ for shard in range(SHARDS) for (id_,) in await store.due_retries(shard, 0, now + 1, 1000)]
+        due = [
+            ~id_ for shard in range(SHARDS) for (id_,) in await store.read(timers.due_retries, shard, 0, now + 1, 1000)
+        ]
         await store.promote(due, now)
-        over = [Settlement(key, "end") for key, _ in await store.claims_over(now, 100)]
+        over = [Settlement(key, "end") for key, _ in await store.read(holdings.over, now, 100)]
         await store.turn(group, over, [], now)
         match dice.randrange(8):
             case 0 | 1:

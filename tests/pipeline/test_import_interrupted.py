@@ -19,6 +19,7 @@ from support.server import client_of, start_server
 from support.servers import database
 from support.stores import MySQLTables, migrate
 from tarry.client import Tarry
+from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.opening import open_backend
 from tarry.store.store import Store
@@ -39,7 +40,7 @@ def store(mysql_server: str) -> Iterator[str]:
 
     async def add_topic() -> None:
         backend = await open_backend(dsn)
-        await Store(backend).add_topic(TopicDraft("rows", queues=3), await backend.now())
+        await Store(backend).write(catalogue.add_topic, TopicDraft("rows", queues=3), await backend.now())
         await backend.aclose()
 
     with database(mysql_server) as dsn:

@@ -27,6 +27,7 @@ from tarry.pipeline.sending import import_marks, importing, mysql_import, mysql_
 from tarry.pipeline.sending.import_drafts import Mapping
 from tarry.pipeline.sending.importing import Job, Summary
 from tarry.pipeline.sending.input_files import read_rows
+from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.opening import open_backend
 from tarry.store.store import Store
@@ -51,7 +52,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[str]:
 async def _topics(dsn: str) -> None:
     backend = await open_backend(dsn)
     for topic in (TopicDraft("flights", queues=3), TopicDraft("ordered", queues=2, ordered=True)):
-        await Store(backend).add_topic(topic, await backend.now())
+        await Store(backend).write(catalogue.add_topic, topic, await backend.now())
     await backend.aclose()
 
 

@@ -13,6 +13,7 @@ from tarry.service.clock import Clock
 from tarry.service.engine import Engine
 from tarry.service.metrics import Metrics
 from tarry.service.settings import Settings
+from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.operating.positions import Position
 from tarry.store.ports import Row, Transaction, Value
@@ -21,6 +22,7 @@ from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 from tarry.store.stream import outbox
 from tarry.store.stream.outbox import Entry
+from tarry.store.timers import timers
 
 HOUR = 3_600_000
 
@@ -75,7 +77,7 @@ class Shop:
         self.ms += ms
         hand = self.engine.hand
         assert hand is not None
-        hand.add_missing(await self.store.near(0, self.ms + HOUR, 1000))
+        hand.add_missing(await self.store.read(timers.near, 0, self.ms + HOUR, 1000))
         for _ in range(2):
             hand._wake.set()
             await hand.turned()
@@ -125,7 +127,7 @@ async def test_publishes_of_an_outbox_are_counted_when_they_are_promoted(shop: S
     await shop.pass_time(HOUR)
     assert shop.counted() == {"published": 4}
     assert shop.engine.rates.of(shop.group.topic.id).published > 0
-    states = await shop.store.topic_states([shop.group.topic])
+    states = await shop.store.read(catalogue.topic_states, [shop.group.topic])
     assert states[shop.group.topic.id].accepted == 4
 
 
@@ -161,4 +163,4 @@ async def test_acks_are_counted_by_the_next_turn_once(shop: Shop) -> None:
     shop.ack_outside(other, 1)
     await shop.engine.seek(shop.group, shop.group.topic.queues, Position("latest"), dry_run=False)
     assert shop.counted()["acked"] == 5
-    assert (await shop.store.group_state(shop.group)).acked == 5
+    assert (await shop.store.read(catalogue.group_state, shop.group)).acked == 5

@@ -13,8 +13,10 @@ from tarry.service.hand import loader as loader_module
 from tarry.service.hand import sweeps
 from tarry.service.metrics import Metrics
 from tarry.service.settings import Settings
+from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import Contention, StoreError, Unavailable
+from tarry.store.groups import clients
 from tarry.store.ports import Row, Value
 from tarry.store.records import ClaimRequest, Draft, Publication
 from tarry.store.sqlite.backend import SQLiteBackend
@@ -77,13 +79,13 @@ async def _a_store_with_a_claim(path: Path) -> None:
     backend = SQLiteBackend(path)
     await backend.migrate()
     store, now = Store(backend, ladder=Ladder((3_600_000,))), await backend.now()
-    topic = await store.add_topic(TopicDraft("orders"), now)
+    topic = await store.write(catalogue.add_topic, TopicDraft("orders"), now)
     group = await store.add_group(topic, "billing", now)
     draft = Draft(topic, topic.queues[0], b"1")
     await store.publish([Publication((draft,))], now)
     await store.turn(group, [], [ClaimRequest("ann", 1, 50)], now)
     await store.publish([Publication((Draft(topic, topic.queues[0], b"2", deliver_at=now + 20),))], now)
-    await store.renew_clients({"bob": now}, ["bob"])
+    await store.write(clients.renew, {"bob": now}, ["bob"])
     await backend.aclose()
 
 

@@ -18,6 +18,7 @@ import trio
 from tarry.service.clock import Clock
 from tarry.service.groups.membership import Membership
 from tarry.store.errors import StoreError, Unavailable
+from tarry.store.groups import clients
 from tarry.store.ports import Work
 from tarry.store.records import ClaimKey
 from tarry.store.sqlite.backend import SQLiteBackend
@@ -242,8 +243,8 @@ async def test_who_lives_is_not_buried_and_who_is_dead_is(world: World, seed: in
         server.stopped_until = server.away_until = 0
     # A time-out in which nobody is judged, then one and a half after the last sign, which may be that old at most.
     await world.pass_time(2 * TIMEOUT + TIMEOUT // 2)
-    assert dead.isdisjoint(await Store(world.backend).clients())
+    assert dead.isdisjoint(await Store(world.backend).read(clients.all_watched))
     assert all(world.buried[name] >= 1 for name in dead)
     assert {name for name, client in world.clients.items() if client.lives and not client.polls} <= set(
-        await Store(world.backend).clients()
+        await Store(world.backend).read(clients.all_watched)
     )

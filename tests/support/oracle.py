@@ -10,8 +10,12 @@ from typing import Any, Literal
 import attrs
 
 from support.stores import START
+from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
+from tarry.store.groups import holdings
 from tarry.store.ids import SHARDS, due_of, shard_of
+from tarry.store.looking import dead_letters
+from tarry.store.operating import redriving
 from tarry.store.operating.positions import Position
 from tarry.store.operating.redriving import Letters
 from tarry.store.operating.replaying import Range
@@ -32,6 +36,8 @@ from tarry.store.records import (
     Verdict,
 )
 from tarry.store.store import Store
+from tarry.store.stream import stretches
+from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
 
 LADDER = Ladder((10_000, 30_000, 60_000))
@@ -108,7 +114,7 @@ class Oracle:
 
     @classmethod
     async def begin(cls, store: Store, queues: int = 2, groups: Sequence[str] = ("a", "b")) -> "Oracle":
-        topic = await store.add_topic(TopicDraft("orders", queues=queues, ladder=LADDER), START)
+        topic = await store.write(catalogue.add_topic, TopicDraft("orders", queues=queues, ladder=LADDER), START)
         hands: list[Hand] = []
         for name in groups:
             group = await store.add_group(topic, name, START)
@@ -191,7 +197,7 @@ class Oracle:
                 expected.append(Verdict("cancelled", fresh=False, topic=self.topic.id))
             else:
                 expected.append(Verdict("too_late", topic=self.topic.id))
-        assert await self.store.reschedule(moves, self.now) == expected
+        assert await self.store.write(timers.reschedule, moves, self.now) == expected
 
     async def claim(self, hand: Hand, sizes: Sequence[int], lease: int) -> None:
         requests = [ClaimRequest(f"client-{i}", size, lease) for i, size in enumerate(sizes)]
@@ -301,9 +307,9 @@ class Oracle:
         """Some dead letters, whether they are there or not."""
         there = [id_ for id_ in dict.fromkeys(ids) if id_ in hand.dead]
         letters = Letters(ids=tuple(ids))
-        assert await self.store.count_dead(hand.group, letters) == len(there)
+        assert await self.store.read(redriving.count, hand.group, letters) == len(there)
         if purge:
-            assert await self.store.purge(hand.group, letters, 100) == len(there)
+            assert await self.store.write(redriving.purge, hand.group, letters, 100) == len(there)
             hand.purged += [hand.dead.pop(id_).message.id for id_ in there]
             return
         redriven = await self.store.redrive(hand.group, letters, 100, self.now)
@@ -333,7 +339,7 @@ class Oracle:
 
     async def end_leases(self, hand: Hand) -> None:
         """Those that are over, as the store names them."""
-        over = await self.store.claims_over(self.now, 1000)
+        over = await self.store.read(holdings.over, self.now, 1000)
         expected = {
             (held.claim.key, held.lease_until)
             for h in self.hands
@@ -349,7 +355,7 @@ class Oracle:
 
     async def check(self) -> None:
         await self._check_timers()
-        states = await self.store.topic_states([self.topic])
+        states = await self.store.read(catalogue.topic_states, [self.topic])
         state = states[self.topic.id]
         count = {"waiting": 0, "cancelled": 0, "streamed": 0}
         for message in self.messages.values():
@@ -360,7 +366,7 @@ class Oracle:
         ((rows,),) = await self.store.backend.read(lambda tx: tx.fetch("delay.count"))
         assert rows == count["waiting"]
         for queue in self.topic.queues:
-            stream = await self.store.pull(queue, 0, 10_000)
+            stream = await self.store.read(stretches.pull, queue, 0, 10_000)
             assert [m.id for m in stream] == [hop.message.id for hop in self.streams[queue.id]]
             assert [m.offset for m in stream] == list(range(len(stream)))
         for hand in self.hands:
@@ -371,19 +377,19 @@ class Oracle:
         found: dict[int, int] = {}
         retries: set[int] = set()
         for shard in range(SHARDS):
-            rows = await self.store.due_messages(shard, 0, 1 << 42, 10_000)
+            rows = await self.store.read(timers.due_messages, shard, 0, 1 << 42, 10_000)
             assert all(expected[id_] == due for id_, due in rows)
             found |= {id_: due for id_, due in rows if due == due_of(id_)}
-            moved = await self.store.due_moved(shard, (-1, 0), 1 << 42, 10_000)
+            moved = await self.store.read(timers.due_moved, shard, (-1, 0), 1 << 42, 10_000)
             assert not found.keys() & {id_ for id_, _ in moved}
             assert moved == sorted(moved, key=lambda row: (row[1], row[0]))
             found |= dict(moved)
-            retries |= {id_ for (id_,) in await self.store.due_retries(shard, 0, 1 << 42, 10_000)}
+            retries |= {id_ for (id_,) in await self.store.read(timers.due_retries, shard, 0, 1 << 42, 10_000)}
         assert found == expected
         assert retries == {id_ for hand in self.hands for id_ in hand.retries}
         wheel = {(due, id_) for id_, due in expected.items()} | {(due_of(id_), ~id_) for id_ in retries}
         for since, until in ((0, 1 << 42), (self.now - 60_000, self.now + 5_000)):
-            near = await self.store.near(since, until, 10_000)
+            near = await self.store.read(timers.near, since, until, 10_000)
             assert len(near) == len(set(near))
             assert set(near) == {(due, entry) for due, entry in wheel if since <= due < until}
 
@@ -403,7 +409,7 @@ class Oracle:
         if not hand.sought:
             assert sorted(places) == sorted(m.id for m in self.messages.values() if m.state == "streamed")
         # I14: and the rows say so.
-        state = await self.store.group_state(hand.group)
+        state = await self.store.read(catalogue.group_state, hand.group)
         assert (state.acked, state.dead, state.retried) == (hand.acked, hand.deaths, hand.retried)
         open_ = [held for held in hand.held if not held.ended]
         assert state.claims == len(open_)
@@ -425,7 +431,7 @@ class Oracle:
         assert state.redriven == hand.redriven
         entries = await self.store.backend.read(lambda tx: tx.fetch("seek.of_group", hand.group.id))
         assert dict(entries) == {row[10]: row[11] for row in rows if row[10] in dict(entries)}
-        letters = await self.store.dead_letters(hand.group, 0, 10_000)
+        letters = await self.store.read(dead_letters.page, hand.group, 0, 10_000)
         assert [letter.message.id for letter in letters] == sorted(hand.dead)
         for letter in letters:
             hop = hand.dead[letter.message.id]

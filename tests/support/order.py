@@ -10,10 +10,14 @@ from typing import Literal
 import attrs
 
 from support.stores import START
+from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
+from tarry.store.groups import holdings
 from tarry.store.ids import SHARDS
+from tarry.store.looking import dead_letters
 from tarry.store.records import Claim, ClaimRequest, Conflict, Draft, Group, Outcome, Publication, Settlement, Topic
 from tarry.store.store import Store
+from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
 
 LADDER = Ladder((1_000, 5_000))
@@ -46,7 +50,9 @@ class Watch:
 
     @classmethod
     async def begin(cls, store: Store, queues: int = 2) -> "Watch":
-        topic = await store.add_topic(TopicDraft("orders", queues=queues, ordered=True, ladder=LADDER), START)
+        topic = await store.write(
+            catalogue.add_topic, TopicDraft("orders", queues=queues, ordered=True, ladder=LADDER), START
+        )
         return cls(store, topic, await store.add_group(topic, "billing", START))
 
     async def publish(self, keys: Sequence[str | None]) -> None:
@@ -62,7 +68,7 @@ class Watch:
     async def fall_due(self) -> None:
         due: list[int] = []
         for shard in range(SHARDS):
-            due += [~id_ for (id_,) in await self.store.due_retries(shard, 0, self.now + 1, 10_000)]
+            due += [~id_ for (id_,) in await self.store.read(timers.due_retries, shard, 0, self.now + 1, 10_000)]
         if due:
             await self.store.promote(due, self.now)
 
@@ -137,11 +143,11 @@ class Watch:
 
     async def bury(self) -> None:
         """What is dead is settled."""
-        for letter in await self.store.dead_letters(self.group, 0, 10_000):
+        for letter in await self.store.read(dead_letters.page, self.group, 0, 10_000):
             self.settled.add((letter.message.queue, letter.message.offset))
 
     async def end_leases(self) -> None:
-        over = {key for key, _ in await self.store.claims_over(self.now, 10_000)}
+        over = {key for key, _ in await self.store.read(holdings.over, self.now, 10_000)}
         if over:
             await self.store.turn(self.group, [Settlement(key, "end") for key in over], [], self.now)
         for held in self.held:
@@ -175,5 +181,5 @@ class Watch:
                 break
         assert len(self.settled) == self.published, "some never come to rest"
         await self.check()
-        state = await self.store.group_state(self.group)
+        state = await self.store.read(catalogue.group_state, self.group)
         assert (state.parked, sum(state.retries)) == (0, 0)

@@ -14,7 +14,9 @@ from tarry.store.errors import DuplicateKey
 from tarry.store.ports import Transaction
 from tarry.store.records import ClaimRequest, Draft, Publication, Topic
 from tarry.store.store import IDEMPOTENCY_WINDOW, Store
+from tarry.store.stream import stretches
 from tarry.store.stream.publishing import Publishing
+from tarry.store.timers import timers
 
 WRITERS, ROUNDS = 6, 12
 LARGE, CLAIM_BYTES = 3000, 8000
@@ -88,14 +90,16 @@ class Readers:
         while not over:
             over = not self.writing
             self.stage.now += over
-            near = await self.stage.store.near(0, self.stage.now + 1, 1000)
+            near = await self.stage.store.read(timers.near, 0, self.stage.now + 1, 1000)
             await self.stage.promote(*self.dice.sample([entry for _, entry in near], len(near)))
 
     async def pull(self, number: int) -> int:
         """Reads on in one queue; how many came."""
         seen = self.pulled.setdefault(number, [])
         begin = seen[-1][0] + 1 if seen else 0
-        page = await self.stage.store.pull(self.topic.queues[number], begin, self.dice.choice((1, 7, 1000)))
+        page = await self.stage.store.read(
+            stretches.pull, self.topic.queues[number], begin, self.dice.choice((1, 7, 1000))
+        )
         seen += [(message.offset, message.id) for message in page]
         return len(page)
 

@@ -10,7 +10,9 @@ import attrs
 import pymysql
 import trio
 
+from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
+from tarry.store.groups import holdings
 from tarry.store.ids import SHARDS
 from tarry.store.opening import open_backend
 from tarry.store.records import (
@@ -29,6 +31,7 @@ from tarry.store.records import (
     Turn,
 )
 from tarry.store.store import Store
+from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
 
 Kind = Literal["sqlite", "mariadb", "mysql"]
@@ -134,7 +137,9 @@ class Stage:
     async def topic(
         self, name: str = "orders", queues: int = 1, ladder: Ladder | None = None, *, ordered: bool = False
     ) -> Topic:
-        return await self.store.add_topic(TopicDraft(name, queues=queues, ordered=ordered, ladder=ladder), self.now)
+        return await self.store.write(
+            catalogue.add_topic, TopicDraft(name, queues=queues, ordered=ordered, ladder=ladder), self.now
+        )
 
     async def group(
         self, topic: Topic, name: str = "billing", *, ladder: Ladder | None = None, latest: bool = False
@@ -169,17 +174,17 @@ class Stage:
         found: dict[int, int] = {}
         for shard in range(SHARDS):
             after = 0
-            while page := await self.store.due_messages(shard, after, 1 << 42, 7):
+            while page := await self.store.read(timers.due_messages, shard, after, 1 << 42, 7):
                 found.update((id_, due) for id_, due in page if due == id_ >> 21)
                 after = page[-1][0] + 1
             place = (-1, 0)
-            while page := await self.store.due_moved(shard, place, 1 << 42, 7):
+            while page := await self.store.read(timers.due_moved, shard, place, 1 << 42, 7):
                 for id_, due in page:
                     assert id_ not in found, "found at two times"
                     found[id_] = due
                 place = (page[-1][1], page[-1][0])
             after = 0
-            while page := await self.store.due_retries(shard, after, 1 << 42, 7):
+            while page := await self.store.read(timers.due_retries, shard, after, 1 << 42, 7):
                 found.update((~id_, id_ >> 21) for (id_,) in page)
                 after = page[-1][0] + 1
         return found
@@ -218,7 +223,7 @@ class Stage:
 
     async def end_leases(self, group: Group) -> list[Settled | None]:
         """What the service does with leases that are over."""
-        over = [key for key, _ in await self.store.claims_over(self.now, 1000) if key.group_id == group.id]
+        over = [key for key, _ in await self.store.read(holdings.over, self.now, 1000) if key.group_id == group.id]
         return await self.settle(group, *(Settlement(key, "end") for key in over))
 
     def count(self, table: str, where: str = "TRUE") -> int:

@@ -14,6 +14,7 @@ from support import archiver
 from support.lakes import FREE, fill, same
 from support.stores import Stage
 from tarry.pipeline.lake.lake import Lake
+from tarry.store import catalogue
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -58,7 +59,7 @@ async def test_it_goes_on_until_sigterm_and_adds_nothing_twice(
     await fill(stage)
     lake = tmp_path / "lake"
     options = ("archive", "--dsn", stage.dsn, "--lake", str(lake), "--master", "local[2]")
-    topic = (await stage.store.topics())[0]
+    topic = (await stage.store.read(catalogue.topics))[0]
     for kill in (False, True):
         with archiver.started(*options, "--watch", "--every", "1", "--rows", "3000") as process:
             for _ in range(3):

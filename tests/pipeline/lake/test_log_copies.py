@@ -24,6 +24,7 @@ from tarry.pipeline.schemas import IN_LAKE
 from tarry.store.cleaning import retention
 from tarry.store.cleaning.retention import Limits
 from tarry.store.ids import SHARDS
+from tarry.store.operating import redriving
 from tarry.store.operating.redriving import Letters
 from tarry.store.records import Group
 from tarry.wheel.ladder import Ladder
@@ -116,16 +117,16 @@ async def test_what_operators_and_retention_took_is_not_missed(
     await stage.fall_due()
     await stage.ack(group, await stage.claim(group, 1))
     await stage.fail(group, await stage.claim(group, 1))  # dead once more
-    await stage.store.purge(group, Letters(ids=(ids[4],)), 10)
+    await stage.store.write(redriving.purge, group, Letters(ids=(ids[4],)), 10)
     limits = Limits(retention=1000 * HOUR, hard=1000 * HOUR, history=MINUTE, dead=MINUTE)
     ((first, last),) = stage.tables.rows("SELECT MIN(ended_at), MAX(ended_at) FROM delivery WHERE number < 4")
     assert first < last
     clean = partial(retention.clean_deliveries, limits=limits, now=first + MINUTE + 1500, start=0, limit=100)
     queue = group.topic.queues[0].id
-    assert (await stage.store.clean(partial(clean, group_id=group.id, queue_id=queue))).rows == 2
+    assert (await stage.store.write(partial(clean, group_id=group.id, queue_id=queue))).rows == 2
     late = stage.now + 2 * HOUR
     for shard in range(SHARDS):
-        await stage.store.clean(
+        await stage.store.write(
             partial(retention.clean_cancelled, shard=shard, limits=limits, now=late, start=0, limit=100)
         )
     assert stage.count("cancelled") == 0

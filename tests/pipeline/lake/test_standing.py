@@ -29,7 +29,7 @@ async def test_what_retention_took_above_the_floor_is_gone(spark: SparkSession, 
     clean = partial(
         retention.clean_messages, topic=topic, queue=topic.queues[0], limits=limits, now=stage.now, start=0, limit=100
     )
-    assert (await stage.store.clean(clean)).rows == 7
+    assert (await stage.store.write(clean)).rows == 7
     assert stage.column("SELECT floor FROM cleaned") == [2]
     tables = open_tables(spark, stage.dsn, str(tmp_path))
     chosen = standing(selected(tables, "true"), open_live(spark, stage.dsn, "messages", "queue_id", "offset"))

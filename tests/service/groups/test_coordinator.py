@@ -12,6 +12,7 @@ from tarry.service.clock import Clock
 from tarry.service.errors import Busy
 from tarry.service.groups import coordinator
 from tarry.service.groups.coordinator import Coordinator
+from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import Locked, Unavailable
 from tarry.store.groups import claims
@@ -94,7 +95,7 @@ async def counter(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Counte
     backend = SQLiteBackend(tmp_path / "tarry.db")
     await backend.migrate()
     store = Store(backend)
-    topic = await store.add_topic(TopicDraft("orders"), 1)
+    topic = await store.write(catalogue.add_topic, TopicDraft("orders"), 1)
     group = await store.add_group(topic, "billing", 1)
     counter = Counter(store, topic, group)
     await counter.clock.take()

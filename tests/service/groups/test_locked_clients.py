@@ -10,6 +10,7 @@ from support.stores import Tables, connect_raw, open_tables
 from support.waiting import wait_until
 from tarry.service.clock import Clock
 from tarry.service.groups.membership import Membership
+from tarry.store.groups import clients
 from tarry.store.mysql.backend import MySQLBackend
 from tarry.store.records import ClaimKey
 from tarry.store.store import Store
@@ -74,7 +75,7 @@ async def test_a_client_lives_whose_row_was_held_for_longer_than_its_time_out(my
             # The other server is the first to look. It knows nothing of her since the lock.
             await there.look_after()
             with trio.fail_after(10):
-                while (await here._store.clients())["ann"].renewed_at < world.ms:
+                while (await here._store.read(clients.all_watched))["ann"].renewed_at < world.ms:
                     await there.look_after()
     assert world.dismissed == ["dead"]
     tables.close()

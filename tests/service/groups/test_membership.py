@@ -1,7 +1,7 @@
 """Clients that live, die and go, over a whole engine whose clock is moved by hand; no ordering key in two hands."""
 
 import random
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,10 @@ from tarry.service.errors import Overloaded
 from tarry.service.groups.coordinator import Coordinator
 from tarry.service.metrics import Metrics
 from tarry.service.settings import Settings
+from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import Unavailable
+from tarry.store.groups import clients, holdings
 from tarry.store.records import Claim, ClaimRequest, Draft, Group, Publication, ReadRequest, Settled
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
@@ -108,7 +110,7 @@ async def test_a_dead_clients_claims_end_at_once(town: Town) -> None:
     assert again is not None
     assert [(m.body, m.attempt) for m in again.messages] == [(b"b", 2)]
     assert await town.clients() == ("bob",)
-    assert await town.engine._store.clients() == {}
+    assert await town.engine._store.read(clients.all_watched) == {}
 
 
 async def test_how_long_a_client_lives_is_a_setting(
@@ -196,8 +198,8 @@ async def test_liveness_survives_a_restart(
     claim_path = tmp_path / "other.db"
     store = Store(SQLiteBackend(claim_path))
     await store.backend.migrate()
-    await store.renew_clients({"ann": town.ms - 90_000}, ["ann"])
-    topic = await store.add_topic(TopicDraft("orders"), town.ms)
+    await store.write(clients.renew, {"ann": town.ms - 90_000}, ["ann"])
+    topic = await store.write(catalogue.add_topic, TopicDraft("orders"), town.ms)
     group = await store.add_group(topic, "billing", town.ms)
     await store.publish([Publication((Draft(topic, topic.queues[0], b"1"),))], town.ms)
     (held,) = (await store.turn(group, [], [_request("ann")], town.ms)).claims
@@ -224,7 +226,7 @@ def _request(client: str) -> ClaimRequest:
 
 
 async def store_open(town: Town) -> int:
-    return len(await town.engine._store.open_claims(["ann"]))
+    return len(await town.engine._store.read(holdings.open_claims, ["ann"]))
 
 
 async def test_the_roster(town: Town, nursery: trio.Nursery) -> None:
@@ -301,9 +303,10 @@ async def test_renewals_are_written_together(town: Town) -> None:
     writes: list[int] = []
 
     class Counting(Store):
-        async def _renew(self, signs: Mapping[str, int], register: Collection[str], *, free: bool) -> Any:
-            writes.append(len(signs))
-            return await super()._renew(signs, register, free=free)
+        async def write(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+            if function in (clients.renew, clients.renew_free):
+                writes.append(len(args[0]))
+            return await super().write(function, *args, **kwargs)
 
     town.engine.membership._store = Counting(town.engine._store.backend)
     await town.begin(ordered=False)
@@ -458,8 +461,8 @@ async def test_a_burial_that_cannot_end_the_claims_at_once_is_finished_later(
     with monkeypatch.context() as away:
         away.setattr(Coordinator, "settle", fail)
         await town.pass_time(15_000)
-    assert await town.engine._store.clients() == {}
-    ((key, lease_until),) = await town.engine._store.claims_over(town.ms, 10)
+    assert await town.engine._store.read(clients.all_watched) == {}
+    ((key, lease_until),) = await town.engine._store.read(holdings.over, town.ms, 10)
     assert key == claim.key
     await town.engine._groups.watch(key, lease_until)
     with trio.fail_after(20):

@@ -11,6 +11,7 @@ from tarry.service.engine import Engine
 from tarry.service.errors import UnknownClaim
 from tarry.service.metrics import Metrics
 from tarry.service.settings import Settings
+from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.groups.claim_ids import format_claim
 from tarry.store.records import Claim, Draft, Group, Publication, Settled
@@ -43,7 +44,7 @@ class Town:
         return await self.engine.settle(name, "ack", ids=ids)
 
     async def acked(self) -> int:
-        return (await self.engine._store.group_state(self.group)).acked
+        return (await self.engine._store.read(catalogue.group_state, self.group)).acked
 
     def forget(self) -> None:
         """As after a restart."""

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -10,12 +11,13 @@ import trio.testing
 from tarry.service.clock import Clock
 from tarry.service.hand.hand import Hand
 from tarry.service.hand.loader import Loader
+from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import Unavailable
-from tarry.store.ports import Row
 from tarry.store.records import ClaimRequest, Draft, Promoted, Publication, Settlement, Topic
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
+from tarry.store.timers import timers
 from tarry.wheel.horizon import Horizon
 from tarry.wheel.timing_wheel import TimingWheel
 
@@ -29,10 +31,11 @@ class Watched(Store):
     before: Callable[[int, int], Awaitable[None]] | None = None
     """Awaited with the shard and the end of the stretch before a page of messages is read."""
 
-    async def due_messages(self, shard: int, after: int, until: int, limit: int) -> list[Row]:
-        if self.before is not None:
+    async def read(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.before is not None and function is timers.due_messages:
+            shard, _after, until, _limit = args
             await self.before(shard, until)
-        return await super().due_messages(shard, after, until, limit)
+        return await super().read(function, *args, **kwargs)
 
 
 class Node:
@@ -69,7 +72,7 @@ async def node(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Node]:
     backend = SQLiteBackend(tmp_path / "tarry.db")
     await backend.migrate()
     store = Watched(backend)
-    node = Node(store, await store.add_topic(TopicDraft("orders"), 1))
+    node = Node(store, await store.write(catalogue.add_topic, TopicDraft("orders"), 1))
     await node.clock.take()
     yield node
     with trio.CancelScope(shield=True):
@@ -87,7 +90,7 @@ async def test_recovery_loads_overdue_and_the_horizon_and_no_more(node: Node, nu
 
 async def test_rescheduled_rows_and_retries_are_loaded_at_their_present_time(node: Node, nursery: trio.Nursery) -> None:
     near, far, back = await node.schedule([NOW + HOUR, NOW + 2 * HOUR, NOW + 50 * HOUR])
-    await node.store.reschedule([(far, NOW + 40 * HOUR), (back, NOW + 60_000)], NOW - 48 * HOUR)
+    await node.store.write(timers.reschedule, [(far, NOW + 40 * HOUR), (back, NOW + 60_000)], NOW - 48 * HOUR)
     group = await node.store.add_group(node.topic, "billing", 1)
     await node.store.publish([Publication((Draft(node.topic, node.topic.queues[0], b"1"),))], NOW - HOUR)
     turn = await node.store.turn(group, [], [ClaimRequest("c", 1, 1000)], NOW - HOUR)

@@ -7,6 +7,7 @@ from support.stores import START
 from tarry.service.clock import Clock
 from tarry.service.stream.sealer import Sealer
 from tarry.service.topics.directory import Directory
+from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.records import Draft, Publication, Topic
 from tarry.store.store import Store
@@ -17,7 +18,7 @@ MINUTE_NS = 60_000_000_000
 async def test_a_queue_that_stands_still_is_told_of_until_it_moves_on() -> None:
     backend = StillBackend()
     store = Store(backend)
-    topic: Topic = await store.add_topic(TopicDraft("orders"), START)
+    topic: Topic = await store.write(catalogue.add_topic, TopicDraft("orders"), START)
     await store.publish([Publication((Draft(topic, topic.queues[0], b"{}"),))], START)
     run = backend._connection.execute
     run("CREATE TABLE wild AS SELECT * FROM message")

@@ -7,6 +7,7 @@ import pytest
 from tarry.service.clock import Clock
 from tarry.service.errors import UnknownGroup, UnknownTopic
 from tarry.service.topics.directory import Directory
+from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
@@ -46,7 +47,7 @@ async def test_a_topic_that_was_removed_and_made_again_elsewhere(tmp_path: Path)
         directory = Directory(store, clock, auto_create=True)
         old = await directory.topic("orders", create=True)
         await store.remove_topic(old, clock.now(), force=True)
-        new = await store.add_topic(TopicDraft("orders"), clock.now())
+        new = await store.write(catalogue.add_topic, TopicDraft("orders"), clock.now())
         assert await directory.read_topic("orders") == new
         await directory.refresh()
         assert directory.topics == [new]

@@ -11,6 +11,7 @@ from tarry.service.topics import directory as directories
 from tarry.service.topics.directory import Directory
 from tarry.service.topics.ranking import Place, Ranking, Sort
 from tarry.service.topics.rates import Rates
+from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.records import Draft, Publication, Topic
 from tarry.store.sqlite.backend import SQLiteBackend
@@ -84,7 +85,7 @@ async def test_a_page_costs_a_bounded_number_of_statements(town: Town, sort: Sor
 
 
 async def _made_elsewhere(town: Town, *names: str) -> list[Topic]:
-    return [await town.store.add_topic(TopicDraft(name), 1) for name in names]
+    return [await town.store.write(catalogue.add_topic, TopicDraft(name), 1) for name in names]
 
 
 async def test_a_refresh_of_many_topics_reads_some_in_turn(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,13 +12,13 @@ from tarry.service.settings import Settings
 from tarry.service.topics.directory import Directory
 from tarry.service.upkeep import cleaner as module
 from tarry.service.upkeep.cleaner import Cleaner
-from tarry.store.cleaning.retention import Removed
+from tarry.store.cleaning import retention
 from tarry.store.errors import StoreError, Unavailable
 from tarry.store.ids import SHARDS
-from tarry.store.ports import Work
 from tarry.store.records import ClaimRequest, Draft, Publication, Settlement
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
+from tarry.store.stream import stretches
 
 NOW = 1_795_000_000_000
 DAY = 24 * 3_600_000
@@ -29,11 +30,12 @@ class Watched(Store):
     batches = 0
     away = False
 
-    async def clean(self, batch: Work[Removed]) -> Removed:
+    async def write(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         if self.away:
             raise Unavailable("away")
-        self.batches += 1
-        return await super().clean(batch)
+        if function is not retention.see:
+            self.batches += 1
+        return await super().write(function, *args, **kwargs)
 
 
 class Node:
@@ -64,7 +66,7 @@ class Node:
 
     async def left(self) -> int:
         topic = await self.directory.topic("orders", create=False)
-        return len(await self.store.pull(topic.queues[0], 0, 1000))
+        return len(await self.store.read(stretches.pull, topic.queues[0], 0, 1000))
 
     def counted(self, line: str) -> float:
         found = [text for text in self.metrics.text().decode().splitlines() if text.startswith(line)]
@@ -128,13 +130,13 @@ async def test_it_gives_way_to_what_is_due(node: Node) -> None:
 async def test_it_stops_between_two_batches(node: Node) -> None:
     await node.fill(25, 25)
     node.ms += 7 * DAY
-    take = node.store.clean
+    take = node.store.write
 
-    async def stop(batch: Work[Removed]) -> Removed:
+    async def stop(*args: Any, **kwargs: Any) -> Any:
         node.cleaner.stop()
-        return await take(batch)
+        return await take(*args, **kwargs)
 
-    node.store.clean = stop  # type: ignore[method-assign]
+    node.store.write = stop  # type: ignore[method-assign]
     await node.cleaner.clean()
     assert (node.store.batches, await node.left()) == (1, 15)
 

@@ -3,20 +3,23 @@
 from functools import partial
 
 from support.stores import HOUR, MINUTE, SECOND, Stage, bodies_of
+from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.cleaning.retention import Limits, clean_readers
+from tarry.store.groups import clients
 from tarry.store.records import Group, Queue, ReadAnswer, ReadRequest, Topic
+from tarry.store.stream import readers, stretches
 
 DAY = 24 * HOUR
 
 
 async def news(stage: Stage, queues: int = 1) -> Group:
-    topic = await stage.store.add_topic(TopicDraft("news", kind="broadcast", queues=queues), stage.now)
+    topic = await stage.store.write(catalogue.add_topic, TopicDraft("news", kind="broadcast", queues=queues), stage.now)
     return await stage.group(topic, "screens")
 
 
 async def read(stage: Stage, group: Group, client: str = "a", size: int = 10, **how: object) -> ReadAnswer:
-    (answer,) = await stage.store.read_on([ReadRequest(group, client, size, **how)], stage.now)  # type: ignore[arg-type]
+    (answer,) = await stage.store.write(readers.read_on, [ReadRequest(group, client, size, **how)], stage.now)  # type: ignore[arg-type]
     return answer
 
 
@@ -101,7 +104,7 @@ async def test_all_queues_of_a_topic_are_read(stage: Stage) -> None:
     await read(stage, group)
     for number in range(3):
         await tell(stage, group.topic, b"%d" % number, queue=number)
-    topic = await stage.store.add_topic(TopicDraft("news", kind="broadcast", queues=4), stage.now)
+    topic = await stage.store.write(catalogue.add_topic, TopicDraft("news", kind="broadcast", queues=4), stage.now)
     await tell(stage, topic, b"3", queue=3)
     group = await stage.group(topic, "screens")
     seen: list[bytes] = []
@@ -133,7 +136,7 @@ async def test_clients_abreast_and_one_client_twice_in_one_transaction(stage: St
         await read(stage, group, client)
     await tell(stage, group.topic, b"1", b"2", b"3")
     wishes = [ReadRequest(group, client, 2) for client in "baa"]
-    answers = await stage.store.read_on(wishes, stage.now)
+    answers = await stage.store.write(readers.read_on, wishes, stage.now)
     assert [bodies_of(answer) for answer in answers] == [[b"1", b"2"], [b"1", b"2"], [b"3"]]
 
 
@@ -153,7 +156,7 @@ async def test_a_client_that_is_forgotten_starts_anew(stage: Stage) -> None:
     await read(stage, group, "a")
     await read(stage, group, "b")
     await tell(stage, group.topic, b"1")
-    await stage.store.remove_clients({"a": None}, stage.now)
+    await stage.store.write(clients.remove, {"a": None}, stage.now)
     assert bodies_of(await read(stage, group, "a")) == []
     assert bodies_of(await read(stage, group, "b")) == [b"1"]
 
@@ -211,7 +214,7 @@ async def clean(stage: Stage, group: Group, limit: int = 100) -> int:
     limits = Limits(retention=7 * DAY, hard=28 * DAY, history=28 * DAY, dead=90 * DAY)
     rows = 0
     while True:
-        done = await stage.store.clean(partial(clean_readers, group=group, limits=limits, now=stage.now, limit=limit))
+        done = await stage.store.write(partial(clean_readers, group=group, limits=limits, now=stage.now, limit=limit))
         rows += done.rows
         if done.done:
             return rows
@@ -232,7 +235,7 @@ async def test_the_state_of_a_group_tells_its_clients(stage: Stage) -> None:
     await read(stage, group, "b")
     await tell(stage, group.topic, b"1", b"2", b"3")
     await read(stage, group, "b", size=2)
-    state = await stage.store.group_state(group)
+    state = await stage.store.read(catalogue.group_state, group)
     assert state.clients == ("a", "b")
     assert [(queue.offset, queue.end) for queue in state.queues] == [(0, 3)]
 
@@ -243,6 +246,6 @@ async def test_a_pull_passes_what_retention_has_taken(stage: Stage) -> None:
     stage.tables.rows("DELETE FROM message WHERE `offset` < 20")
     queue = topic.queues[0]
     for offset, expected in ((0, [20, 21, 22]), (19, [20, 21]), (28, [28, 29]), (30, []), (1 << 62, [])):
-        assert [m.offset for m in await stage.store.pull(queue, offset, 3)] == expected
+        assert [m.offset for m in await stage.store.read(stretches.pull, queue, offset, 3)] == expected
     stage.tables.rows("DELETE FROM message")
-    assert await stage.store.pull(queue, 0, 3) == []
+    assert await stage.store.read(stretches.pull, queue, 0, 3) == []

@@ -5,7 +5,10 @@ import trio
 import trio.lowlevel
 
 from support.stores import HOUR, MINUTE, SECOND, START, Stage, connect_raw, ids_of
+from tarry.store import catalogue
 from tarry.store.records import Verdict
+from tarry.store.stream import stretches
+from tarry.store.timers import timers
 
 
 class TestCancel:
@@ -27,7 +30,7 @@ class TestCancel:
         (verdict,) = await stage.store.cancel([receipt.id], stage.now + MINUTE)
         assert verdict == Verdict("cancelled", fresh=False, topic=topic.id)
         assert stage.count("cancelled") == 1
-        assert (await stage.store.topic_states([topic]))[topic.id].cancelled == 1
+        assert (await stage.store.read(catalogue.topic_states, [topic]))[topic.id].cancelled == 1
 
     async def test_after_promotion(self, stage: Stage) -> None:
         topic = await stage.topic()
@@ -77,7 +80,7 @@ class TestCancel:
             ("cancelled", False, topic.id),
             ("cancelled", False, other.id),
         ]
-        states = await stage.store.topic_states([topic, other])
+        states = await stage.store.read(catalogue.topic_states, [topic, other])
         assert [states[t.id].cancelled for t in (topic, other)] == [1, 1]
 
     async def test_many(self, stage: Stage) -> None:
@@ -86,7 +89,7 @@ class TestCancel:
         verdicts = await stage.store.cancel(ids, stage.now)
         assert all(v.result == "cancelled" and v.fresh for v in verdicts)
         assert stage.count("delay") == 0
-        state = (await stage.store.topic_states([topic]))[topic.id]
+        state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
         assert (state.accepted, state.cancelled, state.pending) == (1500, 1500, 0)
 
     async def test_the_first_cancels_of_a_topic_at_once(self, stage: Stage) -> None:
@@ -105,7 +108,7 @@ class TestCancel:
                 for id_ in ids:
                     nursery.start_soon(cancel, id_)
             assert [v.result for v in verdicts] == ["cancelled"] * 8
-            assert (await stage.store.topic_states([topic]))[topic.id].cancelled == 8
+            assert (await stage.store.read(catalogue.topic_states, [topic]))[topic.id].cancelled == 8
 
     async def test_of_two_at_once_one_is_fresh(self, stage: Stage) -> None:
         topic = await stage.topic()
@@ -132,7 +135,7 @@ class TestCancel:
             cursor.execute("SELECT id FROM delay WHERE shard = %s AND id = %s FOR UPDATE", (held.id & 15, held.id))
             with trio.fail_after(1):
                 verdicts = await stage.store.cancel([held.id, free.id], stage.now)
-                moved = await stage.store.reschedule([(held.id, stage.now)], stage.now)
+                moved = await stage.store.write(timers.reschedule, [(held.id, stage.now)], stage.now)
             other.rollback()
         assert verdicts == [
             Verdict("locked", topic=topic.id),
@@ -149,21 +152,21 @@ class TestReschedule:
         topic = await stage.topic()
         (receipt,) = await stage.schedule(topic, HOUR)
         due = stage.now + to
-        (verdict,) = await stage.store.reschedule([(receipt.id, due)], stage.now)
+        (verdict,) = await stage.store.write(timers.reschedule, [(receipt.id, due)], stage.now)
         assert verdict == Verdict("rescheduled", topic=topic.id, due_before=receipt.due, due=due, deliver_at=due)
         assert await stage.waiting() == {receipt.id: due}
         stage.now = due - 1
         assert await stage.promote(receipt.id) == []
         stage.now = due
         assert len(await stage.promote(receipt.id)) == 1
-        (message,) = await stage.store.pull(topic.queues[0], 0, 1)
+        (message,) = await stage.store.read(stretches.pull, topic.queues[0], 0, 1)
         assert (message.id, message.deliver_at) == (receipt.id, due)
         assert stage.count("moved") == 0
 
     async def test_into_the_past_is_now(self, stage: Stage) -> None:
         topic = await stage.topic()
         (receipt,) = await stage.schedule(topic, HOUR)
-        (verdict,) = await stage.store.reschedule([(receipt.id, START - HOUR)], stage.now)
+        (verdict,) = await stage.store.write(timers.reschedule, [(receipt.id, START - HOUR)], stage.now)
         assert (verdict.result, verdict.due, verdict.deliver_at) == ("rescheduled", START, START - HOUR)
         assert len(await stage.promote(receipt.id)) == 1
 
@@ -171,7 +174,7 @@ class TestReschedule:
         topic = await stage.topic()
         (receipt,) = await stage.schedule(topic, HOUR)
         for due in (receipt.due + MINUTE, receipt.due, receipt.due):
-            await stage.store.reschedule([(receipt.id, due)], stage.now)
+            await stage.store.write(timers.reschedule, [(receipt.id, due)], stage.now)
         assert stage.count("moved") == 0
         assert await stage.waiting() == {receipt.id: receipt.due}
 
@@ -181,7 +184,7 @@ class TestReschedule:
         before = receipt.due
         for i in range(1, 6):
             due = stage.now + i * MINUTE
-            (verdict,) = await stage.store.reschedule([(receipt.id, due)], stage.now)
+            (verdict,) = await stage.store.write(timers.reschedule, [(receipt.id, due)], stage.now)
             assert (verdict.due_before, verdict.due) == (before, due)
             assert stage.tables.rows("SELECT due, id FROM moved") == [(due, receipt.id)]
             before = due
@@ -193,7 +196,7 @@ class TestReschedule:
         topic = await stage.topic()
         (receipt,) = await stage.schedule(topic, HOUR)
         one, two = stage.now + MINUTE, stage.now + 2 * MINUTE
-        verdicts = await stage.store.reschedule([(receipt.id, one), (receipt.id, two)], stage.now)
+        verdicts = await stage.store.write(timers.reschedule, [(receipt.id, one), (receipt.id, two)], stage.now)
         assert [(v.due_before, v.due) for v in verdicts] == [(receipt.due, one), (one, two)]
         assert await stage.waiting() == {receipt.id: two}
         assert stage.count("moved") == 1
@@ -205,7 +208,7 @@ class TestReschedule:
         stage.now += SECOND
         await stage.promote(streamed.id)
         moves = [(id_, stage.now + HOUR) for id_ in (cancelled.id, streamed.id, 77)]
-        verdicts = await stage.store.reschedule(moves, stage.now)
+        verdicts = await stage.store.write(timers.reschedule, moves, stage.now)
         assert verdicts == [
             Verdict("cancelled", fresh=False, topic=topic.id),
             Verdict("too_late", topic=topic.id),
@@ -217,7 +220,7 @@ class TestReschedule:
         topic = await stage.topic()
         receipts = await stage.schedule(topic, *(HOUR + i for i in range(40)))
         due = stage.now + MINUTE
-        await stage.store.reschedule([(receipt.id, due) for receipt in receipts], stage.now)
+        await stage.store.write(timers.reschedule, [(receipt.id, due) for receipt in receipts], stage.now)
         assert await stage.waiting() == dict.fromkeys(ids_of(receipts), due)
         stage.now = due
         assert len(await stage.fall_due()) == 40

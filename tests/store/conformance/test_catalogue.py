@@ -4,6 +4,7 @@ import pytest
 import trio
 
 from support.stores import MINUTE, START, Stage, bodies
+from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.records import Group, QueueState, Topic
 from tarry.wheel.ladder import DEFAULT_RUNGS, Ladder
@@ -12,17 +13,19 @@ from tarry.wheel.ladder import DEFAULT_RUNGS, Ladder
 async def test_a_topic(stage: Stage) -> None:
     ladder = Ladder((1, 2000))
     draft = TopicDraft("orders", "broadcast", 3, ordered=True, retention=MINUTE, ladder=ladder)
-    topic = await stage.store.add_topic(draft, stage.now)
+    topic = await stage.store.write(catalogue.add_topic, draft, stage.now)
     assert (topic.name, topic.kind, topic.ordered, topic.retention) == ("orders", "broadcast", True, MINUTE)
     assert (topic.ladder, topic.created_at) == (ladder, START)
     assert [queue.number for queue in topic.queues] == [0, 1, 2]
-    assert await stage.store.topics(["orders", "none"]) == [topic]
-    assert await stage.store.topics([]) == []
+    assert await stage.store.read(catalogue.find_topics, ["orders", "none"]) == [topic]
+    assert await stage.store.read(catalogue.find_topics, []) == []
 
 
 async def test_added_again_it_is_the_same(stage: Stage) -> None:
     topic = await stage.topic("orders", 2)
-    again = await stage.store.add_topic(TopicDraft("orders", "broadcast", 1, retention=5), stage.now + MINUTE)
+    again = await stage.store.write(
+        catalogue.add_topic, TopicDraft("orders", "broadcast", 1, retention=5), stage.now + MINUTE
+    )
     assert again == topic
 
 
@@ -45,23 +48,23 @@ async def test_names_are_bytes(stage: Stage) -> None:
     names = ["orders", "Orders", "orders ", "żółw", "🐢" * 60, "a.b-c_d", "Z" * 255]
     topics = [await stage.topic(name) for name in names]
     assert len({topic.id for topic in topics}) == len(names)
-    assert [t.name for t in await stage.store.topics()] == sorted(names, key=str.encode)
+    assert [t.name for t in await stage.store.read(catalogue.topics)] == sorted(names, key=str.encode)
     for topic in topics:
-        assert await stage.store.topics([topic.name]) == [topic]
+        assert await stage.store.read(catalogue.find_topics, [topic.name]) == [topic]
 
 
 async def test_changes(stage: Stage) -> None:
     topic = await stage.topic()
     group = await stage.group(topic)
     await stage.store.change_topic(topic, TopicDraft("orders", retention=5 * MINUTE, ladder=Ladder((7,))), stage.now)
-    (changed,) = await stage.store.topics(["orders"])
+    (changed,) = await stage.store.read(catalogue.find_topics, ["orders"])
     assert (changed.retention, changed.ladder) == (5 * MINUTE, Ladder((7,)))
     assert (await stage.store.groups([changed]))[0].ladder == Ladder((7,))
-    await stage.store.change_group(group, Ladder(()))
+    await stage.store.write(catalogue.change_group, group, Ladder(()))
     assert (await stage.store.groups([changed]))[0].ladder == Ladder(())
-    await stage.store.change_group(group, None)
+    await stage.store.write(catalogue.change_group, group, None)
     await stage.store.change_topic(topic, TopicDraft("orders"), stage.now)
-    (plain,) = await stage.store.topics(["orders"])
+    (plain,) = await stage.store.read(catalogue.find_topics, ["orders"])
     assert (plain.retention, plain.ladder) == (None, None)
     assert (await stage.store.groups([plain]))[0].ladder == Ladder(DEFAULT_RUNGS)
 
@@ -88,7 +91,7 @@ async def test_or_behind_the_latest(stage: Stage) -> None:
     assert await stage.claim_some(group) is None
     await stage.publish(stage.draft(topic, b"after", queue=1))
     assert bodies(await stage.claim(group)) == [b"after"]
-    state = await stage.store.group_state(group)
+    state = await stage.store.read(catalogue.group_state, group)
     assert {q.lag for q in state.queues} == {0}
     assert sorted(stage.column("SELECT origin FROM `cursor`")) == [0, 0, 2, 3]
 
@@ -138,14 +141,14 @@ async def test_states(stage: Stage) -> None:
     await stage.publish(*(stage.draft(topic, b"%d" % i, queue=i % 2) for i in range(7)))
     receipts = await stage.schedule(topic, MINUTE, MINUTE, MINUTE)
     await stage.store.cancel([receipts[0].id], stage.now)
-    states = await stage.store.topic_states([topic, other])
+    states = await stage.store.read(catalogue.topic_states, [topic, other])
     state = states[topic.id]
     assert (state.accepted, state.streamed, state.cancelled, state.pending) == (10, 7, 1, 2)
     assert (states[other.id].accepted, states[other.id].pending) == (0, 0)
     claim = await stage.claim(group, 3, client="c1")
     await stage.ack(group, claim, (0,))
     await stage.fail(group, claim, (1,))
-    mine = await stage.store.group_state(group)
+    mine = await stage.store.read(catalogue.group_state, group)
     assert mine.queues == (
         QueueState(0, 3, 4),
         QueueState(1, 0, 3),
@@ -155,8 +158,8 @@ async def test_states(stage: Stage) -> None:
     assert [queue.lag for queue in mine.queues] == [1, 3, 0, 0]
     assert (mine.acked, mine.retried, mine.dead, mine.claims, mine.claimed, mine.clients) == (1, 1, 0, 1, 1, ("c1",))
     assert mine.retries == (1,) + (0,) * 15
-    assert await stage.store.topic_states([]) == {}
-    assert await stage.store.queue_ends([topic.queues[0].id]) == {topic.queues[0].id: 4}
+    assert await stage.store.read(catalogue.topic_states, []) == {}
+    assert await stage.store.read(catalogue.queue_ends, [topic.queues[0].id]) == {topic.queues[0].id: 4}
 
 
 async def test_several_makers_count_into_one_topic(stage: Stage) -> None:
@@ -166,5 +169,5 @@ async def test_several_makers_count_into_one_topic(stage: Stage) -> None:
     await stage.publish(stage.draft(topic), stage.draft(topic))
     (receipt,) = await stage.schedule(topic, MINUTE)
     await stage.store.cancel([receipt.id], stage.now)
-    state = (await stage.store.topic_states([topic]))[topic.id]
+    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
     assert (state.accepted, state.streamed, state.cancelled) == (4, 3, 1)

@@ -7,9 +7,12 @@ import pytest
 import trio
 
 from support.stores import MINUTE, SECOND, START, Stage, bodies, connect_raw
+from tarry.store import catalogue
 from tarry.store.errors import Locked
+from tarry.store.groups import claims, holdings
 from tarry.store.operating.positions import Position
 from tarry.store.records import Claim, ClaimRequest, Group, Settled, Settlement, Topic
+from tarry.store.stream import stretches
 from tarry.store.stream.stretches import CLAIM_BYTES, PAGE
 
 
@@ -131,7 +134,7 @@ class TestClaiming:
         await stage.fall_due()
         assert bodies(await stage.claim(other, 10)) == [b"%d" % i for i in range(6)]
         assert await stage.claim_some(other) is None
-        state = await stage.store.group_state(other)
+        state = await stage.store.read(catalogue.group_state, other)
         assert (state.acked, state.retried, state.claimed) == (0, 0, 6)
 
     async def test_what_retention_took_is_passed_by(self, stage: Stage) -> None:
@@ -163,7 +166,7 @@ class TestClaiming:
             for client in "abcd":
                 nursery.start_soon(consume, client)
         assert sorted(map(int, seen)) == list(range(600))
-        assert (await stage.store.group_state(group)).acked == 600
+        assert (await stage.store.read(catalogue.group_state, group)).acked == 600
 
     async def test_claims_while_others_publish(self, stage: Stage) -> None:
         topic, group = await _stream(stage, 0)
@@ -190,7 +193,7 @@ class TestClaiming:
             for number in range(4):
                 nursery.start_soon(publish, number)
         assert sorted(seen) == sorted(100 * n + i for n in range(4) for i in range(25))
-        in_the_log = [int(m.body) for m in await stage.store.pull(topic.queues[0], 0, 1000)]
+        in_the_log = [int(m.body) for m in await stage.store.read(stretches.pull, topic.queues[0], 0, 1000)]
         assert seen == in_the_log
 
 
@@ -202,17 +205,17 @@ class TestAck:
         assert stage.count("claim") == 0
         (row,) = stage.tables.rows("SELECT claim, token, `first`, size, claimed_at, ended_at, outcome FROM delivery")
         assert row == (claim.key.number, claim.key.token, 0, 5, START, START, b"\1" * 5)
-        state = await stage.store.group_state(group)
+        state = await stage.store.read(catalogue.group_state, group)
         assert (state.acked, state.claims, state.claimed) == (5, 0, 0)
 
     async def test_part_by_part(self, stage: Stage) -> None:
         _, group = await _stream(stage, 5)
         claim = await stage.claim(group, 5)
         assert await stage.ack(group, claim, (1, 3)) == Settled(acked=2)
-        assert (await stage.store.group_state(group)).claimed == 3
+        assert (await stage.store.read(catalogue.group_state, group)).claimed == 3
         assert await stage.ack(group, claim, (0,)) == Settled(acked=1)
         assert await stage.ack(group, claim) == Settled(acked=5, ended=True)
-        assert (await stage.store.group_state(group)).acked == 5
+        assert (await stage.store.read(catalogue.group_state, group)).acked == 5
 
     async def test_again_counts_again_and_does_nothing(self, stage: Stage) -> None:
         _, group = await _stream(stage, 4)
@@ -222,7 +225,7 @@ class TestAck:
         for _ in range(2):
             assert await stage.ack(group, claim) == Settled(acked=4, ended=True)
         assert await stage.ack(group, claim, (1, 2)) == Settled(acked=2, ended=True)
-        assert (await stage.store.group_state(group)).acked == 4
+        assert (await stage.store.read(catalogue.group_state, group)).acked == 4
         assert stage.count("delivery") == 1
 
     async def test_again_in_the_same_turn(self, stage: Stage) -> None:
@@ -235,7 +238,7 @@ class TestAck:
             Settlement(claim.key, "ack"),
         )
         assert [s and s.acked for s in settled] == [1, 2, 3]
-        assert (await stage.store.group_state(group)).acked == 3
+        assert (await stage.store.read(catalogue.group_state, group)).acked == 3
 
     async def test_what_was_given_back(self, stage: Stage) -> None:
         """All or nothing: one message that is not in its hands refuses the whole ack."""
@@ -243,7 +246,7 @@ class TestAck:
         claim = await stage.claim(group, 3)
         await stage.fail(group, claim, (1,))
         assert await stage.ack(group, claim, (0, 1)) == Settled(lost=True)
-        assert (await stage.store.group_state(group)).acked == 0
+        assert (await stage.store.read(catalogue.group_state, group)).acked == 0
         assert await stage.ack(group, claim) == Settled(acked=2, ended=True)
         assert (await stage.ack(group, claim, (0, 1))).lost
         assert await stage.ack(group, claim) == Settled(acked=2, ended=True)
@@ -261,11 +264,11 @@ class TestAck:
         forged = attrs.evolve(claim.key, token=claim.key.token ^ 1)
         for verb in ("ack", "fail", "extend", "end"):
             assert await stage.settle(group, Settlement(forged, verb)) == [None]
-        assert await stage.store.find_places(forged) is None
+        assert await stage.store.read(claims.find_places, forged) is None
         assert stage.column("SELECT outcome FROM claim") == [b"\0\0"]
         await stage.ack(group, claim)
         assert await stage.settle(group, Settlement(forged, "ack")) == [None]
-        assert await stage.store.find_places(forged) is None
+        assert await stage.store.read(claims.find_places, forged) is None
 
     async def test_another_group_s_claim(self, stage: Stage) -> None:
         topic, group = await _stream(stage, 2)
@@ -282,7 +285,7 @@ class TestAck:
         claim = await stage.claim(group)
         for stranger in (attrs.evolve(claim.key, number=77), attrs.evolve(claim.key, queue_id=1 << 30)):
             assert await stage.settle(group, Settlement(stranger, "ack")) == [None]
-            assert await stage.store.find_places(stranger) is None
+            assert await stage.store.read(claims.find_places, stranger) is None
 
     async def test_one_turn_for_many(self, stage: Stage) -> None:
         """Answers come in the order of the questions, whatever their kinds."""
@@ -312,13 +315,13 @@ class TestAck:
     async def test_places_of_a_claim(self, stage: Stage) -> None:
         _, group = await _stream(stage, 3)
         claim = await stage.claim(group)
-        assert await stage.store.find_places(claim.key) == dict(claim.places)
+        assert await stage.store.read(claims.find_places, claim.key) == dict(claim.places)
         await stage.fail(group, claim, (0, 1), retry_after=0)
         await stage.ack(group, claim)
-        assert await stage.store.find_places(claim.key) == dict(claim.places)
+        assert await stage.store.read(claims.find_places, claim.key) == dict(claim.places)
         await stage.fall_due()
         back = await stage.claim(group)
-        assert await stage.store.find_places(back.key) == dict(back.places)
+        assert await stage.store.read(claims.find_places, back.key) == dict(back.places)
         assert set(back.places) == {m.id for m in claim.messages[:2]}
 
 
@@ -349,15 +352,15 @@ class TestLeases:
         _, group = await _stream(stage, 2)
         claim = await stage.claim(group, lease=MINUTE)
         stage.now = claim.lease_until - 1
-        assert await stage.store.claims_over(stage.now, 10) == []
+        assert await stage.store.read(holdings.over, stage.now, 10) == []
         assert await stage.settle(group, Settlement(claim.key, "end")) == [Settled(lease_until=claim.lease_until)]
         assert stage.count("retry") == 0
         stage.now += 1
-        assert await stage.store.claims_over(stage.now, 10) == [(claim.key, claim.lease_until)]
+        assert await stage.store.read(holdings.over, stage.now, 10) == [(claim.key, claim.lease_until)]
         (settled,) = await stage.end_leases(group)
         assert settled is not None
         assert (settled.lost, settled.retried, settled.ended) == (True, 2, True)
-        assert await stage.store.claims_over(stage.now, 10) == []
+        assert await stage.store.read(holdings.over, stage.now, 10) == []
 
     async def test_the_acked_stay_acked(self, stage: Stage) -> None:
         _, group = await _stream(stage, 3)
@@ -367,7 +370,7 @@ class TestLeases:
         (settled,) = await stage.end_leases(group)
         assert settled is not None
         assert settled.retried == 2
-        state = await stage.store.group_state(group)
+        state = await stage.store.read(catalogue.group_state, group)
         assert (state.acked, state.retried) == (1, 2)
 
     async def test_an_ack_of_all_after_the_end(self, stage: Stage) -> None:
@@ -389,7 +392,7 @@ class TestLeases:
         until = stage.now + 10 * MINUTE
         assert settled == Settled(lease_until=until)
         stage.now = claim.lease_until + MINUTE
-        assert await stage.store.claims_over(stage.now, 10) == []
+        assert await stage.store.read(holdings.over, stage.now, 10) == []
         assert await stage.settle(group, Settlement(claim.key, "end")) == [Settled(lease_until=until)]
         stage.now = until - 1
         assert (await stage.ack(group, claim)).acked == 1
@@ -401,7 +404,7 @@ class TestLeases:
         for lease in leases:
             await stage.claim(group, 1, lease=lease * SECOND)
         stage.now += 20 * SECOND
-        over = await stage.store.claims_over(stage.now, 12)
+        over = await stage.store.read(holdings.over, stage.now, 12)
         assert [until - START for _, until in over] == [i * SECOND for i in range(1, 13)]
 
     async def test_a_lost_lease_is_ended_once(self, stage: Stage) -> None:
@@ -468,10 +471,10 @@ class TestLeases:
                 for job in dice.sample([ack, end], 2):
                     nursery.start_soon(job, claim)
         again = set(stage.column("SELECT message_id FROM retry"))
-        everything = {m.id for m in await stage.store.pull(topic.queues[0], 0, 1000)}
+        everything = {m.id for m in await stage.store.read(stretches.pull, topic.queues[0], 0, 1000)}
         assert acked.isdisjoint(again)
         assert acked | again == everything
-        assert (await stage.store.group_state(group)).acked == len(acked)
+        assert (await stage.store.read(catalogue.group_state, group)).acked == len(acked)
 
 
 async def test_a_free_turn_waits_for_nobody_who_holds_the_group(stage: Stage) -> None:

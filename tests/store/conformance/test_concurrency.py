@@ -4,6 +4,7 @@ import attrs
 import pytest
 
 from support.stores import MINUTE, Stage
+from tarry.store import catalogue
 from tarry.store.records import Claim, ClaimRequest, Group, Settlement, Topic
 from tarry.wheel.ladder import Ladder
 
@@ -11,7 +12,7 @@ from tarry.wheel.ladder import Ladder
 async def limited(stage: Stage, limit: int | None, queues: int = 1) -> tuple[Topic, Group]:
     topic = await stage.topic(queues=queues)
     group = await stage.group(topic, ladder=Ladder((1000,)))
-    await stage.store.limit_group(group, limit)
+    await stage.store.write(catalogue.limit_group, group, limit)
     (group,) = await stage.store.groups([topic])
     assert group.concurrency == limit
     return topic, group

@@ -7,6 +7,8 @@ import attrs
 import pytest
 
 from support.stores import MINUTE, SECOND, Stage
+from tarry.store import catalogue
+from tarry.store.looking import dead_letters
 from tarry.store.records import Claim, DeadLetter, Draft, Group
 from tarry.wheel.ladder import DEFAULT_RUNGS, Ladder
 
@@ -129,11 +131,11 @@ class Lives:
 
     async def check(self) -> None:
         dead = {id_: life for id_, life in self.lives.items() if life.state == "dead"}
-        letters = await self.stage.store.dead_letters(self.group, 0, 1000)
+        letters = await self.stage.store.read(dead_letters.page, self.group, 0, 1000)
         assert [letter.message.id for letter in letters] == sorted(dead)
         for letter in letters:
             self._check_letter(letter, dead[letter.message.id])
-        state = await self.stage.store.group_state(self.group)
+        state = await self.stage.store.read(catalogue.group_state, self.group)
         acked = [life for life in self.lives.values() if life.state == "acked"]
         assert (state.acked, state.dead, state.letters) == (len(acked), len(dead), len(dead))
 

@@ -13,6 +13,9 @@ import pytest
 import trio
 
 from support.stores import HOUR, SECOND, Stage
+from tarry.store import catalogue
+from tarry.store.groups import holdings
+from tarry.store.looking import dead_letters
 from tarry.store.operating.positions import Position
 from tarry.store.records import Claim, ClaimKey, Group, Outcome, Settled, Settlement
 from tarry.wheel.ladder import Ladder
@@ -110,7 +113,7 @@ class Crowd:
 
     async def end_if_there(self, told: Told, now: int) -> None:
         """What the service does in the end with a lease that is over."""
-        if told.claim.key in {key for key, _ in await self.stage.store.claims_over(now, 1000)}:
+        if told.claim.key in {key for key, _ in await self.stage.store.read(holdings.over, now, 1000)}:
             await self.end(told, now)
 
     async def forge(self, told: Told, now: int) -> None:
@@ -164,10 +167,10 @@ class Crowd:
             if claim.key.queue_id in backs:
                 released += [ids[place] for place, o in enumerate(outcome) if o == Outcome.RELEASED]
         assert sorted(stage.column("SELECT message_id FROM retry")) == sorted(retried + released)
-        letters = await stage.store.dead_letters(self.group, 0, 1000)
+        letters = await stage.store.read(dead_letters.page, self.group, 0, 1000)
         assert [letter.message.id for letter in letters] == sorted(dead), "each dead letter once"
         assert stage.count("claim") == 0
-        state = await stage.store.group_state(self.group)
+        state = await stage.store.read(catalogue.group_state, self.group)
         assert (state.acked, state.dead, state.claimed) == (len(acked), len(dead), 0)
         assert len(acked) > 10
         assert len(dead) > 2

@@ -4,9 +4,10 @@ import pytest
 
 from support.counting import counted as counted_statements
 from support.stores import HOUR, MINUTE, SECOND, Stage, ids_of
-from tarry.store.looking import finding, standings
+from tarry.store.looking import finding, found_pages, standings, tracing
 from tarry.store.looking.finding import Place, State, Wanted
 from tarry.store.records import Group, Topic
+from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
 
 
@@ -14,7 +15,7 @@ async def found(stage: Stage, topic: Topic, wanted: Wanted, limit: int) -> list[
     got: list[int] = []
     place: Place | None = Place()
     while place is not None:
-        page = await stage.store.find(topic, wanted, place, limit)
+        page = await stage.store.read(found_pages.find, topic, wanted, place, limit)
         assert len(page.messages) <= limit
         got += [one.id for one in page.messages]
         place = page.after
@@ -33,7 +34,7 @@ async def test_what_waits_and_what_was_cancelled(stage: Stage, limit: int) -> No
     between = Wanted("scheduled", stage.now + 6 * MINUTE, stage.now + 8 * MINUTE)
     assert await found(stage, topic, between, limit) == ids[5:7]
     # One that was moved is found at its new time.
-    await stage.store.reschedule([(ids[19], stage.now + 7 * MINUTE)], stage.now)
+    await stage.store.write(timers.reschedule, [(ids[19], stage.now + 7 * MINUTE)], stage.now)
     assert await found(stage, topic, between, limit) == sorted([*ids[5:7], ids[19]])
 
 
@@ -62,11 +63,11 @@ async def test_upcoming(stage: Stage) -> None:
     topic, other = await stage.topic(), await stage.topic("other")
     receipts = await stage.schedule(topic, 10, HOUR + 1, HOUR + 2, 3 * HOUR - 1, 4 * HOUR)
     await stage.schedule(other, 10)
-    assert (await stage.store.upcoming(topic, stage.now, HOUR, 4)).counts == (1, 2, 1, 0)
-    await stage.store.reschedule([(receipts[1].id, stage.now + 2 * HOUR)], stage.now)
-    assert (await stage.store.upcoming(topic, stage.now, HOUR, 4)).counts == (1, 1, 2, 0)
+    assert (await stage.store.read(finding.upcoming, topic, stage.now, HOUR, 4)).counts == (1, 2, 1, 0)
+    await stage.store.write(timers.reschedule, [(receipts[1].id, stage.now + 2 * HOUR)], stage.now)
+    assert (await stage.store.read(finding.upcoming, topic, stage.now, HOUR, 4)).counts == (1, 1, 2, 0)
     await stage.store.cancel([receipts[2].id], stage.now)
-    assert (await stage.store.upcoming(topic, stage.now + HOUR, HOUR, 4)).counts == (1, 2, 0, 1)
+    assert (await stage.store.read(finding.upcoming, topic, stage.now + HOUR, HOUR, 4)).counts == (1, 2, 0, 1)
 
 
 @pytest.mark.parametrize("moved", [False, True])
@@ -80,15 +81,15 @@ async def test_what_others_have_waiting_bounds_the_count(
     others = await stage.schedule(other, *(at + 2 for at in times), *(at + 3 for at in times))
     if moved:  # to the same time, nearly
         moves = [(one.id, one.deliver_at + 5) for one in (*receipts, *others)]
-        await stage.store.reschedule(moves, stage.now)
-    assert (await stage.store.upcoming(topic, stage.now, HOUR, 6)).counts == (0, 60, 60, 60, 60, 0)
+        await stage.store.write(timers.reschedule, moves, stage.now)
+    assert (await stage.store.read(finding.upcoming, topic, stage.now, HOUR, 6)).counts == (0, 60, 60, 60, 60, 0)
     monkeypatch.setattr(finding, "_AHEAD", 5)
     monkeypatch.setattr(finding, "_MOVED", 5)
     counted, overdue, since = 0, True, stage.now
     parts = 0
     while True:
         async with counted_statements(stage.store) as count:
-            part = await stage.store.upcoming(topic, since, HOUR, 6, overdue=overdue)
+            part = await stage.store.read(finding.upcoming, topic, since, HOUR, 6, overdue=overdue)
         assert len(count.statements) <= 32 + 2 * 6
         counted, parts = counted + sum(part.counts), parts + 1
         assert sum(part.counts) <= 5 * 16
@@ -104,7 +105,7 @@ async def stands(stage: Stage, topic: Topic, state: State, limit: int, *times: i
     """What is found, once each; all of it is said to stand so."""
     ids = list(dict.fromkeys(await found(stage, topic, Wanted(state, *times), limit)))
     for id_ in ids:
-        one = await stage.store.find_message(id_)
+        one = await stage.store.read(tracing.find_message, id_)
         assert one is not None
         assert one.is_(state)
     return sorted(ids)
@@ -164,7 +165,7 @@ async def test_what_is_dead_and_parked(stage: Stage, limit: int) -> None:
     # The letter outlives its message.
     stage.tables.rows(f"DELETE FROM message WHERE id = {ids[0]}")
     assert await found(stage, topic, Wanted("dead"), limit) == ids[:1]
-    (letter,) = (await stage.store.find(topic, Wanted("dead"), Place(), 10)).messages
+    (letter,) = (await stage.store.read(found_pages.find, topic, Wanted("dead"), Place(), 10)).messages
     assert (letter.id, letter.body, letter.ordering_key, letter.queue) == (ids[0], b"{}", "a", 0)
     assert [(event.what, event.group) for event in letter.life] == [("published", None), ("dead", "hard")]
 

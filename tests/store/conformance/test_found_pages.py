@@ -4,7 +4,7 @@ import pytest
 
 from support.counting import counted
 from support.stores import HOUR, MINUTE, Stage, ids_of
-from tarry.store.looking import finding, found_pages, standings
+from tarry.store.looking import finding, found_pages, standings, tracing
 from tarry.store.looking.finding import Place, State, Wanted
 from tarry.store.looking.found_pages import FoundPage
 from tarry.store.records import Topic
@@ -43,7 +43,7 @@ async def all_pages(stage: Stage, topic: Topic, state: State, limit: int) -> lis
     pages: list[FoundPage] = []
     place: Place | None = Place()
     while place is not None:
-        pages.append(await stage.store.find(topic, Wanted(state), place, limit))
+        pages.append(await stage.store.read(found_pages.find, topic, Wanted(state), place, limit))
         place = pages[-1].after
     return pages
 
@@ -52,18 +52,18 @@ async def all_pages(stage: Stage, topic: Topic, state: State, limit: int) -> lis
 async def test_statements_of_a_page(stage: Stage, state: State) -> None:
     topic = await in_state(stage, state)
     async with counted(stage.store) as count:
-        page = await stage.store.find(topic, Wanted(state), Place(), 1000)
+        page = await stage.store.read(found_pages.find, topic, Wanted(state), Place(), 1000)
     assert len(page.messages) == MANY
     assert all(one.is_(state) and one.life for one in page.messages)
     assert len(count.statements) <= MOST, count.statements
     # Found one by one, they are the same.
-    assert [one for one in page.messages if one != await stage.store.find_message(one.id)] == []
+    assert [one for one in page.messages if one != await stage.store.read(tracing.find_message, one.id)] == []
 
 
 async def test_statements_of_a_key(stage: Stage) -> None:
     topic = await in_state(stage, "retrying")
     async with counted(stage.store) as count:
-        page = await stage.store.find_labelled(topic, "k", 0, 1000)
+        page = await stage.store.read(found_pages.find_labelled, topic, "k", 0, 1000)
     assert (len(page.messages), page.after) == (MANY, None)
     assert len(count.statements) <= MOST, count.statements
 
@@ -72,7 +72,7 @@ async def test_letters_that_outlive_their_messages(stage: Stage) -> None:
     topic = await in_state(stage, "dead")
     stage.tables.rows("DELETE FROM message")
     async with counted(stage.store) as count:
-        page = await stage.store.find(topic, Wanted("dead"), Place(), 1000)
+        page = await stage.store.read(found_pages.find, topic, Wanted("dead"), Place(), 1000)
     assert len(page.messages) == MANY
     assert [event.group for event in page.messages[0].life] == [None, "audit", "billing"]
     assert len(count.statements) <= MOST, count.statements
@@ -100,9 +100,9 @@ async def test_eight_mebibytes(stage: Stage) -> None:
     for _ in range(3):
         await stage.publish(*(stage.draft(topic, body, key="k", content_type="x/y") for _ in range(20)))
     assert [len(page.messages) for page in await all_pages(stage, topic, "published", 1000)] == [32, 28]
-    first = await stage.store.find_labelled(topic, "k", 0, 1000)
+    first = await stage.store.read(found_pages.find_labelled, topic, "k", 0, 1000)
     assert first.after is not None
-    second = await stage.store.find_labelled(topic, "k", first.after.after, 1000)
+    second = await stage.store.read(found_pages.find_labelled, topic, "k", first.after.after, 1000)
     assert (len(first.messages), len(second.messages), second.after) == (32, 28, None)
 
 
@@ -130,7 +130,7 @@ async def test_many_queues_with_a_message_each(stage: Stage, monkeypatch: pytest
     ids = ids_of(await stage.publish(*(stage.draft(topic, queue=i) for i in range(0, 12, 2))))
     assert [len(page.messages) for page in await all_pages(stage, topic, "published", 4)] == [4, 2]
     assert [len(page.messages) for page in await all_pages(stage, topic, "published", 100)] == [5, 1]
-    page = await stage.store.find(topic, Wanted("published", stage.now), Place(), 100)
+    page = await stage.store.read(found_pages.find, topic, Wanted("published", stage.now), Place(), 100)
     assert [one.id for one in page.messages] == ids[:3]
 
 

@@ -1,6 +1,7 @@
 """What clients hold, as an operator is told."""
 
 from support.stores import Stage
+from tarry.store.groups import holdings
 from tarry.store.groups.holdings import Holding
 from tarry.store.records import ClaimRequest, Settlement
 
@@ -12,17 +13,17 @@ async def test_open_claims_and_queues_by_client(stage: Stage) -> None:
     requests = [ClaimRequest(name, 2, 60_000) for name in ("ann", "bob")]
     turn = await stage.turn(group, requests=requests)
     claims = {claim.client: claim for claim in turn.claims if claim is not None}
-    assert await stage.store.holders("", 10) == ["ann", "bob"]
-    assert await stage.store.holders("ann", 10) == ["bob"]
-    assert await stage.store.holders("", 1) == ["ann"]
+    assert await stage.store.read(holdings.holders, "", 10) == ["ann", "bob"]
+    assert await stage.store.read(holdings.holders, "ann", 10) == ["bob"]
+    assert await stage.store.read(holdings.holders, "", 1) == ["ann"]
     queue_id = claims["ann"].key.queue_id
-    assert await stage.store.held_by(["ann", "nobody"]) == [
+    assert await stage.store.read(holdings.of_clients, ["ann", "nobody"]) == [
         Holding("ann", group.id, queue_id, 1),
         Holding("ann", group.id, queue_id, 0, owner=True),
     ]
     await stage.settle(group, Settlement(claims["ann"].key, "ack"))
-    assert await stage.store.holders("", 10) == ["bob"]
-    assert await stage.store.held_by(["ann"]) == [Holding("ann", group.id, queue_id, 0, owner=True)]
+    assert await stage.store.read(holdings.holders, "", 10) == ["bob"]
+    assert await stage.store.read(holdings.of_clients, ["ann"]) == [Holding("ann", group.id, queue_id, 0, owner=True)]
 
 
 async def test_several_claims_of_a_queue_are_counted(stage: Stage) -> None:
@@ -31,4 +32,4 @@ async def test_several_claims_of_a_queue_are_counted(stage: Stage) -> None:
     await stage.publish(*(stage.draft(topic) for _ in range(3)))
     for _ in range(3):
         await stage.claim(group, 1, client="ann")
-    assert await stage.store.held_by(["ann"]) == [Holding("ann", group.id, topic.queues[0].id, 3)]
+    assert await stage.store.read(holdings.of_clients, ["ann"]) == [Holding("ann", group.id, topic.queues[0].id, 3)]

@@ -15,6 +15,8 @@ from support.stores import HOUR, SECOND, START, Stage
 from tarry.store.opening import open_backend
 from tarry.store.records import Conflict, Publication, Receipt, Topic
 from tarry.store.store import IDEMPOTENCY_WINDOW, Store
+from tarry.store.stream import publishing
+from tarry.store.timers import timers
 
 KEYS = ("k", "K", "k ", "🐢")
 STEPS = (0, 0, 0, 1, HOUR, IDEMPOTENCY_WINDOW - 1, IDEMPOTENCY_WINDOW)
@@ -107,7 +109,7 @@ class Ledger:
             case 0:
                 await self.stage.store.cancel(some, self.stage.now)
             case 1:
-                await self.stage.store.reschedule([(some[0], self.stage.now + SECOND)], self.stage.now)
+                await self.stage.store.write(timers.reschedule, [(some[0], self.stage.now + SECOND)], self.stage.now)
             case _:
                 await self.stage.promote(*some)
 
@@ -152,7 +154,7 @@ async def test_the_same_key_is_the_same_message(stage: Stage, line: tuple[Store,
                 await ledger.disturb()
             case _:
                 stage.now += dice.choice(STEPS)
-                await stage.store.forget_requests(stage.now, 3)
+                await stage.store.write(publishing.forget, stage.now, 3)
     ledger.check()
     assert proxy is None or proxy.done > 5
     assert len(ledger.known) == 2 * len(KEYS)

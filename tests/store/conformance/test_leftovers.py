@@ -3,7 +3,7 @@
 from functools import partial
 
 from support.stores import HOUR, SECOND, Stage
-from tarry.store.cleaning import retention
+from tarry.store.cleaning import leftovers, retention
 from tarry.store.cleaning.retention import Limits
 from tarry.store.operating.positions import Position
 from tarry.store.records import Group, Topic
@@ -14,7 +14,7 @@ LIMITS = Limits(retention=7 * DAY, hard=28 * DAY, history=28 * DAY, dead=90 * DA
 
 
 async def what_is_left(stage: Stage, topic: Topic, *groups: Group) -> list[str]:
-    left = await stage.store.leftovers([topic], groups)
+    left = await stage.store.read(leftovers.find_leftovers, [topic], groups)
     names = {queue.id: "topic" for queue in topic.queues}
     names |= {queue.id: f"returns of {group.name}" for group in groups for queue in group.retry_queues.values()}
     logs = {group.id: group.name for group in groups}
@@ -30,7 +30,7 @@ async def test_where_nothing_ever_was_there_is_nothing(stage: Stage) -> None:
     group = await stage.group(topic)
     await stage.schedule(topic, HOUR)
     assert await what_is_left(stage, topic, group) == []
-    assert (await stage.store.leftovers([], [])).queues == frozenset()
+    assert (await stage.store.read(leftovers.find_leftovers, [], [])).queues == frozenset()
 
 
 async def test_each_kind_is_told_from_its_first_row(stage: Stage) -> None:
@@ -61,11 +61,11 @@ async def test_what_is_cleaned_is_left_no_more(stage: Stage) -> None:
     queue = topic.queues[0]
     messages = partial(retention.clean_messages, topic=topic, queue=queue, limits=LIMITS, start=0, limit=9)
     dead = partial(retention.clean_dead, group_id=group.id, limits=LIMITS, limit=9)
-    assert [(await stage.store.clean(partial(batch, now=stage.now))).rows for batch in (messages, dead)] == [1, 1]
+    assert [(await stage.store.write(partial(batch, now=stage.now))).rows for batch in (messages, dead)] == [1, 1]
     assert await what_is_left(stage, topic, group) == ["log of billing, topic"]
     await stage.publish(stage.draft(topic))
     assert await what_is_left(stage, topic, group) == ["log of billing, topic", "topic"]
-    left = await stage.store.leftovers([topic], [group])
+    left = await stage.store.read(leftovers.find_leftovers, [topic], [group])
     assert left.logs[group.id, queue.id] == 1, "the cleaner remembers how far it came in a log"
     assert receipt.offset == 0
 
@@ -74,5 +74,5 @@ async def test_more_than_a_statement_takes(stage: Stage) -> None:
     topics = [await stage.topic(f"t{number}", queues=600) for number in range(2)]
     groups = [await stage.group(topic) for topic in topics]
     await stage.publish(stage.draft(topics[1], queue=599))
-    left = await stage.store.leftovers(topics, groups)
+    left = await stage.store.read(leftovers.find_leftovers, topics, groups)
     assert left.queues == {topics[1].queues[599].id}

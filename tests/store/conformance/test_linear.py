@@ -14,6 +14,8 @@ import trio
 
 from support.stores import SECOND, Stage
 from tarry.store.ids import due_of
+from tarry.store.looking import tracing
+from tarry.store.timers import timers
 
 WORKERS = 5
 ROUNDS, AT_ONCE = 12, 5
@@ -110,7 +112,7 @@ class Book:
     async def reschedule(self, ids: list[int]) -> None:
         began, now = self.tick(), self.stage.now
         moves = [(id_, now + self.dice.choice((-SECOND, 0, 1, 2, SECOND))) for id_ in ids]
-        verdicts = await self.stage.store.reschedule(moves, now)
+        verdicts = await self.stage.store.write(timers.reschedule, moves, now)
         for (id_, deliver_at), verdict in zip(moves, verdicts, strict=True):
             if verdict.result == "rescheduled":
                 assert verdict.due == max(deliver_at, now)
@@ -130,7 +132,7 @@ class Book:
     async def look(self, ids: list[int]) -> None:
         for id_ in ids:
             began = self.tick()
-            found = await self.stage.store.find_message(id_)
+            found = await self.stage.store.read(tracing.find_message, id_)
             assert found is not None, "it was nowhere"
             names = {"scheduled": "waiting", "published": "streamed", "cancelled": "cancelled"}
             self.note(id_, began, "look", names[found.state])

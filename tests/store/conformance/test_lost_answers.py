@@ -10,11 +10,15 @@ import trio
 from support.proxy import MOMENTS, Proxy
 from support.stores import HOUR, MINUTE, SECOND, Kind, Stage, bodies, connect_raw, open_tables
 from tarry.client import outbox
+from tarry.store import catalogue
 from tarry.store.errors import OutcomeUnknown
+from tarry.store.groups import claims
 from tarry.store.mysql.backend import MySQLBackend
 from tarry.store.opening import open_backend
 from tarry.store.records import ClaimRequest, Conflict, Group, Publication, Settled, Settlement, Topic
 from tarry.store.store import Store
+from tarry.store.stream import stretches
+from tarry.store.timers import timers
 
 TIMES = 50
 """Cuts of each operation, a quarter of them at each moment."""
@@ -84,14 +88,14 @@ async def test_publish(line: Line, delay: int | None, idempotent: bool) -> None:
         assert not isinstance(answer, Conflict)
         ids += [receipt.id for receipt in answer]
         if delay is None:
-            (message,) = await stage.store.pull(line.topic.queues[i % 2], answer[0].offset or 0, 1)
+            (message,) = await stage.store.read(stretches.pull, line.topic.queues[i % 2], answer[0].offset or 0, 1)
             assert message.body == b"%d" % i
     line.check(TIMES // 2)
     table = "message" if delay is None else "delay"
     assert sorted(stage.column(f"SELECT id FROM {table}")) == sorted(ids)
     assert sorted(int(body) for body in stage.column(f"SELECT body FROM {table}")) == list(range(TIMES // 2))
     assert stage.count("label") == TIMES // 2
-    state = (await stage.store.topic_states([line.topic]))[line.topic.id]
+    state = (await stage.store.read(catalogue.topic_states, [line.topic]))[line.topic.id]
     assert (state.accepted, state.pending) == (TIMES // 2, 0 if delay is None else TIMES // 2)
 
 
@@ -124,7 +128,7 @@ async def test_cancel(line: Line) -> None:
     line.check(TIMES)
     assert stage.count("delay") == 0
     assert sorted(stage.column("SELECT id FROM cancelled")) == sorted(ids)
-    state = (await stage.store.topic_states([line.topic]))[line.topic.id]
+    state = (await stage.store.read(catalogue.topic_states, [line.topic]))[line.topic.id]
     assert (state.accepted, state.cancelled, state.pending) == (TIMES, TIMES, 0)
 
 
@@ -133,7 +137,7 @@ async def test_reschedule(line: Line) -> None:
     ids = await _publish(stage, line.topic, TIMES, HOUR)
     for i, id_ in enumerate(ids):
         line.cut(i)
-        (verdict,) = await stage.store.reschedule([(id_, stage.now + MINUTE + i)], stage.now)
+        (verdict,) = await stage.store.write(timers.reschedule, [(id_, stage.now + MINUTE + i)], stage.now)
         assert (verdict.result, verdict.due) == ("rescheduled", stage.now + MINUTE + i)
     line.check(TIMES)
     assert await stage.waiting() == {id_: stage.now + MINUTE + i for i, id_ in enumerate(ids)}
@@ -149,11 +153,11 @@ async def test_claim(line: Line) -> None:
         line.cut(i)
         claim = await stage.claim(line.group, 2)
         seen += bodies(claim)
-        assert await stage.store.find_places(claim.key) == dict(claim.places)
+        assert await stage.store.read(claims.find_places, claim.key) == dict(claim.places)
     line.check(TIMES)
     assert sorted(map(int, seen)) == list(range(2 * TIMES))
     assert stage.count("claim") == TIMES
-    assert (await stage.store.group_state(line.group)).claimed == 2 * TIMES
+    assert (await stage.store.read(catalogue.group_state, line.group)).claimed == 2 * TIMES
 
 
 async def test_ack(line: Line) -> None:
@@ -168,7 +172,7 @@ async def test_ack(line: Line) -> None:
             assert (await stage.ack(line.group, claim, (0,))).acked == 1
             assert (await stage.ack(line.group, claim)).acked == 2
     line.check(TIMES)
-    state = await stage.store.group_state(line.group)
+    state = await stage.store.read(catalogue.group_state, line.group)
     assert (state.acked, state.claimed, state.retried) == (2 * TIMES, 0, 0)
     assert stage.count("delivery") == TIMES
 
@@ -190,7 +194,7 @@ async def test_fail(line: Line) -> None:
     count = 3 * TIMES // 2 + 2 * TIMES // 2
     assert set((await stage.waiting()).items()) == {(entry, due) for due, entry in timers}
     assert len(timers) == stage.count("retry") == count
-    assert (await stage.store.group_state(line.group)).retried == count
+    assert (await stage.store.read(catalogue.group_state, line.group)).retried == count
 
 
 async def test_a_whole_turn(line: Line) -> None:
@@ -218,7 +222,7 @@ async def test_a_whole_turn(line: Line) -> None:
         assert turn.claims[0] is not None
         held = turn.claims[0]
     line.check(TIMES - 1)
-    state = await stage.store.group_state(line.group)
+    state = await stage.store.read(catalogue.group_state, line.group)
     assert (state.acked, state.retried, state.claimed) == (3 * (TIMES - 1), TIMES - 1, 4)
     assert stage.count("retry") == TIMES - 1
 
@@ -247,7 +251,7 @@ async def test_outbox_counts(line: Line, dsn: str) -> None:
             assert await stage.store.count_outbox(10) == {line.topic.id: (1, 0)}
     line.check(TIMES)
     assert stage.count("outbox_cancel") == 0
-    state = (await stage.store.topic_states([line.topic]))[line.topic.id]
+    state = (await stage.store.read(catalogue.topic_states, [line.topic]))[line.topic.id]
     assert (state.accepted, state.cancelled, state.pending) == (TIMES, TIMES, 0)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from support.stores import HOUR, MINUTE, Stage, bodies
+from tarry.store import catalogue
 from tarry.store.groups import settling
 from tarry.store.ports import Query, Transaction
 from tarry.store.records import ClaimRequest
@@ -56,14 +57,14 @@ async def test_a_drain_locks_few_and_leaves_none(stage: Stage, locked: list[int]
                 assert (await stage.ack(group, claim)).acked == len(bodies(claim))
     assert sorted(seen) == list(range(QUEUES))
     assert 0 < max(locked) <= settling.MANY + 2
-    state = await stage.store.group_state(group)
+    state = await stage.store.read(catalogue.group_state, group)
     assert (state.acked, state.claimed) == (QUEUES, 0)
 
 
 async def test_returns_come_first_and_the_limit_holds(stage: Stage, locked: list[int]) -> None:
     topic = await stage.topic(queues=QUEUES)
     group = await stage.group(topic)
-    await stage.store.limit_group(group, 3)
+    await stage.store.write(catalogue.limit_group, group, 3)
     (group,) = await stage.store.groups([topic])
     await stage.publish(*(stage.draft(topic, b"%d" % queue, queue=queue) for queue in range(QUEUES)))
     turn = await stage.turn(group, requests=[ClaimRequest("c", 1, MINUTE)] * 5)

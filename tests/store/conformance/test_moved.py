@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.stores import HOUR, MINUTE, SECOND, START, Stage, ids_of, open_tables
+from tarry.store import catalogue
 from tarry.store.ids import SHARDS, due_of, place_of, shard_in_delay, shard_of
 from tarry.store.mysql.backend import MySQLTransaction
 from tarry.store.mysql.connection import Connection, connect
@@ -78,10 +79,10 @@ async def test_sweeps_do_not_read_what_was_moved_ahead(stage: Stage) -> None:
     costs: dict[int, dict[str, int]] = {}
     for many in (100, 800):
         ids = ids_of(await stage.schedule(topic, *(HOUR + i for i in range(many))))
-        await stage.store.reschedule([(id_, START + 10 * HOUR) for id_ in ids], START)
+        await stage.store.write(timers.reschedule, [(id_, START + 10 * HOUR) for id_ in ids], START)
         async with _counting(stage) as count:
             costs[many] = {name: await count(reading) for name, reading in READINGS.items()}
-    assert len(await stage.store.near(0, START + 2 * HOUR, 10_000)) == 20
+    assert len(await stage.store.read(timers.near, 0, START + 2 * HOUR, 10_000)) == 20
     for name, cost in costs[800].items():
         # Of 700 more not one in ten was read. (A server counts a few more or less for each shard that it looks into.)
         assert cost - costs[100][name] < 70, costs
@@ -90,9 +91,9 @@ async def test_sweeps_do_not_read_what_was_moved_ahead(stage: Stage) -> None:
 async def test_what_was_moved_and_falls_due_is_read_once(stage: Stage) -> None:
     topic = await stage.topic()
     ids = ids_of(await stage.schedule(topic, *(HOUR + i for i in range(50))))
-    await stage.store.reschedule([(id_, START + 2 * HOUR) for id_ in ids], START)
-    assert await stage.store.near(0, START + HOUR + MINUTE, 1000) == []
-    found = await stage.store.near(0, START + 2 * HOUR + 1, 1000)
+    await stage.store.write(timers.reschedule, [(id_, START + 2 * HOUR) for id_ in ids], START)
+    assert await stage.store.read(timers.near, 0, START + HOUR + MINUTE, 1000) == []
+    found = await stage.store.read(timers.near, 0, START + 2 * HOUR + 1, 1000)
     assert sorted(found) == sorted((START + 2 * HOUR, id_) for id_ in ids)
 
 
@@ -101,7 +102,7 @@ async def test_the_row_lies_where_its_time_says(stage: Stage) -> None:
     (receipt,) = await stage.schedule(topic, HOUR)
     home = shard_of(receipt.id)
     for ahead, shard in ((2 * HOUR, home + SHARDS), (3 * HOUR, home + SHARDS), (HOUR, home)):
-        await stage.store.reschedule([(receipt.id, START + ahead)], START)
+        await stage.store.write(timers.reschedule, [(receipt.id, START + ahead)], START)
         assert stage.column("SELECT shard FROM delay") == [shard]
         assert stage.column("SELECT due FROM moved") == ([] if shard == home else [START + ahead])
     stage.now += HOUR
@@ -111,7 +112,7 @@ async def test_the_row_lies_where_its_time_says(stage: Stage) -> None:
 async def test_an_id_is_not_given_again_while_its_message_lies_apart(stage: Stage) -> None:
     topic = await stage.topic()
     (receipt,) = await stage.schedule(topic, HOUR)
-    await stage.store.reschedule([(receipt.id, START + 2 * HOUR)], START)
+    await stage.store.write(timers.reschedule, [(receipt.id, START + 2 * HOUR)], START)
     taken = iter([receipt.id])
     make = stage.store.ids.make
     stage.store.ids.make = lambda due, **how: next(taken, None) or make(due, **how)  # type: ignore[method-assign]
@@ -136,7 +137,7 @@ async def test_nothing_is_lost_by_moves(stage: Stage, seed: int) -> None:
                 due |= {one.id: one.deliver_at for one in await stage.schedule(topic, *delays)}
             case 2 | 3 if some:
                 moves = [(id_, chance.choice((due_of(id_), stage.now + chance.randrange(9) * MINUTE))) for id_ in some]
-                verdicts = await stage.store.reschedule(moves, stage.now)
+                verdicts = await stage.store.write(timers.reschedule, moves, stage.now)
                 assert [one.result for one in verdicts] == ["rescheduled"] * len(moves)
                 due |= {id_: max(at, stage.now) for id_, at in moves}
             case 4 if some:
@@ -145,7 +146,7 @@ async def test_nothing_is_lost_by_moves(stage: Stage, seed: int) -> None:
                 assert [one.due_before for one in verdicts] == [due.pop(id_) for id_ in some]
             case _:
                 stage.now += chance.randrange(3) * MINUTE
-                swept = await stage.store.near(0, stage.now + 1, 10_000)
+                swept = await stage.store.read(timers.near, 0, stage.now + 1, 10_000)
                 assert sorted(swept) == sorted((at, id_) for id_, at in due.items() if at <= stage.now)
                 promoted = {one.entry for one in await stage.promote(*(id_ for _, id_ in swept))}
                 assert promoted == {id_ for id_, at in due.items() if at <= stage.now}
@@ -172,12 +173,12 @@ async def test_those_moved_before_go_apart_with_the_migration(stage: Stage) -> N
     stage.now += 3 * HOUR
     assert len(await stage.fall_due()) == 40
     assert stage.count("moved") == stage.count("delay") == 0
-    assert (await stage.store.topic_states([topic]))[topic.id].pending == 0
+    assert (await stage.store.read(catalogue.topic_states, [topic]))[topic.id].pending == 0
 
 
 async def _moved_by_an_earlier_server(stage: Stage) -> Topic:
     topic = await stage.topic()
     ids = ids_of(await stage.schedule(topic, *(HOUR + i for i in range(40))))
-    await stage.store.reschedule([(id_, START + 2 * HOUR) for id_ in ids[::2]], START)
+    await stage.store.write(timers.reschedule, [(id_, START + 2 * HOUR) for id_ in ids[::2]], START)
     stage.tables.rows("UPDATE delay SET shard = shard - 16 WHERE shard >= 16")
     return topic

@@ -12,10 +12,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from support.order import CLIENTS, Watch
 from support.still import StillBackend
 from support.stores import Stage
+from tarry.store import catalogue
 from tarry.store.groups.owners import share
 from tarry.store.records import Claim, ClaimRequest
 from tarry.store.sqlite.connection import drive
 from tarry.store.store import Store
+from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
 
 _KEYS = ("a", "b", "c", None)
@@ -166,7 +168,7 @@ async def test_clients_at_once(stage: Stage, seed: int) -> None:
     async def promote() -> None:
         while not done():
             stage.now += 1
-            await stage.promote(*(entry for _, entry in await stage.store.near(0, stage.now + 1, 100)))
+            await stage.promote(*(entry for _, entry in await stage.store.read(timers.near, 0, stage.now + 1, 100)))
 
     def done() -> bool:
         return not open_ and len(acked) == sum(map(len, streams.values()))
@@ -178,7 +180,7 @@ async def test_clients_at_once(stage: Stage, seed: int) -> None:
         async with trio.open_nursery() as writing:
             writing.start_soon(publish)
         open_ = 0
-    state = await stage.store.group_state(group)
+    state = await stage.store.read(catalogue.group_state, group)
     assert (state.acked, state.parked, state.claimed) == (len(acked), 0, 0)
     assert state.retried > 5
 

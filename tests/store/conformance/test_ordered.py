@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 
 from support.stores import HOUR, MINUTE, SECOND, Stage, bodies
+from tarry.store import catalogue
 from tarry.store.cleaning import retention
 from tarry.store.operating.positions import Position
 from tarry.store.records import Claim, ClaimRequest, Group, Outcome, Settlement, Topic
@@ -43,7 +44,7 @@ async def test_a_key_goes_back_together_and_others_go_on(stage: Stage) -> None:
     assert (await stage.ack(group, claim, (3,))).lost, "a3 left the claim with a2"
     assert (await stage.ack(group, claim)).acked == 3
     assert stage.count("claim") == 0
-    assert (await stage.store.group_state(group)).parked == 1
+    assert (await stage.store.read(catalogue.group_state, group)).parked == 1
     back = await _back(stage, group, 10 * SECOND + 2)
     assert bodies(back) == [b"a2"]
     assert back.messages[0].attempt == 2
@@ -53,7 +54,7 @@ async def test_a_key_goes_back_together_and_others_go_on(stage: Stage) -> None:
     assert last.messages[0].attempt == 1, "what was parked is not counted"
     await stage.ack(group, last)
     assert stage.count("chain") == stage.count("parked") == 0
-    state = await stage.store.group_state(group)
+    state = await stage.store.read(catalogue.group_state, group)
     assert (state.acked, state.retried, state.parked) == (5, 1, 0)
     assert await stage.claim_some(group) is None
 
@@ -154,7 +155,7 @@ async def test_an_exhausted_message_is_dead_and_its_chain_goes_on(stage: Stage) 
 async def test_a_group_may_block_instead(stage: Stage) -> None:
     """With a ladder of one second: a second, for ever."""
     topic, group = await _published(stage, "aab", Ladder((SECOND,)))
-    await stage.store.change_group(group, None, block=True)
+    await stage.store.write(catalogue.change_group, group, None, block=True)
     (group,) = await stage.store.groups([topic])
     assert group.block
     claim = await stage.claim(group)
@@ -219,7 +220,7 @@ async def test_a_queue_belongs_to_one_client_and_changes_hands_when_it_is_free(s
     assert hers is not None
     assert hers.messages[0].queue == first.messages[0].queue
     assert await ask("a") == [None], "hers is hers, and a's is open"
-    owners = (await stage.store.group_state(group)).owners
+    owners = (await stage.store.read(catalogue.group_state, group)).owners
     assert owners == {first.messages[0].queue: "b", second.messages[0].queue: "a"}
     again, none = await ask("a", "a", acked=second)
     assert again is not None
@@ -255,7 +256,7 @@ async def test_what_a_users_own_transaction_acks_lets_its_chain_go_on(stage: Sta
     else:
         await stage.store.seek(group, topic.queues, Position("latest"), stage.now)
     assert bodies(await stage.claim(group)) == [b"a2"]
-    state = await stage.store.group_state(group)
+    state = await stage.store.read(catalogue.group_state, group)
     assert (state.acked, state.retried) == (1, 1)
 
 
@@ -269,6 +270,6 @@ async def test_a_parked_message_is_kept_however_old(stage: Stage) -> None:
     batch = partial(
         retention.clean_messages, topic=topic, queue=topic.queues[0], limits=limits, now=stage.now, start=0, limit=9
     )
-    while not (await stage.store.clean(batch)).done:
+    while not (await stage.store.write(batch)).done:
         pass
     assert stage.column("SELECT `offset` FROM message ORDER BY `offset`") == [0, 1]

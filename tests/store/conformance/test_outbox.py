@@ -20,9 +20,12 @@ from tarry.client import BadRequest, Draft, LeaseLost, Message, NotFound, TooLar
 from tarry.client.durations import instant_in
 from tarry.client.outbox import Outbox, aio
 from tarry.client.processes import PerProcess
+from tarry.store import catalogue
 from tarry.store.groups.claim_ids import format_claim
 from tarry.store.ids import IdMaker, first_id
+from tarry.store.looking import tracing
 from tarry.store.records import Claim, Group, Settlement, Topic, Verdict
+from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
 
 pytestmark = pytest.mark.parametrize("kind", ["mariadb", "mysql"], indirect=True)
@@ -76,7 +79,7 @@ def message_of(claim: Claim, place: int = 0) -> Message:
 async def conserves(stage: Stage, topic: Topic, *, accepted: int, streamed: int, cancelled: int) -> None:
     while await stage.store.count_outbox(100):
         pass
-    state = (await stage.store.topic_states([topic]))[topic.id]
+    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
     assert (state.accepted, state.streamed, state.cancelled) == (accepted, streamed, cancelled)
 
 
@@ -164,7 +167,7 @@ async def test_many_cancel_ack_and_once(
     (settled,) = await stage.settle(group, Settlement(claim.key, "ack"))
     assert settled is not None
     assert (settled.acked, settled.ended) == (2, True)
-    assert (await stage.store.group_state(group)).acked == 2
+    assert (await stage.store.read(catalogue.group_state, group)).acked == 2
     await conserves(stage, topic, accepted=4, streamed=2, cancelled=2)
 
 
@@ -254,7 +257,7 @@ async def test_settle_is_once_the_work_and_the_ack_or_nothing(
     (settled,) = await stage.settle(group, Settlement(claim.key, "ack"))
     assert settled is not None
     assert (settled.acked, settled.ended) == (2, True)
-    assert (await stage.store.group_state(group)).acked == 2
+    assert (await stage.store.read(catalogue.group_state, group)).acked == 2
 
 
 async def test_settle_is_no_part_of_another_transaction(
@@ -473,7 +476,7 @@ async def test_a_transaction_open_for_an_hour_loses_nothing_and_holds_up_nobody(
     assert bodies(await stage.claim(group)) == [b'"now"', b'"soon"']
     assert (await stage.store.cancel([cancelled.id], stage.now))[0].result == "cancelled"
     await conserves(stage, topic, accepted=2 + 1 + 2 + 120, streamed=2 + 2 + 120, cancelled=1)
-    state = await stage.store.group_state(group)
+    state = await stage.store.read(catalogue.group_state, group)
     assert state.acked == 60 + 1
 
 
@@ -482,14 +485,14 @@ async def test_what_was_committed_late_is_found_by_the_sweeps(
 ) -> None:
     user = connect()
     receipt = outbox.publish(user.cursor(), "orders", 1)
-    assert await stage.store.near(0, stage.now + HOUR, 10) == []
+    assert await stage.store.read(timers.near, 0, stage.now + HOUR, 10) == []
     user.commit()
     await tick(stage)
-    near = await stage.store.near(stage.now - 2 * MINUTE, stage.now + SECOND, 10)
+    near = await stage.store.read(timers.near, stage.now - 2 * MINUTE, stage.now + SECOND, 10)
     assert [id_ for _, id_ in near] == [int(receipt.id)]
     stage.now += HOUR
-    assert await stage.store.near(stage.now - 2 * MINUTE, stage.now + SECOND, 10) == []
-    assert await stage.store.near(0, stage.now - 2 * MINUTE, 10) == near
+    assert await stage.store.read(timers.near, stage.now - 2 * MINUTE, stage.now + SECOND, 10) == []
+    assert await stage.store.read(timers.near, 0, stage.now - 2 * MINUTE, 10) == near
 
 
 _ALLOWED = {"delay", "label", "cancelled", "outbox_cancel", "claim", "moved", "tarry_once"}
@@ -504,7 +507,7 @@ async def test_it_locks_single_rows_of_few_tables(
     await stage.publish(stage.draft(topic))
     claim = await stage.claim(group)
     waiting, moved, left = await stage.schedule(topic, HOUR, HOUR, 1)
-    await stage.store.reschedule([(moved.id, stage.now + 2 * HOUR)], stage.now)
+    await stage.store.write(timers.reschedule, [(moved.id, stage.now + 2 * HOUR)], stage.now)
     user = connect()
     cursor = user.cursor()
     outbox.prepare(cursor)
@@ -644,7 +647,7 @@ async def test_counters_conserve_whoever_publishes_and_cancels(
     user.commit()
     assert await stage.store.count_outbox(1) in ({topic.id: (1, 1)}, {topic.id: (1, 0)})
     await conserves(stage, topic, accepted=6, streamed=0, cancelled=4)
-    await stage.store.reschedule([(int(mine[2].id), stage.now + 2 * HOUR)], stage.now)
+    await stage.store.write(timers.reschedule, [(int(mine[2].id), stage.now + 2 * HOUR)], stage.now)
     outbox.cancel(cursor, id=mine[2].id)
     user.commit()
     assert stage.count("moved") == 0
@@ -671,11 +674,11 @@ async def test_an_ack_is_counted_once_and_never_comes_again(
     user.rollback()
     outbox.ack(cursor, message_of(claim, 0), claim=name)
     user.commit()
-    state = await stage.store.group_state(group)
+    state = await stage.store.read(catalogue.group_state, group)
     assert (state.acked, state.claimed) == (0, 3)
     (extended,) = await stage.settle(group, Settlement(claim.key, "extend", lease=MINUTE))
     assert extended is not None
-    state = await stage.store.group_state(group)
+    state = await stage.store.read(catalogue.group_state, group)
     assert (state.acked, state.claimed) == (1, 2)
     assert (await stage.ack(group, claim, (0, 1))).acked == 2
     outbox.ack(cursor, message_of(claim, 2), claim=name)
@@ -687,11 +690,11 @@ async def test_an_ack_is_counted_once_and_never_comes_again(
     assert (ended.lost, ended.retried, ended.dead, ended.ended) == (False, 0, 0, True)
     assert stage.count("claim") == stage.count("retry") == 0
     assert stage.column("SELECT outcome FROM delivery") == [b"\1\1\1"]
-    state = await stage.store.group_state(group)
+    state = await stage.store.read(catalogue.group_state, group)
     assert (state.acked, state.claimed) == (3, 0)
     outbox.ack(cursor, message_of(claim, 2), claim=name)  # the claim has ended, and it stays acked
     user.commit()
-    found = await stage.store.find_message(claim.messages[2].id)
+    found = await stage.store.read(tracing.find_message, claim.messages[2].id)
     assert found is not None
     assert [event.what for event in found.life] == ["published", "claimed", "acked"]
     assert stage.count("claim") == 0
@@ -723,7 +726,7 @@ async def test_messages_of_every_range_of_a_claim_are_acked(stage: Stage, connec
     with pytest.raises(LeaseLost):
         outbox.ack(cursor, message_of(claim.others[0], 0), claim=name)
     user.commit()
-    assert (await stage.store.group_state(group)).acked == 2
+    assert (await stage.store.read(catalogue.group_state, group)).acked == 2
     stage.now += 2 * MINUTE
     await stage.fall_due()
     back = await stage.claim(group)
@@ -733,7 +736,7 @@ async def test_messages_of_every_range_of_a_claim_are_acked(stage: Stage, connec
         outbox.ack(cursor, message_of(one), claim=name)
     user.commit()
     assert (await stage.fail(group, back)).dead == 1
-    assert (await stage.store.group_state(group)).acked == 2 + 3
+    assert (await stage.store.read(catalogue.group_state, group)).acked == 2 + 3
 
 
 async def test_an_ack_with_a_lost_lease_is_refused(
@@ -798,7 +801,7 @@ async def test_a_message_that_came_again_is_acked_and_its_work_done_once(
     stage.now += HOUR
     await stage.end_leases(group)
     assert await stage.fall_due() == []
-    assert (await stage.store.group_state(group)).acked == 1
+    assert (await stage.store.read(catalogue.group_state, group)).acked == 1
 
 
 async def test_a_verdict_is_of_the_row(stage: Stage, topic: Topic, connect: Callable[..., Any]) -> None:
@@ -831,7 +834,7 @@ async def test_a_message_of_any_range_of_a_claim(stage: Stage, topic: Topic, con
         name = format_claim(*(one.key for one in claim.ranges))
         outbox.ack(cursor, message_of(claim.ranges[1]), claim=name)
         assert (await stage.ack(group, claim)).locked
-        assert (await stage.store.group_state(group)).claimed == 3
+        assert (await stage.store.read(catalogue.group_state, group)).claimed == 3
         user.commit()
         with pytest.raises(NotFound):
             outbox.ack(cursor, message_of(claim.ranges[0]), claim=format_claim(*(one.key for one in claim.others)))

@@ -4,9 +4,11 @@ import pytest
 import trio
 
 from support.stores import HOUR, MINUTE, SECOND, Stage, connect_raw, ids_of
+from tarry.store import catalogue
 from tarry.store.errors import StoreError
 from tarry.store.ports import Row, Transaction, Value
 from tarry.store.records import Promoted
+from tarry.store.stream import stretches
 from tarry.store.timers import timers
 
 
@@ -17,10 +19,10 @@ async def test_never_early(stage: Stage) -> None:
     for now in (stage.now, receipt.due - SECOND, receipt.due - 1):
         stage.now = now
         assert await stage.promote(receipt.id) == []
-        assert await stage.store.pull(topic.queues[0], 0, 1) == []
+        assert await stage.store.read(stretches.pull, topic.queues[0], 0, 1) == []
     stage.now = receipt.due
     assert await stage.promote(receipt.id) == [Promoted(receipt.id, topic.queues[0].id, receipt.due)]
-    (message,) = await stage.store.pull(topic.queues[0], 0, 1)
+    (message,) = await stage.store.read(stretches.pull, topic.queues[0], 0, 1)
     assert (message.id, message.offset, message.streamed_at) == (receipt.id, 0, receipt.due)
     assert stage.count("delay") == 0
 
@@ -62,7 +64,7 @@ async def test_in_order_of_time(stage: Stage) -> None:
         stage.now += 1
     stage.now += HOUR
     await stage.promote(*(id_ for _, _, id_ in expected))
-    got = await stage.store.pull(topic.queues[0], 0, 100)
+    got = await stage.store.read(stretches.pull, topic.queues[0], 0, 100)
     assert [message.id for message in got] == [id_ for _, _, id_ in sorted(expected)]
     assert [message.offset for message in got] == list(range(60))
 
@@ -70,7 +72,9 @@ async def test_in_order_of_time(stage: Stage) -> None:
 async def test_a_rescheduled_one_comes_at_its_new_time(stage: Stage) -> None:
     topic = await stage.topic()
     early, late, still = await stage.schedule(topic, HOUR, 2 * HOUR, 90 * MINUTE)
-    await stage.store.reschedule([(early.id, stage.now + 3 * HOUR), (late.id, stage.now + MINUTE)], stage.now)
+    await stage.store.write(
+        timers.reschedule, [(early.id, stage.now + 3 * HOUR), (late.id, stage.now + MINUTE)], stage.now
+    )
     ids = (early.id, late.id, still.id)
     stage.now += MINUTE
     assert await stage.promote(*ids) == [Promoted(late.id, topic.queues[0].id, stage.now)]
@@ -78,7 +82,7 @@ async def test_a_rescheduled_one_comes_at_its_new_time(stage: Stage) -> None:
     assert [p.entry for p in await stage.promote(*ids)] == [still.id]
     stage.now += 2 * HOUR
     assert [p.entry for p in await stage.promote(*ids)] == [early.id]
-    got = await stage.store.pull(topic.queues[0], 0, 10)
+    got = await stage.store.read(stretches.pull, topic.queues[0], 0, 10)
     assert [message.body for message in got] == [b"1", b"2", b"0"]
     assert stage.count("moved") == 0
 
@@ -104,19 +108,19 @@ async def test_topics_queues_and_retries_in_one_transaction(stage: Stage) -> Non
     stage.now += 10 * SECOND
     entries = [entry for _, entry in failed.timers] + ids_of(receipts)
     back = group.retry_queues[one.queues[1].id]
-    await stage.store.reschedule([(receipts[-1].id, stage.now - 1)], stage.now)  # it lies elsewhere now
-    where = await stage.store.queues_of([*entries, 5, ~5])
+    await stage.store.write(timers.reschedule, [(receipts[-1].id, stage.now - 1)], stage.now)  # it lies elsewhere now
+    where = await stage.store.read(timers.queues_of, [*entries, 5, ~5])
     assert list(where) == [back.id, one.queues[0].id, one.queues[1].id, two.queues[0].id]
     assert where[back.id] == entries[:4]
     assert [len(some) for some in where.values()] == [4, 3, 3, 3]
     promoted = await stage.promote(*entries)
     assert {p.entry for p in promoted} == set(entries)
-    assert await stage.store.queues_of(entries) == {}
+    assert await stage.store.read(timers.queues_of, entries) == {}
     assert sorted(p.queue_id for p in promoted) == sorted(
         [back.id] * 4 + [one.queues[0].id] * 3 + [one.queues[1].id] * 3 + [two.queues[0].id] * 3
     )
     queues = [back.id, one.queues[0].id, one.queues[1].id, two.queues[0].id]
-    ends = await stage.store.queue_ends(queues)
+    ends = await stage.store.read(catalogue.queue_ends, queues)
     assert [ends[q] for q in queues] == [4, 3, 7, 3]
     assert stage.count("retry") == stage.count("delay") == 0
     assert stage.count("redelivery") == 4
@@ -262,15 +266,15 @@ async def test_the_near_sweep_sees_its_window(stage: Stage) -> None:
     await stage.publish(stage.draft(topic, b"fails"))
     settled = await stage.fail(group, await stage.claim(group), retry_after=2 * MINUTE)
     moves = [(moved_in.id, stage.now + 2 * MINUTE), (moved_out.id, stage.now + 2 * HOUR)]
-    await stage.store.reschedule(moves, stage.now)
+    await stage.store.write(timers.reschedule, moves, stage.now)
     since, until = stage.now + 2 * MINUTE, stage.now + 2 * MINUTE + 1
-    assert sorted(await stage.store.near(since, until, 100)) == sorted(
+    assert sorted(await stage.store.read(timers.near, since, until, 100)) == sorted(
         [(since, inside.id), (since, moved_in.id), *settled.timers]
     )
-    assert await stage.store.near(since - 10, since, 100) == []
-    assert await stage.store.near(until, until + 10, 100) == []
-    assert len(await stage.store.near(since, until, 1)) == 3
-    everything = {entry for _, entry in await stage.store.near(0, 1 << 42, 100)}
+    assert await stage.store.read(timers.near, since - 10, since, 100) == []
+    assert await stage.store.read(timers.near, until, until + 10, 100) == []
+    assert len(await stage.store.read(timers.near, since, until, 1)) == 3
+    everything = {entry for _, entry in await stage.store.read(timers.near, 0, 1 << 42, 100)}
     assert everything == {inside.id, moved_in.id, moved_out.id, outside.id, settled.timers[0][1]}
 
 

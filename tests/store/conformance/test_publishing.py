@@ -6,10 +6,14 @@ import pytest
 import trio
 
 from support.stores import HOUR, MINUTE, SECOND, START, Stage, ids_of
+from tarry.store import catalogue
 from tarry.store.errors import DuplicateKey, Refused
 from tarry.store.ids import IdMaker, due_of
+from tarry.store.looking import found_pages, tracing
 from tarry.store.records import Conflict, Publication, Receipt, Topic
 from tarry.store.store import IDEMPOTENCY_WINDOW, Store
+from tarry.store.stream import publishing, stretches
+from tarry.store.timers import timers
 
 
 async def test_now_goes_straight_to_the_stream(stage: Stage) -> None:
@@ -21,7 +25,7 @@ async def test_now_goes_straight_to_the_stream(stage: Stage) -> None:
     )
     assert receipt == Receipt(receipt.id, "published", START, START, queue=0, offset=0)
     assert due_of(receipt.id) == START
-    (message,) = await stage.store.pull(topic.queues[0], 0, 10)
+    (message,) = await stage.store.read(stretches.pull, topic.queues[0], 0, 10)
     assert (message.id, message.queue, message.offset, message.attempt) == (receipt.id, 0, 0, 1)
     assert (message.key, message.ordering_key, message.tag) == ("order-7", "c", "t")
     assert (message.headers, message.content_type, message.body) == (b'{"a":"b"}', "x/y", b'{"order":7}')
@@ -34,7 +38,7 @@ async def test_later_waits_in_delay(stage: Stage) -> None:
     due = START + 48 * HOUR
     assert receipt == Receipt(receipt.id, "scheduled", due, due)
     assert due_of(receipt.id) == due
-    assert await stage.store.pull(topic.queues[0], 0, 10) == []
+    assert await stage.store.read(stretches.pull, topic.queues[0], 0, 10) == []
     assert await stage.waiting() == {receipt.id: due}
 
 
@@ -43,7 +47,7 @@ async def test_a_time_that_has_come_is_now(stage: Stage, delay: int) -> None:
     topic = await stage.topic()
     (receipt,) = await stage.publish(stage.draft(topic, delay=delay))
     assert (receipt.state, receipt.offset, receipt.deliver_at) == ("published", 0, START + delay)
-    (message,) = await stage.store.pull(topic.queues[0], 0, 10)
+    (message,) = await stage.store.read(stretches.pull, topic.queues[0], 0, 10)
     assert message.deliver_at == START + delay
 
 
@@ -59,7 +63,7 @@ async def test_receipts_come_in_the_order_of_drafts(stage: Stage) -> None:
     receipts = await stage.publish(*drafts)
     assert [r.state for r in receipts] == ["published" if i % 3 or i == 0 else "scheduled" for i in range(50)]
     for i, receipt in enumerate(receipts):
-        found = await stage.store.find_message(receipt.id)
+        found = await stage.store.read(tracing.find_message, receipt.id)
         assert found is not None
         assert found.body == b"%d" % i
         if receipt.state == "published":
@@ -79,7 +83,7 @@ async def test_many_requests_in_one_transaction_are_answered_in_order(stage: Sta
             assert not isinstance(answer, Conflict)
             offsets += [receipt.offset for receipt in answer]
         assert offsets == list(range(20))
-        states = await stage.store.topic_states([topic])
+        states = await stage.store.read(catalogue.topic_states, [topic])
         assert states[topic.id].accepted == states[topic.id].streamed == 20
 
 
@@ -121,7 +125,7 @@ async def test_any_body(stage: Stage, delay: int | None) -> None:
     await stage.publish(*(stage.draft(topic, body, delay) for body in bodies))
     stage.now += 2 * HOUR
     await stage.fall_due()
-    got = [message.body for message in await stage.store.pull(topic.queues[0], 0, 100)]
+    got = [message.body for message in await stage.store.read(stretches.pull, topic.queues[0], 0, 100)]
     assert sorted(got) == sorted(bodies)
 
 
@@ -139,7 +143,7 @@ async def test_more_than_one_packet(stage: Stage) -> None:
 
 
 async def labelled(stage: Stage, topic: Topic, key: str, after: int, limit: int) -> list[int]:
-    page = await stage.store.find_labelled(topic, key, after, limit)
+    page = await stage.store.read(found_pages.find_labelled, topic, key, after, limit)
     assert page.after is None or len(page.messages) == limit
     return [one.id for one in page.messages]
 
@@ -157,7 +161,7 @@ async def test_keys_are_bytes(stage: Stage, key: str) -> None:
     if key in others:
         expected.insert(0, (await labelled(stage, topic, key, 0, 10))[0])
     assert await labelled(stage, topic, key, 0, 10) == expected
-    found = await stage.store.find_message(receipt.id)
+    found = await stage.store.read(tracing.find_message, receipt.id)
     assert found is not None
     assert found.key == key
 
@@ -187,7 +191,7 @@ class TestIdempotency:
             (r.id, r.state, r.deliver_at, r.due, r.queue, r.offset) for r in first
         ]
         assert stage.count("delay") + stage.count("message") == 2
-        assert (await stage.store.topic_states([topic]))[topic.id].accepted == 2
+        assert (await stage.store.read(catalogue.topic_states, [topic]))[topic.id].accepted == 2
 
     async def test_the_first_answer_outlives_what_became_of_the_message(self, stage: Stage) -> None:
         topic = await stage.topic()
@@ -197,7 +201,7 @@ class TestIdempotency:
         answers = await stage.store.publish([cancelled, moved, gone], stage.now)
         ids = [answer[0].id for answer in answers if not isinstance(answer, Conflict)]
         await stage.store.cancel(ids[:1], stage.now)
-        await stage.store.reschedule([(ids[1], stage.now + 9 * HOUR)], stage.now)
+        await stage.store.write(timers.reschedule, [(ids[1], stage.now + 9 * HOUR)], stage.now)
         stage.now += MINUTE
         assert len(await stage.promote(*ids)) == 1
         again = await stage.store.publish([cancelled, moved, gone], stage.now)
@@ -225,7 +229,7 @@ class TestIdempotency:
             stage.now,
         )
         assert [isinstance(answer, Conflict) for answer in answers] == [False, True, False]
-        got = [message.body for message in await stage.store.pull(topic.queues[0], 1, 10)]
+        got = [message.body for message in await stage.store.read(stretches.pull, topic.queues[0], 1, 10)]
         assert got == [b"before", b"after"]
 
     async def test_twice_in_one_batch(self, stage: Stage) -> None:
@@ -269,10 +273,10 @@ class TestIdempotency:
         stage.now += MINUTE
         await stage.ask(Publication((stage.draft(topic),), "new", b"1" * 32))
         over = START + IDEMPOTENCY_WINDOW + 1
-        assert await stage.store.forget_requests(over - 1, 3) == 0
-        assert await stage.store.forget_requests(over, 3) == 3
-        assert await stage.store.forget_requests(over, 3) == 2
-        assert await stage.store.forget_requests(over, 3) == 0
+        assert await stage.store.write(publishing.forget, over - 1, 3) == 0
+        assert await stage.store.write(publishing.forget, over, 3) == 3
+        assert await stage.store.write(publishing.forget, over, 3) == 2
+        assert await stage.store.write(publishing.forget, over, 3) == 0
         assert stage.column("SELECT `key` FROM idempotency") == [b"new"]
 
     @pytest.mark.parametrize("delay", [None, HOUR])
@@ -372,7 +376,7 @@ class TestTakenIds:
         publication = Publication((stage.draft(topic, delay=HOUR),))
         (mine,) = await first.publish([publication], stage.now)
         assert not isinstance(mine, Conflict)
-        await first.reschedule([(mine[0].id, stage.now)], stage.now)
+        await first.write(timers.reschedule, [(mine[0].id, stage.now)], stage.now)
         assert len(await stage.promote(mine[0].id)) == 1
         (theirs,) = await second.publish([publication], stage.now)
         assert not isinstance(theirs, Conflict)
@@ -419,7 +423,7 @@ async def test_offsets_have_no_gap_and_a_reader_skips_none(stage: Stage) -> None
     async def read() -> None:
         while True:
             last_look = not writing
-            page = await stage.store.pull(queue, len(seen), 1000)
+            page = await stage.store.read(stretches.pull, queue, len(seen), 1000)
             seen.extend(message.offset for message in page)
             bodies.extend(message.body for message in page)
             if last_look:
@@ -431,7 +435,7 @@ async def test_offsets_have_no_gap_and_a_reader_skips_none(stage: Stage) -> None
             nursery.start_soon(write, number)
     assert seen == list(range(len(seen)))
     assert len(seen) == len(set(bodies)) == sum(1 + (n + i) % 3 for n in range(writers) for i in range(rounds))
-    everything = [message.body for message in await stage.store.pull(queue, 0, 10_000)]
+    everything = [message.body for message in await stage.store.read(stretches.pull, queue, 0, 10_000)]
     assert everything == bodies
-    ends = await stage.store.queue_ends([queue.id for queue in topic.queues])
+    ends = await stage.store.read(catalogue.queue_ends, [queue.id for queue in topic.queues])
     assert ends == {queue.id: len(seen), topic.queues[1].id: writers * rounds}

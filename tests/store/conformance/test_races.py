@@ -5,7 +5,9 @@ import random
 import trio
 
 from support.stores import SECOND, Stage, ids_of
+from tarry.store import catalogue
 from tarry.store.records import Claim, Verdict
+from tarry.store.timers import timers
 
 MESSAGES, ROUND = 10_000, 500
 
@@ -62,7 +64,7 @@ async def test_ten_thousand_cancels_race_promotion(stage: Stage) -> None:
     assert len(streamed) == len(promoted) == len(too_late)
     assert stage.column("SELECT `offset` FROM message ORDER BY `offset`") == list(range(len(streamed)))
     assert stage.count("delay") == 0
-    state = (await stage.store.topic_states([topic]))[topic.id]
+    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
     assert (state.accepted, state.streamed, state.cancelled) == (MESSAGES, len(too_late), len(cancelled))
 
 
@@ -77,7 +79,9 @@ async def test_reschedules_race_promotion_and_cancel(stage: Stage) -> None:
 
     async def put_off(some: list[int]) -> None:
         for id_ in some:
-            while (verdict := (await stage.store.reschedule([(id_, later)], stage.now))[0]).result == "locked":
+            while (
+                verdict := (await stage.store.write(timers.reschedule, [(id_, later)], stage.now))[0]
+            ).result == "locked":
                 await trio.lowlevel.checkpoint()
             if verdict.result == "rescheduled":
                 moved.add(id_)
@@ -136,7 +140,7 @@ async def test_everybody_at_once(stage: Stage) -> None:
     async def promote() -> None:
         while not is_over():
             stage.now += 1
-            near = await stage.store.near(0, stage.now + 1, 50)
+            near = await stage.store.read(timers.near, 0, stage.now + 1, 50)
             await stage.promote(*(entry for _, entry in near))
 
     async def consume(number: int) -> None:
@@ -165,7 +169,7 @@ async def test_everybody_at_once(stage: Stage) -> None:
     assert len(set(accepted)) == len(accepted) == 540
     assert len(set(acked)) == len(acked) == 540 - len(cancelled)
     assert len(set(failed)) == len(failed) == 90
-    state = await stage.store.group_state(group)
+    state = await stage.store.read(catalogue.group_state, group)
     assert (state.acked, state.retried, state.claimed) == (len(acked), 90, 0)
     assert stage.count("message") == 540 - len(cancelled)
     assert stage.count("redelivery") == 90

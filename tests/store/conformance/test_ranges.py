@@ -6,6 +6,7 @@ import pytest
 from attrs import evolve
 
 from support.stores import HOUR, MINUTE, SECOND, Stage, bodies, of_all
+from tarry.store import catalogue
 from tarry.store.groups.claim_ids import RANGES, format_claim, parse_claim
 from tarry.store.operating.positions import Position
 from tarry.store.records import Claim, ClaimRequest, Group, Settled, Settlement, Topic
@@ -40,7 +41,7 @@ async def test_all_queues_in_one_claim(stage: Stage, ordered: bool) -> None:
     assert await stage.ack(group, claim) == Settled(acked=QUEUES, ended=True)
     assert await stage.ack(group, claim) == Settled(acked=QUEUES, ended=True), "a second time it is the same"
     assert (stage.count("claim"), stage.count("delivery")) == (0, QUEUES)
-    state = await stage.store.group_state(group)
+    state = await stage.store.read(catalogue.group_state, group)
     assert (state.acked, state.claimed) == (QUEUES, 0)
 
 
@@ -85,7 +86,7 @@ async def test_one_by_tags_is_of_one_queue(stage: Stage) -> None:
 
 async def test_the_limit_of_a_group_holds(stage: Stage) -> None:
     topic, group = await _stream(stage)
-    await stage.store.limit_group(group, 4)
+    await stage.store.write(catalogue.limit_group, group, 4)
     (group,) = await stage.store.groups([topic])
     turn = await stage.turn(group, requests=[ClaimRequest("a", 10, MINUTE)])
     assert (len(turn.ranges), turn.full) == (4, True)
@@ -113,11 +114,11 @@ async def test_all_of_an_ack_or_nothing(stage: Stage) -> None:
     assert (await stage.fail(group, claim.ranges[2], (0,), retry_after=HOUR)).retried == 1
     (settled,) = await stage.settle(group, _of(claim, "ack", (0,), (0,), (0,)))
     assert settled == Settled(lost=True)
-    assert (await stage.store.group_state(group)).acked == 0
+    assert (await stage.store.read(catalogue.group_state, group)).acked == 0
     (settled,) = await stage.settle(group, _of(claim, "ack", (0,), (0,)))
     assert settled == Settled(acked=2, ended=True)
     assert await stage.ack(group, claim) == Settled(acked=QUEUES - 1, ended=True), "what is open, and what was acked"
-    assert (await stage.store.group_state(group)).acked == QUEUES - 1
+    assert (await stage.store.read(catalogue.group_state, group)).acked == QUEUES - 1
 
 
 async def test_what_failed_before_is_not_failed_again(stage: Stage) -> None:

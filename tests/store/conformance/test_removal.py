@@ -10,14 +10,19 @@ import trio
 from support.remains import everything, remains
 from support.stores import HOUR, MINUTE, SECOND, Stage, bodies, bodies_of, connect_raw, ids_of
 from tarry.client.outbox import Outbox
+from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
-from tarry.store.cleaning import retention
+from tarry.store.cleaning import removal, retention
 from tarry.store.cleaning.removal import BEGIN, GRACE
 from tarry.store.errors import GroupGone, TopicGone, Unsettled
+from tarry.store.looking import found_pages, tracing
+from tarry.store.operating import redriving
 from tarry.store.operating.positions import Position
 from tarry.store.operating.redriving import Letters
 from tarry.store.operating.replaying import Range
 from tarry.store.records import ClaimRequest, Group, Publication, ReadRequest, Topic
+from tarry.store.stream import readers, stretches
+from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
 
 SHORT = Ladder((SECOND,))
@@ -26,16 +31,16 @@ SHORT = Ladder((SECOND,))
 async def clear(stage: Stage, batch: int = 3) -> int:
     """Clears what may be cleared now, as the service does; returns the largest number of rows in one transaction."""
     most = 0
-    for stone in await stage.store.tombstones():
+    for stone in await stage.store.read(removal.tombstones):
         place, held = BEGIN, False
         while True:
-            done = await stage.store.clear(stone, place, batch)
+            done = await stage.store.write(removal.clear, stone, place, batch)
             most, held = max(most, done.rows), held or done.held
             if done.next is None:
                 break
             place = done.next
         if not held and (stone.group_id or stage.now >= stone.removed_at + GRACE):
-            await stage.store.bury(stone)
+            await stage.store.write(removal.bury, stone)
     return most
 
 
@@ -64,7 +69,7 @@ async def busy(stage: Stage, name: str, *groups: str, ordered: bool = False) -> 
     waiting = await stage.publish(*(stage.draft(topic, b"later", HOUR, key="later") for _ in range(8)))
     await stage.ask(Publication((stage.draft(topic, b"once"),), idempotency_key="once"))
     await stage.store.cancel(ids_of(waiting[:3]), stage.now)
-    await stage.store.reschedule([(waiting[4].id, stage.now + 2 * HOUR)], stage.now)
+    await stage.store.write(timers.reschedule, [(waiting[4].id, stage.now + 2 * HOUR)], stage.now)
     for group in made:
         await wear(stage, group)
     return topic, made
@@ -105,9 +110,9 @@ async def test_all_of_a_group_goes_and_nothing_else(stage: Stage, *, ordered: bo
     there |= {"chain", "parked", "queue_owner"} if ordered else set()
     assert remains(stage, groups=[gone.id], queues=queues).keys() == there
 
-    assert await stage.store.remove_group(gone, stage.now)
+    assert await stage.store.write(removal.remove_group, gone, stage.now)
     assert gone.id not in {group.id for group in await stage.store.groups([topic])}
-    assert not await stage.store.remove_group(gone, stage.now + 1)
+    assert not await stage.store.write(removal.remove_group, gone, stage.now + 1)
     await clear_all(stage)
     assert remains(stage, groups=[gone.id], queues=queues) == {}
     assert everything(stage) == before
@@ -126,7 +131,7 @@ async def test_all_of_a_topic_goes_and_nothing_else(stage: Stage, *, ordered: bo
     assert remains(stage, [topic.id], ids, queues).keys() == there
 
     assert await stage.store.remove_topic(topic, stage.now, force=True)
-    assert await stage.store.topics(["orders"]) == []
+    assert await stage.store.read(catalogue.find_topics, ["orders"]) == []
     assert not await stage.store.remove_topic(topic, stage.now + 1, force=True)
     await clear_all(stage)
     assert remains(stage, [topic.id], ids, queues) == {}
@@ -146,10 +151,10 @@ async def test_a_crash_in_the_middle_is_gone_on_with(stage: Stage) -> None:
     await stage.store.remove_topic(topic, stage.now, force=True)
     dice = random.Random(stage.kind)
     for _ in range(30):
-        stone = dice.choice(await stage.store.tombstones())
+        stone = dice.choice(await stage.store.read(removal.tombstones))
         place = BEGIN
         for _ in range(dice.randrange(8)):
-            done = await stage.store.clear(stone, place, 2)
+            done = await stage.store.write(removal.clear, stone, place, 2)
             if done.next is None:
                 break
             place = done.next
@@ -164,7 +169,7 @@ async def test_a_group_of_the_same_name_begins_anew(stage: Stage) -> None:
     await stage.publish(*(stage.draft(topic, b"%d" % i) for i in range(4)))
     await stage.ack(group, await stage.claim(group, 3))
     await stage.fail(group, await stage.claim(group, 1))
-    await stage.store.remove_group(group, stage.now)
+    await stage.store.write(removal.remove_group, group, stage.now)
     again = await stage.group(topic)
     assert again.id > group.id
     assert {q.id for q in again.retry_queues.values()}.isdisjoint(q.id for q in group.retry_queues.values())
@@ -172,8 +177,8 @@ async def test_a_group_of_the_same_name_begins_anew(stage: Stage) -> None:
     await stage.fall_due()
     assert bodies(await stage.claim(again)) == [b"0", b"1", b"2", b"3"]
     await clear_all(stage)
-    assert (await stage.store.group_state(again)).claimed == 4
-    assert (await stage.store.group_state(again)).acked == 0
+    assert (await stage.store.read(catalogue.group_state, again)).claimed == 4
+    assert (await stage.store.read(catalogue.group_state, again)).acked == 0
 
 
 async def test_a_topic_of_the_same_name_begins_anew(stage: Stage) -> None:
@@ -184,9 +189,9 @@ async def test_a_topic_of_the_same_name_begins_anew(stage: Stage) -> None:
     await stage.store.remove_topic(topic, stage.now, force=True)
     again = await stage.topic()
     assert again.id > topic.id
-    assert await stage.store.find_message(first.id) is None
-    assert await stage.store.find_message(later.id) is None
-    assert (await stage.store.find_labelled(again, "k", -1, 10)).messages == ()
+    assert await stage.store.read(tracing.find_message, first.id) is None
+    assert await stage.store.read(tracing.find_message, later.id) is None
+    assert (await stage.store.read(found_pages.find_labelled, again, "k", -1, 10)).messages == ()
     (receipt,) = await stage.publish(stage.draft(again, b"new"))
     assert receipt.offset == 0
     answer = await stage.ask(Publication((stage.draft(again, b"new"),), idempotency_key="k"))
@@ -202,7 +207,7 @@ async def test_late_turns_of_a_removed_group_find_nothing(stage: Stage) -> None:
     claim = await stage.claim(group, 1, client="late")
     timers = [entry for entry in await stage.waiting() if entry < 0]
     assert timers
-    await stage.store.remove_group(group, stage.now)
+    await stage.store.write(removal.remove_group, group, stage.now)
     with pytest.raises(GroupGone):
         await stage.claim_some(group)
     with pytest.raises(GroupGone):
@@ -213,7 +218,7 @@ async def test_late_turns_of_a_removed_group_find_nothing(stage: Stage) -> None:
     with pytest.raises(GroupGone):
         await stage.store.replay(group, whole, 10, stage.now)
     assert (await stage.store.redrive(group, Letters(), 10, stage.now)).count == 0
-    assert await stage.store.purge(group, Letters(), 10) == 0
+    assert await stage.store.write(redriving.purge, group, Letters(), 10) == 0
     stage.now += HOUR
     assert [p for p in await stage.promote(*timers) if p.entry < 0] == []
     await clear_all(stage)
@@ -235,7 +240,7 @@ async def test_late_publishes_of_a_removed_topic_are_refused(stage: Stage) -> No
     with pytest.raises(TopicGone):
         await stage.group(topic, "late")
     with pytest.raises(TopicGone):
-        await stage.store.pull(topic.queues[1], 0, 1)
+        await stage.store.read(stretches.pull, topic.queues[1], 0, 1)
     await clear_all(stage)
     assert remains(stage, [topic.id], queues=[queue.id for queue in topic.queues]) == {}
     assert stage.column("SELECT body FROM message") == [b"{}"] * 3
@@ -263,7 +268,7 @@ async def test_what_waits_or_is_unsettled_is_in_the_way(stage: Stage) -> None:
     assert "1 unsettled (billing: 1)" in await refusal(stage, topic)
     await stage.fail(billing, back)  # a dead letter has been settled
     assert await refusal(stage, topic) == ""
-    assert await stage.store.topics(["orders"]) == []
+    assert await stage.store.read(catalogue.find_topics, ["orders"]) == []
 
 
 async def test_messages_that_no_group_has_read_are_in_the_way(stage: Stage) -> None:
@@ -293,24 +298,24 @@ async def test_an_ordered_topic_counts_what_is_parked(stage: Stage) -> None:
 
 
 async def test_clients_of_a_removed_broadcast_group_have_no_offsets(stage: Stage) -> None:
-    topic = await stage.store.add_topic(TopicDraft("news", kind="broadcast"), stage.now)
+    topic = await stage.store.write(catalogue.add_topic, TopicDraft("news", kind="broadcast"), stage.now)
     group = await stage.group(topic, "screens")
     await stage.publish(stage.draft(topic, b"1"), stage.draft(topic, b"2"))
-    (answer,) = await stage.store.read_on([ReadRequest(group, "a", 10, latest=False)], stage.now)
+    (answer,) = await stage.store.write(readers.read_on, [ReadRequest(group, "a", 10, latest=False)], stage.now)
     assert bodies_of(answer) == [b"1", b"2"]
-    await stage.store.remove_group(group, stage.now)
+    await stage.store.write(removal.remove_group, group, stage.now)
     await clear_all(stage)
     with pytest.raises(GroupGone):
-        await stage.store.read_on([ReadRequest(group, "a", 10, latest=False)], stage.now)
+        await stage.store.write(readers.read_on, [ReadRequest(group, "a", 10, latest=False)], stage.now)
     assert remains(stage, groups=[group.id]) == {}
     again = await stage.group(topic, "screens")
-    (answer,) = await stage.store.read_on([ReadRequest(again, "a", 10, latest=False)], stage.now)
+    (answer,) = await stage.store.write(readers.read_on, [ReadRequest(again, "a", 10, latest=False)], stage.now)
     assert bodies_of(answer) == [b"1", b"2"]
     assert await stage.store.remove_topic(topic, stage.now), "clients of a broadcast topic settle nothing"
     with pytest.raises(TopicGone):
-        await stage.store.read_on([ReadRequest(again, "a", 10, latest=False)], stage.now)
+        await stage.store.write(readers.read_on, [ReadRequest(again, "a", 10, latest=False)], stage.now)
     with pytest.raises(TopicGone):
-        await stage.store.group_state(again)
+        await stage.store.read(catalogue.group_state, again)
 
 
 async def test_retention_waits_no_longer_for_a_removed_group(stage: Stage) -> None:
@@ -326,10 +331,10 @@ async def test_retention_waits_no_longer_for_a_removed_group(stage: Stage) -> No
         batch = partial(
             retention.clean_messages, topic=topic, queue=topic.queues[0], limits=limits, now=stage.now, start=0
         )
-        return (await stage.store.clean(lambda tx: batch(tx, limit=100))).rows
+        return (await stage.store.write(lambda tx: batch(tx, limit=100))).rows
 
     assert await clean() == 0
-    await stage.store.remove_group(lags, stage.now)
+    await stage.store.write(removal.remove_group, lags, stage.now)
     await clear(stage)
     assert await clean() == 5
 
@@ -346,7 +351,7 @@ async def test_what_an_outbox_commits_after_the_removal_is_dropped_at_its_time(s
     await clear_all(stage)
     user.commit()
     user.close()
-    assert await stage.store.find_message(int(receipt.id)) is None
+    assert await stage.store.read(tracing.find_message, int(receipt.id)) is None
     stage.now = max(await stage.store.backend.now(), stage.now) + HOUR
     promoted = await stage.fall_due()
     assert [p.queue_id for p in promoted] == [other.queues[0].id], "its neighbours are promoted all the same"
@@ -375,7 +380,7 @@ async def test_a_user_who_holds_a_claim_is_not_waited_for(stage: Stage) -> None:
     await stage.claim(group, 2)
     user = connect_raw(stage.dsn)
     user.cursor().execute(f"SELECT * FROM claim WHERE number = {held.key.number} FOR UPDATE")
-    await stage.store.remove_group(group, stage.now)
+    await stage.store.write(removal.remove_group, group, stage.now)
     await clear(stage)
     assert remains(stage, groups=[group.id]) == {"claim": 1}
     user.rollback()
@@ -434,7 +439,7 @@ async def test_removal_beside_publishers_claimers_and_promotion(stage: Stage) ->
             while any(told[step] < before[step] + 3 for step in ("publish", "promote", "claim", "cancel")):
                 await trio.lowlevel.checkpoint()
             topic, groups = present[0]
-            await stage.store.remove_group(groups[0], stage.now)
+            await stage.store.write(removal.remove_group, groups[0], stage.now)
             await clear(stage, 200)
             assert await stage.store.remove_topic(topic, stage.now, force=True)
             await make()
@@ -454,7 +459,7 @@ async def test_removal_beside_publishers_claimers_and_promotion(stage: Stage) ->
         assert remains(stage, [topic.id], [group.id for group in groups], queues) == {}
     run_again = stage.store.backend.statistics().get("run_again", 0)
     assert run_again <= rounds * 4, f"{run_again} transactions were run again beside {rounds} removals"
-    state = (await stage.store.topic_states([quiet]))[quiet.id]
+    state = (await stage.store.read(catalogue.topic_states, [quiet]))[quiet.id]
     assert state.pending == stage.count("delay", f"topic_id = {quiet.id}")
     assert await stage.claim_some(reader) is not None
 

@@ -6,12 +6,17 @@ import pytest
 import trio
 
 from support.stores import HOUR, MINUTE, START, Stage, bodies, ids_of
+from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.cleaning import retention
 from tarry.store.cleaning.retention import Limits, Removed
+from tarry.store.groups import claims
+from tarry.store.looking import dead_letters, tracing
 from tarry.store.operating.positions import Position
 from tarry.store.ports import Transaction
 from tarry.store.records import Group, Queue, Topic
+from tarry.store.stream import stretches
+from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
 
 DAY = 24 * HOUR
@@ -23,7 +28,7 @@ async def clean(stage: Stage, topic: Topic, *, limits: Limits = LIMITS, limit: i
     rows, start = 0, 0
     expired: dict[int, int] = {}
     while True:
-        done = await stage.store.clean(
+        done = await stage.store.write(
             partial(
                 retention.clean_messages,
                 topic=topic,
@@ -46,7 +51,7 @@ async def clean_returns(stage: Stage, group: Group, *, limits: Limits = LIMITS, 
     queue, rows, start = back_of(group), 0, 0
     expired: dict[int, int] = {}
     while True:
-        done = await stage.store.clean(
+        done = await stage.store.write(
             partial(
                 retention.clean_returns,
                 group=group,
@@ -99,13 +104,13 @@ async def test_what_is_settled_and_old_goes(stage: Stage) -> None:
     assert (await clean(stage, topic)).rows == 10
     assert offsets(stage) == [10, 11, 12, 13, 14]
     assert sorted(stage.column("SELECT id FROM label")) == sorted(young)
-    assert await stage.store.find_message(old[0]) is None
-    assert await stage.store.find_message(young[0]) is not None
+    assert await stage.store.read(tracing.find_message, old[0]) is None
+    assert await stage.store.read(tracing.find_message, young[0]) is not None
     (verdict,) = await stage.store.cancel([old[0]], stage.now)
     assert verdict.result == "not_found"
-    assert await stage.store.floors([topic.queues[0].id]) == {topic.queues[0].id: 10}
+    assert await stage.store.read(retention.floors, [topic.queues[0].id]) == {topic.queues[0].id: 10}
     conserves(stage, group)
-    state = (await stage.store.topic_states([topic]))[topic.id]
+    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
     assert (state.accepted, state.streamed, state.pending) == (15, 15, 0)
 
 
@@ -115,14 +120,14 @@ async def test_a_topic_may_say_otherwise(stage: Stage) -> None:
     one, other = await stage.group(topic, "one"), await stage.group(topic, "other")
     await fill(stage, topic, 4)
     await stage.store.change_topic(topic, TopicDraft("orders", retention=0), stage.now)
-    (topic,) = await stage.store.topics([topic.name])
+    (topic,) = await stage.store.read(catalogue.find_topics, [topic.name])
     await stage.ack(one, await stage.claim(one, 4))
     await stage.ack(other, await stage.claim(other, 3))
     assert (await clean(stage, topic)).rows == 3
     await stage.ack(other, await stage.claim(other, 1))
     assert (await clean(stage, topic)).rows == 1
     await stage.store.change_topic(topic, TopicDraft("orders", retention=60 * DAY), stage.now)
-    (topic,) = await stage.store.topics([topic.name])
+    (topic,) = await stage.store.read(catalogue.find_topics, [topic.name])
     await fill(stage, topic, 2)
     stage.now += 60 * DAY - 1
     assert (await clean(stage, topic)).rows == 0
@@ -133,7 +138,7 @@ async def test_a_topic_may_say_otherwise(stage: Stage) -> None:
 async def test_before_the_first_group_comes_nothing_goes_at_once(stage: Stage) -> None:
     topic = await stage.topic()
     await stage.store.change_topic(topic, TopicDraft("orders", retention=0), stage.now)
-    (topic,) = await stage.store.topics([topic.name])
+    (topic,) = await stage.store.read(catalogue.find_topics, [topic.name])
     await fill(stage, topic, 4)
     stage.now += 7 * DAY - 1
     assert (await clean(stage, topic)).rows == 0
@@ -166,12 +171,12 @@ async def test_an_open_claim_holds_back(stage: Stage) -> None:
     stage.now += 8 * DAY
     assert (await clean(stage, topic)).rows == 6
     assert offsets(stage) == [3, 4, 5, 6]
-    assert await stage.store.floors([topic.queues[0].id]) == {topic.queues[0].id: 3}
-    places = await stage.store.find_places(held.key)
+    assert await stage.store.read(retention.floors, [topic.queues[0].id]) == {topic.queues[0].id: 3}
+    places = await stage.store.read(claims.find_places, held.key)
     assert places == held.places
     assert (await stage.ack(group, held)).acked == 4
     assert (await clean(stage, topic)).rows == 4
-    assert await stage.store.floors([topic.queues[0].id]) == {topic.queues[0].id: 7}
+    assert await stage.store.read(retention.floors, [topic.queues[0].id]) == {topic.queues[0].id: 7}
     conserves(stage, group)
 
 
@@ -204,8 +209,8 @@ async def test_a_dead_letter_outlives_its_message(stage: Stage) -> None:
     await stage.fail(group, await stage.claim(group), reason="no")
     stage.now += 8 * DAY
     assert (await clean(stage, topic)).rows == 1
-    assert await stage.store.find_message(id_) is None
-    (letter,) = await stage.store.dead_letters(group, 0, 10)
+    assert await stage.store.read(tracing.find_message, id_) is None
+    (letter,) = await stage.store.read(dead_letters.page, group, 0, 10)
     assert (letter.message.id, letter.message.body, letter.message.headers) == (id_, b"[1]", b'{"a":"b"}')
     assert b'"reason":"no"' in letter.history
     conserves(stage, group)
@@ -232,7 +237,7 @@ async def test_the_hard_limit_takes_what_was_never_claimed(stage: Stage) -> None
 
 
 async def seen(stage: Stage, *groups: Group) -> None:
-    await stage.store.see_groups([group.id for group in groups], stage.now)
+    await stage.store.write(retention.see, [group.id for group in groups], stage.now)
 
 
 async def test_the_hard_limit_under_an_open_claim(stage: Stage) -> None:
@@ -266,9 +271,9 @@ async def test_the_hard_limit_takes_retries_with_it(stage: Stage) -> None:
     await seen(stage, group)
     assert (await clean(stage, topic, limit=1)).rows == 4
     assert stage.count("retry") == 0
-    assert await stage.store.lags([group.id]) == {group.id: (2, 0)}
+    assert await stage.store.read(catalogue.lags, [group.id]) == {group.id: (2, 0)}
     assert await stage.claim_some(group) is None
-    assert await stage.store.lags([group.id]) == {group.id: (0, 0)}
+    assert await stage.store.read(catalogue.lags, [group.id]) == {group.id: (0, 0)}
     conserves(stage, group)
     assert stage.column("SELECT SUM(expired) FROM `cursor`") == [2]
 
@@ -322,10 +327,13 @@ async def test_readers_begin_at_the_floor(stage: Stage) -> None:
     assert (await clean(stage, topic)).rows == 6
     assert (await clean(stage, topic, queue=1)).rows == 0
     await fill(stage, topic, 2)
-    pulled = await stage.store.pull(topic.queues[0], 0, 10)
+    pulled = await stage.store.read(stretches.pull, topic.queues[0], 0, 10)
     assert [(m.offset, m.body) for m in pulled] == [(6, b"0"), (7, b"1")]
     late = await stage.group(topic, "late")
-    assert [(q.queue, q.lag) for q in (await stage.store.group_state(late)).queues if not q.retry] == [(0, 2), (1, 6)]
+    assert [(q.queue, q.lag) for q in (await stage.store.read(catalogue.group_state, late)).queues if not q.retry] == [
+        (0, 2),
+        (1, 6),
+    ]
     conserves(stage, late)
 
 
@@ -360,7 +368,7 @@ def archived(stage: Stage, group_id: int, queue_id: int, upto: int) -> None:
 
 async def clean_log(stage: Stage, group: Group, limit: int = 100) -> Removed:
     queue_id = group.topic.queues[0].id
-    return await stage.store.clean(
+    return await stage.store.write(
         lambda tx: retention.clean_deliveries(
             tx, group_id=group.id, queue_id=queue_id, limits=LIMITS, now=stage.now, start=0, limit=limit
         )
@@ -368,7 +376,7 @@ async def clean_log(stage: Stage, group: Group, limit: int = 100) -> Removed:
 
 
 async def clean_dead(stage: Stage, group: Group, limit: int = 100) -> Removed:
-    return await stage.store.clean(
+    return await stage.store.write(
         lambda tx: retention.clean_dead(tx, group_id=group.id, limits=LIMITS, now=stage.now, limit=limit)
     )
 
@@ -377,7 +385,7 @@ async def clean_seeks(stage: Stage, group: Group, limit: int = 100) -> Removed:
     """A whole round over a group's first cursor."""
     queue_id, rows, start = group.topic.queues[0].id, 0, 0
     while True:
-        done = await stage.store.clean(
+        done = await stage.store.write(
             partial(
                 retention.clean_seeks,
                 group_id=group.id,
@@ -495,7 +503,7 @@ async def test_dead_letters_go(stage: Stage) -> None:
     assert stage.count("dead") == 2
     stage.now += 1
     assert (await clean_dead(stage, group)).rows == 2
-    assert (await stage.store.group_state(group)).letters == 0
+    assert (await stage.store.read(catalogue.group_state, group)).letters == 0
 
 
 async def test_cancelled_messages_go(stage: Stage) -> None:
@@ -507,7 +515,7 @@ async def test_cancelled_messages_go(stage: Stage) -> None:
     async def clean_all() -> int:
         rows = 0
         for shard in range(16):
-            done = await stage.store.clean(
+            done = await stage.store.write(
                 partial(retention.clean_cancelled, shard=shard, limits=LIMITS, now=stage.now, start=0, limit=100)
             )
             rows += done.rows
@@ -526,11 +534,11 @@ async def test_cancelled_messages_go(stage: Stage) -> None:
 async def test_pointers_to_nothing_go(stage: Stage) -> None:
     topic = await stage.topic()
     gone, kept = ids_of(await stage.schedule(topic, MINUTE, MINUTE))
-    await stage.store.reschedule([(gone, stage.now + HOUR), (kept, stage.now + HOUR)], stage.now)
+    await stage.store.write(timers.reschedule, [(gone, stage.now + HOUR), (kept, stage.now + HOUR)], stage.now)
     stage.tables.rows(f"DELETE FROM delay WHERE id = {gone}")  # a user's own transaction
     stage.now += 2 * HOUR
     for shard in range(16):
-        await stage.store.clean(partial(retention.clean_moved, shard=shard, now=stage.now, limit=10))
+        await stage.store.write(partial(retention.clean_moved, shard=shard, now=stage.now, limit=10))
     assert stage.column("SELECT id FROM moved") == [kept]
 
 
@@ -575,7 +583,7 @@ async def test_publishers_and_consumers_go_on_during_a_batch(stage: Stage) -> No
         return done
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(stage.store.clean, batch)
+        nursery.start_soon(stage.store.write, batch)
         await began.wait()
         with trio.fail_after(1):  # a lock would be waited for two seconds
             await fill(stage, topic, 3, key="k")

@@ -16,13 +16,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from support.still import StillBackend
 from support.stores import START, Stage
+from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.cleaning import retention
 from tarry.store.cleaning.retention import Limits, Removed
+from tarry.store.looking import dead_letters
 from tarry.store.ports import Transaction
 from tarry.store.records import Claim, ClaimRequest, Draft, Publication, Settlement
 from tarry.store.sqlite.connection import drive
 from tarry.store.store import Store
+from tarry.store.stream import stretches
+from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
 
 KEEP, HARD = 100, 1000
@@ -38,7 +42,9 @@ class Lives(RuleBasedStateMachine):
     def begin(self) -> None:
         self.open()
         self.now = START
-        self.topic = self.drive(self.store.add_topic(TopicDraft("orders", ladder=Ladder((50, 50))), START))
+        self.topic = self.drive(
+            self.store.write(catalogue.add_topic, TopicDraft("orders", ladder=Ladder((50, 50))), START)
+        )
         self.groups = [self.drive(self.store.add_group(self.topic, name, START)) for name in ("a", "b")]
         self.seen = [START, START]
         self.streamed: list[int] = []
@@ -76,7 +82,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 1))
     def ask_for(self, which: int) -> None:
-        self.drive(self.store.see_groups([self.groups[which].id], self.now))
+        self.drive(self.store.write(retention.see, [self.groups[which].id], self.now))
         self.seen[which] = self.now
 
     @rule(which=st.integers(0, 1), size=st.integers(1, 4))
@@ -106,7 +112,8 @@ class Lives(RuleBasedStateMachine):
         else:
             assert settled.retried + settled.dead == len(offsets & self.left)
             died = [
-                letter.message.offset for letter in self.drive(self.store.dead_letters(self.groups[which], 0, 1000))
+                letter.message.offset
+                for letter in self.drive(self.store.read(dead_letters.page, self.groups[which], 0, 1000))
             ]
             self.owed[which] -= offsets & (set(died) | set(range(len(self.streamed))) - self.left)
 
@@ -122,7 +129,7 @@ class Lives(RuleBasedStateMachine):
     @rule()
     def promote(self) -> None:
         for shard in range(16):
-            rows = self.drive(self.store.due_retries(shard, 0, EVER * 2, 1000))
+            rows = self.drive(self.store.read(timers.due_retries, shard, 0, EVER * 2, 1000))
             self.drive(self.store.promote([~id_ for (id_,) in rows], self.now))
 
     @rule(limit=st.integers(1, 7), step=st.sampled_from([0, KEEP]))
@@ -140,7 +147,7 @@ class Lives(RuleBasedStateMachine):
                 start=start,
                 limit=limit,
             )
-            done: Removed = self.drive(self.store.clean(batch))
+            done: Removed = self.drive(self.store.write(batch))
             rows, start = rows + done.rows, done.next
             if done.done:
                 break
@@ -181,9 +188,9 @@ class Lives(RuleBasedStateMachine):
         if not hasattr(self, "store"):
             return
         tx = self.store.backend
-        left = [m.offset for m in self.drive(self.store.pull(self.topic.queues[0], 0, 10_000))]
+        left = [m.offset for m in self.drive(self.store.read(stretches.pull, self.topic.queues[0], 0, 10_000))]
         assert left == sorted(self.left)
-        floors = self.drive(self.store.floors([self.topic.queues[0].id]))
+        floors = self.drive(self.store.read(retention.floors, [self.topic.queues[0].id]))
         assert not left or floors[self.topic.queues[0].id] <= left[0]
         for group in self.groups:
             for row in self.drive(tx.read(partial(_cursors, group.id))):

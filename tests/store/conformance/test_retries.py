@@ -5,7 +5,9 @@ import json
 import pytest
 
 from support.stores import HOUR, MINUTE, SECOND, START, Stage, bodies
+from tarry.store import catalogue
 from tarry.store.records import Claim, Group, Settled, Settlement, Topic
+from tarry.store.stream import stretches
 from tarry.wheel.ladder import DEFAULT_RUNGS, Ladder
 
 
@@ -37,7 +39,9 @@ async def test_every_rung_of_the_default_ladder(stage: Stage) -> None:
         assert (settled.retried, settled.dead, settled.ended) == (1, 0, True)
         ((due, _),) = settled.timers
         assert stage.now + rest <= due <= stage.now + rest + 1
-        assert (await stage.store.group_state(group)).retries == tuple(int(n == number) for n in range(1, 17))
+        assert (await stage.store.read(catalogue.group_state, group)).retries == tuple(
+            int(n == number) for n in range(1, 17)
+        )
         claim = await _returned(stage, group, settled)
         deliveries += 1
     assert deliveries == 17
@@ -45,9 +49,9 @@ async def test_every_rung_of_the_default_ladder(stage: Stage) -> None:
     assert (settled.retried, settled.dead, settled.timers) == (0, 1, ())
     assert stage.count("retry") == 0
     assert stage.count("dead") == 1
-    (message,) = await stage.store.pull(topic.queues[0], 0, 10)
+    (message,) = await stage.store.read(stretches.pull, topic.queues[0], 0, 10)
     assert message.offset == 0, "it stays in the stream for the other groups"
-    state = await stage.store.group_state(group)
+    state = await stage.store.read(catalogue.group_state, group)
     assert (state.acked, state.dead, state.retried) == (0, 1, 16)
 
 
@@ -101,7 +105,7 @@ async def test_suspended_without_a_count(stage: Stage) -> None:
     settled = await stage.fail(group, claim, retry_after=MINUTE, count=False)
     assert settled.timers[0][0] >= stage.now + MINUTE
     assert b"\6" in stage.column("SELECT outcome FROM delivery")
-    assert (await stage.store.group_state(group)).retried == 7
+    assert (await stage.store.read(catalogue.group_state, group)).retried == 7
 
 
 async def test_suspended_on_the_last_delivery(stage: Stage) -> None:

@@ -2,6 +2,7 @@
 
 from support.stores import Stage
 from tarry.store.records import Topic
+from tarry.store.stream import stretches
 from tarry.store.stream.sealing import HOLE_AGE, WIDEST, wide_holes
 
 FAR = 5_000_000
@@ -19,7 +20,7 @@ def write_at(stage: Stage, topic: Topic, offset: int) -> None:
 
 async def offsets(stage: Stage, topic: Topic) -> list[int]:
     """What a reader sees."""
-    return [message.offset for message in await stage.store.pull(topic.queues[0], 0, 1000)]
+    return [message.offset for message in await stage.store.read(stretches.pull, topic.queues[0], 0, 1000)]
 
 
 async def test_a_row_far_away_is_not_sealed_up_to(stage: Stage) -> None:

@@ -5,6 +5,8 @@ import trio
 from attrs import evolve
 
 from support.stores import MINUTE, SECOND, Stage, bodies
+from tarry.store.looking import dead_letters
+from tarry.store.operating import redriving, replaying
 from tarry.store.operating.positions import Position
 from tarry.store.operating.redriving import Letters
 from tarry.store.operating.replaying import Range
@@ -162,7 +164,7 @@ async def test_a_range_is_replayed_to_one_group(stage: Stage) -> None:
     other = await stage.group(group.topic, "shipping")
     assert await rest(stage, group) == await rest(stage, other) == list(range(10))
     asked = range_of(group, Position("offset", 3), Position("offset", 7))
-    assert await stage.store.count_replay(asked) == 4
+    assert await stage.store.read(replaying.count, asked) == 4
     assert (await stage.store.replay(group, asked, 100, stage.now)).count == 4
     books(stage, group)
     await stage.fall_due()
@@ -255,7 +257,7 @@ async def test_redriven_then_dead_again_is_one_letter(stage: Stage) -> None:
     assert await seek(stage, group, EARLIEST) == 0
     await stage.fail(group, await stage.claim(group), reason="second")
     books(stage, group)
-    (letter,) = await stage.store.dead_letters(group, 0, 10)
+    (letter,) = await stage.store.read(dead_letters.page, group, 0, 10)
     assert b"second" in letter.history
 
 
@@ -277,7 +279,7 @@ async def test_seeks_beside_claims_acks_and_redrives(stage: Stage) -> None:
             position = Position("offset", turn * 5)
             await stage.store.seek(group, topic.queues, position, stage.now)
             await stage.store.redrive(group, Letters(), 10, stage.now)
-            await stage.store.purge(group, Letters(), 2)
+            await stage.store.write(redriving.purge, group, Letters(), 2)
             await stage.store.replay(group, range_of(group, position, LATEST), 3, stage.now)
             await stage.fall_due()
 

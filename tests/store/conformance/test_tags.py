@@ -5,7 +5,9 @@ import random
 import pytest
 
 from support.stores import MINUTE, SECOND, Stage, bodies
+from tarry.store import catalogue
 from tarry.store.groups import claims
+from tarry.store.looking import tracing
 from tarry.store.records import Claim, ClaimRequest, Group, Settlement, Topic, Turn
 from tarry.wheel.ladder import Ladder
 
@@ -48,7 +50,7 @@ async def test_only_the_tags_asked_for_come(stage: Stage) -> None:
     assert (await stage.ack(group, got)).acked == 2
     assert conserved(stage)
     assert stage.column("SELECT skipped FROM `cursor` ORDER BY queue_id") == [4, 0]
-    assert (await stage.store.group_state(group)).skipped == 4
+    assert (await stage.store.read(catalogue.group_state, group)).skipped == 4
     assert stage.column("SELECT acked FROM `cursor` ORDER BY queue_id") == [2, 0]
     assert (await take(stage, group)).claims == (None,)
     assert (await take(stage, group, tags=None)).claims == (None,), "they count as settled for this group"
@@ -87,7 +89,7 @@ async def test_what_is_skipped_within_a_claim_cannot_be_settled(stage: Stage) ->
     assert (await stage.ack(group, got, (1,))).lost
     assert (await stage.fail(group, got)).retried == 2
     assert conserved(stage)
-    found = await stage.store.find_message(stage.column("SELECT id FROM message ORDER BY `offset`")[1])
+    found = await stage.store.read(tracing.find_message, stage.column("SELECT id FROM message ORDER BY `offset`")[1])
     assert found is not None
     assert [event.what for event in found.life] == ["published", "skipped"]
 
@@ -166,7 +168,7 @@ async def test_what_retention_has_taken_is_expired_and_not_skipped(stage: Stage)
     stage.tables.rows("DELETE FROM message WHERE `offset` IN (0, 3)")
     assert bodies(await claim(stage, group)) == [b"2", b"4"]
     assert stage.column("SELECT skipped FROM `cursor` ORDER BY queue_id") == [1, 0]
-    state = await stage.store.group_state(group)
+    state = await stage.store.read(catalogue.group_state, group)
     assert (state.skipped, state.expired) == (1, 2)
     assert stage.column("SELECT expired FROM `cursor` ORDER BY queue_id") == [2, 0]
     assert conserved(stage)

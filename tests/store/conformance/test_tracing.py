@@ -1,19 +1,21 @@
 """Finding a message wherever it is, with its life."""
 
 from support.stores import HOUR, MINUTE, SECOND, START, Stage
+from tarry.store.looking import tracing
 from tarry.store.records import Event
+from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
 
 
 async def _life(stage: Stage, id_: int) -> list[Event]:
-    found = await stage.store.find_message(id_)
+    found = await stage.store.read(tracing.find_message, id_)
     assert found is not None
     return list(found.life)
 
 
 async def test_unknown(stage: Stage) -> None:
-    assert await stage.store.find_message(12345) is None
-    assert await stage.store.find_message((1 << 63) - 1) is None
+    assert await stage.store.read(tracing.find_message, 12345) is None
+    assert await stage.store.read(tracing.find_message, (1 << 63) - 1) is None
 
 
 async def test_scheduled(stage: Stage) -> None:
@@ -21,7 +23,7 @@ async def test_scheduled(stage: Stage) -> None:
     (receipt,) = await stage.publish(
         stage.draft(topic, b"{}", HOUR, key="k", ordering_key="o", tag="t", headers=b"{}", content_type="x/y")
     )
-    found = await stage.store.find_message(receipt.id)
+    found = await stage.store.read(tracing.find_message, receipt.id)
     assert found is not None
     assert (found.id, found.topic, found.state, found.deliver_at) == (receipt.id, "orders", "scheduled", START + HOUR)
     assert (found.key, found.ordering_key, found.tag, found.headers) == ("k", "o", "t", b"{}")
@@ -33,7 +35,7 @@ async def test_cancelled(stage: Stage) -> None:
     topic = await stage.topic()
     (receipt,) = await stage.publish(stage.draft(topic, delay=HOUR, key="k"))
     await stage.store.cancel([receipt.id], START + MINUTE)
-    found = await stage.store.find_message(receipt.id)
+    found = await stage.store.read(tracing.find_message, receipt.id)
     assert found is not None
     assert (found.state, found.key, found.topic) == ("cancelled", "k", "orders")
     assert found.life == (Event("scheduled", START), Event("cancelled", START + MINUTE))
@@ -42,8 +44,8 @@ async def test_cancelled(stage: Stage) -> None:
 async def test_rescheduled(stage: Stage) -> None:
     topic = await stage.topic()
     (receipt,) = await stage.publish(stage.draft(topic, delay=HOUR))
-    await stage.store.reschedule([(receipt.id, START + MINUTE)], START)
-    found = await stage.store.find_message(receipt.id)
+    await stage.store.write(timers.reschedule, [(receipt.id, START + MINUTE)], START)
+    found = await stage.store.read(tracing.find_message, receipt.id)
     assert found is not None
     assert (found.state, found.deliver_at) == ("scheduled", START + MINUTE)
 
@@ -54,11 +56,11 @@ async def test_published_and_promoted(stage: Stage) -> None:
     (later,) = await stage.publish(stage.draft(topic, b"later", MINUTE, queue=1))
     stage.now += MINUTE + 5
     await stage.fall_due()
-    found = await stage.store.find_message(now.id)
+    found = await stage.store.read(tracing.find_message, now.id)
     assert found is not None
     assert (found.state, found.queue, found.offset, found.body) == ("published", 1, 0, b"now")
     assert found.life == (Event("published", START),)
-    found = await stage.store.find_message(later.id)
+    found = await stage.store.read(tracing.find_message, later.id)
     assert found is not None
     assert (found.state, found.queue, found.offset) == ("published", 1, 1)
     assert found.life == (Event("scheduled", START), Event("promoted", START + MINUTE + 5))

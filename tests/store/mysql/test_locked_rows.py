@@ -5,11 +5,14 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from support.stores import START, connect_raw, open_tables
+from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import Locked
+from tarry.store.groups import clients
 from tarry.store.mysql.backend import MySQLBackend
 from tarry.store.records import Draft, Publication, Topic
 from tarry.store.store import Store
+from tarry.store.timers import timers
 
 
 @pytest.fixture
@@ -47,7 +50,7 @@ async def test_a_batch_over_many_locked_queues_waits_once(
     store: Store, mysql_dsn: str, lock_waits: Callable[[], int]
 ) -> None:
     """Its statements are all on their way: the server tries each, and the others' rows are locked meanwhile."""
-    topic = await store.add_topic(TopicDraft("orders", queues=8), START)
+    topic = await store.write(catalogue.add_topic, TopicDraft("orders", queues=8), START)
     batch = [_for(topic, queue) for queue in range(8)]
     with connect_raw(mysql_dsn) as other, other.cursor() as cursor:
         cursor.execute("SELECT * FROM queue WHERE number > 0 FOR UPDATE")
@@ -67,7 +70,7 @@ async def test_a_batch_over_many_locked_queues_waits_once(
 async def test_a_locked_tally_leaves_out_what_is_counted_there(
     store: Store, mysql_dsn: str, lock_waits: Callable[[], int]
 ) -> None:
-    orders, mails = [await store.add_topic(TopicDraft(name), START) for name in ("orders", "mails")]
+    orders, mails = [await store.write(catalogue.add_topic, TopicDraft(name), START) for name in ("orders", "mails")]
     first = [_for(topic, 0, 60_000) for topic in (orders, mails)]
     made = [answer[0].id for answer in await store.publish(first, START) if isinstance(answer, list)]
     await store.cancel(made, START)
@@ -81,7 +84,7 @@ async def test_a_locked_tally_leaves_out_what_is_counted_there(
         assert lock_waits() == before
         other.rollback()
     assert [verdict.result for verdict in await store.cancel(made, START)] == ["cancelled", "cancelled"]
-    states = await store.topic_states([orders, mails])
+    states = await store.read(catalogue.topic_states, [orders, mails])
     assert [(s.accepted, s.cancelled, s.pending) for s in (states[orders.id], states[mails.id])] == [
         (3, 2, 0),
         (3, 2, 1),
@@ -92,7 +95,7 @@ async def test_a_locked_topic_leaves_out_what_would_be_counted_there_first(
     store: Store, mysql_dsn: str, lock_waits: Callable[[], int]
 ) -> None:
     """Its tally is yet to be made, which takes its own row."""
-    orders, mails = [await store.add_topic(TopicDraft(name), START) for name in ("orders", "mails")]
+    orders, mails = [await store.write(catalogue.add_topic, TopicDraft(name), START) for name in ("orders", "mails")]
     later = [_for(topic, 0, 10) for topic in (orders, mails)]
     with connect_raw(mysql_dsn) as other, other.cursor() as cursor:
         cursor.execute("SELECT * FROM topic WHERE id = %s FOR UPDATE", (orders.id,))
@@ -117,7 +120,7 @@ async def test_a_locked_topic_leaves_out_what_would_be_counted_there_first(
 
 
 async def test_a_gap_that_somebody_holds_is_waited_for_and_the_queues_are_told(store: Store, mysql_dsn: str) -> None:
-    topic = await store.add_topic(TopicDraft("orders", queues=3), START)
+    topic = await store.write(catalogue.add_topic, TopicDraft("orders", queues=3), START)
     await store.publish([_for(topic, queue) for queue in (0, 1, 2)], START)
     answers = await store.publish([_for(topic, queue, 10) for queue in (0, 2, 1, 0)], START)
     ids = [answer[0].id for answer in answers if isinstance(answer, list)]
@@ -128,19 +131,19 @@ async def test_a_gap_that_somebody_holds_is_waited_for_and_the_queues_are_told(s
         cursor.execute("SELECT * FROM message WHERE queue_id = %s FOR UPDATE", (queues[0],))
         with pytest.raises(Locked):
             await store.promote_free(ids, START + 10)
-        assert await store.queues_of([*ids, 1]) == {
+        assert await store.read(timers.queues_of, [*ids, 1]) == {
             queues[0]: [ids[0], ids[3]],
             queues[2]: [ids[1]],
             queues[1]: [ids[2]],
         }
         assert len((await store.promote_free(ids[1:3], START + 10))[0]) == 2
         other.rollback()
-    assert await store.queues_of(ids) == {queues[0]: [ids[0], ids[3]]}
+    assert await store.read(timers.queues_of, ids) == {queues[0]: [ids[0], ids[3]]}
     assert {one.entry for one in (await store.promote_free(ids, START + 10))[0]} == {ids[0], ids[3]}
 
 
 async def test_what_outboxes_cancelled_is_counted_behind_that_of_a_locked_topic(store: Store, mysql_dsn: str) -> None:
-    orders, mails = [await store.add_topic(TopicDraft(name), START) for name in ("orders", "mails")]
+    orders, mails = [await store.write(catalogue.add_topic, TopicDraft(name), START) for name in ("orders", "mails")]
     tables = open_tables(mysql_dsn)
     tables.rows(f"INSERT INTO tally (topic_id, maker, scheduled, cancelled) VALUES ({orders.id}, 3, 0, 0)")
     for number in range(1, 8):
@@ -161,27 +164,30 @@ async def test_a_locked_client_is_left_out_and_not_found_dead(
     store: Store, mysql_dsn: str, lock_waits: Callable[[], int]
 ) -> None:
     names = ["ann", "bob", "cid"]
-    await store.renew_clients(dict.fromkeys(names, START), names)
+    await store.write(clients.renew, dict.fromkeys(names, START), names)
     with connect_raw(mysql_dsn) as other, other.cursor() as cursor:
         cursor.execute("SELECT * FROM client WHERE name = 'bob' FOR UPDATE")
         before = lock_waits()
-        rows, locked = await store.renew_free(dict.fromkeys([*names, "dan"], START + 5), ["ann", "dan"])
+        rows, locked = await store.write(clients.renew_free, dict.fromkeys([*names, "dan"], START + 5), ["ann", "dan"])
         assert locked == {"bob"}
         assert {name: row.renewed_at for name, row in rows.items()} == dict.fromkeys(["ann", "cid", "dan"], START + 5)
-        left = await store.remove_clients(dict.fromkeys(["ann", "bob", "cid"], START + 5), START + 5)
+        left = await store.write(clients.remove, dict.fromkeys(["ann", "bob", "cid"], START + 5), START + 5)
         assert [(name, one.watched) for name, one in left.items()] == [("ann", True), ("bob", False), ("cid", True)]
         assert lock_waits() == before
         with pytest.raises(Locked):
-            await store.remove_clients({"bob": None}, START + 5)
+            await store.write(clients.remove, {"bob": None}, START + 5)
         other.rollback()
-    assert {name: row.renewed_at for name, row in (await store.clients()).items()} == {"bob": START, "dan": START + 5}
-    assert (await store.remove_clients({"bob": START}, START + 5))["bob"].watched
+    assert {name: row.renewed_at for name, row in (await store.read(clients.all_watched)).items()} == {
+        "bob": START,
+        "dan": START + 5,
+    }
+    assert (await store.write(clients.remove, {"bob": START}, START + 5))["bob"].watched
 
 
 async def test_promotion_holds_back_what_goes_to_a_locked_queue(
     store: Store, mysql_dsn: str, lock_waits: Callable[[], int]
 ) -> None:
-    topic = await store.add_topic(TopicDraft("orders", queues=3), START)
+    topic = await store.write(catalogue.add_topic, TopicDraft("orders", queues=3), START)
     batch = [_for(topic, queue, 10) for queue in (0, 1, 2)]
     ids = [answer[0].id for answer in await store.publish(batch, START) if isinstance(answer, list)]
     with connect_raw(mysql_dsn) as other, other.cursor() as cursor:
@@ -199,7 +205,7 @@ async def test_promotion_holds_back_what_goes_to_a_locked_queue(
 
 async def test_what_is_held_back_is_counted_when_it_goes(store: Store, mysql_dsn: str) -> None:
     """An outbox's message is in no tally before its promotion, however often somebody looks."""
-    topic = await store.add_topic(TopicDraft("orders", queues=2), START)
+    topic = await store.write(catalogue.add_topic, TopicDraft("orders", queues=2), START)
     batch = [_for(topic, queue, 10) for queue in (0, 1)]
     ids = [answer[0].id for answer in await store.publish(batch, START) if isinstance(answer, list)]
     with connect_raw(mysql_dsn) as other, other.cursor() as cursor:
@@ -209,8 +215,8 @@ async def test_what_is_held_back_is_counted_when_it_goes(store: Store, mysql_dsn
         cursor.execute("SELECT * FROM queue WHERE number = 1 FOR UPDATE")
         for _ in range(3):
             await store.promote_free(ids, START + 10)
-        assert (await store.topic_states([topic]))[topic.id].accepted == 1
+        assert (await store.read(catalogue.topic_states, [topic]))[topic.id].accepted == 1
         other.rollback()
     await store.promote_free(ids, START + 10)
-    state = (await store.topic_states([topic]))[topic.id]
+    state = (await store.read(catalogue.topic_states, [topic]))[topic.id]
     assert (state.accepted, state.streamed, state.pending) == (2, 2, 0)

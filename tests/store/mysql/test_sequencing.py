@@ -13,12 +13,13 @@ import trio
 from support import servers
 from support.reading import CLAIM_BYTES, Readers
 from support.stores import MINUTE, SECOND, Stage, connect_raw, ids_of, open_tables
+from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import Refused
 from tarry.store.opening import open_backend
 from tarry.store.records import Topic
 from tarry.store.store import Store
-from tarry.store.stream import stretches
+from tarry.store.stream import sealing, stretches
 from tarry.store.stream.sealing import HOLE_AGE
 
 
@@ -44,7 +45,7 @@ async def stage(mysql_dsn: str, private_redis: servers.PrivateRedis) -> AsyncIte
 
 
 async def redis_topic(stage: Stage) -> Topic:
-    topic = await stage.store.add_topic(TopicDraft("orders", sequencer="redis"), stage.now)
+    topic = await stage.store.write(catalogue.add_topic, TopicDraft("orders", sequencer="redis"), stage.now)
     stage.store.backend.sequence([queue.id for queue in topic.queues], by_redis=True)
     return topic
 
@@ -58,7 +59,7 @@ async def seal(stage: Stage, topic: Topic) -> int:
 
 async def offsets(stage: Stage, topic: Topic) -> list[int]:
     """What a reader sees."""
-    return [message.offset for message in await stage.store.pull(topic.queues[0], 0, 1000)]
+    return [message.offset for message in await stage.store.read(stretches.pull, topic.queues[0], 0, 1000)]
 
 
 def counter(stage: Stage, topic: Topic, private_redis: servers.PrivateRedis) -> tuple["redis.Redis", str]:
@@ -73,7 +74,7 @@ async def test_messages_are_there_for_readers_once_sealed(stage: Stage) -> None:
     assert await offsets(stage, topic) == []
     assert await seal(stage, topic) == 5
     assert await offsets(stage, topic) == [0, 1, 2, 3, 4]
-    state = (await stage.store.topic_states([topic]))[topic.id]
+    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
     assert (state.accepted, state.streamed, state.pending) == (5, 5, 0)
 
 
@@ -86,7 +87,7 @@ async def test_promotion_draws_there_too(stage: Stage) -> None:
     assert len(promoted) == 3
     assert await seal(stage, topic) == 4
     assert await offsets(stage, topic) == [0, 1, 2, 3]
-    state = (await stage.store.topic_states([topic]))[topic.id]
+    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
     assert (state.accepted, state.streamed, state.pending) == (4, 4, 0)
 
 
@@ -116,7 +117,7 @@ async def test_redis_forgets(stage: Stage, private_redis: servers.PrivateRedis, 
     holes = 2 if what == "far ahead" else 0
     assert end == 13 + holes
     assert await offsets(stage, topic) == [offset for offset in range(end) if not (holes and offset in (7, 8))]
-    state = (await stage.store.topic_states([topic]))[topic.id]
+    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
     assert (state.accepted, state.streamed) == (13, 13)
     if what != "away":
         ((drawn,),) = [[int(client.get(key) or -1)]]
@@ -182,17 +183,17 @@ async def test_the_sequencer_of_a_live_topic_is_changed(stage: Stage, private_re
         for sequencer in ("redis", "store", "redis", "store"):
             before = len(published)
             await servers.until(lambda n=before: len(published) > n + 20)  # type: ignore[misc]
-            (known,) = await stage.store.topics(["orders"])
+            (known,) = await stage.store.read(catalogue.find_topics, ["orders"])
             await stage.store.change_topic(known, TopicDraft("orders", sequencer=sequencer), stage.now)
             stage.store.backend.sequence([topic.queues[0].id], by_redis=sequencer == "redis")
         before = len(published)
         await servers.until(lambda: len(published) > before + 20)
         done.set()
-    for queue_id in await stage.store.overrun():
+    for queue_id in await stage.store.read(sealing.overrun):
         await stage.store.seal(queue_id, stage.now, at_once=True)
-    seen = [message.id for message in await stage.store.pull(topic.queues[0], 0, 100_000)]
+    seen = [message.id for message in await stage.store.read(stretches.pull, topic.queues[0], 0, 100_000)]
     assert sorted(seen) == sorted(published)
-    state = (await stage.store.topic_states([topic]))[topic.id]
+    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
     assert state.accepted == state.streamed == len(published)
 
 
@@ -212,7 +213,7 @@ async def test_a_greedy_reader_skips_nothing(stage: Stage, private_redis: server
         nonlocal position
         while True:
             await seal(stage, topic)
-            for message in await stage.store.pull(topic.queues[0], position, 1000):
+            for message in await stage.store.read(stretches.pull, topic.queues[0], position, 1000):
                 seen.append(message.id)
                 position = message.offset + 1
             await trio.lowlevel.checkpoint()
@@ -271,7 +272,7 @@ async def test_no_reader_skips_what_random_writers_commit(
         pass
     client.close()
     readers.check(holes=True)
-    state = (await stage.store.topic_states([topic]))[topic.id]
+    state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
     assert (state.accepted, state.streamed) == (len(readers.accepted), len(readers.accepted))
 
 

@@ -10,11 +10,13 @@ import pytest
 import trio
 
 from support.stores import HOUR, START, SQLiteTables, Stage
+from tarry.store import catalogue
 from tarry.store.errors import Contention, Refused, StoreInUse, Unavailable
 from tarry.store.ports import Transaction
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.sqlite.connection import connect
 from tarry.store.store import Store
+from tarry.store.stream import stretches
 
 
 @pytest.fixture
@@ -145,7 +147,7 @@ class TestOneServer:
         )
         assert done.returncode == -9
         backend = SQLiteBackend(tmp_path / "tarry.db")
-        assert [topic.name for topic in await Store(backend).topics()] == ["orders"]
+        assert [topic.name for topic in await Store(backend).read(catalogue.topics)] == ["orders"]
         await backend.aclose()
 
 
@@ -161,7 +163,7 @@ class TestFile:
         path.chmod(0o640)
         backend = SQLiteBackend(path)
         await backend.migrate()
-        await Store(backend).topics()
+        await Store(backend).read(catalogue.topics)
         of_it = dict.fromkeys(("tarry.db", "tarry.db-shm", "tarry.db-wal"), 0o640)
         assert _modes(tmp_path) == {**of_it, "tarry.db.lock": 0o600}
         await backend.aclose()
@@ -173,7 +175,7 @@ class TestFile:
         await backend.migrate()
         (tmp_path / "elsewhere").mkdir()
         monkeypatch.chdir("elsewhere")
-        assert await Store(backend).topics() == []
+        assert await Store(backend).read(catalogue.topics) == []
         assert os.listdir() == []
         await backend.aclose()
 
@@ -233,7 +235,7 @@ class TestTrouble:
         kept = stage.column("SELECT id FROM message") + stage.column("SELECT id FROM delay")
         assert sorted(kept) == sorted(accepted)
         assert stage.column("SELECT `offset` FROM message ORDER BY `offset`") == list(range(len(accepted) // 2))
-        state = (await stage.store.topic_states([topic]))[topic.id]
+        state = (await stage.store.read(catalogue.topic_states, [topic]))[topic.id]
         assert (state.accepted, state.pending) == (len(accepted), len(accepted) // 2)
 
     async def test_a_full_disk_for_many_at_once(self, stage: Stage) -> None:
@@ -333,7 +335,7 @@ class TestWriter:
         await stage.publish(stage.draft(topic))
         stage.tables.rows("BEGIN IMMEDIATE")
         with trio.fail_after(1):
-            assert len(await stage.store.pull(topic.queues[0], 0, 10)) == 1
+            assert len(await stage.store.read(stretches.pull, topic.queues[0], 0, 10)) == 1
         stage.tables.rows("ROLLBACK")
 
     async def test_many_readers(self, stage: Stage) -> None:
@@ -342,7 +344,7 @@ class TestWriter:
 
         async def read() -> None:
             for _ in range(20):
-                assert len(await stage.store.pull(topic.queues[0], 0, 10)) == 10
+                assert len(await stage.store.read(stretches.pull, topic.queues[0], 0, 10)) == 10
 
         async with trio.open_nursery() as nursery:
             for _ in range(10):
