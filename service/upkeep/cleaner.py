@@ -136,7 +136,7 @@ class Cleaner:
             start = done.next
             self._metrics.cleaned(place.what, done.rows)
             self._tell(done)
-            if place.remembers:
+            if place.remembers and self._directory.group_by_id(place.key[1]) is not None:  # not removed meanwhile
                 self._starts[place.key] = start
             if done.done:
                 break

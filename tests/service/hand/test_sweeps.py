@@ -9,8 +9,10 @@ import trio.testing
 from tarry.service.clock import Clock
 from tarry.service.hand.hand import Hand
 from tarry.service.hand.sweeps import Sweeps, adaptively
+from tarry.store import catalogue
 from tarry.store.errors import Unavailable
 from tarry.store.store import Store
+from tarry.store.timers import timers
 
 NOW = 1_795_000_000_000
 
@@ -27,6 +29,9 @@ class Rows:
         self.awaited: set[int] = set()
         self.ends: dict[int, int] = {}
         self.looked_at: list[int] = []
+
+    async def read(self, function: Any, *args: Any) -> Any:
+        return await {catalogue.queue_ends: self.queue_ends, timers.near: self.near}[function](*args)
 
     async def queue_ends(self, queue_ids: list[int]) -> dict[int, int]:
         self.looked_at += queue_ids

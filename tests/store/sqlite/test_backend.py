@@ -131,11 +131,11 @@ class TestOneServer:
         program = (
             "import os, sys, trio; from pathlib import Path\n"
             "from tarry.store.sqlite.backend import SQLiteBackend\n"
-            "from tarry.store.store import Store; from tarry.store.catalogue import TopicDraft\n"
+            "from tarry.store.store import Store; from tarry.store.catalogue import TopicDraft, add_topic\n"
             "async def main():\n"
             "    store = Store(SQLiteBackend(Path(sys.argv[1])))\n"
             "    await store.backend.migrate()\n"
-            "    await store.add_topic(TopicDraft('orders'), 1)\n"
+            "    await store.write(add_topic, TopicDraft('orders'), 1)\n"
             "    os.kill(os.getpid(), 9)\n"
             "trio.run(main)"
         )
