@@ -53,8 +53,8 @@ class _Place:
     what: str
     batch: Batch
     key: tuple[object, ...]
-    remembers: bool = False
-    """The next round begins where this one ended; what is behind it needs no second look."""
+    log_of: int | None = None
+    """The group whose log it is: the next round begins where this one ended, what is behind it needs no second look."""
 
 
 @define(eq=False)
@@ -136,7 +136,7 @@ class Cleaner:
             start = done.next
             self._metrics.cleaned(place.what, done.rows)
             self._tell(done)
-            if place.remembers and self._directory.group_by_id(place.key[1]) is not None:  # not removed meanwhile
+            if place.log_of is not None and self._directory.group_by_id(place.log_of) is not None:
                 self._starts[place.key] = start
             if done.done:
                 break
@@ -189,7 +189,7 @@ class Cleaner:
                 key = (what, group.id, queue_id)
                 if self._starts.get(key, 0) < end:
                     log_of = partial(batch, group_id=group.id, queue_id=queue_id, limits=limits, limit=BATCH)
-                    yield _Place(what, log_of, key, remembers=True)
+                    yield _Place(what, log_of, key, log_of=group.id)
         if group.topic.kind == "broadcast":
             readers = partial(retention.clean_readers, group=group, limits=limits, limit=BATCH)
             yield _Place("readers", readers, ("readers", group.id))
