@@ -31,7 +31,8 @@ class Rows:
         self.looked_at: list[int] = []
 
     async def read(self, function: Any, *args: Any) -> Any:
-        return await {catalogue.queue_ends: self.queue_ends, timers.near: self.near}[function](*args)
+        known: dict[Any, Any] = {catalogue.queue_ends: self.queue_ends, timers.near: self.near}
+        return await known[function](*args)
 
     async def queue_ends(self, queue_ids: list[int]) -> dict[int, int]:
         self.looked_at += queue_ids
