@@ -109,26 +109,30 @@ async def measure(dsn: str, rows: int, callers: int, seconds: float, windows: in
         removed = int(floor)
         if left != published + rows - removed or (windows is None and removed != rows):
             raise AssertionError(f"of {rows} messages and {published} more, {removed} were removed and {left} are left")
-        p99 = [window["p99_ms"] for window in during]
-        return {
-            "before": before,
-            "windows": len(during),
-            "during": {
-                "per_s": round(median(window["per_s"] for window in during)),
-                "p50_ms": round(median(window["p50_ms"] for window in during), 2),
-                "p99_ms": round(median(p99), 2),
-                "worst_p99_ms": max(p99),
-            },
-            "cleaning_s": round(took / 1000, 1),
-            "removed": removed,
-            "removed_per_s": round(removed / max(took, 1) * 1000),
-            "times_before": {
-                "p99": round(median(p99) / before["p99_ms"], 2),
-                "worst_p99": round(max(p99) / before["p99_ms"], 2),
-            },
-        }
+        return _summary(before, during, took, removed)
     finally:
         await backend.aclose()
+
+
+def _summary(before: Figures, during: Sequence[Figures], took: int, removed: int) -> Figures:
+    p99 = [window["p99_ms"] for window in during]
+    return {
+        "before": before,
+        "windows": len(during),
+        "during": {
+            "per_s": round(median(window["per_s"] for window in during)),
+            "p50_ms": round(median(window["p50_ms"] for window in during), 2),
+            "p99_ms": round(median(p99), 2),
+            "worst_p99_ms": max(p99),
+        },
+        "cleaning_s": round(took / 1000, 1),
+        "removed": removed,
+        "removed_per_s": round(removed / max(took, 1) * 1000),
+        "times_before": {
+            "p99": round(median(p99) / before["p99_ms"], 2),
+            "worst_p99": round(max(p99) / before["p99_ms"], 2),
+        },
+    }
 
 
 def fill(dsn: str, topic: Topic, group_id: int, at: int, rows: int) -> None:

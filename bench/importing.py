@@ -29,7 +29,7 @@ from pyspark.sql import SparkSession
 from ..client import Tarry
 from ..pipeline import session
 from ..pipeline.sending import importing
-from ..pipeline.sending.import_drafts import Mapping
+from ..pipeline.sending.column_mapping import ColumnMapping
 from ..pipeline.sending.input_files import read_rows
 from ..service.demo.server_process import ServerProcess
 from ..store import catalogue
@@ -138,7 +138,7 @@ def make_topic(dsn: str) -> None:
 def by_import(spark: SparkSession, dsn: str, file: Path) -> float:
     began = time.perf_counter()
     rows = read_rows(spark, [str(file)], None)
-    mapping = Mapping(deliver_at="at")
+    mapping = ColumnMapping(deliver_at="at")
     importing.run(spark, importing.Job(rows=rows, mapping=mapping, topic=_TOPIC, name="bench", dsn=dsn))
     return time.perf_counter() - began
 

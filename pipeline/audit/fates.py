@@ -99,11 +99,10 @@ def lives(evidence: Evidence, scope: Scope) -> DataFrame:
     seen = messages.join(f.broadcast(cursors), "queue_id")
     rows = seen.join(_flows(evidence), [*_MESSAGE], "left")
     below = (f.col("offset") >= f.col("origin")) & (f.col("offset") < f.col("position"))
-    counts = ("own", "ends", "waiting", "open", "parked", "parkings", "fresh")
     rows = rows.withColumn("below", below).where(below | f.col("own").isNotNull())
     rows = rows.select(
         *("topic", "group", *_MESSAGE, "id", "streamed_at", "due", "claimed_at", "below", "last", "last_at"),
-        *(f.coalesce(name, f.lit(0)).alias(name) for name in counts),
+        *(f.coalesce(name, f.lit(0)).alias(name) for name in (*_COUNTS, "fresh")),
         f.coalesce(f.col("streamed_at") < f.col("horizon"), f.lit(False)).alias("before_log"),
     )
     passed = f.col("below") & (f.col("own") == 0)
@@ -150,73 +149,77 @@ def horizons(evidence: Evidence) -> DataFrame:
     return cut.unionByName(gone).groupBy("group_id").agg(f.max("at").alias("horizon"))
 
 
+_COUNTS = ("own", "ends", "waiting", "open", "parked", "parkings")
+
+
 def _flows(evidence: Evidence) -> DataFrame:
     """By message and group: its beginnings, its ends, and what of it is on the way."""
-    place = (
-        f.col("group_id"),
-        f.col("message_queue_id").alias("queue_id"),
-        f.col("message_offset").alias("offset"),
+    every = (
+        _flowed(_handed(evidence)).unionByName(_flowed(_returned(evidence))).unionByName(_flowed(_resting(evidence)))
     )
-    outcome, mine = f.col("outcome"), f.col("own")
-    away = outcome.isin(*_AWAY) & (f.col("attempt") == 1) & ~(mine & (outcome == "released"))
-    ends = outcome.isin(*_ENDS) | (mine & (outcome == "released"))
-    handed = evidence.handed.where("message_offset IS NOT NULL").select(
-        *place,
-        _one(mine).alias("own"),
-        _one(ends).alias("ends"),
-        _one(outcome == "open").alias("waiting"),
-        _one(outcome == "open").alias("open"),
-        f.lit(0).alias("parked"),
-        _one(outcome == "parked").alias("parkings"),
-        # What is given back uncounted in its first attempt comes again in its first attempt.
-        (_one(~mine & (f.col("attempt") == 1)) - _one(away)).alias("fresh"),
-        f.when(ends, f.struct(f.col("settled_at").alias("at"), outcome.alias("outcome"))).alias("end"),
-        "claimed_at",
-    )
-    claimed = evidence.handed.where("NOT own").select(
-        "group_id", f.col("queue_id").alias("back"), f.col("offset").alias("at")
-    )
-    cursors = evidence.cursors.select("group_id", f.col("queue_id").alias("back"), "position")
-    returns = (
-        evidence.returns.withColumnsRenamed({"queue_id": "back", "offset": "at"})
-        .join(claimed, ["group_id", "back", "at"], "left_anti")
-        .join(f.broadcast(cursors), ["group_id", "back"])
-    )
-    nobody, first = f.lit(None).cast("struct<at: timestamp, outcome: string>"), _one(f.col("attempt") == 1)
-    never = f.lit(None).cast("timestamp").alias("claimed_at")
-    passed = f.col("at") < f.col("position")  # and without a claim: skipped or expired
-    back = returns.select(
-        *place,
-        f.lit(0).alias("own"),
-        _one(passed).alias("ends"),
-        _one(~passed).alias("waiting"),
-        f.lit(0).alias("open"),
-        f.lit(0).alias("parked"),
-        f.lit(0).alias("parkings"),
-        first.alias("fresh"),
-        f.when(passed, f.struct(f.col("streamed_at").alias("at"), f.lit("expired").alias("outcome"))).alias("end"),
-        never,
-    )
-    resting = evidence.retries.select(
-        *place,
-        f.lit(0).alias("own"),
-        f.lit(0).alias("ends"),
-        f.lit(1).alias("waiting"),
-        f.lit(0).alias("open"),
-        _one(f.col("parked")).alias("parked"),
-        f.lit(0).alias("parkings"),
-        first.alias("fresh"),
-        nobody.alias("end"),
-        never,
-    )
-    every = handed.unionByName(back).unionByName(resting)
-    counts = ("own", "ends", "waiting", "open", "parked", "parkings")
     return every.groupBy(*_MESSAGE).agg(
-        *(f.sum(name).alias(name) for name in counts),
+        *(f.sum(name).alias(name) for name in _COUNTS),
         f.greatest(f.sum("fresh"), f.lit(0)).alias("fresh"),
         f.max("end")["outcome"].alias("last"),
         f.max("end")["at"].alias("last_at"),
         f.min("claimed_at").alias("claimed_at"),
+    )
+
+
+def _flowed(rows: DataFrame) -> DataFrame:
+    """Of one shape: a count that is not there is 0, an end or a claim that is not there null."""
+    absent = {name: f.lit(0) for name in _COUNTS} | {
+        "end": f.lit(None).cast("struct<at: timestamp, outcome: string>"),
+        "claimed_at": f.lit(None).cast("timestamp"),
+    }
+    return rows.withColumns({name: value for name, value in absent.items() if name not in rows.columns}).select(
+        "group_id",
+        f.col("message_queue_id").alias("queue_id"),
+        f.col("message_offset").alias("offset"),
+        *(*_COUNTS, "fresh", "end", "claimed_at"),
+    )
+
+
+def _handed(evidence: Evidence) -> DataFrame:
+    """What was claimed."""
+    outcome, mine = f.col("outcome"), f.col("own")
+    away = outcome.isin(*_AWAY) & (f.col("attempt") == 1) & ~(mine & (outcome == "released"))
+    ends = outcome.isin(*_ENDS) | (mine & (outcome == "released"))
+    return evidence.handed.where("message_offset IS NOT NULL").select(
+        *("group_id", "message_queue_id", "message_offset", "claimed_at"),
+        _one(mine).alias("own"),
+        _one(ends).alias("ends"),
+        _one(outcome == "open").alias("waiting"),
+        _one(outcome == "open").alias("open"),
+        _one(outcome == "parked").alias("parkings"),
+        # What is given back uncounted in its first attempt comes again in its first attempt.
+        (_one(~mine & (f.col("attempt") == 1)) - _one(away)).alias("fresh"),
+        f.when(ends, f.struct(f.col("settled_at").alias("at"), outcome.alias("outcome"))).alias("end"),
+    )
+
+
+def _returned(evidence: Evidence) -> DataFrame:
+    """What came back from the ladder and was not claimed."""
+    claimed = evidence.handed.where("NOT own").select("group_id", "queue_id", "offset")
+    cursors = evidence.cursors.select("group_id", "queue_id", "position")
+    returns = evidence.returns.join(claimed, ["group_id", "queue_id", "offset"], "left_anti")
+    passed = f.col("offset") < f.col("position")  # and without a claim: skipped or expired
+    return returns.join(f.broadcast(cursors), ["group_id", "queue_id"]).select(
+        *("group_id", "message_queue_id", "message_offset"),
+        _one(passed).alias("ends"),
+        _one(~passed).alias("waiting"),
+        _one(f.col("attempt") == 1).alias("fresh"),
+        f.when(passed, f.struct(f.col("streamed_at").alias("at"), f.lit("expired").alias("outcome"))).alias("end"),
+    )
+
+
+def _resting(evidence: Evidence) -> DataFrame:
+    """What is on the ladder, or parked."""
+    return evidence.retries.select(
+        *("group_id", "message_queue_id", "message_offset"),
+        f.lit(1).alias("waiting"),
+        _one(f.col("parked")).alias("parked"),
+        _one(f.col("attempt") == 1).alias("fresh"),
     )
 
 

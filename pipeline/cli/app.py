@@ -5,7 +5,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 
 from ... import __version__
@@ -28,6 +28,7 @@ app = App(
     help="Archive, report, audit, trace, import and replay, on Spark.",
     version_flags=["--version"],
     help_flags=["--help", "-h"],
+    default_parameter=Parameter(negative=()),
 )
 
 app.command(archive)

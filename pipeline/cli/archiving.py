@@ -21,18 +21,16 @@ def archive(
     dsn: Dsn = None,
     lake: LakePlace = None,
     master: Master = None,
-    once: Annotated[bool, Parameter(negative=(), help="Archive what there is, and end. The default.")] = False,
-    watch: Annotated[bool, Parameter(negative=(), help="Go on until SIGTERM or Ctrl-C.")] = False,
+    once: Annotated[bool, Parameter(help="Archive what there is, and end. The default.")] = False,
+    watch: Annotated[bool, Parameter(help="Go on until SIGTERM or Ctrl-C.")] = False,
     every: Annotated[int, Parameter(help="Seconds between two looks of --watch.")] = 10,
     rows: Annotated[int, Parameter(help="Rows to a commit, about.")] = 1_000_000,
     rate: Annotated[float | None, Parameter(help="Messages and deliveries a second at the most.")] = None,
-    new_lake: Annotated[
-        bool, Parameter(negative=(), help="Go on in another lake: an empty one, or one left before.")
-    ] = False,
-    compact: Annotated[bool, Parameter(negative=(), help="Instead: put the lake's small files together.")] = False,
+    new_lake: Annotated[bool, Parameter(help="Go on in another lake: an empty one, or one left before.")] = False,
+    compact: Annotated[bool, Parameter(help="Instead: put the lake's small files together.")] = False,
     vacuum: Annotated[int | None, Parameter(help="Instead: remove files unlisted for so many hours.")] = None,
-    off: Annotated[bool, Parameter(negative=(), help="Instead: retention no longer waits for the archive.")] = False,
-    yes: Annotated[bool, Parameter(negative=(), help="Do not ask.")] = False,
+    off: Annotated[bool, Parameter(help="Instead: retention no longer waits for the archive.")] = False,
+    yes: Annotated[bool, Parameter(help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> int:
     """Archive messages, deliveries, dead letters and cancelled messages to a Delta lake; retention waits for it.

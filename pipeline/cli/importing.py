@@ -1,41 +1,70 @@
 """`tarry pipeline import`: files of rows become messages."""
 
-import re
-from typing import Annotated, Literal
-from zoneinfo import ZoneInfo
+from typing import Literal
 
-from cyclopts import Parameter
+from attrs import frozen
 
+from ...client.durations import milliseconds
+from ..sending.column_mapping import ColumnMapping
 from .codes import FAILED
-from .options import AsJson, Master, check_rate, store_of
+from .options import AsJson, Flat, Master, check_rate, store_of
 from .summary import show_summary
+
+
+@frozen(kw_only=True)
+class Target:
+    """Where the messages go, and how a row is known again."""
+
+    name: str | None = None
+    """Of the import: rows that it brought before are passed over. The names of the files otherwise."""
+    dsn: str | None = None
+    """MySQL or MariaDB: mysql://USER:PASSWORD@HOST/DATABASE. [TARRY_DSN]"""
+    server: str | None = None
+    """http://host:port, in place of a DSN."""
+    rate: float | None = None
+    """Rows a second at the most, of all tasks together."""
+    window: str = "7d"
+    """How long rows are remembered."""
+    errors: str | None = None
+    """A folder or URL: rows that cannot be messages go there, with reasons."""
+
+    def check(self) -> None:
+        """Raises ValueError."""
+        if self.server is not None and self.dsn is not None:
+            raise ValueError("--dsn and --server: leave one of them out")
+        if self.server is None and not self.store.startswith("mysql://"):
+            raise ValueError(
+                f"{self.store.partition(':')[0]}: only its server may write to this store; start it and say"
+                " --server http://..."
+            )
+        check_rate(self.rate, "rows")
+
+    @property
+    def store(self) -> str:
+        """A DSN; empty when it goes to a server."""
+        return "" if self.server is not None else store_of(self.dsn)
+
+    @property
+    def remembered(self) -> int:
+        """The window in milliseconds. Raises ValueError."""
+        try:
+            return milliseconds(self.window)
+        except ValueError as error:
+            raise ValueError(f"--window: {error}") from error
+
+
+_MAPPING, _TARGET = ColumnMapping(), Target()
 
 
 def import_(
     *files: str,
     topic: str,
-    body: str = "*",
-    deliver_at: str | None = None,
-    delay: str | None = None,
-    key: str | None = None,
-    ordering_key: str | None = None,
-    tag: str | None = None,
-    headers: str | None = None,
-    content_type: str | None = None,
-    id: Annotated[tuple[str, ...], Parameter(negative=())] = (),  # noqa: A002 - the option's name
-    zone: str | None = None,
+    mapping: Flat[ColumnMapping] = _MAPPING,
     format: Literal["parquet", "csv", "ndjson"] | None = None,  # noqa: A002 - the option's name
-    multi_line: Annotated[bool, Parameter(negative=())] = False,
-    name: str | None = None,
-    dsn: Annotated[
-        str | None, Parameter(help="MySQL or MariaDB: mysql://USER:PASSWORD@HOST/DATABASE. [TARRY_DSN]")
-    ] = None,
-    server: str | None = None,
-    rate: float | None = None,
-    window: str = "7d",
-    errors: str | None = None,
-    strict: Annotated[bool, Parameter(negative=())] = False,
-    dry_run: Annotated[bool, Parameter(negative=())] = False,
+    multi_line: bool = False,
+    target: Flat[Target] = _TARGET,
+    strict: bool = False,
+    dry_run: bool = False,
     as_json: AsJson = False,
     master: Master = None,
 ) -> int:
@@ -49,40 +78,10 @@ def import_(
         Paths, folders, patterns or URLs, as Spark takes them.
     topic
         It must exist.
-    body
-        The column that holds the body; `*` is the whole row as a JSON object.
-    deliver_at
-        The column with the time: RFC 3339, Unix milliseconds, or a timestamp of Parquet's.
-    delay
-        The column with a delay from now: milliseconds, 10m, PT10M.
-    key
-        The column with the key.
-    ordering_key
-        The column with the ordering key.
-    tag
-        The column with the tag.
-    headers
-        The column with the headers, a JSON object.
-    content_type
-        Of bodies that are no JSON, such as text/plain.
-    id
-        Columns that name a row, when its content is not what makes it another one.
-    zone
-        Of times without a zone, such as Europe/Berlin.
     format
         When the names of the files do not tell.
     multi_line
         Fields of the CSV hold line breaks; a file is then read by one task.
-    name
-        Of the import: rows that it brought before are passed over. The names of the files otherwise.
-    server
-        http://host:port, in place of a DSN.
-    rate
-        Rows a second at the most, of all tasks together.
-    window
-        How long rows are remembered.
-    errors
-        A folder or URL: rows that cannot be messages go there, with reasons.
     strict
         Exit with 1 when any row was bad.
     dry_run
@@ -91,81 +90,28 @@ def import_(
     from .. import session
 
     session.check()
-    from ...client.durations import milliseconds
     from ..sending import importing
-    from ..sending.import_drafts import Mapping
     from ..sending.input_files import read_rows
 
     if not files:
         raise ValueError("name a file at least")
-    if server is not None and dsn is not None:
-        raise ValueError("--dsn and --server: leave one of them out")
-    if server is None:
-        dsn = store_of(dsn)
-        if not dsn.startswith("mysql://"):
-            raise ValueError(
-                f"{dsn.partition(':')[0]}: only its server may write to this store; start it and say --server http://..."
-            )
-    check_rate(rate, "rows")
-    if deliver_at is not None and delay is not None:
-        raise ValueError("--deliver-at and --delay: a message has one of them")
-    if zone is not None:
-        _check_zone(zone)
-    try:
-        remembered = milliseconds(window)
-    except ValueError as error:
-        raise ValueError(f"--window: {error}") from error
-    mapping = Mapping(
-        body=body,
-        deliver_at=deliver_at,
-        delay=delay,
-        key=key,
-        ordering_key=ordering_key,
-        tag=tag,
-        headers=headers,
-        content_type=content_type,
-        id=tuple(id),
-        zone=zone,
-    )
-    importing.check_topic(topic, dsn=dsn or "", server=server or "")
+    target.check()
+    mapping.check()
+    remembered = target.remembered
+    importing.check_topic(topic, dsn=target.store, server=target.server or "")
     spark = session.open_session("import", master)
     job = importing.Job(
         rows=read_rows(spark, files, format, multi_line=multi_line),
         mapping=mapping,
         topic=topic,
-        name=importing.checked_name(name) if name is not None else importing.name_of(files),
-        dsn=dsn or "",
-        server=server or "",
-        rate=rate,
+        name=importing.name_of(files) if target.name is None else importing.checked_name(target.name),
+        dsn=target.store,
+        server=target.server or "",
+        rate=target.rate,
         window=remembered,
-        errors=errors,
+        errors=target.errors,
         dry_run=dry_run,
     )
     summary = importing.run(spark, job)
-    show_summary(
-        {
-            "name": summary.name,
-            "topic": summary.topic,
-            "read": summary.read,
-            "would_import" if dry_run else "imported": summary.imported,
-            "skipped": summary.skipped,
-            "bad": summary.bad,
-            "errors": summary.errors,
-            "earliest": summary.earliest,
-            "latest": summary.latest,
-            "seconds": summary.seconds,
-            "rows_per_second": summary.rate,
-        },
-        as_json=as_json,
-    )
+    show_summary(summary.figures(), as_json=as_json)
     return FAILED if (strict and summary.bad) or (summary.read and summary.bad == summary.read) else 0
-
-
-def _check_zone(zone: str) -> None:
-    """Raises ValueError for what neither a region nor an offset is, as Spark knows them."""
-    if re.fullmatch(r"[+-]\d\d:\d\d", zone):
-        return
-    try:
-        ZoneInfo(zone)
-    except (KeyError, ValueError, OSError) as error:
-        raise ValueError(f'--zone: "{zone}" is no zone, such as Europe/Berlin, UTC or +01:00') from error

@@ -6,7 +6,7 @@ Where history is read and a lake is named, the last of these is left out: the la
 
 import math
 import os
-from typing import Annotated, TypeAlias
+from typing import Annotated, TypeAlias, TypeVar
 
 from cyclopts import Parameter
 
@@ -14,6 +14,10 @@ from ...store.environment import secret
 from ..times import parse_time
 
 _DSN = "sqlite:///tarry.db"
+
+T = TypeVar("T")
+Flat: TypeAlias = Annotated[T, Parameter(name="*")]
+"""A record whose fields are options, each with the text below it as its help."""
 
 Dsn: TypeAlias = Annotated[
     str | None,
@@ -31,9 +35,7 @@ DsnOrLake: TypeAlias = Annotated[
     ),
 ]
 LakePlace: TypeAlias = Annotated[str | None, Parameter(name="--lake", help="The lake: a folder or a URL.")]
-Topics: TypeAlias = Annotated[
-    list[str] | None, Parameter(name="--topic", negative=(), help="Only this topic; may be repeated.")
-]
+Topics: TypeAlias = Annotated[list[str] | None, Parameter(name="--topic", help="Only this topic; may be repeated.")]
 Since: TypeAlias = Annotated[str | None, Parameter(name="--from", help="Only from this time on; RFC 3339.")]
 Until: TypeAlias = Annotated[str | None, Parameter(name="--to", help="Only before this time; RFC 3339.")]
 Master: TypeAlias = Annotated[
@@ -43,9 +45,7 @@ Master: TypeAlias = Annotated[
         help="Spark's master, such as local[2] or spark://HOST:7077. [spark-submit's, or this machine]",
     ),
 ]
-AsJson: TypeAlias = Annotated[
-    bool, Parameter(name="--json", negative=(), help="JSON in place of tables, an object a line.")
-]
+AsJson: TypeAlias = Annotated[bool, Parameter(name="--json", help="JSON in place of tables, an object a line.")]
 
 
 def store_of(dsn: str | None) -> str:

@@ -3,10 +3,9 @@
 import sys
 from collections.abc import Iterable, Mapping
 from itertools import groupby
-from typing import Annotated, Any
+from typing import Any
 
 from attrs import asdict
-from cyclopts import Parameter
 
 from ...store.showing import json_text
 from ..times import moment, told_time
@@ -19,7 +18,7 @@ _COLUMNS = ("at", "what", "group", "client", "attempt", "reason", "place", "held
 
 def trace(
     *,
-    id: Annotated[list[str] | None, Parameter(negative=())] = None,  # noqa: A002  # the option's name
+    id: list[str] | None = None,  # noqa: A002  # the option's name
     key: str | None = None,
     topic: Topics = None,
     dsn: DsnOrLake = None,

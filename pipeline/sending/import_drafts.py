@@ -19,6 +19,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from .column_mapping import ColumnMapping
 from .input_files import Rows, is_json
 
 DRAFTS = StructType(
@@ -64,32 +65,12 @@ class Limits:
     """Milliseconds."""
 
 
-@frozen(kw_only=True)
-class Mapping:
-    """Which column is what of a message."""
-
-    body: str = "*"
-    """`*`: the row itself."""
-    deliver_at: str | None = None
-    delay: str | None = None
-    key: str | None = None
-    ordering_key: str | None = None
-    tag: str | None = None
-    headers: str | None = None
-    content_type: str | None = None
-    """Of bodies that are no JSON, the same for all."""
-    id: tuple[str, ...] = ()
-    zone: str | None = None
-    """Of times without one."""
-
-
-def drafts(rows: Rows, mapping: Mapping, now: int, limits: Limits) -> DataFrame:
+def drafts(rows: Rows, mapping: ColumnMapping, now: int, limits: Limits) -> DataFrame:
     """The rows as `DRAFTS`, good and bad. `now` (Unix milliseconds) is what the horizon of times is measured from.
 
     Raises ValueError for a column that is not there or cannot be what it is to be.
     """
-    if mapping.deliver_at is not None and mapping.delay is not None:
-        raise ValueError("--deliver-at and --delay: a message has one of them")
+    mapping.check()
     if mapping.id and rows.format != "ndjson":
         for name in mapping.id:
             rows.column(name, "--id")
@@ -138,7 +119,7 @@ def drafts(rows: Rows, mapping: Mapping, now: int, limits: Limits) -> DataFrame:
     )
 
 
-def _identity(rows: Rows, mapping: Mapping, deliver_at: Column) -> Column:
+def _identity(rows: Rows, mapping: ColumnMapping, deliver_at: Column) -> Column:
     if mapping.id:
         names = fn.to_json(fn.array(*[rows.text(name, "--id") for name in mapping.id]))
         return fn.substring(fn.sha2(names.cast("binary"), 256), 1, 32)
@@ -151,7 +132,7 @@ def _identity(rows: Rows, mapping: Mapping, deliver_at: Column) -> Column:
     )
 
 
-def _body(rows: Rows, mapping: Mapping) -> tuple[Column, Column, Column]:
+def _body(rows: Rows, mapping: ColumnMapping) -> tuple[Column, Column, Column]:
     """The body, its content type, and what is wrong with it."""
     as_is = _none() if mapping.content_type is None else fn.lit(mapping.content_type)
     if mapping.body == "*":
@@ -177,7 +158,7 @@ def _body(rows: Rows, mapping: Mapping) -> tuple[Column, Column, Column]:
     return text.cast("binary"), as_is, fn.when(text.isNull(), "body: there is none")
 
 
-def _headers(rows: Rows, mapping: Mapping, limits: Limits) -> tuple[Column, Column]:
+def _headers(rows: Rows, mapping: ColumnMapping, limits: Limits) -> tuple[Column, Column]:
     if mapping.headers is None:
         return _none(), _none()
     text = rows.text(mapping.headers, "--headers")
@@ -194,7 +175,7 @@ def _headers(rows: Rows, mapping: Mapping, limits: Limits) -> tuple[Column, Colu
     return headers, wrong
 
 
-def _deliver_at(rows: Rows, mapping: Mapping, now: int, limits: Limits) -> tuple[Column, Column]:
+def _deliver_at(rows: Rows, mapping: ColumnMapping, now: int, limits: Limits) -> tuple[Column, Column]:
     """Unix milliseconds, rounded up: a message may be late, and never early."""
     if mapping.deliver_at is None:
         return fn.lit(None).cast("long"), _none()
@@ -244,7 +225,7 @@ def _up(micros: Column) -> Column:
     return fn.ceil(micros / 1000).cast("long")
 
 
-def _delay(rows: Rows, mapping: Mapping, limits: Limits) -> tuple[Column, Column]:
+def _delay(rows: Rows, mapping: ColumnMapping, limits: Limits) -> tuple[Column, Column]:
     if mapping.delay is None:
         return fn.lit(None).cast("long"), _none()
     text = rows.text(mapping.delay, "--delay")

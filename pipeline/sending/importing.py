@@ -9,15 +9,17 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 
-from attrs import field, frozen
+from attrs import asdict, field, frozen
 from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as fn
 from pyspark.sql.types import BinaryType
 
 from ..errors import NotFound
 from . import http_import, mysql_import, progress, sinks
-from .import_drafts import Limits, Mapping, drafts
+from .column_mapping import ColumnMapping
+from .import_drafts import Limits, drafts
 from .import_marks import PARTS
 from .input_files import Rows
 from .mysql_import import Written
@@ -40,11 +42,11 @@ class Summary:
     skipped: int
     """Imported before."""
     bad: int
-    seconds: float
     errors: str | None = None
     """Where the bad rows are."""
     earliest: str | None = None
     latest: str | None = None
+    seconds: float = 0
     dry_run: bool = False
 
     @property
@@ -52,13 +54,19 @@ class Summary:
         """Good rows a second."""
         return round((self.imported + self.skipped) / self.seconds) if self.seconds else 0
 
+    def figures(self) -> dict[str, Any]:
+        """As they are shown."""
+        figures = asdict(self) | {"rows_per_second": self.rate}
+        imported = "would_import" if figures.pop("dry_run") else "imported"
+        return {imported if name == "imported" else name: value for name, value in figures.items()}
+
 
 @frozen(kw_only=True)
 class Job:
     """What is to be imported, and where to."""
 
     rows: Rows
-    mapping: Mapping
+    mapping: ColumnMapping
     topic: str
     name: str
     dsn: str = ""

@@ -6,6 +6,7 @@ replay, in runs of neighbouring offsets, each queue's one after the other; the s
 """
 
 from functools import partial
+from typing import Any
 
 from attrs import frozen
 from pyspark.errors import AnalysisException, ParseException
@@ -52,6 +53,17 @@ class Forecast:
     """No longer in the store."""
     seconds: float | None = None
     """At the rate that was asked for."""
+
+    def figures(self) -> dict[str, Any]:
+        """As they are shown."""
+        return {
+            "would_replay": self.count,
+            "topics": self.topics,
+            "oldest": self.oldest,
+            "newest": self.newest,
+            "no_longer_in_the_store": self.gone,
+            "seconds_at_this_rate": self.seconds,
+        }
 
 
 @frozen

@@ -3,12 +3,13 @@
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any, Literal, cast
 
 from cyclopts import Parameter
 
-from ...client import Claim, LeaseLost, Message, Tarry
+from ...client import Claim, Delivery, LeaseLost, Message, Tarry
 from .existing import demand_group, demand_topic
 from .operating import DryRun, Topic, Yes, confirm
 from .printing import note, print_json, print_line, print_table
@@ -60,27 +61,33 @@ def consume(
     if exec and shutil.which(exec[0]) is None:
         # Before anything is claimed: else every message would fail, one attempt after the other.
         raise UsageError(f"--exec: there is no command {exec[0]!r} that can be run")
+    terms: dict[str, Any] = {"tags": tag, "client": client, "start": start}
     with server.client() as tarry:
         if start is None:
             demand_group(tarry, topic, group)
         else:
             demand_topic(tarry, topic)
         if not ack:
-            _show(tarry, topic, group, max or 1000, server, {"tags": tag, "client": client, "start": start})
+            _show(tarry, topic, group, max or 1000, server, terms)
             return 0
-        size = min(max or 10, 10)
         idle = None if follow else 1.0
-        deliveries = tarry.consume(
-            topic, group, max=size, wait="1s", limit=max, idle_timeout=idle, tags=tag, client=client, start=start
-        )
-        for delivery in deliveries:
+        for delivery in tarry.consume(
+            topic, group, max=min(max or 10, 10), wait="1s", limit=max, idle_timeout=idle, **terms
+        ):
             with delivery:
-                if not exec:
+                if exec:
+                    _run(exec, delivery)
+                else:
                     _print_message(delivery, server)
-                elif (code := subprocess.run(exec, input=raw_body(delivery), check=False).returncode) != 0:  # noqa: S603
-                    note(f"message {delivery.id}: {exec[0]} ended with {code}")
-                    delivery.fail(f"{exec[0]} ended with {code}")
     return 0
+
+
+def _run(command: Sequence[str], delivery: Delivery) -> None:
+    """Gives the message to a command, and fails it when that does."""
+    code = subprocess.run(command, input=raw_body(delivery), check=False).returncode  # noqa: S603
+    if code != 0:
+        note(f"message {delivery.id}: {command[0]} ended with {code}")
+        delivery.fail(f"{command[0]} ended with {code}")
 
 
 def _show(tarry: Tarry, topic: str, group: str, limit: int, server: Server, terms: dict[str, Any]) -> None:

@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tarry.pipeline.errors import NotFound
-from tarry.pipeline.sending.import_drafts import DRAFTS, Limits, Mapping, drafts
+from tarry.pipeline.sending.column_mapping import ColumnMapping
+from tarry.pipeline.sending.import_drafts import DRAFTS, Limits, drafts
 from tarry.pipeline.sending.input_files import Format, is_json, read_rows
 
 NOW = 1_700_000_000_000
@@ -16,7 +17,7 @@ DAY = 86_400_000
 
 
 def of(
-    spark: SparkSession, file: Path, mapping: Mapping, format_: Format | None = None, limits: Limits | None = None
+    spark: SparkSession, file: Path, mapping: ColumnMapping, format_: Format | None = None, limits: Limits | None = None
 ) -> list[Any]:
     frame = drafts(read_rows(spark, [str(file)], format_), mapping, NOW, limits or Limits())
     assert [(field.name, field.dataType) for field in frame.schema] == [(f.name, f.dataType) for f in DRAFTS]
@@ -37,7 +38,7 @@ def test_a_row_of_a_csv_is_a_message_with_its_columns(spark: SparkSession, tmp_p
         '7,2023-11-15T10:00:00.0001Z,Zoë,new,"{""a"": 1, ""b"": ""x""}",',
         '8,2023-11-15T12:00:00+02:00,"says ""hi"", twice",,,',
     )
-    mapping = Mapping(deliver_at="at", key="customer", ordering_key="customer", tag="kind", headers="extra")
+    mapping = ColumnMapping(deliver_at="at", key="customer", ordering_key="customer", tag="kind", headers="extra")
     first, second = of(spark, file, mapping)
     assert first["reason"] is None
     assert second["reason"] is None
@@ -74,7 +75,7 @@ def test_rows_that_cannot_be_messages_say_why(spark: SparkSession, tmp_path: Pat
     }
     lines = [",".join('"' + cell.replace('"', '""') + '"' for cell in case) for case in cases]
     file = write(tmp_path, "rows.csv", "key,payload,at", *lines, "torn")
-    rows = of(spark, file, Mapping(body="payload", key="key", deliver_at="at"), limits=Limits(max_body=99))
+    rows = of(spark, file, ColumnMapping(body="payload", key="key", deliver_at="at"), limits=Limits(max_body=99))
     for row, (case, expected) in zip(rows, cases.items(), strict=False):
         if expected is None:
             assert row["reason"] is None, case
@@ -87,7 +88,7 @@ def test_rows_that_cannot_be_messages_say_why(spark: SparkSession, tmp_path: Pat
 
 def test_times_without_a_zone_are_read_in_the_one_that_is_said(spark: SparkSession, tmp_path: Path) -> None:
     file = write(tmp_path, "rows.csv", "at", "2023-11-15 11:00:00", "2023-11-15T10:00:00Z", "2023-07-15 11:00:00.5")
-    rows = of(spark, file, Mapping(deliver_at="at", zone="Europe/Berlin"))
+    rows = of(spark, file, ColumnMapping(deliver_at="at", zone="Europe/Berlin"))
     assert [row["deliver_at"] for row in rows] == [1_700_042_400_000, 1_700_042_400_000, 1_689_411_600_500]
 
 
@@ -106,7 +107,7 @@ def test_delays(spark: SparkSession, tmp_path: Path) -> None:
     }
     wrong = ("soon", "-5", "1y", "P1Y", "5 m", "PT", "99999d")
     file = write(tmp_path, "rows.csv", "n,in", *(f"1,{delay}" for delay in (*delays, *wrong)))
-    rows = of(spark, file, Mapping(delay="in"))
+    rows = of(spark, file, ColumnMapping(delay="in"))
     assert [row["delay"] for row in rows[: len(delays)]] == list(delays.values())
     assert all(row["reason"] is None for row in rows[: len(delays)])
     assert all(row["reason"].startswith("delay: ") for row in rows[len(delays) :])
@@ -119,13 +120,13 @@ def test_a_line_of_ndjson_is_the_body_as_it_came(spark: SparkSession, tmp_path: 
         "[1] x",
     )
     file = write(tmp_path, "rows.ndjson", lines[0], "", *lines[1:])
-    first, *bad = of(spark, file, Mapping(key="who.name", deliver_at="at"))
+    first, *bad = of(spark, file, ColumnMapping(key="who.name", deliver_at="at"))
     assert bytes(first["body"]).decode() == lines[0]
     assert (first["key"], first["deliver_at"], first["reason"]) == ("Zoë", 1_700_042_400_000, None)
     assert [row["reason"] for row in bad] == ["the line is not JSON"] * 2
-    assert bytes(of(spark, file, Mapping(body="p"))[0]["body"]) == b'"text"'
-    assert bytes(of(spark, file, Mapping(body="who"))[0]["body"]) == '{"name":"Zoë"}'.encode()
-    assert of(spark, file, Mapping(body="missing"))[0]["reason"] == "body: there is none"
+    assert bytes(of(spark, file, ColumnMapping(body="p"))[0]["body"]) == b'"text"'
+    assert bytes(of(spark, file, ColumnMapping(body="who"))[0]["body"]) == '{"name":"Zoë"}'.encode()
+    assert of(spark, file, ColumnMapping(body="missing"))[0]["reason"] == "body: there is none"
 
 
 def test_columns_of_parquet_keep_their_types(spark: SparkSession, tmp_path: Path) -> None:
@@ -136,33 +137,33 @@ def test_columns_of_parquet_keep_their_types(spark: SparkSession, tmp_path: Path
     )
     folder = tmp_path / "rows.parquet"
     frame.write.parquet(str(folder))
-    (row,) = of(spark, folder, Mapping(body="raw", deliver_at="at", headers="headers", key="number"))
+    (row,) = of(spark, folder, ColumnMapping(body="raw", deliver_at="at", headers="headers", key="number"))
     assert (bytes(row["body"]), row["content_type"]) == (b"\x00\xff", "application/octet-stream")
     assert (row["deliver_at"], row["headers"], row["key"]) == (1_700_042_400_001, '{"h":"v"}', "7")
-    (row,) = of(spark, folder, Mapping(body="nested", deliver_at="ms"))
+    (row,) = of(spark, folder, ColumnMapping(body="nested", deliver_at="ms"))
     assert (bytes(row["body"]), row["deliver_at"]) == (b'{"a":1.5,"b":["x"]}', 1_700_000_000_001)
-    (row,) = of(spark, folder, Mapping(body="nested", deliver_at="s"))
+    (row,) = of(spark, folder, ColumnMapping(body="nested", deliver_at="s"))
     assert row["reason"] == "deliver_at: it looks like seconds, and milliseconds are wanted"
-    assert bytes(of(spark, folder, Mapping(body="number"))[0]["body"]) == b"7"
-    (row,) = of(spark, folder, Mapping(body="number", deliver_at="local", zone="Europe/Berlin"))
+    assert bytes(of(spark, folder, ColumnMapping(body="number"))[0]["body"]) == b"7"
+    (row,) = of(spark, folder, ColumnMapping(body="number", deliver_at="local", zone="Europe/Berlin"))
     assert row["deliver_at"] == 1_700_042_400_000
     with pytest.raises(ValueError, match="--zone"):
-        of(spark, folder, Mapping(body="number", deliver_at="local"))
+        of(spark, folder, ColumnMapping(body="number", deliver_at="local"))
 
 
 def test_identity_is_of_the_content_or_of_the_columns_that_are_named(spark: SparkSession, tmp_path: Path) -> None:
     file = write(tmp_path, "rows.csv", "id,v", "1,a", "1,b", "1,a")
-    whole = [row["identity"] for row in of(spark, file, Mapping())]
+    whole = [row["identity"] for row in of(spark, file, ColumnMapping())]
     assert whole[0] == whole[2] != whole[1]
-    assert len({row["identity"] for row in of(spark, file, Mapping(id=("id",)))}) == 1
+    assert len({row["identity"] for row in of(spark, file, ColumnMapping(id=("id",)))}) == 1
 
 
 def test_what_cannot_be_is_said_with_the_option(spark: SparkSession, tmp_path: Path) -> None:
     file = write(tmp_path, "rows.csv", "number,at", "7,2023-11-15T10:00:00Z")
     with pytest.raises(ValueError, match=r"--deliver-at att: the files have no such column; did you mean at\?"):
-        of(spark, file, Mapping(deliver_at="att"))
+        of(spark, file, ColumnMapping(deliver_at="att"))
     with pytest.raises(ValueError, match="has one of them"):
-        of(spark, file, Mapping(deliver_at="at", delay="number"))
+        of(spark, file, ColumnMapping(deliver_at="at", delay="number"))
     with pytest.raises(NotFound, match="no such file"):
         read_rows(spark, [str(tmp_path / "missing.csv")], None)
     with pytest.raises(ValueError, match="--format"):

@@ -24,7 +24,7 @@ from support.terminal import Terminal
 from tarry.pipeline.errors import NotFound, StoreAway
 from tarry.pipeline.pace import Pace
 from tarry.pipeline.sending import import_marks, importing, mysql_import, mysql_link, progress
-from tarry.pipeline.sending.import_drafts import Mapping
+from tarry.pipeline.sending.column_mapping import ColumnMapping
 from tarry.pipeline.sending.importing import Job, Summary
 from tarry.pipeline.sending.input_files import read_rows
 from tarry.store import catalogue
@@ -66,7 +66,7 @@ def tables(store: str) -> Iterator[MySQLTables]:
 
 
 def job_of(spark: SparkSession, dsn: str, *names: str, **rest: Any) -> Job:
-    how: dict[str, Any] = {"topic": "flights", "mapping": Mapping(), "name": importing.name_of(names)} | rest
+    how: dict[str, Any] = {"topic": "flights", "mapping": ColumnMapping(), "name": importing.name_of(names)} | rest
     return Job(rows=read_rows(spark, names, None), dsn=dsn, **how)
 
 
@@ -84,7 +84,7 @@ def counted(tables: MySQLTables) -> int:
 
 
 def test_a_day_of_flights_is_imported_once(spark: SparkSession, store: str, tables: MySQLTables) -> None:
-    mapping = Mapping(deliver_at="time_hour", key="tailnum", ordering_key="tailnum", tag="carrier")
+    mapping = ColumnMapping(deliver_at="time_hour", key="tailnum", ordering_key="tailnum", tag="carrier")
     job = job_of(spark, store, SAMPLE, mapping=mapping)
     assert counts(importing.run(spark, evolve(job, dry_run=True))) == (FLIGHTS, FLIGHTS, 0, 0)
     assert not bodies(tables), "a dry run writes nothing"
@@ -117,11 +117,11 @@ def test_a_file_that_has_grown_and_equal_rows(
     file = tmp_path / "rows.ndjson"
     lines = [json.dumps({"n": n % 7, "at": LATER}) for n in range(20)]
     file.write_text("\n".join(lines))
-    job = job_of(spark, store, str(file), mapping=Mapping(deliver_at="at"))
+    job = job_of(spark, store, str(file), mapping=ColumnMapping(deliver_at="at"))
     assert counts(importing.run(spark, job)) == (20, 20, 0, 0), "equal rows are messages each"
     lines = [*lines[10:], *(json.dumps({"n": n % 9, "at": LATER}) for n in range(9)), *lines[:10]]
     file.write_text("\n".join(lines))
-    job = job_of(spark, store, str(file), mapping=Mapping(deliver_at="at"))
+    job = job_of(spark, store, str(file), mapping=ColumnMapping(deliver_at="at"))
     assert counts(importing.run(spark, job)) == (29, 9, 20, 0), "wherever in the file they stand now"
     assert bodies(tables) == Counter(line.encode() for line in lines)
 
@@ -129,7 +129,7 @@ def test_a_file_that_has_grown_and_equal_rows(
 def test_bad_rows_go_to_the_error_folder(spark: SparkSession, store: str, tables: MySQLTables, tmp_path: Path) -> None:
     file = tmp_path / "rows.ndjson"
     file.write_text('{"n": 1}\n{"n": 2, "at": "soon"}\noops\n')
-    job = job_of(spark, store, str(file), mapping=Mapping(deliver_at="at"), errors=str(tmp_path / "bad"))
+    job = job_of(spark, store, str(file), mapping=ColumnMapping(deliver_at="at"), errors=str(tmp_path / "bad"))
     summary = importing.run(spark, job)
     assert counts(summary) == (3, 1, 0, 2)
     assert summary.errors is not None
@@ -156,7 +156,7 @@ def test_ordered_topics_keep_the_order_of_the_file_within_a_key(
     # Equal times, so that only the order of the file tells; more of them than a transaction holds.
     rows = [{"n": n, "key": f"key-{n % 5}", "at": LATER} for n in range(9000)]
     file.write_text("\n".join(json.dumps(row) for row in rows))
-    job = job_of(spark, store, str(file), topic="ordered", mapping=Mapping(ordering_key="key", deliver_at="at"))
+    job = job_of(spark, store, str(file), topic="ordered", mapping=ColumnMapping(ordering_key="key", deliver_at="at"))
     assert importing.run(spark, job).imported == 9000
     order: dict[bytes, list[int]] = {}
     places: dict[bytes, set[int]] = {}
@@ -364,7 +364,7 @@ def test_over_http_into_the_embedded_store(spark: SparkSession, tmp_path: Path) 
     file = tmp_path / "rows.csv"
     file.write_text("n,text,at\n" + "".join(f"{n},\u00fc {n},{'' if n % 2 else LATER}\n" for n in range(200)))
     with start_server(tmp_path) as server, client_of(server) as tarry:
-        mapping = Mapping(body="text", content_type="text/plain; charset=utf-8", deliver_at="at", key="n")
+        mapping = ColumnMapping(body="text", content_type="text/plain; charset=utf-8", deliver_at="at", key="n")
         job = job_of(spark, "", str(file), server=server.url, mapping=mapping, topic="lines")
         with pytest.raises(NotFound, match="lines"):
             importing.run(spark, job)
