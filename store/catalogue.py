@@ -1,16 +1,18 @@
 """Topics, queues and groups by name; they come into being here."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 from attrs import frozen
 
 from ..wheel.ladder import Ladder
 from .errors import TopicGone
+from .groups.locked_rows import ClaimRow
 from .operating.positions import Position, offset_of
-from .ports import Queries, Row, Transaction
+from .ports import Queries, Transaction
 from .records import Group, GroupState, Outcome, Queue, QueueState, Topic, TopicState
+from .rows import CursorState, GroupRow, QueueRow
 from .stream.readers import broadcast_state
 from .stream.sealing import seal
 from .text import encode
@@ -31,6 +33,17 @@ class TopicDraft:
     retention: int | None = None
     ladder: Ladder | None = None
     sequencer: Literal["store", "redis"] = "store"
+
+
+class _TopicRow(NamedTuple):
+    id: int
+    name: str
+    kind: int
+    ordered: int
+    retention: int | None
+    ladder: bytes | None
+    sequencer: int
+    created_at: int
 
 
 def encode_ladder(ladder: Ladder | None) -> bytes | None:
@@ -58,28 +71,30 @@ async def topics(tx: Transaction) -> list[Topic]:
 
 async def find_topics(tx: Queries, names: Sequence[str]) -> list[Topic]:
     """The topics of these names that exist."""
-    return await _with_queues(tx, await tx.fetch("topic.find", [name.encode() for name in names])) if names else []
+    if not names:
+        return []
+    return await _with_queues(tx, await tx.fetch("topic.find", _TopicRow, [name.encode() for name in names]))
 
 
 async def topic_page(tx: Transaction, after: int, limit: int) -> list[Topic]:
     """Topics by id, from behind one."""
-    return await _with_queues(tx, await tx.fetch("topic.page", after, limit))
+    return await _with_queues(tx, await tx.fetch("topic.page", _TopicRow, after, limit))
 
 
 async def topics_by_name(tx: Transaction, after: str, limit: int) -> list[Topic]:
     """Topics by name, from behind one."""
-    return await _with_queues(tx, await tx.fetch("topic.by_name", encode(after), limit))
+    return await _with_queues(tx, await tx.fetch("topic.by_name", _TopicRow, encode(after), limit))
 
 
 async def topics_of_groups(tx: Transaction, group_ids: Sequence[int]) -> list[str]:
     """The names of the topics of which these are groups."""
-    topics = {topic_id for _, topic_id in await tx.fetch("consumer_group.topics_of", group_ids)}
-    return [name.decode() for _, name in await tx.fetch("topic.names", sorted(topics))] if topics else []
+    topics = {topic_id for _, topic_id in await tx.fetch("consumer_group.topics_of", tuple[int, int], group_ids)}
+    return [name for _, name in await tx.fetch("topic.names", tuple[int, str], sorted(topics))] if topics else []
 
 
 async def add_topic(tx: Transaction, draft: TopicDraft, now: int) -> Topic:
     """The topic of that name, made if it is missing; one that exists may gain queues and is otherwise left alone."""
-    await tx.fetch("topic.hold", draft.name.encode())
+    await tx.fetch("topic.hold", int, draft.name.encode())
     await tx.execute_many(
         "topic.add",
         [
@@ -89,12 +104,12 @@ async def add_topic(tx: Transaction, draft: TopicDraft, now: int) -> Topic:
             )
         ],
     )
-    (topic_id, *_), *_ = await tx.fetch("topic.find", [draft.name.encode()])
-    await tx.execute_many("queue.add", [(topic_id, 0, number, 0, 0, 0) for number in range(draft.queues)])
-    groups = await tx.fetch("consumer_group.of_topics", [topic_id])
+    (row,) = await tx.fetch("topic.find", _TopicRow, [draft.name.encode()])
+    await tx.execute_many("queue.add", [(row.id, 0, number, 0, 0, 0) for number in range(draft.queues)])
+    groups = await tx.fetch("consumer_group.of_topics", GroupRow, [row.id])
     (topic,) = await find_topics(tx, [draft.name])
-    for row in groups:
-        await _add_queues_of_group(tx, topic, row[0], {})
+    for group in groups:
+        await _add_queues_of_group(tx, topic, group.id, {})
     return topic
 
 
@@ -112,26 +127,25 @@ async def change_topic(tx: Transaction, topic: Topic, draft: TopicDraft, now: in
                 pass
 
 
-async def _with_queues(tx: Queries, rows: Iterable[Row]) -> list[Topic]:
-    rows = list(rows)
+async def _with_queues(tx: Queries, rows: Sequence[_TopicRow]) -> list[Topic]:
     queues: dict[int, list[Queue]] = defaultdict(list)
     if rows:
-        for id_, topic_id, group_id, number in await tx.fetch("queue.of_topics", [row[0] for row in rows]):
-            if group_id == 0:
-                queues[topic_id].append(Queue(id_, number))
+        for queue in await tx.fetch("queue.of_topics", QueueRow, [row.id for row in rows]):
+            if queue.group_id == 0:
+                queues[queue.topic_id].append(Queue(queue.id, queue.number))
     return [
         Topic(
-            id=id_,
-            name=name.decode(),
-            kind=_KINDS[int(kind)],
-            ordered=bool(ordered),
-            queues=tuple(queues[id_]),
-            retention=retention,
-            ladder=decode_ladder(ladder),
-            sequencer=_SEQUENCERS[int(sequencer)],
-            created_at=created_at,
+            id=row.id,
+            name=row.name,
+            kind=_KINDS[row.kind],
+            ordered=bool(row.ordered),
+            queues=tuple(queues[row.id]),
+            retention=row.retention,
+            ladder=decode_ladder(row.ladder),
+            sequencer=_SEQUENCERS[row.sequencer],
+            created_at=row.created_at,
         )
-        for id_, name, kind, ordered, retention, ladder, sequencer, created_at in rows
+        for row in rows
     ]
 
 
@@ -141,17 +155,15 @@ async def find_groups(tx: Transaction, topics: Sequence[Topic], default: Ladder)
         return []
     by_id = {topic.id: topic for topic in topics}
     numbers: dict[tuple[int, int], Queue] = {}
-    for id_, _topic_id, group_id, number in await tx.fetch("queue.of_topics", list(by_id)):
-        numbers[group_id, number] = Queue(id_, number)
+    for queue in await tx.fetch("queue.of_topics", QueueRow, list(by_id)):
+        numbers[queue.group_id, queue.number] = Queue(queue.id, queue.number)
     groups: list[Group] = []
-    for id_, topic_id, name, ladder, on_exhausted, concurrency, *_ in await tx.fetch(
-        "consumer_group.of_topics", list(by_id)
-    ):
-        topic = by_id[topic_id]
-        retry_queues = {q.id: numbers[id_, q.number] for q in topic.queues if (id_, q.number) in numbers}
-        own = decode_ladder(ladder)
+    for row in await tx.fetch("consumer_group.of_topics", GroupRow, list(by_id)):
+        topic = by_id[row.topic_id]
+        retry_queues = {q.id: numbers[row.id, q.number] for q in topic.queues if (row.id, q.number) in numbers}
+        own = decode_ladder(row.ladder)
         rungs = own if own is not None else topic.ladder if topic.ladder is not None else default
-        groups.append(Group(id_, topic, name.decode(), rungs, retry_queues, bool(on_exhausted), own, concurrency))
+        groups.append(Group(row.id, topic, row.name, rungs, retry_queues, bool(row.on_exhausted), own, row.concurrency))
     return groups
 
 
@@ -171,17 +183,17 @@ async def add_group(
     A new group begins at the earliest message that is still there, or, with `latest`, behind the last one committed, or
     at the first that came into the stream at `since` or later.
     """
-    if not await tx.fetch("topic.lock", topic.id):
+    if not await tx.fetch("topic.lock", int, topic.id):
         raise TopicGone(f"topic {topic.name!r} has been removed meanwhile")
     await tx.execute_many("consumer_group.add", [(topic.id, encode(name), encode_ladder(ladder), 0, None, now)])
-    rows = await tx.fetch("consumer_group.of_topics", [topic.id])
-    group_id = next(row[0] for row in rows if row[2] == name.encode())
+    groups = await tx.fetch("consumer_group.of_topics", GroupRow, [topic.id])
+    group_id = next(group.id for group in groups if group.name == name)
     mine = [queue.id for queue in topic.queues]
     ends: dict[int, int]
     if since is not None and not latest:
         ends = {queue_id: await offset_of(tx, queue_id, Position("time", since)) for queue_id in mine}
     else:
-        ends = dict(await tx.fetch("queue.ends" if latest else "cleaned.find", mine))
+        ends = dict(await tx.fetch("queue.ends" if latest else "cleaned.find", tuple[int, int], mine))
     await _add_queues_of_group(tx, topic, group_id, ends)
     return next(group for group in await find_groups(tx, [topic], default) if group.id == group_id)
 
@@ -200,8 +212,8 @@ async def _add_queues_of_group(tx: Transaction, topic: Topic, group_id: int, beg
     if topic.kind == "broadcast":
         return  # each client has offsets of its own, see `readers`
     await tx.execute_many("queue.add", [(topic.id, group_id, queue.number, 0, 0, 0) for queue in topic.queues])
-    rows = await tx.fetch("queue.of_topics", [topic.id])
-    mine = [row[0] for row in rows if row[2] in (0, group_id)]
+    queues = await tx.fetch("queue.of_topics", QueueRow, [topic.id])
+    mine = [queue.id for queue in queues if queue.group_id in (0, group_id)]
     cursors = [(group_id, id_, *(begins.get(id_, 0),) * 2, *(0,) * 8) for id_ in sorted(mine)]
     await tx.execute_many("cursor.add", cursors)
 
@@ -227,8 +239,8 @@ async def topic_states(tx: Transaction, topics: Sequence[Topic]) -> dict[int, To
     if not topics:
         return {}
     ids = [topic.id for topic in topics]
-    tallies = {row[0]: (int(row[1]), int(row[2])) for row in await tx.fetch("tally.of_topics", ids)}
-    streams = {row[0]: (int(row[1]), int(row[2])) for row in await tx.fetch("queue.streamed", ids)}
+    tallies = {id_: counts for id_, *counts in await tx.fetch("tally.of_topics", tuple[int, int, int], ids)}
+    streams = {id_: counts for id_, *counts in await tx.fetch("queue.streamed", tuple[int, int, int], ids)}
     states: dict[int, TopicState] = {}
     for id_ in ids:
         scheduled, cancelled = tallies.get(id_, (0, 0))
@@ -241,32 +253,31 @@ async def group_state(tx: Transaction, group: Group) -> GroupState:
     """A group's position in each queue, and its counters."""
     if group.topic.kind == "broadcast":
         return await broadcast_state(tx, group)
-    queues: list[QueueState] = []
-    acked = dead = retried = redriven = cleared = expired = skipped = 0
-    for row in await tx.fetch("cursor.of_group", group.id):
-        number, owner, position, end, cursor_acked, cursor_dead, cursor_retried = row[:7]
-        queues.append(QueueState(number, position, end, retry=bool(owner)))
-        acked, dead, retried = acked + cursor_acked, dead + cursor_dead, retried + cursor_retried
-        redriven, cleared = redriven + row[12], cleared + row[13]
-        expired, skipped = expired + row[8], skipped + row[9]
+    cursors = await tx.fetch("cursor.of_group", CursorState, group.id)
     retries = [0] * len(group.ladder.rungs)
-    owners = {row[0]: row[1].decode() for row in await tx.fetch("queue_owner.of_group", group.id)}
-    ((parked,),) = await tx.fetch("parked.count", group.id)
-    for attempt, pending in await tx.fetch("retry.of_group", group.id):
+    owned = await tx.fetch("queue_owner.of_group", tuple[int, str, int, int], group.id)
+    owners = {queue_id: client for queue_id, client, *_ in owned}
+    (parked,) = await tx.fetch("parked.count", int, group.id)
+    for attempt, pending in await tx.fetch("retry.of_group", tuple[int, int], group.id):
         rung = min(max(attempt - 1, 1), len(retries))
         if retries:
             retries[rung - 1] += pending
-    claims = await tx.fetch("claim.of_group", group.id)
-    clients: set[str] = {row[2].decode() for row in claims}
-    # Acked in a user's own transaction and not counted yet: claimed until it is.
-    claimed = sum(row[7].count(Outcome.OPEN) + row[7].count(Outcome.ACKED_OUTSIDE) for row in claims)
-    counts = (acked, dead, retried, len(claims), claimed, tuple(retries), tuple(sorted(clients)))
+    claims = await tx.fetch("claim.of_group", ClaimRow, group.id)
+    dead = sum(cursor.dead for cursor in cursors)
     return GroupState(
-        *(tuple(queues), *counts),
-        letters=dead - cleared,
-        redriven=redriven,
-        skipped=skipped,
-        expired=expired,
+        queues=tuple(QueueState(one.number, one.position, one.next_offset, bool(one.group_id)) for one in cursors),
+        acked=sum(cursor.acked for cursor in cursors),
+        dead=dead,
+        retried=sum(cursor.retried for cursor in cursors),
+        claims=len(claims),
+        # Acked in a user's own transaction and not counted yet: claimed until it is.
+        claimed=sum(one.outcome.count(Outcome.OPEN) + one.outcome.count(Outcome.ACKED_OUTSIDE) for one in claims),
+        retries=tuple(retries),
+        clients=tuple(sorted({claim.client for claim in claims})),
+        letters=dead - sum(cursor.cleared for cursor in cursors),
+        redriven=sum(cursor.redriven for cursor in cursors),
+        skipped=sum(cursor.skipped for cursor in cursors),
+        expired=sum(cursor.expired for cursor in cursors),
         parked=parked,
         owners={queue.number: owners[queue.id] for queue in group.topic.queues if queue.id in owners},
     )

@@ -7,24 +7,43 @@ nothing but the transaction, and may be run again from the start when the backen
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, overload
+
+from .rows import R
 
 T = TypeVar("T")
 
 Value = int | bytes | float | None
 """What a column holds. Text is kept as UTF-8 bytes, times as Unix milliseconds."""
 
+Bound = Value | Sequence[Value] | Sequence[Sequence[Value]]
+"""What a placeholder takes."""
+
 Row = tuple[Any, ...]
+
+
+class Asked(Generic[R]):
+    """A SELECT, what a row of it is (see `rows`), and its values; and its rows, when `fetch_all` has asked it."""
+
+    def __init__(self, query: str, row: type[R], *values: Bound) -> None:
+        self.query = query
+        self.row = row
+        self.values = values
+        self.rows: list[R] = []
 
 
 class Queries(Protocol):
     """Queries of one open transaction, by their names (see `queries`). It may be a user's own (see `outbox`)."""
 
-    async def fetch(self, query: str, *values: Value | Sequence[Value]) -> list[Row]:
-        """The rows of a SELECT."""
+    @overload
+    async def fetch(self, query: str, row: type[R], /, *values: Bound) -> list[R]: ...
+    @overload
+    async def fetch(self, query: str, /, *values: Bound) -> list[Row]: ...
+    async def fetch(self, query: str, /, *values: Any) -> Any:
+        """The rows of a SELECT, each a `row`; see `rows`."""
         ...
 
-    async def execute(self, query: str, *values: Value | Sequence[Value]) -> int:
+    async def execute(self, query: str, *values: Bound) -> int:
         """Runs a statement; returns how many rows it matched."""
         ...
 
@@ -33,18 +52,23 @@ class Queries(Protocol):
         ...
 
 
-Query = tuple[str, Sequence[Value | Sequence[Value]]]
+Query = tuple[str, Sequence[Bound]]
 """A query's name and its values."""
 
 
 class Transaction(Queries, Protocol):
     """One open transaction of the service's."""
 
-    async def fetch_all(self, queries: Sequence[Query]) -> list[list[Row]]:
-        """The rows of several SELECTs, run in order without a wait in between. All but the last ask in few bytes."""
+    @overload
+    async def fetch_all(self, queries: Sequence[Asked[Any]]) -> None: ...
+    @overload
+    async def fetch_all(self, queries: Sequence[Query]) -> list[list[Row]]: ...
+    async def fetch_all(self, queries: Sequence[Any]) -> Any:
+        """Several SELECTs, run in order without a wait in between; each then has its rows. All but the last ask in few
+        bytes."""
         ...
 
-    async def later(self, query: str, *values: Value | Sequence[Value]) -> None:
+    async def later(self, query: str, *values: Bound) -> None:
         """Runs a statement, in its place, whose outcome nobody waits for: at the latest before the COMMIT."""
         ...
 

@@ -5,11 +5,13 @@ driver comes into it. Drivers differ in what they give back, too: dicts for rows
 """
 
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
+from types import GenericAlias
 from typing import Any, NoReturn, Protocol, TypeVar, cast
 
 from ...store.errors import DuplicateKey, StoreError
 from ...store.mysql.statements import bind, statement
-from ...store.ports import Row, Value
+from ...store.ports import Bound, Row, Value
+from ...store.rows import read
 
 T = TypeVar("T")
 
@@ -81,11 +83,14 @@ class _OverCursor:
         ((now,),) = await self.ask(f"SELECT {CLOCK} AS now")
         return int(now)
 
-    async def fetch(self, query: str, *values: Value | Sequence[Value]) -> list[Row]:
+    async def fetch(self, query: str, /, *values: Any) -> Any:
         """The rows of a SELECT of the store's."""
+        if values and isinstance(values[0], type | GenericAlias):
+            row: Any = values[0]
+            return read(row, await self.ask(bind(query, values[1:], self._database).decode()))
         return await self.ask(bind(query, values, self._database).decode())
 
-    async def execute(self, query: str, *values: Value | Sequence[Value]) -> int:
+    async def execute(self, query: str, *values: Bound) -> int:
         """Runs a statement of the store's."""
         return await self.run(bind(query, values, self._database).decode())
 

@@ -251,7 +251,7 @@ def claim_row(claim: Claim, parked: Iterable[int] = ()) -> Sequence[Value]:
 async def find_places(tx: Transaction, key: ClaimKey) -> dict[int, int] | None:
     """Position by message id in a claim, open or ended; None when there is no such claim under this token."""
     for row in await tx.fetch("claim.find", key.group_id, key.queue_id, key.number):
-        token, size = row[0], row[3]
+        token, size = row
         break
     else:
         rows = await tx.fetch("delivery.find", key.group_id, key.queue_id, key.first, key.number)

@@ -8,16 +8,24 @@ A row that somebody holds may be about to get a sign of life. So nobody is found
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
 from attrs import frozen
 
-from ..ports import Transaction, Value
+from ..ports import Asked, Transaction, Value
 from ..records import ClaimKey
 from ..stream import readers
 from ..text import encode
+from .locked_rows import ClaimRow
 
 _EVER = 1 << 62
+
+
+class _Watched(NamedTuple):
+    name: str
+    registered_at: int
+    renewed_at: int
 
 
 @frozen
@@ -39,8 +47,11 @@ class Left:
 
 async def all_watched(tx: Transaction) -> dict[str, Registration]:
     """Every client that is watched."""
-    rows = await tx.fetch("client.all")
-    return {name.decode(): Registration(registered_at, renewed_at) for name, registered_at, renewed_at in rows}
+    return _registrations(await tx.fetch("client.all", _Watched))
+
+
+def _registrations(rows: Iterable[_Watched]) -> dict[str, Registration]:
+    return {row.name: Registration(row.registered_at, row.renewed_at) for row in rows}
 
 
 async def renew(tx: Transaction, signs: Mapping[str, int], register: Collection[str] = ()) -> dict[str, Registration]:
@@ -64,11 +75,13 @@ async def _renew(
     names = list[Value](sorted(name.encode() for name in signs))
     locked: set[str] = set()
     if free:
-        found, there = await tx.fetch_all([("client.free", (names,)), ("client.there", (names,))])
-        locked = {row[0].decode() for row in there} - {row[0].decode() for row in found}
+        unlocked, there = Asked("client.free", _Watched, names), Asked("client.there", tuple[str, int], names)
+        await tx.fetch_all([unlocked, there])
+        found = unlocked.rows
+        locked = {name for name, _ in there.rows} - {row.name for row in found}
     else:
-        found = await tx.fetch("client.lock", names)
-    watched = {name.decode(): Registration(registered_at, renewed_at) for name, registered_at, renewed_at in found}
+        found = await tx.fetch("client.lock", _Watched, names)
+    watched = _registrations(found)
     changed: dict[str, Registration] = {}
     for name, at in sorted((name, at) for name, at in signs.items() if name not in locked):
         before = watched.get(name)
@@ -86,7 +99,7 @@ async def remove(tx: Transaction, clients: Mapping[str, int | None], now: int) -
     """Clients that are dead, if they were last heard of at the time that is named or before; or, with None, that go."""
     left = {name: Left(watched=False) for name in sorted(clients)}
     dead: list[Value] = [name.encode() for name in left if clients[name] is not None]
-    free = {row[0].decode() for row in await tx.fetch("client.free", dead)} if dead else set[str]()
+    free = {row.name for row in await tx.fetch("client.free", _Watched, dead)} if dead else set[str]()
     for name in left:
         renewed_by = clients[name]
         if renewed_by is not None and name not in free:
@@ -104,17 +117,15 @@ async def remove(tx: Transaction, clients: Mapping[str, int | None], now: int) -
 async def _end_leases(tx: Transaction, clients: list[str], now: int) -> dict[str, list[ClaimKey]]:
     """The leases of what these clients hold are over."""
     numbers: defaultdict[tuple[int, int], dict[int, ClaimKey]] = defaultdict(dict)
-    for row in await tx.fetch("claim.of_clients", [encode(name) for name in clients]):
-        key = ClaimKey(*row)
+    for key in await tx.fetch("claim.of_clients", ClaimKey, [encode(name) for name in clients]):
         numbers[key.group_id, key.queue_id][key.number] = key
     ended: defaultdict[str, list[ClaimKey]] = defaultdict(list)
     for cursor, keys in sorted(numbers.items()):
-        for number, token, client, *_, lease_until, outcome, settled_at in await tx.fetch(
-            "claim.lock", *cursor, sorted(keys)
-        ):
-            if keys[number].token != token:
+        for claim in await tx.fetch("claim.lock", ClaimRow, *cursor, sorted(keys)):
+            if keys[claim.number].token != claim.token:
                 continue
-            ended[client.decode()].append(keys[number])
-            if lease_until > now:
-                await tx.execute("claim.change", now, outcome, settled_at, *cursor, number)
+            ended[claim.client].append(keys[claim.number])
+            if claim.lease_until > now:
+                kept = bytes(claim.outcome), bytes(claim.settled_at)
+                await tx.execute("claim.change", now, *kept, *cursor, claim.number)
     return ended

@@ -24,7 +24,7 @@ class Holding:
 
 async def holders(tx: Transaction, after: str, limit: int) -> list[str]:
     """Names of clients that hold open claims, by name from behind `after`."""
-    return [name.decode() for (name,) in await tx.fetch("claim.clients", encode(after), limit)]
+    return await tx.fetch("claim.clients", str, encode(after), limit)
 
 
 async def open_claims(tx: Transaction, clients: Sequence[str]) -> list[ClaimKey]:
@@ -40,9 +40,6 @@ async def over(tx: Transaction, now: int, limit: int) -> list[tuple[ClaimKey, in
 async def of_clients(tx: Transaction, clients: Sequence[str]) -> list[Holding]:
     """What these clients hold."""
     names = [encode(client) for client in clients]
-    claims = await tx.fetch("claim.held_by", names)
-    owned = await tx.fetch("queue_owner.of_clients", names)
-    return [
-        *(Holding(client.decode(), group_id, queue_id, int(count)) for client, group_id, queue_id, count in claims),
-        *(Holding(client.decode(), group_id, queue_id, 0, owner=True) for client, group_id, queue_id in owned),
-    ]
+    claims = await tx.fetch("claim.held_by", tuple[str, int, int, int], names)
+    owned = await tx.fetch("queue_owner.of_clients", tuple[str, int, int], names)
+    return [*(Holding(*row) for row in claims), *(Holding(*row, 0, owner=True) for row in owned)]

@@ -1,6 +1,6 @@
 """The rows of a consumer group that a turn holds locked: its cursors, and the claims that are being settled."""
 
-from attrs import define
+from attrs import define, field
 
 from ..records import Outcome
 
@@ -57,8 +57,8 @@ class ClaimRow:
     size: int
     claimed_at: int
     lease_until: int
-    outcome: bytearray
-    settled_at: bytearray
+    outcome: bytearray = field(converter=bytearray)
+    settled_at: bytearray = field(converter=bytearray)
     changed: bool = False
 
     @property

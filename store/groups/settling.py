@@ -456,7 +456,7 @@ def _claim_rows(answers: Iterable[list[Row]], settlements: Iterable[Settlement])
     """What was locked of the claims, by queue and number."""
     held: dict[tuple[int, int], ClaimRow] = {}
     for queue_id, rows in zip(_numbers(settlements), answers, strict=True):
-        for number, token, client, first, size, claimed_at, lease_until, outcome, settled_at in rows:
+        for _, number, token, client, first, size, claimed_at, lease_until, outcome, settled_at in rows:
             held[queue_id, number] = ClaimRow(
                 *(queue_id, number, token, client.decode(), first, size, claimed_at, lease_until),
                 *(bytearray(outcome), bytearray(settled_at)),

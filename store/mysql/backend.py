@@ -10,7 +10,8 @@ import random
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import TypeVar
+from types import GenericAlias
+from typing import Any, TypeVar
 
 import structlog
 import trio
@@ -27,7 +28,8 @@ from ..errors import (
     Unavailable,
 )
 from ..migrations import Migration, load_migrations, pending
-from ..ports import Query, Row, Value, Work
+from ..ports import Asked, Bound, Query, Value, Work
+from ..rows import read
 from .connection import Connection, connect
 from .dsn import Dsn
 from .literals import Sql
@@ -72,16 +74,25 @@ class MySQLTransaction:
         self.witness: Witness | None = None
         """None: nothing is written so far, and a COMMIT would change nothing."""
 
-    async def fetch(self, query: str, *values: Value | Sequence[Value]) -> list[Row]:
+    async def fetch(self, query: str, *values: Any) -> Any:
         """The rows of a SELECT."""
-        return (await self.fetch_all([(query, values)]))[-1]
+        if not values or not isinstance(values[0], type | GenericAlias):
+            return (await self.fetch_all([(query, values)]))[-1]
+        asked = Asked[Any](query, *values)
+        await self.fetch_all([asked])
+        return asked.rows
 
-    async def fetch_all(self, queries: Sequence[Query]) -> list[list[Row]]:
-        """The rows of several SELECTs, asked in one flight."""
-        texts = [bind(query, values) for query, values in queries]
-        return (await self._connection.fetch_all([*self._take_later(), *texts]))[-len(texts) :]
+    async def fetch_all(self, queries: Sequence[Any]) -> Any:
+        """Several SELECTs, asked in one flight."""
+        plain: list[Query] = [one if isinstance(one, tuple) else (one.query, one.values) for one in queries]
+        texts = [bind(query, values) for query, values in plain]
+        answers = (await self._connection.fetch_all([*self._take_later(), *texts]))[-len(texts) :]
+        for asked, rows in zip(queries, answers, strict=True):
+            if not isinstance(asked, tuple):
+                asked.rows = read(asked.row, rows)
+        return answers
 
-    async def execute(self, query: str, *values: Value | Sequence[Value]) -> int:
+    async def execute(self, query: str, *values: Bound) -> int:
         """Runs a statement; how many rows it matched."""
         return await self._execute(bind(query, values))
 
@@ -93,7 +104,7 @@ class MySQLTransaction:
             inserted += await self._execute(text)
         return inserted
 
-    async def later(self, query: str, *values: Value | Sequence[Value]) -> None:
+    async def later(self, query: str, *values: Bound) -> None:
         """Runs a statement together with whatever is asked next."""
         self._note()
         self._later.append(bind(query, values))

@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 
 from ..ids import shard_in_delay, shard_of
-from ..ports import Value
+from ..ports import Bound
 from ..queries import load_queries
 from .literals import Sql, Statement
 
@@ -36,7 +36,7 @@ def statement(query: str, database: str | None = None) -> tuple[Statement, Mappi
     return Statement(_LIST.sub("?", text)), writers
 
 
-def bind(query: str, values: Sequence[Value | Sequence[Value]], database: str | None = None) -> bytes:
+def bind(query: str, values: Sequence[Bound], database: str | None = None) -> bytes:
     """The bytes of a query with its values."""
     prepared, writers = statement(query, database)
     bound: list[Any] = list(values)

@@ -29,10 +29,9 @@ class Position:
 
 async def end_of(tx: Transaction, queue_id: int) -> int:
     """The offset that a queue gives next. Raises `TopicGone`."""
-    ends = await tx.fetch("queue.ends", [queue_id])
-    if not ends:
-        raise TopicGone("the topic has been removed meanwhile")
-    return int(ends[0][1])
+    for _, end in await tx.fetch("queue.ends", tuple[int, int], [queue_id]):
+        return end
+    raise TopicGone("the topic has been removed meanwhile")
 
 
 async def offset_of(tx: Transaction, queue_id: int, position: Position) -> int:
@@ -40,16 +39,15 @@ async def offset_of(tx: Transaction, queue_id: int, position: Position) -> int:
     end = await end_of(tx, queue_id)
     if position.at == "latest":
         return end
-    rows = await tx.fetch("message.first", queue_id, 0)
-    begin = int(rows[0][0]) if rows else end
+    first = await tx.fetch("message.first", tuple[int, int], queue_id, 0)
+    begin = first[0][0] if first else end
     if position.at == "earliest":
         return begin
     if position.at == "offset":
         return min(max(position.value, begin), end)
     sure = await _halve(tx, queue_id, begin, end, position.value)
     low = await _halve(tx, queue_id, begin, sure, position.value - _DISORDER)
-    found = await tx.fetch("message.since", queue_id, low, sure, position.value)
-    return int(found[0][0]) if found else sure
+    return next(iter(await tx.fetch("message.since", int, queue_id, low, sure, position.value)), sure)
 
 
 async def offsets_of(tx: Transaction, queues: Sequence[Queue], position: Position) -> list[tuple[int, int]]:
@@ -61,9 +59,10 @@ async def _halve(tx: Transaction, queue_id: int, low: int, high: int, time: int)
     """The first offset from `low` to `high` whose message came at `time` or later; `high` if there is none below."""
     while low < high:
         middle = (low + high) // 2
-        rows = await tx.fetch("message.first", queue_id, middle)
-        if not rows or rows[0][0] >= high or rows[0][1] >= time:
-            high = middle
+        for offset, streamed_at in await tx.fetch("message.first", tuple[int, int], queue_id, middle):
+            if offset < high and streamed_at < time:
+                low = offset + 1
+                break
         else:
-            low = int(rows[0][0]) + 1
+            high = middle
     return high

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 
 from attrs import define, frozen
 
+from ..groups.locked_rows import CursorRow
 from ..ids import IdMaker, due_of, shard_of
-from ..ports import Row, Transaction, Value
+from ..ports import Transaction, Value
 from ..records import Group
+from ..rows import DeadPlace
 
 
 @frozen
@@ -34,15 +36,15 @@ class Redriven:
     """(due, entry) of what went onto the ladder."""
 
 
-async def _lock(tx: Transaction, group: Group, letters: Letters, limit: int) -> list[Row]:
-    if not await tx.fetch("cursor.lock", group.id, sorted(group.queue_ids)):
+async def _lock(tx: Transaction, group: Group, letters: Letters, limit: int) -> list[DeadPlace]:
+    if not await tx.fetch("cursor.lock", CursorRow, group.id, sorted(group.queue_ids)):
         return []  # a broadcast topic's, or removed meanwhile
     if letters.ids is None:
-        return await tx.fetch("dead.aged", group.id, letters.since, letters.until, limit)
+        return await tx.fetch("dead.aged", DeadPlace, group.id, letters.since, letters.until, limit)
     if not letters.ids:
         return []
-    rows = await tx.fetch("dead.named", group.id, list(letters.ids))
-    return [row for row in rows if letters.since <= row[3] < letters.until]
+    rows = await tx.fetch("dead.named", DeadPlace, group.id, list(letters.ids))
+    return [row for row in rows if letters.since <= row.dead_at < letters.until]
 
 
 @define
@@ -59,15 +61,15 @@ class Redriving:
         rows = await _lock(tx, self.group, letters, limit)
         if not rows:
             return Redriven(0)
-        ids = [row[0] for row in rows]
+        ids = [row.id for row in rows]
         await tx.execute("message.restore", self.group.id, ids)
         retries: list[Sequence[Value]] = []
         timers: list[tuple[int, int]] = []
         counts = Counter[int]()
-        for id_, queue_id, offset, _ in rows:
-            back = self.group.retry_queues[queue_id].id
+        for row in rows:
+            back = self.group.retry_queues[row.queue_id].id
             retry_id = self.ids.make(self.now, spread=self.spread)
-            retry, timer = fresh_retry(retry_id, self.group, back, (queue_id, offset, id_), self.now)
+            retry, timer = fresh_retry(retry_id, self.group, back, (row.queue_id, row.offset, row.id), self.now)
             retries.append(retry)
             timers.append(timer)
             counts[back] += 1
@@ -89,8 +91,8 @@ async def purge(tx: Transaction, group: Group, letters: Letters, limit: int) -> 
     """Removes `limit` letters at most, or all that are named; returns how many."""
     rows = await _lock(tx, group, letters, limit)
     if rows:
-        await tx.execute("dead.remove_all", group.id, [row[0] for row in rows])
-        for queue_id, letters_gone in sorted(Counter(row[1] for row in rows).items()):
+        await tx.execute("dead.remove_all", group.id, [row.id for row in rows])
+        for queue_id, letters_gone in sorted(Counter(row.queue_id for row in rows).items()):
             await tx.execute("cursor.cleared", letters_gone, group.id, queue_id)
     return len(rows)
 
@@ -98,7 +100,7 @@ async def purge(tx: Transaction, group: Group, letters: Letters, limit: int) -> 
 async def count(tx: Transaction, group: Group, letters: Letters) -> int:
     """How many letters these are."""
     if letters.ids is None:
-        ((letters_there,),) = await tx.fetch("dead.count", group.id, letters.since, letters.until)
-        return int(letters_there)
-    found = await tx.fetch("dead.dates", group.id, list(letters.ids)) if letters.ids else []
+        (letters_there,) = await tx.fetch("dead.count", int, group.id, letters.since, letters.until)
+        return letters_there
+    found = await tx.fetch("dead.dates", tuple[int, int], group.id, list(letters.ids)) if letters.ids else []
     return sum(1 for _, dead_at in found if letters.since <= dead_at < letters.until)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from attrs import define, frozen
 
 from ..errors import GroupGone
+from ..groups.locked_rows import CursorRow
 from ..ids import IdMaker
 from ..ports import Transaction, Value
 from ..records import Group, Queue
@@ -52,7 +53,7 @@ class Replaying:
     async def write(self, tx: Transaction, range_: Range, limit: int) -> Replayed:
         """Replays `limit` messages at most."""
         backs = {queue.id: self.group.retry_queues[queue.id].id for queue in range_.queues}
-        if not await tx.fetch("cursor.lock", self.group.id, sorted(backs.values())):
+        if not await tx.fetch("cursor.lock", CursorRow, self.group.id, sorted(backs.values())):
             raise GroupGone("the group has been removed meanwhile")
         left = await self._left(tx, range_)
         queue_id = next((queue_id for queue_id, (at, until) in left.items() if at < until), None)
@@ -60,7 +61,7 @@ class Replaying:
         timers: list[tuple[int, int]] = []
         if queue_id is not None:
             at, until = left[queue_id]
-            page = await tx.fetch("message.page", queue_id, at, until, limit)
+            page = await tx.fetch("message.page", tuple[int, int, int], queue_id, at, until, limit)
             for offset, id_, _ in page:
                 retry_id = self.ids.make(self.now, spread=self.spread)
                 place = (queue_id, offset, id_)
@@ -83,7 +84,7 @@ class Replaying:
         """What is left to do by queue: where the same request stopped, or all of it."""
         known: dict[int, tuple[int, int]] = {}
         for queue in range_.queues:
-            for request, at, until in await tx.fetch("replay.lock", self.group.id, queue.id):
+            for request, at, until in await tx.fetch("replay.lock", tuple[bytes, int, int], self.group.id, queue.id):
                 if request == range_.request:
                     known[queue.id] = (at, until)
         if range_.named:

@@ -19,8 +19,9 @@ from ..groups.chains import Chains
 from ..groups.locked_rows import ClaimRow, CursorRow
 from ..groups.settling import log_row
 from ..ids import IdMaker, due_of, shard_of
-from ..ports import Row, Transaction, Value
+from ..ports import Transaction, Value
 from ..records import ClaimKey, Group, Outcome, Queue
+from ..rows import Source
 from .positions import Position, offset_of
 
 
@@ -51,11 +52,11 @@ class Seeking:
         targets = {queue.id: await offset_of(tx, queue.id, position) for queue in queues}
         backs = {self.group.retry_queues[queue.id].id for queue in queues}
         places = sorted([*targets, *backs])
-        await tx.fetch("claim.lock_all", self.group.id, places)
-        cursors = {row[0]: CursorRow(*row) for row in await tx.fetch("cursor.lock", self.group.id, places)}
+        await tx.fetch("claim.lock_all", ClaimRow, self.group.id, places)
+        cursors = {row.queue_id: row for row in await tx.fetch("cursor.lock", CursorRow, self.group.id, places)}
         if not cursors:
             raise GroupGone("the group has been removed meanwhile")
-        held = [_claim_row(row) for row in await tx.fetch("claim.lock_all", self.group.id, places)]
+        held = await tx.fetch("claim.lock_all", ClaimRow, self.group.id, places)
         timers = await self._back(tx, [claim for claim in held if claim.queue_id in backs])
         released, acked = Counter[int](), Counter[int]()
         through: dict[int, list[int]] = defaultdict(list)
@@ -95,12 +96,10 @@ class Seeking:
         for queue_id, some in offsets.items():
             if not some:
                 continue
-            for _, *source, attempt, history in await tx.fetch("redelivery.sources", queue_id, some):
+            for source in await tx.fetch("redelivery.sources", Source, queue_id, some):
                 id_ = self.ids.make(self.now, spread=self.spread)
                 timers.append((due_of(id_), ~id_))
-                rows.append(
-                    (shard_of(id_), id_, self.group.id, queue_id, *source, attempt, history, self.now),
-                )
+                rows.append((shard_of(id_), id_, self.group.id, queue_id, *source[1:], self.now))
         if rows:
             await tx.execute_many("retry.add", rows)
         return timers
@@ -110,8 +109,8 @@ class Seeking:
         chains = Chains(self.group, self.now)
         for own, back in self.group.retry_queues.items():
             if back.id in acked:
-                sources = await tx.fetch("redelivery.sources", back.id, acked[back.id])
-                await chains.forget(tx, own, {row[2] for row in sources})
+                sources = await tx.fetch("redelivery.sources", Source, back.id, acked[back.id])
+                await chains.forget(tx, own, {source.message_offset for source in sources})
         await chains.write(tx)
 
     async def _close(self, tx: Transaction, held: Sequence[ClaimRow], cursors: Mapping[int, CursorRow]) -> None:
@@ -125,11 +124,3 @@ class Seeking:
             await tx.execute_many("delivery.add", log)
         for queue_id, some in numbers.items():
             await tx.execute("claim.remove", self.group.id, queue_id, some)
-
-
-def _claim_row(row: Row) -> ClaimRow:
-    queue_id, number, token, client, first, size, claimed_at, lease_until, outcome, settled_at = row
-    return ClaimRow(
-        *(queue_id, number, token, client.decode(), first, size, claimed_at, lease_until),
-        *(bytearray(outcome), bytearray(settled_at)),
-    )

@@ -5,7 +5,7 @@ INSERT INTO claim (group_id, queue_id, number, token, client, `first`, size, cla
 
 -- name: lock
 -- Claims of one cursor that no user's transaction holds, for update, in key order.
-SELECT number, token, client, `first`, size, claimed_at, lease_until, outcome, settled_at
+SELECT queue_id, number, token, client, `first`, size, claimed_at, lease_until, outcome, settled_at
 FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND queue_id = ? AND number IN (?*) ORDER BY number /*! FOR UPDATE SKIP LOCKED */;
 
 -- name: change
@@ -23,8 +23,7 @@ FROM claim /*! FORCE INDEX (idx_claim_lease_until) */ WHERE lease_until <= ? ORD
 
 -- name: find
 -- One claim.
-SELECT token, client, `first`, size, claimed_at, lease_until, outcome FROM claim
-WHERE group_id = ? AND queue_id = ? AND number = ?;
+SELECT token, size FROM claim WHERE group_id = ? AND queue_id = ? AND number = ?;
 
 -- name: outcomes
 -- What has become of the messages of a group's open claims.
@@ -42,7 +41,8 @@ FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE (group_id, queue_id, number) WITHI
 
 -- name: of_group
 -- All open claims of a group.
-SELECT queue_id, number, client, `first`, size, claimed_at, lease_until, outcome, settled_at FROM claim WHERE group_id = ?;
+SELECT queue_id, number, token, client, `first`, size, claimed_at, lease_until, outcome, settled_at
+FROM claim WHERE group_id = ?;
 
 -- name: spans
 -- What is in the open claims of a cursor.

@@ -5,7 +5,7 @@ INSERT INTO delivery (group_id, queue_id, number, claim, token, client, `first`,
 
 -- name: find
 -- A claim that ended.
-SELECT token, `first`, size, outcome, settled_at FROM delivery /*! FORCE INDEX (idx_delivery_multi_first) */
+SELECT token, `first`, size, outcome FROM delivery /*! FORCE INDEX (idx_delivery_multi_first) */
 WHERE group_id = ? AND queue_id = ? AND `first` = ? AND claim = ?;
 
 -- name: of_spans

@@ -32,8 +32,8 @@ SELECT `offset`, id FROM message WHERE queue_id = ? AND `offset` >= ? AND `offse
 SELECT queue_id, `offset`, id FROM message /*! FORCE INDEX (PRIMARY) */ WHERE (queue_id, `offset`) WITHIN (?*);
 
 -- name: last
--- The last offset of a queue; NULL when it has none.
-SELECT MAX(`offset`) FROM message /*! FORCE INDEX (PRIMARY) */ WHERE queue_id = ?;
+-- The last offset of a queue; -1 when it has none.
+SELECT COALESCE(MAX(`offset`), -1) FROM message /*! FORCE INDEX (PRIMARY) */ WHERE queue_id = ?;
 
 -- name: behind
 -- What lies from an offset on, tombstones too; a bounded stretch.

@@ -3,10 +3,12 @@
 import sqlite3
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from types import GenericAlias
+from typing import Any, TypeVar, cast
 
 from ..errors import TopicGone
-from ..ports import Query, Row, Value
+from ..ports import Bound, Query, Value
+from ..rows import read
 from .errors import translate
 from .statements import bind, insert
 
@@ -38,15 +40,18 @@ class SQLiteTransaction:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
-    async def fetch(self, query: str, *values: Value | Sequence[Value]) -> list[Row]:
+    async def fetch(self, query: str, *values: Any) -> Any:
         """The rows of a SELECT."""
-        text, parameters = bind(query, values)
+        typed = bool(values) and isinstance(values[0], type | GenericAlias)
+        text, parameters = bind(query, values[typed:])
         try:
-            return self._connection.execute(text, parameters).fetchall()
+            rows: list[Any] = self._connection.execute(text, parameters).fetchall()
         except (sqlite3.Error, OverflowError) as error:
             raise translate(error) from error
+        row: Any = values[0] if values else None
+        return read(row, rows) if typed else rows
 
-    async def execute(self, query: str, *values: Value | Sequence[Value]) -> int:
+    async def execute(self, query: str, *values: Bound) -> int:
         """Runs a statement; how many rows it matched."""
         text, parameters = bind(query, values)
         try:
@@ -61,11 +66,18 @@ class SQLiteTransaction:
         except (sqlite3.Error, OverflowError) as error:
             raise translate(error) from error
 
-    async def fetch_all(self, queries: Sequence[Query]) -> list[list[Row]]:
-        """The rows of several SELECTs."""
-        return [await self.fetch(query, *values) for query, values in queries]
+    async def fetch_all(self, queries: Sequence[Any]) -> Any:
+        """Several SELECTs."""
+        answers: list[Any] = []
+        for asked in queries:
+            if isinstance(asked, tuple):
+                plain = cast("Query", asked)
+                answers.append(await self.fetch(plain[0], *plain[1]))
+            else:
+                asked.rows = await self.fetch(asked.query, asked.row, *asked.values)
+        return answers
 
-    async def later(self, query: str, *values: Value | Sequence[Value]) -> None:
+    async def later(self, query: str, *values: Bound) -> None:
         """Runs a statement: nothing is far away here."""
         await self.execute(query, *values)
 

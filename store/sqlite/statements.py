@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
-from ..ports import Row, Value
+from ..ports import Bound, Row
 from ..queries import load_queries
 
 _IDS = "(shard, id) IN (?*)"
@@ -45,7 +45,7 @@ def _each_stretch(match: re.Match[str]) -> str:
     )
 
 
-def bind(query: str, values: Sequence[Value | Sequence[Value]]) -> tuple[str, list[Any]]:
+def bind(query: str, values: Sequence[Bound]) -> tuple[str, list[Any]]:
     """The statement's text and its parameters.
 
     A list of numbers or of stretches travels as one JSON parameter, so that the text stays the same and its plan is

@@ -271,7 +271,7 @@ async def ack(tx: OutboxTransaction, keys: Sequence[ClaimKey], message_id: int) 
 
 async def _acked_before(tx: Queries, key: ClaimKey, message_id: int) -> Acked:
     """The claim has ended: what it acked stays acked, and acking it once more is harmless."""
-    for token, first, size, outcome, _ in await tx.fetch(
+    for token, first, size, outcome in await tx.fetch(
         "delivery.find", key.group_id, key.queue_id, key.first, key.number
     ):
         at = await _position(tx, key.queue_id, message_id, first, size) if token == key.token else None

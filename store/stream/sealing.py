@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from attrs import frozen
 
 from ..ids import is_straight
-from ..ports import Row, Transaction, Value
+from ..ports import Transaction, Value
 from .publishing import lock_free
 
 HOLE_AGE = 1_000
@@ -47,13 +47,13 @@ async def seal(tx: Transaction, queue_id: int, now: int, *, at_once: bool = Fals
     free: dict[int, int]
     locked: set[int] = set()
     if at_once:
-        free = dict(await tx.fetch("queue.lock", [queue_id]))
+        free = dict(await tx.fetch("queue.lock", tuple[int, int], [queue_id]))
     else:  # one that somebody else holds keeps no others waiting
         free, locked = await lock_free(tx, [queue_id])
     if queue_id not in free:
         return Sealed(0, moved=False, more=bool(locked))  # without `more` it is removed
     begin = free[queue_id]
-    rows = await tx.fetch("message.behind", queue_id, begin, _PAGE)
+    rows = await tx.fetch("message.behind", tuple[int, int, int], queue_id, begin, _PAGE)
     end = begin
     straight = holes = sealed = 0
     gap: tuple[int, int] | None = None
@@ -85,25 +85,24 @@ async def seal(tx: Transaction, queue_id: int, now: int, *, at_once: bool = Fals
 
 async def overrun(tx: Transaction) -> list[int]:
     """Queues that have something behind their end."""
-    rows: list[Row] = await tx.fetch("queue.overrun")
-    return [queue_id for (queue_id,) in rows]
+    return await tx.fetch("queue.overrun", int)
 
 
 async def wide_holes(tx: Transaction, *, widest: int = WIDEST) -> list[tuple[str, int, int, int]]:
     """(topic, number of the queue, first, last) of the holes at ends that are too wide to be closed."""
     found: list[tuple[str, int, int, int]] = []
     for queue_id in await overrun(tx):
-        for name, number, end in await tx.fetch("queue.whose", queue_id):
-            for offset, *_ in await tx.fetch("message.behind", queue_id, end, 1):
+        for name, number, end in await tx.fetch("queue.whose", tuple[str, int, int], queue_id):
+            for offset, *_ in await tx.fetch("message.behind", tuple[int, int, int], queue_id, end, 1):
                 if offset - end > widest:
-                    found.append((name.decode(), number, end, offset - 1))
+                    found.append((name, number, end, offset - 1))
     return found
 
 
 async def last_end(tx: Transaction, *, queue_id: int) -> int:
     """Behind the last offset that is taken."""
-    ((last,),) = await tx.fetch("message.last", queue_id)
-    return 0 if last is None else int(last) + 1
+    (last,) = await tx.fetch("message.last", int, queue_id)
+    return last + 1
 
 
 def _tombstone(queue_id: int, offset: int, now: int) -> Sequence[Value]:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -16,7 +17,7 @@ from tarry.service.settings import Settings
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.operating.positions import Position
-from tarry.store.ports import Row, Transaction, Value
+from tarry.store.ports import Bound, Transaction, Value
 from tarry.store.records import Claim, Draft, Group, Outcome, Publication
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
@@ -37,10 +38,10 @@ class UserTransaction:
     async def now(self) -> int:
         return self.ms
 
-    async def fetch(self, query: str, *values: Value | Sequence[Value]) -> list[Row]:
+    async def fetch(self, query: str, /, *values: Any) -> Any:
         return await self.tx.fetch(query, *values)
 
-    async def execute(self, query: str, *values: Value | Sequence[Value]) -> int:
+    async def execute(self, query: str, *values: Bound) -> int:
         return await self.tx.execute(query, *values)
 
     async def execute_many(self, query: str, rows: Sequence[Sequence[Value]]) -> int:

@@ -1,9 +1,10 @@
 """A store that is away during the start is waited for, at whatever statement it went; then all is as it should be."""
 
 import shutil
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -17,7 +18,7 @@ from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import Contention, StoreError, Unavailable
 from tarry.store.groups import clients
-from tarry.store.ports import Row, Value
+from tarry.store.ports import Bound
 from tarry.store.records import ClaimRequest, Draft, Publication
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.sqlite.connection import SQLiteTransaction
@@ -49,11 +50,11 @@ def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
     faults = Faults()
     fetch, execute = SQLiteTransaction.fetch, SQLiteTransaction.execute
 
-    async def failing_fetch(tx: SQLiteTransaction, query: str, *values: Value | Sequence[Value]) -> list[Row]:
+    async def failing_fetch(tx: SQLiteTransaction, query: str, *values: Any) -> Any:
         faults.meet(query)
         return await fetch(tx, query, *values)
 
-    async def failing_execute(tx: SQLiteTransaction, query: str, *values: Value | Sequence[Value]) -> int:
+    async def failing_execute(tx: SQLiteTransaction, query: str, *values: Bound) -> int:
         faults.meet(query)
         return await execute(tx, query, *values)
 

@@ -1,17 +1,22 @@
 """The .sql files: every query has a name and a sentence, is asked somewhere, and reads on both backends."""
 
+import ast
 import re
 import sqlite3
+from collections.abc import Iterator
+from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from types import MappingProxyType, UnionType
+from typing import Any, get_args
 
+import attrs
 import pytest
 
 from tarry.store.mysql import statements as mysql_statements
 from tarry.store.mysql.backend import migrations as mysql_migrations
 from tarry.store.queries import load_queries
+from tarry.store.rows import Content, columns_of
 from tarry.store.sqlite import statements as sqlite_statements
 from tarry.store.sqlite.backend import migrations as sqlite_migrations
 
@@ -46,24 +51,91 @@ def test_each_is_asked_somewhere(name: str) -> None:
     assert any(f'"{name}"' in text for text in users)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_sqlite_reads_it(name: str) -> None:
+@pytest.fixture
+def database() -> Iterator[sqlite3.Connection]:
     connection = sqlite3.connect(":memory:")
     for migration in sqlite_migrations():
         for statement in migration.statements:
             connection.execute(statement)
+    yield connection
+    connection.close()
+
+
+def _bound(name: str) -> tuple[str, list[Any]]:
     text = load_queries()[name]
     if "VALUES ?" in text:
         columns = text.partition("VALUES")[0].rpartition("(")[2].count(",") + 1
-        text, values = sqlite_statements.insert(name, columns), [1] * columns
-    else:
-        some: list[Any] = [(1, b"k", 2)] * 2 if "`key`, id) IN" in text else [1, 2]
-        if match := re.search(r"\(([^()]+)\) WITHIN", text):
-            some = [(1,) * (match[1].count(",") + 2)] * 2
-        asked: list[Any] = [some if hole == "(?*)" else 1 for hole in re.findall(r"\(\?\*\)|\?", text)]
-        text, values = sqlite_statements.bind(name, asked)
-    connection.execute("EXPLAIN " + text, values)
-    connection.close()
+        return sqlite_statements.insert(name, columns), [1] * columns
+    some: list[Any] = [(1, b"k", 2)] * 2 if "`key`, id) IN" in text else [1, 2]
+    if match := re.search(r"\(([^()]+)\) WITHIN", text):
+        some = [(1,) * (match[1].count(",") + 2)] * 2
+    asked: list[Any] = [some if hole == "(?*)" else 1 for hole in re.findall(r"\(\?\*\)|\?", text)]
+    return sqlite_statements.bind(name, asked)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sqlite_reads_it(name: str, database: sqlite3.Connection) -> None:
+    text, values = _bound(name)
+    database.execute("EXPLAIN " + text, values)
+
+
+def _wishes() -> list[tuple[str, Any]]:
+    """Every query that is asked for rows, and what these are to be, from the calls in the store."""
+    wishes: set[tuple[str, Any]] = set()
+    for path in ROOM.rglob("*.py"):
+        module = import_module(".".join(["tarry.store", *path.relative_to(ROOM).with_suffix("").parts]))
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(node, ast.Call) or len(node.args) < 2 or isinstance(node.args[1], ast.Starred):
+                continue
+            named = [one.value for one in ast.walk(node.args[0]) if isinstance(one, ast.Constant)]
+            asks = ast.unparse(node.func).endswith((".fetch", "Asked"))
+            if asks and ast.unparse(node.args[1]).startswith(("int", "str", "bytes", "tuple[", *_CAPITALS)):
+                row = eval(ast.unparse(node.args[1]), vars(module))
+                wishes |= {(name, row) for name in named if name in NAMES}
+    return sorted(wishes, key=str)
+
+
+_CAPITALS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+WISHES = _wishes()
+
+
+def test_a_query_gives_the_same_to_everybody() -> None:
+    assert len(WISHES) == len({name for name, _ in WISHES})
+
+
+@pytest.mark.parametrize(("name", "row"), WISHES, ids=[name for name, _ in WISHES])
+def test_a_row_has_the_columns_of_its_query(name: str, row: Any, database: sqlite3.Connection) -> None:
+    text, values = _bound(name)
+    given = [column[0] for column in database.execute(text, values).description]
+    wanted = columns_of(row)
+    if attrs.has(row):  # a column for each field, but for those that begin in memory
+        assert all(f.default is not attrs.NOTHING for f in attrs.fields(row)[len(given) :])
+        wanted = wanted[: len(given)]
+    for place, (_, kind) in enumerate(wanted):
+        if kind is Content:
+            wanted[place : place + 1] = columns_of(Content)
+    assert len(wanted) == len(given)
+    for (field, kind), column in zip(wanted, given, strict=True):
+        assert field in ("", column)
+        types, null = _column(database, load_queries()[name], column)
+        kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+        assert null is None or (type(None) in kinds) is null, column
+        assert all(one in types for one in kinds if one is not type(None)), column
+
+
+def _column(database: sqlite3.Connection, text: str, column: str) -> tuple[tuple[type, ...], bool | None]:
+    """What a column of this name may be read as, and whether it may be NULL; None: that cannot be told."""
+    tables = {found.split()[1].strip("`") for found in _TABLES.findall(text)}
+    declared = {
+        (kind, not_null or in_key > 0)
+        for table in tables
+        for _, name, kind, not_null, _, in_key in database.execute(f"PRAGMA table_info({table})")
+        if name == column
+    }
+    kinds: dict[str, tuple[type, ...]] = {"INTEGER": (int,), "BLOB": (bytes, str, bytearray)}
+    types = {one for kind, _ in declared for one in kinds[kind]} or {int}  # what is calculated is a number
+    nulls = {not not_null for _, not_null in declared}
+    return tuple(types), nulls.pop() if len(nulls) == 1 and "LEFT JOIN" not in text else None
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import attrs
 
-from tarry.store.ports import Query, Row, Transaction, Value, Work
+from tarry.store.ports import Transaction, Work
 from tarry.store.store import Store
 
 T = TypeVar("T")
@@ -27,12 +27,12 @@ class _Counted:
         self._tx = tx
         self._count = count
 
-    async def fetch(self, query: str, *values: Value | Sequence[Value]) -> list[Row]:
+    async def fetch(self, query: str, *values: Any) -> Any:
         self._count.statements.append(query)
         return await self._tx.fetch(query, *values)
 
-    async def fetch_all(self, queries: Sequence[Query]) -> list[list[Row]]:
-        self._count.statements += [query for query, _ in queries]
+    async def fetch_all(self, queries: Sequence[Any]) -> Any:
+        self._count.statements += [query[0] if isinstance(query, tuple) else query.query for query in queries]
         return await self._tx.fetch_all(queries)
 
     def __getattr__(self, name: str) -> Any:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from tarry.service import serve
 from tarry.service.cli.app import main
 from tarry.store.opening import open_backend
-from tarry.store.ports import Backend, Query, Row, Transaction, Value, Work
+from tarry.store.ports import Backend, Bound, Transaction, Value, Work
 
 T = TypeVar("T")
 
@@ -44,27 +44,28 @@ class WatchedTransaction:
         self._killer = killer
         self.queries: list[str] = []
 
-    async def fetch(self, query: str, *values: Value | Sequence[Value]) -> list[Row]:
+    async def fetch(self, query: str, *values: Any) -> Any:
         self._before(query)
         rows = await self._tx.fetch(query, *values)
         self._killer.reach(f"{query}:after")
         return rows
 
-    async def fetch_all(self, queries: Sequence[Query]) -> list[list[Row]]:
-        for query, _ in queries:
-            self._before(query)
+    async def fetch_all(self, queries: Sequence[Any]) -> Any:
+        names = [query[0] if isinstance(query, tuple) else query.query for query in queries]
+        for name in names:
+            self._before(name)
         answers = await self._tx.fetch_all(queries)
-        for query, _ in queries:
-            self._killer.reach(f"{query}:after")
+        for name in names:
+            self._killer.reach(f"{name}:after")
         return answers
 
-    async def later(self, query: str, *values: Value | Sequence[Value]) -> None:
+    async def later(self, query: str, *values: Bound) -> None:
         await self.execute(query, *values)
 
     async def later_many(self, query: str, rows: Sequence[Sequence[Value]]) -> None:
         await self.execute_many(query, rows)
 
-    async def execute(self, query: str, *values: Value | Sequence[Value]) -> int:
+    async def execute(self, query: str, *values: Bound) -> int:
         self._before(query)
         matched = await self._tx.execute(query, *values)
         self._killer.reach(f"{query}:after")

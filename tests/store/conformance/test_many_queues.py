@@ -8,7 +8,7 @@ import pytest
 from support.stores import HOUR, MINUTE, Stage, bodies
 from tarry.store import catalogue
 from tarry.store.groups import settling
-from tarry.store.ports import Query, Transaction
+from tarry.store.ports import Asked, Transaction
 from tarry.store.records import ClaimRequest
 
 QUEUES = 200
@@ -24,8 +24,9 @@ class Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tx, name)
 
-    async def fetch_all(self, queries: Sequence[Query]) -> Any:
-        self._locked += [len(values[1]) for name, values in queries if name in ("cursor.lock", "cursor.free")]  # type: ignore[arg-type]
+    async def fetch_all(self, queries: Sequence[Any]) -> Any:
+        asked: list[Any] = [(one.query, one.values) if isinstance(one, Asked) else one for one in queries]
+        self._locked += [len(values[1]) for name, values in asked if name in ("cursor.lock", "cursor.free")]
         return await self._tx.fetch_all(queries)
 
 

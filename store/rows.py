@@ -1,0 +1,136 @@
+"""Rows as what they are: from the columns that a server gives to typed values.
+
+Who asks says what a row is, and gets that: `await tx.fetch("queue.ends", tuple[int, int], ids)` is a
+`list[tuple[int, int]]`. A NamedTuple or an attrs class has a field for each column, by its name and in order; a tuple
+type says only what the columns hold; a plain type stands for the value of the only column. Columns hold text as UTF-8:
+what is to be a `str` is decoded here. tests/store/test_queries.py holds every such wish against the query.
+
+What several parts of the store read is declared below; what one part reads, there.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from itertools import repeat, starmap
+from types import GenericAlias
+from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
+
+R = TypeVar("R")
+_new: Callable[..., Any] = tuple.__new__  # pyright: ignore  # of any tuple
+
+
+class Content(NamedTuple):
+    """What of a message is the same wherever it lies. In a record it takes the place of its columns."""
+
+    key: str | None
+    ordering_key: str | None
+    tag: str | None
+    headers: bytes | None
+    content_type: str | None
+    body: bytes
+    accepted_at: int
+    deliver_at: int
+
+
+class QueueRow(NamedTuple):
+    """A queue; `group_id` is 0 for a topic's own."""
+
+    id: int
+    topic_id: int
+    group_id: int
+    number: int
+
+
+class GroupRow(NamedTuple):
+    """A consumer group."""
+
+    id: int
+    topic_id: int
+    name: str
+    ladder: bytes | None
+    on_exhausted: int
+    concurrency: int | None
+    created_at: int
+
+
+class CursorState(NamedTuple):
+    """A cursor, and its queue; `group_id` is 0 for a topic's own."""
+
+    number: int
+    group_id: int
+    position: int
+    next_offset: int
+    acked: int
+    dead: int
+    retried: int
+    origin: int
+    expired: int
+    skipped: int
+    queue_id: int
+    sought: int
+    redriven: int
+    cleared: int
+    parked: int
+
+
+class Source(NamedTuple):
+    """Where a message of a retry queue lies in the topic's own, and what it has behind it."""
+
+    offset: int
+    message_queue_id: int
+    message_offset: int
+    message_id: int
+    attempt: int
+    history: bytes
+
+
+class DeadPlace(NamedTuple):
+    """A dead letter, locked, without its content."""
+
+    id: int
+    queue_id: int
+    offset: int
+    dead_at: int
+
+
+def columns_of(row: Any) -> list[tuple[str, Any]]:
+    """Name and type of each field; without names where the row has none."""
+    if isinstance(row, GenericAlias):
+        return [("", kind) for kind in get_args(row)]
+    return [("", row)] if row in (int, bytes, str) else list(get_type_hints(row).items())
+
+
+def read(row: type[R], rows: Sequence[tuple[Any, ...]]) -> list[R]:
+    """The rows as the server gave them, made into what they are."""
+    reader: Callable[[Sequence[tuple[Any, ...]]], list[R]] = _reader(row)  # type: ignore[arg-type]  # a type has a hash
+    return reader(rows) if rows else []
+
+
+@cache
+def _reader(row: Any) -> Callable[[Sequence[tuple[Any, ...]]], list[Any]]:
+    kinds = [kind for _, kind in columns_of(row)]
+    content = kinds.index(Content) if Content in kinds else None
+    if content is not None:
+        kinds[content : content + 1] = get_type_hints(Content).values()
+    text = [place for place, kind in enumerate(kinds) if kind in (str, str | None)]
+
+    def decoded(rows: Iterable[tuple[Any, ...]]) -> Iterable[tuple[Any, ...]]:
+        columns = list(zip(*rows, strict=True))
+        for place in text:
+            columns[place] = tuple([None if value is None else value.decode() for value in columns[place]])
+        if content is not None:
+            its = slice(content, content + len(Content._fields))
+            columns[its] = [tuple(map(_new, repeat(Content), zip(*columns[its], strict=True)))]
+        return zip(*columns, strict=True)
+
+    def made(rows: Sequence[tuple[Any, ...]]) -> list[Any]:
+        plain = decoded(rows) if text else rows
+        if isinstance(row, GenericAlias):
+            return list(plain)
+        if hasattr(row, "_fields"):
+            # What `_make` does, without a call of Python for each row.
+            return list(map(_new, repeat(row), plain))
+        if row in (int, bytes, str):
+            return [value for (value,) in plain]
+        return list(starmap(row, plain))
+
+    return made
