@@ -5,6 +5,7 @@ than a transaction: ids to make, tallies to count in, or another try when a key 
 """
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from attrs import define, field
@@ -14,8 +15,8 @@ from . import catalogue
 from .catalogue import TopicDraft
 from .cleaning import removal
 from .errors import DuplicateKey
-from .groups.claims import Turning
-from .groups.ordered_turns import OrderedTurning
+from .groups import turns
+from .groups.locked_rows import Expected
 from .ids import SHARDS_OF_DELAY, IdMaker
 from .operating.positions import Position
 from .operating.redriving import Letters, Redriven, Redriving
@@ -64,7 +65,7 @@ class Store:
     window: int = IDEMPOTENCY_WINDOW
     ladder: Ladder = field(factory=Ladder)
     """Of groups for which neither they nor their topic name one."""
-    _expected: dict[int, tuple[int, int] | None] = field(factory=dict[int, tuple[int, int] | None], init=False)
+    _expected: dict[int, Expected | None] = field(factory=dict[int, Expected | None], init=False)
     """By group id: where its next claim is likely to begin. It need not be true."""
 
     async def read(self, function: _Function[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -134,24 +135,24 @@ class Store:
         *,
         free: bool = False,
     ) -> Turn:
-        """Settles and claims for one group in one transaction; `present`: see `OrderedTurning`, `free`: `Settling`."""
+        """Settles and claims for one group in one transaction; see `turns`."""
 
         async def attempt(spread: int) -> Turn:
-            async def work(tx: Transaction) -> tuple[Turn, tuple[int, int] | None]:
-                run = self._turning(group, now, spread, present, free=free)
-                return await run.write(tx, settlements, requests), run.expects
-
-            turn, expects = await self.backend.write(work)
+            turn, expected = await self.backend.write(
+                lambda tx: turns.take(
+                    *(tx, group, settlements, requests),
+                    now=now,
+                    make_id=partial(self.ids.make, spread=spread),
+                    present=present,
+                    expected=self._expected.get(group.id),
+                    free=free,
+                )
+            )
             if requests:
-                self._expected[group.id] = expects
+                self._expected[group.id] = expected
             return turn
 
         return await self._again(attempt, now)
-
-    def _turning(self, group: Group, now: int, spread: int, present: Collection[str], *, free: bool) -> Turning:
-        if group.topic.ordered:
-            return OrderedTurning(group, now, self.ids, spread, free=free, present=present)
-        return Turning(group, now, self.ids, spread, expected=self._expected.get(group.id), free=free)
 
     def forget_group(self, group: Group) -> None:
         """The group is removed."""

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 
 from starlette.responses import Response
 
-from ...store.looking.finding import Place, State, Wanted
+from ...store.looking.finding import Place, Wanted
 from ...store.records import Found, Topic
+from ...store.states import FINDABLE, Findable
 from ..durations import format_time
 from . import answers, rendering
 from .call import Call, answer
@@ -15,7 +16,6 @@ from .messages import PAGE, cursor
 from .names import wrong_label, wrong_name
 from .problems import Problem, bad_parameter
 
-_STATES: tuple[State, ...] = ("scheduled", "published", "cancelled", "claimed", "retrying", "parked", "dead")
 _PLACE = re.compile("([0-9]{1,9})-([0-9]{1,19})")
 _HOUR = 3_600_000
 _WIDEST = 366 * 24 * _HOUR
@@ -38,7 +38,7 @@ async def find_messages(call: Call) -> Response:
         topic = await call.broker.topic(query["topic"], create=False)
         return await _of_key(call, topic, query["key"], (state, since, until), after, limit)
     if state is None:
-        raise bad_parameter("state", f"say key, or state: one of {', '.join(_STATES)}")
+        raise bad_parameter("state", f"say key, or state: one of {', '.join(FINDABLE)}")
     place = _place(query.get("cursor"))
     topic = await call.broker.topic(query["topic"], create=False)
     page = await call.broker.find(topic, Wanted(state, since, until), place, limit)
@@ -46,12 +46,12 @@ async def find_messages(call: Call) -> Response:
     return answer(answers.FoundPage(messages=[rendering.found(one) for one in page.messages], cursor=text))
 
 
-def _state(query: Mapping[str, str]) -> State | None:
-    for state in _STATES:
+def _state(query: Mapping[str, str]) -> Findable | None:
+    for state in FINDABLE:
         if query.get("state") == state:
             return state
     if "state" in query:
-        raise bad_parameter("state", f"there are {', '.join(_STATES)}")
+        raise bad_parameter("state", f"there are {', '.join(FINDABLE)}")
     return None
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
+from ...store.states import FINDABLE
 from . import (
     answers,
     claims,
@@ -101,7 +102,7 @@ OPERATIONS: tuple[Operation, ...] = (
             Parameter("key", "a key; else state is needed", form=_KEY),
             Parameter(
                 *("state", "what it is; from claimed on in a group"),
-                words=("scheduled", "published", "cancelled", "claimed", "retrying", "parked", "dead"),
+                words=FINDABLE,
             ),
             _time("from", ": due then or later; of published, claimed, parked and dead ones, so since then"),
             _time("to", ", itself not included"),

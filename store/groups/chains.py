@@ -12,15 +12,33 @@ empty one, so that one queue without keys is one order.
 import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
 from attrs import define, field
 
-from ..ports import Row, Transaction, Value
+from ..ports import Transaction, Value
 from ..records import Group
+from ..rows import Source
 from ..stream.publishing import draw_offsets
 
 _AT_ONCE = 100
 """Messages of a chain that are released together: so many offsets are in its row."""
+
+
+class ChainRow(NamedTuple):
+    """A chain as it is stored: its offsets in eight bytes each."""
+
+    ordering_key: bytes
+    away: bytes
+
+
+class ParkedRow(NamedTuple):
+    """A parked message."""
+
+    message_offset: int
+    message_id: int
+    attempt: int
+    history: bytes
 
 
 @define
@@ -45,16 +63,17 @@ class Chains:
     _chains: dict[tuple[int, bytes], Chain] = field(factory=dict[tuple[int, bytes], Chain])
     _looked: set[tuple[int, bytes]] = field(factory=set[tuple[int, bytes]])
     _changed: set[tuple[int, bytes]] = field(factory=set[tuple[int, bytes]])
-    _parked: list[Row] = field(factory=list[Row])
+    _parked: dict[tuple[int, bytes], list[Source]] = field(factory=dict[tuple[int, bytes], list[Source]])
+    """By queue and key; not written yet."""
 
     async def load(self, tx: Transaction, queue_id: int, ordering_keys: Iterable[bytes]) -> None:
         """Locks and reads the chains of these keys, once."""
         keys = sorted({key for key in ordering_keys if (queue_id, key) not in self._looked})
         if keys:
             self._looked.update((queue_id, key) for key in keys)
-            self._note(queue_id, await tx.fetch("chain.lock", self.group.id, queue_id, keys))
+            self._note(queue_id, await tx.fetch("chain.lock", ChainRow, self.group.id, queue_id, keys))
 
-    def _note(self, queue_id: int, rows: Iterable[Row]) -> None:
+    def _note(self, queue_id: int, rows: Iterable[ChainRow]) -> None:
         for key, away in rows:
             offsets = {int.from_bytes(away[at : at + 8], "big") for at in range(0, len(away), 8)}
             self._chains[queue_id, key] = Chain(queue_id, key, offsets, stored=True)
@@ -73,13 +92,11 @@ class Chains:
             chain.away.discard(offset)
             self._changed.add((queue_id, ordering_key))
 
-    def park(
-        self, queue_id: int, ordering_key: bytes, offset: int, message_id: int, attempt: int, history: bytes
-    ) -> None:
+    def park(self, ordering_key: bytes, source: Source) -> None:
         """A message waits behind its key."""
-        self._begin(queue_id, ordering_key).away.discard(offset)
-        row = (self.group.id, queue_id, ordering_key, offset, message_id, attempt, history, self.now)
-        self._parked.append(row)
+        place = (source.message_queue_id, ordering_key)
+        self._begin(*place).away.discard(source.message_offset)
+        self._parked.setdefault(place, []).append(source)
 
     def _begin(self, queue_id: int, ordering_key: bytes) -> Chain:
         place = (queue_id, ordering_key)
@@ -91,7 +108,7 @@ class Chains:
     async def forget(self, tx: Transaction, queue_id: int, offsets: Collection[int]) -> None:
         """Messages that are gone from the stream, whatever their key was, are waited for no longer."""
         known = {place: chain for place, chain in self._chains.items() if place[0] == queue_id}
-        self._note(queue_id, await tx.fetch("chain.of_queue", self.group.id, queue_id))
+        self._note(queue_id, await tx.fetch("chain.of_queue", ChainRow, self.group.id, queue_id))
         self._chains |= known
         for (at, key), chain in self._chains.items():
             if at == queue_id and not chain.away.isdisjoint(offsets):
@@ -100,24 +117,28 @@ class Chains:
 
     async def first_parked(self, tx: Transaction, queue_id: int, ordering_key: bytes) -> int:
         """The offset of the first parked message of the key; past every offset when there is none."""
-        rows = await tx.fetch("parked.first", self.group.id, queue_id, ordering_key, sys.maxsize, 1)
-        parked: list[int] = [row[3] for row in self._parked if row[1:3] == (queue_id, ordering_key)]
-        return min([*(row[0] for row in rows), *parked], default=sys.maxsize)
+        place = (queue_id, ordering_key)
+        stored = await tx.fetch("parked.first", ParkedRow, self.group.id, *place, sys.maxsize, 1)
+        parked = [*stored, *self._parked.get(place, ())]
+        return min([message.message_offset for message in parked], default=sys.maxsize)
 
     async def write(self, tx: Transaction) -> bool:
         """Writes what changed and releases what has nothing before it; True when something came into a retry queue."""
-        if self._parked:
-            await tx.execute_many("parked.add", self._parked)
+        parked = [
+            (self.group.id, *place, *source[2:], self.now) for place, some in self._parked.items() for source in some
+        ]
+        if parked:
+            await tx.execute_many("parked.add", parked)
             self._parked.clear()
-        released: dict[int, list[Row]] = defaultdict(list)
+        released: dict[int, list[ParkedRow]] = defaultdict(list)
         rows: list[Sequence[Value]] = []
         for place in sorted(self._changed):
             chain, key = self._chains[place], (self.group.id, *place)
-            free = await tx.fetch("parked.first", *key, min(chain.away, default=sys.maxsize), _AT_ONCE)
+            free = await tx.fetch("parked.first", ParkedRow, *key, min(chain.away, default=sys.maxsize), _AT_ONCE)
             if free:
-                chain.away.update(row[0] for row in free)
+                chain.away.update(message.message_offset for message in free)
                 released[chain.queue_id] += free
-                await tx.execute("parked.remove", *key, free[-1][0])
+                await tx.execute("parked.remove", *key, free[-1].message_offset)
             if chain.away:
                 rows.append((*key, chain.encode()))
                 chain.stored = True
@@ -132,12 +153,12 @@ class Chains:
             await self._release(tx, released)
         return bool(released)
 
-    async def _release(self, tx: Transaction, released: dict[int, list[Row]]) -> None:
+    async def _release(self, tx: Transaction, released: dict[int, list[ParkedRow]]) -> None:
         """Into the retry queues, in the order of the stream."""
         backs = {queue_id: self.group.retry_queues[queue_id].id for queue_id in released}
         begins = await draw_offsets(tx, {backs[queue_id]: len(rows) for queue_id, rows in released.items()})
         returned: list[Sequence[Value]] = []
         for queue_id, rows in released.items():
-            for number, (offset, id_, attempt, history) in enumerate(sorted(rows), begins[backs[queue_id]]):
-                returned.append((backs[queue_id], number, 0, queue_id, offset, id_, attempt, history, self.now))
+            for number, message in enumerate(sorted(rows), begins[backs[queue_id]]):
+                returned.append((backs[queue_id], number, 0, queue_id, *message, self.now))
         await tx.execute_many("redelivery.add", returned)

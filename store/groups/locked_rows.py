@@ -1,20 +1,34 @@
-"""The rows of a consumer group that a turn holds locked: its cursors, and the claims that are being settled."""
+"""The rows of a consumer group that a turn holds locked: its cursors, and the claims that are being settled.
+
+They are locked in the order that everybody keeps: claim rows by key, then the group's cursors. Nothing else is, since
+the end of a queue is read plainly: an offset below a committed end is committed. What a turn changes it changes here,
+in memory, and then writes back.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from attrs import define, field
 
-from ..records import Outcome
+from ..errors import GroupGone, Locked
+from ..ports import Asked, Transaction, Value
+from ..records import ClaimKey, ClaimRequest, Group, Outcome, Queue, Settlement
+from ..states import AFTER
+from ..stream.stretches import PAGE, Page
+from ..text import encode
+from .claim_ids import RANGES
 
-_COUNTED = {
-    Outcome.ACKED: "acked",
-    Outcome.RETRIED: "retried",
-    Outcome.LOST: "retried",
-    Outcome.SUSPENDED: "retried",
-    Outcome.DEAD: "dead",
-    Outcome.LOST_DEAD: "dead",
-    Outcome.EXPIRED: "expired",
-    Outcome.PARKED: "parked",
-    Outcome.SKIPPED: "skipped",
-}
+MANY = 64
+"""Queues of a group, its retry queues included, that a turn locks anyway; of more it looks first which it needs."""
+_NEEDED = 16
+"""Queues that it takes then at least: those of other tags may be passed."""
+_NO_END = 1 << 62
+_COUNTERS = {outcome: {"retrying": "retried"}.get(state, state) for outcome, state in AFTER.items()}
+"""By outcome, the counter of the cursor that counts it: each has the name of the state, but for one."""
+
+
+Expected = tuple[Queue, int]
+"""A queue of the topic, and where a group is likely to be in it."""
 
 
 @define
@@ -31,18 +45,25 @@ class CursorRow:
     expired: int
     skipped: int
     parked: int
+    changed: bool = False
+
+    def move_to(self, position: int) -> None:
+        self.position, self.changed = position, True
 
     def take_claim_number(self) -> int:
-        self.next_claim += 1
+        self.next_claim, self.changed = self.next_claim + 1, True
         return self.next_claim - 1
 
     def take_delivery_number(self) -> int:
-        self.next_delivery += 1
+        self.next_delivery, self.changed = self.next_delivery + 1, True
         return self.next_delivery - 1
 
-    def tell(self, outcome: Outcome, times: int = 1) -> None:
-        counter = _COUNTED[outcome]
-        setattr(self, counter, getattr(self, counter) + times)
+    def count(self, outcome: Outcome, times: int = 1) -> None:
+        """So many of its messages came to this."""
+        if times:
+            counter = _COUNTERS[outcome]
+            setattr(self, counter, getattr(self, counter) + times)
+            self.changed = True
 
 
 @define
@@ -65,6 +86,10 @@ class ClaimRow:
     def ended(self) -> bool:
         return Outcome.OPEN not in self.outcome
 
+    def places(self, *outcomes: Outcome) -> list[int]:
+        """Where the messages are of which this has become."""
+        return [place for place, outcome in enumerate(self.outcome) if outcome in outcomes]
+
     def settle(self, place: int, outcome: Outcome, now: int) -> None:
         self.outcome[place] = outcome
         self.settled_at[8 * place : 8 * place + 8] = now.to_bytes(8, "big")
@@ -74,3 +99,172 @@ class ClaimRow:
         self.outcome[:] = bytes([outcome]) * self.size
         self.settled_at[:] = now.to_bytes(8, "big") * self.size
         self.changed = True
+
+    def log_row(self, group_id: int, number: int, now: int) -> Sequence[Value]:
+        """Its row of `delivery`, now that it has ended."""
+        return (
+            *(group_id, self.queue_id, number, self.number, self.token, encode(self.client)),
+            *(self.first, self.size, self.claimed_at, now),
+            *(bytes(self.outcome), bytes(self.settled_at)),
+        )
+
+
+@define
+class LockedRows:
+    """What a turn holds, and what it has read behind its locks."""
+
+    group: Group
+    cursors: Mapping[int, CursorRow]
+    """By queue id."""
+    claims: dict[tuple[int, int], ClaimRow]
+    """By queue id and number, in the order of their locks."""
+    ends: Mapping[int, int]
+    """Of the queues, when there is something to claim."""
+    page: Page | None
+    """The first messages to claim, where that was guessed right."""
+    more_behind: bool
+    """There may be queues with something to claim beside those that are locked."""
+    ended: dict[ClaimKey, bytes] = field(factory=dict[ClaimKey, bytes])
+    """The outcomes of claims that had ended, for those who settle once more because an answer was lost."""
+    with_users: set[ClaimKey] = field(factory=set[ClaimKey])
+    """Claims that could not be locked: a user's own transaction is acking of them."""
+
+    @property
+    def acked(self) -> int:
+        """Messages that the group has acked, ever."""
+        return sum(cursor.acked for cursor in self.cursors.values())
+
+    def claim(self, key: ClaimKey) -> ClaimRow | None:
+        """The claim of this key and token, if it is open."""
+        claim = self.claims.get((key.queue_id, key.number))
+        return claim if claim is not None and claim.token == key.token else None
+
+    async def find_missing(self, tx: Transaction, settlements: Sequence[Settlement]) -> None:
+        """What has become of claims that are to be settled and were not among those locked."""
+        if not (missing := self._missing(settlements)):
+            return
+        # Another turn may have held them; that is over now, since we have the cursors.
+        locks = _locks(self.group, missing)
+        await tx.fetch_all(locks)
+        self.claims |= _by_place(locks)
+        missing = self._missing(settlements)
+        for key in missing:
+            place = (self.group.id, key.queue_id, key.first, key.number)
+            for token, _, _, outcome in await tx.fetch("delivery.find", tuple[int, int, int, bytes], *place):
+                if token == key.token:
+                    self.ended[key] = outcome
+        for key in missing:
+            if key not in self.ended and key.group_id == self.group.id:
+                found = await tx.fetch("claim.find", tuple[int, int], key.group_id, key.queue_id, key.number)
+                if key.token in [token for token, _ in found]:
+                    self.with_users.add(key)
+
+    def _missing(self, settlements: Iterable[Settlement]) -> list[ClaimKey]:
+        keys = dict.fromkeys(settlement.key for settlement in settlements)
+        return [key for key in keys if (key.queue_id, key.number) not in self.claims]
+
+    def count_outside(self) -> None:
+        """What users' own transactions have acked since is counted now: they must not lock a cursor."""
+        for claim in self.claims.values():
+            if outside := claim.outcome.count(Outcome.ACKED_OUTSIDE):
+                claim.outcome = claim.outcome.replace(bytes([Outcome.ACKED_OUTSIDE]), bytes([Outcome.ACKED]))
+                claim.changed = True
+                self.cursors[claim.queue_id].count(Outcome.ACKED, outside)
+
+    async def write_claims(self, tx: Transaction, now: int) -> None:
+        """What was settled. A claim with no open message left moves to the log, under a number of its cursor's."""
+        ended: dict[int, list[int]] = defaultdict(list)
+        log: list[Sequence[Value]] = []
+        for claim in self.claims.values():
+            if not claim.changed:
+                continue
+            if claim.ended:
+                ended[claim.queue_id].append(claim.number)
+                number = self.cursors[claim.queue_id].take_delivery_number()
+                log.append(claim.log_row(self.group.id, number, now))
+                continue
+            place = (self.group.id, claim.queue_id, claim.number)
+            await tx.later("claim.change", claim.lease_until, bytes(claim.outcome), bytes(claim.settled_at), *place)
+        if log:
+            await tx.later_many("delivery.add", log)
+        for queue_id, numbers in ended.items():
+            await tx.later("claim.remove", self.group.id, queue_id, numbers)
+
+    async def write_cursors(self, tx: Transaction) -> None:
+        """Those that have changed."""
+        for queue_id, cursor in sorted(self.cursors.items()):
+            if cursor.changed:
+                await tx.later(
+                    "cursor.move",
+                    *(cursor.position, cursor.next_claim, cursor.next_delivery, cursor.acked, cursor.dead),
+                    *(cursor.retried, cursor.expired, cursor.skipped, cursor.parked, self.group.id, queue_id),
+                )
+
+
+async def lock(
+    tx: Transaction,
+    group: Group,
+    settlements: Sequence[Settlement],
+    requests: Sequence[ClaimRequest],
+    expected: Expected | None,
+    *,
+    free: bool,
+) -> LockedRows:
+    """Locks what is to be settled, range by range, and the cursors; and reads what is to be claimed. One flight.
+
+    What is `expected` is read together with the locks. With `free` nobody is waited for who works on the group:
+    `Locked`, at once. Raises `GroupGone` when there is no cursor any more.
+    """
+    queue_ids, more_behind = await _choose_queues(tx, group, settlements, requests)
+    claims = _locks(group, {settlement.key for settlement in settlements})
+    cursors = Asked("cursor.free" if free else "cursor.lock", CursorRow, group.id, queue_ids)
+    ends = Asked("queue.ends", tuple[int, int], queue_ids)
+    page = None
+    if requests and expected is not None and expected[0].id in queue_ids:
+        limit = min(PAGE, sum(request.size for request in requests))
+        page = Page.of(*expected, _NO_END, limit, returned=False)
+    await tx.fetch_all([*claims, cursors, *([ends] if requests else []), *([page.asked] if page is not None else [])])
+    if free and len(cursors.rows) < len(queue_ids):
+        there = await tx.fetch("cursor.there", tuple[int, int], group.id, queue_ids)
+        if len(there) > len(cursors.rows):
+            raise Locked("another transaction is working on this group")
+    if not cursors.rows:
+        raise GroupGone("the group has been removed meanwhile")
+    by_queue = {cursor.queue_id: cursor for cursor in cursors.rows}
+    locked = LockedRows(group, by_queue, _by_place(claims), dict(ends.rows), page, more_behind)
+    await locked.find_missing(tx, settlements)
+    return locked
+
+
+async def _choose_queues(
+    tx: Transaction, group: Group, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]
+) -> tuple[list[int], bool]:
+    """The queues whose cursors a turn locks: all, or of very many those that it has to do with; and whether others may
+    have something to claim.
+
+    The first of them is always among these: whoever takes a turn of the group, or looks whether it is still there,
+    locks that one. On an ordered topic a turn shares out all queues.
+    """
+    every = group.queue_ids
+    if len(every) <= MANY or group.topic.ordered:
+        return sorted(every), False
+    chosen = {min(every), *(settlement.key.queue_id for settlement in settlements)}
+    more_behind = False
+    if requests:
+        most = max(_NEEDED, len(requests), min(RANGES, sum(request.size for request in requests)))
+        behind = await tx.fetch("cursor.behind", tuple[int, int], group.id, most + 1)
+        more_behind = len(behind) > most
+        chosen.update(queue_id for queue_id, _ in behind[:most])
+    return sorted(chosen.intersection(every)), more_behind
+
+
+def _locks(group: Group, keys: Collection[ClaimKey]) -> list[Asked[ClaimRow]]:
+    """The claims, queue by queue in the order in which they are locked."""
+    numbers: dict[int, list[int]] = defaultdict(list)
+    for queue_id, number in sorted({(key.queue_id, key.number) for key in keys}):
+        numbers[queue_id].append(number)
+    return [Asked("claim.lock", ClaimRow, group.id, queue_id, some) for queue_id, some in numbers.items()]
+
+
+def _by_place(locks: Iterable[Asked[ClaimRow]]) -> dict[tuple[int, int], ClaimRow]:
+    return {(claim.queue_id, claim.number): claim for lock in locks for claim in lock.rows}

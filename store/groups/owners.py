@@ -6,52 +6,31 @@ open claim stays where it is: it changes hands when the claim is settled or over
 
 from collections.abc import Collection, Mapping, Sequence
 
-from attrs import define, frozen
-
 from ..ports import Transaction
 from ..records import Group
 from ..text import encode
 
 
-@frozen
-class Owner:
-    """A queue's owner; `epoch` counts the changes of hands."""
+async def share_out(
+    tx: Transaction, group: Group, busy: Mapping[int, str], members: Collection[str], now: int
+) -> dict[int, str]:
+    """Shares a group's queues among the members; returns who may claim from each queue that is not busy.
 
-    client: str
-    epoch: int
-
-
-@define
-class Owners:
-    """The owners of a group's queues, locked."""
-
-    group: Group
-    _rows: dict[int, Owner]
-
-    @classmethod
-    async def lock(cls, tx: Transaction, group: Group) -> "Owners":
-        """Reads them, for update."""
-        rows = await tx.fetch("queue_owner.lock", group.id)
-        return cls(group, {queue_id: Owner(client.decode(), epoch) for queue_id, client, epoch in rows})
-
-    async def share(
-        self, tx: Transaction, busy: Mapping[int, str], members: Collection[str], now: int
-    ) -> dict[int, str]:
-        """Shares the queues among the members; returns who may claim from each queue that is not busy."""
-        queues = [queue.id for queue in self.group.topic.queues]
-        wished = share(queues, {queue_id: owner.client for queue_id, owner in self._rows.items()}, busy, members)
-        changed = [
-            (self.group.id, queue_id, encode(client), self._epoch(queue_id) + 1, now)
-            for queue_id, client in sorted(wished.items())
-            if queue_id not in self._rows or self._rows[queue_id].client != client
-        ]
-        if changed:
-            await tx.execute_many("queue_owner.put", changed)
-        return {queue_id: client for queue_id, client in wished.items() if queue_id not in busy}
-
-    def _epoch(self, queue_id: int) -> int:
-        owner = self._rows.get(queue_id)
-        return 0 if owner is None else owner.epoch
+    `busy` are the queues with an open claim, and who holds it.
+    """
+    owners: dict[int, str] = {}
+    epochs: dict[int, int] = {}  # they count how often a queue changed hands
+    for queue_id, client, epoch in await tx.fetch("queue_owner.lock", tuple[int, str, int], group.id):
+        owners[queue_id], epochs[queue_id] = client, epoch
+    wished = share([queue.id for queue in group.topic.queues], owners, busy, members)
+    changed = [
+        (group.id, queue_id, encode(client), epochs.get(queue_id, 0) + 1, now)
+        for queue_id, client in sorted(wished.items())
+        if owners.get(queue_id) != client
+    ]
+    if changed:
+        await tx.execute_many("queue_owner.put", changed)
+    return {queue_id: client for queue_id, client in wished.items() if queue_id not in busy}
 
 
 def share(

@@ -4,14 +4,13 @@ What waits and what was cancelled is looked through in the order of ids, which i
 bounded number of rows in one call. So a page may be short, or empty, and still not the last: `Page.after` says so.
 """
 
-from typing import Literal
-
 from attrs import frozen
 
 from ..ids import SHARDS, SHARDS_OF_DELAY, first_id
 from ..operating.positions import Position, offset_of
 from ..ports import Query, Transaction
 from ..records import Topic
+from ..states import Findable
 
 _ROWS = 200
 """Rows of a shard in one read."""
@@ -24,16 +23,12 @@ _AHEAD, _MOVED = 12_500, 2_500
 """Rows of a shard that are read to count what falls due: 200,000 of all shards, and 40,000 that were moved."""
 
 
-State = Literal["scheduled", "published", "cancelled", "claimed", "retrying", "parked", "dead"]
-"""The last four are states in a group: see `standings`."""
-
-
 @frozen
 class Wanted:
     """Which messages. Times are of `deliver_at`; of published, claimed, parked and dead ones, when they became so; of
     retrying ones, when they come back. Unix milliseconds, the end not included."""
 
-    state: State
+    state: Findable
     since: int | None = None
     until: int | None = None
 

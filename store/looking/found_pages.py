@@ -13,6 +13,7 @@ from attrs import frozen
 from ..ids import places_of
 from ..ports import Transaction
 from ..records import Found, Topic
+from ..states import STANDINGS
 from ..stream.stretches import CLAIM_BYTES as BYTES
 from . import finding, standings
 from .finding import Page, Place, Wanted
@@ -35,7 +36,7 @@ class FoundPage:
 async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> FoundPage:
     """A page of at most `limit` messages of a topic by state and time."""
     groups = await standings.groups_of(tx, topic)
-    search = standings.find if wanted.state in standings.STANDINGS else finding.find
+    search = standings.find if wanted.state in STANDINGS else finding.find
     page = await _cut(tx, await search(tx, topic, wanted, place, limit), groups, dead=wanted.state == "dead")
     found = await find_messages(tx, page.ids)
     if wanted.state == "dead":  # a letter outlives its message

@@ -14,8 +14,6 @@ from ..records import Event, Found, Outcome, Topic
 from ..text import decode
 from .finding import Page, Place, Wanted, within
 
-STANDINGS = ("claimed", "retrying", "parked", "dead")
-
 _ROWS = 500
 """Rows in one read; a claim is a row, and its messages are read with it."""
 _CLAIMS = 50
@@ -26,7 +24,7 @@ _PLACES = 1 << 10
 
 
 async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page:
-    """A page of at most `limit` messages of one of the `STANDINGS`."""
+    """A page of at most `limit` messages of one of the states in a group."""
     if wanted.state == "dead":
         return await _dead(tx, topic, wanted, place, limit)
     if wanted.state == "claimed":

@@ -15,23 +15,12 @@ from attrs import evolve, field, frozen
 from ..ids import due_of, places_of
 from ..ports import Row, Transaction, Value
 from ..records import Event, Found, Outcome
+from ..states import ENDS
 from ..text import decode
 
 _WIDEST_CLAIM = 1000
 _SPANS = 1000
 """Stretches in one statement: of many more the servers would rather read the whole table."""
-_ENDS = {
-    Outcome.ACKED: "acked",
-    Outcome.ACKED_OUTSIDE: "acked",
-    Outcome.RETRIED: "failed",
-    Outcome.LOST: "lease_lost",
-    Outcome.DEAD: "dead",
-    Outcome.LOST_DEAD: "dead",
-    Outcome.SUSPENDED: "suspended",
-    Outcome.EXPIRED: "expired",
-    Outcome.RELEASED: "released",
-    Outcome.PARKED: "parked",
-}
 _WITH_REASON = {"failed", "lease_lost", "dead"}
 
 
@@ -250,7 +239,7 @@ def _add_handling(life: list[Event], place: _Place, group: str, spans: Iterable[
         if outcome == Outcome.OPEN:
             held = True
         else:
-            life.append(Event(_ENDS[outcome], settled_at, group, client, place.attempt))
+            life.append(Event(ENDS[outcome], settled_at, group, client, place.attempt))
     return held
 
 

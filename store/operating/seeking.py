@@ -17,7 +17,6 @@ from attrs import define, frozen
 from ..errors import GroupGone
 from ..groups.chains import Chains
 from ..groups.locked_rows import ClaimRow, CursorRow
-from ..groups.settling import log_row
 from ..ids import IdMaker, due_of, shard_of
 from ..ports import Transaction, Value
 from ..records import ClaimKey, Group, Outcome, Queue
@@ -118,7 +117,7 @@ class Seeking:
         numbers: dict[int, list[int]] = defaultdict(list)
         for claim in held:
             number = cursors[claim.queue_id].take_delivery_number()
-            log.append(log_row(self.group, claim, number, self.now))
+            log.append(claim.log_row(self.group.id, number, self.now))
             numbers[claim.queue_id].append(claim.number)
         if log:
             await tx.execute_many("delivery.add", log)

@@ -103,6 +103,6 @@ SELECT queue_id, `offset`, id, 0, `key`, ordering_key, tag, headers, content_typ
 FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND id IN (?*);
 
 -- name: members
--- The ordering keys of a stretch of a queue.
-SELECT `offset`, `offset`, id, ordering_key FROM message /*! FORCE INDEX (PRIMARY) */
+-- The ordering keys of a stretch of a queue; ids below 0 where there is no message.
+SELECT `offset`, `offset` AS message_offset, id, ordering_key FROM message /*! FORCE INDEX (PRIMARY) */
 WHERE queue_id = ? AND `offset` >= ? AND `offset` < ?;

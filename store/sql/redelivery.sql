@@ -45,7 +45,7 @@ WHERE queue_id = ? AND `offset` >= ? ORDER BY `offset` LIMIT ?;
 DELETE /*+ INDEX(redelivery PRIMARY) */ FROM redelivery WHERE queue_id = ? AND `offset` >= ? AND `offset` < ?;
 
 -- name: members
--- The ordering keys of a stretch of a retry queue; without an id where the message is gone.
-SELECT r.`offset`, r.message_offset, m.id, m.ordering_key FROM redelivery r /*! FORCE INDEX (PRIMARY) */
+-- The ordering keys of a stretch of a retry queue; ids below 0 where the message is gone.
+SELECT r.`offset`, r.message_offset, COALESCE(m.id, -1) AS id, m.ordering_key FROM redelivery r /*! FORCE INDEX (PRIMARY) */
 LEFT JOIN message m /*! FORCE INDEX (PRIMARY) */ ON m.queue_id = r.message_queue_id AND m.`offset` = r.message_offset
 WHERE r.queue_id = ? AND r.`offset` >= ? AND r.`offset` < ?;

@@ -116,7 +116,7 @@ class Reading:
         known = (queue.id, began, request.size, request.tags)
         if known not in self._pages:
             page_size = PAGE if request.tags is not None else min(PAGE, request.size)
-            stretch = Stretch(tx, queue, "message.range", began, end, page_size)
+            stretch = Stretch(tx, queue, began, end, page_size)
             messages: list[Delivered] = []
             scanned = 0
             while not messages and stretch.position < end and scanned < _SCAN:

@@ -1,13 +1,13 @@
 """Stretches of a queue, read in pages: a claim's messages, or a pull by the reader's own offset."""
 
-from collections.abc import Sequence
+from typing import NamedTuple
 
-from attrs import frozen
+from attrs import define
 
 from ..operating.positions import end_of
-from ..ports import Row, Transaction
+from ..ports import Asked, Transaction
 from ..records import Delivered, Queue
-from ..text import decode
+from ..rows import Content
 
 PAGE = 256
 """Messages read at a time: with bodies at their limit, 64 MiB."""
@@ -15,15 +15,57 @@ CLAIM_BYTES = 8 << 20
 """A claim stops growing past this many bytes of bodies."""
 
 
-@frozen
-class Page:
-    """Messages of a queue, read from an offset on before it was known that they would be asked for."""
+class Streamed(NamedTuple):
+    """A message in a topic's own queue."""
 
-    queue_id: int
+    offset: int
+    id: int
+    content: Content
+    streamed_at: int
+
+
+class Returned(NamedTuple):
+    """A message in a retry queue, and where it lies in the topic's own."""
+
+    offset: int
+    message_id: int
+    content: Content
+    streamed_at: int
+    attempt: int
+    message_queue_id: int
+    message_offset: int
+
+
+@define
+class Page:
+    """The messages of a queue from an offset on: to be asked, and then as many as there were; `limit` at most."""
+
+    queue: Queue
     position: int
     limit: int
-    rows: Sequence[Row]
-    """As many as there were; `limit` at most."""
+    asked: Asked[Streamed] | Asked[Returned]
+
+    @classmethod
+    def of(cls, queue: Queue, position: int, end: int, limit: int, *, returned: bool) -> "Page":
+        """What lies before `end`. `returned`: in a retry queue."""
+        place = (queue.id, position, end, limit)
+        if returned:
+            return cls(queue, position, limit, Asked("redelivery.range", Returned, *place))
+        return cls(queue, position, limit, Asked("message.range", Streamed, *place))
+
+    @property
+    def messages(self) -> list[tuple[int, Delivered]]:
+        """Each with its offset here."""
+        number = self.queue.number
+        return [
+            (row.offset, Delivered(row.id, number, row.offset, 1, *row.content, row.streamed_at))
+            if isinstance(row, Streamed)
+            else (
+                row.offset,
+                Delivered(row.message_id, number, row.message_offset, row.attempt, *row.content, row.streamed_at),
+            )
+            for row in self.asked.rows
+        ]
 
 
 class Stretch:
@@ -33,22 +75,23 @@ class Stretch:
         self,
         tx: Transaction,
         queue: Queue,
-        query: str,
         position: int,
         end: int,
         page_size: int,
+        *,
+        returned: bool = False,
         page: Page | None = None,
     ) -> None:
         self._tx = tx
         self._queue = queue
-        self.query = query
+        self._returned = returned
         self.position = position
         self._read_to = position  # every row below it has been read
         self._end = end
         self._page_size = page_size
         self._page: list[tuple[int, Delivered]] = []
-        if page is not None and (page.queue_id, page.position) == (queue.id, position):
-            self._turn_to(page.rows, page.limit)
+        if page is not None and (page.queue.id, page.position) == (queue.id, position):
+            self._turn_to(page)
 
     async def take(self, until: int, most: int = CLAIM_BYTES) -> list[tuple[int, Delivered]]:
         """The messages from the position up to `until`, each with its offset here; fewer past `most` bytes of them."""
@@ -80,34 +123,15 @@ class Stretch:
             self.position = max(self.position, self._page[0][0])
 
     async def _read(self) -> None:
-        rows = await self._tx.fetch(self.query, self._queue.id, self.position, self._end, self._page_size)
-        self._turn_to(rows, self._page_size)
+        page = Page.of(self._queue, self.position, self._end, self._page_size, returned=self._returned)
+        await self._tx.fetch_all([page.asked])
+        self._turn_to(page)
 
-    def _turn_to(self, rows: Sequence[Row], limit: int) -> None:
+    def _turn_to(self, page: Page) -> None:
+        messages = page.messages
         # What lies behind the end may have been committed since the end was read: it is for the next turn.
-        self._page = [(row[0], self._delivered(row)) for row in rows if row[0] < self._end]
-        self._read_to = min(rows[-1][0] + 1, self._end) if len(rows) == limit else self._end
-
-    def _delivered(self, row: Row) -> Delivered:
-        offset, id_, key, ordering_key, tag, headers, content_type, body, accepted_at, deliver_at, streamed_at = row[
-            :11
-        ]
-        attempt, source = (row[11], row[13]) if len(row) > 11 else (1, offset)
-        return Delivered(
-            id=id_,
-            queue=self._queue.number,
-            offset=source,
-            attempt=attempt,
-            key=decode(key),
-            ordering_key=decode(ordering_key),
-            tag=decode(tag),
-            headers=headers,
-            content_type=decode(content_type),
-            body=body,
-            published_at=accepted_at,
-            deliver_at=deliver_at,
-            streamed_at=streamed_at,
-        )
+        self._page = [found for found in messages if found[0] < self._end]
+        self._read_to = min(messages[-1][0] + 1, self._end) if len(messages) == page.limit else self._end
 
 
 async def pull(tx: Transaction, queue: Queue, offset: int, limit: int) -> list[Delivered]:
@@ -115,7 +139,7 @@ async def pull(tx: Transaction, queue: Queue, offset: int, limit: int) -> list[D
     end = await end_of(tx, queue.id)
     for _, floor in await tx.fetch("cleaned.find", [queue.id]):
         offset = max(offset, floor)  # what lay below is past its time and gone
-    stretch = Stretch(tx, queue, "message.range", offset, end, min(PAGE, limit))
+    stretch = Stretch(tx, queue, offset, end, min(PAGE, limit))
     while stretch.position < end:
         if found := await stretch.take(min(stretch.position + limit, end)):
             return [message for _, message in found]

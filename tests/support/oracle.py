@@ -424,7 +424,7 @@ class Oracle:
         rows = await self.store.backend.read(lambda tx: tx.fetch("cursor.of_group", hand.group.id))
         claims = await self.store.backend.read(lambda tx: tx.fetch("claim.of_group", hand.group.id))
         for _, _, position, _, acked, dead, retried, origin, expired, skipped, queue_id, sought, _, _, parked in rows:
-            in_hands = sum(row[7].count(0) for row in claims if row[0] == queue_id)
+            in_hands = sum(row[8].count(0) for row in claims if row[0] == queue_id)
             assert position - origin == acked + dead + retried + in_hands + expired + skipped + sought + parked
         assert sum(row[5] - row[13] for row in rows) == state.letters == len(hand.dead)
         assert sum(row[6] + row[12] for row in rows) == len(hand.retries) + sum(map(len, hand.backs.values()))

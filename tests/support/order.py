@@ -161,7 +161,7 @@ class Watch:
         rows = await self.store.backend.read(lambda tx: tx.fetch("cursor.of_group", self.group.id))
         claims = await self.store.backend.read(lambda tx: tx.fetch("claim.of_group", self.group.id))
         for _, _, position, _, acked, dead, retried, origin, expired, skipped, queue_id, _, _, _, parked in rows:
-            in_hands = sum(row[7].count(Outcome.OPEN) for row in claims if row[0] == queue_id)
+            in_hands = sum(row[8].count(Outcome.OPEN) for row in claims if row[0] == queue_id)
             assert position - origin == acked + dead + retried + in_hands + expired + skipped + parked
 
     @property

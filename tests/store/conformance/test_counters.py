@@ -12,7 +12,7 @@ from support.oracle import Hand, Held, Oracle, choose
 from support.still import StillBackend
 from support.stores import HOUR, MINUTE, SECOND, START, Stage
 from tarry.store import catalogue
-from tarry.store.groups import settling
+from tarry.store.groups import locked_rows
 from tarry.store.records import Settlement
 from tarry.store.sqlite.connection import drive
 from tarry.store.store import Store
@@ -223,8 +223,8 @@ async def test_random_histories_of_groups_with_very_many_queues(
     stage: Stage, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A turn that looks first which queues it has to do with does what one does that locks them all."""
-    monkeypatch.setattr(settling, "MANY", 1)
-    monkeypatch.setattr(settling, "_NEEDED", 1)
+    monkeypatch.setattr(locked_rows, "MANY", 1)
+    monkeypatch.setattr(locked_rows, "_NEEDED", 1)
     await test_random_histories(stage, seed)
 
 

@@ -5,8 +5,9 @@ import pytest
 from support.counting import counted as counted_statements
 from support.stores import HOUR, MINUTE, SECOND, Stage, ids_of
 from tarry.store.looking import finding, found_pages, standings, tracing
-from tarry.store.looking.finding import Place, State, Wanted
+from tarry.store.looking.finding import Place, Wanted
 from tarry.store.records import Group, Topic
+from tarry.store.states import Findable
 from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
 
@@ -101,7 +102,7 @@ async def test_what_others_have_waiting_bounds_the_count(
     assert parts > 5
 
 
-async def stands(stage: Stage, topic: Topic, state: State, limit: int, *times: int) -> list[int]:
+async def stands(stage: Stage, topic: Topic, state: Findable, limit: int, *times: int) -> list[int]:
     """What is found, once each; all of it is said to stand so."""
     ids = list(dict.fromkeys(await found(stage, topic, Wanted(state, *times), limit)))
     for id_ in ids:

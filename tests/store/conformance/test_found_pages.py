@@ -5,18 +5,18 @@ import pytest
 from support.counting import counted
 from support.stores import HOUR, MINUTE, Stage, ids_of
 from tarry.store.looking import finding, found_pages, standings, tracing
-from tarry.store.looking.finding import Place, State, Wanted
+from tarry.store.looking.finding import Place, Wanted
 from tarry.store.looking.found_pages import FoundPage
 from tarry.store.records import Topic
+from tarry.store.states import FINDABLE, Findable
 from tarry.wheel.ladder import Ladder
 
 MANY = 240
 MOST = 32 + 20
 """Statements of a page: a read of each shard, or of every queue and group, and then so many for all their lives."""
-STATES: tuple[State, ...] = ("scheduled", "published", "cancelled", "claimed", "retrying", "parked", "dead")
 
 
-async def in_state(stage: Stage, state: State) -> Topic:
+async def in_state(stage: Stage, state: Findable) -> Topic:
     """A topic with `MANY` messages in that state, in two groups where it is a state of groups."""
     ordered = state == "parked"
     rungs = () if state == "dead" else (MINUTE,)
@@ -39,7 +39,7 @@ async def in_state(stage: Stage, state: State) -> Topic:
     return topic
 
 
-async def all_pages(stage: Stage, topic: Topic, state: State, limit: int) -> list[FoundPage]:
+async def all_pages(stage: Stage, topic: Topic, state: Findable, limit: int) -> list[FoundPage]:
     pages: list[FoundPage] = []
     place: Place | None = Place()
     while place is not None:
@@ -48,8 +48,8 @@ async def all_pages(stage: Stage, topic: Topic, state: State, limit: int) -> lis
     return pages
 
 
-@pytest.mark.parametrize("state", STATES)
-async def test_statements_of_a_page(stage: Stage, state: State) -> None:
+@pytest.mark.parametrize("state", FINDABLE)
+async def test_statements_of_a_page(stage: Stage, state: Findable) -> None:
     topic = await in_state(stage, state)
     async with counted(stage.store) as count:
         page = await stage.store.read(found_pages.find, topic, Wanted(state), Place(), 1000)
@@ -78,8 +78,8 @@ async def test_letters_that_outlive_their_messages(stage: Stage) -> None:
     assert len(count.statements) <= MOST, count.statements
 
 
-@pytest.mark.parametrize("state", STATES)
-async def test_a_page_ends_at_its_bytes(stage: Stage, state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("state", FINDABLE)
+async def test_a_page_ends_at_its_bytes(stage: Stage, state: Findable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(found_pages, "BYTES", 100)
     monkeypatch.setattr(found_pages, "_WEIGHED", (7, 30, 1000))
     topic = await in_state(stage, state)

@@ -7,7 +7,7 @@ import pytest
 
 from support.stores import HOUR, MINUTE, Stage, bodies
 from tarry.store import catalogue
-from tarry.store.groups import settling
+from tarry.store.groups import locked_rows
 from tarry.store.ports import Asked, Transaction
 from tarry.store.records import ClaimRequest
 
@@ -57,7 +57,7 @@ async def test_a_drain_locks_few_and_leaves_none(stage: Stage, locked: list[int]
                 seen += map(int, bodies(claim))
                 assert (await stage.ack(group, claim)).acked == len(bodies(claim))
     assert sorted(seen) == list(range(QUEUES))
-    assert 0 < max(locked) <= settling.MANY + 2
+    assert 0 < max(locked) <= locked_rows.MANY + 2
     state = await stage.store.read(catalogue.group_state, group)
     assert (state.acked, state.claimed) == (QUEUES, 0)
 
@@ -78,4 +78,4 @@ async def test_returns_come_first_and_the_limit_holds(stage: Stage, locked: list
     await stage.fall_due()
     again = await stage.claim(group, 1)
     assert (bodies(again), again.messages[0].attempt) == (bodies(held[0]), 2)
-    assert max(locked) <= settling.MANY + 2
+    assert max(locked) <= locked_rows.MANY + 2

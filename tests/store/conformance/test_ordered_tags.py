@@ -5,7 +5,7 @@ import random
 import pytest
 
 from support.stores import MINUTE, SECOND, Stage, bodies
-from tarry.store.groups import ordered_turns
+from tarry.store.groups import claims
 from tarry.store.records import Claim, ClaimRequest, Group, Settlement, Topic, Turn
 from tarry.wheel.ladder import Ladder
 
@@ -105,7 +105,7 @@ async def test_parked_and_returned_messages_of_other_tags_let_their_key_go(stage
 
 
 async def test_a_turn_is_gone_on_with_among_other_tags(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ordered_turns, "_PARKED", 5)
+    monkeypatch.setattr(claims, "SCAN", 5)
     _, group = await begin(stage, " ".join(["ab0"] * 23) + " ar1")
     turns = 0
     while True:

@@ -202,7 +202,7 @@ async def _cursors(group_id: int, tx: Transaction) -> list[tuple[int, int, int]]
     """For each cursor: its moves, what its counters tell, and what is open (I14)."""
     open_: dict[int, int] = {}
     for row in await tx.fetch("claim.of_group", group_id):
-        open_[row[0]] = open_.get(row[0], 0) + row[7].count(0)
+        open_[row[0]] = open_.get(row[0], 0) + row[8].count(0)
     found: list[tuple[int, int, int]] = []
     for row in await tx.fetch("cursor.of_group", group_id):
         _, _, position, _, acked, dead, retried, origin, expired, skipped, queue_id, *_ = row

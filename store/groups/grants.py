@@ -1,4 +1,4 @@
-"""What a claim request is given, range by range: one claim outside, under one name and token.
+"""What a claim request is granted in a turn, range by range: one claim outside, under one name and token.
 
 It is of the topic's own queues or of retry queues, never of both: after a replay a message may lie in both, and a
 claim holds it once.
@@ -14,8 +14,8 @@ from ..stream.stretches import CLAIM_BYTES
 from .claim_ids import RANGES
 
 
-@define
-class Gathering:
+@define(eq=False)
+class Grant:
     """A request, and the ranges that it has been given in this turn."""
 
     request: ClaimRequest
@@ -57,15 +57,15 @@ class Gathering:
         return evolve(self.ranges[0], others=tuple(self.ranges[1:])) if self.ranges else None
 
 
-def next_to_serve(gatherings: Iterable[Gathering], queue_id: int, *, returned: bool) -> Gathering | None:
+def next_to_serve(grants: Iterable[Grant], queue_id: int, *, returned: bool) -> Grant | None:
     """Who is given the next range of this queue: who has nothing yet, the first come first; then who has room.
 
     None: nobody. Of a queue a claim has one range: where that stopped short, enough was read.
     """
-    more: Gathering | None = None
-    for gathering in gatherings:
-        if not gathering.ranges:
-            return gathering
-        if more is None and gathering.room > 0 and gathering.returned == returned and not gathering.has(queue_id):
-            more = gathering
+    more: Grant | None = None
+    for grant in grants:
+        if not grant.ranges:
+            return grant
+        if more is None and grant.room > 0 and grant.returned == returned and not grant.has(queue_id):
+            more = grant
     return more

@@ -1,0 +1,127 @@
+"""Where messages go that leave their claims in a turn: onto their next rung, or to the dead letters after the last one.
+In an ordered topic those behind one that failed are parked.
+"""
+
+import secrets
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+from attrs import define, field
+
+from ..ids import due_of, shard_of
+from ..ports import Transaction, Value
+from ..records import Group, Outcome, Settlement
+from ..rows import Source
+from .locked_rows import LockedRows
+from .order import Order, first_source
+from .settling import Failure
+
+_REMEMBERED = 99
+"""Failures that a message keeps at least which blocks its key: the first of them; and the last."""
+_LAST_REST = 1000
+"""Milliseconds between the tries of a message that blocks its key, when the ladder has no rung."""
+
+
+@define
+class Failing:
+    """The failures of a turn."""
+
+    group: Group
+    now: int
+    make_id: Callable[[int], int]
+    """The id of a retry that is due at this millisecond."""
+    locked: LockedRows
+    order: Order | None
+    _retries: list[Sequence[Value]] = field(factory=list[Sequence[Value]], init=False)
+
+    async def write(self, tx: Transaction, failures: Sequence[Failure]) -> None:
+        """Puts each message where it belongs, and counts it."""
+        sources = await self._sources(tx, failures)
+        for failure in failures:
+            claim = failure.claim
+            source = sources.get((claim.queue_id, failure.offset))
+            if source is None:
+                outcome = Outcome.EXPIRED
+            elif failure.behind:
+                outcome = Outcome.PARKED
+            else:
+                outcome = await self._send_back(tx, failure, source)
+            claim.settle(failure.place, outcome, self.now)
+            self.locked.cursors[claim.queue_id].count(outcome)
+            if self.order is not None:
+                self.order.note(claim, failure.place, outcome, source)
+        if self._retries:
+            await tx.later_many("retry.add", self._retries)
+
+    async def _sources(self, tx: Transaction, failures: Iterable[Failure]) -> dict[tuple[int, int], Source]:
+        """The messages, by queue and offset of where they were claimed; without those that retention has taken."""
+        offsets: dict[int, list[int]] = defaultdict(list)
+        for failure in failures:
+            offsets[failure.claim.queue_id].append(failure.offset)
+        sources: dict[tuple[int, int], Source] = {}
+        for queue_id, some in offsets.items():
+            if queue_id in self.group.retry_queues:
+                for offset, id_ in await tx.fetch("message.ids", tuple[int, int], queue_id, min(some), max(some) + 1):
+                    sources[queue_id, offset] = first_source(queue_id, offset, id_)
+            else:
+                for source in await tx.fetch("redelivery.sources", Source, queue_id, some):
+                    sources[queue_id, source.offset] = source
+        return sources
+
+    async def _send_back(self, tx: Transaction, failure: Failure, source: Source) -> Outcome:
+        """Onto its next rung, or to the dead letters."""
+        wish, lost = failure.answer.wish, failure.answer.wish.verb == "end"
+        at = min(failure.claim.lease_until, self.now) if lost else self.now  # when its rung begins
+        history = source.history
+        if wish.count:
+            entry = {"at": at, "client": failure.claim.client, "reason": "lease lost" if lost else wish.reason}
+            history = self._add_to(history, entry)
+        rest = self._rest(source.attempt, wish)
+        if rest is None:
+            if not await self._bury(tx, failure, source, history):
+                return Outcome.EXPIRED
+            failure.answer.dead += 1
+            return Outcome.LOST_DEAD if lost else Outcome.DEAD
+        id_ = self.make_id(at + rest)
+        retry_queue = self.group.retry_queues[source.message_queue_id]
+        self._retries.append(
+            (
+                *(shard_of(id_), id_, self.group.id, retry_queue.id),
+                *(source.message_queue_id, source.message_offset, source.message_id),
+                *(source.attempt + wish.count, history, at),
+            )
+        )
+        failure.answer.timers.append((due_of(id_), ~id_))
+        if not wish.count:
+            return Outcome.SUSPENDED
+        return Outcome.LOST if lost else Outcome.RETRIED
+
+    def _add_to(self, history: bytes, entry: Mapping[str, object]) -> bytes:
+        before = msgspec.json.decode(history)
+        if self.group.block:  # it may fail for ever
+            before = before[: max(len(self.group.ladder.rungs), _REMEMBERED)]
+        return msgspec.json.encode([*before, entry])
+
+    def _rest(self, attempt: int, wish: Settlement) -> int | None:
+        """Milliseconds until it comes again after this failed attempt; None: the ladder is exhausted."""
+        ladder = self.group.ladder
+        rest = ladder.rung(attempt)
+        if rest is None and self.order is not None and self.group.block:
+            rest = ladder.rungs[-1] if ladder.rungs else _LAST_REST
+        if rest is None and not wish.count:
+            rest = ladder.rungs[-1] if ladder.rungs else 0
+        if rest is None:
+            return None
+        if wish.retry_after is not None:
+            return wish.retry_after
+        return rest + secrets.randbelow(ladder.longest(rest) - rest + 1) if ladder.jitter else rest
+
+    async def _bury(self, tx: Transaction, failure: Failure, source: Source, history: bytes) -> bool:
+        """To the dead letters; False when retention took it in this very moment."""
+        cleared = await tx.execute("dead.remove", self.group.id, source.message_id)
+        place = (source.message_queue_id, source.message_offset)
+        copied = await tx.execute("dead.add", self.group.id, self.now, history, *place)
+        if cleared:
+            await tx.execute("cursor.cleared", 1, self.group.id, failure.claim.queue_id)
+        return copied > 0

@@ -1,0 +1,80 @@
+"""A turn of a consumer group: its waiting acks, fails, extensions, lost leases and claims, in one transaction.
+
+It is three flights: the locks together with what lies behind them, the writes, and COMMIT. Each part has a file:
+what is locked (`locked_rows`), what is said to a settlement (`settling`), where goes what fails (`failing`), what is
+claimed (`claims`), and, of ordered topics alone, which keys may go on (`order`).
+"""
+
+from collections.abc import Callable, Collection, Sequence
+
+from ..ports import Transaction
+from ..records import ClaimRequest, Group, Outcome, Settlement, Turn
+from .claims import Claiming
+from .failing import Failing
+from .locked_rows import Expected, lock
+from .order import Order
+from .settling import Settling
+
+
+async def take(
+    tx: Transaction,
+    group: Group,
+    settlements: Sequence[Settlement],
+    requests: Sequence[ClaimRequest],
+    *,
+    now: int,
+    make_id: Callable[[int], int],
+    present: Collection[str] = (),
+    expected: Expected | None = None,
+    free: bool = False,
+) -> tuple[Turn, Expected | None]:
+    """Settles first, then claims; returns, too, what the next turn may take for `expected` (see `locked_rows.lock`).
+
+    `make_id` makes the id of a retry from when it is due. On an ordered topic the queues are shared among the clients
+    that are `present`, those that ask and those that hold claims.
+    """
+    order = Order(group, now) if group.topic.ordered else None
+    ranges = [part for settlement in settlements for part in settlement.ranges]
+    locked = await lock(tx, group, ranges, requests, expected, free=free)
+
+    acked_before = locked.acked
+    if order is not None:
+        await order.load(tx, locked.claims.values(), ranges)
+    locked.count_outside()
+    settling = Settling(now, locked, order)
+    for settlement in settlements:
+        settling.settle(settlement)
+    if order is not None:
+        order.note_acks()
+    await Failing(group, now, make_id, locked, order).write(tx, settling.failures)
+    released = order is not None and await order.write(tx)
+    await locked.write_claims(tx, now)
+
+    claiming = Claiming(locked, order, now, requests, await _room(tx, group) if requests else None)
+    more = released or (order is not None and any(cursor.changed for cursor in locked.cursors.values()))
+    if requests:
+        if order is not None:
+            await order.share(tx, {*present, *(request.client for request in requests)})
+        await claiming.write(tx)
+        if order is not None:
+            released |= await order.write(tx)
+        more = released or claiming.stopped if order is not None else claiming.left or locked.more_behind
+    await locked.write_cursors(tx)
+    turn = Turn(
+        settling.results(),
+        claiming.claims,
+        more=more,
+        left=bool(requests) and order is not None and claiming.left,
+        cut=claiming.cut or (bool(requests) and released),  # what was skipped may have let through what is wanted
+        full=claiming.room == 0,
+        acked=locked.acked - acked_before,
+    )
+    return turn, claiming.expect() if requests else None
+
+
+async def _room(tx: Transaction, group: Group) -> int | None:
+    """How many messages more may be in hand; None is no limit. Exact, since the group's cursors are locked."""
+    if group.concurrency is None:
+        return None
+    outcomes = await tx.fetch("claim.outcomes", bytes, group.id)
+    return max(0, group.concurrency - sum(outcome.count(Outcome.OPEN) for outcome in outcomes))

@@ -1,0 +1,108 @@
+"""The life of a message, as a table: (state, event) -> state.
+
+A state is a place, and a message moves by an insert and a delete in one transaction. It is scheduled, published or
+cancelled as such; from then on it is in a state of its own in each group, where it begins as `published`. The words are
+those of the HTTP API, and the drawing in ARCHITECTURE.md is made from this table.
+
+An operator may bring a message again that is still on its way in a group (`replayed`, `sought`). Then it goes two ways
+there at once, each by the table.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal, get_args
+
+from .records import Outcome
+
+Own = Literal["scheduled", "published", "cancelled"]
+"""What a message is as such."""
+Standing = Literal["claimed", "retrying", "parked", "dead"]
+"""What it is in a group, as far as messages are looked for by it."""
+Findable = Literal[Own, Standing]
+"""What messages are looked for by."""
+State = Literal[Findable, "returned", "acked", "skipped", "expired", "passed", "purged"]
+
+STANDINGS: tuple[Standing, ...] = get_args(Standing)
+FINDABLE: tuple[Findable, ...] = (*get_args(Own), *STANDINGS)
+
+PLACES: Mapping[State, str] = MappingProxyType(
+    {
+        "scheduled": "delay",
+        "cancelled": "cancelled",
+        "published": "message, ahead of the group's cursor",
+        "claimed": "claim",
+        "acked": "delivery",
+        "retrying": "retry",
+        "returned": "redelivery, ahead of the group's cursor",
+        "parked": "parked",
+        "dead": "dead",
+        "skipped": "behind the cursor, whose counter has it",
+        "expired": "nowhere: retention took it",
+        "passed": "behind the cursor, which a seek has moved",
+        "purged": "nowhere",
+    }
+)
+"""The table where a message of this state is found."""
+
+LIFE: Mapping[tuple[State | None, str], State] = MappingProxyType(
+    {
+        (None, "scheduled"): "scheduled",
+        (None, "published"): "published",
+        ("scheduled", "rescheduled"): "scheduled",
+        ("scheduled", "cancelled"): "cancelled",
+        ("scheduled", "promoted"): "published",
+        # In a group
+        ("published", "claimed"): "claimed",
+        ("published", "skipped"): "skipped",  # its tag was not asked for
+        ("published", "parked"): "parked",  # behind one of its key that has to come back
+        ("published", "expired"): "expired",  # retention took it first
+        ("claimed", "acked"): "acked",
+        ("claimed", "failed"): "retrying",
+        ("claimed", "lease_lost"): "retrying",
+        ("claimed", "suspended"): "retrying",  # given back uncounted
+        ("claimed", "parked"): "parked",  # gone back with one of its key
+        ("claimed", "dead"): "dead",  # failed, or its lease was lost, on the last rung
+        ("claimed", "expired"): "expired",
+        ("retrying", "returned"): "returned",
+        ("parked", "returned"): "returned",
+        ("returned", "claimed"): "claimed",
+        ("returned", "skipped"): "skipped",
+        ("returned", "parked"): "parked",
+        ("returned", "expired"): "expired",
+        # What an operator does
+        ("dead", "redriven"): "retrying",
+        ("dead", "purged"): "purged",
+        ("acked", "replayed"): "retrying",
+        ("skipped", "replayed"): "retrying",
+        ("passed", "replayed"): "retrying",
+        ("published", "passed"): "passed",  # the group sought past it
+        ("claimed", "passed"): "passed",
+        ("claimed", "released"): "retrying",  # the group sought elsewhere: no seek brings again what had come back
+        ("claimed", "sought"): "published",
+        ("acked", "sought"): "published",
+        ("skipped", "sought"): "published",
+        ("passed", "sought"): "published",
+    }
+)
+
+ENDS: Mapping[Outcome, str] = MappingProxyType(
+    {
+        Outcome.ACKED: "acked",
+        Outcome.ACKED_OUTSIDE: "acked",
+        Outcome.RETRIED: "failed",
+        Outcome.LOST: "lease_lost",
+        Outcome.DEAD: "dead",
+        Outcome.LOST_DEAD: "dead",
+        Outcome.SUSPENDED: "suspended",
+        Outcome.EXPIRED: "expired",
+        Outcome.RELEASED: "released",
+        Outcome.PARKED: "parked",
+        Outcome.SKIPPED: "skipped",
+    }
+)
+"""The event by which a message left its claim, or was passed over by it."""
+
+AFTER: Mapping[Outcome, State] = MappingProxyType(
+    {outcome: LIFE.get(("claimed", event)) or LIFE["published", event] for outcome, event in ENDS.items()}
+)
+"""The state that an outcome leads to."""
