@@ -2,7 +2,7 @@
 
     python -m tarry.bench.groups --dsn mysql://root@127.0.0.1:3306/any [--groups 50] [--callers 20] [--seconds 5]
 
-The engine as it is served, without HTTP: so many callers with one message of 200 bytes under way each. Each group has a
+The node as it is served, without HTTP: so many callers with one message of 200 bytes under way each. Each group has a
 coordinator, since somebody has claimed for it before, and nobody waits there: what is measured is what groups cost a
 publish, not what their consumers cost the machine. One group and many alternate, run after run, each on an empty
 database.
@@ -12,13 +12,13 @@ import argparse
 
 import trio
 
-from ..service.engine import Engine
 from ..service.metrics import Metrics
+from ..service.serve import begin
 from ..service.settings import Settings
 from ..service.upkeep.collector import tame_collector
 from ..service.upkeep.logs import set_up_logs
 from ..store.opening import open_backend
-from ..store.records import Draft, Publication
+from ..store.records import ClaimRequest, Draft, Publication
 from ..store.store import Store
 from . import databases
 from .closed_loop import in_tasks
@@ -67,20 +67,21 @@ def main() -> None:
 
 
 async def measure(dsn: str, groups: int, callers: int, seconds: float) -> Figures:
-    """An engine of its own, its groups claimed for once."""
+    """A node of its own, its groups claimed for once."""
     backend = await open_backend(dsn)
     try:
-        engine = Engine(Store(backend), Settings(dsn=dsn), Metrics())
+        server = begin(Store(backend), Settings(dsn=dsn), Metrics())
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(engine.run)
-            await engine.ready.wait()
-            topic = await engine.topic("bench")
+            nursery.start_soon(server.run)
+            await server.ready.wait()
+            node = server.node
+            topic = await node.directory.topic("bench")
             for number in range(groups):
-                group = await engine.group(topic, f"group-{number}")
-                await engine.claim(group, "bench", 1, 0, 1000)
+                group = await node.directory.group(topic, f"group-{number}")
+                await node.groups.claim(group, ClaimRequest("bench", 1, 1000), 0)
 
             async def publish() -> None:
-                await engine.publish(Publication((Draft(topic, topic.queues[0], BODY),)))
+                await node.intake.publish(Publication((Draft(topic, topic.queues[0], BODY),)))
 
             figures = await in_tasks([publish] * callers, seconds)
             nursery.cancel_scope.cancel()

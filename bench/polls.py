@@ -3,7 +3,7 @@
     python -m tarry.bench.polls --dsn mariadb [--polls 1000] [--seconds 30]
     python -m tarry.bench.polls --dsn mariadb --http --polls 10000 [--seconds 30]
 
-So many claims wait at one engine, as long polls do, and nothing is published. `statements_per_s` is what the server
+So many claims wait at one node, as long polls do, and nothing is published. `statements_per_s` is what the server
 itself counted (`Questions`), all of the service's own rounds included; the server should have nothing else to do.
 HTTP has no part in it: a poll costs the front door what it costs, and the database nothing.
 
@@ -26,10 +26,11 @@ import msgspec
 import trio
 
 from ..service.demo.server_process import ServerProcess
-from ..service.engine import Engine
 from ..service.metrics import Metrics
+from ..service.serve import begin
 from ..service.settings import Settings
 from ..store.opening import open_backend
+from ..store.records import ClaimRequest
 from ..store.store import Store
 from . import databases
 from .lean_http import LeanHTTP, RefusedError
@@ -66,16 +67,20 @@ async def measure(dsn: str, polls: int, groups: int, seconds: float) -> Figures:
     settings = Settings(dsn=dsn)
     backend = await open_backend(dsn)
     try:
-        engine = Engine(Store(backend), settings, Metrics())
+        server = begin(Store(backend), settings, Metrics())
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(engine.run)
-            await engine.ready.wait()
-            topic = await engine.topic("idle")
-            names = [await engine.group(topic, f"group-{number}") for number in range(groups)]
+            nursery.start_soon(server.run)
+            await server.ready.wait()
+            node = server.node
+            topic = await node.directory.topic("idle")
+            names = [await node.directory.group(topic, f"group-{number}") for number in range(groups)]
 
             async def poll(number: int) -> None:
                 while True:
-                    if await engine.claim(names[number % groups], f"client-{number}", 1, 30_000, 60_000):
+                    request = ClaimRequest(f"client-{number}", 1, 60_000)
+                    async with node.membership.polling(request.client):
+                        granted = await node.groups.claim(names[number % groups], request, 30_000)
+                    if granted is not None:
                         raise AssertionError("nothing was published, and something came")
 
             for number in range(polls):

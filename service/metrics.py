@@ -6,7 +6,6 @@ are bounded too: past `MAX_NAMES` pairs the rest is counted under "(other)", whi
 
 import platform
 import time
-from typing import Protocol
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
@@ -14,6 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from .. import __version__
 from .clock import Clock
 from .hand.hand import Hand
+from .stream.sealer import Sealer
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MAX_NAMES = 1000
@@ -25,17 +25,6 @@ _DURATIONS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 
 
 log = structlog.get_logger()
-
-
-class Watched(Protocol):
-    """What the gauges read when they are asked."""
-
-    @property
-    def hand(self) -> Hand | None: ...
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def standing_queues(self) -> int: ...
 
 
 class Metrics:
@@ -79,18 +68,13 @@ class Metrics:
         build.labels(__version__, platform.python_version()).set(1)
         ProcessCollector(registry=self.registry)
 
-    def watch(self, watched: Watched) -> None:
-        """From now on the gauges read from here."""
-
-        def skew() -> float:
-            clock = watched.clock
-            return clock.now() / 1000 - time.time() if clock.started else float("nan")
-
-        self._wheel_entries.set_function(lambda: len(watched.hand.wheel) if watched.hand else 0)
-        self._wheel_behind.set_function(lambda: watched.hand.behind / 1000 if watched.hand else 0)
-        self._oldest_due.set_function(lambda: watched.hand.behind / 1000 if watched.hand else 0)
-        self._clock_skew.set_function(skew)
-        self._standing.set_function(lambda: watched.standing_queues)
+    def watch(self, hand: Hand, clock: Clock, sealer: Sealer) -> None:
+        """From now on the gauges read from these."""
+        self._wheel_entries.set_function(lambda: len(hand.wheel))
+        self._wheel_behind.set_function(lambda: hand.behind / 1000)
+        self._oldest_due.set_function(lambda: hand.behind / 1000)
+        self._clock_skew.set_function(lambda: clock.now() / 1000 - time.time())
+        self._standing.set_function(lambda: len(sealer.standing))
 
     def published(self, topic: str, messages: int) -> None:
         """Accepted, for now or for later; replays are not counted."""

@@ -2,6 +2,8 @@
 
 import signal
 import sys
+import time
+from functools import partial
 
 import structlog
 import trio
@@ -10,15 +12,42 @@ from attrs import define, field
 from ..store.errors import StoreError
 from ..store.opening import database_of, open_backend
 from ..store.store import Store
+from ..wheel.horizon import Horizon
 from ..wheel.ladder import Ladder
-from .engine import Engine
+from ..wheel.timing_wheel import TimingWheel
+from .clock import Clock
+from .groups.groups import Groups
+from .groups.membership import Membership
+from .groups.operations import Operations
+from .groups.roster import Roster
+from .hand.hand import Hand
+from .hand.loader import Loader
+from .hand.promotion import Promotion
+from .hand.sweeps import Sweeps
 from .http.app import make_app
 from .http.front_door import FrontDoor
+from .lifecycle import Lifecycle
 from .metrics import Metrics
+from .node import Node
 from .settings import Settings
+from .stream.bells import Bells
+from .stream.growth import Growth
+from .stream.intake import Intake
 from .stream.nudges import Nudges
+from .stream.readers import Readers
+from .stream.sealer import Sealer
+from .topics.catalogue import Catalogue
+from .topics.directory import Directory
+from .topics.ranking import Ranking
+from .topics.rates import Rates
+from .topics.removal import Removal
+from .topics.remover import Remover
+from .upkeep.alarm import Alarm
+from .upkeep.cleaner import Cleaner
+from .upkeep.clock_watch import ClockWatch
 from .upkeep.collector import tame_collector
 from .upkeep.logs import set_up_logs
+from .upkeep.measures import Measures
 from .upkeep.outages import WatchedBackend
 
 _LEFT_FOR_THE_END = 5.0
@@ -27,6 +56,9 @@ fifth."""
 
 _SWITCH_INTERVAL = 0.0005
 """Seconds until a thread that computes lets another go on: the embedded store's writer and trio take turns."""
+
+_BEHIND = 1000
+"""Milliseconds by which the hand may be late while what is past its time is cleared up: what is due comes first."""
 
 log = structlog.get_logger()
 
@@ -64,20 +96,20 @@ async def _serve(settings: Settings) -> int:
         watched = WatchedBackend(backend, metrics.db_error)
         store = Store(watched, window=settings.idempotency_window, ladder=Ladder(settings.ladder))
         nudges = Nudges(settings.redis, database_of(settings.dsn)) if settings.redis else None
-        engine = Engine(store, settings, metrics, nudges)
-        app = make_app(engine, settings, metrics)
+        lifecycle = begin(store, settings, metrics, nudges)
+        app = make_app(lifecycle, settings, metrics)
         grace = settings.shutdown_grace / 1000
         left = min(_LEFT_FOR_THE_END, grace / 5)
         door = FrontDoor(app, grace=grace - 2 * left)
         ending = _Ending()
         async with trio.open_nursery() as nursery:
-            await nursery.start(_watch_signals, engine, ending, settings, nursery.cancel_scope)
-            nursery.start_soon(engine.run)
+            await nursery.start(_watch_signals, lifecycle, ending, settings, nursery.cancel_scope)
+            nursery.start_soon(lifecycle.run)
             listeners = await _listen(settings.listen)
             log.info("listening", url=f"http://{settings.listen}")
             await door.serve(listeners, ending.stopped)
             with trio.move_on_after(left):
-                await engine.drain()
+                await lifecycle.drain()
             nursery.cancel_scope.cancel()
     finally:
         with trio.CancelScope(shield=True):
@@ -86,13 +118,72 @@ async def _serve(settings: Settings) -> int:
     return ending.code
 
 
+def begin(
+    store: Store, settings: Settings, metrics: Metrics, nudges: Nudges | None = None, clock: Clock | None = None
+) -> Lifecycle:
+    """A server over this store, which is to be `run`."""
+    make = partial(make_node, store, settings, metrics, nudges)
+    return Lifecycle(store, metrics, Clock(store.backend.now) if clock is None else clock, make)
+
+
+def make_node(store: Store, settings: Settings, metrics: Metrics, nudges: Nudges | None, clock: Clock) -> Node:
+    """Puts a node together. What is called later than it is made is named by a function: the hand above all."""
+
+    def add(due: int, entry: int) -> None:
+        hand.add(due, entry)
+
+    def forget(due: int, entry: int) -> None:
+        hand.cancel(due, entry)
+
+    def busy() -> bool:
+        return hand.behind > _BEHIND
+
+    directory = Directory(store, clock, auto_create=settings.auto_create)
+    bells, rates, alarm = Bells(), Rates(time.monotonic), Alarm(settings.alarm_url)
+    cleaner = Cleaner(store, directory, clock, metrics, settings, busy=busy)
+    groups = Groups(store, directory, clock, metrics, rates, alarm, settings.client_timeout, add=add, see=cleaner.see)
+    sealer = Sealer(store, clock, directory, widest=settings.widest_hole)
+    growth = Growth(directory, bells, groups, sealer, nudges)
+    intake = Intake(store, directory, clock, metrics, rates, growth, settings.max_waiting, add=add, forget=forget)
+    promotion = Promotion(store, directory, clock, metrics, growth, intake)
+    now = clock.now()
+    wheel, horizon = TimingWheel(now), Horizon(now, settings.horizon, settings.horizon_step)
+    hand = Hand(wheel, horizon, clock, promotion.promote, promotion.streamed, aside=promotion.held)
+    membership = Membership(store, clock, groups.dismiss, settings.client_timeout)
+    removal = Removal(store, metrics, bells, groups, cleaner)
+    directory.topic_gone, directory.group_gone = removal.topic_gone, removal.group_gone
+    return Node(
+        store=store,
+        clock=clock,
+        directory=directory,
+        catalogue=Catalogue(store, directory, groups.free),
+        ranking=Ranking(store, directory, rates),
+        remover=Remover(store, directory, clock, busy),
+        intake=intake,
+        readers=Readers(store, directory, clock, bells, groups.handed_out),
+        growth=growth,
+        groups=groups,
+        operations=Operations(store, clock, add, groups.closed),
+        membership=membership,
+        roster=Roster(store, directory, membership, groups.present),
+        hand=hand,
+        loader=Loader(store, hand, clock),
+        promotion=promotion,
+        sweeps=Sweeps(store, hand, clock, lost=groups.watch, growth=growth),
+        cleaner=cleaner,
+        measures=Measures(store, directory, metrics),
+        alarm=alarm,
+        clock_watch=ClockWatch(clock, alarm, store.backend.skew),
+    )
+
+
 async def _listen(address: str) -> list[trio.SocketListener]:
     host, _, port = address.rpartition(":")
     return await trio.open_tcp_listeners(int(port), host=host.strip("[]"))
 
 
 async def _watch_signals(
-    engine: Engine,
+    lifecycle: Lifecycle,
     ending: _Ending,
     settings: Settings,
     everything: trio.CancelScope,
@@ -109,7 +200,7 @@ async def _watch_signals(
                 everything.cancel()
                 return
             log.info("stopping", signal=name, grace_ms=settings.shutdown_grace)
-            engine.stop()
+            lifecycle.stop()
             ending.stopped.set()
 
 

@@ -9,6 +9,7 @@ import structlog
 import trio
 from attrs import evolve
 
+from ...store import catalogue
 from ...store.errors import GroupGone, Locked, StoreError
 from ...store.groups import claims
 from ...store.groups.claim_ids import format_claim, parse_claim
@@ -18,6 +19,7 @@ from ...store.records import (
     ClaimRequest,
     Delivered,
     Group,
+    GroupState,
     Settled,
     Settlement,
     Turn,
@@ -99,23 +101,33 @@ class Groups:
         )
         return {queue_id for group in groups if group is not None for queue_id in group.queue_ids}
 
+    async def state(self, group: Group) -> GroupState:
+        """Its counters, and its clients: those that hold something, and those that are here."""
+        state = await self._store.read(catalogue.group_state, group)
+        clients = {*state.clients, *state.owners.values(), *self.present(group)}
+        return evolve(state, clients=tuple(sorted(clients)))
+
     async def claim(self, group: Group, request: ClaimRequest, wait: int) -> Claim | None:
-        """A claim, or None when there is nothing within `wait` milliseconds."""
+        """A claim, or None when there is nothing within `wait` milliseconds, or no such group any more."""
         self._see(group.id)
-        return await self._coordinator(group).claim(request, wait)
+        try:
+            return await self._coordinator(group).claim(request, wait)
+        except GroupGone:
+            self._directory.forget_group(group)
+            return None
 
     async def settle(
         self,
         claim_id: str,
         verb: Literal["ack", "fail", "extend"],
         *,
-        ids: Sequence[int] | None,
-        reason: str | None,
-        retry_after: int | None,
-        count: bool,
-        lease: int,
+        ids: Sequence[int] | None = None,
+        reason: str | None = None,
+        retry_after: int | None = None,
+        count: bool = True,
+        lease: int = 0,
     ) -> Settled:
-        """What became of it; see `Broker.settle`."""
+        """Acks, fails or extends; `Settled.lost` says that nothing was done. Raises `UnknownClaim`."""
         keys = parse_claim(claim_id)
         group = await self._group_of_claim(keys[0]) if keys else None
         if claim_id == "null" or (group is not None and group.topic.kind == "broadcast"):

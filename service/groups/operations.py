@@ -18,6 +18,7 @@ from ...store.operating.replaying import Range
 from ...store.records import ClaimKey, Group, Queue
 from ...store.store import Store
 from ..clock import Clock
+from ..errors import TopicConflict
 
 T = TypeVar("T")
 
@@ -58,6 +59,7 @@ class Operations:
         self, group: Group, queues: Sequence[Queue], position: Position, *, dry_run: bool
     ) -> list[tuple[int, int]]:
         """(number, offset) of each queue as it is now, or would be."""
+        _unless_broadcast(group)
         if dry_run:
             return await self._store.read(positions.offsets_of, queues, position)
 
@@ -71,6 +73,7 @@ class Operations:
 
     async def replay(self, group: Group, range_: Range, *, dry_run: bool) -> Worked:
         """The range once more for this group."""
+        _unless_broadcast(group)
         if dry_run:
             return Worked(await self._store.read(replaying.count, range_))
 
@@ -127,6 +130,11 @@ class Operations:
     def _tell(self, timers: Sequence[tuple[int, int]]) -> None:
         for due, entry in timers:
             self._add(due, entry)
+
+
+def _unless_broadcast(group: Group) -> None:
+    if group.topic.kind == "broadcast":
+        raise TopicConflict(f"topic {group.topic.name!r} is a broadcast topic: its clients have offsets of their own")
 
 
 async def _uncut(work: Awaitable[T]) -> T:

@@ -3,7 +3,7 @@
 - near, every second: rows due from two minutes behind the hand to a second and a half ahead that the wheel does not
   know of, put there by another node or by a user's own SQL. (Five seconds ahead would read every row five times:
   measured, it doubles the lateness at 1000 due a second.)
-- both when somebody says that a transaction of theirs was committed (`nudged`).
+- both when somebody says that a transaction of theirs was committed (`nudge`).
 - far, every minute: whatever else is due. Only rows that were never promoted are there, from transactions that were
   committed hours late.
 - leases, every ten seconds: claims whose lease ran out and that no coordinator here has watched.
@@ -25,6 +25,7 @@ from ...store.store import Store
 from ...store.stream import publishing
 from ...store.timers import timers
 from ..clock import Clock
+from ..stream.growth import Growth
 from ..upkeep.outages import tell_failure
 from .hand import Hand
 
@@ -84,15 +85,14 @@ class Sweeps:
         clock: Clock,
         *,
         lost: Callable[[ClaimKey, int], Awaitable[None]],
-        grown: Callable[[int], None],
-        awaited: Callable[[], set[int]],
+        growth: Growth,
     ) -> None:
         self._store = store
         self._hand = hand
         self._clock = clock
         self._lost = lost
-        self._grown = grown
-        self._awaited = awaited
+        self._growth = growth
+        self._nudged = trio.Event()
         self._ends: dict[int, int] = {}
         self._far_again_at = 0
         self.found = 0
@@ -106,8 +106,14 @@ class Sweeps:
         """Adds rows that are long due and that the wheel does not hold."""
         await self._sweep(0, self._clock.now() - _BEHIND)
 
-    async def nudged(self) -> None:
-        """Somebody has committed: the near rows, and, when none of them is new, all that is due."""
+    def nudge(self) -> None:
+        """Somebody has committed messages of their own transaction: they are looked for at once."""
+        self._nudged.set()
+
+    async def when_nudged(self) -> None:
+        """Waits for a nudge, and takes the near rows, or, when none of them is new, all that is due."""
+        await self._nudged.wait()
+        self._nudged = trio.Event()
         before, now = self.found, self._clock.now()
         await self.near()
         if self.found == before and now >= self._far_again_at:  # it was open for more than two minutes
@@ -136,7 +142,7 @@ class Sweeps:
 
     async def look(self) -> bool:
         """Tells of queues that have grown by somebody else's hand; whether there was one, or nobody waits."""
-        awaited = sorted(self._awaited())
+        awaited = sorted(self._growth.awaited)
         self._ends = {queue_id: self._ends[queue_id] for queue_id in awaited if queue_id in self._ends}
         found = not awaited
         for begin in range(0, len(awaited), _QUEUES):
@@ -144,6 +150,6 @@ class Sweeps:
             for queue_id, end in ends.items():
                 if self._ends.get(queue_id, 0) < end:
                     self._ends[queue_id] = end
-                    self._grown(queue_id)
+                    self._growth.seen(queue_id)
                     found = True
         return found

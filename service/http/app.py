@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, ExceptionHandler, Message, Receive, Scope, Send
 
-from ..broker import Broker
+from ..lifecycle import Lifecycle
 from ..metrics import Metrics
 from ..settings import Settings
 from .body_time import BodyTime
@@ -35,7 +35,7 @@ _SAFE = {"GET", "HEAD", "OPTIONS"}
 _GONE = 499
 
 
-def make_app(broker: Broker, settings: Settings, metrics: Metrics) -> ASGIApp:
+def make_app(lifecycle: Lifecycle, settings: Settings, metrics: Metrics) -> ASGIApp:
     """The app. It keeps nothing of its own."""
 
     async def openapi(call: Call) -> Response:
@@ -51,7 +51,7 @@ def make_app(broker: Broker, settings: Settings, metrics: Metrics) -> ASGIApp:
         async def endpoint(request: Request) -> Response:
             request.scope[_ROUTE] = path
             method = "GET" if request.method == "HEAD" else request.method
-            call = Call(request, broker, settings, metrics)
+            call = Call(request, lifecycle, settings, metrics)
             return await _answered(call, handlers[path][method])
 
         return Route(path, endpoint, methods=list(handlers[path]))
@@ -69,7 +69,7 @@ def _once_ready(handler: Handler) -> Handler:
     """The handler, which is not called before the store has answered."""
 
     async def handle(call: Call) -> Response:
-        call.broker.check_ready()
+        _ = call.node  # raises
         return await handler(call)
 
     return handle

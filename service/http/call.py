@@ -1,4 +1,4 @@
-"""One request on its way to the broker: its parts, checked, and its answer."""
+"""One request on its way to the node: its parts, checked, and its answer."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from difflib import get_close_matches
@@ -11,9 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...store.ids import MAX_MS
-from ..broker import Broker
 from ..durations import format_duration, parse_duration, parse_time
+from ..lifecycle import Lifecycle
 from ..metrics import Metrics
+from ..node import Node
 from ..settings import Settings
 from .names import parse_id, wrong_name
 from .pace import ARRIVED
@@ -34,9 +35,14 @@ class Call:
     """A request and what it takes to serve it. What is wrong with it is raised as a `Problem`."""
 
     request: Request
-    broker: Broker
+    lifecycle: Lifecycle
     settings: Settings
     metrics: Metrics
+
+    @property
+    def node(self) -> Node:
+        """Whoever does what is asked. Raises `Stopping` before the store has answered."""
+        return self.lifecycle.node
 
     # Path and query
 
@@ -62,7 +68,7 @@ class Call:
 
     @property
     def claim_id(self) -> str:
-        """The claim of the path; the broker knows which there are."""
+        """The claim of the path; the node knows which there are."""
         name = self._part("claim")
         if not (len(name) <= _LONGEST_CLAIM and name.isascii() and name.isprintable()):
             raise Problem("unknown-claim", "there is no such claim")
@@ -109,7 +115,7 @@ class Call:
         limit = self.settings.max_delay
         if delay is not None:
             ms = self.duration(delay, f"{pointer}/delay", high=limit)
-            at, field = self.broker.now() + ms if ms else None, "delay"
+            at, field = self.node.clock.now() + ms if ms else None, "delay"
         elif deliver_at is not None:
             try:
                 at, field = max(parse_time(deliver_at), 0), "deliver_at"
@@ -117,7 +123,7 @@ class Call:
                 raise bad_field(f"{pointer}/deliver_at", str(error)) from None
         else:
             return None
-        if at is not None and at > min(self.broker.now() + limit, _LATEST):
+        if at is not None and at > min(self.node.clock.now() + limit, _LATEST):
             raise bad_field(f"{pointer}/{field}", f"it is more than {format_duration(limit)} ahead, or after 2109")
         return at
 

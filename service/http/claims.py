@@ -6,8 +6,10 @@ from functools import partial
 from msgspec import UNSET
 from starlette.responses import Response
 
+from ...store import records
+from ...store.groups.claim_ids import format_claim
 from ...store.ids import MAX_MS
-from ...store.records import Group, Queue, ReadRequest, Settled, Topic
+from ...store.records import ClaimRequest, Group, Queue, ReadAnswer, ReadRequest, Settled, Topic
 from ...store.stream.placing import queues_there
 from ..durations import format_time
 from . import answers, rendering
@@ -35,18 +37,24 @@ async def claim(call: Call) -> Response:
     lease = settings.lease if request.lease is None else _lease(call, request.lease)
     latest, since = call.start(request.from_, "/from")
     tags = _tags(call, request.tags)
-    topic = await call.broker.topic(topic_name)
+    topic = await call.node.directory.topic(topic_name)
     if request.after and topic.kind != "broadcast":
         raise bad_field("/after", f"topic {topic.name!r} is no broadcast topic: ack the claim, and leave it out")
-    group = await call.broker.group(topic, group_name, latest=latest, since=since)
+    group = await call.node.directory.group(topic, group_name, latest=latest, since=since)
     if topic.kind == "broadcast":
         return await _read_on(call, group, request, size, wait, tags, since)
-    granted = await call.unless_gone(partial(call.broker.claim, group, request.client, size, wait, lease, tags=tags))
+    wish = ClaimRequest(request.client, size, lease, tags)
+
+    async def claim() -> records.Claim | None:
+        async with call.node.membership.polling(wish.client):
+            return await call.node.groups.claim(group, wish, wait)
+
+    granted = await call.unless_gone(claim)
     if granted is None:
         return answer(answers.ClaimAnswer(claim=None, messages=[]))
     return answer(
         answers.ClaimAnswer(
-            claim=call.broker.claim_id(granted),
+            claim=format_claim(*(one.key for one in granted.ranges)),
             lease_until=format_time(granted.lease_until),
             ordered=True if topic.ordered else UNSET,
             messages=[rendering.message(topic, message) for one in granted.ranges for message in one.messages],
@@ -79,7 +87,12 @@ async def _read_on(
         tags=tags,
         since=since,
     )
-    read = await call.unless_gone(partial(call.broker.read_on, wish, wait))
+
+    async def read_on() -> ReadAnswer:
+        async with call.node.membership.polling(wish.client):
+            return await call.node.readers.read_on(wish, wait)
+
+    read = await call.unless_gone(read_on)
     if read.beyond:
         raise bad_field("/after", "it lies behind the end of its queue")
     queue, offset = read.next
@@ -106,7 +119,7 @@ async def ack(call: Call) -> Response:
     """The messages are done."""
     call.query()
     request = await call.read(Ack)
-    settled = await call.broker.settle(call.claim_id, "ack", ids=parse_ids(request.ids))
+    settled = await call.node.groups.settle(call.claim_id, "ack", ids=parse_ids(request.ids))
     _unless_lost(settled)
     return answer(answers.AckAnswer(acked=settled.acked))
 
@@ -118,9 +131,9 @@ async def fail(call: Call) -> Response:
     rest = None
     if request.retry_after is not None:
         rest = call.duration(request.retry_after, "/retry_after", high=call.settings.max_delay)
-        if call.broker.now() + rest > MAX_MS:
+        if call.node.clock.now() + rest > MAX_MS:
             raise bad_field("/retry_after", "it ends after 2109")
-    settled = await call.broker.settle(
+    settled = await call.node.groups.settle(
         call.claim_id,
         "fail",
         ids=parse_ids(request.ids),
@@ -142,7 +155,7 @@ async def extend(call: Call) -> Response:
     """The lease begins anew."""
     call.query()
     request = await call.read(Extend)
-    settled = await call.broker.settle(call.claim_id, "extend", lease=_lease(call, request.lease))
+    settled = await call.node.groups.settle(call.claim_id, "extend", lease=_lease(call, request.lease))
     _unless_lost(settled)
     return answer(answers.ExtendAnswer(lease_until=format_time(settled.lease_until)))
 
@@ -164,12 +177,12 @@ async def pull(call: Call) -> Response:
         wait = call.wait(query.get("wait"), "/wait")
     except Problem as problem:
         raise bad_parameter("wait", problem.body.detail.removeprefix("/wait: ")) from None
-    topic = await call.broker.topic(topic_name, create=False)
+    topic = await call.node.directory.topic(topic_name, create=False)
     name: str = call.request.path_params["queue"]
     queue = next((queue for queue in topic.queues if str(queue.number) == name), None)
     if queue is None:
         raise Problem("unknown-queue", f"topic {topic_name!r} has {queues_there(len(topic.queues))}")
-    messages = await call.unless_gone(partial(call.broker.pull, queue, offset, size, wait))
+    messages = await call.unless_gone(partial(call.node.readers.pull, queue, offset, size, wait))
     return answer(
         answers.PullAnswer(
             messages=[rendering.message(topic, message) for message in messages],

@@ -24,7 +24,7 @@ async def list_clients(call: Call) -> Response:
     after = query.get("cursor", "")
     if after and wrong_client(after):
         raise bad_parameter("cursor", "pass the cursor of the page before, as it is")
-    found = await call.broker.clients(after, limit + 1)
+    found = await call.node.roster.page(after, limit + 1)
     page, more = found[:limit], len(found) > limit
     clients = [rendering.client(one) for one in page]
     return answer(answers.ClientPage(clients=clients, cursor=page[-1].name if more else None))
@@ -34,7 +34,7 @@ async def renew(call: Call) -> Response:
     """The client lives; from its first renewal on it is dead when nothing is heard of it."""
     name = _name(call)
     call.query()
-    alive_until = await call.broker.renew(name)
+    alive_until = await call.node.membership.renew(name)
     return answer(
         answers.RenewAnswer(
             client=name,
@@ -48,5 +48,5 @@ async def deregister(call: Call) -> Response:
     """The client goes: its claims end at once."""
     name = _name(call)
     call.query()
-    registered, claims = await call.broker.deregister(name)
+    registered, claims = await call.node.membership.deregister(name)
     return answer(answers.DeregisterAnswer(client=name, registered=registered, claims=claims))

@@ -4,6 +4,7 @@ from functools import partial
 
 from starlette.responses import Response
 
+from ...store.looking import dead_letters
 from ...store.looking.dead_letters import DeadSearch
 from ...store.operating.redriving import Letters
 from ...store.records import Group
@@ -25,9 +26,9 @@ async def list_dead(call: Call) -> Response:
         raise bad_parameter("key", wrong)
     search = DeadSearch(query.get("key"), query.get("reason"), time_of(call, query.get("from"), "from"))
     search = DeadSearch(search.key, search.reason, search.since, time_of(call, query.get("to"), "to"))
-    topic = await call.broker.topic(topic_name, create=False)
-    group = await call.broker.group(topic, name, create=False)
-    page = await call.broker.find_dead(group, search, after, limit)
+    topic = await call.node.directory.topic(topic_name, create=False)
+    group = await call.node.directory.group(topic, name, create=False)
+    page = await call.node.store.read(dead_letters.find, group, search, after, limit)
     letters = [rendering.dead_letter(topic, letter) for letter in page.letters]
     return answer(answers.DeadPage(messages=letters, cursor=None if page.after is None else str(page.after)))
 
@@ -45,7 +46,7 @@ def time_of(call: Call, value: str | None, name: str) -> int | None:
 async def redrive(call: Call) -> Response:
     """Dead letters back to their group, from the first attempt on."""
     group, request, letters = await _asked(call)
-    work = partial(call.broker.redrive, group, letters, request.rate, dry_run=request.dry_run)
+    work = partial(call.node.operations.redrive, group, letters, request.rate, dry_run=request.dry_run)
     worked = await call.unless_gone(work)
     return answer(answers.RedriveAnswer(redriven=worked.count, more=worked.more, to=format_time(worked.until)))
 
@@ -53,7 +54,7 @@ async def redrive(call: Call) -> Response:
 async def purge(call: Call) -> Response:
     """Dead letters away for good."""
     group, request, letters = await _asked(call)
-    work = partial(call.broker.purge, group, letters, request.rate, dry_run=request.dry_run)
+    work = partial(call.node.operations.purge, group, letters, request.rate, dry_run=request.dry_run)
     worked = await call.unless_gone(work)
     return answer(answers.PurgeAnswer(purged=worked.count, more=worked.more, to=format_time(worked.until)))
 
@@ -65,5 +66,5 @@ async def _asked(call: Call) -> tuple[Group, requests.Letters, Letters]:
     since = 0 if request.from_ is None else call.time(request.from_, "/from")
     until = Letters().until if request.to is None else call.time(request.to, "/to")
     letters = Letters(since, until, parse_ids(request.ids))
-    topic = await call.broker.topic(topic_name, create=False)
-    return await call.broker.group(topic, name, create=False), request, letters
+    topic = await call.node.directory.topic(topic_name, create=False)
+    return await call.node.directory.group(topic, name, create=False), request, letters

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from starlette.responses import Response
 
+from ...store.looking import finding, found_pages
 from ...store.looking.finding import Place, Wanted
 from ...store.records import Found, Topic
 from ...store.states import FINDABLE, Findable
@@ -35,13 +36,13 @@ async def find_messages(call: Call) -> Response:
     state = _state(query)
     if "key" in query:
         after = cursor(query.get("cursor"))
-        topic = await call.broker.topic(query["topic"], create=False)
+        topic = await call.node.directory.topic(query["topic"], create=False)
         return await _of_key(call, topic, query["key"], (state, since, until), after, limit)
     if state is None:
         raise bad_parameter("state", f"say key, or state: one of {', '.join(FINDABLE)}")
     place = _place(query.get("cursor"))
-    topic = await call.broker.topic(query["topic"], create=False)
-    page = await call.broker.find(topic, Wanted(state, since, until), place, limit)
+    topic = await call.node.directory.topic(query["topic"], create=False)
+    page = await call.node.store.read(found_pages.find, topic, Wanted(state, since, until), place, limit)
     text = None if page.after is None else f"{page.after.queue}-{page.after.after}"
     return answer(answers.FoundPage(messages=[rendering.found(one) for one in page.messages], cursor=text))
 
@@ -74,7 +75,7 @@ async def _of_key(
             return False
         return (since is None or one.deliver_at >= since) and (until is None or one.deliver_at < until)
 
-    page = await call.broker.find_labelled(topic, key, after, limit)
+    page = await call.node.store.read(found_pages.find_labelled, topic, key, after, limit)
     fitting = [rendering.found(one) for one in page.messages if fits(one)]
     return answer(answers.FoundPage(messages=fitting, cursor=None if page.after is None else str(page.after.after)))
 
@@ -89,8 +90,10 @@ async def upcoming(call: Call) -> Response:
         width = call.duration(query.get("width", _HOUR), "/width", low=1000, high=_WIDEST)
     except Problem as problem:
         raise bad_parameter("width", problem.body.detail.removeprefix("/width: ")) from None
-    topic = await call.broker.topic(topic_name, create=False)
-    found = await call.broker.upcoming(topic, since, width, buckets)
+    topic = await call.node.directory.topic(topic_name, create=False)
+    begin = call.node.clock.now() if since is None else since
+    async with call.node.counting:
+        found = await call.node.store.read(finding.upcoming, topic, begin, width, buckets, overdue=since is None)
     made = [
         answers.BucketAnswer(at=format_time(found.since + number * width), messages=count)
         for number, count in enumerate(found.counts)

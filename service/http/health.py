@@ -22,7 +22,7 @@ async def live(call: Call) -> Response:
 async def ready(call: Call) -> Response:
     """The server can accept and deliver."""
     verbose = "verbose" in call.query("verbose")
-    checks = [Check(name, ok=wrong is None, detail=wrong) for name, wrong in await call.broker.readiness()]
+    checks = [Check(name, ok=wrong is None, detail=wrong) for name, wrong in await call.lifecycle.readiness()]
     failed = [check for check in checks if not check.ok and check.check not in _WARNINGS]
     if failed:
         detail = "; ".join(f"{check.check}: {check.detail}" for check in failed) if verbose else "see /readyz?verbose"

@@ -2,6 +2,7 @@
 
 from starlette.responses import Response
 
+from ...store.looking import tracing
 from ...store.records import Verdict
 from ..durations import format_time
 from ..errors import Busy
@@ -17,7 +18,7 @@ PAGE = 100
 async def get_message(call: Call) -> Response:
     """The message and its life."""
     call.query()
-    found = await call.broker.find_message(call.message_id)
+    found = await call.node.store.read(tracing.find_message, call.message_id)
     if found is None:
         raise call.unknown_message()
     return answer(rendering.found(found))
@@ -34,7 +35,7 @@ def cursor(text: str | None) -> int:
 async def cancel(call: Call) -> Response:
     """Cancels a message that still waits; the verdict is exact."""
     call.query()
-    verdict = await call.broker.cancel(call.message_id)
+    verdict = await call.node.intake.cancel(call.message_id)
     if verdict.result != "cancelled":
         raise _no(call, verdict)
     return answer(answers.CancelAnswer())
@@ -48,7 +49,7 @@ async def reschedule(call: Call) -> Response:
     if request.delay is None and request.deliver_at is None:
         raise bad_field("/delay", "say delay or deliver_at")
     at = call.deliver_at(request.delay, request.deliver_at)
-    verdict = await call.broker.reschedule(id_, call.broker.now() if at is None else at)
+    verdict = await call.node.intake.reschedule(id_, call.node.clock.now() if at is None else at)
     if verdict.result != "rescheduled" or verdict.deliver_at is None:
         raise _no(call, verdict)
     return answer(answers.RescheduleAnswer(id=str(id_), deliver_at=format_time(verdict.deliver_at)))

@@ -24,12 +24,12 @@ async def seek(call: Call) -> Response:
     call.query()
     request = await call.read(Seek)
     position = _target(call, request)
-    topic = await call.broker.topic(topic_name, create=False)
-    group = await call.broker.group(topic, group_name, create=False)
+    topic = await call.node.directory.topic(topic_name, create=False)
+    group = await call.node.directory.group(topic, group_name, create=False)
     queues = topic.queues
     if not isinstance(request.to, str):
         queues = _queues(topic, request.to.queue, "/to/queue", needed=position.at == "offset")
-    moved = await call.broker.seek(group, queues, position, dry_run=request.dry_run)
+    moved = await call.node.operations.seek(group, queues, position, dry_run=request.dry_run)
     return answer(answers.SeekAnswer(queues=[answers.PositionAnswer(queue=q, offset=o) for q, o in moved]))
 
 
@@ -71,15 +71,15 @@ async def replay(call: Call) -> Response:
     request = await call.read(Replay)
     begin = _place(call, request.from_, "/from", "earliest")
     end = Position("latest") if request.to is None else _place(call, request.to, "/to", "latest")
-    topic = await call.broker.topic(topic_name, create=False)
-    group = await call.broker.group(topic, group_name, create=False)
+    topic = await call.node.directory.topic(topic_name, create=False)
+    group = await call.node.directory.group(topic, group_name, create=False)
     queues = _queues(topic, request.queue, "/queue", needed="offset" in (begin.at, end.at))
     named = request.name is not None
     if named and (request.queue is None or {begin.at, end.at} != {"offset"}):
         raise bad_field("/name", "it goes with a queue, and with offsets from and to")
     asked = msgspec.json.encode([request.name] if named else [request.from_, request.to, request.queue])
     range_ = Range(begin, end, queues, sha256(asked).digest(), named)
-    worked = await call.unless_gone(partial(call.broker.replay, group, range_, dry_run=request.dry_run))
+    worked = await call.unless_gone(partial(call.node.operations.replay, group, range_, dry_run=request.dry_run))
     return answer(answers.ReplayAnswer(replayed=worked.count, more=worked.more))
 
 

@@ -35,13 +35,13 @@ async def publish(call: Call) -> Response:
     data = await read_body(call.request, call.settings.max_batch_bytes + _SLACK)
     messages, key, single = _messages(call, data)
     drafts = await _checked(call, messages, single=single)
-    topic = await call.broker.topic(name)
+    topic = await call.node.directory.topic(name)
     publication = Publication(
         drafts=tuple(draft.placed(topic, _queue(call, topic, draft)) for draft in drafts),
         idempotency_key=key,
         fingerprint=_fingerprint(name, data),
     )
-    receipts = await call.broker.publish(publication)
+    receipts = await call.node.intake.publish(publication)
     if isinstance(receipts, Conflict):
         raise Problem("idempotency-conflict", "this topic has seen the idempotency key with another request")
     answered = [rendering.receipt(topic, receipt) for receipt in receipts]
@@ -212,7 +212,7 @@ def _check_labels(call: Call, message: Message, pointer: str, faults: _Faults) -
 def _queue(call: Call, topic: Topic, draft: _Checked) -> Queue:
     number = draft.message.queue
     if number is None:
-        return call.broker.choose_queue(topic, draft.message.ordering_key)
+        return call.node.intake.choose_queue(topic, draft.message.ordering_key)
     try:
         return named_queue(topic, number, draft.message.ordering_key)
     except WrongQueue as error:

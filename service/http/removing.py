@@ -13,8 +13,8 @@ async def remove_topic(call: Call) -> Response:
     force = call.query("force").get("force", "false")
     if force not in ("true", "false"):
         raise bad_parameter("force", "true or false")
-    topic = await call.broker.topic(name, create=False)
-    await call.broker.remove_topic(topic, force=force == "true")
+    topic = await call.node.directory.topic(name, create=False)
+    await call.node.remover.remove_topic(topic, force=force == "true")
     return answer(answers.RemovedTopic(topic=name))
 
 
@@ -22,7 +22,7 @@ async def remove_group(call: Call) -> Response:
     """A group is no more."""
     topic_name, name = call.topic_name, call.group_name
     call.query()
-    topic = await call.broker.topic(topic_name, create=False)
-    group = await call.broker.group(topic, name, create=False)
-    await call.broker.remove_group(group)
+    topic = await call.node.directory.topic(topic_name, create=False)
+    group = await call.node.directory.group(topic, name, create=False)
+    await call.node.remover.remove_group(group)
     return answer(answers.RemovedGroup(topic=topic_name, group=name))

@@ -6,6 +6,7 @@ from attrs import evolve
 from msgspec import UNSET, UnsetType
 from starlette.responses import Response
 
+from ...store import catalogue
 from ...store.catalogue import TopicDraft
 from ...store.records import Topic
 from ...wheel.ladder import MAX_REST_MS, Ladder
@@ -27,11 +28,11 @@ async def put_topic(call: Call) -> Response:
     call.query()
     request = await call.read(PutTopic)
     try:
-        known = await call.broker.topic(name, create=False)
+        known = await call.node.directory.topic(name, create=False)
     except UnknownTopic:
         known = None
     draft = _draft(call, name, request, known)
-    topic, made = await call.broker.put_topic(draft)
+    topic, made = await call.node.catalogue.put_topic(draft)
     return answer(rendering.topic(topic), 201 if made else 200)
 
 
@@ -79,8 +80,8 @@ async def nudge(call: Call) -> Response:
     if request.topic is not None:
         if wrong := wrong_name(request.topic):
             raise bad_field("/topic", wrong)
-        await call.broker.topic(request.topic, create=False)
-    call.broker.nudge()
+        await call.node.directory.topic(request.topic, create=False)
+    call.node.sweeps.nudge()
     return answer(answers.NudgeAnswer(), 202)
 
 
@@ -92,7 +93,7 @@ async def list_topics(call: Call) -> Response:
         raise bad_parameter("sort", "there are name, rate and backlog")
     limit = call.number(query.get("max"), "max", default=PAGE, low=1, high=1000)
     place = _place(query.get("cursor"))
-    page = await call.broker.ranked(sort, Place() if place is None else place, limit)
+    page = await call.node.ranking.page(sort, Place() if place is None else place, limit)
     cursor = None if page.after is None else f"{page.after.value}:{page.after.name}"
     return answer(answers.TopicList(topics=[rendering.topic_ranked(*one) for one in page.topics], cursor=cursor))
 
@@ -109,16 +110,21 @@ def _place(text: str | None) -> Place | None:
 async def get_topic(call: Call) -> Response:
     """One topic with its counts and groups."""
     call.query()
-    topic, state = await call.broker.topic_state(await call.broker.topic(call.topic_name, create=False))
-    groups = [(group, await call.broker.group_state(group)) for group in await call.broker.groups(topic)]
-    return answer(rendering.topic_detail(topic, state, groups))
+    node, name = call.node, call.topic_name
+    await node.directory.topic(name, create=False)
+    topic = await node.directory.read_topic(name)
+    if topic is None:
+        raise UnknownTopic(f"there is no topic {name!r}")
+    states = await node.store.read(catalogue.topic_states, [topic])
+    groups = [(group, await node.groups.state(group)) for group in node.directory.groups_of(topic)]
+    return answer(rendering.topic_detail(topic, states[topic.id], groups))
 
 
 async def list_groups(call: Call) -> Response:
     """The groups of a topic."""
     call.query()
-    topic = await call.broker.topic(call.topic_name, create=False)
-    groups = await call.broker.groups(topic)
+    topic = await call.node.directory.topic(call.topic_name, create=False)
+    groups = call.node.directory.groups_of(topic)
     return answer(answers.GroupList(groups=[rendering.group_summary(group) for group in groups]))
 
 
@@ -128,12 +134,12 @@ async def put_group(call: Call) -> Response:
     call.query()
     request = await call.read(PutGroup)
     latest, since = call.start(request.from_, "/from")
-    topic = await call.broker.topic(topic_name)
+    topic = await call.node.directory.topic(topic_name)
     block = request.on_exhausted == "block"
     if block and not topic.ordered:
         raise bad_field("/on_exhausted", "block is for ordered topics: here a message has nothing to hold up")
     try:
-        known = await call.broker.group(topic, name, create=False)
+        known = await call.node.directory.group(topic, name, create=False)
     except UnknownGroup:
         known = None  # made below
     if known is not None and request.on_exhausted is UNSET:
@@ -145,9 +151,9 @@ async def put_group(call: Call) -> Response:
     if known is not None and not own_asked and block == known.block:
         group, made = known, False
     else:
-        group, made = await call.broker.put_group(topic, name, ladder, block=block, latest=latest, since=since)
+        group, made = await call.node.catalogue.put_group(topic, name, ladder, block=block, latest=latest, since=since)
     if not isinstance(request.concurrency, UnsetType):
-        group = await call.broker.limit_group(group, request.concurrency)
+        group = await call.node.catalogue.limit_group(group, request.concurrency)
     return answer(rendering.group_summary(group), 201 if made else 200)
 
 
@@ -155,6 +161,6 @@ async def get_group(call: Call) -> Response:
     """Where a group stands."""
     topic_name, name = call.topic_name, call.group_name
     call.query()
-    topic = await call.broker.topic(topic_name, create=False)
-    group = await call.broker.group(topic, name, create=False)
-    return answer(rendering.group_detail(group, await call.broker.group_state(group)))
+    topic = await call.node.directory.topic(topic_name, create=False)
+    group = await call.node.directory.group(topic, name, create=False)
+    return answer(rendering.group_detail(group, await call.node.groups.state(group)))

@@ -13,29 +13,33 @@ from .sealer import Sealer
 class Growth:
     """Who is told of a queue that has grown."""
 
-    _directory: Directory
-    _bells: Bells
-    _groups: Groups
-    _sealer: Sealer
-    _nudges: Nudges | None
+    directory: Directory
+    bells: Bells
+    groups: Groups
+    sealer: Sealer
+    nudges: Nudges | None
     """None without a Redis."""
 
     def committed(self, queue_id: int) -> None:
         """Messages of ours are in the queue. Readers may pass them once it is sealed, where Redis draws its offsets."""
-        topic = self._directory.topic_of_queue(queue_id)
+        topic = self.directory.topic_of_queue(queue_id)
         if topic is not None and topic.sequencer != "store":
-            self._sealer.needed = True
-            self._sealer.touch(queue_id)
+            self.sealer.committed(queue_id)
         else:
             self.ours(queue_id)
 
     def ours(self, queue_id: int) -> None:
         """It has grown by our hand: other nodes are told too."""
         self.seen(queue_id)
-        if self._nudges is not None:
-            self._nudges.tell(queue_id)
+        if self.nudges is not None:
+            self.nudges.tell(queue_id)
 
     def seen(self, queue_id: int) -> None:
         """It has grown, by whomever: its readers at this node are told."""
-        self._bells.ring(queue_id)
-        self._groups.nudge(queue_id)
+        self.bells.ring(queue_id)
+        self.groups.nudge(queue_id)
+
+    @property
+    def awaited(self) -> set[int]:
+        """The queues of which somebody waits for messages here."""
+        return self.bells.awaited | self.groups.awaited

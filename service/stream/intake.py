@@ -1,13 +1,15 @@
 """What producers bring: publishes, cancels and moves, each kind written together and told to who has to know."""
 
+import itertools
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
 from ...store.errors import TopicGone
-from ...store.records import Conflict, Publication, Receipt, Verdict
+from ...store.records import Conflict, Publication, Queue, Receipt, Topic, Verdict
 from ...store.store import Store
+from ...store.stream.placing import queue_of_key
 from ...store.timers import timers
 from ..clock import Clock
 from ..errors import Busy
@@ -19,6 +21,8 @@ from .combiner import Combiner
 from .growth import Growth
 
 _BATCH_BYTES = 2 << 20
+_OUTBOX_ROWS = 1000
+"""Cancels of users' own transactions that are counted together."""
 
 
 class Intake:
@@ -45,6 +49,7 @@ class Intake:
         self._add = add
         self._forget = forget
         self._growth = growth
+        self._turn = itertools.count()
         self._publishing: Combiner[Publication, list[Receipt] | Conflict] = Combiner(
             self._publish,
             write_free=self._publish_free,
@@ -87,6 +92,20 @@ class Intake:
     async def reschedule(self, id_: int, deliver_at: int) -> Verdict:
         """Moves a waiting message to `deliver_at`, Unix milliseconds. Raises `Busy` as `cancel` does."""
         return await _decided(lambda: self._rescheduling.ask((id_, deliver_at)))
+
+    def choose_queue(self, topic: Topic, ordering_key: str | None) -> Queue:
+        """The queue of a message that names none: by hash of its ordering key, else in turn."""
+        if ordering_key is not None:
+            return queue_of_key(topic, ordering_key)
+        return topic.queues[next(self._turn) % len(topic.queues)]
+
+    async def count_outbox(self) -> None:
+        """Counts what users have cancelled in their own transactions."""
+        while cancelled := await self._store.count_outbox(_OUTBOX_ROWS):
+            for topic_id, (messages, first_heard) in cancelled.items():
+                self.accepted(topic_id, first_heard)
+                self._metrics.cancelled(self._directory.name_of(topic_id), messages)
+            await trio.sleep(0.05)  # others come first
 
     def accepted(self, topic_id: int, messages: int) -> None:
         """Counts messages that were published here, or by an outbox and heard of now."""

@@ -57,11 +57,15 @@ class Sealer:
         self._queues: set[int] = set()
         self._holes: set[int] = set()
         self._some = trio.Event()
-        self.needed = False
+        self._needed = False
         """Whether any queue here is, or was, sequenced elsewhere."""
 
-    def touch(self, queue_id: int) -> None:
-        """Something was committed to this queue."""
+    def committed(self, queue_id: int) -> None:
+        """Messages of ours are in this queue; from now on it is looked for others', too."""
+        self._needed = True
+        self._touch(queue_id)
+
+    def _touch(self, queue_id: int) -> None:
         self._queues.add(queue_id)
         self._some.set()
 
@@ -82,14 +86,14 @@ class Sealer:
     async def look(self) -> None:
         """Touches the queues that others have made grow, and those that stand still."""
         for queue_id in self.standing:
-            self.touch(queue_id)
-        if self.needed:
+            self._touch(queue_id)
+        if self._needed:
             await self.look_everywhere()
 
     async def look_everywhere(self) -> None:
         """The same when nobody here knows of a reason: another node may."""
         for queue_id in await self._store.read(sealing.overrun):
-            self.touch(queue_id)
+            self._touch(queue_id)
 
     async def _seal(self, queue_id: int, grown: Callable[[int], None]) -> None:
         while True:

@@ -161,7 +161,7 @@ class Directory:
         """The group whose retry queue this is."""
         return self._group_of_queue.get(queue_id)
 
-    async def topic(self, name: str, *, create: bool) -> Topic:
+    async def topic(self, name: str, *, create: bool = True) -> Topic:
         """The topic of this name, made when it is missing and may be made."""
         if (topic := self._topics.get(name)) is not None:
             return topic
@@ -195,7 +195,7 @@ class Directory:
         topic: Topic,
         name: str,
         *,
-        create: bool,
+        create: bool = True,
         asked_for: bool = False,
         latest: bool = False,
         since: int | None = None,

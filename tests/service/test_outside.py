@@ -8,11 +8,12 @@ import attrs
 import pytest
 import trio
 
+from support import nodes
 from support.stores import SQLiteTables
-from tarry.service import engine as engine_module
 from tarry.service.clock import Clock
-from tarry.service.engine import Engine
 from tarry.service.metrics import Metrics
+from tarry.service.node import Node
+from tarry.service.serve import begin
 from tarry.service.settings import Settings
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
@@ -49,15 +50,23 @@ class UserTransaction:
 
 
 class Shop:
-    """An engine whose clock is moved by hand, and a user beside it."""
+    """A node whose clock is moved by hand, and a user beside it."""
 
     def __init__(self, path: Path) -> None:
         self.ms = 1_795_000_000_000
         self.metrics = Metrics()
         self.store = Store(SQLiteBackend(path))
-        self.engine = Engine(self.store, Settings(), self.metrics)
+        clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
+        self.server = begin(self.store, Settings(), self.metrics, clock=clock)
         self.tables = SQLiteTables(path)
         self.group: Group
+
+    async def sample(self) -> int:
+        return self.ms
+
+    @property
+    def node(self) -> Node:
+        return self.server.node
 
     async def publish_outside(self, *entries: Entry) -> list[int]:
         async def work(tx: Transaction) -> list[int]:
@@ -76,7 +85,7 @@ class Shop:
 
     async def pass_time(self, ms: int) -> None:
         self.ms += ms
-        hand = self.engine.hand
+        hand = self.node.hand
         assert hand is not None
         hand.add_missing(await self.store.read(timers.near, 0, self.ms + HOUR, 1000))
         for _ in range(2):
@@ -94,18 +103,13 @@ class Shop:
 
 
 @pytest.fixture(name="shop")
-async def _shop(tmp_path: Path, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Shop]:
-    async def sample() -> int:
-        return shop.ms
-
-    monkeypatch.setattr(engine_module, "Clock", lambda _: Clock(sample, monotonic=lambda: shop.ms * 1_000_000))
+async def _shop(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Shop]:
     shop = Shop(tmp_path / "tarry.db")
-    nursery.start_soon(shop.engine.run)
-    await shop.engine.ready.wait()
-    assert shop.engine.loader is not None
-    await shop.engine.loader.recovered.wait()
-    topic, _ = await shop.engine.put_topic(TopicDraft("orders"))
-    shop.group = await shop.engine.group(topic, "billing")
+    nursery.start_soon(shop.server.run)
+    await shop.server.ready.wait()
+    await shop.node.loader.recovered.wait()
+    topic, _ = await shop.node.catalogue.put_topic(TopicDraft("orders"))
+    shop.group = await shop.node.directory.group(topic, "billing")
     yield shop
     nursery.cancel_scope.cancel()
     shop.tables.close()
@@ -116,7 +120,7 @@ async def _shop(tmp_path: Path, nursery: trio.Nursery, monkeypatch: pytest.Monke
 async def publish(shop: Shop, count: int) -> None:
     topic = shop.group.topic
     drafts = tuple(Draft(topic, topic.queues[0], b"1") for _ in range(count))
-    await shop.engine.publish(Publication(drafts))
+    await shop.node.intake.publish(Publication(drafts))
 
 
 async def test_publishes_of_an_outbox_are_counted_when_they_are_promoted(shop: Shop) -> None:
@@ -127,41 +131,41 @@ async def test_publishes_of_an_outbox_are_counted_when_they_are_promoted(shop: S
     assert shop.counted() == {"published": 3}
     await shop.pass_time(HOUR)
     assert shop.counted() == {"published": 4}
-    assert shop.engine.rates.of(shop.group.topic.id).published > 0
+    assert shop.node.intake._rates.of(shop.group.topic.id).published > 0
     states = await shop.store.read(catalogue.topic_states, [shop.group.topic])
     assert states[shop.group.topic.id].accepted == 4
 
 
 async def test_cancels_bring_the_publish_with_them(shop: Shop) -> None:
     here, there = await shop.publish_outside(Entry(b"1", delay=HOUR), Entry(b"2", delay=HOUR))
-    await shop.engine.cancel(here)
-    await shop.engine.cancel(here)
+    await shop.node.intake.cancel(here)
+    await shop.node.intake.cancel(here)
     assert shop.counted() == {"published": 1, "cancelled": 1}
     # As an outbox leaves a cancel of its own.
     shop.tables.rows(f"DELETE FROM delay WHERE id = {there}")
     shop.tables.rows(f"INSERT INTO outbox_cancel VALUES ({there & 15}, {there}, {shop.group.topic.id}, 1)")
-    await shop.engine._count_outbox()
-    await shop.engine._count_outbox()
+    await shop.node.intake.count_outbox()
+    await shop.node.intake.count_outbox()
     assert shop.counted() == {"published": 2, "cancelled": 2}
 
 
 async def test_acks_are_counted_by_the_next_turn_once(shop: Shop) -> None:
     await publish(shop, 6)
-    claim = await shop.engine.claim(shop.group, "c", 4, 0, HOUR)
+    claim = await nodes.claim(shop.node, shop.group, "c", 4, 0, HOUR)
     assert claim is not None
-    name = shop.engine.claim_id(claim)
+    name = nodes.name_of(claim)
     shop.ack_outside(claim, 0, 2)
     assert "acked" not in shop.counted()
-    await shop.engine.settle(name, "ack", ids=[claim.messages[1].id])
+    await shop.node.groups.settle(name, "ack", ids=[claim.messages[1].id])
     assert shop.counted()["acked"] == 3
-    settled = await shop.engine.settle(name, "ack")
+    settled = await shop.node.groups.settle(name, "ack")
     assert settled.acked == 4
     assert shop.counted()["acked"] == 4
-    await shop.engine.settle(name, "ack")  # the answer was lost
+    await shop.node.groups.settle(name, "ack")  # the answer was lost
     assert shop.counted()["acked"] == 4
-    other = await shop.engine.claim(shop.group, "c", 4, 0, HOUR)
+    other = await nodes.claim(shop.node, shop.group, "c", 4, 0, HOUR)
     assert other is not None
     shop.ack_outside(other, 1)
-    await shop.engine.seek(shop.group, shop.group.topic.queues, Position("latest"), dry_run=False)
+    await shop.node.operations.seek(shop.group, shop.group.topic.queues, Position("latest"), dry_run=False)
     assert shop.counted()["acked"] == 5
     assert (await shop.store.read(catalogue.group_state, shop.group)).acked == 5

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import trio
 
-from tarry.service.engine import Engine
 from tarry.service.hand import loader as loader_module
 from tarry.service.hand import sweeps
+from tarry.service.lifecycle import Lifecycle
 from tarry.service.metrics import Metrics
+from tarry.service.serve import begin
 from tarry.service.settings import Settings
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
@@ -91,23 +92,24 @@ async def _a_store_with_a_claim(path: Path) -> None:
 
 
 @asynccontextmanager
-async def _started(path: Path) -> AsyncIterator[Engine]:
-    engine = Engine(Store(SQLiteBackend(path), ladder=Ladder((3_600_000,))), Settings(), Metrics())
+async def _started(path: Path) -> AsyncIterator[Lifecycle]:
+    server = begin(Store(SQLiteBackend(path), ladder=Ladder((3_600_000,))), Settings(), Metrics())
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(engine.run)
-        yield engine
+        nursery.start_soon(server.run)
+        yield server
         nursery.cancel_scope.cancel()
     with trio.CancelScope(shield=True):
-        await engine._store.backend.aclose()
+        await server.node.store.backend.aclose()
 
 
-async def _is_at_work(engine: Engine) -> bool:
+async def _is_at_work(server: Lifecycle) -> bool:
     """It serves: what was due is in the stream, what was lost is on the ladder, and it knows its clients."""
-    await engine.ready.wait()
-    topic = await engine.topic("orders", create=False)
-    (group,) = await engine.groups(topic)
-    state = await engine.group_state(group)
-    return state.queues[0].end == 2 and sum(state.retries) == 1 and engine.membership.names() == {"bob"}
+    await server.ready.wait()
+    node = server.node
+    topic = await node.directory.topic("orders", create=False)
+    (group,) = node.directory.groups_of(topic)
+    state = await node.groups.state(group)
+    return state.queues[0].end == 2 and sum(state.retries) == 1 and node.membership.names() == {"bob"}
 
 
 async def test_a_store_that_is_away_at_any_statement_of_the_start(tmp_path: Path, faults: Faults) -> None:
@@ -118,15 +120,13 @@ async def test_a_store_that_is_away_at_any_statement_of_the_start(tmp_path: Path
         shutil.copy(tmp_path / "as-it-was.db", path)
         faults.asked, faults.met, faults.at = 0, [], {number, number + 1}
         faults.error = (Unavailable, Contention)[number % 2]
-        async with _started(path) as engine:
-            assert engine is not None
+        async with _started(path) as server:
             with trio.fail_after(20):
-                await engine.ready.wait()
-                assert engine.loader is not None
-                await engine.loader.recovered.wait()
+                await server.ready.wait()
+                await server.node.loader.recovered.wait()
                 recovered = faults.asked
                 faults.at = set()
-                while not await _is_at_work(engine):
+                while not await _is_at_work(server):
                     await trio.sleep(0.002)
         met.update(faults.met)
         if number > recovered:

@@ -1,4 +1,4 @@
-"""Clients that live, die and go, over a whole engine whose clock is moved by hand; no ordering key in two hands."""
+"""Clients that live, die and go, over a whole node whose clock is moved by hand; no ordering key in two hands."""
 
 import random
 from collections.abc import AsyncIterator
@@ -10,12 +10,15 @@ import pytest
 import trio
 import trio.testing
 
-from tarry.service import engine as engine_module
+from support import nodes
+from tarry.service import tasks
 from tarry.service.clock import Clock
-from tarry.service.engine import Engine
 from tarry.service.errors import Overloaded
 from tarry.service.groups.coordinator import Coordinator
+from tarry.service.lifecycle import Lifecycle
 from tarry.service.metrics import Metrics
+from tarry.service.node import Node
+from tarry.service.serve import begin
 from tarry.service.settings import Settings
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
@@ -30,79 +33,80 @@ MINUTE = 60_000
 
 
 class Town:
-    """An engine on an embedded store, and short words for what clients do."""
+    """A node on an embedded store, and short words for what clients do."""
 
     def __init__(self) -> None:
         self.ms = 1_795_000_000_000
         self.step = 5_000
-        self.engine: Engine
+        self.server: Lifecycle
         self.group: Group
 
+    @property
+    def node(self) -> Node:
+        return self.server.node
+
     async def begin(self, *, ordered: bool, queues: int = 1) -> None:
-        topic, _ = await self.engine.put_topic(TopicDraft("orders", queues=queues, ordered=ordered))
-        self.group = await self.engine.group(topic, "billing")
+        topic, _ = await self.node.catalogue.put_topic(TopicDraft("orders", queues=queues, ordered=ordered))
+        self.group = await self.node.directory.group(topic, "billing")
 
     async def publish(self, *keys: str) -> None:
         topic = self.group.topic
         for key in keys:
-            queue = self.engine.choose_queue(topic, key)
+            queue = self.node.intake.choose_queue(topic, key)
             draft = Draft(topic, queue, key.encode(), ordering_key=key)
-            await self.engine.publish(Publication((draft,)))
+            await self.node.intake.publish(Publication((draft,)))
 
     async def claim(self, client: str, size: int = 10, wait: int = 0, lease: int = MINUTE) -> Claim | None:
-        return await self.engine.claim(self.group, client, size, wait, lease)
+        return await nodes.claim(self.node, self.group, client, size, wait, lease)
 
     async def ack(self, claim: Claim, ids: list[int] | None = None) -> Settled:
-        return await self.engine.settle(self.engine.claim_id(claim), "ack", ids=ids)
+        return await self.node.groups.settle(nodes.name_of(claim), "ack", ids=ids)
 
     async def pass_time(self, ms: int) -> None:
         """Time passes, and what the service does every second is done, often enough for it to be no leap."""
         while ms:
             step = min(ms, self.step)
             self.ms, ms = self.ms + step, ms - step
-            hand = self.engine.hand
-            assert hand is not None
+            hand = self.node.hand
             for _ in range(2):  # one turn may have been under way
                 hand._wake.set()
                 await hand.turned()
-            await self.engine._look_after_clients()
+            await tasks.look_after_clients(self.node)
 
     async def clients(self) -> tuple[str, ...]:
-        return (await self.engine.group_state(self.group)).clients
+        return (await self.node.groups.state(self.group)).clients
 
 
-def build(town: Town, path: Path, monkeypatch: pytest.MonkeyPatch, client_timeout: int = 15_000) -> Engine:
+def build(town: Town, path: Path, client_timeout: int = 15_000) -> Lifecycle:
     async def sample() -> int:
         return town.ms
 
-    monkeypatch.setattr(engine_module, "Clock", lambda _: Clock(sample, monotonic=lambda: town.ms * 1_000_000))
-    return Engine(
-        Store(SQLiteBackend(path), ladder=Ladder((1000,) * 50)), Settings(client_timeout=client_timeout), Metrics()
-    )
+    store = Store(SQLiteBackend(path), ladder=Ladder((1000,) * 50))
+    clock = Clock(sample, monotonic=lambda: town.ms * 1_000_000)
+    return begin(store, Settings(client_timeout=client_timeout), Metrics(), clock=clock)
 
 
 @pytest.fixture
-async def town(tmp_path: Path, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Town]:
+async def town(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Town]:
     town = Town()
-    town.engine = build(town, tmp_path / "tarry.db", monkeypatch)
-    nursery.start_soon(town.engine.run)
-    await town.engine.ready.wait()
-    assert town.engine.loader is not None
-    await town.engine.loader.recovered.wait()
+    town.server = build(town, tmp_path / "tarry.db")
+    nursery.start_soon(town.server.run)
+    await town.server.ready.wait()
+    await town.node.loader.recovered.wait()
     yield town
     nursery.cancel_scope.cancel()
     with trio.CancelScope(shield=True):
-        await town.engine._store.backend.aclose()
+        await town.node.store.backend.aclose()
 
 
 async def test_a_dead_clients_claims_end_at_once(town: Town) -> None:
     await town.begin(ordered=False)
     await town.publish("a", "b")
-    assert await town.engine.renew("ann") == town.ms + 15_000
+    assert await town.node.membership.renew("ann") == town.ms + 15_000
     claim = await town.claim("ann")
     assert claim is not None
     await town.pass_time(14_999)
-    assert (await town.engine.settle(town.engine.claim_id(claim), "ack", ids=[claim.messages[0].id])).acked == 1
+    assert (await town.node.groups.settle(nodes.name_of(claim), "ack", ids=[claim.messages[0].id])).acked == 1
     await town.pass_time(1)
     assert (await town.ack(claim)).lost, "an ack is no sign of life"
     await town.pass_time(1001)
@@ -110,20 +114,18 @@ async def test_a_dead_clients_claims_end_at_once(town: Town) -> None:
     assert again is not None
     assert [(m.body, m.attempt) for m in again.messages] == [(b"b", 2)]
     assert await town.clients() == ("bob",)
-    assert await town.engine._store.read(clients.all_watched) == {}
+    assert await town.node.store.read(clients.all_watched) == {}
 
 
-async def test_how_long_a_client_lives_is_a_setting(
-    tmp_path: Path, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_how_long_a_client_lives_is_a_setting(tmp_path: Path, nursery: trio.Nursery) -> None:
     """Of one that renews, and of one that only has a share in the queues of an ordered topic."""
     town = Town()
     town.step = 500
-    town.engine = build(town, tmp_path / "short.db", monkeypatch, client_timeout=2_000)
-    nursery.start_soon(town.engine.run)
-    await town.engine.ready.wait()
+    town.server = build(town, tmp_path / "short.db", client_timeout=2_000)
+    nursery.start_soon(town.server.run)
+    await town.server.ready.wait()
     await town.begin(ordered=True)
-    assert await town.engine.renew("ann") == town.ms + 2_000
+    assert await town.node.membership.renew("ann") == town.ms + 2_000
     await town.publish("a")
     claim = await town.claim("ann")
     assert claim is not None
@@ -135,7 +137,7 @@ async def test_how_long_a_client_lives_is_a_setting(
     assert await town.clients() == ("ann",), "whose queue nobody has asked for yet"
     nursery.cancel_scope.cancel()
     with trio.CancelScope(shield=True):
-        await town.engine._store.backend.aclose()
+        await town.node.store.backend.aclose()
 
 
 async def test_a_client_that_never_renews_lives_by_its_lease(town: Town) -> None:
@@ -151,12 +153,12 @@ async def test_a_client_that_never_renews_lives_by_its_lease(town: Town) -> None
 async def test_signs_of_life(town: Town, sign: str, nursery: trio.Nursery) -> None:
     await town.begin(ordered=False)
     await town.publish("a")
-    await town.engine.renew("ann")
+    await town.node.membership.renew("ann")
     claim = await town.claim("ann", lease=10 * MINUTE)
     assert claim is not None
     for _ in range(4):
         if sign == "renew":
-            await town.engine.renew("ann")
+            await town.node.membership.renew("ann")
         elif sign == "claim":
             assert await town.claim("ann") is None
         else:
@@ -181,18 +183,16 @@ async def test_deregistering_ends_its_claims_and_its_polls(town: Town, nursery: 
     async with trio.open_nursery() as polling:
         polling.start_soon(poll)
         await trio.testing.wait_all_tasks_blocked(0.01)
-        assert await town.engine.deregister("ann") == (False, 1)
+        assert await town.node.membership.deregister("ann") == (False, 1)
     assert answers == [None]
     assert (await town.ack(claim)).lost
     assert (await town.ack(other)).acked == 1
-    await town.engine.renew("ann")
-    assert await town.engine.deregister("ann") == (True, 0)
-    assert await town.engine.deregister("ann") == (False, 0)
+    await town.node.membership.renew("ann")
+    assert await town.node.membership.deregister("ann") == (True, 0)
+    assert await town.node.membership.deregister("ann") == (False, 0)
 
 
-async def test_liveness_survives_a_restart(
-    town: Town, tmp_path: Path, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_liveness_survives_a_restart(town: Town, tmp_path: Path, nursery: trio.Nursery) -> None:
     await town.begin(ordered=False)
     await town.publish("a")
     claim_path = tmp_path / "other.db"
@@ -207,10 +207,10 @@ async def test_liveness_survives_a_restart(
     await store.backend.aclose()
     second = Town()
     second.ms = town.ms
-    second.engine = build(second, claim_path, monkeypatch)
+    second.server = build(second, claim_path)
     async with trio.open_nursery() as running:
-        running.start_soon(second.engine.run)
-        await second.engine.ready.wait()
+        running.start_soon(second.server.run)
+        await second.server.ready.wait()
         second.group = group
         await second.pass_time(14_999)
         assert (await store_open(second)) == 1, "it could not renew while the server was away"
@@ -218,7 +218,7 @@ async def test_liveness_survives_a_restart(
         assert (await store_open(second)) == 0
         running.cancel_scope.cancel()
     with trio.CancelScope(shield=True):
-        await second.engine._store.backend.aclose()
+        await second.node.store.backend.aclose()
 
 
 def _request(client: str) -> ClaimRequest:
@@ -226,7 +226,7 @@ def _request(client: str) -> ClaimRequest:
 
 
 async def store_open(town: Town) -> int:
-    return len(await town.engine._store.read(holdings.open_claims, ["ann"]))
+    return len(await town.node.store.read(holdings.open_claims, ["ann"]))
 
 
 async def test_the_roster(town: Town, nursery: trio.Nursery) -> None:
@@ -234,18 +234,18 @@ async def test_the_roster(town: Town, nursery: trio.Nursery) -> None:
     await town.begin(ordered=True, queues=2)
     await town.publish("a", "b", "c", "d", "e", "f")
     began = town.ms
-    await town.engine.renew("bob")
+    await town.node.membership.renew("bob")
     await town.pass_time(1_000)
-    await town.engine.renew("bob")
+    await town.node.membership.renew("bob")
     held = {name: await town.claim(name, 1) for name in ("bob", "ann")}
-    await town.engine.renew("zoe")
+    await town.node.membership.renew("zoe")
 
     async def poll() -> None:
         await town.claim("dan", wait=600_000)
 
     nursery.start_soon(poll)
     await trio.testing.wait_all_tasks_blocked(0.01)
-    ann, bob, dan, zoe = await town.engine.clients("", 10)
+    ann, bob, dan, zoe = await town.node.roster.page("", 10)
     assert (ann.name, ann.registered_at, ann.renewed_at, ann.alive) == ("ann", None, None, None)
     assert (bob.name, bob.registered_at, bob.renewed_at, bob.alive) == ("bob", began, began + 1_000, True)
     assert (dan.name, dan.alive, dan.holds) == ("dan", None, ())
@@ -259,15 +259,15 @@ async def test_the_roster(town: Town, nursery: trio.Nursery) -> None:
         assert id_of_queue(town, mine.queue) == claim.key.queue_id
         numbers.add(mine.queue)
     assert numbers == {0, 1}
-    assert [one.name for one in await town.engine.clients("ann", 2)] == ["bob", "dan"]
+    assert [one.name for one in await town.node.roster.page("ann", 2)] == ["bob", "dan"]
     claim = held["ann"]
     assert claim is not None
-    await town.engine.settle(town.engine.claim_id(claim), "fail", retry_after=0)
+    await town.node.groups.settle(nodes.name_of(claim), "fail", retry_after=0)
     await town.pass_time(10)
     again = await town.claim("ann", 1)
     assert again is not None
     assert again.key.queue_id in {queue.id for queue in town.group.retry_queues.values()}
-    (ann, *_) = await town.engine.clients("", 1)
+    (ann, *_) = await town.node.roster.page("", 1)
     assert [(mine.claims, mine.owner) for mine in ann.holds] == [(1, True)], (
         "what comes back is told with the queue it was of"
     )
@@ -279,23 +279,23 @@ def id_of_queue(town: Town, number: int) -> int:
 
 @pytest.mark.parametrize("goes", ["dies", "deregisters", "lives on", "never renews"])
 async def test_offsets_of_a_broadcast_client_go_with_it(town: Town, goes: str) -> None:
-    topic, _ = await town.engine.put_topic(TopicDraft("news", kind="broadcast"))
-    group = await town.engine.group(topic, "screens")
+    topic, _ = await town.node.catalogue.put_topic(TopicDraft("news", kind="broadcast"))
+    group = await town.node.directory.group(topic, "screens")
 
     async def read() -> list[bytes]:
-        return [m.body for m in (await town.engine.read_on(ReadRequest(group, "ann", 10), 0)).messages]
+        return [m.body for m in (await nodes.read_on(town.node, ReadRequest(group, "ann", 10), 0)).messages]
 
     if goes != "never renews":
-        await town.engine.renew("ann")
+        await town.node.membership.renew("ann")
     assert await read() == []
-    await town.engine.publish(Publication((Draft(topic, topic.queues[0], b"1"),)))
+    await town.node.intake.publish(Publication((Draft(topic, topic.queues[0], b"1"),)))
     if goes == "deregisters":
-        assert await town.engine.deregister("ann") == (True, 0)
+        assert await town.node.membership.deregister("ann") == (True, 0)
     await town.pass_time(14_999)
     if goes == "lives on":
-        await town.engine.renew("ann")
+        await town.node.membership.renew("ann")
     await town.pass_time(1)
-    assert (await town.engine.group_state(group)).clients == (("ann",) if goes in ("lives on", "never renews") else ())
+    assert (await town.node.groups.state(group)).clients == (("ann",) if goes in ("lives on", "never renews") else ())
     assert await read() == ([b"1"] if goes in ("lives on", "never renews") else [])
 
 
@@ -308,18 +308,18 @@ async def test_renewals_are_written_together(town: Town) -> None:
                 writes.append(len(args[0]))
             return await super().write(function, *args, **kwargs)
 
-    town.engine.membership._store = Counting(town.engine._store.backend)
+    town.node.membership._store = Counting(town.node.store.backend)
     await town.begin(ordered=False)
     names = [f"c{number}" for number in range(50)]
     async with trio.open_nursery() as many:
         for name in names:
-            many.start_soon(town.engine.renew, name)
+            many.start_soon(town.node.membership.renew, name)
     assert sum(writes) == 50
     assert len(writes) <= 2
     writes.clear()
     for _ in range(60):
         for name in names:
-            await town.engine.renew(name)
+            await town.node.membership.renew(name)
             await town.claim(name)
         await town.pass_time(500)
     assert set(writes) == {50}
@@ -329,7 +329,7 @@ async def test_renewals_are_written_together(town: Town) -> None:
 async def test_a_dead_clients_queues_are_free_at_once(town: Town) -> None:
     await town.begin(ordered=True)
     await town.publish("a", "a", "b")
-    await town.engine.renew("ann")
+    await town.node.membership.renew("ann")
     claim = await town.claim("ann")
     assert claim is not None
     assert await town.claim("bob") is None
@@ -397,13 +397,13 @@ async def test_no_key_is_in_two_hands_whoever_dies_or_rests(town: Town, seed: in
                     assert hands.pop(key) == claim.key.token, "acked, and in another's hands"
                     done[key] += offsets
         consumer.claims.clear()
-        await town.engine.renew(consumer.name)
+        await town.node.membership.renew(consumer.name)
         for _ in range(dice.randrange(1, 4)):
             got = await town.claim(consumer.name, dice.randrange(1, 6))
             if got is None:
                 break
             consumer.claims.append(got)
-            rows = await town.engine._store.backend.read(lambda tx: tx.fetch("claim.of_clients", [*names]))
+            rows = await town.node.store.backend.read(lambda tx: tx.fetch("claim.of_clients", [*names]))
             still_open = {row[4] for row in rows}
             for message in [message for one in got.ranges for message in one.messages]:
                 key = message.body.decode()
@@ -427,7 +427,7 @@ async def test_no_key_is_in_two_hands_whoever_dies_or_rests(town: Town, seed: in
             elif fate in (1, 2):
                 consumer.silent_until = town.ms + 40_000  # paused
             elif fate == 3:
-                await town.engine.deregister(consumer.name)
+                await town.node.membership.deregister(consumer.name)
                 consumer.claims.clear()
         if fate == 4:
             crew.append(_Consumer(f"n{step}"))
@@ -451,7 +451,7 @@ async def test_a_burial_that_cannot_end_the_claims_at_once_is_finished_later(
     """Their leases are over all the same, and the sweep finds it."""
     await town.begin(ordered=False)
     await town.publish("a")
-    await town.engine.renew("ann")
+    await town.node.membership.renew("ann")
     claim = await town.claim("ann", lease=10 * MINUTE)
     assert claim is not None
 
@@ -461,10 +461,10 @@ async def test_a_burial_that_cannot_end_the_claims_at_once_is_finished_later(
     with monkeypatch.context() as away:
         away.setattr(Coordinator, "settle", fail)
         await town.pass_time(15_000)
-    assert await town.engine._store.read(clients.all_watched) == {}
-    ((key, lease_until),) = await town.engine._store.read(holdings.over, town.ms, 10)
+    assert await town.node.store.read(clients.all_watched) == {}
+    ((key, lease_until),) = await town.node.store.read(holdings.over, town.ms, 10)
     assert key == claim.key
-    await town.engine._groups.watch(key, lease_until)
+    await town.node.groups.watch(key, lease_until)
     with trio.fail_after(20):
         while await store_open(town):
             await trio.lowlevel.checkpoint()

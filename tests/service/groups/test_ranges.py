@@ -7,9 +7,11 @@ import pytest
 import trio
 from attrs import evolve
 
-from tarry.service.engine import Engine
+from support import nodes
 from tarry.service.errors import UnknownClaim
 from tarry.service.metrics import Metrics
+from tarry.service.node import Node
+from tarry.service.serve import begin
 from tarry.service.settings import Settings
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
@@ -23,44 +25,48 @@ QUEUES = 100
 
 
 class Town:
-    """An engine, and a topic of many queues with a message in each."""
+    """A node, and a topic of many queues with a message in each."""
 
     group: Group
 
     def __init__(self, path: Path) -> None:
-        self.engine = Engine(Store(SQLiteBackend(path)), Settings(), Metrics())
+        self.server = begin(Store(SQLiteBackend(path)), Settings(), Metrics())
+
+    @property
+    def node(self) -> Node:
+        return self.server.node
 
     async def begin(self) -> None:
-        topic, _ = await self.engine.put_topic(TopicDraft("wide", queues=QUEUES))
-        self.group, _ = await self.engine.put_group(topic, "g", None)
+        topic, _ = await self.node.catalogue.put_topic(TopicDraft("wide", queues=QUEUES))
+        self.group, _ = await self.node.catalogue.put_group(topic, "g", None)
         drafts = tuple(Draft(topic, queue, b"%d" % queue.number) for queue in topic.queues)
-        await self.engine.publish(Publication(drafts))
+        await self.node.intake.publish(Publication(drafts))
 
     async def claim(self, size: int = 1000, wait: int = 0) -> Claim | None:
-        return await self.engine.claim(self.group, "c", size, wait, HOUR)
+        return await nodes.claim(self.node, self.group, "c", size, wait, HOUR)
 
     async def settle(self, claim: Claim | str, ids: list[int] | None = None) -> Settled:
-        name = claim if isinstance(claim, str) else self.engine.claim_id(claim)
-        return await self.engine.settle(name, "ack", ids=ids)
+        name = claim if isinstance(claim, str) else nodes.name_of(claim)
+        return await self.node.groups.settle(name, "ack", ids=ids)
 
     async def acked(self) -> int:
-        return (await self.engine._store.read(catalogue.group_state, self.group)).acked
+        return (await self.node.store.read(catalogue.group_state, self.group)).acked
 
     def forget(self) -> None:
         """As after a restart."""
-        self.engine._groups._coordinators[self.group.id]._open.clear()
+        self.node.groups._coordinators[self.group.id]._open.clear()
 
 
 @pytest.fixture
 async def town(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Town]:
     town = Town(tmp_path / "tarry.db")
-    nursery.start_soon(town.engine.run)
-    await town.engine.ready.wait()
+    nursery.start_soon(town.server.run)
+    await town.server.ready.wait()
     await town.begin()
     yield town
     nursery.cancel_scope.cancel()
     with trio.CancelScope(shield=True):
-        await town.engine._store.backend.aclose()
+        await town.node.store.backend.aclose()
 
 
 async def test_a_hundred_queues_are_drained_in_two_claims(town: Town) -> None:
@@ -100,7 +106,7 @@ async def test_all_its_ranges_are_of_one_group_and_known(town: Town) -> None:
 
 
 async def test_all_of_it_comes_back_when_its_client_has_gone(town: Town, nursery: trio.Nursery) -> None:
-    coordinator = town.engine._groups._coordinator(town.group)
+    coordinator = town.node.groups._coordinator(town.group)
     take_turn, committed = coordinator._take_turn, trio.Event()
     go_on = trio.Event()
 

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 import trio
 
+from support import nodes
 from support.stores import SQLiteTables
-from tarry.service.engine import Engine
 from tarry.service.errors import TopicConflict, UnknownClaim, UnknownGroup, UnknownTopic
 from tarry.service.metrics import Metrics
+from tarry.service.node import Node
+from tarry.service.serve import begin
 from tarry.service.settings import Settings
 from tarry.service.topics import directory as directory_module
 from tarry.service.topics.ranking import Place
@@ -23,21 +25,25 @@ HOUR = 3_600_000
 
 
 class Town:
-    """An engine, and another server's store beside it."""
+    """A node, and another server's store beside it."""
 
     def __init__(self, path: Path) -> None:
         self.metrics = Metrics()
-        self.engine = Engine(Store(SQLiteBackend(path)), Settings(), self.metrics)
+        self.server = begin(Store(SQLiteBackend(path)), Settings(), self.metrics)
         self.tables = SQLiteTables(path)
 
+    @property
+    def node(self) -> Node:
+        return self.server.node
+
     async def begin(self, kind: str = "cluster", groups: str = "g") -> tuple[Topic, Group]:
-        topic, _ = await self.engine.put_topic(TopicDraft("orders", kind=kind))  # type: ignore[arg-type]
-        group, _ = await self.engine.put_group(topic, groups, None)
+        topic, _ = await self.node.catalogue.put_topic(TopicDraft("orders", kind=kind))  # type: ignore[arg-type]
+        group, _ = await self.node.catalogue.put_group(topic, groups, None)
         return topic, group
 
     async def publish(self, topic: Topic, delay: int | None = None) -> None:
-        at = None if delay is None else self.engine.now() + delay
-        await self.engine.publish(Publication((Draft(topic, topic.queues[0], b"1", deliver_at=at),)))
+        at = None if delay is None else self.node.clock.now() + delay
+        await self.node.intake.publish(Publication((Draft(topic, topic.queues[0], b"1", deliver_at=at),)))
 
     def count(self, table: str) -> int:
         return int(self.tables.rows(f"SELECT COUNT(*) FROM `{table}`")[0][0])
@@ -52,47 +58,47 @@ class Town:
 @pytest.fixture
 async def town(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Town]:
     town = Town(tmp_path / "tarry.db")
-    nursery.start_soon(town.engine.run)
-    await town.engine.ready.wait()
+    nursery.start_soon(town.server.run)
+    await town.server.ready.wait()
     yield town
     nursery.cancel_scope.cancel()
     town.tables.close()
     with trio.CancelScope(shield=True):
-        await town.engine._store.backend.aclose()
+        await town.node.store.backend.aclose()
 
 
 async def test_a_removed_group_is_gone_at_once(town: Town, nursery: trio.Nursery) -> None:
     topic, group = await town.begin()
     await town.publish(topic)
-    claim = await town.engine.claim(group, "a", 1, 0, HOUR)
+    claim = await nodes.claim(town.node, group, "a", 1, 0, HOUR)
     assert claim is not None
     ended = trio.Event()
 
     async def poll() -> None:
-        assert await town.engine.claim(group, "b", 1, HOUR, HOUR) is None
+        assert await nodes.claim(town.node, group, "b", 1, HOUR, HOUR) is None
         ended.set()
 
     nursery.start_soon(poll)
-    while not town.engine._groups._coordinators[group.id].waiting:
+    while not town.node.groups._coordinators[group.id].waiting:
         await trio.lowlevel.checkpoint()
     assert 'group="g"' in town.metrics.text().decode()
-    await town.engine.remove_group(group)
+    await town.node.remover.remove_group(group)
     with trio.fail_after(5):
         await ended.wait()
     with pytest.raises(UnknownClaim):
-        await town.engine.settle(town.engine.claim_id(claim), "ack")
+        await town.node.groups.settle(nodes.name_of(claim), "ack")
     with pytest.raises(UnknownGroup):
-        await town.engine.group(topic, "g", create=False)
+        await town.node.directory.group(topic, "g", create=False)
     with pytest.raises(UnknownGroup):
-        await town.engine.remove_group(group)
-    assert await town.engine.claim(group, "c", 1, 0, HOUR) is None, "who had looked it up before"
-    assert town.engine._groups._coordinators == {}
+        await town.node.remover.remove_group(group)
+    assert await nodes.claim(town.node, group, "c", 1, 0, HOUR) is None, "who had looked it up before"
+    assert town.node.groups._coordinators == {}
     assert 'group="g"' not in town.metrics.text().decode()
     await town.cleared()
     assert town.count("claim") == town.count("delivery") == town.count("cursor") == 0
-    again = await town.engine.group(topic, "g")
+    again = await town.node.directory.group(topic, "g")
     assert again.id != group.id
-    assert (await town.engine.claim(again, "a", 1, 0, HOUR)) is not None, "it begins at the earliest"
+    assert (await nodes.claim(town.node, again, "a", 1, 0, HOUR)) is not None, "it begins at the earliest"
 
 
 async def test_a_removed_topic_is_gone_at_once(town: Town, nursery: trio.Nursery) -> None:
@@ -100,54 +106,54 @@ async def test_a_removed_topic_is_gone_at_once(town: Town, nursery: trio.Nursery
     await town.publish(topic)
     await town.publish(topic, HOUR)
     with pytest.raises(TopicConflict, match=r"1 that wait for their time, and 1 unsettled \(g: 1\)"):
-        await town.engine.remove_topic(topic, force=False)
+        await town.node.remover.remove_topic(topic, force=False)
     pulled = trio.Event()
 
     async def pull() -> None:
-        assert await town.engine.pull(topic.queues[0], 1, 1, HOUR) == []
+        assert await town.node.readers.pull(topic.queues[0], 1, 1, HOUR) == []
         pulled.set()
 
     nursery.start_soon(pull)
-    while not town.engine.bells.awaited:
+    while not town.node.growth.bells.awaited:
         await trio.lowlevel.checkpoint()
-    await town.engine.remove_topic(topic, force=True)
+    await town.node.remover.remove_topic(topic, force=True)
     with trio.fail_after(5):
         await pulled.wait()
-        assert await town.engine.pull(topic.queues[0], 1, 1, HOUR) == [], "who had looked it up before"
+        assert await town.node.readers.pull(topic.queues[0], 1, 1, HOUR) == [], "who had looked it up before"
     with pytest.raises(TopicGone):
         await town.publish(topic)
     with pytest.raises(TopicGone):
         await town.publish(topic, HOUR)
     with pytest.raises(UnknownTopic):
-        await town.engine.topic("orders", create=False)
-    assert (await town.engine.ranked("name", Place(), 10)).topics == ()
+        await town.node.directory.topic("orders", create=False)
+    assert (await town.node.ranking.page("name", Place(), 10)).topics == ()
     assert 'topic="orders"' not in town.metrics.text().decode()
-    again = await town.engine.topic("orders")
+    again = await town.node.directory.topic("orders")
     assert again.id != topic.id
     await town.cleared()
     with trio.fail_after(5):
         while town.count("message") + town.count("delay"):
             await trio.sleep(0.01)
-    assert await town.engine.groups(again) == []
-    assert await town.engine.claim(group, "a", 1, 0, HOUR) is None
+    assert town.node.directory.groups_of(again) == []
+    assert await nodes.claim(town.node, group, "a", 1, 0, HOUR) is None
 
 
 async def test_a_server_that_sees_many_come_and_go_keeps_little_of_them(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(directory_module, "_REMEMBERED", 3)
-    directory, cleaner = town.engine.directory, town.engine.cleaner
+    directory, cleaner = town.node.directory, town.node.cleaner
     for _ in range(10):
         topic, group = await town.begin()
         await town.publish(topic)
-        claim = await town.engine.claim(group, "a", 1, 0, HOUR)
+        claim = await nodes.claim(town.node, group, "a", 1, 0, HOUR)
         assert claim is not None
-        await town.engine.settle(town.engine.claim_id(claim), "ack")
+        await town.node.groups.settle(nodes.name_of(claim), "ack")
         await cleaner.clean()
-        assert {key[1] for key in cleaner._starts} == town.engine._store._expected.keys() == {group.id}
-        await town.engine.remove_topic(topic, force=True)
+        assert {key[1] for key in cleaner._starts} == town.node.store._expected.keys() == {group.id}
+        await town.node.remover.remove_topic(topic, force=True)
         await directory.refresh()
-    for kept in (cleaner._starts, town.engine._store._expected, town.engine._groups._of_topic, directory._of_topic):
+    for kept in (cleaner._starts, town.node.store._expected, town.node.groups._of_topic, directory._of_topic):
         assert len(kept) == 0
     assert len(directory._removed_topics) == len(directory._removed_groups) == 3
 
@@ -157,14 +163,14 @@ async def test_clients_of_a_broadcast_topic_go_home(town: Town, nursery: trio.Nu
     ended = trio.Event()
 
     async def poll() -> None:
-        answer = await town.engine.read_on(ReadRequest(group, "a", 1), HOUR)
+        answer = await nodes.read_on(town.node, ReadRequest(group, "a", 1), HOUR)
         assert answer.messages == ()
         ended.set()
 
     nursery.start_soon(poll)
-    while not town.engine.bells.awaited:
+    while not town.node.growth.bells.awaited:
         await trio.lowlevel.checkpoint()
-    await town.engine.remove_group(group)
+    await town.node.remover.remove_group(group)
     await town.cleared()
     with trio.fail_after(5):
         await ended.wait()
@@ -174,13 +180,13 @@ async def test_clients_of_a_broadcast_topic_go_home(town: Town, nursery: trio.Nu
 async def test_what_another_server_removes_is_forgotten_here(town: Town, tmp_path: Path) -> None:
     topic, group = await town.begin()
     await town.publish(topic)
-    assert await town.engine.claim(group, "a", 1, 0, HOUR) is not None
-    now = town.engine.now()
-    await town.engine._store.remove_topic(topic, now, force=True)
-    await town.engine.directory.refresh()
-    assert town.engine._groups._coordinators == {}
-    assert town.engine.directory.topics == []
-    assert town.engine.directory.group_by_id(group.id) is None
+    assert await nodes.claim(town.node, group, "a", 1, 0, HOUR) is not None
+    now = town.node.clock.now()
+    await town.node.store.remove_topic(topic, now, force=True)
+    await town.node.directory.refresh()
+    assert town.node.groups._coordinators == {}
+    assert town.node.directory.topics == []
+    assert town.node.directory.group_by_id(group.id) is None
     assert 'topic="orders"' not in town.metrics.text().decode()
     with pytest.raises(UnknownTopic):
-        await town.engine.topic("orders", create=False)
+        await town.node.directory.topic("orders", create=False)

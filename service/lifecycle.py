@@ -1,0 +1,94 @@
+"""The life of a server: its store answers, a node is made and works; it stops, and what is begun is finished."""
+
+from collections.abc import Callable
+
+import structlog
+import trio
+from attrs import define, field
+
+from ..store.errors import Contention, StoreError, Unavailable
+from ..store.store import Store
+from .clock import Clock
+from .errors import Stopping
+from .hand.sweeps import until_done
+from .metrics import Metrics
+from .node import Node
+from .tasks import run_tasks
+
+log = structlog.get_logger()
+
+
+@define(eq=False)
+class Lifecycle:
+    """From the first look at the store on. `make` puts a node together, over a clock that knows the time."""
+
+    _store: Store
+    _metrics: Metrics
+    _clock: Clock
+    _make: Callable[[Clock], Node]
+    ready: trio.Event = field(factory=trio.Event, init=False)
+    """The store has answered: there is a node."""
+    _made: list[Node] = field(factory=list[Node], init=False)
+    _stopping: bool = field(default=False, init=False)
+    _durability: list[str] = field(factory=list[str], init=False)
+
+    @property
+    def node(self) -> Node:
+        """The node. Raises `Stopping` before there is one."""
+        if not self._made:
+            raise Stopping("the server is starting: its store has not answered yet")
+        return self._made[0]
+
+    async def run(self) -> None:
+        """Opens the schema, recovers and serves, until cancelled. Raises `SchemaError` when the schema is not ours."""
+        await until_done(self._open, (Unavailable, Contention))
+        self._metrics.watch(self.node.hand, self.node.clock, self.node.growth.sealer)
+        self.ready.set()
+        await run_tasks(self.node)
+
+    async def _open(self) -> None:
+        """Brings the schema to this program's version, and reads what nothing can be answered without."""
+        applied = await self._store.backend.migrate()
+        if applied:
+            log.info("schema_migrated", migrations=applied)
+        await self._clock.take()
+        node = self._make(self._clock)
+        await node.directory.refresh()
+        await node.membership.look()
+        self._durability = await self._store.backend.durability()
+        for warning in self._durability:
+            log.warning("durability", problem=warning)
+        self._made.append(node)
+        if self._stopping:
+            node.stop()
+
+    def stop(self) -> None:
+        """No more claims, and long polls go home; everything else goes on until it is answered."""
+        self._stopping = True
+        for node in self._made:
+            node.stop()
+
+    async def drain(self) -> None:
+        """Waits until nothing is left to be written."""
+        while not all(node.idle for node in self._made):
+            await trio.sleep(0.01)
+
+    async def readiness(self) -> list[tuple[str, str | None]]:
+        """(check, what is wrong or None) for /readyz: store, schema, clock, hand, durability."""
+        if not self._made:
+            return [("store", "the store has not answered yet")]
+        node = self.node
+        checks: list[tuple[str, str | None]] = []
+        try:
+            await self._store.backend.now()
+            checks.append(("store", None))
+        except StoreError as error:
+            checks.append(("store", str(error)))
+        checks.append(("clock", "the database's clock has jumped; promotion waits" if node.clock.held else None))
+        checks.append(("host_clock", node.clock_watch.wrong))
+        behind = node.hand.behind
+        checks.append(("hand", f"the hand is {behind} ms behind" if behind > 60_000 else None))
+        checks += [("sealing", str(one)) for one in node.growth.sealer.standing.values()]
+        checks.append(("stopping", "the server is shutting down" if self._stopping else None))
+        checks += [("durability", problem) for problem in self._durability]
+        return checks

@@ -1,0 +1,46 @@
+"""The tasks of a node: what runs for ever, what runs every so often, and what has to come first."""
+
+from functools import partial
+
+import trio
+
+from ..store.errors import StoreError
+from .hand.sweeps import adaptively, every, until_done
+from .node import Node
+
+
+async def run_tasks(node: Node) -> None:
+    """Keeps a node going, until cancelled."""
+    sweeps, growth, cleaner = node.sweeps, node.growth, node.cleaner
+    async with trio.open_nursery() as nursery:
+        node.groups.open(nursery)
+        node.intake.open(nursery)
+        for run in (node.membership.run, node.readers.run, node.alarm.run):
+            nursery.start_soon(run)
+        for run in (node.hand.run, node.promotion.held.run, node.loader.run):
+            nursery.start_soon(run)
+        nursery.start_soon(every, 2, node.clock_watch.take)
+        nursery.start_soon(every, 10, node.directory.refresh)
+        nursery.start_soon(adaptively, 1, 5, sweeps.look)
+        await until_done(sweeps.watch_all, (StoreError,))
+        nursery.start_soon(every, node.membership.round, partial(look_after_clients, node))
+        nursery.start_soon(every, 10, sweeps.leases)
+        nursery.start_soon(every, 60, sweeps.requests)
+        nursery.start_soon(growth.sealer.run, growth.ours)
+        nursery.start_soon(every, 1, growth.sealer.look)
+        nursery.start_soon(every, 60, growth.sealer.look_everywhere)
+        if growth.nudges is not None:
+            nursery.start_soon(growth.nudges.run, growth.seen)
+        nursery.start_soon(every, 10, node.intake.count_outbox)
+        nursery.start_soon(every, 10, node.measures.take)
+        await node.loader.recovered.wait()
+        nursery.start_soon(every, 1, sweeps.near)
+        nursery.start_soon(every, 60, sweeps.far)
+        nursery.start_soon(every, 60, cleaner.clean)
+        nursery.start_soon(node.remover.run)
+        nursery.start_soon(every, 0.02, sweeps.when_nudged)
+
+
+async def look_after_clients(node: Node) -> None:
+    node.groups.look_around()
+    await node.membership.look_after()

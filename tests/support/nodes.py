@@ -1,0 +1,24 @@
+"""A node under test, and what HTTP's handlers do with one in more than a call."""
+
+from tarry.service.node import Node
+from tarry.store.groups.claim_ids import format_claim
+from tarry.store.records import Claim, ClaimRequest, Group, ReadAnswer, ReadRequest
+
+
+async def claim(
+    node: Node, group: Group, client: str, size: int, wait: int, lease: int, *, tags: frozenset[str] | None = None
+) -> Claim | None:
+    """A claim of a client, which lives while it waits."""
+    async with node.membership.polling(client):
+        return await node.groups.claim(group, ClaimRequest(client, size, lease, tags), wait)
+
+
+async def read_on(node: Node, request: ReadRequest, wait: int) -> ReadAnswer:
+    """Messages for a client of a broadcast topic, which lives while it waits."""
+    async with node.membership.polling(request.client):
+        return await node.readers.read_on(request, wait)
+
+
+def name_of(claim: Claim) -> str:
+    """The claim's name outside."""
+    return format_claim(*(one.key for one in claim.ranges))
