@@ -1,24 +1,19 @@
-"""The app over a recording broker, and a client that speaks to it without a socket.
+"""The app over a node whose parts are spied on, and a client that speaks to it without a socket.
 
 Every answer that the client sees is held against /openapi.json, so that the document stays true.
 """
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import httpx
 import pytest
 from starlette.types import ASGIApp
 
 from support.documented import documented
-from support.recording_broker import RecordingBroker
-from tarry.service.http.app import make_app
+from support.spied import SpiedServer, spied
 from tarry.service.metrics import Metrics
 from tarry.service.settings import Settings
-
-
-@pytest.fixture
-def broker() -> RecordingBroker:
-    return RecordingBroker()
 
 
 @pytest.fixture
@@ -32,8 +27,14 @@ def metrics() -> Metrics:
 
 
 @pytest.fixture
-def app(broker: RecordingBroker, settings: Settings, metrics: Metrics) -> ASGIApp:
-    return make_app(broker, settings, metrics)
+async def server(tmp_path: Path, settings: Settings, metrics: Metrics) -> AsyncIterator[SpiedServer]:
+    async with spied(tmp_path / "tarry.db", settings, metrics) as server:
+        yield server
+
+
+@pytest.fixture
+def app(server: SpiedServer) -> ASGIApp:
+    return server.app()
 
 
 @pytest.fixture

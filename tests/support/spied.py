@@ -1,0 +1,150 @@
+"""A real node over an embedded store, whose parts tell what they are asked, and fail where a test wants them to."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import attrs
+import trio
+from starlette.types import ASGIApp
+
+from tarry.service.clock import Clock
+from tarry.service.http.app import make_app
+from tarry.service.lifecycle import Lifecycle
+from tarry.service.metrics import Metrics
+from tarry.service.node import Node
+from tarry.service.serve import begin
+from tarry.service.settings import Settings
+from tarry.store.catalogue import TopicDraft
+from tarry.store.records import Claim, ClaimRequest, Draft, Group, Publication, Receipt, Topic
+from tarry.store.sqlite.backend import SQLiteBackend
+from tarry.store.store import Store
+from tarry.wheel.ladder import Ladder
+
+NOW = 1_795_255_200_000
+"""2026-11-21T10:00:00.000Z, at which a spied node's clock stands."""
+
+_ASKED = (
+    *("catalogue", "directory", "groups", "intake", "membership", "operations", "ranking", "readers", "remover"),
+    *("roster", "store", "sweeps"),
+)
+"""Parts that HTTP's handlers ask."""
+
+
+class Asked(NamedTuple):
+    """What a part was asked: `intake.cancel`, and with what."""
+
+    verb: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class Spy:
+    """A part of a node: notes what it is asked, and hands it on, or raises what a test has put into `errors`."""
+
+    def __init__(self, name: str, part: Any, asked: list[Asked], errors: dict[str, Exception]) -> None:
+        self._name, self._part, self._asked, self._errors = name, part, asked, errors
+
+    def __getattr__(self, verb: str) -> Any:
+        known = getattr(self._part, verb)
+        if not callable(known):
+            return known
+
+        def ask(*args: Any, **kwargs: Any) -> Any:
+            # A function that the store is to run is told by its own name, as `store.find_message`.
+            function = args[0] if self._name == "store" else None
+            call = Asked(f"{self._name}.{verb if function is None else function.__name__}", args, kwargs)
+            self._asked.append(call)
+            error = self._errors.get(call.verb, self._errors.get("*"))
+            if error is not None:
+                raise error
+            return known(*args, **kwargs)
+
+        return ask
+
+
+class SpiedServer:
+    """A server whose clock stands at `NOW`, or is moved by `ms`; `asked` and `errors` are what its spies share."""
+
+    def __init__(self, path: Path, settings: Settings | None = None, metrics: Metrics | None = None) -> None:
+        self.ms = NOW
+        self.asked: list[Asked] = []
+        self.errors: dict[str, Exception] = {}
+        """By verb; `*` is each."""
+        self.settings = Settings() if settings is None else settings
+        self.metrics = Metrics() if metrics is None else metrics
+        self.store = Store(SQLiteBackend(path), ladder=Ladder(self.settings.ladder))
+        clock = Clock(self._sample, monotonic=lambda: self.ms * 1_000_000)
+        self.lifecycle = begin(self.store, self.settings, self.metrics, clock=clock)
+
+    async def _sample(self) -> int:
+        return self.ms
+
+    @property
+    def node(self) -> Node:
+        """The node without spies, for what a test does beside its requests."""
+        return self.lifecycle.node
+
+    def app(self) -> ASGIApp:
+        """What a server serves, over spies."""
+        return make_app(cast(Lifecycle, Spied(self)), self.settings, self.metrics)
+
+    def all(self, verb: str) -> list[tuple[Any, ...]]:
+        """The arguments of every such call, in order."""
+        return [call.args for call in self.asked if call.verb == verb]
+
+    async def topic(self, name: str = "orders", **draft: Any) -> Topic:
+        """The topic, made as the draft says."""
+        return (await self.node.catalogue.put_topic(TopicDraft(name, **draft)))[0]
+
+    async def group(self, topic: Topic, name: str = "billing", **asked: Any) -> Group:
+        """The group, made when it is missing."""
+        return await self.node.directory.group(topic, name, **asked)
+
+    async def publish(self, topic: Topic, *bodies: bytes, **draft: Any) -> list[Receipt]:
+        """A message of each body, to the first queue unless another is named."""
+        queue = draft.pop("queue", topic.queues[0])
+        drafts = tuple(Draft(topic, queue, body, **draft) for body in bodies)
+        receipts = await self.node.intake.publish(Publication(drafts))
+        assert isinstance(receipts, list)
+        return receipts
+
+    async def claim(self, group: Group, client: str = "c1", size: int = 10, lease: int = 60_000) -> Claim:
+        """What there is for a client."""
+        claim = await self.node.groups.claim(group, ClaimRequest(client, size, lease), 0)
+        assert claim is not None
+        return claim
+
+
+class Spied:
+    """A lifecycle as HTTP's handlers see it, with spies for parts."""
+
+    def __init__(self, server: SpiedServer) -> None:
+        self._server = server
+
+    @property
+    def node(self) -> Node:
+        node, server = self._server.node, self._server
+        spies: dict[str, Any] = {name: Spy(name, getattr(node, name), server.asked, server.errors) for name in _ASKED}
+        return attrs.evolve(node, **spies)
+
+    async def readiness(self) -> list[tuple[str, str | None]]:
+        return await self._server.lifecycle.readiness()
+
+
+@asynccontextmanager
+async def spied(
+    path: Path, settings: Settings | None = None, metrics: Metrics | None = None
+) -> AsyncGenerator[SpiedServer, None]:
+    """A spied server that is at work."""
+    server = SpiedServer(path, settings, metrics)
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(server.lifecycle.run)
+            await server.lifecycle.ready.wait()
+            yield server
+            nursery.cancel_scope.cancel()
+    finally:
+        with trio.CancelScope(shield=True):
+            await server.store.backend.aclose()
