@@ -116,6 +116,10 @@ class SpiedServer:
         assert claim is not None
         return claim
 
+    def named(self, verb: str) -> list[dict[str, Any]]:
+        """What every such call was asked by name, in order."""
+        return [call.kwargs for call in self.asked if call.verb == verb]
+
 
 class Spied:
     """A lifecycle as HTTP's handlers see it, with spies for parts."""
