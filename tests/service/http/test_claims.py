@@ -37,11 +37,9 @@ async def hold(server: SpiedServer, *, lease: int = 60_000, **topic: Any) -> tup
 async def test_a_claim_gives_messages_as_they_came(client: httpx.AsyncClient, server: SpiedServer) -> None:
     topic = await server.topic()
     server.ms = NOW - 5000
-    draft = {"key": "order-7", "headers": b'{"a":"b"}', "deliver_at": NOW - 5001}
-    ((receipt,), _) = (
-        await server.publish(topic, b'{"order":  7}', **draft),
-        await server.publish(topic, b"\x00", content_type="image/png"),
-    )
+    labels = {"key": "order-7", "headers": b'{"a":"b"}'}
+    (receipt,) = await server.publish(topic, b'{"order":  7}', **labels, deliver_at=NOW - 5001)
+    await server.publish(topic, b"\x00", content_type="image/png")
     server.ms = NOW
     response = await client.post(CLAIM, json={"client": "c1"})
     assert response.status_code == 200

@@ -5,13 +5,15 @@ from typing import Any
 import httpx
 import pytest
 
-from support.recording_broker import NOW, RecordingBroker
-from tarry.service.errors import TopicConflict
-from tarry.service.groups.operations import Worked
+from support.nodes import name_of
+from support.spied import NOW, Asked, SpiedServer
+from tarry.service.groups import operations
+from tarry.store.looking import dead_letters
 from tarry.store.looking.dead_letters import DeadSearch
 from tarry.store.operating.positions import Position
 from tarry.store.operating.redriving import Letters
-from tarry.store.records import Group
+from tarry.store.operating.replaying import Range
+from tarry.store.records import ClaimRequest, Group
 from tarry.wheel.ladder import Ladder
 
 GROUP = "/v1/topics/orders/groups/billing"
@@ -19,36 +21,38 @@ TIME = "2026-11-21T10:00:00Z"
 
 
 @pytest.fixture
-def group(broker: RecordingBroker) -> None:
-    topic = broker.add_topic("orders", queues=2)
-    broker.known_groups["orders", "billing"] = Group(1, topic, "billing", Ladder(), {})
+async def group(server: SpiedServer) -> Group:
+    """Of a topic with two queues, to which messages have come a second before the time and then."""
+    topic = await server.topic(queues=2, ladder=Ladder(()))
+    for server.ms, counts in ((NOW - 1000, (1, 9)), (NOW, (1, 1))):
+        for queue, count in zip(topic.queues, counts, strict=True):
+            await server.publish(topic, *[b"1"] * count, queue=queue)
+    return await server.group(topic)
 
 
-def asked(broker: RecordingBroker) -> tuple[Any, ...]:
-    (call,) = [call for call in broker.calls if call[0] not in ("topic", "group")]
-    return call
+def operated(server: SpiedServer) -> list[Asked]:
+    return [call for call in server.asked if call.verb.startswith("operations.")]
 
 
-@pytest.mark.usefixtures("group")
 @pytest.mark.parametrize(
-    ("to", "queues", "position"),
+    ("to", "position", "offsets"),
     [
-        ("earliest", (0, 1), Position("earliest")),
-        ("latest", (0, 1), Position("latest")),
-        ({"offset": 7, "queue": 1}, (1,), Position("offset", 7)),
-        ({"time": TIME}, (0, 1), Position("time", NOW)),
-        ({"time": TIME, "queue": 0}, (0,), Position("time", NOW)),
+        ("earliest", Position("earliest"), {0: 0, 1: 0}),
+        ("latest", Position("latest"), {0: 2, 1: 10}),
+        ({"offset": 7, "queue": 1}, Position("offset", 7), {1: 7}),
+        ({"time": TIME}, Position("time", NOW), {0: 1, 1: 9}),
+        ({"time": TIME, "queue": 0}, Position("time", NOW), {0: 1}),
     ],
 )
 async def test_seek(
-    client: httpx.AsyncClient, broker: RecordingBroker, to: Any, queues: tuple[int, ...], position: Position
+    client: httpx.AsyncClient, server: SpiedServer, group: Group, to: Any, position: Position, offsets: dict[int, int]
 ) -> None:
     response = await client.post(f"{GROUP}/seek", json={"to": to, "dry_run": True})
-    assert response.json() == {"queues": [{"queue": q, "offset": position.value % 100} for q in queues]}
-    assert asked(broker) == ("seek", "billing", queues, position, True)
+    assert response.json() == {"queues": [{"queue": q, "offset": o} for q, o in offsets.items()]}
+    queues = tuple(group.topic.queues[number] for number in offsets)
+    assert operated(server) == [("operations.seek", (group, queues, position), {"dry_run": True})]
 
 
-@pytest.mark.usefixtures("group")
 @pytest.mark.parametrize(
     ("call", "wrong", "pointer"),
     [
@@ -73,81 +77,94 @@ async def test_seek(
     ],
 )
 async def test_what_is_wrong(
-    client: httpx.AsyncClient, broker: RecordingBroker, call: str, wrong: Any, pointer: str
+    client: httpx.AsyncClient, server: SpiedServer, group: Group, call: str, wrong: Any, pointer: str
 ) -> None:
     response = await client.post(f"{GROUP}/{call}", json=wrong)
     assert response.status_code == 400, response.text
     assert [error["pointer"] for error in response.json()["errors"]] == [pointer]
-    assert not [call for call in broker.calls if call[0] not in ("topic", "group")]
+    assert not operated(server)
 
 
-@pytest.mark.usefixtures("group")
-async def test_a_queue_that_is_not_there(client: httpx.AsyncClient) -> None:
+async def test_a_queue_that_is_not_there(client: httpx.AsyncClient, group: Group) -> None:
     for call, request in (("seek", {"to": {"offset": 1, "queue": 2}}), ("replay", {"from": 1, "queue": 2})):
         response = await client.post(f"{GROUP}/{call}", json=request)
         assert (response.status_code, response.json()["type"]) == (404, "/problems/unknown-queue")
 
 
-@pytest.mark.usefixtures("group")
-async def test_replay(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
-    broker.worked = Worked(5, more=True)
-    response = await client.post(f"{GROUP}/replay", json={"from": 3, "to": TIME, "queue": 1})
+async def test_replay(
+    client: httpx.AsyncClient, server: SpiedServer, group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations, "_BATCH", 5)
+    monkeypatch.setattr(operations, "_LONGEST", -1)  # a call has time for one batch
+    request = {"from": 3, "to": TIME, "queue": 1}
+    response = await client.post(f"{GROUP}/replay", json=request)
     assert response.json() == {"replayed": 5, "more": True}
-    *call, request, dry_run = asked(broker)
-    assert call == ["replay", "billing", (1,), Position("offset", 3), Position("time", NOW)]
-    assert (len(request), dry_run) == (32, False)
-    broker.calls.clear()
+    response = await client.post(f"{GROUP}/replay", json=request)
+    assert response.json() == {"replayed": 1, "more": False}, "the same call goes on"
+    first, second = operated(server)
+    assert first == second
+    _, range_ = first.args
+    assert first == ("operations.replay", (group, range_), {"dry_run": False})
+    queues = (group.topic.queues[1],)
+    assert range_ == Range(Position("offset", 3), Position("time", NOW), queues, range_.request)
+    assert len(range_.request) == 32
     await client.post(f"{GROUP}/replay", json={"from": "earliest", "dry_run": True})
-    *call, other, dry_run = asked(broker)
-    assert call == ["replay", "billing", (0, 1), Position("earliest"), Position("latest")]
-    assert other != request
-    assert dry_run
+    call = operated(server)[-1]
+    _, other = call.args
+    assert other == Range(Position("earliest"), Position("latest"), group.topic.queues, other.request)
+    assert other.request != range_.request
+    assert call.kwargs == {"dry_run": True}
 
 
-@pytest.mark.usefixtures("group")
-async def test_a_named_replay(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+async def test_a_named_replay(client: httpx.AsyncClient, server: SpiedServer, group: Group) -> None:
     seen = set[object]()
     for begin in (3, 8):
         await client.post(f"{GROUP}/replay", json={"from": begin, "to": begin + 2, "queue": 1, "name": "monday"})
-        *_, request, _ = asked(broker)
-        seen.add(request)
-        broker.calls.clear()
+        _, range_ = operated(server)[-1].args
+        seen.add(range_.request)
+    assert len(operated(server)) == 2
     assert len(seen) == 1, "its ranges are one replay"
     for wrong in ({"from": 3, "queue": 1}, {"from": "earliest", "to": 3, "queue": 1}):
         response = await client.post(f"{GROUP}/replay", json={**wrong, "name": "monday"})
         assert (response.status_code, response.json()["errors"][0]["pointer"]) == (400, "/name")
 
 
-@pytest.mark.usefixtures("group")
 @pytest.mark.parametrize(("verb", "done"), [("redrive", "redriven"), ("purge", "purged")])
-async def test_redrive_and_purge(client: httpx.AsyncClient, broker: RecordingBroker, verb: str, done: str) -> None:
+async def test_redrive_and_purge(
+    client: httpx.AsyncClient, server: SpiedServer, group: Group, verb: str, done: str
+) -> None:
+    server.ms = NOW - 1
+    claim = await server.claim(group, size=3)
+    await server.node.groups.settle(name_of(claim), "fail")  # there is no rung: they are dead
     response = await client.post(f"{GROUP}/dead/{verb}")
     assert response.json() == {done: 3, "more": False, "to": "2026-11-21T10:00:00.000Z"}
-    assert asked(broker) == (verb, "billing", Letters(), None, False)
-    broker.calls.clear()
     request = {"ids": ["7", "8", "7"], "from": "1970-01-01T00:00:01Z", "to": TIME, "rate": 5, "dry_run": True}
     await client.post(f"{GROUP}/dead/{verb}", json=request)
-    assert asked(broker) == (verb, "billing", Letters(1000, NOW, (7, 8)), 5, True)
+    assert operated(server) == [
+        (f"operations.{verb}", (group, Letters(), None), {"dry_run": False}),
+        (f"operations.{verb}", (group, Letters(1000, NOW, (7, 8)), 5), {"dry_run": True}),
+    ]
 
 
-@pytest.mark.usefixtures("group")
-async def test_search(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+async def test_search(client: httpx.AsyncClient, server: SpiedServer, group: Group) -> None:
     query = {"key": "order-7", "reason": "ink", "from": "1970-01-01T00:00:01Z", "to": TIME, "max": "5", "cursor": "9"}
     assert (await client.get(f"{GROUP}/dead", params=query)).json() == {"messages": [], "cursor": None}
-    assert asked(broker) == ("find_dead", "billing", DeadSearch("order-7", "ink", 1000, NOW), 9, 5)
+    assert server.all("store.find") == [(dead_letters.find, group, DeadSearch("order-7", "ink", 1000, NOW), 9, 5)]
     for name, value in (("from", "noon"), ("to", "noon"), ("key", ""), ("cursor", "x")):
         response = await client.get(f"{GROUP}/dead", params={name: value})
         assert (response.status_code, response.json()["errors"][0]["parameter"]) == (400, name)
 
 
-async def test_where_a_group_begins(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
-    for begin, place in (("latest", "latest"), (TIME, NOW)):
-        broker.calls.clear()
-        broker.known_groups.clear()
-        assert (await client.put(GROUP, json={"from": begin})).status_code == 201
-        assert ("put_group", "orders", "billing", None, place) in broker.calls
-        await client.post(f"{GROUP}/claim", json={"client": "c", "from": begin})
-        assert ("group", "orders", "billing", True, True if place == "latest" else place) in broker.calls
+async def test_where_a_group_begins(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    topic = await server.topic()
+    for server.ms, body in ((NOW - 1000, b"1"), (NOW, b"2")):
+        await server.publish(topic, body)
+    for number, (begin, bodies) in enumerate((("latest", []), (TIME, [2]))):
+        put, claimed = (f"/v1/topics/orders/groups/{how}-{number}" for how in ("put", "claimed"))
+        assert (await client.put(put, json={"from": begin})).status_code == 201
+        for path, wish in ((put, {}), (claimed, {"from": begin})):
+            answer = await client.post(f"{path}/claim", json={"client": "c", **wish})
+            assert [message["body"] for message in answer.json()["messages"]] == bodies
     wrong = await client.put(GROUP, json={"from": "noon"})
     assert [error["pointer"] for error in wrong.json()["errors"]] == ["/from"]
 
@@ -162,23 +179,26 @@ async def test_jitter(client: httpx.AsyncClient) -> None:
     assert (group["jitter"], group["ladder"]) == (1.0, [1000])
 
 
-async def test_null_is_left_out(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+async def test_null_is_left_out(client: httpx.AsyncClient, server: SpiedServer) -> None:
     nothing = {"kind": None, "queues": None, "ordered": None, "jitter": None}
     assert (await client.put("/v1/topics/orders", json=nothing)).status_code == 201
+    await server.publish(await server.topic(), b"1")
     asked = {"client": "c", "max": None, "wait": None, "lease": None, "from": None}
-    assert (await client.post(f"{GROUP}/claim", json=asked)).status_code == 200
-    assert ("claim", "billing", "c", 10, 0, 60_000) in broker.calls
-    await client.post("/v1/claims/1-1-1-41-63/fail", json={"count": None, "reason": None, "ids": None})
-    assert ("settle", "1-1-1-41-63", "fail", None, None, None, True, 0) in broker.calls
+    answer = await client.post(f"{GROUP}/claim", json=asked)
+    assert answer.status_code == 200
+    ((group, *claimed),) = server.all("groups.claim")
+    assert (group.name, claimed) == ("billing", [ClaimRequest("c", 10, 60_000), 0])
+    held = answer.json()["claim"]
+    await client.post(f"/v1/claims/{held}/fail", json={"count": None, "reason": None, "ids": None})
+    assert server.all("groups.settle") == [(held, "fail")]
+    assert server.named("groups.settle") == [{"ids": None, "reason": None, "retry_after": None, "count": True}]
 
 
 @pytest.mark.parametrize(("call", "body"), [("seek", {"to": "latest"}), ("replay", {"from": "earliest"})])
 async def test_a_broadcast_topic_has_no_position_to_move(
-    client: httpx.AsyncClient, broker: RecordingBroker, call: str, body: dict[str, str]
+    client: httpx.AsyncClient, server: SpiedServer, call: str, body: dict[str, str]
 ) -> None:
     """The client holds the answer against the document, too."""
-    topic = broker.add_topic("orders")
-    broker.known_groups["orders", "billing"] = Group(1, topic, "billing", Ladder(), {})
-    broker.errors = {call: TopicConflict("it is a broadcast topic")}
+    await server.group(await server.topic(kind="broadcast"))
     response = await client.post(f"/v1/topics/orders/groups/billing/{call}", json=body)
     assert (response.status_code, response.json()["type"]) == (409, "/problems/topic-conflict")
