@@ -94,6 +94,10 @@ class SpiedServer:
         """The arguments of every such call, in order."""
         return [call.args for call in self.asked if call.verb == verb]
 
+    def named(self, verb: str) -> list[dict[str, Any]]:
+        """What every such call was asked by name, in order."""
+        return [call.kwargs for call in self.asked if call.verb == verb]
+
     async def topic(self, name: str = "orders", **draft: Any) -> Topic:
         """The topic, made as the draft says."""
         return (await self.node.catalogue.put_topic(TopicDraft(name, **draft)))[0]
@@ -115,10 +119,6 @@ class SpiedServer:
         claim = await self.node.groups.claim(group, ClaimRequest(client, size, lease), 0)
         assert claim is not None
         return claim
-
-    def named(self, verb: str) -> list[dict[str, Any]]:
-        """What every such call was asked by name, in order."""
-        return [call.kwargs for call in self.asked if call.verb == verb]
 
 
 class Spied:

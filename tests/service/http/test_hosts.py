@@ -4,11 +4,9 @@ from typing import Any
 
 import httpx
 import pytest
-from starlette.types import Message
+from starlette.types import ASGIApp, Message
 
-from support.recording_broker import RecordingBroker
-from tarry.service.http.app import make_app
-from tarry.service.metrics import Metrics
+from support.spied import SpiedServer
 from tarry.service.settings import SettingError, Settings
 
 ORDERS = "/v1/topics/orders/messages"
@@ -31,15 +29,14 @@ def settings() -> Settings:
         *((host, 421) for host in ("localhost evil", "localhost,evil", "localhost/", "127.0.0.1:x", "localhost..")),
     ],
 )
-async def test_who_may_be_asked_for(client: httpx.AsyncClient, broker: RecordingBroker, host: str, status: int) -> None:
+async def test_who_may_be_asked_for(client: httpx.AsyncClient, server: SpiedServer, host: str, status: int) -> None:
     response = await client.post(ORDERS, json={"body": 1}, headers={"Host": host})
     assert response.status_code == status
     if status == 421:
         assert response.json()["type"] == "/problems/wrong-host"
         assert response.json()["executed"] is False
         assert "hosts" in response.json()["detail"]
-        assert broker.calls == []
-        assert broker.publications == []
+        assert server.asked == []
 
 
 async def test_a_bound_name_neither_reads_nor_writes(client: httpx.AsyncClient) -> None:
@@ -68,7 +65,7 @@ async def test_probes_may_use_any_name(client: httpx.AsyncClient, path: str) -> 
         ("1.1", [b"\xff"], 421),
     ],
 )
-async def test_none_or_several(broker: RecordingBroker, version: str, hosts: list[bytes], status: int) -> None:
+async def test_none_or_several(app: ASGIApp, version: str, hosts: list[bytes], status: int) -> None:
     scope: dict[str, Any] = {
         "type": "http",
         "http_version": version,
@@ -85,7 +82,7 @@ async def test_none_or_several(broker: RecordingBroker, version: str, hosts: lis
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await make_app(broker, Settings(), Metrics())(scope, receive, send)
+    await app(scope, receive, send)
     assert sent[0]["status"] == status
 
 
