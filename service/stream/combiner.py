@@ -15,17 +15,17 @@ begun then. There are locks that `write_free` cannot see, such as one on a gap t
 batch that has met one are tried one by one, beside the others, until they get through.
 """
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from itertools import islice
 from math import inf
-from typing import Generic, TypeVar
+from typing import Generic
 
 import trio
-from attrs import define, field
 
 from ...store.errors import Locked, Refused
 from ..errors import Busy, Overloaded
+from .lanes import ASIDE_FOR, Answer, Batch, Items, Lane, Request, Waiting, lanes_of, refuse
 
 _WORTH_SHARING = 100
 """Requests of a batch at the least, when there are so many: each transaction costs a commit."""
@@ -39,80 +39,11 @@ _REMEMBERED = 1000
 """Suspects that are kept in mind when nothing of them waits."""
 _ALONE = 2
 """Lanes at a time that are tried alone."""
-_ASIDE_FOR = 10.0
-"""Seconds that a lane stays aside after it was last found locked."""
-_FIRST_REST, _LONGEST_REST = 0.02, 0.25
-"""Seconds from one look at a lane that is locked to the next, doubled each time."""
 _LONGEST_WAIT = 3.0
 """Seconds that somebody waits, at every look of which his lane was locked, before he is told so."""
 _ASIDE_SHARE = 4
 """What is aside may take up a fourth of the room for what waits."""
 _HELD = "other transactions hold what this needs; try again in a moment"
-
-Request = TypeVar("Request")
-Answer = TypeVar("Answer")
-
-
-@define(eq=False)
-class _Waiting(Generic[Request, Answer]):
-    lane: "_Lane[Request, Answer]"
-    request: Request
-    weight: int
-    task: trio.lowlevel.Task | None
-    """Who waits; None when nobody does any more. (An Event for each would cost a third of the whole.)"""
-    answer: Answer | None = None
-    error: Exception | None = None
-    since: float = 0.0
-    """When it came, by trio's time, if its lane was aside already; else that is asked for nowhere."""
-
-    async def wait(self) -> None:
-        """Until `finish`."""
-        await trio.lowlevel.wait_task_rescheduled(self._leave)
-
-    def finish(self) -> None:
-        """The answer, or the error, is there."""
-        if self.task is not None:
-            trio.lowlevel.reschedule(self.task)
-
-    def _leave(self, _raise_cancel: object) -> trio.lowlevel.Abort:
-        self.task = None
-        return trio.lowlevel.Abort.SUCCEEDED
-
-
-@define(eq=False)
-class _Lane(Generic[Request, Answer]):
-    """What needs the same rows, in the order in which it came. Kept while there is something to know of it."""
-
-    key: Hashable
-    waiting: deque[_Waiting[Request, Answer]] = field(factory=lambda: deque[_Waiting[Request, Answer]]())
-    flying: int = 0
-    """Batches that have something of it."""
-    slow: int = 0
-    """Those of them that take long: it waits for them."""
-    suspect: bool = False
-    """The last batch with it took long. One at a time has something of it."""
-    aside_until: float | None = None
-    """None: it is not aside."""
-    locked_since: float | None = None
-    """None: it was not at the last look."""
-    rests_until: float = 0.0
-    rest: float = _FIRST_REST
-    alone: bool = False
-    """A batch with it has waited in vain, though nothing that `write_free` looks at was locked."""
-    trying: bool = False
-    """Something of it is being written aside."""
-
-
-_Items = list[_Waiting[Request, Answer]]
-
-
-@define(eq=False)
-class _Batch(Generic[Request, Answer]):
-    items: _Items[Request, Answer]
-    lanes: list[_Lane[Request, Answer]]
-    began: float
-    suspect: bool
-    slow: bool = False
 
 
 class Combiner(Generic[Request, Answer]):
@@ -145,17 +76,17 @@ class Combiner(Generic[Request, Answer]):
         """Batches at a time, beside the slow ones."""
         self._most = max(_MOST, writers)
         self._longest_wait = _LONGEST_WAIT
-        self._lanes: dict[Hashable, _Lane[Request, Answer]] = {}
-        self._ready: OrderedDict[_Lane[Request, Answer], None] = OrderedDict()
+        self._lanes: dict[Hashable, Lane[Request, Answer]] = {}
+        self._ready: OrderedDict[Lane[Request, Answer], None] = OrderedDict()
         """Lanes with something to write, neither slow nor aside nor suspect, in the order of their turns."""
-        self._suspects: dict[_Lane[Request, Answer], None] = {}
+        self._suspects: dict[Lane[Request, Answer], None] = {}
         """Suspects with something to write, neither slow nor aside, and nothing of them in a batch."""
         self._suspects_next = False
-        self._remembered: dict[_Lane[Request, Answer], None] = {}
+        self._remembered: dict[Lane[Request, Answer], None] = {}
         """Suspects of which nothing waits."""
-        self._aside: dict[_Lane[Request, Answer], None] = {}
+        self._aside: dict[Lane[Request, Answer], None] = {}
         """Lanes that are aside, whether something waits there or not."""
-        self._flying: set[_Batch[Request, Answer]] = set()
+        self._flying: set[Batch[Request, Answer]] = set()
         self._quick = 0
         """Those of them that do not take long, or not yet."""
         self._begun = trio.Event()
@@ -174,10 +105,10 @@ class Combiner(Generic[Request, Answer]):
         key = self._lane(request)
         lane = self._lanes.get(key)
         if lane is None:
-            lane = self._lanes[key] = _Lane(key)
+            lane = self._lanes[key] = Lane(key)
         elif lane.locked_since is not None and (self._weight_aside + weight) * _ASIDE_SHARE > self._limit:
             raise Busy(_HELD)
-        item = _Waiting(lane, request, weight, trio.lowlevel.current_task())
+        item = Waiting(lane, request, weight, trio.lowlevel.current_task())
         if lane.aside_until is not None:
             item.since = trio.current_time()
         self._put(item)
@@ -221,7 +152,7 @@ class Combiner(Generic[Request, Answer]):
             self._waking = True
             self._at_rest.unpark()
 
-    def _put(self, item: _Waiting[Request, Answer], *, back: bool = False) -> None:
+    def _put(self, item: Waiting[Request, Answer], *, back: bool = False) -> None:
         """It waits; `back`: it did so before, and comes first."""
         lane = item.lane
         if back:
@@ -238,7 +169,7 @@ class Combiner(Generic[Request, Answer]):
             if lane not in self._ready:
                 self._offer(lane)
 
-    def _offer(self, lane: _Lane[Request, Answer]) -> None:
+    def _offer(self, lane: Lane[Request, Answer]) -> None:
         """Something of it may be taken."""
         if not lane.suspect:
             self._ready[lane] = None
@@ -247,7 +178,7 @@ class Combiner(Generic[Request, Answer]):
             self._suspects.setdefault(lane)
         self._wake()
 
-    def _pop(self, lane: _Lane[Request, Answer]) -> _Waiting[Request, Answer]:
+    def _pop(self, lane: Lane[Request, Answer]) -> Waiting[Request, Answer]:
         item = lane.waiting.popleft()
         self._weight -= item.weight
         self._count -= 1
@@ -257,14 +188,14 @@ class Combiner(Generic[Request, Answer]):
             self._count_ready -= 1
         return item
 
-    def _block(self, lane: _Lane[Request, Answer]) -> None:
+    def _block(self, lane: Lane[Request, Answer]) -> None:
         """Call it before the lane becomes slow or goes aside: nothing more of it is taken."""
         if lane.aside_until is None and not lane.slow:
             self._ready.pop(lane, None)
             self._suspects.pop(lane, None)
             self._count_ready -= len(lane.waiting)
 
-    def _unblock(self, lane: _Lane[Request, Answer]) -> None:
+    def _unblock(self, lane: Lane[Request, Answer]) -> None:
         """Call it after it was slow or aside."""
         if lane.aside_until is not None or lane.slow:
             return
@@ -274,7 +205,7 @@ class Combiner(Generic[Request, Answer]):
         else:
             self._forget(lane)
 
-    def _forget(self, lane: _Lane[Request, Answer]) -> None:
+    def _forget(self, lane: Lane[Request, Answer]) -> None:
         if lane.waiting or lane.flying or lane.aside_until is not None:
             return
         if lane.suspect:
@@ -285,7 +216,7 @@ class Combiner(Generic[Request, Answer]):
             del self._remembered[lane]
         self._lanes.pop(lane.key, None)
 
-    def _take(self) -> _Batch[Request, Answer] | None:
+    def _take(self) -> Batch[Request, Answer] | None:
         """The next batch, if one may be begun."""
         free = self._free
         if free <= 0:
@@ -298,7 +229,7 @@ class Combiner(Generic[Request, Answer]):
         else:
             return None
         self._suspects_next = not suspect
-        batch = _Batch(items, _lanes(items), trio.current_time(), suspect)
+        batch = Batch(items, lanes_of(items), trio.current_time(), suspect)
         for lane in batch.lanes:
             lane.flying += 1
         self._flying.add(batch)
@@ -308,7 +239,7 @@ class Combiner(Generic[Request, Answer]):
             self._wake()
         return batch
 
-    def _take_suspects(self) -> _Items[Request, Answer]:
+    def _take_suspects(self) -> Items[Request, Answer]:
         lanes = list(islice(self._suspects, (len(self._suspects) + 1) // 2))
         for lane in lanes:
             del self._suspects[lane]
@@ -317,15 +248,13 @@ class Combiner(Generic[Request, Answer]):
             self._suspects[lane] = None  # there was no room
         return items
 
-    def _take_ready(self, free: int) -> _Items[Request, Answer]:
+    def _take_ready(self, free: int) -> Items[Request, Answer]:
         # With another writer at rest it is shared, so that one batch is made ready while the other is being written.
         return self._take_turns(self._ready, max(_WORTH_SHARING, -(-self._count_ready // free)))
 
-    def _take_turns(
-        self, turns: OrderedDict[_Lane[Request, Answer], None], many: float = inf
-    ) -> _Items[Request, Answer]:
+    def _take_turns(self, turns: OrderedDict[Lane[Request, Answer], None], many: float = inf) -> Items[Request, Answer]:
         """One of each lane in turn, until the batch is full. Who has more stays in `turns`, the next one first."""
-        items: _Items[Request, Answer] = []
+        items: Items[Request, Answer] = []
         weight = 0
         while turns and len(items) < many:
             lane = next(iter(turns))
@@ -383,27 +312,27 @@ class Combiner(Generic[Request, Answer]):
                     else:
                         self._forget(lane)
 
-    async def _write_or_part(self, items: _Items[Request, Answer]) -> None:
+    async def _write_or_part(self, items: Items[Request, Answer]) -> None:
         try:
             answers = await self._write([item.request for item in items])
         except Locked as error:
             if self._write_free is not None:
                 self._put_aside(items)
-            elif len(lanes := _lanes(items)) > 1:
+            elif len(lanes := lanes_of(items)) > 1:
                 half = set(lanes[: len(lanes) // 2])
                 await self._write_or_part([item for item in items if item.lane in half])
                 await self._write_or_part([item for item in items if item.lane not in half])
             else:
-                _finish(items, error)
+                refuse(items, error)
         except Refused as error:
             if len(items) > 1:
                 middle = len(items) // 2
                 await self._write_or_part(items[:middle])
                 await self._write_or_part(items[middle:])
             else:
-                _finish(items, error)
+                refuse(items, error)
         except Exception as error:
-            _finish(items, error)
+            refuse(items, error)
         else:
             for item, answer in zip(items, answers, strict=True):
                 item.answer = answer
@@ -411,16 +340,17 @@ class Combiner(Generic[Request, Answer]):
 
     # What is aside
 
-    def _put_aside(self, items: _Items[Request, Answer]) -> None:
+    def _put_aside(self, items: Items[Request, Answer]) -> None:
         """One of these lanes is locked, and nobody knows which."""
         now = trio.current_time()
-        for lane in _lanes(items):
+        for lane in lanes_of(items):
             if lane.aside_until is None:
                 self._block(lane)
-                self._weight_aside += sum(item.weight for item in lane.waiting)
+                self._weight_aside += lane.weight
                 self._aside[lane] = None
-                lane.locked_since, lane.rest, lane.rests_until, lane.alone = None, _FIRST_REST, now, False
-            lane.aside_until = now + _ASIDE_FOR
+                lane.found_free()
+                lane.rests_until, lane.alone = now, False
+            lane.aside_until = now + ASIDE_FOR
         self._put_all_back(items)
 
     async def _run_aside(self) -> None:
@@ -439,7 +369,7 @@ class Combiner(Generic[Request, Answer]):
         for lane in list(self._aside):
             if lane.aside_until is not None and lane.aside_until <= now and not lane.trying:
                 del self._aside[lane]
-                self._weight_aside -= sum(item.weight for item in lane.waiting)
+                self._weight_aside -= lane.weight
                 lane.aside_until = None
                 self._unblock(lane)
 
@@ -450,7 +380,7 @@ class Combiner(Generic[Request, Answer]):
         ends = [lane.aside_until for lane in idle if lane.aside_until is not None]
         return min([*looks, *ends], default=inf)
 
-    def _take_aside(self, now: float) -> _Items[Request, Answer]:
+    def _take_aside(self, now: float) -> Items[Request, Answer]:
         """What is written together, one batch at a time; or something of a lane that is tried alone."""
         ready = [lane for lane in self._aside if lane.waiting and not lane.trying and lane.rests_until <= now]
         trying = [lane for lane in self._aside if lane.trying]
@@ -463,21 +393,21 @@ class Combiner(Generic[Request, Answer]):
         else:
             return []
         items = self._take_turns(OrderedDict.fromkeys(lanes))
-        for lane in _lanes(items):
+        for lane in lanes_of(items):
             lane.trying = True
             self._aside[lane] = self._aside.pop(lane)  # the others come first next time
         return items
 
-    async def _try_aside(self, items: _Items[Request, Answer]) -> None:
+    async def _try_aside(self, items: Items[Request, Answer]) -> None:
         try:
             await self._write_aside(items)
         finally:
-            for lane in _lanes(items):
+            for lane in lanes_of(items):
                 lane.trying = False
             self._changed_aside.set()
 
-    async def _write_aside(self, items: _Items[Request, Answer]) -> None:
-        lanes = _lanes(items)
+    async def _write_aside(self, items: Items[Request, Answer]) -> None:
+        lanes = lanes_of(items)
         try:
             answers = await self._write_free([item.request for item in items])  # type: ignore[misc]  # there is one
         except Locked:  # something else than what `write_free` looks at
@@ -486,23 +416,26 @@ class Combiner(Generic[Request, Answer]):
             if len(lanes) > 1:
                 self._put_all_back(items)
             else:
-                self._note(lanes[0], locked=True)
-                _finish(items, Busy(_HELD))
+                lanes[0].found_locked(trio.current_time())
+                refuse(items, Busy(_HELD))
         except Refused as error:
             if len(items) > 1:
                 middle = len(items) // 2
                 await self._write_aside(items[:middle])
                 await self._write_aside(items[middle:])
             else:
-                _finish(items, error)
+                refuse(items, error)
         except Exception as error:
-            _finish(items, error)
+            refuse(items, error)
         else:
             left = [item for item, answer in zip(items, answers, strict=True) if answer is None]
-            locked = set(_lanes(left))
+            locked = set(lanes_of(left))
             for lane in lanes:
                 lane.alone = False
-                self._note(lane, locked=lane in locked)
+                if lane in locked:
+                    lane.found_locked(trio.current_time())
+                else:
+                    lane.found_free()
             self._put_all_back(left)
             for lane in locked:
                 self._send_away(lane)
@@ -511,34 +444,13 @@ class Combiner(Generic[Request, Answer]):
                     item.answer = answer
                     item.finish()
 
-    def _put_all_back(self, items: _Items[Request, Answer]) -> None:
+    def _put_all_back(self, items: Items[Request, Answer]) -> None:
         for item in reversed(items):
             self._put(item, back=True)
 
-    def _note(self, lane: _Lane[Request, Answer], *, locked: bool) -> None:
-        if not locked:
-            lane.locked_since, lane.rest = None, _FIRST_REST
-            return
-        now = trio.current_time()
-        lane.locked_since = now if lane.locked_since is None else lane.locked_since
-        lane.rest = min(2 * lane.rest, _LONGEST_REST)
-        lane.rests_until = now + lane.rest
-        lane.aside_until = now + _ASIDE_FOR
-
-    def _send_away(self, lane: _Lane[Request, Answer]) -> None:
+    def _send_away(self, lane: Lane[Request, Answer]) -> None:
         """The lane was found locked: who has waited for it long enough is told so."""
         now = trio.current_time()
         since = now if lane.locked_since is None else lane.locked_since
         while lane.waiting and now - max(since, lane.waiting[0].since) >= self._longest_wait:
-            _finish([self._pop(lane)], Busy(_HELD))
-
-
-def _lanes(items: _Items[Request, Answer]) -> list[_Lane[Request, Answer]]:
-    """Each of their lanes once."""
-    return list(dict.fromkeys([item.lane for item in items]))
-
-
-def _finish(items: _Items[Request, Answer], error: Exception) -> None:
-    for item in items:
-        item.error = error
-        item.finish()
+            refuse([self._pop(lane)], Busy(_HELD))

@@ -28,7 +28,7 @@ def test_a_server_loads_what_it_serves_with(tmp_path: Path) -> None:
     finally:
         server.kill()
     modules = with_parents(loaded(server.log.read_text()))
-    assert {"trio", "tarry.service.engine", "tarry.store.sqlite.backend"} <= modules
+    assert {"trio", "tarry.service.node", "tarry.store.sqlite.backend"} <= modules
     others = {"redis", "rich.console", "tarry.service.demo.demo", "tarry.store.mysql.backend", "trio_mysql"}
     assert not modules & (NEVER | CLIENTS | others)
 

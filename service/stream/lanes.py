@@ -1,0 +1,106 @@
+"""What waits to be written, by lanes: requests of one lane need the same rows, and a batch has some of several."""
+
+from collections import deque
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+import trio
+from attrs import define, field
+
+FIRST_REST, LONGEST_REST = 0.02, 0.25
+"""Seconds from one look at a lane that is locked to the next, doubled each time."""
+ASIDE_FOR = 10.0
+"""Seconds that a lane stays aside after it was last found locked."""
+
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
+
+
+@define(eq=False)
+class Waiting(Generic[Request, Answer]):
+    lane: "Lane[Request, Answer]"
+    request: Request
+    weight: int
+    task: trio.lowlevel.Task | None
+    """Who waits; None when nobody does any more. (An Event for each would cost a third of the whole.)"""
+    answer: Answer | None = None
+    error: Exception | None = None
+    since: float = 0.0
+    """When it came, by trio's time, if its lane was aside already; else that is asked for nowhere."""
+
+    async def wait(self) -> None:
+        """Until `finish`."""
+        await trio.lowlevel.wait_task_rescheduled(self._leave)
+
+    def finish(self) -> None:
+        """The answer, or the error, is there."""
+        if self.task is not None:
+            trio.lowlevel.reschedule(self.task)
+
+    def _leave(self, _raise_cancel: object) -> trio.lowlevel.Abort:
+        self.task = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+
+@define(eq=False)
+class Lane(Generic[Request, Answer]):
+    """What needs the same rows, in the order in which it came. Kept while there is something to know of it."""
+
+    key: Hashable
+    waiting: deque[Waiting[Request, Answer]] = field(factory=lambda: deque[Waiting[Request, Answer]]())
+    flying: int = 0
+    """Batches that have something of it."""
+    slow: int = 0
+    """Those of them that take long: it waits for them."""
+    suspect: bool = False
+    """The last batch with it took long. One at a time has something of it."""
+    aside_until: float | None = None
+    """None: it is not aside."""
+    locked_since: float | None = None
+    """None: it was not at the last look."""
+    rests_until: float = 0.0
+    rest: float = FIRST_REST
+    alone: bool = False
+    """A batch with it has waited in vain, though nothing that `write_free` looks at was locked."""
+    trying: bool = False
+    """Something of it is being written aside."""
+
+    @property
+    def weight(self) -> int:
+        """Of what waits."""
+        return sum(item.weight for item in self.waiting)
+
+    def found_free(self) -> None:
+        """It was not locked at this look."""
+        self.locked_since, self.rest = None, FIRST_REST
+
+    def found_locked(self, now: float) -> None:
+        """It was: it stays aside, and rests for a little longer than the last time."""
+        self.locked_since = now if self.locked_since is None else self.locked_since
+        self.rest = min(2 * self.rest, LONGEST_REST)
+        self.rests_until = now + self.rest
+        self.aside_until = now + ASIDE_FOR
+
+
+Items = list[Waiting[Request, Answer]]
+
+
+@define(eq=False)
+class Batch(Generic[Request, Answer]):
+    items: Items[Request, Answer]
+    lanes: list[Lane[Request, Answer]]
+    began: float
+    suspect: bool
+    slow: bool = False
+
+
+def lanes_of(items: Items[Request, Answer]) -> list[Lane[Request, Answer]]:
+    """Each of their lanes once."""
+    return list(dict.fromkeys([item.lane for item in items]))
+
+
+def refuse(items: Items[Request, Answer], error: Exception) -> None:
+    """What went wrong, to each of them."""
+    for item in items:
+        item.error = error
+        item.finish()
