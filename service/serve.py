@@ -30,9 +30,9 @@ from .lifecycle import Lifecycle
 from .metrics import Metrics
 from .node import Node
 from .settings import Settings
-from .stream.bells import Bells
 from .stream.growth import Growth
 from .stream.intake import Intake
+from .stream.listeners import Listeners
 from .stream.nudges import Nudges
 from .stream.readers import Readers
 from .stream.sealer import Sealer
@@ -139,18 +139,18 @@ def make_node(store: Store, settings: Settings, metrics: Metrics, nudges: Nudges
         return hand.behind > _BEHIND
 
     directory = Directory(store, clock, auto_create=settings.auto_create)
-    bells, rates, alarm = Bells(), Rates(time.monotonic), Alarm(settings.alarm_url)
+    listeners, rates, alarm = Listeners(), Rates(time.monotonic), Alarm(settings.alarm_url)
     cleaner = Cleaner(store, directory, clock, metrics, settings, busy=busy)
     groups = Groups(store, directory, clock, metrics, rates, alarm, settings.client_timeout, add=add, see=cleaner.see)
     sealer = Sealer(store, clock, directory, widest=settings.widest_hole)
-    growth = Growth(directory, bells, groups, sealer, nudges)
+    growth = Growth(directory, listeners, groups, sealer, nudges)
     intake = Intake(store, directory, clock, metrics, rates, growth, settings.max_waiting, add=add, forget=forget)
     promotion = Promotion(store, directory, clock, metrics, growth, intake)
     now = clock.now()
     wheel, horizon = TimingWheel(now), Horizon(now, settings.horizon, settings.horizon_step)
     hand = Hand(wheel, horizon, clock, promotion.promote, promotion.streamed, aside=promotion.held)
     membership = Membership(store, clock, groups.dismiss, settings.client_timeout)
-    removal = Removal(store, metrics, bells, groups, cleaner)
+    removal = Removal(store, metrics, listeners, groups, cleaner)
     directory.topic_gone, directory.group_gone = removal.topic_gone, removal.group_gone
     return Node(
         store=store,
@@ -160,7 +160,7 @@ def make_node(store: Store, settings: Settings, metrics: Metrics, nudges: Nudges
         ranking=Ranking(store, directory, rates),
         remover=Remover(store, directory, clock, busy),
         intake=intake,
-        readers=Readers(store, directory, clock, bells, groups.handed_out),
+        readers=Readers(store, directory, clock, listeners, groups.handed_out),
         growth=growth,
         groups=groups,
         operations=Operations(store, clock, add, groups.closed),

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from ... import __version__
 from ...store.extras import lacking
-from ...store.showing import visible
+from ...store.printable import visible
 from ..errors import InUse, NotFound, PipelineError, SetUpError, StoreAway
 from ..spark_errors import translate
 from .archiving import archive

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from attrs import frozen
 from cyclopts import Parameter
 
-from ...store.showing import json_text
+from ...store.printable import json_text
 from .options import AsJson, Dsn, LakePlace, Master, check_rate, store_of
 from .rows import show_rows
 

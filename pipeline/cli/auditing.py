@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from ...store.showing import json_text
+from ...store.printable import json_text
 from ..times import moment, told_time
 from .codes import FAILED
 from .options import AsJson, Dsn, LakePlace, Master, Since, Topics, Until, store_of, window

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ...store.showing import visible
+from ...store.printable import visible
 
 
 def show_rows(

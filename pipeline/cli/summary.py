@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ...store.showing import json_text, visible
+from ...store.printable import json_text, visible
 
 
 def show_summary(figures: Mapping[str, Any], *, as_json: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import asdict
 
-from ...store.showing import json_text
+from ...store.printable import json_text
 from ..times import moment, told_time
 from .codes import NOT_FOUND
 from .options import AsJson, DsnOrLake, LakePlace, Topics, store_beside

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from ...client import DeadLetter, Tarry
-from ...store.showing import visible
+from ...store.printable import visible
 from ..durations import parse_time
 from .printing import note, print_json, print_table
 from .rendering import body_text, message_record, time_text

@@ -1,6 +1,6 @@
 """What a command prints: a table on a terminal, tab-separated lines in a pipe, one JSON line per item with `--json`.
 
-Keys, reasons and bodies are others' text: nothing of it reaches a terminal but through here (`store.showing`).
+Keys, reasons and bodies are others' text: nothing of it reaches a terminal but through here (`store.printable`).
 Answers go to stdout; notes and progress to stderr, progress only on a terminal. Rich honours NO_COLOR by itself.
 """
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...store.showing import json_text, visible
+from ...store.printable import json_text, visible
 
 _OWN = "\n\t"
 """What our own lines are made of."""

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from ...client import Message, Receipt
-from ...store.showing import json_text
+from ...store.printable import json_text
 
 
 def message_record(message: Message) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from attrs import frozen
 
 from ..groups.groups import Groups
 from ..topics.directory import Directory
-from .bells import Bells
+from .listeners import Listeners
 from .nudges import Nudges
 from .sealer import Sealer
 
@@ -14,7 +14,7 @@ class Growth:
     """Who is told of a queue that has grown."""
 
     directory: Directory
-    bells: Bells
+    listeners: Listeners
     groups: Groups
     sealer: Sealer
     nudges: Nudges | None
@@ -36,10 +36,10 @@ class Growth:
 
     def seen(self, queue_id: int) -> None:
         """It has grown, by whomever: its readers at this node are told."""
-        self.bells.ring(queue_id)
+        self.listeners.notify(queue_id)
         self.groups.nudge(queue_id)
 
     @property
     def awaited(self) -> set[int]:
         """The queues of which somebody waits for messages here."""
-        return self.bells.awaited | self.groups.awaited
+        return self.listeners.awaited | self.groups.awaited

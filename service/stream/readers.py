@@ -11,15 +11,15 @@ from ...store.store import Store
 from ...store.stream import readers, stretches
 from ..clock import Clock
 from ..topics.directory import Directory
-from .bells import Bells
 from .combiner import Combiner
+from .listeners import Listeners
 
 _TOGETHER = 10_000
 """Messages that clients of broadcast topics are given in one transaction, at most."""
 
 
 class Readers:
-    """Lets readers wait at the bells, and asks the store when their queue has grown.
+    """Lets readers wait, and asks the store when their queue has grown.
 
     `handed_out` hears what a client of a broadcast topic was given, and when.
     """
@@ -29,13 +29,13 @@ class Readers:
         store: Store,
         directory: Directory,
         clock: Clock,
-        bells: Bells,
+        listeners: Listeners,
         handed_out: Callable[[Group, Sequence[Delivered], int], None],
     ) -> None:
         self._store = store
         self._directory = directory
         self._clock = clock
-        self._bells = bells
+        self._listeners = listeners
         self._handed_out = handed_out
         self._together: Combiner[ReadRequest, ReadAnswer] = Combiner(
             self._read,
@@ -54,7 +54,7 @@ class Readers:
         """Who waits goes home."""
         self._stopping = True
         self._together.hurry()
-        self._bells.ring_all()
+        self._listeners.notify_all()
 
     @property
     def idle(self) -> bool:
@@ -74,7 +74,7 @@ class Readers:
         """Messages from an offset on; waits `wait` milliseconds for one at most."""
         until = trio.current_time() + wait / 1000
         while True:
-            with self._bells.listen([queue.id]) as bell:
+            with self._listeners.listen([queue.id]) as grown:
                 try:
                     messages = await self._store.read(stretches.pull, queue, offset, size)
                 except TopicGone:
@@ -82,14 +82,14 @@ class Readers:
                 if messages:
                     return messages
                 with trio.move_on_at(until):
-                    await bell.wait()
+                    await grown.wait()
                 gone = self._directory.topic_of_queue(queue.id) is None
                 if gone or self._stopping or trio.current_time() >= until:
                     return messages
 
     async def _read_on(self, request: ReadRequest, until: float) -> ReadAnswer:
         while True:
-            with self._bells.listen(queue.id for queue in request.group.topic.queues) as bell:
+            with self._listeners.listen(queue.id for queue in request.group.topic.queues) as grown:
                 # What moves an offset is not broken off: only the waiting is.
                 answer = await self._together.ask(request)
                 if answer.messages or answer.beyond:
@@ -98,7 +98,7 @@ class Readers:
                 request = evolve(request, after=None)  # confirmed
                 if not answer.more:
                     with trio.move_on_at(until):
-                        await bell.wait()
+                        await grown.wait()
                     gone = self._directory.group_by_id(request.group.id) is None
                     if gone or self._stopping or trio.current_time() >= until:
                         return answer

@@ -6,7 +6,7 @@ from ...store.records import Group, Topic
 from ...store.store import Store
 from ..groups.groups import Groups
 from ..metrics import Metrics
-from ..stream.bells import Bells
+from ..stream.listeners import Listeners
 from ..upkeep.cleaner import Cleaner
 
 
@@ -16,14 +16,14 @@ class Removal:
 
     _store: Store
     _metrics: Metrics
-    _bells: Bells
+    _listeners: Listeners
     _groups: Groups
     _cleaner: Cleaner
 
     def topic_gone(self, topic: Topic) -> None:
         """Nobody waits for its queues, nor counts anything of it."""
         for queue in topic.queues:
-            self._bells.ring(queue.id)
+            self._listeners.notify(queue.id)
         self._metrics.forget(topic.name)
 
     def group_gone(self, group: Group) -> None:
@@ -33,5 +33,5 @@ class Removal:
         self._store.forget_group(group)
         if group.topic.kind == "broadcast":
             for queue in group.topic.queues:
-                self._bells.ring(queue.id)
+                self._listeners.notify(queue.id)
         self._metrics.forget(group.topic.name, group.name)

@@ -1,4 +1,4 @@
-"""Bells: who waits for queues to grow hears them ring. Nothing is kept; a bell that nobody waits for costs nothing."""
+"""Listeners: who waits for queues to grow is woken. Nothing is kept; a queue that nobody waits for costs nothing."""
 
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -6,8 +6,8 @@ from contextlib import contextmanager
 import trio
 
 
-class Bells:
-    """One bell to a queue, by its id."""
+class Listeners:
+    """Events by the queue that they wait for."""
 
     def __init__(self) -> None:
         self._listeners: dict[int, set[trio.Event]] = {}
@@ -17,28 +17,28 @@ class Bells:
         """The queues that somebody listens for."""
         return set(self._listeners)
 
-    def ring(self, queue_id: int) -> None:
+    def notify(self, queue_id: int) -> None:
         """The queue has grown."""
-        for bell in self._listeners.pop(queue_id, ()):
-            bell.set()
+        for event in self._listeners.pop(queue_id, ()):
+            event.set()
 
-    def ring_all(self) -> None:
+    def notify_all(self) -> None:
         """Everybody is to look, or to go home."""
         for queue_id in list(self._listeners):
-            self.ring(queue_id)
+            self.notify(queue_id)
 
     @contextmanager
     def listen(self, queue_ids: Iterable[int]) -> Generator[trio.Event, None, None]:
         """An event that is set when one of the queues grows. Listen first and look then, and nothing is missed."""
-        bell, ids = trio.Event(), tuple(queue_ids)
+        event, ids = trio.Event(), tuple(queue_ids)
         for queue_id in ids:
-            self._listeners.setdefault(queue_id, set()).add(bell)
+            self._listeners.setdefault(queue_id, set()).add(event)
         try:
-            yield bell
+            yield event
         finally:
             for queue_id in ids:
                 listeners = self._listeners.get(queue_id)
                 if listeners is not None:
-                    listeners.discard(bell)
+                    listeners.discard(event)
                     if not listeners:
                         del self._listeners[queue_id]

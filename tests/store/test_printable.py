@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarry.store.showing import json_text, visible
+from tarry.store.printable import json_text, visible
 
 ANY = st.text(st.characters(codec=None))
 JSON = st.recursive(
