@@ -9,6 +9,7 @@ import trio.testing
 from tarry.service.clock import Clock
 from tarry.service.hand.hand import Hand
 from tarry.service.hand.sweeps import Sweeps, adaptively
+from tarry.service.stream.growth import Growth
 from tarry.store import catalogue
 from tarry.store.errors import Unavailable
 from tarry.store.store import Store
@@ -50,6 +51,9 @@ class Rows:
     async def sample(self) -> int:
         return self.ms
 
+    def seen(self, queue_id: int) -> None:
+        """Readers of the queue are told."""
+
 
 @pytest.fixture
 def rows() -> Rows:
@@ -64,29 +68,33 @@ async def sweeps(rows: Rows) -> Sweeps:
     async def lost(*_: Any) -> None:
         raise AssertionError
 
-    store, hand = cast(Store, rows), cast(Hand, rows)
-    return Sweeps(store, hand, clock, lost=lost, grown=lambda _: None, awaited=lambda: rows.awaited)
+    return Sweeps(cast(Store, rows), cast(Hand, rows), clock, lost=lost, growth=cast(Growth, rows))
+
+
+async def nudged(sweeps: Sweeps) -> None:
+    sweeps.nudge()
+    await sweeps.when_nudged()
 
 
 async def test_a_nudge_finds_what_was_just_committed_and_looks_no_farther(rows: Rows, sweeps: Sweeps) -> None:
     rows.due = [(NOW - 10, 1)]
-    await sweeps.nudged()
+    await nudged(sweeps)
     assert rows.held == {1}
     assert rows.asked == [(NOW - 120_000, NOW + 1500)]
 
 
 async def test_a_nudge_after_a_long_transaction_finds_it_too(rows: Rows, sweeps: Sweeps) -> None:
     rows.due = [(NOW - 3_600_000, 1)]
-    await sweeps.nudged()
+    await nudged(sweeps)
     assert rows.held == {1}
 
 
 async def test_the_far_sweep_follows_nudges_once_a_second_at_most(rows: Rows, sweeps: Sweeps) -> None:
     for _ in range(10):
-        await sweeps.nudged()
+        await nudged(sweeps)
     assert len([asked for asked in rows.asked if asked[0] == 0]) == 1
     rows.ms += 1000
-    await sweeps.nudged()
+    await nudged(sweeps)
     assert len([asked for asked in rows.asked if asked[0] == 0]) == 2
 
 
