@@ -1,6 +1,6 @@
 """What the extras bring, and the sentence for whoever lacks one: it names the command to type.
 
-Only what an extra brings is told so. Anything else that cannot be imported is a fault, and stays one.
+Only what an extra brings gets this sentence. Anything else that cannot be imported is a fault, and stays one.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Time for a store that has no clock of its own: the host's clock as it was at the start, and real time since.
 
-Whoever sets the host's clock meanwhile, by hand or by NTP, neither hastens nor delays what waits: it is told how far
-the two have come apart, and the next start begins with the host's clock anew. (To follow a clock that is set ahead
+Whoever sets the host's clock meanwhile, by hand or by NTP, neither hastens nor delays what waits: `skew` says how
+far the two have come apart, and the next start begins with the host's clock anew. (To follow a clock that is set ahead
 would hand everything out early by as much. To follow one that is set back would be late by as much.)
 """
 

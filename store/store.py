@@ -238,7 +238,7 @@ class Store:
         return await self.backend.write(work)
 
     async def _reseat(self, now: int) -> None:
-        """It may have been an offset that was taken: whoever draws them is told of all that are."""
+        """It may have been an offset that was taken: whoever draws them hears of all that are."""
         ends: dict[int, int] = {}
         for queue_id in await self.read(sealing.overrun):
             ends[queue_id] = await self.read(sealing.last_end, queue_id=queue_id)

@@ -1,6 +1,6 @@
 """Pure: the timing wheel, the retry ladder and the horizon. Integers only: no clock, no trio, no I/O.
 
-- `timing_wheel`  what is due: add, cancel, advance. The algorithm is told there.
+- `timing_wheel`  what is due: add, cancel, advance. Its docstring has the algorithm.
 - `far_cycle`     an hour that has not begun: two columns, appended to.
 - `slots`         the hour that the hand is in, dealt to 3600 seconds; and the next one, ahead of time.
 - `opened`        the seconds that have begun, in order, handed out by the millisecond.

@@ -5,7 +5,7 @@ moves. The rule of the handover, so that no row falls between a page and a publi
 
 1. `page` moves `loaded_until` first and returns the range to be read.
 2. The caller reads the rows of that range after that.
-3. A publish asks `covers(due)` after its own commit, and adds to the wheel when told so.
+3. A publish asks `covers(due)` after its own commit, and adds to the wheel if it does.
 
 A publish that saw the old `loaded_until` had committed before it moved, so the page that is read afterwards has its
 row. One that saw the new adds its row itself, and the page may bring it again: twice is harmless, since the second

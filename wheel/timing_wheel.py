@@ -21,7 +21,7 @@ stands on. Nothing can be a lap late here, since no number of laps is kept.
     ───── opened, in order ───────┤── slots of the cycle ──┤── next cycle, being dealt ── far cycles ──────▶
 
 The `front` is the first second that is not opened, and only `advance` moves it. It follows the hand from one slot that
-has something due to the next. When advance is told to return no more than so many, the front waits until they have been
+has something due to the next. When advance may return no more than so many, the front waits until they have been
 fetched, and what is due rests where it was, as compact as before.
 
 Cost: add and cancel O(1), a slot's sort O(k log k) once for its k entries, a step O(entries that come out + cycles and

@@ -1,4 +1,4 @@
-"""The coordinators of all groups: who claims, settles and goes away, and what the rest of the service is told of it."""
+"""The coordinators of all groups: who claims, settles and goes away, and what the rest of the node hears of it."""
 
 import functools
 from collections import defaultdict
@@ -236,7 +236,7 @@ class Groups:
 
     def nudge(self, queue_id: int) -> None:
         """A queue has grown."""
-        # Of a topic with very many groups those alone are told that somebody has claimed for here.
+        # Of a topic with very many groups, only those that somebody has claimed for here.
         if (topic := self._directory.topic_of_queue(queue_id)) is not None:
             for coordinator in self._of_topic.get(topic.id, ()):
                 coordinator.nudge()

@@ -156,7 +156,7 @@ async def _batches(step: Callable[[int], Awaitable[tuple[int, bool]]], rate: int
         except StoreError:
             if not count:
                 raise
-            return Worked(count, more=True)  # what is done is done, and nobody is told that nothing was
+            return Worked(count, more=True)  # what is done is done: no error says that nothing was
         count += some
         if done:
             return Worked(count)

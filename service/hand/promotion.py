@@ -56,7 +56,7 @@ class Promotion:
         return promoted
 
     def streamed(self, promoted: Sequence[Promoted]) -> None:
-        """They are in their queues: whoever reads these is told."""
+        """They are in their queues: wakes whoever reads these."""
         for queue_id in {one.queue_id for one in promoted}:
             self._growth.committed(queue_id)
 

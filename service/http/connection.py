@@ -123,7 +123,7 @@ class Connection:
             await self._linger()
 
     def left(self) -> None:
-        """The client has closed its side. What waits for it is told by the end of its bytes, and has little time."""
+        """The client has closed its side. What waits for it sees the end of its bytes, and has little time."""
         self._nursery.cancel_scope.deadline = min(
             self._nursery.cancel_scope.deadline, trio.current_time() + AFTER_LEAVING
         )

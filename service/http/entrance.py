@@ -22,7 +22,7 @@ MOST = 20_000
 _RESERVE = 200
 """Descriptors for all else: the store, the log, those who are refused."""
 _REFUSING = 64
-"""Who are told at once that there is no room."""
+"""Requests that are answered at once that there is no room."""
 _AT_ONCE = 64
 """Taken in a round of the event loop at most."""
 _NO_DESCRIPTOR = 0.1

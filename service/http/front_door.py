@@ -86,7 +86,7 @@ class FrontDoor:
                 *(self._app, stream, self._config, self._context, self._pace), client=client[:2], server=server[:2]
             )
             self._open[descriptor] = connection
-            # Told by the kernel even while nobody reads from it.
+            # The kernel says so even while nobody reads from it.
             leaving.register(descriptor, select.EPOLLRDHUP | select.EPOLLONESHOT)
             await connection.run()
         except* (OSError, trio.BrokenResourceError, h11.ProtocolError) as errors:

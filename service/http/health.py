@@ -9,7 +9,7 @@ from .call import Call, answer
 from .problems import KINDS, Check, Problem
 
 _WARNINGS = {"durability", "host_clock", "sealing"}
-"""Checks that are told and leave the server ready: it works, and promises less than it should, or not by the clock on
+"""Checks that fail and leave the server ready: it works, and promises less than it should, or not by the clock on
 the wall; or a queue stands still."""
 
 

@@ -1,6 +1,6 @@
 """JSON Schema of what comes in, where a type does not say it: texts of a form, and fields that go together.
 
-The calls check all of this with words of their own; here it is told to whoever reads /openapi.json.
+The handlers check all of this and answer in sentences; these rules are for readers of /openapi.json.
 """
 
 from typing import Any

@@ -4,15 +4,16 @@ No linger: a batch is whatever came while the one before it was written. When th
 the batch is split, so that only the caller whose data it is sees the error.
 
 Requests that need the same rows are of one lane, and lanes keep out of each other's way. Each has its turn in a batch,
-however much waits in another. A batch that takes long keeps only its own lanes waiting: for the others there is another
-writer. Its lanes are suspects then: they share no batch with others, and half of them at most are in one batch, so that
-they are parted, batch after batch, from the lane that it is due to. (When it is due to the database, that costs a few
-batches more.)
+however much waits in another. A slow batch keeps only its own lanes waiting: the others get another writer. Its lanes
+are suspects then: they share no batch with others, and half of them at most are in one batch, until they are parted
+from the lane that it is due to. (When it is due to the database, that costs a few batches more.)
 
 When a batch has waited in vain for a locked row, its lanes are set aside for a while. What is aside is written without
-a wait for locked rows (`write_free`), and who finds his own locked for too long is told so; nothing of his has been
-begun then. There are locks that `write_free` cannot see, such as one on a gap that it inserts into: the lanes of a
-batch that has met one are tried one by one, beside the others, until they get through.
+a wait for locked rows (`write_free`); a caller whose lane stays locked gets `Busy`, and nothing of his has been begun.
+Some locks `write_free` cannot see, such as one on a gap that it inserts into: the lanes of a batch that has met one are
+tried one by one, beside the others, until they get through.
+
+The file is long because lanes that go on and lanes that are aside share one set of counts, which must add up.
 """
 
 from collections import OrderedDict
@@ -40,7 +41,7 @@ _REMEMBERED = 1000
 _ALONE = 2
 """Lanes at a time that are tried alone."""
 _LONGEST_WAIT = 3.0
-"""Seconds that somebody waits, at every look of which his lane was locked, before he is told so."""
+"""Seconds that somebody waits, at every look of which his lane was locked, before he gets `Busy`."""
 _ASIDE_SHARE = 4
 """What is aside may take up a fourth of the room for what waits."""
 _HELD = "other transactions hold what this needs; try again in a moment"
@@ -50,7 +51,7 @@ class Combiner(Generic[Request, Answer]):
     """`ask` from any task; `run` in one of the service's own.
 
     `lane` names what a request shares with others. `write_free` answers None for what needs a locked row; without it a
-    batch that meets one is parted by lanes, and those of the lane that is locked are told so.
+    batch that meets one is parted by lanes, and those of the lane that is locked get the error.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class Combiner(Generic[Request, Answer]):
         self._batch = batch
         """The weight at which a batch is full; one request may weigh more."""
         self._limit = waiting
-        """The weight that may wait; past it a caller is told to come back."""
+        """The weight that may wait; past it a caller gets `Overloaded`."""
         self._writers = writers
         """Batches at a time, beside the slow ones."""
         self._most = max(_MOST, writers)
@@ -91,7 +92,7 @@ class Combiner(Generic[Request, Answer]):
         """Those of them that do not take long, or not yet."""
         self._begun = trio.Event()
         self._at_rest = trio.lowlevel.ParkingLot()
-        """Writers with nothing to do; one that `_waking` has been told to look."""
+        """Writers with nothing to do; `_waking`: one of them has been woken."""
         self._waking = False
         self._weight = self._weight_aside = 0
         self._count = self._count_ready = 0
@@ -325,12 +326,7 @@ class Combiner(Generic[Request, Answer]):
             else:
                 refuse(items, error)
         except Refused as error:
-            if len(items) > 1:
-                middle = len(items) // 2
-                await self._write_or_part(items[:middle])
-                await self._write_or_part(items[middle:])
-            else:
-                refuse(items, error)
+            await _by_halves(items, error, self._write_or_part)
         except Exception as error:
             refuse(items, error)
         else:
@@ -419,12 +415,7 @@ class Combiner(Generic[Request, Answer]):
                 lanes[0].found_locked(trio.current_time())
                 refuse(items, Busy(_HELD))
         except Refused as error:
-            if len(items) > 1:
-                middle = len(items) // 2
-                await self._write_aside(items[:middle])
-                await self._write_aside(items[middle:])
-            else:
-                refuse(items, error)
+            await _by_halves(items, error, self._write_aside)
         except Exception as error:
             refuse(items, error)
         else:
@@ -449,8 +440,19 @@ class Combiner(Generic[Request, Answer]):
             self._put(item, back=True)
 
     def _send_away(self, lane: Lane[Request, Answer]) -> None:
-        """The lane was found locked: who has waited for it long enough is told so."""
+        """The lane was found locked: who has waited for it long enough gets `Busy`."""
         now = trio.current_time()
         since = now if lane.locked_since is None else lane.locked_since
         while lane.waiting and now - max(since, lane.waiting[0].since) >= self._longest_wait:
             refuse([self._pop(lane)], Busy(_HELD))
+
+
+async def _by_halves(
+    items: Items[Request, Answer], error: Refused, write: Callable[[Items[Request, Answer]], Awaitable[None]]
+) -> None:
+    """Written once more, each half alone: the error is of one of them."""
+    if len(items) > 1:
+        await write(items[: len(items) // 2])
+        await write(items[len(items) // 2 :])
+    else:
+        refuse(items, error)

@@ -11,7 +11,7 @@ from .sealer import Sealer
 
 @frozen
 class Growth:
-    """Who is told of a queue that has grown."""
+    """Wakes whoever waits for a queue, here and elsewhere."""
 
     directory: Directory
     listeners: Listeners
@@ -29,13 +29,13 @@ class Growth:
             self.ours(queue_id)
 
     def ours(self, queue_id: int) -> None:
-        """It has grown by our hand: other nodes are told too."""
+        """It has grown by our hand: other nodes hear of it too."""
         self.seen(queue_id)
         if self.nudges is not None:
             self.nudges.tell(queue_id)
 
     def seen(self, queue_id: int) -> None:
-        """It has grown, by whomever: its readers at this node are told."""
+        """It has grown, by whomever: its readers at this node are woken."""
         self.listeners.notify(queue_id)
         self.groups.nudge(queue_id)
 

@@ -1,4 +1,4 @@
-"""What producers bring: publishes, cancels and moves, each kind written together and told to who has to know."""
+"""What producers ask for: publish, cancel, reschedule. Each kind is written together; who has to know hears of it."""
 
 import itertools
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Removal: a topic or a group is no more, here or at another node, and nothing of it is kept."""
+"""Removal: a topic or a group is gone, here or at another node, and this node forgets it."""
 
 from attrs import frozen
 
@@ -12,7 +12,7 @@ from ..upkeep.cleaner import Cleaner
 
 @frozen
 class Removal:
-    """Who is told of what is no more. Readers go home."""
+    """Forgets what is no more; whoever waits for it is woken."""
 
     _store: Store
     _metrics: Metrics
@@ -21,13 +21,13 @@ class Removal:
     _cleaner: Cleaner
 
     def topic_gone(self, topic: Topic) -> None:
-        """Nobody waits for its queues, nor counts anything of it."""
+        """Its readers are woken, its series end."""
         for queue in topic.queues:
             self._listeners.notify(queue.id)
         self._metrics.forget(topic.name)
 
     def group_gone(self, group: Group) -> None:
-        """Nobody claims for it any more."""
+        """Its coordinator ends, and what others keep of it."""
         self._groups.retire(group)
         self._cleaner.forget(group)
         self._store.forget_group(group)

@@ -1,7 +1,7 @@
 """The remover: topics and groups go at once, and what is left of them in small batches with rests between them.
 
 The clearing begins when something is removed and looks again every minute, so that it goes on after a crash, and clears
-what other nodes have removed. What it may take, and why that holds nobody up, is told in `store.cleaning.removal`.
+what other nodes have removed. What it may take, and why that holds nobody up, see `store.cleaning.removal`.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """The cleaner: every minute, what is past its time goes, in small batches with rests between them.
 
-`store.cleaning.leftovers` tells where there may be anything; what may go of it, and why that holds nobody up, is told
-in `store.cleaning.retention`. This file paces, counts and logs. It runs once the wheel is loaded, rests while the hand
+`store.cleaning.leftovers` finds where there may be anything; `store.cleaning.retention` knows what may go, and how
+nobody is held up. This file paces, counts and logs. It runs once the wheel is loaded, rests while the hand
 is behind, and ends between two batches.
 """
 

@@ -1,4 +1,4 @@
-"""What is wrong with the clocks, and who is told of it: the log, `/readyz?verbose` and the alarm.
+"""What is wrong with the clocks, for the log, `/readyz?verbose` and the alarm.
 
 The database's clock has jumped: nothing is promoted until three samples agree, and then it is followed. Or the host's
 clock was set while the embedded store, whose time began with it, is open: that is not followed before the next start.
@@ -13,7 +13,7 @@ from ..durations import format_time
 from .alarm import Alarm
 
 _SKEW = 1_000
-"""Milliseconds by which the host's clock has to be off before it is told: a leap second may be."""
+"""Milliseconds by which the host's clock has to be off before it is reported: a leap second may be."""
 
 log = structlog.get_logger()
 
@@ -28,7 +28,7 @@ class ClockWatch:
         self._held = False
         self._jumps = 0
         self._told: int | None = None
-        """The skew that was told last; None: there was none."""
+        """The skew that was reported last; None: there was none."""
 
     async def take(self) -> None:
         """One more sample, and a word about it if there is a reason."""

@@ -1,8 +1,8 @@
-"""What the store could not do is counted, once; and its absences are in the log: a line when it goes, a few while it is
-away, one when it is back, and for how long.
+"""Failures of the store, counted once; its absences are in the log: a line when it goes, a few while it is away, and
+one when it is back, with how long it took.
 
-All that asks the store fails while it is away, over and over. So it is told here, where each transaction passes, and
-those who failed say it to the debugging log alone (`tell_failure`).
+All that asks the store fails while it is away, over and over. So each transaction is watched here, and those who failed
+say it to the debugging log alone (`tell_failure`).
 """
 
 import time
@@ -61,7 +61,7 @@ class Outage:
 
 
 class WatchedBackend:
-    """A backend whose failures are counted by their names, and whose absences are told."""
+    """A backend whose failures are counted by their names, and whose absences are logged."""
 
     def __init__(self, backend: Backend, count: Callable[[str], None], outage: Outage | None = None) -> None:
         self._backend = backend
