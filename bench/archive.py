@@ -35,7 +35,7 @@ from ..pipeline.lake.lake import Lake
 from ..pipeline.lake.tenure import Tenure
 from ..pipeline.session import Later
 from ..service.clock import Clock
-from ..service.stream.combiner import Combiner
+from ..service.commit.combiner import Combiner
 from ..store import catalogue
 from ..store.catalogue import TopicDraft
 from ..store.ids import first_id

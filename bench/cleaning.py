@@ -17,9 +17,9 @@ from statistics import median
 import trio
 
 from ..service.clock import Clock
+from ..service.commit.combiner import Combiner
 from ..service.metrics import Metrics
 from ..service.settings import Settings
-from ..service.stream.combiner import Combiner
 from ..service.topics.directory import Directory
 from ..service.upkeep.cleaner import Cleaner
 from ..service.upkeep.logs import set_up_logs

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
-from ..service.stream.combiner import Combiner
+from ..service.commit.combiner import Combiner
 from ..store import catalogue
 from ..store.catalogue import TopicDraft
 from ..store.mysql.connection import Connection, connect

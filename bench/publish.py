@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from ..service.stream.combiner import Combiner
+from ..service.commit.combiner import Combiner
 from ..service.upkeep.collector import tame_collector
 from ..store import catalogue
 from ..store.catalogue import TopicDraft

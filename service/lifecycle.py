@@ -1,5 +1,6 @@
 """The life of a server: its store answers, a node is made and works; it stops, and what is begun is finished."""
 
+import time
 from collections.abc import Callable
 
 import structlog
@@ -42,7 +43,13 @@ class Lifecycle:
     async def run(self) -> None:
         """Opens the schema, recovers and serves, until cancelled. Raises `SchemaError` when the schema is not ours."""
         await until_done(self._open, (Unavailable, Contention))
-        self._metrics.watch(self.node.hand, self.node.clock, self.node.growth.sealer)
+        hand, sealer = self.node.hand, self.node.growth.sealer
+        self._metrics.watch(
+            entries=lambda: len(hand.wheel),
+            behind=lambda: hand.behind,
+            ahead=lambda: self._clock.now() / 1000 - time.time(),
+            standing=lambda: len(sealer.standing),
+        )
         self.ready.set()
         await run_tasks(self.node)
 

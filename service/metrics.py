@@ -5,15 +5,12 @@ are bounded too: past `MAX_NAMES` pairs the rest is counted under "(other)", whi
 """
 
 import platform
-import time
+from collections.abc import Callable
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
 from .. import __version__
-from .clock import Clock
-from .hand.hand import Hand
-from .stream.sealer import Sealer
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MAX_NAMES = 1000
@@ -68,13 +65,20 @@ class Metrics:
         build.labels(__version__, platform.python_version()).set(1)
         ProcessCollector(registry=self.registry)
 
-    def watch(self, hand: Hand, clock: Clock, sealer: Sealer) -> None:
-        """From now on the gauges read from these."""
-        self._wheel_entries.set_function(lambda: len(hand.wheel))
-        self._wheel_behind.set_function(lambda: hand.behind / 1000)
-        self._oldest_due.set_function(lambda: hand.behind / 1000)
-        self._clock_skew.set_function(lambda: clock.now() / 1000 - time.time())
-        self._standing.set_function(lambda: len(sealer.standing))
+    def watch(
+        self,
+        entries: Callable[[], int],
+        behind: Callable[[], int],
+        ahead: Callable[[], float],
+        standing: Callable[[], int],
+    ) -> None:
+        """From now on the gauges ask these: the wheel's entries, milliseconds that the hand is behind, seconds that the
+        store's clock is ahead of the host's, and queues that stand still."""
+        self._wheel_entries.set_function(entries)
+        self._wheel_behind.set_function(lambda: behind() / 1000)
+        self._oldest_due.set_function(lambda: behind() / 1000)
+        self._clock_skew.set_function(ahead)
+        self._standing.set_function(standing)
 
     def published(self, topic: str, messages: int) -> None:
         """Accepted, for now or for later; replays are not counted."""

@@ -8,6 +8,7 @@ import trio
 from attrs import field, frozen
 
 from ..store.store import Store
+from .alarm import Alarm
 from .clock import Clock
 from .groups.groups import Groups
 from .groups.membership import Membership
@@ -24,7 +25,6 @@ from .topics.catalogue import Catalogue
 from .topics.directory import Directory
 from .topics.ranking import Ranking
 from .topics.remover import Remover
-from .upkeep.alarm import Alarm
 from .upkeep.cleaner import Cleaner
 from .upkeep.clock_watch import ClockWatch
 from .upkeep.measures import Measures

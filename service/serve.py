@@ -15,6 +15,7 @@ from ..store.store import Store
 from ..wheel.horizon import Horizon
 from ..wheel.ladder import Ladder
 from ..wheel.timing_wheel import TimingWheel
+from .alarm import Alarm
 from .clock import Clock
 from .groups.groups import Groups
 from .groups.membership import Membership
@@ -29,6 +30,7 @@ from .http.front_door import FrontDoor
 from .lifecycle import Lifecycle
 from .metrics import Metrics
 from .node import Node
+from .outages import WatchedBackend
 from .settings import Settings
 from .stream.growth import Growth
 from .stream.intake import Intake
@@ -40,15 +42,13 @@ from .topics.catalogue import Catalogue
 from .topics.directory import Directory
 from .topics.ranking import Ranking
 from .topics.rates import Rates
-from .topics.removal import Removal
 from .topics.remover import Remover
-from .upkeep.alarm import Alarm
 from .upkeep.cleaner import Cleaner
 from .upkeep.clock_watch import ClockWatch
 from .upkeep.collector import tame_collector
 from .upkeep.logs import set_up_logs
 from .upkeep.measures import Measures
-from .upkeep.outages import WatchedBackend
+from .upkeep.removal import Removal
 
 _LEFT_FOR_THE_END = 5.0
 """Seconds of the shutdown's grace kept for the last writes, and as many to let go of the store; of a short grace a

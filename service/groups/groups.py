@@ -25,18 +25,16 @@ from ...store.records import (
     Turn,
 )
 from ...store.store import Store
+from ..alarm import Alarm
 from ..clock import Clock
+from ..commit.patience import until_free
 from ..durations import format_time
-from ..errors import Busy, NothingToSettle, ServiceError, Stopping, UnknownClaim
+from ..errors import NothingToSettle, ServiceError, Stopping, UnknownClaim
 from ..metrics import Metrics
+from ..outages import tell_failure
 from ..topics.directory import Directory
 from ..topics.rates import Rates
-from ..upkeep.alarm import Alarm
-from ..upkeep.outages import tell_failure
 from .coordinator import Coordinator
-
-LOCKED_PAUSES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.35)
-"""Seconds between looks at what somebody else's transaction holds: about one in all."""
 
 _LINES = 4
 """Groups at a time that are stood in line for, each with a connection, when another transaction is working on them."""
@@ -151,17 +149,12 @@ class Groups:
             parts = [evolve(part, places=places[part.key]) for part in parts if part.key in places]
         settlement = evolve(parts[0], others=tuple(parts[1:]))
         try:
-            settled = await coordinator.settle(settlement)
+            settled = await until_free(
+                lambda: coordinator.settle(settlement), lambda one: one is not None and one.locked, "this claim"
+            )
         except GroupGone:
             self._directory.forget_group(group)
             settled = None
-        for pause in LOCKED_PAUSES:
-            if settled is None or not settled.locked:
-                break
-            await trio.sleep(pause)
-            settled = await coordinator.settle(settlement)
-        if settled is not None and settled.locked:
-            raise Busy("a transaction holds this claim at the moment; try again in a second")
         if settled is None:
             raise UnknownClaim(f"there is no claim {claim_id[:100]!r}")
         if settled.lost:

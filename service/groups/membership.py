@@ -33,9 +33,9 @@ from ...store.groups.clients import Registration
 from ...store.records import ClaimKey
 from ...store.store import Store
 from ..clock import Clock
+from ..commit.combiner import Combiner
 from ..errors import ServiceError
-from ..stream.combiner import Combiner
-from ..upkeep.outages import tell_failure
+from ..outages import tell_failure
 
 _LOOKS = 3
 _LINES = 2

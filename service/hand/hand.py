@@ -13,7 +13,7 @@ from ...store.records import Promoted
 from ...wheel.horizon import Horizon
 from ...wheel.timing_wheel import TimingWheel
 from ..clock import Clock
-from ..upkeep.outages import tell_failure
+from ..outages import tell_failure
 
 BATCH = 1000
 """Messages promoted in one transaction."""

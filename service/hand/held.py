@@ -20,7 +20,7 @@ import trio
 
 from ...store.errors import Locked, StoreError
 from ...store.records import Promoted
-from ..upkeep.outages import tell_failure
+from ..outages import tell_failure
 
 _BATCH = 1000
 _LINES = 2

@@ -16,7 +16,7 @@ from ...store.ports import Row
 from ...store.store import Store
 from ...store.timers import timers
 from ..clock import Clock
-from ..upkeep.outages import tell_failure
+from ..outages import tell_failure
 from .hand import Hand
 
 _FIRST_PAGE = 500

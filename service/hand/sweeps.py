@@ -25,8 +25,8 @@ from ...store.store import Store
 from ...store.stream import publishing
 from ...store.timers import timers
 from ..clock import Clock
+from ..outages import tell_failure
 from ..stream.growth import Growth
-from ..upkeep.outages import tell_failure
 from .hand import Hand
 
 _BEHIND = 120_000

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from ...store.errors import Contention, GroupGone, OutcomeUnknown, Refused, StoreError, TopicGone, Unavailable
 from .. import errors
-from ..upkeep.outages import tell_failure
+from ..outages import tell_failure
 
 log = structlog.get_logger()
 

@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 import trio
 
@@ -12,12 +12,11 @@ from ...store.store import Store
 from ...store.stream.placing import queue_of_key
 from ...store.timers import timers
 from ..clock import Clock
-from ..errors import Busy
-from ..groups.groups import LOCKED_PAUSES
+from ..commit.combiner import Combiner
+from ..commit.patience import until_free
 from ..metrics import Metrics
 from ..topics.directory import Directory
 from ..topics.rates import Rates
-from .combiner import Combiner
 from .growth import Growth
 
 _BATCH_BYTES = 2 << 20
@@ -87,11 +86,11 @@ class Intake:
 
     async def cancel(self, id_: int) -> Verdict:
         """Cancels a waiting message. Raises `Busy` while somebody's transaction holds it."""
-        return await _decided(lambda: self._cancelling.ask(id_))
+        return await until_free(lambda: self._cancelling.ask(id_), _is_locked, "this message")
 
     async def reschedule(self, id_: int, deliver_at: int) -> Verdict:
         """Moves a waiting message to `deliver_at`, Unix milliseconds. Raises `Busy` as `cancel` does."""
-        return await _decided(lambda: self._rescheduling.ask((id_, deliver_at)))
+        return await until_free(lambda: self._rescheduling.ask((id_, deliver_at)), _is_locked, "this message")
 
     def choose_queue(self, topic: Topic, ordering_key: str | None) -> Queue:
         """The queue of a message that names none: by hash of its ordering key, else in turn."""
@@ -165,11 +164,5 @@ class Intake:
         return verdicts
 
 
-async def _decided(ask: Callable[[], Awaitable[Verdict]]) -> Verdict:
-    """Asks again while a transaction holds the message: promotion for a moment, a user's own for longer."""
-    for pause in LOCKED_PAUSES:
-        verdict = await ask()
-        if verdict.result != "locked":
-            return verdict
-        await trio.sleep(pause)
-    raise Busy("a transaction holds this message at the moment; try again in a second")
+def _is_locked(verdict: Verdict) -> bool:
+    return verdict.result == "locked"

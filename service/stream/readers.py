@@ -10,8 +10,8 @@ from ...store.records import Delivered, Group, Queue, ReadAnswer, ReadRequest
 from ...store.store import Store
 from ...store.stream import readers, stretches
 from ..clock import Clock
+from ..commit.combiner import Combiner
 from ..topics.directory import Directory
-from .combiner import Combiner
 from .listeners import Listeners
 
 _TOGETHER = 10_000

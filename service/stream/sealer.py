@@ -13,8 +13,8 @@ from ...store.errors import StoreError
 from ...store.store import Store
 from ...store.stream import sealing
 from ..clock import Clock
+from ..outages import tell_failure
 from ..topics.directory import Directory
-from ..upkeep.outages import tell_failure
 
 _HOLE_PAUSE = 0.05
 """Seconds until a queue with a hole is looked at again."""

@@ -16,7 +16,7 @@ from ...store.records import Group, Topic
 from ...store.store import Store
 from ..clock import Clock
 from ..errors import TopicConflict, UnknownGroup, UnknownTopic
-from ..upkeep.outages import tell_failure
+from ..outages import tell_failure
 from .directory import Directory
 
 BATCH = 1000

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import structlog
 
+from ..alarm import Alarm
 from ..clock import Clock
 from ..durations import format_time
-from .alarm import Alarm
 
 _SKEW = 1_000
 """Milliseconds by which the host's clock has to be off before it is reported: a leap second may be."""

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from tarry.service.alarm import Alarm
 from tarry.service.clock import AGREEING, Clock
-from tarry.service.upkeep.alarm import Alarm
 from tarry.service.upkeep.clock_watch import ClockWatch
 from tarry.store.errors import Unavailable
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tarry.service.upkeep.outages import Outage, WatchedBackend, tell_failure
+from tarry.service.outages import Outage, WatchedBackend, tell_failure
 from tarry.store.errors import Contention, DuplicateKey, Locked, OutcomeUnknown, StoreError, Unavailable
 from tarry.store.ports import Transaction
 from tarry.store.sqlite.backend import SQLiteBackend

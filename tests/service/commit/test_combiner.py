@@ -6,8 +6,8 @@ import pytest
 import trio
 import trio.testing
 
+from tarry.service.commit.combiner import Combiner
 from tarry.service.errors import Overloaded
-from tarry.service.stream.combiner import Combiner
 from tarry.store.errors import Locked, Refused, Unavailable
 
 

@@ -8,8 +8,8 @@ import structlog
 import trio
 import trio.testing
 
+from tarry.service.alarm import Alarm
 from tarry.service.settings import SettingError, Settings
-from tarry.service.upkeep.alarm import Alarm
 
 URL = "https://hooks.example/T0/secret?token=secret"
 

@@ -7,7 +7,7 @@ from ...store.store import Store
 from ..groups.groups import Groups
 from ..metrics import Metrics
 from ..stream.listeners import Listeners
-from ..upkeep.cleaner import Cleaner
+from .cleaner import Cleaner
 
 
 @frozen

@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeVar
 
 import structlog
 
-from ...store.errors import DuplicateKey, OutcomeUnknown, StoreError, Unavailable
-from ...store.ports import Backend, Work
+from ..store.errors import DuplicateKey, OutcomeUnknown, StoreError, Unavailable
+from ..store.ports import Backend, Work
 
 T = TypeVar("T")
 Kind = Literal["read", "write"]

@@ -8,9 +8,9 @@ import pytest
 import trio
 import trio.testing
 
+from tarry.service.commit import combiner as combiner_module
+from tarry.service.commit.combiner import Combiner
 from tarry.service.errors import Busy, Overloaded
-from tarry.service.stream import combiner as combiner_module
-from tarry.service.stream.combiner import Combiner
 from tarry.store.errors import Locked, Refused, Unavailable
 
 Request = tuple[str, int]

@@ -1,0 +1,1 @@
+"""Group commit, and patience with rows that others hold."""
