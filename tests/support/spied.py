@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import attrs
 import trio
@@ -17,7 +17,8 @@ from tarry.service.node import Node
 from tarry.service.serve import begin
 from tarry.service.settings import Settings
 from tarry.store.catalogue import TopicDraft
-from tarry.store.records import Claim, ClaimRequest, Draft, Group, Publication, Receipt, Topic
+from tarry.store.groups.claim_ids import format_claim
+from tarry.store.records import Claim, ClaimRequest, Draft, Group, Publication, Receipt, Settled, Topic
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 from tarry.wheel.ladder import Ladder
@@ -114,11 +115,18 @@ class SpiedServer:
         assert isinstance(receipts, list)
         return receipts
 
-    async def claim(self, group: Group, client: str = "c1", size: int = 10, lease: int = 60_000) -> Claim:
-        """What there is for a client."""
-        claim = await self.node.groups.claim(group, ClaimRequest(client, size, lease), 0)
+    async def claim(
+        self, group: Group, client: str = "c1", size: int = 10, lease: int = 60_000, wait: int = 0
+    ) -> Claim:
+        """What there is for a client, or comes within `wait` milliseconds."""
+        claim = await self.node.groups.claim(group, ClaimRequest(client, size, lease), wait)
         assert claim is not None
         return claim
+
+    async def settle(self, claim: Claim, verb: Literal["ack", "fail"], *ids: int, reason: str | None = None) -> Settled:
+        """The claim, or these messages of it, done or failed."""
+        name = format_claim(*(one.key for one in claim.ranges))
+        return await self.node.groups.settle(name, verb, ids=ids or None, reason=reason)
 
 
 class Spied:

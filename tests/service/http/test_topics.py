@@ -4,25 +4,58 @@ from typing import Any
 
 import httpx
 import pytest
-from attrs import evolve
 
-from support.recording_broker import NOW, RecordingBroker, delivered, history
+from support.spied import NOW, SpiedServer
 from tarry.service.topics.ranking import Place
-from tarry.service.topics.rates import Activity, Rate
 from tarry.store.catalogue import TopicDraft
-from tarry.store.records import DeadLetter
+from tarry.store.records import Group, GroupState
 from tarry.wheel.ladder import Ladder
 
 ORDERS = "/v1/topics/orders"
 BILLING = f"{ORDERS}/groups/billing"
-DAY = 86_400_000
+HOUR = 3_600_000
+DAY = 24 * HOUR
 
 
-def drafts(broker: RecordingBroker) -> list[TopicDraft]:
-    return [call[1] for call in broker.calls if call[0] == "put_topic"]
+def drafts(server: SpiedServer) -> list[TopicDraft]:
+    return [draft for (draft,) in server.all("catalogue.put_topic")]
 
 
-async def test_a_topic_is_made_and_then_changed(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+def put_groups(server: SpiedServer) -> list[tuple[Any, ...]]:
+    """What the catalogue was asked to put: topic, group, ladder, and how it is to be."""
+    calls = [call for call in server.asked if call.verb == "catalogue.put_group"]
+    return [(call.args[0].name, *call.args[1:], call.kwargs) for call in calls]
+
+
+def anew(*, block: bool = False) -> dict[str, Any]:
+    return {"block": block, "latest": False, "since": None}
+
+
+async def busy_group(server: SpiedServer) -> Group:
+    """Of its nine messages two are done, one dead; two rest at the second rung, one came back, one is in hand."""
+    topic = await server.topic()
+    group, _ = await server.node.catalogue.put_group(topic, "billing", Ladder(()))
+    await server.publish(topic, *[b"1"] * 5)
+    claim = await server.claim(group, size=3)
+    await server.settle(claim, "fail", claim.messages[0].id)
+    await server.settle(claim, "ack")
+    group, _ = await server.node.catalogue.put_group(topic, "billing", Ladder((0, HOUR)))
+    await server.settle(await server.claim(group, size=2), "fail")
+    for _ in range(2):
+        await server.settle(await server.claim(group, size=1, wait=10_000), "fail")
+    await server.publish(topic, *[b"1"] * 4)
+    back, _ = await server.claim(group, size=1), await server.claim(group, size=1)
+    await server.settle(back, "fail")
+
+    def returned(state: GroupState) -> int:
+        return sum(queue.end for queue in state.queues if queue.retry)
+
+    while returned(await server.node.groups.state(group)) < 3:
+        await server.node.hand.turned()
+    return group
+
+
+async def test_a_topic_is_made_and_then_changed(client: httpx.AsyncClient, server: SpiedServer) -> None:
     made = await client.put(ORDERS, json={"queues": 4, "retention": "7d", "ladder": ["10s", 60_000]})
     assert made.status_code == 201
     assert made.json() == {
@@ -39,20 +72,20 @@ async def test_a_topic_is_made_and_then_changed(client: httpx.AsyncClient, broke
     changed = await client.put(ORDERS, json={"retention": None})
     assert changed.status_code == 200
     ladder = Ladder((10_000, 60_000))
-    assert drafts(broker) == [
+    assert drafts(server) == [
         TopicDraft("orders", queues=4, retention=7 * DAY, ladder=ladder),
         TopicDraft("orders", queues=4, retention=None, ladder=ladder),
     ]
 
 
-async def test_a_topic_without_a_word_has_the_defaults(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+async def test_a_topic_without_a_word_has_the_defaults(client: httpx.AsyncClient, server: SpiedServer) -> None:
     assert (await client.put(ORDERS)).status_code == 201
-    assert drafts(broker) == [TopicDraft("orders")]
+    assert drafts(server) == [TopicDraft("orders")]
 
 
-async def test_what_the_contract_names_is_passed_on(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+async def test_what_the_contract_names_is_passed_on(client: httpx.AsyncClient, server: SpiedServer) -> None:
     await client.put(ORDERS, json={"kind": "broadcast", "ordered": True, "retention": 0, "ladder": []})
-    assert drafts(broker) == [TopicDraft("orders", "broadcast", 1, True, 0, Ladder(()))]
+    assert drafts(server) == [TopicDraft("orders", "broadcast", 1, True, 0, Ladder(()))]
 
 
 @pytest.mark.parametrize(
@@ -73,49 +106,62 @@ async def test_what_the_contract_names_is_passed_on(client: httpx.AsyncClient, b
     ],
 )
 async def test_what_is_wrong_with_a_topic(
-    client: httpx.AsyncClient, broker: RecordingBroker, wrong: dict[str, Any], pointer: str
+    client: httpx.AsyncClient, server: SpiedServer, wrong: dict[str, Any], pointer: str
 ) -> None:
     response = await client.put(ORDERS, json=wrong)
     assert response.status_code == 400, response.text
     assert [error["pointer"] for error in response.json()["errors"]] == [pointer]
-    assert drafts(broker) == []
+    assert drafts(server) == []
 
 
-async def test_topics_are_listed_with_their_counts(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
-    broker.add_topic("orders")
+async def test_topics_are_listed_with_their_counts(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    orders = await server.topic()
+    await server.publish(orders, *[b"1"] * 6)
+    waiting = await server.publish(orders, *[b"1"] * 4, deliver_at=NOW + DAY)
+    await server.node.intake.cancel(waiting[0].id)
     (topic,) = (await client.get("/v1/topics?sort=name")).json()["topics"]
     counts = {name: topic[name] for name in ("topic", "accepted", "streamed", "cancelled", "pending")}
     assert counts == {"topic": "orders", "accepted": 10, "streamed": 6, "cancelled": 1, "pending": 3}
     assert (await client.get("/v1/topics?sort=age")).json()["type"] == "/problems/bad-request"
 
 
-async def test_topics_come_in_pages(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
-    for name in "abc":
-        broker.add_topic(name)
-    broker.activities = {2: Activity(Rate(1.234, 8), 7)}
+async def test_topics_come_in_pages(
+    client: httpx.AsyncClient, server: SpiedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates: Any = getattr(server.node.ranking, "_rates")  # noqa: B009
+    three_seconds_on = getattr(rates, "_began") + 3.0  # noqa: B009
+    monkeypatch.setattr(rates, "_seconds", lambda: three_seconds_on)
+    for name, messages in (("a", 30), ("b", 10), ("c", 0)):
+        topic = await server.topic(name)
+        if messages:
+            await server.publish(topic, *[b"1"] * messages)
+        if name == "b":
+            await server.claim(await server.group(topic, "billing"), size=6)
+            await server.claim(await server.group(topic, "mail"), size=7)
     page = (await client.get("/v1/topics?sort=rate&max=2")).json()
     assert [topic["topic"] for topic in page["topics"]] == ["a", "b"]
-    assert [page["topics"][1][name] for name in ("published_rate", "delivered_rate", "backlog")] == [1.23, 8.0, 7]
-    assert page["cursor"] == "7:b"
-    assert broker.calls[-1] == ("ranked", "rate", Place(), 2)
+    assert [page["topics"][1][name] for name in ("published_rate", "delivered_rate", "backlog")] == [3.33, 4.33, 7]
+    assert page["cursor"] == "7667:b"
+    assert server.all("ranking.page")[-1] == ("rate", Place(), 2)
     page = (await client.get(f"/v1/topics?cursor={page['cursor']}")).json()
-    assert broker.calls[-1] == ("ranked", "name", Place("b", 7), 100)
+    assert server.all("ranking.page")[-1] == ("name", Place("b", 7667), 100)
     assert page["cursor"] is None
     for wrong in ("max=0", "max=1001", "cursor=b", "cursor=x:b", "cursor=7:", "cursor=-1:b", "curser=7:b"):
         assert (await client.get(f"/v1/topics?{wrong}")).status_code == 400
 
 
-async def test_a_topic_is_told_with_its_groups(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
-    broker.add_topic("events")
-    await client.put(f"{ORDERS}/groups/billing")
+async def test_a_topic_is_told_with_its_groups(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    await server.topic("events")
+    group = await busy_group(server)
+    await server.publish(group.topic, *[b"1"] * 3, deliver_at=NOW + DAY)
     topic = (await client.get(ORDERS)).json()
     assert (topic["topic"], topic["pending"], topic["queues"]) == ("orders", 3, 1)
     (group,) = topic["groups"]
     counts = {name: group[name] for name in ("group", "backlog", "claimed", "retrying", "dead")}
-    assert counts == {"group": "billing", "backlog": 6, "claimed": 1, "retrying": 2, "dead": 1}
+    assert counts == {"group": "billing", "backlog": 3, "claimed": 1, "retrying": 2, "dead": 1}
 
 
-async def test_a_group_is_made_and_then_changed(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+async def test_a_group_is_made_and_then_changed(client: httpx.AsyncClient, server: SpiedServer) -> None:
     made = await client.put(BILLING, json={"ladder": ["1s"]})
     summary = {"group": "billing", "topic": "orders", "ladder": [1000], "jitter": 0.0, "on_exhausted": "dead"}
     assert (made.status_code, made.json()) == (201, summary | {"concurrency": None})
@@ -123,24 +169,24 @@ async def test_a_group_is_made_and_then_changed(client: httpx.AsyncClient, broke
     assert (changed.status_code, len(changed.json()["ladder"])) == (200, 16)
     same = await client.put(BILLING, json={})
     assert same.status_code == 200
-    assert [call for call in broker.calls if call[0] == "put_group"] == [
-        ("put_group", "orders", "billing", Ladder((1000,))),
-        ("put_group", "orders", "billing", None),
+    assert put_groups(server) == [
+        ("orders", "billing", Ladder((1000,)), anew()),
+        ("orders", "billing", None, anew()),
     ]
     assert (await client.get(f"{ORDERS}/groups")).json() == {"groups": [changed.json()]}
 
 
-async def test_a_group_of_an_ordered_topic_may_block(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
-    broker.add_topic("orders", ordered=True)
+async def test_a_group_of_an_ordered_topic_may_block(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    await server.topic(ordered=True)
     made = await client.put(BILLING, json={"on_exhausted": "block"})
     assert (made.status_code, made.json()["on_exhausted"]) == (201, "block")
     again = await client.put(BILLING, json={"ladder": ["1s"]})
     assert (again.status_code, again.json()["on_exhausted"]) == (200, "block"), "what is left out stays"
     await client.put(BILLING, json={"on_exhausted": "dead"})
-    assert [call[2:] for call in broker.calls if call[0] == "put_group"] == [
-        ("billing", None, True),
-        ("billing", Ladder((1000,)), True),
-        ("billing", Ladder((1000,))),
+    assert put_groups(server) == [
+        ("orders", "billing", None, anew(block=True)),
+        ("orders", "billing", Ladder((1000,)), anew(block=True)),
+        ("orders", "billing", Ladder((1000,)), anew()),
     ]
 
 
@@ -150,12 +196,12 @@ async def test_a_group_of_another_topic_has_nothing_to_block(client: httpx.Async
     assert [error["pointer"] for error in response.json()["errors"]] == ["/on_exhausted"]
 
 
-async def test_a_groups_concurrency(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+async def test_a_groups_concurrency(client: httpx.AsyncClient, server: SpiedServer) -> None:
     made = await client.put(BILLING, json={"concurrency": 5})
     assert (made.status_code, made.json()["concurrency"]) == (201, 5)
     assert (await client.put(BILLING, json={"ladder": ["1s"]})).json()["ladder"] == [1000]
     assert (await client.put(BILLING, json={"concurrency": None})).json()["concurrency"] is None
-    assert [call[2] for call in broker.calls if call[0] == "limit_group"] == [5, None]
+    assert [limit for _, limit in server.all("catalogue.limit_group")] == [5, None]
 
 
 @pytest.mark.parametrize(
@@ -174,73 +220,80 @@ async def test_the_whole_rule_is_told(client: httpx.AsyncClient, path: str, wron
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, "5", True, 1_000_001])
-async def test_a_concurrency_that_is_none(client: httpx.AsyncClient, broker: RecordingBroker, wrong: Any) -> None:
+async def test_a_concurrency_that_is_none(client: httpx.AsyncClient, server: SpiedServer, wrong: Any) -> None:
     response = await client.put(BILLING, json={"concurrency": wrong})
     assert response.status_code == 400, response.text
     assert [error["pointer"] for error in response.json()["errors"]] == ["/concurrency"]
+    assert server.all("catalogue.limit_group") == []
 
 
-async def test_a_groups_state(client: httpx.AsyncClient) -> None:
-    await client.put(BILLING)
+async def test_a_groups_state(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    await busy_group(server)
     state = (await client.get(BILLING)).json()
     del state["ladder"], state["jitter"]
     assert state == {
         "group": "billing",
         "topic": "orders",
         "concurrency": None,
-        "backlog": 6,
-        "queues": [{"queue": 0, "offset": 4, "end": 9, "lag": 5}],
-        "retry_queues": [{"queue": 0, "offset": 1, "end": 2, "lag": 1}],
+        "backlog": 3,
+        "queues": [{"queue": 0, "offset": 7, "end": 9, "lag": 2}],
+        "retry_queues": [{"queue": 0, "offset": 2, "end": 3, "lag": 1}],
         "clients": ["c1"],
         "on_exhausted": "dead",
         "parked": 0,
         "claims": 1,
         "claimed": 1,
         "retries": [0, 2],
-        "acked": 3,
-        "retried": 2,
+        "acked": 2,
+        "retried": 5,
         "redriven": 0,
         "dead": 1,
-        "dead_letters": 0,
+        "dead_letters": 1,
         "skipped": 0,
         "expired": 0,
     }
 
 
-async def test_dead_letters_come_with_their_attempts(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
-    await client.put(BILLING)
-    letter = DeadLetter(delivered(7), NOW, history("no ink", "lease lost"))
-    broker.letters = [letter, evolve(letter, message=delivered(9))]
+async def test_dead_letters_come_with_their_attempts(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    topic = await server.topic()
+    group, _ = await server.node.catalogue.put_group(topic, "billing", Ladder((0,)))
+    receipts = await server.publish(topic, *[b'{"order":  7}'] * 2)
+    await server.settle(await server.claim(group), "fail", reason="no ink")
+    server.ms += 1000
+    for _ in receipts:
+        await server.settle(await server.claim(group, size=1, wait=10_000), "fail", reason="lease lost")
+    first_id, second_id = sorted(receipt.id for receipt in receipts)
     first = (await client.get(f"{BILLING}/dead?max=1")).json()
-    assert first["cursor"] == "7"
+    assert (first["messages"][0]["id"], first["cursor"]) == (str(first_id), str(first_id))
     assert first["messages"][0]["body"] == {"order": 7}
-    assert first["messages"][0]["dead_at"] == "2026-11-21T10:00:00.000Z"
+    assert first["messages"][0]["dead_at"] == "2026-11-21T10:00:01.000Z"
     assert first["messages"][0]["attempts"] == [
         {"at": "2026-11-21T10:00:00.000Z", "client": "c1", "reason": "no ink"},
-        {"at": "2026-11-21T10:00:00.000Z", "client": "c1", "reason": "lease lost"},
+        {"at": "2026-11-21T10:00:01.000Z", "client": "c1", "reason": "lease lost"},
     ]
-    rest = (await client.get(f"{BILLING}/dead?cursor=7")).json()
-    assert ([message["id"] for message in rest["messages"]], rest["cursor"]) == (["9"], None)
+    rest = (await client.get(f"{BILLING}/dead?cursor={first_id}")).json()
+    assert ([message["id"] for message in rest["messages"]], rest["cursor"]) == ([str(second_id)], None)
 
 
 @pytest.mark.parametrize("path", [ORDERS, f"{ORDERS}/groups", BILLING, f"{BILLING}/dead"])
-async def test_looking_makes_nothing(client: httpx.AsyncClient, broker: RecordingBroker, path: str) -> None:
+async def test_looking_makes_nothing(client: httpx.AsyncClient, server: SpiedServer, path: str) -> None:
     assert (await client.get(path)).json()["type"] == "/problems/unknown-topic"
-    broker.add_topic("orders")
+    await server.topic()
     response = await client.get(path)
     if path.startswith(BILLING):
         assert response.json()["type"] == "/problems/unknown-group"
-    assert (list(broker.known), broker.known_groups) == (["orders"], {})
+    (topic,) = (await client.get("/v1/topics")).json()["topics"]
+    assert (topic["topic"], (await client.get(f"{ORDERS}/groups")).json()) == ("orders", {"groups": []})
 
 
-async def test_a_nudge_is_taken_at_once(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+async def test_a_nudge_is_taken_at_once(client: httpx.AsyncClient, server: SpiedServer) -> None:
     assert (await client.post("/v1/nudge")).status_code == 202
-    broker.add_topic("orders")
+    await server.topic()
     response = await client.post("/v1/nudge", json={"topic": "orders"})
     assert (response.status_code, response.json()) == (202, {"nudged": True})
-    assert [call[0] for call in broker.calls].count("nudge") == 2
+    assert len(server.all("sweeps.nudge")) == 2
     unknown = await client.post("/v1/nudge", json={"topic": "nosuch"})
     assert unknown.json()["type"] == "/problems/unknown-topic"
     bad = await client.post("/v1/nudge", json={"topic": "a b"})
     assert (bad.status_code, bad.json()["errors"][0]["pointer"]) == (400, "/topic")
-    assert [call[0] for call in broker.calls].count("nudge") == 2
+    assert len(server.all("sweeps.nudge")) == 2
