@@ -1,22 +1,58 @@
-"""/v1/messages: what the broker's verdicts become."""
+"""/v1/messages: what becomes of a message, as HTTP tells it."""
+
+from typing import Any
 
 import httpx
 import pytest
 
-from support.recording_broker import NOW, RecordingBroker, found
+from support.spied import NOW, SpiedServer
+from tarry.service.stream import intake
+from tarry.store.looking import finding
 from tarry.store.looking.finding import Place, Wanted
-from tarry.store.records import Verdict
+from tarry.store.records import Receipt
+from tarry.store.timers import timers
+from tarry.wheel.ladder import Ladder
 
 MESSAGE = "/v1/messages/7"
+HOUR = 3_600_000
 
 
-async def test_a_message_is_told_with_its_life(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
-    broker.page = [found(body=b'{"a":  1}', headers=b'{"h":"1"}')]
-    response = await client.get(MESSAGE)
+def path_of(one: Receipt) -> str:
+    return f"/v1/messages/{one.id}"
+
+
+async def in_state(server: SpiedServer, state: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The id of a message that is in this state."""
+    if state == "unknown":
+        return 7
+    later = {} if state == "published" else {"deliver_at": NOW + 2 * HOUR}
+    (receipt,) = await server.publish(await server.topic(), b"null", **later)
+    if state == "cancelled":
+        await server.node.intake.cancel(receipt.id)
+    if state == "locked":  # as it is while another transaction holds its row
+
+        async def lock_none(*_: Any) -> list[Any]:
+            return []
+
+        monkeypatch.setattr(timers, "lock_waiting", lock_none)
+        monkeypatch.setattr(intake, "LOCKED_PAUSES", (0.0,))
+    return receipt.id
+
+
+async def test_a_message_is_told_with_its_life(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    topic = await server.topic()
+    group = await server.group(topic)
+    await server.publish(topic, b"1", b"2", b"3")
+    await server.settle(await server.claim(group), "ack")
+    (receipt,) = await server.publish(topic, b'{"a":  1}', key="order-7", headers=b'{"h":"1"}')
+    claim = await server.claim(group)
+    server.ms += 1
+    await server.settle(claim, "fail", reason="no ink")
+    response = await client.get(path_of(receipt))
     assert response.status_code == 200
     assert b'"body":{"a":  1}' in response.content
     assert response.json() == {
-        "id": "7",
+        "id": str(receipt.id),
         "topic": "orders",
         "state": "published",
         "key": "order-7",
@@ -31,6 +67,13 @@ async def test_a_message_is_told_with_its_life(client: httpx.AsyncClient, broker
         "life": [
             {"what": "published", "at": "2026-11-21T10:00:00.000Z"},
             {
+                "what": "claimed",
+                "at": "2026-11-21T10:00:00.000Z",
+                "group": "billing",
+                "client": "c1",
+                "attempt": 1,
+            },
+            {
                 "what": "failed",
                 "at": "2026-11-21T10:00:00.001Z",
                 "group": "billing",
@@ -38,26 +81,30 @@ async def test_a_message_is_told_with_its_life(client: httpx.AsyncClient, broker
                 "attempt": 1,
                 "reason": "no ink",
             },
+            {"what": "retrying", "at": "2026-11-21T10:00:10.001Z", "group": "billing", "attempt": 2},
         ],
     }
 
 
-async def test_bytes_come_back_as_bytes(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
-    broker.page = [found(body=b"\x00\xff", content_type="image/png")]
-    message = (await client.get(MESSAGE)).json()
+async def test_bytes_come_back_as_bytes(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    (receipt,) = await server.publish(await server.topic(), b"\x00\xff", content_type="image/png")
+    message = (await client.get(path_of(receipt))).json()
     assert (message["body_base64"], message["content_type"]) == ("AP8=", "image/png")
     assert "body" not in message
 
 
-async def test_a_cancelled_message_has_no_body(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
-    broker.page = [found(state="cancelled", body=None, queue=None, offset=None)]
-    message = (await client.get(MESSAGE)).json()
+async def test_a_cancelled_message_has_no_body(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    (receipt,) = await server.publish(await server.topic(), b"null", deliver_at=NOW + HOUR)
+    assert (await client.get(path_of(receipt))).json()["body"] is None
+    await server.node.intake.cancel(receipt.id)
+    message = (await client.get(path_of(receipt))).json()
+    assert (message["state"], message["topic"]) == ("cancelled", "orders")
     assert not {"body", "body_base64", "content_type"} & message.keys()
 
 
 @pytest.mark.parametrize("id_", ["8", "x", "-1", "07", "9223372036854775808", "1" * 5000, "1.0", "%D9%A1"])
-async def test_what_is_no_message_is_404(client: httpx.AsyncClient, broker: RecordingBroker, id_: str) -> None:
-    broker.verdict = Verdict("not_found")
+async def test_what_is_no_message_is_404(client: httpx.AsyncClient, server: SpiedServer, id_: str) -> None:
+    await server.publish(await server.topic(), b"null")
     for response in (
         await client.get(f"/v1/messages/{id_}"),
         await client.delete(f"/v1/messages/{id_}"),
@@ -68,73 +115,89 @@ async def test_what_is_no_message_is_404(client: httpx.AsyncClient, broker: Reco
 
 
 @pytest.mark.parametrize(
-    ("verdict", "status", "result"),
+    ("state", "status", "result"),
     [
-        (Verdict("cancelled"), 200, "cancelled"),
-        (Verdict("cancelled", fresh=False), 200, "cancelled"),
-        (Verdict("too_late"), 409, "too_late"),
-        (Verdict("not_found"), 404, None),
-        (Verdict("locked"), 503, None),
+        ("scheduled", 200, "cancelled"),
+        ("cancelled", 200, "cancelled"),
+        ("published", 409, "too_late"),
+        ("unknown", 404, None),
+        ("locked", 503, None),
     ],
 )
 async def test_cancel(
-    client: httpx.AsyncClient, broker: RecordingBroker, verdict: Verdict, status: int, result: str | None
+    client: httpx.AsyncClient,
+    server: SpiedServer,
+    monkeypatch: pytest.MonkeyPatch,
+    state: str,
+    status: int,
+    result: str | None,
 ) -> None:
-    broker.verdict = verdict
-    response = await client.delete(MESSAGE)
+    id_ = await in_state(server, state, monkeypatch)
+    response = await client.delete(f"/v1/messages/{id_}")
     assert (response.status_code, response.json().get("result")) == (status, result)
-    assert broker.calls == [("cancel", 7)]
+    assert server.all("intake.cancel") == [(id_,)]
+    if status == 200:
+        assert (await client.get(f"/v1/messages/{id_}")).json()["state"] == "cancelled"
 
 
 @pytest.mark.parametrize(
-    ("verdict", "status", "result"),
+    ("state", "status", "result"),
     [
-        (Verdict("rescheduled"), 200, "rescheduled"),
-        (Verdict("cancelled", fresh=False), 409, "cancelled"),
-        (Verdict("too_late"), 409, "too_late"),
-        (Verdict("not_found"), 404, None),
+        ("scheduled", 200, "rescheduled"),
+        ("cancelled", 409, "cancelled"),
+        ("published", 409, "too_late"),
+        ("unknown", 404, None),
+        ("locked", 503, None),
     ],
 )
 async def test_reschedule(
-    client: httpx.AsyncClient, broker: RecordingBroker, verdict: Verdict, status: int, result: str | None
+    client: httpx.AsyncClient,
+    server: SpiedServer,
+    monkeypatch: pytest.MonkeyPatch,
+    state: str,
+    status: int,
+    result: str | None,
 ) -> None:
-    broker.verdict = verdict
-    response = await client.patch(MESSAGE, json={"delay": "1h"})
+    id_ = await in_state(server, state, monkeypatch)
+    response = await client.patch(f"/v1/messages/{id_}", json={"delay": "1h"})
     assert (response.status_code, response.json().get("result")) == (status, result)
-    assert broker.calls == [("reschedule", 7, NOW + 3_600_000)]
+    assert server.all("intake.reschedule") == [(id_, NOW + HOUR)]
     if status == 200:
-        assert response.json() == {"result": "rescheduled", "id": "7", "deliver_at": "2026-11-21T11:00:00.000Z"}
+        assert response.json() == {"result": "rescheduled", "id": str(id_), "deliver_at": "2026-11-21T11:00:00.000Z"}
+        assert (await client.get(f"/v1/messages/{id_}")).json()["deliver_at"] == "2026-11-21T11:00:00.000Z"
 
 
 @pytest.mark.parametrize(
     ("request_", "at"),
-    [({"delay": 0}, NOW), ({"deliver_at": "2026-11-21T09:00:00Z"}, NOW - 3_600_000)],
+    [({"delay": 0}, NOW), ({"deliver_at": "2026-11-21T09:00:00Z"}, NOW - HOUR)],
 )
 async def test_reschedule_to_now_or_the_past(
-    client: httpx.AsyncClient, broker: RecordingBroker, request_: dict[str, str | int], at: int
+    client: httpx.AsyncClient, server: SpiedServer, request_: dict[str, str | int], at: int
 ) -> None:
-    broker.verdict = Verdict("rescheduled")
-    assert (await client.patch(MESSAGE, json=request_)).status_code == 200
-    assert broker.calls == [("reschedule", 7, at)]
+    (receipt,) = await server.publish(await server.topic(), b"null", deliver_at=NOW + HOUR)
+    assert (await client.patch(path_of(receipt), json=request_)).status_code == 200
+    assert server.all("intake.reschedule") == [(receipt.id, at)]
 
 
 @pytest.mark.parametrize("request_", [{}, {"delay": 1, "deliver_at": "2026-11-22T09:00:00Z"}, {"delay": "11y"}])
 async def test_reschedule_takes_one_time(
-    client: httpx.AsyncClient, broker: RecordingBroker, request_: dict[str, str | int]
+    client: httpx.AsyncClient, server: SpiedServer, request_: dict[str, str | int]
 ) -> None:
     response = await client.patch(MESSAGE, json=request_)
     assert (response.status_code, response.json()["errors"][0]["pointer"]) == (400, "/delay")
-    assert broker.calls == []
+    assert server.asked == []
 
 
-async def test_messages_are_found_by_key_page_by_page(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
-    broker.add_topic("orders")
-    broker.page = [found(1), found(2), found(5)]
+async def test_messages_are_found_by_key_page_by_page(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    topic = await server.topic()
+    receipts = await server.publish(topic, b"1", b"2", b"3", key="order-7")
+    await server.publish(topic, b"4", key="order-8")
+    ids = [str(id_) for id_ in sorted(receipt.id for receipt in receipts)]
     query = {"topic": "orders", "key": "order-7", "max": "2"}
     first = (await client.get("/v1/messages", params=query)).json()
-    assert ([message["id"] for message in first["messages"]], first["cursor"]) == (["1", "2"], "2")
+    assert ([message["id"] for message in first["messages"]], first["cursor"]) == (ids[:2], ids[1])
     second = (await client.get("/v1/messages", params=query | {"cursor": first["cursor"]})).json()
-    assert ([message["id"] for message in second["messages"]], second["cursor"]) == (["5"], None)
+    assert ([message["id"] for message in second["messages"]], second["cursor"]) == (ids[2:], None)
 
 
 @pytest.mark.parametrize(
@@ -160,48 +223,71 @@ async def test_messages_are_found_by_key_page_by_page(client: httpx.AsyncClient,
     ],
 )
 async def test_other_ways_to_find_are_refused(
-    client: httpx.AsyncClient, broker: RecordingBroker, query: str, kind: str
+    client: httpx.AsyncClient, server: SpiedServer, query: str, kind: str
 ) -> None:
-    broker.add_topic("orders")
+    await server.topic()
     response = await client.get(f"/v1/messages?{query}")
     assert response.json()["type"] == f"/problems/{kind}"
-    assert "none" not in broker.known
+    assert [topic["topic"] for topic in (await client.get("/v1/topics")).json()["topics"]] == ["orders"]
 
 
-async def test_by_state_and_time(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
-    broker.add_topic("orders")
-    broker.page = [found(3), found(5)]
+async def test_by_state_and_time(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    topic = await server.topic(queues=2)
+    await server.publish(topic, *[b"0"] * 10)
+    receipts = await server.publish(topic, *[b"1"] * 10, queue=topic.queues[1])
     query = {"topic": "orders", "state": "published", "from": "1970-01-01T00:00:01Z", "max": "2", "cursor": "1-7"}
     page = (await client.get("/v1/messages", params=query)).json()
-    assert ([message["id"] for message in page["messages"]], page["cursor"]) == (["3", "5"], "1-5")
-    assert broker.calls[-1] == ("find", "orders", Wanted("published", 1000, None), Place(1, 7), 2)
+    ids = [str(receipt.id) for receipt in receipts]
+    assert ([message["id"] for message in page["messages"]], page["cursor"]) == (ids[7:9], "1-9")
+    assert server.all("store.find")[-1][1:] == (topic, Wanted("published", 1000, None), Place(1, 7), 2)
     widest = query | {"cursor": "0-9223372036854775807"}
     assert (await client.get("/v1/messages", params=widest)).status_code == 200
     for state in ("claimed", "retrying", "parked", "dead"):
         await client.get("/v1/messages", params={"topic": "orders", "state": state, "cursor": "12345-1025"})
-        assert broker.calls[-1] == ("find", "orders", Wanted(state), Place(12345, 1025), 100)
+        assert server.all("store.find")[-1][1:] == (topic, Wanted(state), Place(12345, 1025), 100)
 
 
-async def test_of_a_key_by_state_and_time(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
-    broker.add_topic("orders")
-    broker.page = [found(3), found(5, state="cancelled", body=None), found(7, deliver_at=NOW + 5)]
+async def test_of_a_key_by_state_and_time(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    topic = await server.topic()
+    group, _ = await server.node.catalogue.put_group(topic, "billing", Ladder(()))
+    names: dict[str, str] = {}
 
-    async def ids(**query: str) -> list[str]:
+    async def publish(name: str, deliver_at: int | None = None) -> str:
+        (receipt,) = await server.publish(topic, b"null", key="order-7", deliver_at=deliver_at)
+        names[str(receipt.id)] = name
+        return path_of(receipt)
+
+    async def found(**query: str) -> set[str]:
         response = await client.get("/v1/messages", params={"topic": "orders", "key": "order-7"} | query)
-        return [message["id"] for message in response.json()["messages"]]
+        ids = [message["id"] for message in response.json()["messages"]]
+        assert ids == sorted(ids, key=int)
+        return {names[id_] for id_ in ids}
 
-    assert await ids() == ["3", "5", "7"]
-    assert await ids(state="cancelled") == ["5"]
-    assert await ids(state="published", to="2026-11-21T10:00:00.005Z") == ["3"]
-    broker.page.append(found(8, standings=frozenset(["dead"])))
-    assert await ids(state="dead") == ["8"]
-    assert await ids(state="published") == ["3", "7", "8"]
-    assert await ids(to="2026-11-21T10:00:00.005Z") == ["3", "5", "8"]
-    assert await ids(**{"from": "2026-11-21T10:00:00.001Z"}) == ["7"]
+    server.ms = NOW - 5
+    await client.delete(await publish("cancelled", NOW))
+    server.ms = NOW
+    await publish("now")
+    await server.settle(await server.claim(group), "ack")
+    later = await publish("later", NOW + 5)
+    server.ms = NOW + 5
+    while (await client.get(later)).json()["state"] != "published":
+        await server.node.hand.turned()
+    await server.settle(await server.claim(group), "ack")
+
+    assert await found() == {"now", "cancelled", "later"}
+    assert await found(state="cancelled") == {"cancelled"}
+    assert await found(state="published", to="2026-11-21T10:00:00.005Z") == {"now"}
+    await publish("dead", NOW)
+    await server.settle(await server.claim(group), "fail")
+    assert await found(state="dead") == {"dead"}
+    assert await found(state="published") == {"now", "later", "dead"}
+    assert await found(to="2026-11-21T10:00:00.005Z") == {"now", "cancelled", "dead"}
+    assert await found(**{"from": "2026-11-21T10:00:00.001Z"}) == {"later"}
 
 
-async def test_upcoming(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
-    broker.add_topic("orders")
+async def test_upcoming(client: httpx.AsyncClient, server: SpiedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = await server.topic()
+    await server.publish(topic, b"null", deliver_at=NOW + 60_000)
     response = await client.get("/v1/topics/orders/upcoming?buckets=2&width=1m")
     assert response.json() == {
         "width": 60_000,
@@ -212,10 +298,14 @@ async def test_upcoming(client: httpx.AsyncClient, broker: RecordingBroker) -> N
         "counted_until": None,
     }
     await client.get("/v1/topics/orders/upcoming")
-    assert broker.calls[-1] == ("upcoming", "orders", None, 3_600_000, 24)
-    response = await client.get("/v1/topics/orders/upcoming?from=1970-01-01T00:00:01Z")
+    assert server.all("store.upcoming")[-1][1:] == (topic, NOW, HOUR, 24)
+    assert server.asked[-1].kwargs == {"overdue": True}
+    monkeypatch.setattr(finding, "_AHEAD", 1)  # of a shard, and there are sixteen
+    await server.publish(topic, *[b"null"] * 33, deliver_at=NOW + 5)
+    response = await client.get("/v1/topics/orders/upcoming?from=2026-11-21T09:00:00Z")
     assert response.json()["counted_until"] == "2026-11-21T10:00:00.005Z"
-    assert broker.calls[-1:] == [("upcoming", "orders", 1000, 3_600_000, 24)]
+    assert server.all("store.upcoming")[-1][1:] == (topic, NOW - HOUR, HOUR, 24)
+    assert server.asked[-1].kwargs == {"overdue": False}
     for wrong in ("buckets=0", "buckets=101", "width=1ms", "width=x", "widht=1h"):
         assert (await client.get(f"/v1/topics/orders/upcoming?{wrong}")).status_code == 400
     assert (await client.get("/v1/topics/none/upcoming")).status_code == 404
