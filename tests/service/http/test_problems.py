@@ -6,7 +6,7 @@ import httpx
 import pytest
 import structlog
 
-from support.recording_broker import RecordingBroker
+from support.spied import SpiedServer
 from tarry.service import errors
 from tarry.service.http.problems import KINDS
 from tarry.store import errors as store
@@ -40,15 +40,15 @@ def problem(response: httpx.Response) -> dict[str, Any]:
         (ExceptionGroup(SECRET, [KeyError(SECRET)]), "internal", False, None),
     ],
 )
-async def test_what_the_broker_raises(
+async def test_what_the_node_raises(
     client: httpx.AsyncClient,
-    broker: RecordingBroker,
+    server: SpiedServer,
     error: Exception,
     kind: str,
     retry: bool,
     executed: bool | None,
 ) -> None:
-    broker.error = error
+    server.errors["*"] = error
     with structlog.testing.capture_logs() as logs:
         response = await client.delete(MESSAGE)
     body = problem(response)
@@ -58,7 +58,7 @@ async def test_what_the_broker_raises(
         assert int(response.headers["retry-after"]) > 0
     assert SECRET not in response.text
     if kind == "internal":
-        (entry,) = logs
+        (entry,) = [entry for entry in logs if entry["event"] == "request_failed"]
         assert (entry["request_id"], entry["exc_info"]) == (body["request_id"], error)
 
 
@@ -72,11 +72,11 @@ async def test_what_the_broker_raises(
         (store.Refused(SECRET, 1406), "bad-request"),
     ],
 )
-async def test_what_the_broker_refuses(
-    client: httpx.AsyncClient, broker: RecordingBroker, error: Exception, kind: str
+async def test_what_the_node_refuses(
+    client: httpx.AsyncClient, server: SpiedServer, error: Exception, kind: str
 ) -> None:
-    broker.add_topic("orders")
-    broker.errors = {"put_topic": error, "put_group": error}
+    await server.topic()
+    server.errors |= {"catalogue.put_topic": error, "catalogue.put_group": error}
     path = "/v1/topics/orders/groups/g" if kind.endswith(("group", "topic")) else "/v1/topics/orders"
     body = problem(await client.put(path, json={"ladder": []}))
     assert body["type"] == f"/problems/{kind}"
@@ -84,11 +84,10 @@ async def test_what_the_broker_refuses(
     assert "executed" not in body
 
 
-async def test_an_unknown_claim(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
+async def test_an_unknown_claim(client: httpx.AsyncClient, server: SpiedServer) -> None:
     for name in ("x" * 5000, "%C3%A9", "%0A"):
         assert problem(await client.post(f"/v1/claims/{name}/ack"))["type"] == "/problems/unknown-claim"
-    assert broker.calls == []
-    broker.error = errors.UnknownClaim("there is no claim 'x'")
+    assert server.asked == []
     assert problem(await client.post("/v1/claims/x/ack"))["type"] == "/problems/unknown-claim"
 
 
