@@ -147,14 +147,15 @@ class Spied:
 
 @asynccontextmanager
 async def spied(
-    path: Path, settings: Settings | None = None, metrics: Metrics | None = None
+    path: Path, settings: Settings | None = None, metrics: Metrics | None = None, *, ready: bool = True
 ) -> AsyncGenerator[SpiedServer, None]:
-    """A spied server that is at work."""
+    """A spied server that is at work; or, when it need not be `ready`, that begins to be."""
     server = SpiedServer(path, settings, metrics)
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.lifecycle.run)
-            await server.lifecycle.ready.wait()
+            if ready:
+                await server.lifecycle.ready.wait()
             yield server
             nursery.cancel_scope.cancel()
     finally:

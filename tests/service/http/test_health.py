@@ -1,22 +1,38 @@
 """/livez, /readyz, /metrics, / and /openapi.json."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import trio
 from starlette.types import ASGIApp
 
-from support.recording_broker import RecordingBroker
+from support.documented import documented
+from support.spied import NOW, SpiedServer, spied
 from tarry import __version__
 from tarry.service.http.app import Edge
 from tarry.service.http.routes import OPERATIONS, Operation
+from tarry.service.stream.sealer import Standstill
+from tarry.store.errors import Unavailable
+from tarry.store.sqlite.backend import SQLiteBackend
 
 
-async def test_live_asks_nobody(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
-    broker.error = RuntimeError("away")
+@pytest.fixture
+def undurable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store will find that it may lose what it was given."""
+
+    async def durability(_: SQLiteBackend) -> list[str]:
+        return ["sync_binlog is 0"]
+
+    monkeypatch.setattr(SQLiteBackend, "durability", durability)
+
+
+async def test_live_asks_nobody(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    server.errors["*"] = RuntimeError("away")
     assert (await client.get("/livez")).json() == {"alive": True}
-    assert broker.calls == []
+    assert server.asked == []
 
 
 async def test_ready(client: httpx.AsyncClient) -> None:
@@ -24,26 +40,32 @@ async def test_ready(client: httpx.AsyncClient) -> None:
     assert (await client.get("/readyz?verbose")).json() == {
         "ready": True,
         "checks": [
-            {"check": "store", "ok": True, "detail": None},
-            {"check": "durability", "ok": True, "detail": None},
+            {"check": check, "ok": True, "detail": None}
+            for check in ("store", "clock", "host_clock", "hand", "stopping")
         ],
     }
 
 
-async def test_durability_is_flagged_and_stays_ready(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
-    broker.checks = [("store", None), ("durability", "sync_binlog is 0"), ("sealing", "queue 0 of a stands still")]
+@pytest.mark.usefixtures("undurable")
+async def test_durability_is_flagged_and_stays_ready(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    server.node.growth.sealer.standing[1] = Standstill("a", 0, (3, 9), NOW)
     assert (await client.get("/readyz")).status_code == 200
     checks = (await client.get("/readyz?verbose")).json()["checks"]
-    assert checks[1] == {"check": "durability", "ok": False, "detail": "sync_binlog is 0"}
+    sealing, durability = (check for check in checks if not check["ok"])
+    assert durability == {"check": "durability", "ok": False, "detail": "sync_binlog is 0"}
+    assert (sealing["check"], "queue 0 of a stands still" in sealing["detail"]) == ("sealing", True)
 
 
-async def test_not_ready(client: httpx.AsyncClient, broker: RecordingBroker) -> None:
-    broker.checks = [("store", "it is away"), ("hand", None)]
+async def test_not_ready(client: httpx.AsyncClient, server: SpiedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away() -> int:
+        raise Unavailable("it is away")
+
+    monkeypatch.setattr(server.store.backend, "now", away)
     response = await client.get("/readyz")
     assert (response.status_code, "checks" in response.json()) == (503, False)
     assert response.headers["content-type"] == "application/problem+json"
     response = await client.get("/readyz?verbose")
-    assert [check["ok"] for check in response.json()["checks"]] == [False, True]
+    assert [check["ok"] for check in response.json()["checks"]] == [False, True, True, True, True]
     assert response.json()["detail"] == "store: it is away"
 
 
@@ -109,14 +131,22 @@ async def test_the_document_holds_together(client: httpx.AsyncClient) -> None:
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: f"{one.method} {one.path}")
 async def test_until_the_store_has_answered_only_what_asks_nothing_of_it_is_answered(
-    client: httpx.AsyncClient, broker: RecordingBroker, operation: Operation
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: Operation
 ) -> None:
-    broker.ready = False
+    async def never(_: SQLiteBackend) -> list[str]:
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(SQLiteBackend, "migrate", never)
     path = re.sub("{(.+?)}", "x", operation.path)
-    answer = await client.request(operation.method, path)
-    assert not [call for call in broker.calls if call[0] != "readiness"]
-    if operation.path in ("/", "/livez", "/readyz", "/metrics", "/problems/{kind}"):
+    async with spied(tmp_path / "tarry.db", ready=False) as server:
+        transport, hooks = httpx.ASGITransport(app=server.app()), {"response": [documented]}
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", event_hooks=hooks) as client:
+            answer = await client.request(operation.method, path)
+        assert server.asked == []
+    if operation.path in ("/", "/livez", "/metrics", "/problems/{kind}"):
         assert answer.status_code in (200, 404)
+    elif operation.path == "/readyz":
+        assert (answer.status_code, answer.json()["type"]) == (503, "/problems/not-ready")
     else:
         assert (answer.status_code, answer.json()["type"]) == (503, "/problems/stopping")
         assert answer.json()["executed"] is False
