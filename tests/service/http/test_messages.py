@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from support.spied import NOW, SpiedServer
-from tarry.service.stream import intake
+from tarry.service.commit import patience
 from tarry.store.looking import finding
 from tarry.store.looking.finding import Place, Wanted
 from tarry.store.records import Receipt
@@ -35,7 +35,7 @@ async def in_state(server: SpiedServer, state: str, monkeypatch: pytest.MonkeyPa
             return []
 
         monkeypatch.setattr(timers, "lock_waiting", lock_none)
-        monkeypatch.setattr(intake, "LOCKED_PAUSES", (0.0,))
+        monkeypatch.setattr(patience, "_PAUSES", (0.0,))
     return receipt.id
 
 
