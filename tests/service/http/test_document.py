@@ -7,10 +7,8 @@ import httpx
 import pytest
 
 from support.json_schema import fits
-from support.recording_broker import RecordingBroker, delivered
+from support.spied import SpiedServer
 from tarry.service.http.routes import OPERATIONS, Operation, Parameter
-from tarry.store.records import Group
-from tarry.wheel.ladder import Ladder
 
 PARTS = {"topic": "orders", "group": "billing", "id": "7", "queue": "0", "client": "c1"}
 NEEDED = {"topic": "orders", "key": "k"}
@@ -23,16 +21,15 @@ BOUNDED = [
 
 @pytest.mark.parametrize(("operation", "parameter"), BOUNDED)
 async def test_a_parameter_takes_what_the_document_says(
-    client: httpx.AsyncClient, broker: RecordingBroker, operation: Operation, parameter: Parameter
+    client: httpx.AsyncClient, server: SpiedServer, operation: Operation, parameter: Parameter
 ) -> None:
-    topic = broker.add_topic("orders")
-    broker.known_groups["orders", "billing"] = Group(1, topic, "billing", Ladder(), {})
     path = re.sub("{(.+?)}", lambda part: PARTS[part[1]], operation.path)
     needed = {name: value for name, value in NEEDED.items() if name in {known.name for known in operation.query}}
     low, high = parameter.numbers or (0, 0)
     taken = [str(low), str(high)] if parameter.numbers else parameter.words
     refused = [str(low - 1), str(high + 1), "x", "", "1.5"]
     for value, status in [*product(taken, [200]), *product(refused, [400])]:
+        await server.group(await server.topic())  # the one before may have removed it
         response = await client.request(operation.method, path, params=needed | {parameter.name: value})
         assert response.status_code == status, (value, response.text)
 
@@ -47,12 +44,12 @@ OF_A_FORM = [
 
 @pytest.mark.parametrize(("operation", "parameter"), OF_A_FORM)
 async def test_a_parameter_has_the_form_that_the_document_says(
-    client: httpx.AsyncClient, broker: RecordingBroker, operation: Operation, parameter: Parameter
+    client: httpx.AsyncClient, server: SpiedServer, operation: Operation, parameter: Parameter
 ) -> None:
     assert parameter.form is not None
-    topic = broker.add_topic("orders")
-    broker.known_groups["orders", "billing"] = Group(1, topic, "billing", Ladder(), {})
-    broker.stream = [delivered()]
+    topic = await server.topic()
+    await server.group(topic)
+    await server.publish(topic, b"1")  # a pull has nothing to wait for
     path = re.sub("{(.+?)}", lambda part: PARTS[part[1]], operation.path)
     needed = {name: value for name, value in NEEDED.items() if name in {known.name for known in operation.query}}
     for value in TEXTS:
