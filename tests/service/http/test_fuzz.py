@@ -310,21 +310,20 @@ def test_what_is_accepted_comes_back_as_it_was(shared: Shared, body: bytes) -> N
     client = shared.client
 
     async def ask() -> None:
-        await client.put("/v1/topics/returned", json={"queues": 3})
-        published = await client.post("/v1/topics/returned/messages", content=body)
+        topic = "/v1/topics/returned"
+        await client.put(topic, json={"queues": 3})
+        published = await client.post(f"{topic}/messages", content=body)
         if published.status_code != 201:
             return
         sent, receipts = msgspec.json.decode(body), published.json()
         got: dict[str, dict[str, Any]] = {}
-        while claimed := (await client.post("/v1/topics/returned/groups/g/claim", json={"client": "c1"})).json()[
-            "messages"
-        ]:
+        while claimed := (await client.post(f"{topic}/groups/g/claim", json={"client": "c1"})).json()["messages"]:
             got |= {message["id"]: message for message in claimed}
         for message, receipt in zip(sent.get("messages", [sent]), receipts.get("messages", [receipts]), strict=True):
             id_ = receipt["id"]
             # What an example before this one had accepted with the same idempotency key has been claimed.
             assert (id_ in got) == (receipt["state"] == "published" and "replayed" not in receipt)
-            found = (await client.get(f"/v1/messages/{id_}")).json()
+            found: dict[str, Any] = (await client.get(f"/v1/messages/{id_}")).json()
             for answer in (found, got.get(id_, found)):
                 for field in ("body", "body_base64", "headers"):
                     if message.get(field) is not None or (field == "body" and "body" in message):

@@ -128,8 +128,8 @@ async def test_topics_are_listed_with_their_counts(client: httpx.AsyncClient, se
 async def test_topics_come_in_pages(
     client: httpx.AsyncClient, server: SpiedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rates: Any = getattr(server.node.ranking, "_rates")  # noqa: B009
-    three_seconds_on = getattr(rates, "_began") + 3.0  # noqa: B009
+    rates = server.node.ranking._rates
+    three_seconds_on = rates._began + 3.0
     monkeypatch.setattr(rates, "_seconds", lambda: three_seconds_on)
     for name, messages in (("a", 30), ("b", 10), ("c", 0)):
         topic = await server.topic(name)
