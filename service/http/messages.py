@@ -5,7 +5,6 @@ from starlette.responses import Response
 from ...store.looking import tracing
 from ...store.records import Verdict
 from ..durations import format_time
-from ..errors import Busy
 from . import answers, rendering
 from .call import Call, answer
 from .names import parse_id
@@ -60,6 +59,4 @@ def _no(call: Call, verdict: Verdict) -> Exception:
         return Problem("too-late", "the message had been handed to the stream", result="too_late")
     if verdict.result == "cancelled":
         return Problem("cancelled", "the message was cancelled before", result="cancelled")
-    if verdict.result == "locked":
-        return Busy("a transaction holds this message at the moment; try again in a second")
     return call.unknown_message()

@@ -1,23 +1,20 @@
 """No input gives a 500, every answer is documented, and nothing reaches the node that it was not promised."""
 
 import re
-import threading
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
-import httpx
 import msgspec
 import pytest
-import trio
 from attrs import frozen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.documented import documented
 from support.nodes import name_of
-from support.spied import NOW, Asked, SpiedServer, spied
+from support.shared import Shared
+from support.spied import NOW, Asked, SpiedServer
 from tarry.service.errors import UnknownTopic
 from tarry.service.http import requests
 from tarry.service.http.reading import Body
@@ -175,46 +172,9 @@ def asks(draw: st.DrawFn) -> Ask:
 publishes = nearly_sound(next(operation for operation in OPERATIONS if operation.path.endswith("{topic}/messages")))
 
 
-class Shared:
-    """A server at work in a thread, and a client of it: what is asked of it runs there."""
-
-    server: SpiedServer
-    client: httpx.AsyncClient
-    _token: trio.lowlevel.TrioToken
-    _closing: trio.Event
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._started = threading.Event()
-        self._thread = threading.Thread(target=trio.run, args=(self._serve,))
-
-    def __enter__(self) -> "Shared":
-        self._thread.start()
-        assert self._started.wait(30)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        trio.from_thread.run_sync(self._closing.set, trio_token=self._token)
-        self._thread.join()
-
-    async def _serve(self) -> None:
-        self._token, self._closing = trio.lowlevel.current_trio_token(), trio.Event()
-        async with spied(self._path, SETTINGS) as self.server:
-            transport = httpx.ASGITransport(app=self.server.app())
-            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as self.client:
-                self._started.set()
-                await self._closing.wait()
-
-    def run(self, ask: Callable[[], Awaitable[None]]) -> list[Asked]:
-        """Runs it; what the node's parts were asked by HTTP meanwhile."""
-        self.server.asked.clear()
-        trio.from_thread.run(ask, trio_token=self._token)
-        return self.server.asked
-
-
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
-    with Shared(tmp_path_factory.mktemp("fuzz") / "tarry.db") as shared:
+    with Shared(tmp_path_factory.mktemp("fuzz") / "tarry.db", SETTINGS) as shared:
         yield shared
 
 
@@ -297,7 +257,8 @@ def test_no_input_gives_a_500(shared: Shared, asked: Ask) -> None:
             assert response.headers["content-type"] == "application/problem+json"
         await documented(response)
 
-    check_promises(shared.run(ask))
+    shared.run(ask)
+    check_promises(shared.server.asked)
 
 
 def with_body(body: object) -> bytes:
