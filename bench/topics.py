@@ -23,6 +23,7 @@ import msgspec
 import trio
 
 from ..service.demo.server_process import ServerProcess
+from ..store import catalogue
 from ..store.opening import open_backend
 from ..store.ports import Transaction
 from . import databases
@@ -67,8 +68,8 @@ async def fill(dsn: str, many: int) -> None:
             names = [b"topic-%06d" % number for number in range(begin, min(many, begin + _AT_ONCE))]
             await tx.execute_many("topic.add", [(name, 0, 0, None, None, 0, 1) for name in names])
         after = 0
-        while rows := await tx.fetch("topic.page", after, _AT_ONCE):
-            ids: Sequence[int] = [row[0] for row in rows]
+        while topics := await catalogue.topic_page(tx, after, _AT_ONCE):
+            ids: Sequence[int] = [topic.id for topic in topics]
             await tx.execute_many("queue.add", [(id_, 0, 0, 0, 0, 0) for id_ in ids])
             await tx.execute_many("consumer_group.add", [(id_, b"g", None, 0, None, 1) for id_ in ids])
             after = ids[-1]

@@ -220,18 +220,18 @@ async def _add_queues_of_group(tx: Transaction, topic: Topic, group_id: int, beg
 
 async def queue_ends(tx: Transaction, queue_ids: Sequence[int]) -> dict[int, int]:
     """The end of each of these queues, by its id."""
-    return dict(await tx.fetch("queue.ends", queue_ids)) if queue_ids else {}
+    return dict(await tx.fetch("queue.ends", tuple[int, int], queue_ids)) if queue_ids else {}
 
 
 async def lags(tx: Transaction, group_ids: Sequence[int]) -> dict[int, tuple[int, int]]:
     """By group id: messages yet to be claimed, and retries that wait for their rung."""
-    rows = await tx.fetch("cursor.lags", group_ids) if group_ids else []
-    return {group_id: (int(lag), int(failed) - int(returned)) for group_id, lag, failed, returned in rows}
+    rows = await tx.fetch("cursor.lags", tuple[int, int, int, int], group_ids) if group_ids else []
+    return {group_id: (lag, failed - returned) for group_id, lag, failed, returned in rows}
 
 
 async def backlogs(tx: Transaction) -> dict[int, int]:
     """By topic id: what its groups have yet to claim, where there is something."""
-    return {topic_id: int(backlog) for topic_id, backlog in await tx.fetch("cursor.backlogs")}
+    return dict(await tx.fetch("cursor.backlogs", tuple[int, int]))
 
 
 async def topic_states(tx: Transaction, topics: Sequence[Topic]) -> dict[int, TopicState]:

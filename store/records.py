@@ -357,16 +357,16 @@ class Found:
     id: int
     topic: str
     state: Literal["scheduled", "published", "cancelled"]
-    deliver_at: int
-    published_at: int
-    life: tuple[Event, ...]
-    key: str | None = None
-    ordering_key: str | None = None
-    tag: str | None = None
-    headers: bytes | None = None
-    content_type: str | None = None
-    body: bytes | None = None
+    key: str | None
+    ordering_key: str | None
+    tag: str | None
+    headers: bytes | None
+    content_type: str | None
+    body: bytes | None
     """None: it was cancelled, and its body is gone."""
+    published_at: int
+    deliver_at: int
+    life: tuple[Event, ...]
     queue: int | None = None
     offset: int | None = None
     standings: frozenset[str] = frozenset()

@@ -72,6 +72,74 @@ class CursorState(NamedTuple):
     parked: int
 
 
+class Waiting(NamedTuple):
+    """A message that waits, locked, without its content."""
+
+    id: int
+    due: int
+    topic_id: int
+    queue_id: int
+    nonce: int
+    key: bytes | None
+    accepted_at: int
+    deliver_at: int
+    uncounted: int
+    """Whether it came from an outbox: whoever takes it away counts it."""
+
+
+class Scheduled(NamedTuple):
+    """A message that waits, whole."""
+
+    id: int
+    due: int
+    topic_id: int
+    queue_id: int
+    content: Content
+
+
+class Streamed(NamedTuple):
+    """A message in the stream, whole, and where it lies."""
+
+    id: int
+    topic_id: int
+    queue_id: int
+    number: int
+    offset: int
+    content: Content
+    streamed_at: int
+
+
+class Cancelled(NamedTuple):
+    """A message cancelled in time."""
+
+    id: int
+    topic_id: int
+    key: str | None
+    accepted_at: int
+    deliver_at: int
+    cancelled_at: int
+
+
+class Scanned(NamedTuple):
+    """A message that is met on a walk through a table."""
+
+    id: int
+    topic_id: int
+    deliver_at: int
+
+
+class Resting(NamedTuple):
+    """A message on its rung."""
+
+    id: int
+    return_queue_id: int
+    message_queue_id: int
+    message_offset: int
+    message_id: int
+    attempt: int
+    history: bytes
+
+
 class Source(NamedTuple):
     """Where a message of a retry queue lies in the topic's own, and what it has behind it."""
 
@@ -81,6 +149,55 @@ class Source(NamedTuple):
     message_id: int
     attempt: int
     history: bytes
+
+
+class Aged(NamedTuple):
+    """Something at its place, an offset or a number, and since when."""
+
+    place: int
+    at: int
+
+
+class AgedMessage(NamedTuple):
+    """A message at its place in a queue, and since when."""
+
+    place: int
+    at: int
+    id: int
+    key: bytes | None
+
+
+class OpenClaim(NamedTuple):
+    """A claim on a page of them."""
+
+    number: int
+    first: int
+    size: int
+    claimed_at: int
+    outcome: bytes
+
+
+class Return(NamedTuple):
+    """That a message came back from the ladder, into a retry queue."""
+
+    message_id: int
+    queue_id: int
+    offset: int
+    attempt: int
+    history: bytes
+    streamed_at: int
+
+
+class Letter(NamedTuple):
+    """A dead letter, whole."""
+
+    id: int
+    group_id: int
+    dead_at: int
+    history: bytes
+    queue_id: int
+    offset: int
+    content: Content
 
 
 class DeadPlace(NamedTuple):

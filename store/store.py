@@ -121,7 +121,7 @@ class Store:
 
     async def count_outbox(self, limit: int) -> dict[int, tuple[int, int]]:
         """Counts a batch of what users have cancelled in their own transactions; see `timers`."""
-        if not await self.backend.read(lambda tx: tx.fetch("outbox_cancel.some")):
+        if not await self.backend.read(lambda tx: tx.fetch("outbox_cancel.some", int)):
             return {}  # the usual case, which wants no transaction
         return await self.write(timers.count_outbox, self.maker + 3, limit)
 

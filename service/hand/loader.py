@@ -12,7 +12,6 @@ import trio
 
 from ...store.errors import StoreError
 from ...store.ids import SHARDS, due_of, first_id
-from ...store.ports import Row
 from ...store.store import Store
 from ...store.timers import timers
 from ..clock import Clock
@@ -83,7 +82,8 @@ class Loader:
         async def messages(limit: int) -> bool:
             rows = await self._store.read(timers.due_messages, shard, after["delay"], until, limit)
             if rows:
-                after["delay"] = rows[-1][0] + 1
+                after["delay"], _ = rows[-1]
+                after["delay"] += 1
             self._add(rows)
             return len(rows) == limit
 
@@ -91,20 +91,21 @@ class Loader:
             nonlocal after_moved
             rows = await self._store.read(timers.due_moved, shard, after_moved, until, limit)
             if rows:
-                after_moved = (rows[-1][1], rows[-1][0])
+                id_, due = rows[-1]
+                after_moved = (due, id_)
             self._add(rows)
             return len(rows) == limit
 
         async def retries(limit: int) -> bool:
-            rows = await self._store.read(timers.due_retries, shard, after["retry"], until, limit)
-            if rows:
-                after["retry"] = rows[-1][0] + 1
-            self._add([(~id_, due_of(id_)) for (id_,) in rows])
-            return len(rows) == limit
+            ids = await self._store.read(timers.due_retries, shard, after["retry"], until, limit)
+            if ids:
+                after["retry"] = ids[-1] + 1
+            self._add([(~id_, due_of(id_)) for id_ in ids])
+            return len(ids) == limit
 
         return [messages, moved, retries]
 
-    def _add(self, rows: Sequence[Row]) -> None:
+    def _add(self, rows: Sequence[timers.Scan]) -> None:
         if rows:
-            self._hand.add_many([row[1] for row in rows], [row[0] for row in rows])
+            self._hand.add_many([due for _, due in rows], [id_ for id_, _ in rows])
             self.loaded += len(rows)

@@ -35,12 +35,12 @@ async def find_leftovers(tx: Transaction, topics: Sequence[Topic], groups: Seque
     filled: set[int] = set()
     for at in range(0, len(queues), _KEYS):
         begins = await floors(tx, queues[at : at + _KEYS])
-        filled |= {id_ for id_, end in await tx.fetch("queue.ends", list(begins)) if begins[id_] < end}
+        filled |= {id_ for id_, end in await tx.fetch("queue.ends", tuple[int, int], list(begins)) if begins[id_] < end}
     logs: dict[tuple[int, int], int] = {}
     letters: set[int] = set()
     for at in range(0, len(groups), _KEYS):
         some = [group.id for group in groups[at : at + _KEYS]]
-        for group_id, queue_id, end, dead in await tx.fetch("cursor.leftovers", some):
+        for group_id, queue_id, end, dead in await tx.fetch("cursor.leftovers", tuple[int, int, int, int], some):
             logs[group_id, queue_id] = end
             if dead:
                 letters.add(group_id)

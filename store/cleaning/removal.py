@@ -15,14 +15,15 @@ and passes over rows that a user's own transaction holds.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
 
 from attrs import frozen
 
 from ..errors import Unsettled
+from ..groups.locked_rows import ClaimRow, CursorRow
 from ..ids import SHARDS, SHARDS_OF_DELAY
-from ..ports import Row, Transaction
+from ..ports import Transaction
 from ..records import Group, Outcome, Topic
+from ..rows import Aged, AgedMessage, CursorState, GroupRow, OpenClaim, QueueRow, Resting, Scanned
 from ..stream.sealing import last_end
 from ..timers.timers import lock_waiting, remove_waiting
 
@@ -62,16 +63,18 @@ class Cleared:
 async def remove_group(tx: Transaction, group: Group, now: int) -> bool:
     """The group is no more; False when it was not there."""
     topic_id, group_id = group.topic.id, group.id
-    await tx.fetch("topic.lock", topic_id)
+    await tx.fetch("topic.lock", int, topic_id)
     if not await tx.execute("consumer_group.remove", [group_id]):
         return await _removed_by_us(tx, (topic_id, group_id, 0), now)
-    queues = await tx.fetch("queue.of_topics", [topic_id])
-    backs = sorted(row[0] for row in queues if row[2] == group_id)
-    held = await tx.fetch("cursor.lock", group_id, sorted(row[0] for row in queues if row[2] in (0, group_id)))
+    queues = await tx.fetch("queue.of_topics", QueueRow, [topic_id])
+    backs = sorted(queue.id for queue in queues if queue.group_id == group_id)
+    held = await tx.fetch(
+        "cursor.lock", CursorRow, group_id, sorted(queue.id for queue in queues if queue.group_id in (0, group_id))
+    )
     await tx.execute("cursor.remove", [group_id])
     await _remove_queues(tx, backs)
     rows = [(topic_id, group_id, 0, now)]
-    rows += [(topic_id, group_id, row[0], now) for row in held]
+    rows += [(topic_id, group_id, cursor.queue_id, now) for cursor in held]
     rows += [(topic_id, 0, queue_id, now) for queue_id in backs]
     await tx.execute_many("removed.add", rows)
     return True
@@ -84,20 +87,21 @@ async def remove_topic(tx: Transaction, topic: Topic, now: int, *, force: bool) 
     """
     if not await tx.execute("topic.remove", topic.id):
         return await _removed_by_us(tx, (topic.id, 0, 0), now)
-    await tx.fetch("tally.lock", topic.id)
-    groups = await tx.fetch("consumer_group.of_topics", [topic.id])
-    queues = await tx.fetch("queue.of_topics", [topic.id])
-    rows = [(topic.id, 0, 0, now), *((topic.id, 0, row[0], now) for row in queues)]
-    for group_id, *_ in sorted(groups):
-        its = sorted(row[0] for row in queues if row[2] in (0, group_id))
-        rows += [(topic.id, group_id, row[0], now) for row in await tx.fetch("cursor.lock", group_id, its)]
+    await tx.fetch("tally.lock", tuple[int, int], topic.id)
+    groups = await tx.fetch("consumer_group.of_topics", GroupRow, [topic.id])
+    queues = await tx.fetch("queue.of_topics", QueueRow, [topic.id])
+    rows = [(topic.id, 0, 0, now), *((topic.id, 0, queue.id, now) for queue in queues)]
+    for group_id in sorted(group.id for group in groups):
+        its = sorted(queue.id for queue in queues if queue.group_id in (0, group_id))
+        cursors = await tx.fetch("cursor.lock", CursorRow, group_id, its)
+        rows += [(topic.id, group_id, cursor.queue_id, now) for cursor in cursors]
         rows.append((topic.id, group_id, 0, now))
-    ids = sorted(row[0] for row in queues)
-    await tx.fetch("queue.lock", ids)
+    ids = sorted(queue.id for queue in queues)
+    await tx.fetch("queue.lock", tuple[int, int], ids)
     if not force:
         await refuse_unsettled(tx, topic)
     if groups:
-        group_ids = sorted(row[0] for row in groups)
+        group_ids = sorted(group.id for group in groups)
         await tx.execute("consumer_group.remove", group_ids)
         await tx.execute("cursor.remove", group_ids)
     await _remove_queues(tx, ids)
@@ -108,12 +112,12 @@ async def remove_topic(tx: Transaction, topic: Topic, now: int, *, force: bool) 
 
 async def _removed_by_us(tx: Transaction, place: tuple[int, int, int], now: int) -> bool:
     """Whether an earlier run of the same removal was committed, and only its answer lost."""
-    return (now,) in await tx.fetch("removed.find", *place)
+    return now in await tx.fetch("removed.find", int, *place)
 
 
 async def _remove_queues(tx: Transaction, ids: Sequence[int]) -> None:
     if ids:
-        await tx.fetch("queue.lock", ids)
+        await tx.fetch("queue.lock", tuple[int, int], ids)
         await tx.execute("queue.remove", ids)
 
 
@@ -142,33 +146,33 @@ def _refuse(topic: Topic, facts: Sequence[str]) -> None:
 
 async def _waiting(tx: Transaction, topic_id: int) -> int:
     scheduled = streamed = 0
-    for _, made, cancelled in await tx.fetch("tally.of_topics", [topic_id]):
-        scheduled += int(made) - int(cancelled)
-    for _, there, straight in await tx.fetch("queue.streamed", [topic_id]):
-        streamed += int(there) - int(straight)
+    for _, made, cancelled in await tx.fetch("tally.of_topics", tuple[int, int, int], [topic_id]):
+        scheduled += made - cancelled
+    for _, there, straight in await tx.fetch("queue.streamed", tuple[int, int, int], [topic_id]):
+        streamed += there - straight
     return max(0, scheduled - streamed)
 
 
 async def _unsettled(tx: Transaction, topic: Topic) -> list[str]:
-    queues = await tx.fetch("queue.of_topics", [topic.id])
-    ends: dict[int, int] = dict(await tx.fetch("queue.ends", [row[0] for row in queues]))
-    own = [row[0] for row in queues if row[2] == 0]
+    queues = await tx.fetch("queue.of_topics", QueueRow, [topic.id])
+    ends = dict(await tx.fetch("queue.ends", tuple[int, int], [queue.id for queue in queues]))
+    own = [queue.id for queue in queues if queue.group_id == 0]
     if topic.sequencer != "store":  # what is committed and not sealed yet counts too
         for queue_id in own:
             ends[queue_id] = max(ends[queue_id], await last_end(tx, queue_id=queue_id))
-    groups = await tx.fetch("consumer_group.of_topics", [topic.id])
+    groups = await tx.fetch("consumer_group.of_topics", GroupRow, [topic.id])
     if not groups:
-        floors: dict[int, int] = dict(await tx.fetch("cleaned.find", own))
+        floors = dict(await tx.fetch("cleaned.find", tuple[int, int], own))
         unread = sum(ends[queue_id] - floors.get(queue_id, 0) for queue_id in own)
         return [f"{unread} that no group has read"] if unread else []
     each: list[tuple[int, str]] = []
-    for group_id, _topic_id, name, *_ in groups:
-        rows = await tx.fetch("cursor.of_group", group_id)
-        unclaimed = sum(ends[row[10]] - row[2] for row in rows)
-        claimed = sum(outcome.count(Outcome.OPEN) for (outcome,) in await tx.fetch("claim.outcomes", group_id))
-        retrying = sum(int(row[1]) for row in await tx.fetch("retry.of_group", group_id))
-        ((parked,),) = await tx.fetch("parked.count", group_id)
-        each.append((unclaimed + claimed + retrying + int(parked), name.decode()))
+    for group in groups:
+        cursors = await tx.fetch("cursor.of_group", CursorState, group.id)
+        unclaimed = sum(ends[cursor.queue_id] - cursor.position for cursor in cursors)
+        claimed = sum(outcome.count(Outcome.OPEN) for outcome in await tx.fetch("claim.outcomes", bytes, group.id))
+        retrying = sum(many for _, many in await tx.fetch("retry.of_group", tuple[int, int], group.id))
+        (parked,) = await tx.fetch("parked.count", int, group.id)
+        each.append((unclaimed + claimed + retrying + parked, group.name))
     total = sum(many for many, _ in each)
     told = ", ".join(f"{name}: {many}" for many, name in sorted(each, reverse=True)[:5] if many)
     return [f"{total} unsettled ({told})"] if total else []
@@ -177,13 +181,13 @@ async def _unsettled(tx: Transaction, topic: Topic) -> list[str]:
 async def count_waiting(tx: Transaction, topic_id: int, shard: int, after: int, limit: int) -> tuple[int, int | None]:
     """How many messages of a topic are in a page of `delay`, and where the next page begins: an outbox's are in no
     counter before they are promoted."""
-    page = await tx.fetch("delay.scan", shard, after, limit)
-    return sum(1 for row in page if row[1] == topic_id), page[-1][0] if len(page) == limit else None
+    page = await tx.fetch("delay.scan", Scanned, shard, after, limit)
+    return sum(1 for row in page if row.topic_id == topic_id), page[-1].id if len(page) == limit else None
 
 
 async def tombstones(tx: Transaction) -> list[Tombstone]:
     """Everything of which something may be left."""
-    return [Tombstone(*row) for row in await tx.fetch("removed.all")]
+    return await tx.fetch("removed.all", Tombstone)
 
 
 async def clear(tx: Transaction, stone: Tombstone, place: Place, limit: int) -> Cleared:
@@ -216,19 +220,19 @@ def _steps(stone: Tombstone) -> tuple[_Step, ...]:
     return (_delays, _cancelled, _labels, _requests)
 
 
-def _on(page: Sequence[Row], limit: int, shard: int, after: int) -> tuple[int, int] | None:
+def _on(page: Sequence[object], limit: int, shard: int, after: int) -> tuple[int, int] | None:
     return (shard, after) if len(page) == limit else None
 
 
 async def _claims(tx: Transaction, stone: Tombstone, _shard: int, after: int, limit: int) -> _Went:
     of = (stone.group_id, stone.queue_id)
-    page = await tx.fetch("claim.page", *of, after, limit)
+    page = await tx.fetch("claim.page", OpenClaim, *of, after, limit)
     if not page:
         return 0, None, False
-    locked = [row[0] for row in await tx.fetch("claim.lock", *of, [row[0] for row in page])]
+    locked = [row.number for row in await tx.fetch("claim.lock", ClaimRow, *of, [row.number for row in page])]
     if locked:
         await tx.execute("claim.remove", *of, locked)
-    return len(locked), _on(page, limit, 0, page[-1][0] + 1), len(locked) < len(page)
+    return len(locked), _on(page, limit, 0, page[-1].number + 1), len(locked) < len(page)
 
 
 async def _deliveries(tx: Transaction, stone: Tombstone, _shard: int, after: int, limit: int) -> _Went:
@@ -241,26 +245,25 @@ async def _seeks(tx: Transaction, stone: Tombstone, _shard: int, after: int, lim
 
 async def _log(tx: Transaction, table: str, stone: Tombstone, after: int, limit: int) -> _Went:
     of = (stone.group_id, stone.queue_id)
-    page = await tx.fetch(f"{table}.oldest", *of, after, limit)
+    page = await tx.fetch(f"{table}.oldest", Aged, *of, after, limit)
     if not page:
         return 0, None, False
-    end = page[-1][0] + 1
-    return await tx.execute(f"{table}.expunge", *of, page[0][0], end), _on(page, limit, 0, end), False
+    end = page[-1].place + 1
+    return await tx.execute(f"{table}.expunge", *of, page[0].place, end), _on(page, limit, 0, end), False
 
 
 async def _chains(tx: Transaction, stone: Tombstone, _shard: int, _after: int, limit: int) -> _Went:
     of = (stone.group_id, stone.queue_id)
-    page = await tx.fetch("chain.some", *of, limit)
-    for (key,) in page:
+    page = await tx.fetch("chain.some", bytes, *of, limit)
+    for key in page:
         await tx.later("chain.remove", *of, key)
     return len(page), _on(page, limit, 0, 0), False
 
 
 async def _parked(tx: Transaction, stone: Tombstone, _shard: int, _after: int, limit: int) -> _Went:
     of = (stone.group_id, stone.queue_id)
-    page = await tx.fetch("parked.some", *of, limit)
-    last: dict[bytes, int] = dict(page)
-    for key, offset in last.items():
+    page = await tx.fetch("parked.some", tuple[bytes, int], *of, limit)
+    for key, offset in dict(page).items():
         await tx.later("parked.remove", *of, key, offset)
     return len(page), _on(page, limit, 0, 0), False
 
@@ -272,10 +275,10 @@ async def _marks_of_cursor(tx: Transaction, stone: Tombstone, _shard: int, _afte
 
 
 async def _retries(tx: Transaction, stone: Tombstone, _shard: int, _after: int, limit: int) -> _Went:
-    page = await tx.fetch("retry.some", stone.group_id, limit)
+    page = await tx.fetch("retry.some", tuple[int, int], stone.group_id, limit)
     if not page:
         return 0, None, False
-    locked = [row[0] for row in await tx.fetch("retry.lock", [row[0] for row in page])]
+    locked = [row.id for row in await tx.fetch("retry.lock", Resting, [id_ for id_, _ in page])]
     if locked:
         await tx.execute("retry.remove", locked)
     held = len(locked) < len(page)
@@ -283,18 +286,18 @@ async def _retries(tx: Transaction, stone: Tombstone, _shard: int, _after: int, 
 
 
 async def _dead(tx: Transaction, stone: Tombstone, _shard: int, _after: int, limit: int) -> _Went:
-    page = await tx.fetch("dead.oldest", stone.group_id, _EVER, limit)
+    page = await tx.fetch("dead.oldest", tuple[int, int, int], stone.group_id, _EVER, limit)
     if not page:
         return 0, None, False
-    rows = await tx.execute("dead.remove_all", stone.group_id, sorted(row[0] for row in page))
+    rows = await tx.execute("dead.remove_all", stone.group_id, sorted(id_ for id_, *_ in page))
     return rows, _on(page, limit, 0, 0), False
 
 
 async def _readers(tx: Transaction, stone: Tombstone, _shard: int, _after: int, limit: int) -> _Went:
-    page = await tx.fetch("reader.silent", stone.group_id, _EVER, limit)
+    page = await tx.fetch("reader.silent", tuple[bytes, int, int], stone.group_id, _EVER, limit)
     if not page:
         return 0, None, False
-    rows = await tx.execute("reader.expunge", stone.group_id, sorted({row[0] for row in page}), _EVER)
+    rows = await tx.execute("reader.expunge", stone.group_id, sorted({client for client, *_ in page}), _EVER)
     return rows, _on(page, limit, 0, 0), False
 
 
@@ -303,19 +306,19 @@ async def _owners(tx: Transaction, stone: Tombstone, _shard: int, _after: int, _
 
 
 async def _messages(tx: Transaction, stone: Tombstone, _shard: int, after: int, limit: int) -> _Went:
-    page = await tx.fetch("message.oldest", stone.queue_id, after, limit)
+    page = await tx.fetch("message.oldest", AgedMessage, stone.queue_id, after, limit)
     if not page:
         return 0, None, False
-    end = page[-1][0] + 1
-    return await tx.execute("message.remove", stone.queue_id, page[0][0], end), _on(page, limit, 0, end), False
+    end = page[-1].place + 1
+    return await tx.execute("message.remove", stone.queue_id, page[0].place, end), _on(page, limit, 0, end), False
 
 
 async def _returns(tx: Transaction, stone: Tombstone, _shard: int, after: int, limit: int) -> _Went:
-    page = await tx.fetch("redelivery.oldest", stone.queue_id, after, limit)
+    page = await tx.fetch("redelivery.oldest", Aged, stone.queue_id, after, limit)
     if not page:
         return 0, None, False
-    end = page[-1][0] + 1
-    return await tx.execute("redelivery.expunge", stone.queue_id, page[0][0], end), _on(page, limit, 0, end), False
+    end = page[-1].place + 1
+    return await tx.execute("redelivery.expunge", stone.queue_id, page[0].place, end), _on(page, limit, 0, end), False
 
 
 async def _marks_of_queue(tx: Transaction, stone: Tombstone, _shard: int, _after: int, _limit: int) -> _Went:
@@ -326,8 +329,8 @@ async def _marks_of_queue(tx: Transaction, stone: Tombstone, _shard: int, _after
 
 async def _delays(tx: Transaction, stone: Tombstone, shard: int, after: int, limit: int) -> _Went:
     """A page of a shard, whosever the messages are: no index tells them apart, since none is needed otherwise."""
-    page = await tx.fetch("delay.scan", shard, after, limit)
-    ours = [row[0] for row in page if row[1] == stone.topic_id]
+    page = await tx.fetch("delay.scan", Scanned, shard, after, limit)
+    ours = [row.id for row in page if row.topic_id == stone.topic_id]
     locked = await lock_waiting(tx, ours)
     if locked:
         await remove_waiting(tx, locked)
@@ -335,21 +338,21 @@ async def _delays(tx: Transaction, stone: Tombstone, shard: int, after: int, lim
 
 
 async def _cancelled(tx: Transaction, stone: Tombstone, shard: int, after: int, limit: int) -> _Went:
-    page = await tx.fetch("cancelled.scan", shard, after, limit)
-    ours = [row[0] for row in page if row[1] == stone.topic_id]
+    page = await tx.fetch("cancelled.scan", Scanned, shard, after, limit)
+    ours = [row.id for row in page if row.topic_id == stone.topic_id]
     if ours:
         await tx.execute("cancelled.expunge", ours)
     return len(ours), _next_shard(page, limit, shard), False
 
 
-def _next_shard(page: Sequence[Row], limit: int, shard: int, shards: int = SHARDS) -> tuple[int, int] | None:
+def _next_shard(page: Sequence[Scanned], limit: int, shard: int, shards: int = SHARDS) -> tuple[int, int] | None:
     if len(page) == limit:
-        return shard, page[-1][0]
+        return shard, page[-1].id
     return (shard + 1, 0) if shard + 1 < shards else None
 
 
 async def _labels(tx: Transaction, stone: Tombstone, _shard: int, _after: int, limit: int) -> _Went:
-    page: list[Any] = await tx.fetch("label.some", stone.topic_id, limit)
+    page = await tx.fetch("label.some", tuple[int, bytes, int], stone.topic_id, limit)
     for at in range(0, len(page), _LABELS):
         some = page[at : at + _LABELS]
         await tx.execute("label.remove", some * 2 if len(some) == 1 else some)
@@ -357,7 +360,7 @@ async def _labels(tx: Transaction, stone: Tombstone, _shard: int, _after: int, l
 
 
 async def _requests(tx: Transaction, stone: Tombstone, _shard: int, _after: int, limit: int) -> _Went:
-    page = await tx.fetch("idempotency.some", stone.topic_id, limit)
+    page = await tx.fetch("idempotency.some", bytes, stone.topic_id, limit)
     if page:
-        await tx.execute("idempotency.remove", stone.topic_id, [row[0] for row in page], _EVER)
+        await tx.execute("idempotency.remove", stone.topic_id, page, _EVER)
     return len(page), _on(page, limit, 0, 0), False

@@ -10,16 +10,20 @@ behind the end, and the ranges that are removed lie before it.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import cast
+from typing import NamedTuple, TypeVar
 
 from attrs import define, field, frozen
 
 from ..groups.claims import WIDEST
+from ..groups.locked_rows import CursorRow
 from ..ids import first_id, shard_of
-from ..ports import Row, Transaction, Value
+from ..ports import Transaction
 from ..records import Group, Queue, Topic
+from ..rows import Aged, AgedMessage, DeadPlace, Resting
 from ..stream.publishing import draw_offsets
 from ..timers.timers import stream_retries
+
+Row = TypeVar("Row", Aged, AgedMessage)
 
 _CURSOR, _CLAIM, _RETRY, _RETURN, _PARKED = range(5)
 _LABELS = 200
@@ -75,15 +79,15 @@ class _Held:
     """(group, offset) of what came back from the ladder and is not settled since."""
 
     @classmethod
-    async def read(cls, tx: Transaction, queue: Queue, groups: Sequence[int], rows: Sequence[Row]) -> "_Held":
+    async def read(cls, tx: Transaction, queue: Queue, groups: Sequence[int], rows: Sequence[AgedMessage]) -> "_Held":
         of = list(groups) or [0]
-        stretch = (queue.id, rows[0][0], rows[-1][0] + 1)
+        stretch = (queue.id, rows[0].place, rows[-1].place + 1)
         held = cls(queue)
         owners: dict[int, int] = {}
         back: list[tuple[int, int, int]] = []
         claimed: dict[int, list[range]] = defaultdict(list)
-        for row in await tx.fetch("message.held", of, of, *stretch, [row[1] for row in rows], *stretch):
-            kind, group_id, a, b, c = map(int, row)
+        asked = (of, of, *stretch, [row.id for row in rows], *stretch)
+        for kind, group_id, a, b, c in await tx.fetch("message.held", tuple[int, int, int, int, int], *asked):
             if kind == _CURSOR:
                 held.positions[group_id, a] = b
                 owners[a] = group_id  # of the topic's own queue whichever comes last: it has no returns
@@ -117,67 +121,67 @@ async def clean_messages(
 ) -> Removed:
     """Removes what may go of one batch of a topic's own queue, from an offset on (0: from its floor)."""
     keep, hard = limits.of(topic)
-    groups = {id_: int(at) for id_, at in await tx.fetch("consumer_group.seen", topic.id)}
+    groups = dict(await tx.fetch("consumer_group.seen", tuple[int, int], topic.id))
     if not groups or topic.kind == "broadcast":
         # The first group to come begins at the earliest message; clients of a broadcast topic hold nothing back.
         keep = max(keep, limits.retention)
     floor = (await floors(tx, [queue.id]))[queue.id]
     start = max(start, floor)
     end = await _archived(tx, 0, queue.id)
-    if not _old(await tx.fetch("message.oldest", queue.id, start, 1), now - keep, end):
+    if not _old(await tx.fetch("message.oldest", AgedMessage, queue.id, start, 1), now - keep, end):
         return Removed(0, start, True)
-    page = await tx.fetch("message.oldest", queue.id, start, limit)
+    page = await tx.fetch("message.oldest", AgedMessage, queue.id, start, limit)
     old = _old(page, now - keep, end)
     if not old:
         return Removed(0, start, True)  # another cleaner was quicker
-    end = old[-1][0] + 1
+    end = old[-1].place + 1
     overdue = _old(old, now - hard, end)
-    hard_end = overdue[-1][0] + 1 if overdue else start
+    hard_end = overdue[-1].place + 1 if overdue else start
     held = await _Held.read(tx, queue, sorted(groups), old)
     stops = {group: end if seen_at <= now - hard else hard_end for group, seen_at in groups.items()}
     lagging = {g: held.positions[g, queue.id] for g in groups if held.positions.get((g, queue.id), end) < end}
     end = min([end, *(max(position, stops[group]) for group, position in lagging.items())])
-    rows = [row for row in old if row[0] < end]
+    rows = [row for row in old if row.place < end]
     # Locks in the order that everybody keeps: retries, cursors, sequences; then what is written.
     lost = [id_ for group, id_, offset in held.retries if offset < min(stops.get(group, 0), end)]
-    back = await tx.fetch("retry.lock", lost) if lost else []
+    back = await tx.fetch("retry.lock", Resting, lost) if lost else []
     expired = await _pass_over(tx, queue.id, {g for g, position in lagging.items() if position < end}, end)
     begins: dict[int, int] = {}
     if back:
         # A retry has nothing to come back for. It comes back all the same, and counts as expired when it is claimed:
         # so the counters stay whole without a look at anything else.
-        begins = await draw_offsets(tx, Counter(row[1] for row in back))
-        back = [row for row in back if row[1] in begins]  # the others' group has been removed
+        begins = await draw_offsets(tx, Counter(row.return_queue_id for row in back))
+        back = [row for row in back if row.return_queue_id in begins]  # the others' group has been removed
     if back:
         await stream_retries(tx, back, begins, now)
     stay = held.offsets(stops)
-    locked = set(lost) - {row[0] for row in back}  # somebody works on them: next time
+    locked = set(lost) - {row.id for row in back}  # somebody works on them: next time
     stay |= {offset for _, id_, offset in held.retries if id_ in locked}
-    removed = await _remove_messages(tx, topic, queue, [row for row in rows if row[0] not in stay], rows, stay)
+    removed = await _remove_messages(tx, topic, queue, rows, stay)
     if start == floor and rows:
         await _raise_floor(tx, queue.id, min((offset for offset in stay if start <= offset < end), default=end))
-    return Removed(removed, max(start, end), len(old) < limit or end <= old[-1][0], expired)
+    return Removed(removed, max(start, end), len(old) < limit or end <= old[-1].place, expired)
 
 
 async def _pass_over(tx: Transaction, queue_id: int, groups: Iterable[int], end: int) -> dict[int, int]:
     """Moves the groups' cursors up to `end`; what they pass over is expired."""
     expired: dict[int, int] = {}
     for group_id in sorted(groups):
-        for row in await tx.fetch("cursor.lock", group_id, [queue_id]):
-            position, before = row[1], row[7]
-            if position < end:  # it may have gone on by itself
-                expired[group_id] = end - position
-                await tx.execute("cursor.expire", end, before + end - position, group_id, queue_id)
+        for cursor in await tx.fetch("cursor.lock", CursorRow, group_id, [queue_id]):
+            if cursor.position < end:  # it may have gone on by itself
+                expired[group_id] = end - cursor.position
+                await tx.execute("cursor.expire", end, cursor.expired + expired[group_id], group_id, queue_id)
     return expired
 
 
 async def _remove_messages(
-    tx: Transaction, topic: Topic, queue: Queue, gone: Sequence[Row], rows: Sequence[Row], stay: set[int]
+    tx: Transaction, topic: Topic, queue: Queue, rows: Sequence[AgedMessage], stay: set[int]
 ) -> int:
     removed = 0
     for first, last in _runs(rows, stay):
         removed += await tx.execute("message.remove", queue.id, first, last + 1)
-    await _remove_labels(tx, [(topic.id, row[2], row[1]) for row in gone if row[2] is not None])
+    gone = [row for row in rows if row.place not in stay]
+    await _remove_labels(tx, [(topic.id, row.key, row.id) for row in gone if row.key is not None])
     return removed
 
 
@@ -185,11 +189,12 @@ def _runs(rows: Sequence[Row], stay: set[int]) -> list[tuple[int, int]]:
     """The first and last offsets of the stretches between those that stay."""
     runs: list[tuple[int, int]] = []
     going_on = False
-    for offset, *_ in rows:
-        if offset in stay:
+    for row in rows:
+        if row.place in stay:
             going_on = False
             continue
-        runs.append((runs.pop()[0] if going_on else offset, offset))
+        first = runs.pop()[0] if going_on else row.place
+        runs.append((first, row.place))
         going_on = True
     return runs
 
@@ -198,7 +203,7 @@ async def _remove_labels(tx: Transaction, labels: Iterable[tuple[int, bytes, int
     rows = sorted(labels)
     for at in range(0, len(rows), _LABELS):
         some = rows[at : at + _LABELS]
-        await tx.execute("label.remove", cast("list[Value]", some * 2 if len(some) == 1 else some))
+        await tx.execute("label.remove", some * 2 if len(some) == 1 else some)
 
 
 async def clean_returns(
@@ -206,43 +211,44 @@ async def clean_returns(
 ) -> Removed:
     """Removes settled returns from a group's retry queue; past the hard limit it passes over unsettled ones."""
     _, hard = limits.of(group.topic)
-    cursor = await tx.fetch("cursor.position", group.id, queue.id)
+    cursor = await tx.fetch("cursor.position", int, group.id, queue.id)
     if not cursor:
         return Removed(0, start, True)  # the group is gone
-    ((position,),) = cursor
+    (position,) = cursor
     # The position first: what lay below it then is in a claim, or settled.
-    claims = [range(first, first + size) for first, size in await tx.fetch("claim.spans", group.id, queue.id)]
+    spans = await tx.fetch("claim.spans", tuple[int, int], group.id, queue.id)
+    claims = [range(first, first + size) for first, size in spans]
     floor = (await floors(tx, [queue.id]))[queue.id]
     start = max(start, floor)
-    if not _old(await tx.fetch("redelivery.oldest", queue.id, start, 1), now - limits.history, _NO_END):
+    if not _old(await tx.fetch("redelivery.oldest", Aged, queue.id, start, 1), now - limits.history, _NO_END):
         return Removed(0, start, True)
-    page = await tx.fetch("redelivery.oldest", queue.id, start, limit)
+    page = await tx.fetch("redelivery.oldest", Aged, queue.id, start, limit)
     old = _old(page, now - limits.history, _NO_END)
     overdue = _old(page, now - max(hard, limits.history), _NO_END)
     expired: dict[int, int] = {}
-    if overdue and overdue[-1][0] >= position:
-        expired = await _pass_over(tx, queue.id, [group.id], overdue[-1][0] + 1)
-        position = max(position, overdue[-1][0] + 1)
-    rows = [row for row in old if row[0] < position]
+    if overdue and overdue[-1].place >= position:
+        position = overdue[-1].place + 1
+        expired = await _pass_over(tx, queue.id, [group.id], position)
+    rows = [row for row in old if row.place < position]
     if not rows:
         return Removed(0, start, True, expired)
     stay = {offset for one in claims for offset in one} | await _unarchived_returns(tx, group.id, queue.id, rows)
     removed = 0
     for first, last in _runs(rows, stay):
         removed += await tx.execute("redelivery.expunge", queue.id, first, last + 1)
-    end = rows[-1][0] + 1
+    end = rows[-1].place + 1
     if start == floor:
-        await _raise_floor(tx, queue.id, min((row[0] for row in rows if row[0] in stay), default=end))
+        await _raise_floor(tx, queue.id, min((row.place for row in rows if row.place in stay), default=end))
     return Removed(removed, end, len(rows) < limit, expired)
 
 
-async def _unarchived_returns(tx: Transaction, group_id: int, queue_id: int, rows: Sequence[Row]) -> set[int]:
+async def _unarchived_returns(tx: Transaction, group_id: int, queue_id: int, rows: Sequence[Aged]) -> set[int]:
     """Those of these returns whose deliveries are not archived: there they are looked up for what came back."""
     end = await _archived(tx, group_id, queue_id)
     if end == _NO_END:
         return set()
-    begin, last = rows[0][0], rows[-1][0]
-    wide = await tx.fetch("delivery.unarchived", group_id, queue_id, begin - WIDEST, last, end)
+    begin, last = rows[0].place, rows[-1].place
+    wide = await tx.fetch("delivery.unarchived", tuple[int, int], group_id, queue_id, begin - WIDEST, last, end)
     return {offset for first, size in wide for offset in range(max(first, begin), min(first + size, last + 1))}
 
 
@@ -251,14 +257,14 @@ async def clean_deliveries(
 ) -> Removed:
     """Removes ended claims from the log of one cursor, from a number on."""
     end = await _archived(tx, group_id, queue_id)
-    if not _old(await tx.fetch("delivery.oldest", group_id, queue_id, start, 1), now - limits.history, end):
+    if not _old(await tx.fetch("delivery.oldest", Aged, group_id, queue_id, start, 1), now - limits.history, end):
         return Removed(0, start, True)
-    rows = _old(await tx.fetch("delivery.oldest", group_id, queue_id, start, limit), now - limits.history, end)
+    rows = _old(await tx.fetch("delivery.oldest", Aged, group_id, queue_id, start, limit), now - limits.history, end)
     if not rows:
         return Removed(0, start, True)  # another cleaner was quicker
-    end = rows[-1][0] + 1
-    removed = await tx.execute("delivery.expunge", group_id, queue_id, rows[0][0], end)
-    await _taken_until(tx, b"delivery", max(ended_at for _, ended_at in rows))
+    end = rows[-1].place + 1
+    removed = await tx.execute("delivery.expunge", group_id, queue_id, rows[0].place, end)
+    await _taken_until(tx, b"delivery", max(row.at for row in rows))
     return Removed(removed, end, len(rows) < limit)
 
 
@@ -267,11 +273,11 @@ async def clean_seeks(
 ) -> Removed:
     """Removes seeks from the log of one cursor, from a number on; they are numbered with its deliveries."""
     end = await _archived(tx, group_id, queue_id)
-    rows = _old(await tx.fetch("seek.oldest", group_id, queue_id, start, limit), now - limits.history, end)
+    rows = _old(await tx.fetch("seek.oldest", Aged, group_id, queue_id, start, limit), now - limits.history, end)
     if not rows:
         return Removed(0, start, True)
-    end = rows[-1][0] + 1
-    removed = await tx.execute("seek.expunge", group_id, queue_id, rows[0][0], end)
+    end = rows[-1].place + 1
+    removed = await tx.execute("seek.expunge", group_id, queue_id, rows[0].place, end)
     return Removed(removed, end, len(rows) < limit)
 
 
@@ -281,18 +287,18 @@ async def clean_dead(
     """Removes a batch of a group's dead letters, oldest first."""
     del start  # what went is gone
     until = min(now - limits.dead, await _archived_until(tx))
-    page = await tx.fetch("dead.oldest", group_id, until, limit)
+    page = await tx.fetch("dead.oldest", tuple[int, int, int], group_id, until, limit)
     if not page:
         return Removed(0, 0, True)
     # Cursors before dead letters, as everybody locks them; then those that did not die once more meanwhile.
-    await tx.fetch("cursor.lock", group_id, sorted({queue_id for _, queue_id, _ in page}))
-    letters = await tx.fetch("dead.named", group_id, sorted(id_ for id_, *_ in page))
-    gone = [(id_, queue_id, dead_at) for id_, queue_id, _, dead_at in letters if dead_at <= until]
+    await tx.fetch("cursor.lock", CursorRow, group_id, sorted({queue_id for _, queue_id, _ in page}))
+    letters = await tx.fetch("dead.named", DeadPlace, group_id, sorted(id_ for id_, *_ in page))
+    gone = [letter for letter in letters if letter.dead_at <= until]
     if gone:
-        await tx.execute("dead.remove_all", group_id, [id_ for id_, *_ in gone])
-        for queue_id, many in sorted(Counter(queue_id for _, queue_id, _ in gone).items()):
+        await tx.execute("dead.remove_all", group_id, [letter.id for letter in gone])
+        for queue_id, many in sorted(Counter(letter.queue_id for letter in gone).items()):
             await tx.execute("cursor.cleared", many, group_id, queue_id)
-        await _taken_until(tx, b"dead", max(dead_at for *_, dead_at in gone))
+        await _taken_until(tx, b"dead", max(letter.dead_at for letter in gone))
     return Removed(len(gone), 0, len(page) < limit)
 
 
@@ -302,12 +308,19 @@ async def clean_readers(
     """Removes the offsets of broadcast clients that have not asked for the hard limit: what they knew is gone."""
     del start  # what went is gone
     _, hard = limits.of(group.topic)
-    page = await tx.fetch("reader.silent", group.id, now - hard, limit)
+    page = await tx.fetch("reader.silent", tuple[bytes, int, int], group.id, now - hard, limit)
     if not page:
         return Removed(0, 0, True)
     # By client, in the order of their locks; one that asks at this moment is not silent any more.
-    removed = await tx.execute("reader.expunge", group.id, sorted({row[0] for row in page}), now - hard)
+    removed = await tx.execute("reader.expunge", group.id, sorted({client for client, *_ in page}), now - hard)
     return Removed(removed, 0, len(page) < limit)
+
+
+class _OldCancelled(NamedTuple):
+    id: int
+    topic_id: int
+    key: bytes | None
+    cancelled_at: int
 
 
 async def clean_cancelled(tx: Transaction, *, shard: int, limits: Limits, now: int, start: int, limit: int) -> Removed:
@@ -316,20 +329,20 @@ async def clean_cancelled(tx: Transaction, *, shard: int, limits: Limits, now: i
     By that, so that an id is free again only once nothing can be scheduled under it; it also wants no further index.
     """
     until = min(now - limits.history, await _archived_until(tx))
-    page = await tx.fetch("cancelled.oldest", shard, start, first_id(max(until, 0)), limit)
-    gone = [row for row in page if row[3] <= until]
+    page = await tx.fetch("cancelled.oldest", _OldCancelled, shard, start, first_id(max(until, 0)), limit)
+    gone = [row for row in page if row.cancelled_at <= until]
     if gone:
-        await tx.execute("cancelled.expunge", [row[0] for row in gone])
-        await _remove_labels(tx, [(topic_id, key, id_) for id_, topic_id, key, _ in gone if key is not None])
-        await _taken_until(tx, b"cancelled", max(cancelled_at for *_, cancelled_at in gone))
-    after = page[-1][0] + 1 if page else start
+        await tx.execute("cancelled.expunge", [row.id for row in gone])
+        await _remove_labels(tx, [(row.topic_id, row.key, row.id) for row in gone if row.key is not None])
+        await _taken_until(tx, b"cancelled", max(row.cancelled_at for row in gone))
+    after = page[-1].id + 1 if page else start
     return Removed(len(gone), after, len(page) < limit)
 
 
 async def clean_moved(tx: Transaction, *, shard: int, now: int, start: int = 0, limit: int) -> Removed:
     """Removes pointers whose message is no longer there: left by a transaction of a user's own."""
     del start  # what went is gone
-    rows = await tx.fetch("moved.orphans", shard, now, limit)
+    rows = await tx.fetch("moved.orphans", tuple[int, int], shard, now, limit)
     for due, id_ in rows:
         await tx.execute("moved.remove", shard_of(id_), due, id_)
     return Removed(len(rows), 0, len(rows) < limit)
@@ -337,7 +350,7 @@ async def clean_moved(tx: Transaction, *, shard: int, now: int, start: int = 0, 
 
 async def floors(tx: Transaction, queue_ids: Sequence[int]) -> dict[int, int]:
     """By queue id: the lowest offset that may still exist."""
-    found: dict[int, int] = dict(await tx.fetch("cleaned.find", list(queue_ids))) if queue_ids else {}
+    found = dict(await tx.fetch("cleaned.find", tuple[int, int], list(queue_ids))) if queue_ids else {}
     return {queue_id: found.get(queue_id, 0) for queue_id in queue_ids}
 
 
@@ -361,21 +374,22 @@ async def see(tx: Transaction, group_ids: Sequence[int], now: int) -> None:
 
 async def _archived(tx: Transaction, group_id: int, queue_id: int) -> int:
     """Where the part begins that is not archived: with archiving on, nothing from there on goes."""
-    marks = {(group, queue): upto for group, queue, upto in await tx.fetch("archived.find", queue_id)}
+    marks = {
+        (group, queue): upto for group, queue, upto in await tx.fetch("archived.find", tuple[int, int, int], queue_id)
+    }
     if (0, 0) not in marks:
         return _NO_END  # no archiving
-    return int(marks.get((group_id, queue_id), 0))
+    return marks.get((group_id, queue_id), 0)
 
 
 async def _archived_until(tx: Transaction) -> int:
     """The time up to which what has no offset is archived."""
-    marks = await tx.fetch("archived.find", 0)
-    return int(marks[0][2]) if marks else _NO_END
+    return next((upto for *_, upto in await tx.fetch("archived.find", tuple[int, int, int], 0)), _NO_END)
 
 
 def _old(rows: Sequence[Row], until: int, end: int) -> Sequence[Row]:
-    """The rows at the head that are past their time, and below `end`; the time stands last, the place first."""
-    for place, row in enumerate(rows):
-        if row[-1] > until or row[0] >= end:
-            return rows[:place]
+    """The rows at the head that are past their time, and below `end`."""
+    for many, row in enumerate(rows):
+        if row.at > until or row.place >= end:
+            return rows[:many]
     return rows

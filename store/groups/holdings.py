@@ -29,12 +29,13 @@ async def holders(tx: Transaction, after: str, limit: int) -> list[str]:
 
 async def open_claims(tx: Transaction, clients: Sequence[str]) -> list[ClaimKey]:
     """The open claims of these clients."""
-    return [ClaimKey(*row) for row in await tx.fetch("claim.of_clients", [encode(client) for client in clients])]
+    return await tx.fetch("claim.of_clients", ClaimKey, [encode(client) for client in clients])
 
 
 async def over(tx: Transaction, now: int, limit: int) -> list[tuple[ClaimKey, int]]:
     """Claims whose lease has run out, each with the end of its lease, oldest first."""
-    return [(ClaimKey(*key), lease_until) for *key, lease_until in await tx.fetch("claim.over", now, limit)]
+    rows = await tx.fetch("claim.over", tuple[int, int, int, int, int, int], now, limit)
+    return [(ClaimKey(*key), lease_until) for *key, lease_until in rows]
 
 
 async def of_clients(tx: Transaction, clients: Sequence[str]) -> list[Holding]:

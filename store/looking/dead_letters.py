@@ -4,15 +4,15 @@ A search reads what it needs of the letters in the order of their ids, a bounded
 short, or empty, and still not the last: what says so is `DeadPage.after`.
 """
 
-from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 from attrs import frozen
 
-from ..ports import Row, Transaction
+from ..ports import Transaction
 from ..records import DeadLetter, Delivered, Group
+from ..rows import Letter
 from ..stream.stretches import CLAIM_BYTES
-from ..text import decode, encode
 
 _PAGE = 500
 _PAGES = 20
@@ -39,9 +39,11 @@ class DeadPage:
     after: int | None
 
 
-async def page(tx: Transaction, group: Group, after: int, limit: int) -> list[DeadLetter]:
-    """Dead letters by message id, from behind `after`."""
-    return _letters(group, await tx.fetch("dead.list", group.id, after, limit))
+class _Scanned(NamedTuple):
+    id: int
+    dead_at: int
+    key: str | None
+    history: bytes
 
 
 async def find(tx: Transaction, group: Group, search: DeadSearch, after: int, limit: int) -> DeadPage:
@@ -49,11 +51,11 @@ async def find(tx: Transaction, group: Group, search: DeadSearch, after: int, li
     found: list[int] = []
     size = limit if search == DeadSearch() else _PAGE
     for _ in range(_PAGES):
-        rows = await tx.fetch("dead.scan", group.id, after, size)
+        rows = await tx.fetch("dead.scan", _Scanned, group.id, after, size)
         for row in rows:
-            after = row[0]
+            after = row.id
             if _fits(search, row):
-                found.append(row[0])
+                found.append(row.id)
             if len(found) == limit:
                 return await _up_to_bytes(tx, group, found, after)
         if len(rows) < size:
@@ -63,55 +65,35 @@ async def find(tx: Transaction, group: Group, search: DeadSearch, after: int, li
 
 async def _up_to_bytes(tx: Transaction, group: Group, ids: list[int], after: int | None) -> DeadPage:
     """Those of these letters that a page has room for, one at the least; the next page begins with the others."""
-    weights: dict[int, int] = dict(await tx.fetch("dead.weights", ids, [group.id])) if ids else {}
+    weights = dict(await tx.fetch("dead.weights", tuple[int, int], ids, [group.id])) if ids else {}
     total = 0
     for place, id_ in enumerate(ids):
-        total += int(weights.get(id_, 0))
+        total += weights.get(id_, 0)
         if place and total > CLAIM_BYTES:
             ids, after = ids[:place], ids[place - 1]
             break
     return DeadPage(await _whole(tx, group, ids), after)
 
 
-def _fits(search: DeadSearch, row: Row) -> bool:
-    _, dead_at, key, history = row
-    if search.key is not None and key != encode(search.key):
+def _fits(search: DeadSearch, row: _Scanned) -> bool:
+    if search.key is not None and row.key != search.key:
         return False
-    if search.since is not None and dead_at < search.since:
+    if search.since is not None and row.dead_at < search.since:
         return False
-    if search.until is not None and dead_at >= search.until:
+    if search.until is not None and row.dead_at >= search.until:
         return False
     if search.reason is None:
         return True
-    attempts = msgspec.json.decode(history, type=list[dict[str, str | int | None]])
+    attempts = msgspec.json.decode(row.history, type=list[dict[str, str | int | None]])
     reason = attempts[-1].get("reason") if attempts else None
     return isinstance(reason, str) and search.reason.casefold() in reason.casefold()
 
 
 async def _whole(tx: Transaction, group: Group, ids: list[int]) -> tuple[DeadLetter, ...]:
-    return tuple(_letters(group, await tx.fetch("dead.whole", group.id, ids))) if ids else ()
-
-
-def _letters(group: Group, rows: Iterable[Row]) -> list[DeadLetter]:
     numbers = {queue.id: queue.number for queue in group.topic.queues}
     letters: list[DeadLetter] = []
-    for row in rows:
-        id_, dead_at, history, queue_id, offset, key, ordering_key, tag, headers, content_type, body, *times = row
-        attempt = len(msgspec.json.decode(history))
-        message = Delivered(
-            id=id_,
-            queue=numbers[queue_id],
-            offset=offset,
-            attempt=attempt,
-            key=decode(key),
-            ordering_key=decode(ordering_key),
-            tag=decode(tag),
-            headers=headers,
-            content_type=decode(content_type),
-            body=body,
-            published_at=times[0],
-            deliver_at=times[1],
-            streamed_at=dead_at,
-        )
-        letters.append(DeadLetter(message, dead_at, history))
-    return letters
+    for row in await tx.fetch("dead.whole", Letter, group.id, ids) if ids else ():
+        attempt = len(msgspec.json.decode(row.history))
+        message = Delivered(row.id, numbers[row.queue_id], row.offset, attempt, *row.content, row.dead_at)
+        letters.append(DeadLetter(message, row.dead_at, row.history))
+    return tuple(letters)

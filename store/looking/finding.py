@@ -8,8 +8,9 @@ from attrs import frozen
 
 from ..ids import SHARDS, SHARDS_OF_DELAY, first_id
 from ..operating.positions import Position, offset_of
-from ..ports import Query, Transaction
+from ..ports import Asked, Transaction
 from ..records import Topic
+from ..rows import Scanned
 from ..states import Findable
 
 _ROWS = 200
@@ -65,13 +66,15 @@ async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limi
     query, shards = ("delay.scan", SHARDS_OF_DELAY) if wanted.state == "scheduled" else ("cancelled.scan", SHARDS)
     after, met = place.after, list[tuple[int, Place]]()
     for _ in range(_READS):
-        rows: list[tuple[int, int, int]] = []
+        rows: list[Scanned] = []
         sure = _EVER
-        for page in await tx.fetch_all([(query, (shard, after, _ROWS)) for shard in range(shards)]):
-            rows += page
-            if len(page) == _ROWS:
-                sure = min(sure, page[-1][0])  # behind it this shard may have more
-        for id_, topic_id, deliver_at in sorted(row for row in rows if row[0] <= sure):
+        pages = [Asked(query, Scanned, shard, after, _ROWS) for shard in range(shards)]
+        await tx.fetch_all(pages)
+        for page in pages:
+            rows += page.rows
+            if len(page.rows) == _ROWS:
+                sure = min(sure, page.rows[-1].id)  # behind it this shard may have more
+        for id_, topic_id, deliver_at in sorted(row for row in rows if row.id <= sure):
             if topic_id == topic.id and within(wanted, deliver_at):
                 met.append((id_, Place(after=id_)))
                 if len(met) == limit:
@@ -90,7 +93,7 @@ def within(wanted: Wanted, time: int) -> bool:
 async def _published(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page:
     at, met = place.after, list[tuple[int, Place]]()
     timed = wanted.since is not None or wanted.until is not None
-    ends: dict[int, int] = dict(await tx.fetch("queue.ends", [queue.id for queue in topic.queues]))
+    ends = dict(await tx.fetch("queue.ends", tuple[int, int], [queue.id for queue in topic.queues]))
     reads = 0
     for number in range(place.queue, len(topic.queues)):
         queue_id = topic.queues[number].id
@@ -103,7 +106,7 @@ async def _published(tx: Transaction, topic: Topic, wanted: Wanted, place: Place
             if wanted.until is not None:
                 end = await offset_of(tx, queue_id, Position("time", wanted.until))
             room = limit - len(met)
-            rows = await tx.fetch("message.page", queue_id, max(at, begin), end, room)
+            rows = await tx.fetch("message.page", tuple[int, int, int], queue_id, max(at, begin), end, room)
             met += [(id_, Place(number, offset + 1)) for offset, id_, _ in rows if id_ >= 0]  # no tombstones
             if len(rows) == room:
                 return Page(tuple(met), Place(number, rows[-1][0] + 1))
@@ -131,15 +134,17 @@ async def upcoming(
     read, and no more than `_AHEAD` and `_MOVED` of a shard.
     """
     low, end = 0 if overdue else begin, begin + width * buckets
-    asked: list[Query] = [("delay.edge", (shard, first_id(low), first_id(end), _AHEAD)) for shard in range(SHARDS)]
-    asked += [("moved.edge", (shard, low, end, _MOVED)) for shard in range(SHARDS)]
-    edge = min([row[1] for rows in await tx.fetch_all(asked) for row in rows], default=end)
+    ids = (first_id(low), first_id(end))
+    edges = [Asked("delay.edge", tuple[int, int], shard, *ids, _AHEAD) for shard in range(SHARDS)]
+    edges += [Asked("moved.edge", tuple[int, int], shard, low, end, _MOVED) for shard in range(SHARDS)]
+    await tx.fetch_all(edges)
+    edge = min([due for asked in edges for _, due in asked.rows], default=end)
     counts: list[int] = []
     for number in range(buckets):
         since, until = begin + number * width if number else low, min(begin + (number + 1) * width, edge)
         if since >= until:
             break
-        ((straight,),) = await tx.fetch("delay.upcoming", first_id(since), first_id(until), topic.id)
-        ((moved,),) = await tx.fetch("moved.upcoming", since, until, topic.id)
-        counts.append(int(straight) + int(moved))
+        (straight,) = await tx.fetch("delay.upcoming", int, first_id(since), first_id(until), topic.id)
+        (moved,) = await tx.fetch("moved.upcoming", int, since, until, topic.id)
+        counts.append(straight + moved)
     return Upcoming(begin, tuple(counts), None if edge == end else edge)

@@ -49,7 +49,7 @@ async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limi
 
 async def find_labelled(tx: Transaction, topic: Topic, key: str, after: int, limit: int) -> FoundPage:
     """A page of the messages of a key, by id from behind `after`."""
-    ids = [id_ for (id_,) in await tx.fetch("label.find", topic.id, key.encode(), after, limit)]
+    ids = await tx.fetch("label.find", int, topic.id, key.encode(), after, limit)
     places = tuple((id_, Place(after=id_)) for id_ in ids)
     groups = await standings.groups_of(tx, topic)
     page = await _cut(tx, Page(places, places[-1][1] if len(ids) == limit else None), groups)
@@ -85,11 +85,11 @@ def _first(page: Page, many: int) -> Page:
 async def _weights(tx: Transaction, ids: Sequence[int], dead_in: Sequence[int]) -> dict[int, int]:
     """Bytes by message: of its body and headers, and of why its attempts failed."""
     weights: dict[int, int] = defaultdict(int)
-    for id_, weight in await tx.fetch("message.weights", places_of(ids), ids, ids):
-        weights[id_] += int(weight)
+    for id_, weight in await tx.fetch("message.weights", tuple[int, int], places_of(ids), ids, ids):
+        weights[id_] += weight
     letters: dict[int, int] = {}
-    for id_, weight in await tx.fetch("dead.weights", ids, dead_in) if dead_in else []:
-        letters[id_] = max(letters.get(id_, 0), int(weight))  # of several groups it is one message
+    for id_, weight in await tx.fetch("dead.weights", tuple[int, int], ids, dead_in) if dead_in else []:
+        letters[id_] = max(letters.get(id_, 0), weight)  # of several groups it is one message
     for id_, weight in letters.items():
         weights[id_] = max(weights[id_], weight)
     return weights

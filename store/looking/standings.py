@@ -7,11 +7,11 @@ meets it. A dead letter may have outlived its message; it is found all the same,
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import cast
+from operator import itemgetter
 
-from ..ports import Row, Transaction, Value
+from ..ports import Transaction
 from ..records import Event, Found, Outcome, Topic
-from ..text import decode
+from ..rows import GroupRow, Letter, OpenClaim, QueueRow
 from .finding import Page, Place, Wanted, within
 
 _ROWS = 500
@@ -19,6 +19,8 @@ _ROWS = 500
 _CLAIMS = 50
 _READS = 100
 """Reads in one call."""
+_Along = tuple[int, int, int]
+"""(offset, message, since when)."""
 _PLACES = 1 << 10
 """More than a claim holds: a place in a claim is its number times this, and the position in it."""
 
@@ -35,7 +37,7 @@ async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limi
 
 async def groups_of(tx: Transaction, topic: Topic) -> list[int]:
     """The ids of a topic's groups, ascending."""
-    return sorted(row[0] for row in await tx.fetch("consumer_group.of_topics", [topic.id]))
+    return sorted(group.id for group in await tx.fetch("consumer_group.of_topics", GroupRow, [topic.id]))
 
 
 class _Met:
@@ -62,7 +64,7 @@ async def _dead(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, lim
         while True:
             if reads >= _READS:
                 return met.page(Place(number, after))
-            rows = await tx.fetch("dead.page", groups[number], after, _ROWS)
+            rows = await tx.fetch("dead.page", tuple[int, int, int], groups[number], after, _ROWS)
             reads += 1
             for id_, dead_at, _queue in rows:
                 behind = Place(number, id_)
@@ -70,7 +72,7 @@ async def _dead(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, lim
                     return met.page(behind)
             if len(rows) < _ROWS:
                 break
-            after = rows[-1][0]
+            after = max(id_ for id_, *_ in rows)
         after = 0
     return met.page(None)
 
@@ -83,13 +85,13 @@ async def _along(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, li
         while True:
             if reads >= _READS:
                 return met.page(Place(number, at))
-            rows = await tx.fetch(query, topic.queues[number].id, at, _ROWS)
+            rows = await tx.fetch(query, tuple[int, int, int], topic.queues[number].id, at, _ROWS)
             reads += 1
             more = len(rows) == _ROWS
             if more:
                 rows, at = _whole(rows)
-            for offset, some in groupby(rows, key=lambda row: int(row[0])):
-                fitting = [row[1] for row in some if within(wanted, row[2])]
+            for offset, some in groupby(rows, key=itemgetter(0)):
+                fitting = [id_ for _, id_, since in some if within(wanted, since)]
                 behind = Place(number, offset + 1)
                 if fitting and met.add(fitting[0], behind):
                     return met.page(behind)
@@ -99,12 +101,11 @@ async def _along(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, li
     return met.page(None)
 
 
-def _whole(rows: list[Row]) -> tuple[list[Row], int]:
+def _whole(rows: list[_Along]) -> tuple[list[_Along], int]:
     """The rows of those offsets that are here with all their groups, and the offset to go on at."""
-    last = int(rows[-1][0])
-    if rows[0][0] == last:
-        return rows, last + 1
-    return [row for row in rows if row[0] < last], last
+    last = max(offset for offset, *_ in rows)
+    whole = [(offset, id_, since) for offset, id_, since in rows if offset < last]
+    return (whole, last) if whole else (rows, last + 1)
 
 
 async def _claimed(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page:
@@ -117,14 +118,14 @@ async def _claimed(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, 
             if reads >= _READS:
                 return met.page(Place(number, at))
             claim, position = divmod(at, _PLACES)
-            rows = await tx.fetch("claim.page", group_id, queue_id, claim, _CLAIMS)
+            rows = await tx.fetch("claim.page", OpenClaim, group_id, queue_id, claim, _CLAIMS)
             reads += 1
             open_ = [
-                (row[1] + i, Place(number, row[0] * _PLACES + i + 1))
+                (row.first + i, Place(number, row.number * _PLACES + i + 1))
                 for row in rows
-                if within(wanted, row[3])
-                for i, outcome in enumerate(row[4])
-                if outcome == Outcome.OPEN and (row[0] != claim or i >= position)
+                if within(wanted, row.claimed_at)
+                for i, outcome in enumerate(row.outcome)
+                if outcome == Outcome.OPEN and (row.number != claim or i >= position)
             ]
             # Of claims of a thousand the page is full after one or two.
             for begin in range(0, len(open_), _ROWS):
@@ -138,7 +139,7 @@ async def _claimed(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, 
                         return met.page(behind)
             if len(rows) < _CLAIMS:
                 break
-            at = (rows[-1][0] + 1) * _PLACES
+            at = (rows[-1].number + 1) * _PLACES
         at = 0
     return met.page(None)
 
@@ -152,15 +153,15 @@ async def _names(tx: Transaction, queue_id: int, offsets: Sequence[int], *, own:
             spans[-1] = (queue_id, spans[-1][1], offset + 1)
         else:
             spans.append((queue_id, offset, offset + 1))
-    return {offset: id_ for _, offset, id_ in await tx.fetch(query, cast("list[Value]", spans))}
+    return {offset: id_ for _, offset, id_ in await tx.fetch(query, tuple[int, int, int], spans)}
 
 
 async def _cursors(tx: Transaction, topic: Topic) -> list[tuple[int, int, bool]]:
     """(group, queue, whether it is the topic's own) of every cursor, in an order that stays."""
     own = sorted(queue.id for queue in topic.queues)
     back: dict[int, list[int]] = defaultdict(list)
-    for queue_id, _, group_id, _ in await tx.fetch("queue.of_topics", [topic.id]):
-        back[group_id].append(queue_id)
+    for queue in await tx.fetch("queue.of_topics", QueueRow, [topic.id]):
+        back[queue.group_id].append(queue.id)
     return [
         (group_id, queue_id, queue_id in own)
         for group_id in await groups_of(tx, topic)
@@ -170,34 +171,27 @@ async def _cursors(tx: Transaction, topic: Topic) -> list[tuple[int, int, bool]]
 
 async def find_letters(tx: Transaction, topic: Topic, ids: Sequence[int]) -> dict[int, Found]:
     """Dead letters whose messages retention has taken, by id; the life of each is what its letters tell."""
-    groups = {row[0]: row[2].decode() for row in await tx.fetch("consumer_group.of_topics", [topic.id])}
+    groups = {row.id: row.name for row in await tx.fetch("consumer_group.of_topics", GroupRow, [topic.id])}
     if not groups or not ids:
         return {}
     ends: dict[int, list[Event]] = defaultdict(list)
-    whole: dict[int, Row] = {}
-    for row in await tx.fetch("dead.letters", ids, sorted(groups)):
-        ends[row[0]].append(Event("dead", row[2], groups[row[1]]))
-        whole.setdefault(row[0], row)
+    whole: dict[int, Letter] = {}
+    for row in await tx.fetch("dead.letters", Letter, ids, sorted(groups)):
+        ends[row.id].append(Event("dead", row.dead_at, groups[row.group_id]))
+        whole.setdefault(row.id, row)
     return {id_: _letter(topic, row, ends[id_]) for id_, row in whole.items()}
 
 
-def _letter(topic: Topic, row: Row, ends: Sequence[Event]) -> Found:
-    id_, _, _, queue_id, offset, key, ordering_key, tag, headers, content_type, body, accepted_at, deliver_at = row
+def _letter(topic: Topic, row: Letter, ends: Sequence[Event]) -> Found:
+    accepted_at, deliver_at = row.content.accepted_at, row.content.deliver_at
     life = [Event("published" if deliver_at <= accepted_at else "scheduled", accepted_at)]
     return Found(
-        id=id_,
-        topic=topic.name,
-        state="published",
-        deliver_at=deliver_at,
-        published_at=accepted_at,
-        key=decode(key),
-        ordering_key=decode(ordering_key),
-        tag=decode(tag),
-        headers=headers,
-        content_type=decode(content_type),
-        body=body,
-        queue=next((queue.number for queue in topic.queues if queue.id == queue_id), None),
-        offset=offset,
+        row.id,
+        topic.name,
+        "published",
+        *row.content,
+        queue=next((queue.number for queue in topic.queues if queue.id == row.queue_id), None),
+        offset=row.offset,
         life=tuple(life + sorted(ends, key=lambda event: event.at)),
         standings=frozenset(["dead"]),
     )

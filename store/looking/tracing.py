@@ -7,16 +7,16 @@ However many they are, the statements are as many as for one: each asks for all 
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import cast
+from typing import NamedTuple
 
 import msgspec
 from attrs import evolve, field, frozen
 
 from ..ids import due_of, places_of
-from ..ports import Row, Transaction, Value
+from ..ports import Transaction
 from ..records import Event, Found, Outcome
+from ..rows import Cancelled, GroupRow, Return, Scheduled, Streamed
 from ..states import ENDS
-from ..text import decode
 
 _WIDEST_CLAIM = 1000
 _SPANS = 1000
@@ -34,52 +34,43 @@ async def find_messages(tx: Transaction, ids: Sequence[int]) -> dict[int, Found]
     slip by."""
     if not ids:
         return {}
-    waiting = {row[0]: row for row in await tx.fetch("delay.find", places_of(ids))}
-    cancelled = {row[0]: row for row in await tx.fetch("cancelled.find", ids)}
-    streamed = {row[0]: row for row in await tx.fetch("message.find", ids)}
-    topics = {row[2] for row in waiting.values()} | {row[1] for row in (*cancelled.values(), *streamed.values())}
+    waiting = await tx.fetch("delay.find", Scheduled, places_of(ids))
+    cancelled = await tx.fetch("cancelled.find", Cancelled, ids)
+    streamed = await tx.fetch("message.find", Streamed, ids)
+    topics = {row.topic_id for row in waiting} | {row.topic_id for row in cancelled}
+    topics |= {row.topic_id for row in streamed}
     # One that is missing has been removed, and what is left of it is on its way out.
-    names = {id_: name.decode() for id_, name in await tx.fetch("topic.names", sorted(topics))} if topics else {}
-    found = await _streamed(tx, streamed, names) if streamed else {}
-    for id_, row in cancelled.items():
-        if id_ not in found and row[1] in names:
-            found[id_] = _cancelled(row, names[row[1]])
-    for id_, row in waiting.items():
-        if id_ not in found and row[2] in names:
-            found[id_] = _waiting(row, names[row[2]])
+    names = dict(await tx.fetch("topic.names", tuple[int, str], sorted(topics))) if topics else {}
+    found = await _streamed(tx, {row.id: row for row in streamed}, names) if streamed else {}
+    for row in cancelled:
+        if row.id not in found and row.topic_id in names:
+            found[row.id] = _cancelled(row, names[row.topic_id])
+    for one in waiting:
+        if one.id not in found and one.topic_id in names:
+            found[one.id] = _waiting(one, names[one.topic_id])
     return found
 
 
-def _cancelled(row: Row, topic: str) -> Found:
-    id_, _topic_id, key, accepted_at, deliver_at, cancelled_at = row
+def _cancelled(row: Cancelled, topic: str) -> Found:
     return Found(
-        id=id_,
+        id=row.id,
         topic=topic,
         state="cancelled",
-        deliver_at=deliver_at,
-        published_at=accepted_at,
-        key=decode(key),
-        life=(Event("scheduled", accepted_at), Event("cancelled", cancelled_at)),
+        key=row.key,
+        ordering_key=None,
+        tag=None,
+        headers=None,
+        content_type=None,
+        body=None,
+        published_at=row.accepted_at,
+        deliver_at=row.deliver_at,
+        life=(Event("scheduled", row.accepted_at), Event("cancelled", row.cancelled_at)),
     )
 
 
-def _waiting(row: Row, topic: str) -> Found:
-    id_, _due, _topic_id, _queue, *content, accepted_at, deliver_at = row
-    key, ordering_key, tag, headers, content_type, body = content
-    return Found(
-        id=id_,
-        topic=topic,
-        state="scheduled",
-        deliver_at=deliver_at,
-        published_at=accepted_at,
-        key=decode(key),
-        ordering_key=decode(ordering_key),
-        tag=decode(tag),
-        headers=headers,
-        content_type=decode(content_type),
-        body=body,
-        life=(Event("scheduled", accepted_at),),
-    )
+def _waiting(row: Scheduled, topic: str) -> Found:
+    life = (Event("scheduled", row.content.accepted_at),)
+    return Found(row.id, topic, "scheduled", *row.content, life)
 
 
 @frozen
@@ -92,11 +83,12 @@ class _Place:
     attempt: int
 
 
-@frozen
-class _Span:
+class _Span(NamedTuple):
     """A claim, open or ended, that may have held the message."""
 
-    client: bytes
+    group_id: int
+    queue_id: int
+    client: str
     first: int
     size: int
     claimed_at: int
@@ -114,42 +106,44 @@ class _Story:
     standings: set[str] = field(factory=set[str])
 
 
-async def _streamed(tx: Transaction, rows: Mapping[int, Row], names: Mapping[int, str]) -> dict[int, Found]:
+async def _streamed(tx: Transaction, rows: Mapping[int, Streamed], names: Mapping[int, str]) -> dict[int, Found]:
     ids = list(rows)
     groups: dict[int, str] = {}
     of_topic: dict[int, list[int]] = defaultdict(list)
-    for group_id, topic_id, name, *_ in await tx.fetch(
-        "consumer_group.of_topics", sorted({r[1] for r in rows.values()})
-    ):
-        groups[group_id] = name.decode()
-        of_topic[topic_id].append(group_id)
-    stories = {id_: _begun(row, of_topic[row[1]]) for id_, row in rows.items()}
+    topics = sorted({row.topic_id for row in rows.values()})
+    for group in await tx.fetch("consumer_group.of_topics", GroupRow, topics):
+        groups[group.id] = group.name
+        of_topic[group.topic_id].append(group.id)
+    stories = {id_: _begun(row, of_topic[row.topic_id]) for id_, row in rows.items()}
     await _add_returns(tx, stories, groups)
     spans = await _spans(tx, [place for story in stories.values() for place in story.places])
     for story in stories.values():
         for place in story.places:
             held = _add_handling(story.life, place, groups[place.group_id], spans[place])
             story.standings.update(["claimed"] if held else [])
-    for message_id, group_id, retry_id, attempt, history in await tx.fetch("retry.of_messages", ids):
+    resting = await tx.fetch("retry.of_messages", tuple[int, int, int, int, bytes], ids)
+    for message_id, group_id, retry_id, attempt, history in resting:
         if group_id in groups:
             _add_rest(stories[message_id], "retrying", group_id, history)
             stories[message_id].life.append(Event("retrying", due_of(retry_id), groups[group_id], attempt=attempt))
-    for message_id, group_id, attempt, history, parked_at in await tx.fetch("parked.of_messages", ids):
+    parked = await tx.fetch("parked.of_messages", tuple[int, int, int, bytes, int], ids)
+    for message_id, group_id, attempt, history, parked_at in parked:
         if group_id in groups:
             _add_rest(stories[message_id], "parked", group_id, history)
             stories[message_id].life.append(Event("waiting", parked_at, groups[group_id], attempt=attempt))
     if groups:
-        for message_id, group_id, _dead_at, history in await tx.fetch("dead.of_messages", ids, sorted(groups)):
+        dead = await tx.fetch("dead.of_messages", tuple[int, int, int, bytes], ids, sorted(groups))
+        for message_id, group_id, _dead_at, history in dead:
             _add_rest(stories[message_id], "dead", group_id, history)
-    return {id_: _told(row, names.get(row[1], ""), stories[id_], groups) for id_, row in rows.items()}
+    return {id_: _told(row, names.get(row.topic_id, ""), stories[id_], groups) for id_, row in rows.items()}
 
 
-def _begun(row: Row, group_ids: Iterable[int]) -> _Story:
-    _id, _topic_id, queue_id, _number, offset, *_, accepted_at, deliver_at, streamed_at = row
+def _begun(row: Streamed, group_ids: Iterable[int]) -> _Story:
+    accepted_at = row.content.accepted_at
     life = [Event("published", accepted_at)]
-    if deliver_at > accepted_at:
-        life = [Event("scheduled", accepted_at), Event("promoted", streamed_at)]
-    return _Story([_Place(group_id, queue_id, offset, 1) for group_id in group_ids], life)
+    if row.content.deliver_at > accepted_at:
+        life = [Event("scheduled", accepted_at), Event("promoted", row.streamed_at)]
+    return _Story([_Place(group_id, row.queue_id, row.offset, 1) for group_id in group_ids], life)
 
 
 def _add_rest(story: _Story, standing: str, group_id: int, history: bytes) -> None:
@@ -159,17 +153,17 @@ def _add_rest(story: _Story, standing: str, group_id: int, history: bytes) -> No
 
 async def _add_returns(tx: Transaction, stories: Mapping[int, _Story], groups: Mapping[int, str]) -> None:
     """What came back from the ladder lies in a retry queue, too."""
-    rows = await tx.fetch("redelivery.of_messages", list(stories))
-    queues = sorted({row[1] for row in rows})
-    owners: dict[int, int] = dict(await tx.fetch("queue.owners", queues)) if queues else {}
-    for message_id, queue_id, offset, attempt, history, returned_at in rows:
-        group_id = owners.get(queue_id, 0)
+    rows = await tx.fetch("redelivery.of_messages", Return, list(stories))
+    queues = sorted({row.queue_id for row in rows})
+    owners = dict(await tx.fetch("queue.owners", tuple[int, int], queues)) if queues else {}
+    for row in rows:
+        group_id = owners.get(row.queue_id, 0)
         if group_id not in groups:
             continue  # removed, and what is left of it is on its way out
-        story = stories[message_id]
-        story.places.append(_Place(group_id, queue_id, offset, attempt))
-        story.life.append(Event("returned", returned_at, groups[group_id], attempt=attempt))
-        story.histories.append((group_id, history))
+        story = stories[row.message_id]
+        story.places.append(_Place(group_id, row.queue_id, row.offset, row.attempt))
+        story.life.append(Event("returned", row.streamed_at, groups[group_id], attempt=row.attempt))
+        story.histories.append((group_id, row.history))
 
 
 async def _spans(tx: Transaction, places: Sequence[_Place]) -> Mapping[_Place, list[_Span]]:
@@ -179,23 +173,21 @@ async def _spans(tx: Transaction, places: Sequence[_Place]) -> Mapping[_Place, l
         offsets[place.group_id, place.queue_id].append(place.offset)
     held: dict[tuple[int, int, int], list[_Span]] = defaultdict(list)
 
-    def note(row: Row) -> None:
-        group_id, queue_id, client, first, size, claimed_at, outcome, settled_at = row
-        span = _Span(client, first, size, claimed_at, outcome, settled_at)
-        for offset in _within(offsets[group_id, queue_id], first, size):
-            held[group_id, queue_id, offset].append(span)
+    def note(spans: Iterable[_Span]) -> None:
+        for span in spans:
+            for offset in _within(offsets[span.group_id, span.queue_id], span.first, span.size):
+                held[span.group_id, span.queue_id, offset].append(span)
 
     for some in _batches(_stretches(offsets)):
-        for row in await tx.fetch("delivery.of_spans", some):
-            note(row)
+        note(await tx.fetch("delivery.of_spans", _Span, some))
     open_: list[tuple[int, int, int, int]] = []
     for some in _batches([(*cursor, cursor[-1] + 1) for cursor in sorted(offsets)]):
-        for group_id, queue_id, number, first, size in await tx.fetch("claim.extents", some):
+        extents = await tx.fetch("claim.extents", tuple[int, int, int, int, int], some)
+        for group_id, queue_id, number, first, size in extents:
             if _within(offsets[group_id, queue_id], first, size):
                 open_.append((group_id, queue_id, number, number + 1))
     for some in _batches(open_):
-        for row in await tx.fetch("claim.of_spans", some):
-            note(row)
+        note(await tx.fetch("claim.of_spans", _Span, some))
     return {place: held[place.group_id, place.queue_id, place.offset] for place in places}
 
 
@@ -218,8 +210,8 @@ def _stretches(offsets: Mapping[tuple[int, int], Sequence[int]]) -> list[tuple[i
     return stretches
 
 
-def _batches(spans: Sequence[tuple[int, ...]]) -> list[list[Value]]:
-    return [cast("list[Value]", list(spans[at : at + _SPANS])) for at in range(0, len(spans), _SPANS)]
+def _batches(spans: Sequence[tuple[int, ...]]) -> list[Sequence[tuple[int, ...]]]:
+    return [spans[at : at + _SPANS] for at in range(0, len(spans), _SPANS)]
 
 
 def _add_handling(life: list[Event], place: _Place, group: str, spans: Iterable[_Span]) -> bool:
@@ -230,39 +222,22 @@ def _add_handling(life: list[Event], place: _Place, group: str, spans: Iterable[
         settled_at = int.from_bytes(span.settled_at[8 * at : 8 * at + 8], "big")
         if span.outcome[at] == Outcome.PARKED and not settled_at:
             continue  # it lay in the range, and was not handed out
-        client = span.client.decode()
         outcome = Outcome(span.outcome[at])
         if outcome == Outcome.SKIPPED:  # its tag was not asked for: nobody had it
             life.append(Event("skipped", span.claimed_at, group, attempt=place.attempt))
             continue
-        life.append(Event("claimed", span.claimed_at, group, client, place.attempt))
+        life.append(Event("claimed", span.claimed_at, group, span.client, place.attempt))
         if outcome == Outcome.OPEN:
             held = True
         else:
-            life.append(Event(ENDS[outcome], settled_at, group, client, place.attempt))
+            life.append(Event(ENDS[outcome], settled_at, group, span.client, place.attempt))
     return held
 
 
-def _told(row: Row, topic: str, story: _Story, groups: Mapping[int, str]) -> Found:
-    id_, _topic_id, _queue_id, number, offset, *content, accepted_at, deliver_at, _streamed_at = row
-    key, ordering_key, tag, headers, content_type, body = content
-    return Found(
-        id=id_,
-        topic=topic,
-        state="published",
-        deliver_at=deliver_at,
-        published_at=accepted_at,
-        key=decode(key),
-        ordering_key=decode(ordering_key),
-        tag=decode(tag),
-        headers=headers,
-        content_type=decode(content_type),
-        body=body,
-        queue=number,
-        offset=offset,
-        life=tuple(sorted(_with_reasons(story.life, story.histories, groups), key=lambda event: event.at)),
-        standings=frozenset(story.standings),
-    )
+def _told(row: Streamed, topic: str, story: _Story, groups: Mapping[int, str]) -> Found:
+    life = sorted(_with_reasons(story.life, story.histories, groups), key=lambda event: event.at)
+    place = (row.number, row.offset, frozenset(story.standings))
+    return Found(row.id, topic, "published", *row.content, tuple(life), *place)
 
 
 def _with_reasons(

@@ -169,7 +169,7 @@ class MySQLTransaction:
             done = await self._connection.execute_all(flight)
         except (DuplicateKey, Refused) as error:
             # Where no offset was drawn, there is none to insert.
-            if len(await self.fetch("queue.ends", sorted(rows))) < len(rows):
+            if len(await self.fetch("queue.ends", tuple[int, int], sorted(rows))) < len(rows):
                 raise TopicGone("a queue is not there any more") from error
             raise
         if not all(done[place].affected for place in draws.values()):

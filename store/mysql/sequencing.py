@@ -36,7 +36,7 @@ class Sequencing:
     async def draw(self, tx: Transaction, counts: Mapping[int, int]) -> dict[int, int]:
         """So many offsets of each queue; where each begins."""
         drawn = await self._ask(counts)
-        ends: dict[int, int] = dict(await tx.fetch("queue.ends", sorted(counts)))
+        ends: dict[int, int] = dict(await tx.fetch("queue.ends", tuple[int, int], sorted(counts)))
         return {
             queue_id: drawn[queue_id]
             if drawn.get(queue_id, -1) >= ends[queue_id]
@@ -73,7 +73,7 @@ class Sequencing:
 
     async def _heal(self, tx: Transaction, queue_id: int, count: int) -> int:
         self.healed += 1
-        rows = await tx.fetch("queue.lock", [queue_id])
+        rows = await tx.fetch("queue.lock", tuple[int, int], [queue_id])
         if not rows:
             raise TopicGone("a queue is not there any more")
         ((_, end),) = rows

@@ -29,8 +29,7 @@ class Witness:
 
     async def landed(self, tx: Transaction) -> bool:
         """Whether it was committed. Waits for the end of its session; `Contention` when that takes too long."""
-        rows = await tx.fetch("witness.last", self.session)
-        return rows == [(self.run,)]
+        return await tx.fetch("witness.last", int, self.session) == [self.run]
 
 
 async def forget(connection: Connection) -> None:

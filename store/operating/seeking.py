@@ -95,10 +95,11 @@ class Seeking:
         for queue_id, some in offsets.items():
             if not some:
                 continue
-            for source in await tx.fetch("redelivery.sources", Source, queue_id, some):
+            for row in await tx.fetch("redelivery.sources", Source, queue_id, some):
                 id_ = self.ids.make(self.now, spread=self.spread)
                 timers.append((due_of(id_), ~id_))
-                rows.append((shard_of(id_), id_, self.group.id, queue_id, *source[1:], self.now))
+                source = (row.message_queue_id, row.message_offset, row.message_id, row.attempt, row.history)
+                rows.append((shard_of(id_), id_, self.group.id, queue_id, *source, self.now))
         if rows:
             await tx.execute_many("retry.add", rows)
         return timers

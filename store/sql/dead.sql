@@ -9,11 +9,6 @@ FROM message WHERE queue_id = ? AND `offset` = ?;
 -- A dead letter that is exhausted a second time gives way to the newer one.
 DELETE FROM dead WHERE group_id = ? AND id = ?;
 
--- name: list
--- A page of a group's dead letters.
-SELECT id, dead_at, history, queue_id, `offset`, `key`, ordering_key, tag, headers, content_type, body, accepted_at,
-  deliver_at FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND id > ? ORDER BY id LIMIT ?;
-
 -- name: of_messages
 -- In which of these groups messages are dead letters.
 SELECT id, group_id, dead_at, history FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE id IN (?*) AND group_id IN (?*);
@@ -35,12 +30,12 @@ WHERE group_id = ? AND id > ? ORDER BY id LIMIT ?;
 
 -- name: whole
 -- The dead letters of these ids.
-SELECT id, dead_at, history, queue_id, `offset`, `key`, ordering_key, tag, headers, content_type, body, accepted_at,
+SELECT id, group_id, dead_at, history, queue_id, `offset`, `key`, ordering_key, tag, headers, content_type, body, accepted_at,
   deliver_at FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND id IN (?*) ORDER BY id;
 
 -- name: letters
 -- Dead letters of some groups. A message that several of them have comes several times.
-SELECT id, group_id, dead_at, queue_id, `offset`, `key`, ordering_key, tag, headers, content_type, body, accepted_at,
+SELECT id, group_id, dead_at, history, queue_id, `offset`, `key`, ordering_key, tag, headers, content_type, body, accepted_at,
   deliver_at FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE id IN (?*) AND group_id IN (?*);
 
 -- name: aged

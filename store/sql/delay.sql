@@ -72,8 +72,8 @@ INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, body, accepted_at,
 VALUES (?, ?, 9223372036854775807, 0, 0, 0, '', 0, 0) /*! ON DUPLICATE KEY UPDATE nonce = nonce */;
 
 -- name: held
--- The row that `hold` has locked.
-SELECT due, topic_id, nonce, `key`, accepted_at, deliver_at, uncounted
+-- The row that `hold` has locked; of topic 0 when there was none.
+SELECT id, due, topic_id, queue_id, nonce, `key`, accepted_at, deliver_at, uncounted
 FROM delay WHERE shard = ? AND id = ? /*! FOR UPDATE */;
 
 -- name: take

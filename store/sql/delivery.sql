@@ -17,7 +17,7 @@ WHERE (group_id, queue_id, `first`) WITHIN (?*);
 
 -- name: oldest
 -- The head of the log of a cursor, from a number on.
-SELECT number, ended_at FROM delivery /*! FORCE INDEX (PRIMARY) */
+SELECT number AS place, ended_at AS at FROM delivery /*! FORCE INDEX (PRIMARY) */
 WHERE group_id = ? AND queue_id = ? AND number >= ? ORDER BY number LIMIT ?;
 
 -- name: expunge

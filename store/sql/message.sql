@@ -56,14 +56,14 @@ FROM redelivery /*! FORCE INDEX (idx_redelivery_message_id) */ WHERE message_id 
 
 -- name: oldest
 -- The head of a queue, from an offset on, without the bodies.
-SELECT `offset`, id, `key`, streamed_at FROM message /*! FORCE INDEX (PRIMARY) */
+SELECT `offset` AS place, streamed_at AS at, id, `key` FROM message /*! FORCE INDEX (PRIMARY) */
 WHERE queue_id = ? AND `offset` >= ? ORDER BY `offset` LIMIT ?;
 
 -- name: held
 -- Who may still want a stretch of a queue: cursors (0), open claims (1), retries (2) and returns from the ladder
 -- (3), and what is parked (4).
 -- One statement, so that all of it is seen at the same moment.
-SELECT 0, group_id, queue_id, position, 0 FROM `cursor` /*! FORCE INDEX (PRIMARY) */ WHERE group_id IN (?*)
+SELECT 0 AS kind, group_id, queue_id, position, 0 AS size FROM `cursor` /*! FORCE INDEX (PRIMARY) */ WHERE group_id IN (?*)
 UNION ALL SELECT 1, group_id, queue_id, `first`, size FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE group_id IN (?*)
 UNION ALL SELECT 2, group_id, id, message_offset, 0 FROM retry /*! FORCE INDEX (idx_retry_multi_source) */
 WHERE message_queue_id = ? AND message_offset >= ? AND message_offset < ?

@@ -5,8 +5,8 @@ INSERT INTO redelivery (queue_id, `offset`, retry_id, message_queue_id, message_
 
 -- name: range
 -- A stretch of a retry queue with its messages, in order.
-SELECT r.`offset`, r.message_id, m.`key`, m.ordering_key, m.tag, m.headers, m.content_type, m.body, m.accepted_at,
-  m.deliver_at, r.streamed_at, r.attempt, r.message_queue_id, r.message_offset
+SELECT r.`offset`, r.message_id AS id, m.`key`, m.ordering_key, m.tag, m.headers, m.content_type, m.body, m.accepted_at,
+  m.deliver_at, r.streamed_at, r.attempt, r.message_offset AS source
 FROM redelivery r /*! FORCE INDEX (PRIMARY) */ JOIN message m /*! FORCE INDEX (PRIMARY) */ ON m.queue_id = r.message_queue_id AND m.`offset` = r.message_offset
 WHERE r.queue_id = ? AND r.`offset` >= ? AND r.`offset` < ? ORDER BY r.`offset` LIMIT ?;
 
@@ -37,7 +37,7 @@ FROM redelivery /*! FORCE INDEX (idx_redelivery_message_id) */ WHERE message_id 
 
 -- name: oldest
 -- The head of a retry queue, from an offset on.
-SELECT `offset`, streamed_at FROM redelivery /*! FORCE INDEX (PRIMARY) */
+SELECT `offset` AS place, streamed_at AS at FROM redelivery /*! FORCE INDEX (PRIMARY) */
 WHERE queue_id = ? AND `offset` >= ? ORDER BY `offset` LIMIT ?;
 
 -- name: expunge

@@ -4,7 +4,7 @@ INSERT INTO seek (group_id, queue_id, number, sought_at, position_before, positi
 
 -- name: oldest
 -- The head of the seeks of a cursor, from a number on.
-SELECT number, sought_at FROM seek /*! FORCE INDEX (PRIMARY) */
+SELECT number AS place, sought_at AS at FROM seek /*! FORCE INDEX (PRIMARY) */
 WHERE group_id = ? AND queue_id = ? AND number >= ? ORDER BY number LIMIT ?;
 
 -- name: expunge

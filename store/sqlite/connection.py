@@ -94,7 +94,7 @@ class SQLiteTransaction:
         self, query: str, rows: Mapping[int, Sequence[Sequence[Value]]], *, straight: bool
     ) -> dict[int, int]:
         """Draws offsets and inserts the rows."""
-        begins: dict[int, int] = dict(await self.fetch("queue.ends", sorted(rows)))
+        begins: dict[int, int] = dict(await self.fetch("queue.ends", tuple[int, int], sorted(rows)))
         if len(begins) < len(rows):
             raise TopicGone("a queue is not there any more")
         for queue_id, begin in begins.items():

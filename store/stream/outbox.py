@@ -14,7 +14,7 @@ them as well as an asynchronous one.
 
 import random
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from attrs import frozen
 
@@ -23,6 +23,7 @@ from ..errors import DuplicateKey, StoreError
 from ..ids import MAX_MS, SHARDS, IdMaker, apart, due_of, places_of, random_nonce, shard_for, shard_of
 from ..ports import Queries, Value
 from ..records import ClaimKey, Outcome, Queue, Topic, Verdict
+from ..rows import Cancelled, Return, Waiting
 from ..text import encode
 from .placing import named_queue, queue_of_key
 
@@ -158,7 +159,9 @@ async def _taken(tx: Queries, ids: Sequence[int]) -> bool:
     would wait for this transaction. (At REPEATABLE READ what left since the transaction began is not seen. That takes
     another outbox's message of the very same number that was rescheduled or cancelled meanwhile.)
     """
-    return bool(await tx.fetch("delay.find", ids) or await tx.fetch("delay.used", apart(ids), ids, ids))
+    if await tx.fetch("delay.queues", tuple[int, int], ids):
+        return True
+    return bool(await tx.fetch("delay.used", tuple[int, int], apart(ids), ids, ids))
 
 
 def _row(topic: Topic, entry: Entry, queue: Queue, at: int, id_: int, now: int) -> Sequence[Value]:
@@ -180,21 +183,22 @@ async def cancel(tx: OutboxTransaction, ids: Sequence[int]) -> list[Verdict]:
 async def _cancel(tx: OutboxTransaction, id_: int) -> Verdict:
     shard = shard_of(id_)
     # What is read plainly may be of the time when the transaction began; a row that is locked is of now.
-    seen = bool(await tx.fetch("delay.seen", places_of([id_])))
+    seen = bool(await tx.fetch("delay.seen", tuple[int, int, int], places_of([id_])))
     if not seen and (elsewhere := await _elsewhere(tx, id_)) is not None:
         return elsewhere
     now = await tx.now()
     # In its own place first: while that is ours, nobody can move it back to there.
     for place in (shard, shard + SHARDS):
         await tx.execute("delay.hold", place, id_)
-        ((due, topic_id, nonce, key, accepted_at, deliver_at, uncounted),) = await tx.fetch("delay.held", place, id_)
+        (row,) = await tx.fetch("delay.held", Waiting, place, id_)
         await tx.execute("delay.take", place, id_)
-        if topic_id:
-            if due != due_of(id_):
-                await tx.execute("moved.remove", shard, due, id_)
-            await tx.execute_many("cancelled.add", [(shard, id_, nonce, topic_id, key, accepted_at, deliver_at, now)])
-            await tx.execute_many("outbox_cancel.add", [(shard, id_, topic_id, uncounted)])
-            return Verdict("cancelled", topic=topic_id, due_before=due)
+        if row.topic_id:
+            if row.due != due_of(id_):
+                await tx.execute("moved.remove", shard, row.due, id_)
+            times = (row.accepted_at, row.deliver_at, now)
+            await tx.execute_many("cancelled.add", [(shard, id_, row.nonce, row.topic_id, row.key, *times)])
+            await tx.execute_many("outbox_cancel.add", [(shard, id_, row.topic_id, row.uncounted)])
+            return Verdict("cancelled", topic=row.topic_id, due_before=row.due)
     if (elsewhere := await _elsewhere(tx, id_)) is not None:
         return elsewhere
     if not seen:
@@ -209,9 +213,9 @@ async def _cancel(tx: OutboxTransaction, id_: int) -> Verdict:
 
 
 async def _elsewhere(tx: Queries, id_: int) -> Verdict | None:
-    if await tx.fetch("cancelled.find", [id_]):
+    if await tx.fetch("cancelled.find", Cancelled, [id_]):
         return Verdict("cancelled", fresh=False)
-    if await tx.fetch("message.place", id_):
+    if await tx.fetch("message.place", tuple[int, int, int], id_):
         return Verdict("too_late")
     return None
 
@@ -224,9 +228,9 @@ async def labelled(tx: Queries, topic_name: str, key: str) -> list[int]:
     waiting: list[int] = []
     after = -1
     while True:
-        page = [row[0] for row in await tx.fetch("label.find", topics[0].id, key.encode(), after, 1000)]
+        page = await tx.fetch("label.find", int, topics[0].id, key.encode(), after, 1000)
         for id_ in page:
-            if await tx.fetch("delay.seen", places_of([id_])):
+            if await tx.fetch("delay.seen", tuple[int, int, int], places_of([id_])):
                 waiting.append(id_)
         if len(page) < 1000:
             return waiting
@@ -234,6 +238,17 @@ async def labelled(tx: Queries, topic_name: str, key: str) -> list[int]:
 
 
 Acked = Literal["acked", "lost", "not_in_claim"]
+
+
+class _HeldClaim(NamedTuple):
+    """Of size 0 when there was none, and it was put in its place."""
+
+    token: int
+    first: int
+    size: int
+    lease_until: int
+    outcome: bytes
+    settled_at: bytes
 
 
 async def ack(tx: OutboxTransaction, keys: Sequence[ClaimKey], message_id: int) -> Acked:
@@ -246,23 +261,23 @@ async def ack(tx: OutboxTransaction, keys: Sequence[ClaimKey], message_id: int) 
         return "not_in_claim"
     place = (key.group_id, key.queue_id, key.number)
     await tx.execute("claim.hold", *place)
-    ((token, first, size, lease_until, outcome, settled_at),) = await tx.fetch("claim.held", *place)
-    if not size:
+    (claim,) = await tx.fetch("claim.held", _HeldClaim, *place)
+    if not claim.size:
         await tx.execute("claim.take", *place)
         return await _acked_before(tx, key, message_id)
-    if token != key.token:
+    if claim.token != key.token:
         return "lost"
     now = await tx.now()  # the lock may have been waited for
-    if lease_until <= now:
+    if claim.lease_until <= now:
         return "lost"
-    at = await _position(tx, key.queue_id, message_id, first, size)
+    at = await _position(tx, key.queue_id, message_id, claim.first, claim.size)
     if at is None:
         return "not_in_claim"
-    if outcome[at] in (Outcome.ACKED, Outcome.ACKED_OUTSIDE):
+    if claim.outcome[at] in (Outcome.ACKED, Outcome.ACKED_OUTSIDE):
         return "acked"
-    if outcome[at] != Outcome.OPEN:
+    if claim.outcome[at] != Outcome.OPEN:
         return "lost"
-    outcomes, times = bytearray(outcome), bytearray(settled_at)
+    outcomes, times = bytearray(claim.outcome), bytearray(claim.settled_at)
     outcomes[at] = Outcome.ACKED_OUTSIDE
     times[8 * at : 8 * at + 8] = now.to_bytes(8, "big")
     await tx.execute("claim.note", bytes(outcomes), bytes(times), *place)
@@ -271,9 +286,8 @@ async def ack(tx: OutboxTransaction, keys: Sequence[ClaimKey], message_id: int) 
 
 async def _acked_before(tx: Queries, key: ClaimKey, message_id: int) -> Acked:
     """The claim has ended: what it acked stays acked, and acking it once more is harmless."""
-    for token, first, size, outcome in await tx.fetch(
-        "delivery.find", key.group_id, key.queue_id, key.first, key.number
-    ):
+    place = (key.group_id, key.queue_id, key.first, key.number)
+    for token, first, size, outcome in await tx.fetch("delivery.find", tuple[int, int, int, bytes], *place):
         at = await _position(tx, key.queue_id, message_id, first, size) if token == key.token else None
         if at is not None and outcome[at] == Outcome.ACKED:
             return "acked"
@@ -282,18 +296,28 @@ async def _acked_before(tx: Queries, key: ClaimKey, message_id: int) -> Acked:
 
 async def _holding(tx: Queries, keys: Sequence[ClaimKey], message_id: int) -> ClaimKey | None:
     """The range of a claim in which the message may lie: none of the others can hold it."""
-    places = [(row[0], row[1]) for row in await tx.fetch("message.place", message_id)]
-    places += [(row[1], row[2]) for row in await tx.fetch("redelivery.of_messages", [message_id])]
+    places = [*await _places(tx, message_id), *await _return_places(tx, message_id)]
     found = (key for key in keys for queue, offset in places if queue == key.queue_id and offset >= key.first)
     return next(found, None)
 
 
 async def _position(tx: Queries, queue_id: int, message_id: int, first: int, size: int) -> int | None:
     """Where in a claim of this queue, the topic's own or a retry queue, the message lies."""
-    places = [(row[0], row[1]) for row in await tx.fetch("message.place", message_id)]
+    places = await _places(tx, message_id)
     if not any(queue == queue_id for queue, _ in places):
-        places = [(row[1], row[2]) for row in await tx.fetch("redelivery.of_messages", [message_id])]
+        places = await _return_places(tx, message_id)
     for queue, offset in places:
         if queue == queue_id and first <= offset < first + size:
-            return int(offset - first)
+            return offset - first
     return None
+
+
+async def _places(tx: Queries, message_id: int) -> list[tuple[int, int]]:
+    """The queue of the topic's own and the offset there, if it is in the stream."""
+    found = await tx.fetch("message.place", tuple[int, int, int], message_id)
+    return [(queue_id, offset) for queue_id, offset, _ in found]
+
+
+async def _return_places(tx: Queries, message_id: int) -> list[tuple[int, int]]:
+    """The retry queues that it came back into, and the offsets there."""
+    return [(row.queue_id, row.offset) for row in await tx.fetch("redelivery.of_messages", Return, [message_id])]

@@ -6,17 +6,19 @@ locked last, its offsets are drawn, and the lock is held until the commit, so th
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 from attrs import define, evolve, field
 
 from ..errors import DuplicateKey, TopicGone
 from ..ids import MAX_MS, IdMaker, apart, due_of, random_nonce, shard_for, shard_of
-from ..ports import Row, Transaction, Value
+from ..ports import Asked, Transaction, Value
 from ..records import Conflict, Draft, Publication, Receipt
 from ..text import encode
 
 _HORIZON_OF_IDS = MAX_MS - 1000
+T = TypeVar("T")
 
 
 _Answer = list[Receipt] | Conflict
@@ -120,14 +122,16 @@ class Publishing:
         for publication in publications:
             if publication.idempotency_key is not None:
                 keys[publication.drafts[0].topic.id].add(publication.idempotency_key)
-        known: dict[tuple[int, str], Row] = {}
+        known: dict[tuple[int, str], tuple[bytes, bytes]] = {}
         for topic_id in sorted(keys):
             over: list[bytes] = []
-            for row in await tx.fetch("idempotency.find", topic_id, sorted(key.encode() for key in keys[topic_id])):
-                if row[3] <= self.now:
-                    over.append(row[0])
+            named = sorted(key.encode() for key in keys[topic_id])
+            rows = await tx.fetch("idempotency.find", tuple[bytes, bytes, bytes, int], topic_id, named)
+            for key, fingerprint, receipts, expires_at in rows:
+                if expires_at <= self.now:
+                    over.append(key)
                 else:
-                    known[topic_id, row[0].decode()] = row
+                    known[topic_id, key.decode()] = fingerprint, receipts
             if over:
                 await tx.execute("idempotency.remove", topic_id, over, self.now)
         answers: list[_Answer | None] = []
@@ -136,7 +140,8 @@ class Publishing:
             if publication.idempotency_key is None or first is None:
                 answers.append(None)
             else:
-                answers.append(_replay(publication, first[1], _decode_receipts(first[2])))
+                fingerprint, receipts = first
+                answers.append(_replay(publication, fingerprint, _decode_receipts(receipts)))
         return answers
 
     async def _add_delays(self, tx: Transaction, waiting: Sequence[_Written]) -> None:
@@ -144,7 +149,7 @@ class Publishing:
             await tx.execute_many("delay.add", [self._delay_row(w) for w in waiting])
             # A message keeps its id when it leaves `delay`: who is given it again could be cancelled in its stead.
             ids = [w.id for w in waiting]
-            if await tx.fetch("delay.used", apart(ids), ids, ids):
+            if await tx.fetch("delay.used", tuple[int, int], apart(ids), ids, ids):
                 raise DuplicateKey("an id is that of a message which was cancelled or promoted before")
 
     def _delay_row(self, written: _Written) -> Sequence[Value]:
@@ -211,7 +216,7 @@ async def draw_offsets(tx: Transaction, wanted: Mapping[int, int]) -> dict[int, 
     wanted = {queue_id: many for queue_id, many in wanted.items() if queue_id not in begins}
     if not wanted:
         return begins
-    for queue_id, next_offset in await tx.fetch("queue.lock", sorted(wanted)):
+    for queue_id, next_offset in await tx.fetch("queue.lock", tuple[int, int], sorted(wanted)):
         begins[queue_id] = next_offset
         await tx.execute("queue.advance", next_offset + wanted[queue_id], queue_id)
     return begins
@@ -233,8 +238,14 @@ async def lock_free(tx: Transaction, queue_ids: Iterable[int]) -> tuple[dict[int
     ids = sorted(queue_ids)
     if not ids:
         return {}, set()
-    free, there = await tx.fetch_all([("queue.free", (ids,)), ("queue.ends", (ids,))])
-    return dict(free), {row[0] for row in there} - {row[0] for row in free}
+    free, there = Asked("queue.free", tuple[int, int], ids), Asked("queue.ends", tuple[int, int], ids)
+    await tx.fetch_all([free, there])
+    return dict(free.rows), _held(free, there)
+
+
+def _held(free: Asked[tuple[int, T]], there: Asked[tuple[int, T]]) -> set[int]:
+    """What is there, and could not be locked."""
+    return {id_ for id_, _ in there.rows} - {id_ for id_, _ in free.rows}
 
 
 async def locked_tallies(tx: Transaction, topic_ids: Iterable[int], maker: int) -> set[int]:
@@ -245,19 +256,21 @@ async def locked_tallies(tx: Transaction, topic_ids: Iterable[int], maker: int) 
     ids = sorted(topic_ids)
     if not ids:
         return set()
-    free, there = await tx.fetch_all([("tally.free", (ids, maker)), ("tally.there", (ids, maker))])
-    counted = {row[0] for row in there}
-    locked = counted - {row[0] for row in free}
+    free, there = (Asked(query, tuple[int, int], ids, maker) for query in ("tally.free", "tally.there"))
+    await tx.fetch_all([free, there])
+    locked = _held(free, there)
+    counted = {topic_id for topic_id, _ in there.rows}
     if new := [topic_id for topic_id in ids if topic_id not in counted]:
-        free, there = await tx.fetch_all([("topic.free", (new,)), ("topic.names", (new,))])
-        locked |= {row[0] for row in there} - {row[0] for row in free}
+        unlocked, named = (Asked(query, tuple[int, str], new) for query in ("topic.free", "topic.names"))
+        await tx.fetch_all([unlocked, named])
+        locked |= _held(unlocked, named)
     return locked
 
 
 async def count(tx: Transaction, topic_id: int, maker: int, *, scheduled: int = 0, cancelled: int = 0) -> bool:
     """Adds to a topic's tally under this maker's own row. False: the topic has been removed, and its tally with it."""
     if not await tx.execute("tally.count", scheduled, cancelled, topic_id, maker):
-        if not await tx.fetch("topic.lock", topic_id):
+        if not await tx.fetch("topic.lock", int, topic_id):
             return False
         await tx.execute_many("tally.add", [(topic_id, maker, 0, 0)])  # two may come first at once
         await tx.execute("tally.count", scheduled, cancelled, topic_id, maker)
@@ -267,7 +280,7 @@ async def count(tx: Transaction, topic_id: int, maker: int, *, scheduled: int = 
 async def forget(tx: Transaction, now: int, limit: int) -> int:
     """Removes a batch of idempotency keys whose window is over; returns how many."""
     past: dict[int, list[bytes]] = defaultdict(list)
-    for topic_id, key in await tx.fetch("idempotency.past", now, limit):
+    for topic_id, key in await tx.fetch("idempotency.past", tuple[int, bytes], now, limit):
         past[topic_id].append(key)
     return sum(
         [await tx.execute("idempotency.forget", topic_id, sorted(past[topic_id]), now) for topic_id in sorted(past)]

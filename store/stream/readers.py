@@ -11,7 +11,7 @@ from attrs import define, field
 
 from ..errors import GroupGone, TopicGone
 from ..operating.positions import Position, offset_of
-from ..ports import Transaction
+from ..ports import Asked, Transaction
 from ..records import Delivered, Group, GroupState, Queue, QueueState, ReadAnswer, ReadRequest
 from ..text import encode
 from .stretches import PAGE, Stretch
@@ -59,7 +59,7 @@ class Reading:
     async def _read(self, tx: Transaction, request: ReadRequest) -> ReadAnswer | None:
         group, queues = request.group, request.group.topic.queues
         if any(queue.id not in self._ends for queue in queues):
-            self._ends |= dict(await tx.fetch("queue.ends", [queue.id for queue in queues]))
+            self._ends |= dict(await tx.fetch("queue.ends", tuple[int, int], [queue.id for queue in queues]))
         if any(queue.id not in self._ends for queue in queues):
             raise TopicGone(f"topic {group.topic.name!r} has been removed meanwhile")
         ends = {queue.id: self._ends[queue.id] for queue in queues}
@@ -87,16 +87,17 @@ class Reading:
     async def _is_locked(self, tx: Transaction, request: ReadRequest) -> bool:
         """Whether somebody holds an offset of the client; or else they are locked from here on."""
         place = (request.group.id, encode(request.client))
-        free, there = await tx.fetch_all([("reader.free", place), ("reader.there", place)])
-        return {row[0] for row in free} < {row[0] for row in there}
+        free, there = (Asked(query, tuple[int, int], *place) for query in ("reader.free", "reader.there"))
+        await tx.fetch_all([free, there])
+        return len(free.rows) < len(there.rows)
 
     async def _lock(self, tx: Transaction, request: ReadRequest, ends: dict[int, int]) -> dict[int, int]:
         """The client's offset by queue, locked; made for a client, and for a queue, that are not known yet."""
         place = (request.group.id, encode(request.client))
-        rows = await tx.fetch("reader.lock", *place)
-        positions: dict[int, int] = {row[0]: row[1] for row in rows}
+        rows = await tx.fetch("reader.lock", tuple[int, int, int], *place)
+        positions = {queue_id: position for queue_id, position, _ in rows}
         if missing := ends.keys() - positions.keys():
-            if not await tx.fetch("consumer_group.lock", request.group.id):
+            if not await tx.fetch("consumer_group.lock", int, request.group.id):
                 raise GroupGone("the group has been removed meanwhile")
             new = not positions
             made: list[tuple[int, bytes | None, int, int, int]] = []
@@ -105,9 +106,9 @@ class Reading:
                 begin = await _begin(tx, request, queue_id, ends[queue_id]) if new else 0
                 made.append((*place, queue_id, begin, self.now))
             await tx.execute_many("reader.add", made)
-            rows = await tx.fetch("reader.lock", *place)
-            positions = {row[0]: row[1] for row in rows}
-        if min(row[2] for row in rows) <= self.now - _SEEN_FOR:
+            rows = await tx.fetch("reader.lock", tuple[int, int, int], *place)
+            positions = {queue_id: position for queue_id, position, _ in rows}
+        if min(asked_at for *_, asked_at in rows) <= self.now - _SEEN_FOR:
             await tx.execute("reader.see", self.now, *place)
         return {queue_id: positions[queue_id] for queue_id in ends}
 
@@ -138,20 +139,20 @@ async def _begin(tx: Transaction, request: ReadRequest, queue_id: int, end: int)
 
 async def forget(tx: Transaction, clients: Sequence[str]) -> None:
     """Forgets the offsets of clients in all groups."""
-    groups = [group_id for (group_id,) in await tx.fetch("consumer_group.of_broadcasts")]
+    groups = await tx.fetch("consumer_group.of_broadcasts", int)
     for client in clients if groups else ():
         await tx.execute("reader.forget", groups, encode(client))
 
 
 async def broadcast_state(tx: Transaction, group: Group) -> GroupState:
     """The group's clients, and in each queue where the one is that has got least far."""
-    ends: dict[int, int] = dict(await tx.fetch("queue.ends", [queue.id for queue in group.topic.queues]))
+    ends = dict(await tx.fetch("queue.ends", tuple[int, int], [queue.id for queue in group.topic.queues]))
     if len(ends) < len(group.topic.queues):
         raise TopicGone(f"topic {group.topic.name!r} has been removed meanwhile")
     least = dict(ends)
     clients: set[str] = set()
-    for client, queue_id, position in await tx.fetch("reader.of_group", group.id):
-        clients.add(client.decode())
+    for client, queue_id, position in await tx.fetch("reader.of_group", tuple[str, int, int], group.id):
+        clients.add(client)
         if queue_id in least:
             least[queue_id] = min(least[queue_id], position)
     queues = tuple(QueueState(queue.number, least[queue.id], ends[queue.id]) for queue in group.topic.queues)

@@ -15,7 +15,7 @@ CLAIM_BYTES = 8 << 20
 """A claim stops growing past this many bytes of bodies."""
 
 
-class Streamed(NamedTuple):
+class Message(NamedTuple):
     """A message in a topic's own queue."""
 
     offset: int
@@ -28,12 +28,11 @@ class Returned(NamedTuple):
     """A message in a retry queue, and where it lies in the topic's own."""
 
     offset: int
-    message_id: int
+    id: int
     content: Content
     streamed_at: int
     attempt: int
-    message_queue_id: int
-    message_offset: int
+    source: int
 
 
 @define
@@ -43,7 +42,7 @@ class Page:
     queue: Queue
     position: int
     limit: int
-    asked: Asked[Streamed] | Asked[Returned]
+    asked: Asked[Message] | Asked[Returned]
 
     @classmethod
     def of(cls, queue: Queue, position: int, end: int, limit: int, *, returned: bool) -> "Page":
@@ -51,19 +50,16 @@ class Page:
         place = (queue.id, position, end, limit)
         if returned:
             return cls(queue, position, limit, Asked("redelivery.range", Returned, *place))
-        return cls(queue, position, limit, Asked("message.range", Streamed, *place))
+        return cls(queue, position, limit, Asked("message.range", Message, *place))
 
     @property
     def messages(self) -> list[tuple[int, Delivered]]:
         """Each with its offset here."""
         number = self.queue.number
         return [
-            (row.offset, Delivered(row.id, number, row.offset, 1, *row.content, row.streamed_at))
-            if isinstance(row, Streamed)
-            else (
-                row.offset,
-                Delivered(row.message_id, number, row.message_offset, row.attempt, *row.content, row.streamed_at),
-            )
+            (row.offset, Delivered(row.id, number, row.source, row.attempt, *row.content, row.streamed_at))
+            if isinstance(row, Returned)
+            else (row.offset, Delivered(row.id, number, row.offset, 1, *row.content, row.streamed_at))
             for row in self.asked.rows
         ]
 
@@ -137,7 +133,7 @@ class Stretch:
 async def pull(tx: Transaction, queue: Queue, offset: int, limit: int) -> list[Delivered]:
     """Messages of a topic's own queue from an offset on, past what retention has taken. Raises `TopicGone`."""
     end = await end_of(tx, queue.id)
-    for _, floor in await tx.fetch("cleaned.find", [queue.id]):
+    for _, floor in await tx.fetch("cleaned.find", tuple[int, int], [queue.id]):
         offset = max(offset, floor)  # what lay below is past its time and gone
     stretch = Stretch(tx, queue, offset, end, min(PAGE, limit))
     while stretch.position < end:

@@ -89,9 +89,7 @@ async def rough(store: Store, dice: random.Random, steps: int, *, ordered: bool)
     held: list[Claim] = []
     for _ in range(steps):
         now += dice.choice((0, 500, 1000, 5000, 20_000))
-        due = [
-            ~id_ for shard in range(SHARDS) for (id_,) in await store.read(timers.due_retries, shard, 0, now + 1, 1000)
-        ]
+        due = [~id_ for shard in range(SHARDS) for id_ in await store.read(timers.due_retries, shard, 0, now + 1, 1000)]
         await store.promote(due, now)
         over = [Settlement(key, "end") for key, _ in await store.read(holdings.over, now, 100)]
         await store.turn(group, over, [], now)

@@ -9,12 +9,13 @@ from typing import Any, Literal
 
 import attrs
 
+from support.letters import dead_letters_of
 from support.stores import START
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.groups import holdings
+from tarry.store.groups.locked_rows import ClaimRow
 from tarry.store.ids import SHARDS, due_of, shard_of
-from tarry.store.looking import dead_letters
 from tarry.store.operating import redriving
 from tarry.store.operating.positions import Position
 from tarry.store.operating.redriving import Letters
@@ -35,6 +36,7 @@ from tarry.store.records import (
     Topic,
     Verdict,
 )
+from tarry.store.rows import CursorState, Resting
 from tarry.store.store import Store
 from tarry.store.stream import stretches
 from tarry.store.timers import timers
@@ -297,11 +299,12 @@ class Oracle:
         hand.retried += len(returned)
         hand.positions[place.id] = target
         hand.sought = True
-        rows = await self.store.backend.read(lambda tx: tx.fetch("retry.lock", [~e for _, e in sought.timers] or [5]))
+        ids = [~entry for _, entry in sought.timers] or [5]
+        rows = await self.store.backend.read(lambda tx: tx.fetch("retry.lock", Resting, ids))
         by_message = {(hop.message.id, hop.attempt, len(hop.history)): hop for hop in returned}
-        for id_, back_queue, _, _, message_id, attempt, history in rows:
-            hop = by_message[message_id, attempt, len(json.loads(history))]
-            hand.retries[id_] = (back_queue, hop)
+        for row in rows:
+            hop = by_message[row.message_id, row.attempt, len(json.loads(row.history))]
+            hand.retries[row.id] = (row.return_queue_id, hop)
 
     async def redrive(self, hand: Hand, ids: Sequence[int], *, purge: bool) -> None:
         """Some dead letters, whether they are there or not."""
@@ -363,7 +366,7 @@ class Oracle:
         assert (state.accepted, state.streamed, state.cancelled, state.pending) == (
             *(len(self.messages), count["streamed"], count["cancelled"], count["waiting"]),
         )
-        ((rows,),) = await self.store.backend.read(lambda tx: tx.fetch("delay.count"))
+        (rows,) = await self.store.backend.read(lambda tx: tx.fetch("delay.count", int))
         assert rows == count["waiting"]
         for queue in self.topic.queues:
             stream = await self.store.read(stretches.pull, queue, 0, 10_000)
@@ -384,7 +387,7 @@ class Oracle:
             assert not found.keys() & {id_ for id_, _ in moved}
             assert moved == sorted(moved, key=lambda row: (row[1], row[0]))
             found |= dict(moved)
-            retries |= {id_ for (id_,) in await self.store.read(timers.due_retries, shard, 0, 1 << 42, 10_000)}
+            retries |= set(await self.store.read(timers.due_retries, shard, 0, 1 << 42, 10_000))
         assert found == expected
         assert retries == {id_ for hand in self.hands for id_ in hand.retries}
         wheel = {(due, id_) for id_, due in expected.items()} | {(due_of(id_), ~id_) for id_ in retries}
@@ -421,17 +424,18 @@ class Oracle:
             (queue_id not in self.streams, numbers[queue_id], position, len(self._queue(hand, queue_id)))
             for queue_id, position in hand.positions.items()
         }
-        rows = await self.store.backend.read(lambda tx: tx.fetch("cursor.of_group", hand.group.id))
-        claims = await self.store.backend.read(lambda tx: tx.fetch("claim.of_group", hand.group.id))
-        for _, _, position, _, acked, dead, retried, origin, expired, skipped, queue_id, sought, _, _, parked in rows:
-            in_hands = sum(row[8].count(0) for row in claims if row[0] == queue_id)
-            assert position - origin == acked + dead + retried + in_hands + expired + skipped + sought + parked
-        assert sum(row[5] - row[13] for row in rows) == state.letters == len(hand.dead)
-        assert sum(row[6] + row[12] for row in rows) == len(hand.retries) + sum(map(len, hand.backs.values()))
+        rows = await self.store.backend.read(lambda tx: tx.fetch("cursor.of_group", CursorState, hand.group.id))
+        claims = await self.store.backend.read(lambda tx: tx.fetch("claim.of_group", ClaimRow, hand.group.id))
+        for row in rows:
+            in_hands = sum(claim.outcome.count(0) for claim in claims if claim.queue_id == row.queue_id)
+            settled = row.acked + row.dead + row.retried + row.expired + row.skipped + row.parked
+            assert row.position - row.origin == settled + in_hands + row.sought
+        assert sum(row.dead - row.cleared for row in rows) == state.letters == len(hand.dead)
+        assert sum(row.retried + row.redriven for row in rows) == len(hand.retries) + sum(map(len, hand.backs.values()))
         assert state.redriven == hand.redriven
-        entries = await self.store.backend.read(lambda tx: tx.fetch("seek.of_group", hand.group.id))
-        assert dict(entries) == {row[10]: row[11] for row in rows if row[10] in dict(entries)}
-        letters = await self.store.read(dead_letters.page, hand.group, 0, 10_000)
+        entries = await self.store.backend.read(lambda tx: tx.fetch("seek.of_group", tuple[int, int], hand.group.id))
+        assert dict(entries) == {row.queue_id: row.sought for row in rows if row.queue_id in dict(entries)}
+        letters = await self.store.read(dead_letters_of, hand.group, 0, 10_000)
         assert [letter.message.id for letter in letters] == sorted(hand.dead)
         for letter in letters:
             hop = hand.dead[letter.message.id]

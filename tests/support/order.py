@@ -9,13 +9,15 @@ from typing import Literal
 
 import attrs
 
+from support.letters import dead_letters_of
 from support.stores import START
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.groups import holdings
+from tarry.store.groups.locked_rows import ClaimRow
 from tarry.store.ids import SHARDS
-from tarry.store.looking import dead_letters
 from tarry.store.records import Claim, ClaimRequest, Conflict, Draft, Group, Outcome, Publication, Settlement, Topic
+from tarry.store.rows import CursorState
 from tarry.store.store import Store
 from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
@@ -68,7 +70,7 @@ class Watch:
     async def fall_due(self) -> None:
         due: list[int] = []
         for shard in range(SHARDS):
-            due += [~id_ for (id_,) in await self.store.read(timers.due_retries, shard, 0, self.now + 1, 10_000)]
+            due += [~id_ for id_ in await self.store.read(timers.due_retries, shard, 0, self.now + 1, 10_000)]
         if due:
             await self.store.promote(due, self.now)
 
@@ -143,7 +145,7 @@ class Watch:
 
     async def bury(self) -> None:
         """What is dead is settled."""
-        for letter in await self.store.read(dead_letters.page, self.group, 0, 10_000):
+        for letter in await self.store.read(dead_letters_of, self.group, 0, 10_000):
             self.settled.add((letter.message.queue, letter.message.offset))
 
     async def end_leases(self) -> None:
@@ -158,11 +160,12 @@ class Watch:
 
     async def check(self) -> None:
         """The counters of each cursor conserve (I14)."""
-        rows = await self.store.backend.read(lambda tx: tx.fetch("cursor.of_group", self.group.id))
-        claims = await self.store.backend.read(lambda tx: tx.fetch("claim.of_group", self.group.id))
-        for _, _, position, _, acked, dead, retried, origin, expired, skipped, queue_id, _, _, _, parked in rows:
-            in_hands = sum(row[8].count(Outcome.OPEN) for row in claims if row[0] == queue_id)
-            assert position - origin == acked + dead + retried + in_hands + expired + skipped + parked
+        rows = await self.store.backend.read(lambda tx: tx.fetch("cursor.of_group", CursorState, self.group.id))
+        claims = await self.store.backend.read(lambda tx: tx.fetch("claim.of_group", ClaimRow, self.group.id))
+        for row in rows:
+            in_hands = sum(claim.outcome.count(Outcome.OPEN) for claim in claims if claim.queue_id == row.queue_id)
+            settled = row.acked + row.dead + row.retried + row.expired + row.skipped + row.parked
+            assert row.position - row.origin == settled + in_hands
 
     @property
     def live(self) -> list[Held]:

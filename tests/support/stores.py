@@ -184,9 +184,9 @@ class Stage:
                     found[id_] = due
                 place = (page[-1][1], page[-1][0])
             after = 0
-            while page := await self.store.read(timers.due_retries, shard, after, 1 << 42, 7):
-                found.update((~id_, id_ >> 21) for (id_,) in page)
-                after = page[-1][0] + 1
+            while ids := await self.store.read(timers.due_retries, shard, after, 1 << 42, 7):
+                found.update((~id_, id_ >> 21) for id_ in ids)
+                after = ids[-1] + 1
         return found
 
     async def fall_due(self) -> list[Promoted]:

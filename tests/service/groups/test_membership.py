@@ -24,7 +24,7 @@ from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import Unavailable
 from tarry.store.groups import clients, holdings
-from tarry.store.records import Claim, ClaimRequest, Draft, Group, Publication, ReadRequest, Settled
+from tarry.store.records import Claim, ClaimKey, ClaimRequest, Draft, Group, Publication, ReadRequest, Settled
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 from tarry.wheel.ladder import Ladder
@@ -403,8 +403,8 @@ async def test_no_key_is_in_two_hands_whoever_dies_or_rests(town: Town, seed: in
             if got is None:
                 break
             consumer.claims.append(got)
-            rows = await town.node.store.backend.read(lambda tx: tx.fetch("claim.of_clients", [*names]))
-            still_open = {row[4] for row in rows}
+            keys = await town.node.store.backend.read(lambda tx: tx.fetch("claim.of_clients", ClaimKey, [*names]))
+            still_open = {key.token for key in keys}
             for message in [message for one in got.ranges for message in one.messages]:
                 key = message.body.decode()
                 taken = hands.get(key, got.key.token)

@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from support.letters import dead_letters_of
 from support.stores import MINUTE, SECOND, START, Stage, ids_of
 from tarry.store import catalogue
 from tarry.store.looking import dead_letters
@@ -37,7 +38,7 @@ async def test_seventeen_deliveries_then_dead_once(stage: Stage) -> None:
         stage.draft(topic, body, key="k🐢", ordering_key="o", tag="t", headers=headers, content_type="x/y")
     )
     assert await _exhaust(stage, group) == 17
-    (letter,) = await stage.store.read(dead_letters.page, group, 0, 10)
+    (letter,) = await stage.store.read(dead_letters_of, group, 0, 10)
     assert letter.dead_at == stage.now
     assert letter.message.id == receipt.id
     assert (letter.message.body, letter.message.headers, letter.message.content_type) == (body, headers, "x/y")
@@ -59,7 +60,7 @@ async def test_without_a_ladder_the_first_failure_is_the_last(stage: Stage) -> N
     await stage.publish(stage.draft(topic, b"a"), stage.draft(topic, b"b"))
     settled = await stage.fail(group, await stage.claim(group), reason="no")
     assert (settled.retried, settled.dead, settled.ended, settled.timers) == (0, 2, True, ())
-    letters = await stage.store.read(dead_letters.page, group, 0, 10)
+    letters = await stage.store.read(dead_letters_of, group, 0, 10)
     assert sorted(letter.message.body for letter in letters) == [b"a", b"b"]
     assert stage.column("SELECT outcome FROM delivery") == [b"\3\3"]
 
@@ -73,7 +74,7 @@ async def test_by_a_lost_lease(stage: Stage) -> None:
     (settled,) = await stage.end_leases(group)
     assert settled is not None
     assert (settled.lost, settled.dead) == (True, 1)
-    (letter,) = await stage.store.read(dead_letters.page, group, 0, 10)
+    (letter,) = await stage.store.read(dead_letters_of, group, 0, 10)
     assert json.loads(letter.history) == [{"at": claim.lease_until, "client": "client-1", "reason": "lease lost"}]
     assert letter.dead_at == stage.now
     assert stage.column("SELECT outcome FROM delivery") == [b"\5"]
@@ -93,7 +94,7 @@ async def test_a_scheduled_one(stage: Stage) -> None:
     stage.now += MINUTE
     await stage.fall_due()
     assert await _exhaust(stage, group) == 3
-    (letter,) = await stage.store.read(dead_letters.page, group, 0, 10)
+    (letter,) = await stage.store.read(dead_letters_of, group, 0, 10)
     assert (letter.message.id, letter.message.deliver_at) == (receipt.id, START + MINUTE)
 
 
@@ -103,7 +104,7 @@ async def test_pages_by_id(stage: Stage) -> None:
     receipts = await stage.publish(*(stage.draft(topic, b"%d" % i, queue=i % 2) for i in range(25)))
     await _exhaust(stage, group)
     got: list[DeadLetter] = []
-    while page := await stage.store.read(dead_letters.page, group, got[-1].message.id if got else 0, 10):
+    while page := await stage.store.read(dead_letters_of, group, got[-1].message.id if got else 0, 10):
         got += page
     assert [letter.message.id for letter in got] == sorted(ids_of(receipts))
     assert {letter.message.queue for letter in got} == {0, 1}
@@ -114,10 +115,10 @@ async def test_each_group_has_its_own(stage: Stage) -> None:
     group, other = await stage.group(topic, ladder=Ladder(())), await stage.group(topic, "shipping")
     await stage.publish(stage.draft(topic))
     await _exhaust(stage, group)
-    assert await stage.store.read(dead_letters.page, other, 0, 10) == []
+    assert await stage.store.read(dead_letters_of, other, 0, 10) == []
     claim = await stage.claim(other)
     assert (await stage.ack(other, claim)).acked == 1
-    assert len(await stage.store.read(dead_letters.page, group, 0, 10)) == 1
+    assert len(await stage.store.read(dead_letters_of, group, 0, 10)) == 1
 
 
 async def test_many_poisoned_among_many(stage: Stage) -> None:
@@ -138,7 +139,7 @@ async def test_many_poisoned_among_many(stage: Stage) -> None:
             await stage.ack(group, claim)
         stage.now += 10 * SECOND
         await stage.fall_due()
-    letters = await stage.store.read(dead_letters.page, group, 0, 1000)
+    letters = await stage.store.read(dead_letters_of, group, 0, 1000)
     assert sorted(int(letter.message.body) for letter in letters) == list(range(0, 300, 10))
     assert all(len(json.loads(letter.history)) == 4 for letter in letters)
     assert deliveries == {b"%d" % i: 4 if i % 10 == 0 else 1 for i in range(300)}
@@ -155,7 +156,7 @@ async def test_a_second_exhaustion_replaces_the_letter(stage: Stage) -> None:
     stage.tables.rows("UPDATE `cursor` SET position = 0")
     stage.now += MINUTE
     await stage.fail(group, await stage.claim(group), reason="second")
-    (letter,) = await stage.store.read(dead_letters.page, group, 0, 10)
+    (letter,) = await stage.store.read(dead_letters_of, group, 0, 10)
     assert letter.dead_at == stage.now
     assert [entry["reason"] for entry in json.loads(letter.history)] == ["second"]
 
@@ -172,7 +173,7 @@ async def _dead(stage: Stage, count: int, every: int = SECOND) -> Group:
 
 
 async def _bodies(stage: Stage, group: Group) -> list[int]:
-    return sorted(int(letter.message.body) for letter in await stage.store.read(dead_letters.page, group, 0, 1000))
+    return sorted(int(letter.message.body) for letter in await stage.store.read(dead_letters_of, group, 0, 1000))
 
 
 async def _redriven(stage: Stage, group: Group) -> list[int]:
@@ -206,7 +207,7 @@ async def test_redrive_in_batches_exactly_once(stage: Stage) -> None:
 
 async def test_redrive_and_purge_by_ids_and_by_time(stage: Stage) -> None:
     group = await _dead(stage, 6)
-    letters = {int(letter.message.body): letter for letter in await stage.store.read(dead_letters.page, group, 0, 10)}
+    letters = {int(letter.message.body): letter for letter in await stage.store.read(dead_letters_of, group, 0, 10)}
     some = tuple(letters[n].message.id for n in (1, 4))
     assert await stage.store.read(redriving.count, group, Letters(ids=(*some, 5))) == 2
     assert (await stage.store.redrive(group, Letters(ids=(*some, 5)), 100, stage.now)).count == 2
@@ -233,7 +234,7 @@ async def test_one_redriven_may_die_again(stage: Stage) -> None:
         assert (await stage.store.redrive(group, Letters(), 10, stage.now)).count == 1
         await stage.fall_due()
         await stage.fail(group, await stage.claim(group), reason=f"again {again}")
-        (letter,) = await stage.store.read(dead_letters.page, group, 0, 10)
+        (letter,) = await stage.store.read(dead_letters_of, group, 0, 10)
         assert [entry["reason"] for entry in json.loads(letter.history)] == [f"again {again}"]
     assert (await stage.store.read(catalogue.group_state, group)).letters == 1
 
@@ -253,7 +254,7 @@ async def test_other_groups_letters_are_left_alone(stage: Stage) -> None:
     other = await stage.group(group.topic, "shipping", ladder=Ladder(()))
     await _exhaust(stage, other)
     assert (await stage.store.redrive(group, Letters(), 10, stage.now)).count == 2
-    assert len(await stage.store.read(dead_letters.page, other, 0, 10)) == 2
+    assert len(await stage.store.read(dead_letters_of, other, 0, 10)) == 2
     assert await stage.store.write(redriving.purge, group, Letters(), 10) == 0
     await stage.fall_due()
     assert await stage.claim_some(other) is None
@@ -261,7 +262,7 @@ async def test_other_groups_letters_are_left_alone(stage: Stage) -> None:
 
 async def test_search(stage: Stage) -> None:
     group = await _dead(stage, 9)
-    letters = {int(letter.message.body): letter for letter in await stage.store.read(dead_letters.page, group, 0, 10)}
+    letters = {int(letter.message.body): letter for letter in await stage.store.read(dead_letters_of, group, 0, 10)}
 
     async def found(search: DeadSearch, limit: int = 100) -> list[int]:
         got: list[int] = []
@@ -291,7 +292,7 @@ async def test_whatever_an_operator_does_every_letter_is_there_once(stage: Stage
     acked: set[int] = set()
     purged: set[int] = set()
     for _ in range(60):
-        letters = await stage.store.read(dead_letters.page, group, 0, 100)
+        letters = await stage.store.read(dead_letters_of, group, 0, 100)
         some = tuple(letter.message.id for letter in letters if dice.random() < 0.5)
         match dice.randrange(5):
             case 0:
@@ -312,7 +313,7 @@ async def test_whatever_an_operator_does_every_letter_is_there_once(stage: Stage
                         await stage.fail(group, claim, reason="no")
         stage.now += SECOND
         await stage.fall_due()
-    letters = await stage.store.read(dead_letters.page, group, 0, 100)
+    letters = await stage.store.read(dead_letters_of, group, 0, 100)
     dead = [letter.message.id for letter in letters]
     waiting = stage.column("SELECT message_id FROM retry")
     coming = stage.column(

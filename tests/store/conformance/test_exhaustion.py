@@ -6,9 +6,9 @@ import random
 import attrs
 import pytest
 
+from support.letters import dead_letters_of
 from support.stores import MINUTE, SECOND, Stage
 from tarry.store import catalogue
-from tarry.store.looking import dead_letters
 from tarry.store.records import Claim, DeadLetter, Draft, Group
 from tarry.wheel.ladder import DEFAULT_RUNGS, Ladder
 
@@ -131,7 +131,7 @@ class Lives:
 
     async def check(self) -> None:
         dead = {id_: life for id_, life in self.lives.items() if life.state == "dead"}
-        letters = await self.stage.store.read(dead_letters.page, self.group, 0, 1000)
+        letters = await self.stage.store.read(dead_letters_of, self.group, 0, 1000)
         assert [letter.message.id for letter in letters] == sorted(dead)
         for letter in letters:
             self._check_letter(letter, dead[letter.message.id])

@@ -269,7 +269,6 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "queue.draw": ({"queue": "PRIMARY"}, [(1, 1, 1)]),
     "queue.draw_next": ({"queue": "PRIMARY"}, [(1, 1, 1)]),
     "queue.of_topics": ({"queue": "udx_queue_multi_topic"}, [([1],)]),
-    "dead.list": ({"dead": "PRIMARY"}, [(1, 0, 100)]),
     "dead.scan": ({"dead": "PRIMARY"}, [(1, 0, 500)]),
     "dead.page": ({"dead": "PRIMARY"}, [(1, 0, 500), (1, START + 10, 500)]),
     "claim.page": ({"claim": "PRIMARY"}, [(1, 1, 0, 50), (1, 1, 5, 50)]),

@@ -12,10 +12,10 @@ import attrs
 import pytest
 import trio
 
+from support.letters import dead_letters_of
 from support.stores import HOUR, SECOND, Stage
 from tarry.store import catalogue
 from tarry.store.groups import holdings
-from tarry.store.looking import dead_letters
 from tarry.store.operating.positions import Position
 from tarry.store.records import Claim, ClaimKey, Group, Outcome, Settled, Settlement
 from tarry.wheel.ladder import Ladder
@@ -167,7 +167,7 @@ class Crowd:
             if claim.key.queue_id in backs:
                 released += [ids[place] for place, o in enumerate(outcome) if o == Outcome.RELEASED]
         assert sorted(stage.column("SELECT message_id FROM retry")) == sorted(retried + released)
-        letters = await stage.store.read(dead_letters.page, self.group, 0, 1000)
+        letters = await stage.store.read(dead_letters_of, self.group, 0, 1000)
         assert [letter.message.id for letter in letters] == sorted(dead), "each dead letter once"
         assert stage.count("claim") == 0
         state = await stage.store.read(catalogue.group_state, self.group)

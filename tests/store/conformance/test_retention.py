@@ -5,16 +5,18 @@ from functools import partial
 import pytest
 import trio
 
+from support.letters import dead_letters_of
 from support.stores import HOUR, MINUTE, START, Stage, bodies, ids_of
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.cleaning import retention
 from tarry.store.cleaning.retention import Limits, Removed
 from tarry.store.groups import claims
-from tarry.store.looking import dead_letters, tracing
+from tarry.store.looking import tracing
 from tarry.store.operating.positions import Position
 from tarry.store.ports import Transaction
 from tarry.store.records import Group, Queue, Topic
+from tarry.store.rows import Resting
 from tarry.store.stream import stretches
 from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
@@ -210,7 +212,7 @@ async def test_a_dead_letter_outlives_its_message(stage: Stage) -> None:
     stage.now += 8 * DAY
     assert (await clean(stage, topic)).rows == 1
     assert await stage.store.read(tracing.find_message, id_) is None
-    (letter,) = await stage.store.read(dead_letters.page, group, 0, 10)
+    (letter,) = await stage.store.read(dead_letters_of, group, 0, 10)
     assert (letter.message.id, letter.message.body, letter.message.headers) == (id_, b"[1]", b'{"a":"b"}')
     assert b'"reason":"no"' in letter.history
     conserves(stage, group)
@@ -609,7 +611,7 @@ async def test_a_retry_that_somebody_works_on_stays(stage: Stage) -> None:
     began, go_on = trio.Event(), trio.Event()
 
     async def hold(tx: Transaction) -> None:
-        await tx.fetch("retry.lock", stage.column("SELECT id FROM retry"))
+        await tx.fetch("retry.lock", Resting, stage.column("SELECT id FROM retry"))
         began.set()
         await go_on.wait()
 

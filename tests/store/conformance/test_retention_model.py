@@ -14,15 +14,17 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from support.letters import dead_letters_of
 from support.still import StillBackend
 from support.stores import START, Stage
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.cleaning import retention
 from tarry.store.cleaning.retention import Limits, Removed
-from tarry.store.looking import dead_letters
+from tarry.store.groups.locked_rows import ClaimRow
 from tarry.store.ports import Transaction
 from tarry.store.records import Claim, ClaimRequest, Draft, Publication, Settlement
+from tarry.store.rows import CursorState
 from tarry.store.sqlite.connection import drive
 from tarry.store.store import Store
 from tarry.store.stream import stretches
@@ -113,7 +115,7 @@ class Lives(RuleBasedStateMachine):
             assert settled.retried + settled.dead == len(offsets & self.left)
             died = [
                 letter.message.offset
-                for letter in self.drive(self.store.read(dead_letters.page, self.groups[which], 0, 1000))
+                for letter in self.drive(self.store.read(dead_letters_of, self.groups[which], 0, 1000))
             ]
             self.owed[which] -= offsets & (set(died) | set(range(len(self.streamed))) - self.left)
 
@@ -129,8 +131,8 @@ class Lives(RuleBasedStateMachine):
     @rule()
     def promote(self) -> None:
         for shard in range(16):
-            rows = self.drive(self.store.read(timers.due_retries, shard, 0, EVER * 2, 1000))
-            self.drive(self.store.promote([~id_ for (id_,) in rows], self.now))
+            ids = self.drive(self.store.read(timers.due_retries, shard, 0, EVER * 2, 1000))
+            self.drive(self.store.promote([~id_ for id_ in ids], self.now))
 
     @rule(limit=st.integers(1, 7), step=st.sampled_from([0, KEEP]))
     def clean(self, limit: int, step: int) -> None:
@@ -177,9 +179,9 @@ class Lives(RuleBasedStateMachine):
         return stays
 
     async def _position(self, which: int) -> int:
-        async def look(tx: Any) -> int:
-            ((position,),) = await tx.fetch("cursor.position", self.groups[which].id, self.topic.queues[0].id)
-            return int(position)
+        async def look(tx: Transaction) -> int:
+            (position,) = await tx.fetch("cursor.position", int, self.groups[which].id, self.topic.queues[0].id)
+            return position
 
         return await self.store.backend.read(look)
 
@@ -201,12 +203,12 @@ class Lives(RuleBasedStateMachine):
 async def _cursors(group_id: int, tx: Transaction) -> list[tuple[int, int, int]]:
     """For each cursor: its moves, what its counters tell, and what is open (I14)."""
     open_: dict[int, int] = {}
-    for row in await tx.fetch("claim.of_group", group_id):
-        open_[row[0]] = open_.get(row[0], 0) + row[8].count(0)
+    for claim in await tx.fetch("claim.of_group", ClaimRow, group_id):
+        open_[claim.queue_id] = open_.get(claim.queue_id, 0) + claim.outcome.count(0)
     found: list[tuple[int, int, int]] = []
-    for row in await tx.fetch("cursor.of_group", group_id):
-        _, _, position, _, acked, dead, retried, origin, expired, skipped, queue_id, *_ = row
-        found.append((position - origin, acked + dead + retried + expired + skipped, open_.get(queue_id, 0)))
+    for row in await tx.fetch("cursor.of_group", CursorState, group_id):
+        settled = row.acked + row.dead + row.retried + row.expired + row.skipped
+        found.append((row.position - row.origin, settled, open_.get(row.queue_id, 0)))
     return found
 
 

@@ -4,8 +4,8 @@ import pytest
 import trio
 from attrs import evolve
 
+from support.letters import dead_letters_of
 from support.stores import MINUTE, SECOND, Stage, bodies
-from tarry.store.looking import dead_letters
 from tarry.store.operating import redriving, replaying
 from tarry.store.operating.positions import Position
 from tarry.store.operating.redriving import Letters
@@ -257,7 +257,7 @@ async def test_redriven_then_dead_again_is_one_letter(stage: Stage) -> None:
     assert await seek(stage, group, EARLIEST) == 0
     await stage.fail(group, await stage.claim(group), reason="second")
     books(stage, group)
-    (letter,) = await stage.store.read(dead_letters.page, group, 0, 10)
+    (letter,) = await stage.store.read(dead_letters_of, group, 0, 10)
     assert b"second" in letter.history
 
 

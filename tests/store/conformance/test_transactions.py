@@ -7,7 +7,7 @@ from attrs import evolve
 
 from support.stores import Stage, ids_of
 from tarry.store.errors import StoreError
-from tarry.store.ports import Row, Transaction
+from tarry.store.ports import Asked, Transaction
 from tarry.store.store import Store
 
 
@@ -17,17 +17,18 @@ def named(id_: int) -> Any:
 
 
 async def test_what_is_run_later_is_run_in_its_place(stage: Stage) -> None:
-    async def work(tx: Transaction) -> list[list[Row]]:
+    async def work(tx: Transaction) -> list[list[int]]:
         await tx.later_many("label.add", [(1, b"k", 11), (1, b"k", 12)])
         await tx.later("label.remove", named(11))
-        seen = await tx.fetch_all([("label.find", (1, b"k", 0, 9)), ("label.find", (1, b"other", 0, 9))])
+        seen = [Asked("label.find", int, 1, key, 0, 9) for key in (b"k", b"other")]
+        await tx.fetch_all(seen)
         await tx.later_many("label.add", [(1, b"k", 13)])
         assert await tx.execute("label.remove", named(13)) == 1
         await tx.later_many("label.add", [(1, b"k", 14)])
-        return seen
+        return [asked.rows for asked in seen]
 
-    assert await stage.store.backend.write(work) == [[(12,)], []]
-    assert await stage.store.backend.read(lambda tx: tx.fetch("label.find", 1, b"k", 0, 9)) == [(12,), (14,)]
+    assert await stage.store.backend.write(work) == [[12], []]
+    assert await stage.store.backend.read(lambda tx: tx.fetch("label.find", int, 1, b"k", 0, 9)) == [12, 14]
 
 
 async def test_what_fails_later_is_undone_with_all_the_rest(stage: Stage) -> None:

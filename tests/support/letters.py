@@ -1,0 +1,10 @@
+"""Dead letters as a test looks at them: all of a group, by id."""
+
+from tarry.store.looking.dead_letters import DeadSearch, find
+from tarry.store.ports import Transaction
+from tarry.store.records import DeadLetter, Group
+
+
+async def dead_letters_of(tx: Transaction, group: Group, after: int, limit: int) -> list[DeadLetter]:
+    """From behind `after`."""
+    return list((await find(tx, group, DeadSearch(), after, limit)).letters)
