@@ -1,16 +1,16 @@
 """The producer and the consumer for users: `from tarry.client import Tarry, AsyncTarry`.
 
-- `tarry`         the front: one object, one method per call of the contract.
-- `producer`      publishing, with an idempotency key of its own for each request; `batches` cuts the long ones.
-- `claims`        claim, ack, fail, extend, as plain calls.
+- `tarry`         what users make: `consume` and `run`, on top of `api`, which has a method for each other call.
+- `calls`         a call as a plain value, and how its answer is read; `claims` and `operations` make them. What threads
+                  and tasks both send is written there once.
+- `bodies`        requests as JSON; `batches` cuts long ones.
 - `consumption`   the loop behind `consume` and `run`: `stock` and `holds` are its state (pure), `delivery` what the
                   user holds, `runner` the workers.
 - `transport`     HTTP, and the only place where a call is tried again.
 - `processes`     what a fork does not share: connections, and whose threads a loop has.
-- `async_*`       the same for asyncio and trio, over anyio. `async_tarry`, `async_claims` and `async_producer` are made
-                  from the files without `async_` by `tests/support/async_client.py`, so that a call is written once and
-                  read as plain code; a machine puts in the awaits, and a test says when it has to be asked again.
-                  Threads and tasks differ, so the loops around `stock` are written for each.
+- `async_*`       the same for asyncio and trio, over anyio. `api` is made from `async_api` by taking out the awaits
+                  (`tests/support/made_api.py`), and a test says when that has to be done again. Threads and tasks
+                  differ, so the loops around `stock` are written for each.
 - `records`, `errors`, `durations`, `identity`   what goes in and comes out.
 - `outbox/`       messages in the user's own transaction: `from tarry.client import outbox`.
 

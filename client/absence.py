@@ -37,7 +37,7 @@ class Absence:
             _log.warning("%s: away for %.0f s, %d calls: %s", self._topic, away, self._failures, error)
 
     def lost(self, messages: int) -> bool:
-        """Whether so many messages come again because of it, which is told at its end."""
+        """Whether so many messages come again because of it; the line at its end counts them."""
         if self._failures:
             self._again += messages
         return self._failures > 0

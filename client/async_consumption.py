@@ -9,18 +9,19 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Any
 
 from anyio import CancelScope, Event, create_task_group, move_on_after
 from anyio.lowlevel import checkpoint
 
-from .async_claims import AsyncClaims
+from . import claims
 from .async_delivery import AsyncDelivery
 from .async_tasks import start
-from .delivery import MESSAGE_FIELDS
+from .async_transport import AsyncTransport
+from .calls import Call
 from .durations import Duration
-from .errors import LeaseLost, NotFound, TarryError, Unavailable
+from .errors import TarryError, Unavailable
 from .holds import Hold, Settlement
-from .records import Claim
 from .stock import PATIENCE, SIGN, Stock, Terms
 
 _log = logging.getLogger("tarry.client")
@@ -45,8 +46,8 @@ class _Bell:
 class AsyncConsumption:
     """Messages of one group, held by one client, for the tasks of one event loop."""
 
-    def __init__(self, claims: AsyncClaims, terms: Terms, clock: Callable[[], float] = time.monotonic) -> None:
-        self._claims = claims
+    def __init__(self, transport: AsyncTransport, terms: Terms, clock: Callable[[], float] = time.monotonic) -> None:
+        self._transport = transport
         self._terms = terms
         self._clock = clock
         self._stock = Stock(terms)
@@ -91,7 +92,7 @@ class AsyncConsumption:
                 self._stock.absence.closed(self._clock())
                 if self._registered and not self._stock.keeps_place:
                     with suppress(TarryError):
-                        await self._claims.deregister(self._terms.client, deadline=SIGN / 5)
+                        await self._transport.send(claims.deregister(self._terms.client), deadline=SIGN / 5)
         finally:
             self._ended.set()
 
@@ -100,7 +101,7 @@ class AsyncConsumption:
         if not self._stock.unseen:
             return
         try:
-            await self._claim(1, deadline=PATIENCE)
+            await self._transport.send(self._stock.claim(1, last=True), deadline=PATIENCE)
         except TarryError as error:
             _log.warning("confirming on %s: %s; the last messages come again", self._terms.topic, error)
         self._stock.confirmed()
@@ -140,8 +141,7 @@ class AsyncConsumption:
         if self._stock.exhausted():
             self._arrived.ring()
         hold, message = taken
-        fields = {name: getattr(message, name) for name in MESSAGE_FIELDS}
-        delivery = AsyncDelivery(hold=hold, acknowledger=self, **fields)
+        delivery = AsyncDelivery.of(message, hold, self)
         self._stock.watch(delivery, hold)
         return delivery
 
@@ -206,16 +206,14 @@ class AsyncConsumption:
         while (size := await self._await_room()) > 0:
             asked = self._clock()
             try:
-                claim = await self._claim(size)
+                claim = await self._transport.send(self._stock.claim(size), abandon=self._stopped)
             except Unavailable as error:
                 if not self._stopped.is_set():
                     self._stock.absence.failed("claiming from", error, self._clock())
                 await self._rest(asked)
                 continue
-            self._stock.absence.answered(self._clock())
-            self._stock.told_alive(asked)
+            self._stock.claimed(claim, self._clock(), asked)
             if claim is not None:
-                self._stock.add(claim, self._clock(), asked)
                 self._arrived.ring()
                 if self._stock.watched and not self._registered:
                     self._sign_at = self._clock()  # whoever is killed now is missed from now on
@@ -224,27 +222,10 @@ class AsyncConsumption:
                 await self._rest(asked)
 
     async def _rest(self, asked: float) -> None:
-        # A server that does not hold the poll, as one that is stopping, is not asked in a tight circle.
+        # A server that does not hold the poll, as one that is stopping, is not asked in a tight loop.
         if self._clock() - asked < self._terms.wait / 2:
             with move_on_after(0.1):
                 await self._stopped.wait()
-
-    async def _claim(self, size: int, deadline: float | None = None) -> Claim | None:
-        terms = self._terms
-        last = deadline is not None
-        return await self._claims.claim(
-            terms.topic,
-            terms.group,
-            client=terms.client,
-            size=size,
-            wait=0 if last else round(terms.wait * 1000),
-            lease=round(terms.lease * 1000),
-            tags=terms.tags,
-            start=terms.start,
-            after=self._stock.after,
-            deadline=deadline,
-            abandon=None if last else self._stopped,
-        )
 
     async def _await_room(self) -> int:
         """Waits until more is wanted, and says how many; 0 when it is over."""
@@ -276,29 +257,12 @@ class AsyncConsumption:
             await self._owed.wait(None if at is None else max(0.0, at - now))
 
     async def _send(self, settlement: Settlement) -> None:
-        # A result is worth telling for as long as the lease may last.
+        # A result is worth sending for as long as the lease may last.
         deadline = max(30.0, self._terms.lease)
-        claim, ids = settlement.hold.claim.id, settlement.ids
-        try:
-            if settlement.verb == "ack":
-                await self._claims.ack(claim, ids, deadline=deadline)
-            else:
-                await self._claims.fail(
-                    claim,
-                    ids,
-                    reason=settlement.reason,
-                    retry_after=settlement.retry_after,
-                    count=settlement.count,
-                    deadline=deadline,
-                )
-        except (LeaseLost, NotFound) as error:
-            self._stock.absence.answered(self._clock())
-            self._stock.told_too_late(settlement, error, self._clock())
+        error = await self._failure(settlement.call(), deadline)
+        self._stock.settled(settlement, error, self._clock())
+        if error is not None:
             self._held.ring()
-        except TarryError as error:
-            self._stock.not_told(settlement, error, self._clock())
-        else:
-            self._stock.absence.answered(self._clock())
 
     # The keeper
 
@@ -319,27 +283,24 @@ class AsyncConsumption:
             return
         asked = self._clock()
         try:
-            alive = await self._claims.renew(self._terms.client, deadline=0.0)
+            alive = await self._transport.send(claims.renew(self._terms.client), deadline=0.0)
             self._registered = True
-            self._stock.told_alive(asked, alive.seconds)
+            self._stock.note_alive(asked, alive.seconds)
             self._arrived.ring()  # they may have waited for this
         except TarryError as error:
-            # Without one the claims live by their leases alone, or die with the silence: either is told by the claims.
+            # Without one, claims last as long as their leases, or end with the client; calls for them show which.
             _log.debug("a sign of life to %s: %s", self._terms.topic, error)
         self._sign_at = self._clock() + self._stock.sign_every
 
     async def _renew(self, hold: Hold) -> None:
-        lease = round(self._terms.lease * 1000)
+        error = await self._failure(self._stock.extend(hold), self._terms.lease / 3)
+        self._stock.renewed(hold, error, self._clock())
+        self._room.ring()
+        self._arrived.ring()  # it may have been in doubt
+
+    async def _failure(self, call: Call[Any], deadline: float) -> TarryError | None:
         try:
-            await self._claims.extend(hold.claim.id, lease, deadline=self._terms.lease / 3)
-        except (LeaseLost, NotFound):
-            self._stock.absence.answered(self._clock())
-            self._stock.lose(hold)
-            self._room.ring()
+            await self._transport.send(call, deadline=deadline)
         except TarryError as error:
-            self._stock.not_renewed(hold, error, self._clock())
-            self._room.ring()
-        else:
-            self._stock.absence.answered(self._clock())
-            self._holds.renewed(hold, self._clock())
-            self._arrived.ring()  # it may have been in doubt
+            return error
+        return None

@@ -13,7 +13,7 @@ class AsyncDelivery(Delivery):
     """A message of `consume` or `run`. Leaving `async with message:` acks it; an exception fails it, the loop goes on.
 
     Cancellation passes through, and the message goes back uncounted. `ack`, `fail` and `retry` only note what the
-    client's tasks tell the server, so there is nothing to await; call them in the event loop.
+    client's tasks send, so there is nothing to await; call them in the event loop.
     """
 
     async def __aenter__(self) -> Self:

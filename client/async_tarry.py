@@ -1,37 +1,26 @@
-# Made from tarry.py by tests/support/async_client.py. Change that file, and make this one again.
-"""`AsyncTarry`, for asyncio and trio: one object for producers and consumers, one method per call of the contract."""
+"""`AsyncTarry`: one object for producers and consumers, one method per call of the contract; for asyncio and trio."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Self
 
 import httpx
 from anyio import sleep
 
-from .async_claims import AsyncClaims
+from . import arguments
+from .async_api import AsyncApi
 from .async_consumption import AsyncConsumption
 from .async_identity import AsyncIdentity
 from .async_messages import AsyncMessages, Loops
-from .async_operations import AsyncOperations
-from .async_producer import AsyncProducer
 from .async_runner import AsyncRunner, Stop
 from .async_transport import AsyncTransport
-from .batches import MAX_BYTES, MAX_MESSAGES
 from .bodies import Dumps
-from .durations import Duration, Seconds, duration_out, instant_in, instant_out, milliseconds, seconds
-from .errors import TarryError
-from .operations import OnProgress
-from .paths import part
-from .producer import OnFailure
-from .records import Claim, DeadLetter, Draft, Failed, Message, Named, Pulled, Receipt, Rescheduled, id_of
-from .stock import Terms
-from .transport import encode
-
-T = TypeVar("T")
+from .durations import Duration, Seconds, milliseconds, seconds
+from .errors import OnFailure
+from .stock import terms_for
 
 
-class AsyncTarry:
+class AsyncTarry(AsyncApi):
     """A client of one server. For the tasks of one event loop, asyncio's or trio's. Use it in an
     `async with`; what `consume` begins lives in that block and ends with it.
 
@@ -56,17 +45,14 @@ class AsyncTarry:
         json: Dumps | None = None,
         sleep: Callable[[float], Awaitable[None]] = sleep,
     ) -> None:
-        self._transport = AsyncTransport(
+        transport = AsyncTransport(
             url,
             timeout=seconds(timeout, "timeout"),
             deadline=seconds(deadline, "deadline"),
             client=client,
             sleep=sleep,
         )
-        self._producer = AsyncProducer(self._transport, on_failure, json)
-        self._claims = AsyncClaims(self._transport)
-        self._operations = AsyncOperations(self._transport)
-        self._identity = AsyncIdentity(url)
+        super().__init__(transport, AsyncIdentity(url), on_failure, json)
         self._loops = Loops()
 
     def __repr__(self) -> str:
@@ -86,81 +72,6 @@ class AsyncTarry:
         """Ends the loops of `consume` and closes the connections."""
         await self._loops.close()
         await self._transport.close()
-
-    # Publishing
-
-    async def publish(
-        self,
-        topic: str,
-        body: Any,
-        *,
-        key: str | None = None,
-        delay: Duration | None = None,
-        deliver_at: datetime | str | None = None,
-        headers: Mapping[str, str] | None = None,
-        tag: str | None = None,
-        ordering_key: str | None = None,
-        queue: int | None = None,
-        idempotency_key: str | None = None,
-        content_type: str | None = None,
-    ) -> Receipt:
-        """Publishes a message: now, after `delay` (`"48h"`, a timedelta), or at `deliver_at`."""
-        draft = Draft(
-            body=body,
-            content_type=content_type,
-            key=key,
-            delay=delay,
-            deliver_at=deliver_at,
-            headers=headers,
-            tag=tag,
-            ordering_key=ordering_key,
-            queue=queue,
-        )
-        return await self._producer.publish(topic, draft, idempotency_key)
-
-    async def publish_many(
-        self,
-        topic: str,
-        messages: Iterable[Draft | dict[str, Any]],
-        *,
-        on_batch: Callable[[list[Receipt]], object] | None = None,
-        max_messages: int = MAX_MESSAGES,
-        max_bytes: int = MAX_BYTES,
-    ) -> list[Receipt]:
-        """Publishes drafts, or dicts of a draft's fields, in batches; each batch is one transaction.
-
-        When one fails, those before it stay published: `on_batch` has had their receipts.
-        """
-        return await self._producer.publish_many(
-            topic, messages, on_batch=on_batch, max_messages=max_messages, max_bytes=max_bytes
-        )
-
-    async def cancel(self, id: Named) -> Literal["cancelled"]:  # noqa: A002 - the contract's word
-        """Returns when the message will never be delivered. Raises `TooLate` when it was handed out, `NotFound`."""
-        await self._transport.call("DELETE", f"/v1/messages/{part(id_of(id))}")
-        return "cancelled"
-
-    async def nudge(self, topic: str | None = None) -> None:
-        """After the commit of an outbox: its messages are looked for at once, instead of within a second."""
-        await self._call("POST", "/v1/nudge", {} if topic is None else {"topic": topic})
-
-    async def reschedule(
-        self,
-        id: Named,  # noqa: A002 - the contract's word
-        *,
-        delay: Duration | None = None,
-        deliver_at: datetime | str | None = None,
-    ) -> Rescheduled:
-        """Gives a waiting message another time; its id stays. Raises `TooLate`, `Cancelled`, `NotFound`."""
-        request: dict[str, Any] = {}
-        if delay is not None:
-            request["delay"] = duration_out(delay, "delay")
-        if deliver_at is not None:
-            request["deliver_at"] = instant_out(deliver_at)
-        document = await self._call("PATCH", f"/v1/messages/{part(id_of(id))}", request)
-        return Rescheduled(document["id"], instant_in(document["deliver_at"]))
-
-    # Consuming
 
     def consume(
         self,
@@ -192,10 +103,20 @@ class AsyncTarry:
         from `start` on (`"earliest"`, or `"latest"`, the default, for one that is new). Leaving `with message:` notes
         it as seen, whether it raises or not: nothing is acked, and nothing comes again, but for what was not seen.
         """
-        terms = self._terms(
-            *(topic, group, max, lease, wait, client), ahead=max // 2, limit=limit, tags=_tags(tags), start=start
+        terms = terms_for(
+            self._identity,
+            topic=topic,
+            group=group,
+            client=client,
+            size=max,
+            lease=lease,
+            wait=wait,
+            ahead=max // 2,
+            limit=limit,
+            tags=arguments.tags(tags),
+            start=start,
         )
-        return AsyncMessages(self._loops, AsyncConsumption(self._claims, terms), idle_timeout)
+        return AsyncMessages(self._loops, AsyncConsumption(self._transport, terms), idle_timeout)
 
     async def run(
         self,
@@ -229,23 +150,23 @@ class AsyncTarry:
         No claim is made while `max_cached` messages or `max_cached_bytes` are held. `tags`, `start` and broadcast
         topics: as in `consume`.
         """
-        _at_least_one(workers=workers, max_cached=max_cached, max_cached_bytes=max_cached_bytes)
-        size = max or min(2 * workers, 1000)
-        terms = self._terms(
-            topic,
-            group,
-            size,
-            lease,
-            wait,
-            client,
+        arguments.at_least_one(workers=workers, max_cached=max_cached, max_cached_bytes=max_cached_bytes)
+        terms = terms_for(
+            self._identity,
+            topic=topic,
+            group=group,
+            client=client,
+            size=max or min(2 * workers, 1000),
+            lease=lease,
+            wait=wait,
             ahead=workers,
             max_messages=max_cached,
             max_bytes=max_cached_bytes,
-            tags=_tags(tags),
+            tags=arguments.tags(tags),
             start=start,
         )
         await AsyncRunner(
-            AsyncConsumption(self._claims, terms),
+            AsyncConsumption(self._transport, terms),
             handler,
             whole=pass_message,
             workers=workers,
@@ -253,384 +174,3 @@ class AsyncTarry:
             drain=None if drain is None else milliseconds(drain, "drain") / 1000,
             signals=signals,
         ).run()
-
-    def _terms(
-        self,
-        topic: str,
-        group: str,
-        size: int,
-        lease: Duration,
-        wait: Duration,
-        client: str | None,
-        **rest: Any,
-    ) -> Terms:
-        return Terms(
-            topic=topic,
-            group=group,
-            client=client or self._identity.consumer(),
-            size=size,
-            lease=milliseconds(lease, "lease") / 1000,
-            wait=milliseconds(wait, "wait") / 1000,
-            named=client is not None,
-            **rest,
-        )
-
-    async def claim(
-        self,
-        topic: str,
-        group: str,
-        *,
-        client: str | None = None,
-        max: int = 10,  # noqa: A002 - the contract's word
-        wait: Duration = 0,
-        lease: Duration = "60s",
-        tags: Sequence[str] | None = None,
-        start: datetime | str | None = None,
-        after: str | None = None,
-    ) -> Claim | None:
-        """Up to `max` messages for `lease`, waiting up to `wait` for the first; None when there are none.
-
-        `start` is where a new group begins, or a new client of a broadcast topic: `"earliest"` or `"latest"`. Messages
-        with other `tags` than these are skipped for the group. Of a broadcast topic, `after` is `next` of the claim
-        before, and confirms it (`""` at first); without it the client's offset moves with the answer.
-        """
-        name = client or self._identity.client()
-        return await self._claims.claim(
-            *(topic, group),
-            client=name,
-            size=max,
-            wait=milliseconds(wait, "wait"),
-            lease=milliseconds(lease, "lease"),
-            tags=_tags(tags),
-            start=start,
-            after=after,
-        )
-
-    async def ack(self, claim: Claim | str, ids: Iterable[Named] | None = None) -> int:
-        """Settles messages of a claim, all when `ids` is left out; returns how many. Raises `LeaseLost`."""
-        return await self._claims.ack(_claim_id(claim), _ids(ids))
-
-    async def fail(
-        self,
-        claim: Claim | str,
-        ids: Iterable[Named] | None = None,
-        *,
-        reason: str | None = None,
-        retry_after: Duration | None = None,
-        count: bool = True,
-    ) -> Failed:
-        """Gives messages back: onto the ladder, or after `retry_after`; `count=False` does not use up an attempt.
-
-        Raises `LeaseLost`, also when an earlier try did it and its answer was lost.
-        """
-        named = _ids(ids)
-        return await self._claims.fail(_claim_id(claim), named, reason=reason, retry_after=retry_after, count=count)
-
-    async def extend(self, claim: Claim | str, lease: Duration) -> datetime:
-        """A lease that runs from now; returns its end. Raises `LeaseLost`."""
-        return await self._claims.extend(_claim_id(claim), milliseconds(lease, "lease"))
-
-    async def renew(self, client: str | None = None) -> datetime:
-        """A sign of life of a consumer; from the first on it is dead 15 s after the last, and its claims end.
-
-        A claim and an open long poll are signs, too. `consume` and `run` send their own. Returns until when it lives.
-        """
-        return (await self._claims.renew(client or self._identity.client())).until
-
-    async def deregister(self, client: str | None = None) -> int:
-        """The consumer goes: its claims end at once, and what is open comes to others. Returns how many claims."""
-        return await self._claims.deregister(client or self._identity.client())
-
-    # Looking
-
-    def clients(self) -> AsyncIterator[dict[str, Any]]:
-        """The clients there are, by name, with what they hold, page by page."""
-        return self._operations.clients()
-
-    async def message(self, id: Named) -> dict[str, Any]:  # noqa: A002 - the contract's word
-        """The message, its state and its `life`, as the server tells it."""
-        return await self._call("GET", f"/v1/messages/{part(id_of(id))}")
-
-    async def pull(
-        self,
-        topic: str,
-        queue: int = 0,
-        offset: int = 0,
-        max: int = 10,  # noqa: A002 - the contract's word
-        *,
-        wait: Duration = 0,
-    ) -> Pulled:
-        """Messages of a queue by your own offset: no claim, no ack."""
-        patience = milliseconds(wait, "wait")
-        path = f"/v1/topics/{part(topic)}/queues/{queue}/messages"
-        params: dict[str, str | int] = {"offset": offset, "max": max, "wait": patience}
-        document = (await self._transport.call("GET", path, params=params, wait=patience / 1000)).document
-        messages = tuple(Message.read(record, topic) for record in document["messages"])
-        return Pulled(messages, document["next_offset"])
-
-    def find(
-        self,
-        topic: str,
-        *,
-        key: str | None = None,
-        state: Literal["scheduled", "published", "cancelled", "claimed", "retrying", "parked", "dead"] | None = None,
-        start: datetime | str | None = None,
-        end: datetime | str | None = None,
-    ) -> AsyncIterator[dict[str, Any]]:
-        """The messages of a key, or in a state, due from `start` to before `end`, page by page."""
-        return self._operations.find(topic, key=key, state=state, start=start, end=end)
-
-    async def upcoming(
-        self, topic: str, *, buckets: int = 24, width: Duration = "1h", start: datetime | str | None = None
-    ) -> dict[str, Any]:
-        """How many messages fall due in each stretch of `width` from now on, or from `start`.
-
-        Many messages, of any topic, are not all counted: then `counted_until` is where to go on with `start`.
-        """
-        params: dict[str, str | int] = {"buckets": buckets, "width": milliseconds(width, "width")}
-        if start is not None:
-            params["from"] = instant_out(start, "start")
-        return (await self._transport.call("GET", f"/v1/topics/{part(topic)}/upcoming", params=params)).document
-
-    async def topics(self, sort: Literal["name", "rate", "backlog"] = "name") -> list[dict[str, Any]]:
-        """All topics with their counts, rates of the last minute and backlogs; a call for each thousand."""
-        topics: dict[str, dict[str, Any]] = {}
-        params: dict[str, str | int] = {"sort": sort, "max": 1000}
-        while True:
-            page = (await self._transport.call("GET", "/v1/topics", params=params)).document
-            # One whose rank has changed meanwhile may come twice.
-            topics |= {topic["topic"]: topic for topic in page["topics"]}
-            if (cursor := page.get("cursor")) is None:
-                return list(topics.values())
-            params = params | {"cursor": cursor}
-
-    async def topic(self, topic: str) -> dict[str, Any]:
-        """One topic with its counts, queues and groups."""
-        return await self._call("GET", f"/v1/topics/{part(topic)}")
-
-    async def put_topic(
-        self,
-        topic: str,
-        *,
-        kind: Literal["cluster", "broadcast"] | None = None,
-        queues: int | None = None,
-        ordered: bool | None = None,
-        retention: Duration | None = None,
-        ladder: Sequence[Duration] | Literal["default"] | None = None,
-        jitter: float | None = None,
-        sequencer: Literal["store", "redis"] | None = None,
-    ) -> dict[str, Any]:
-        """Makes a topic, or changes what is named. `"default"` for `ladder` or `retention` takes back an own one.
-
-        `sequencer` says who draws the offsets: the store, or on MySQL a Redis.
-        """
-        settings = {
-            "kind": kind,
-            "queues": queues,
-            "ordered": ordered,
-            "retention": None if retention is None else _or_default(retention, _retention_out),
-            "ladder": None if ladder is None else _or_default(ladder, _rungs_out),
-            "jitter": jitter,
-            "sequencer": sequencer,
-        }
-        return await self._call("PUT", f"/v1/topics/{part(topic)}", _given(settings))
-
-    async def group(self, topic: str, group: str) -> dict[str, Any]:
-        """A group's backlog, offsets, clients, retries per rung and dead letters."""
-        return await self._call("GET", f"/v1/topics/{part(topic)}/groups/{part(group)}")
-
-    async def put_group(
-        self,
-        topic: str,
-        group: str,
-        *,
-        ladder: Sequence[Duration] | Literal["default"] | None = None,
-        jitter: float | None = None,
-        start: datetime | str | None = None,
-        on_exhausted: Literal["dead", "block"] | None = None,
-        concurrency: int | None = None,
-    ) -> dict[str, Any]:
-        """Makes a group, or changes what is named. `"default"` for `ladder` takes back an own one.
-
-        `start` is where a group that is made begins: `"earliest"`, `"latest"` or a time. `seek` moves one there is.
-        `concurrency`: messages in its clients' hands at once, at most.
-        """
-        settings = {
-            "ladder": None if ladder is None else _or_default(ladder, _rungs_out),
-            "jitter": jitter,
-            "from": None if start is None else instant_out(start, "start"),
-            "on_exhausted": on_exhausted,
-            "concurrency": concurrency,
-        }
-        return await self._call("PUT", f"/v1/topics/{part(topic)}/groups/{part(group)}", _given(settings))
-
-    def dead(self, topic: str, group: str) -> AsyncIterator[DeadLetter]:
-        """All dead letters of a group, page by page."""
-        return self._operations.dead(topic, group)
-
-    def dead_letters(
-        self,
-        topic: str,
-        group: str,
-        *,
-        key: str | None = None,
-        reason: str | None = None,
-        start: datetime | str | None = None,
-        end: datetime | str | None = None,
-    ) -> AsyncIterator[DeadLetter]:
-        """Dead letters with this key, with this text in their last reason, that died from `start` to before `end`."""
-        return self._operations.dead(topic, group, key=key, reason=reason, start=start, end=end)
-
-    # What operators do
-
-    async def seek(
-        self,
-        topic: str,
-        group: str,
-        to: datetime | str | int,
-        *,
-        queue: int | None = None,
-        dry_run: bool = False,
-    ) -> dict[int, int]:
-        """Moves a group to `"earliest"`, `"latest"`, a time or an offset (of `queue`); the offset by queue.
-
-        Its open claims are closed first: who acks one afterwards gets `LeaseLost`.
-        """
-        return await self._operations.seek(topic, group, to, queue=queue, dry_run=dry_run)
-
-    async def replay(
-        self,
-        topic: str,
-        group: str,
-        start: datetime | str | int,
-        end: datetime | str | int | None = None,
-        *,
-        queue: int | None = None,
-        name: str | None = None,
-        dry_run: bool = False,
-        on_progress: OnProgress | None = None,
-    ) -> int:
-        """Gives one group a range of the stream once more, from `start` up to and without `end`; how many messages.
-
-        When it is interrupted, the same call goes on where it stopped. So do many calls of one `name`, ranges of
-        offsets of one `queue` that rise: what the name has come past is not given again.
-        """
-        return await self._operations.replay(
-            topic, group, start, end, queue=queue, name=name, dry_run=dry_run, on_progress=on_progress
-        )
-
-    async def redrive(
-        self,
-        topic: str,
-        group: str,
-        ids: Iterable[Named] | None = None,
-        *,
-        start: datetime | str | None = None,
-        end: datetime | str | None = None,
-        rate: int | None = None,
-        dry_run: bool = False,
-        on_progress: OnProgress | None = None,
-    ) -> int:
-        """Gives dead letters back to their group, all, or some by id or by the time of their death; how many.
-
-        `rate` is how many a second at most. An exception in `on_progress` stops it; what is done stays done.
-        """
-        named = _ids(ids)
-        return await self._operations.letters(
-            "redrive", topic, group, named, start=start, end=end, rate=rate, dry_run=dry_run, on_progress=on_progress
-        )
-
-    async def purge(
-        self,
-        topic: str,
-        group: str,
-        ids: Iterable[Named] | None = None,
-        *,
-        start: datetime | str | None = None,
-        end: datetime | str | None = None,
-        dry_run: bool = False,
-        on_progress: OnProgress | None = None,
-    ) -> int:
-        """Removes dead letters for good, all, or some by id or by the time of their death; how many."""
-        named = _ids(ids)
-        return await self._operations.letters(
-            "purge", topic, group, named, start=start, end=end, rate=None, dry_run=dry_run, on_progress=on_progress
-        )
-
-    async def delete_group(self, topic: str, group: str) -> None:
-        """Removes a group for good: its position, retries and dead letters. Its claims are over at once."""
-        await self._call("DELETE", f"/v1/topics/{part(topic)}/groups/{part(group)}")
-
-    async def delete_topic(self, topic: str, *, force: bool = False) -> None:
-        """Removes a topic for good, with its groups and messages.
-
-        Raises `Conflict` while messages wait or are unsettled; with `force` they are dropped.
-        """
-        params = {"force": "true"} if force else None
-        await self._transport.call("DELETE", f"/v1/topics/{part(topic)}", params=params, wait=_SCAN)
-
-    async def ready(self) -> bool:
-        """Whether the server takes calls at this moment; never raises for a server that is away."""
-        try:
-            await self._transport.call("GET", "/readyz", deadline=0.0)
-        except TarryError:
-            return False
-        return True
-
-    async def _call(self, method: str, path: str, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        content = None if request is None else encode(request)
-        return (await self._transport.call(method, path, content)).document
-
-
-_SCAN = 60.0
-"""Seconds that the server may take to see that nothing waits."""
-
-
-def _claim_id(claim: Claim | str) -> str:
-    return claim.id if isinstance(claim, Claim) else claim
-
-
-class _Default:
-    """Stands for `null` in what is sent."""
-
-
-_DEFAULT = _Default()
-
-
-def _or_default(value: Any, write: Callable[[Any], Any]) -> Any:
-    return _DEFAULT if value == "default" else write(value)
-
-
-def _rungs_out(ladder: Sequence[Duration]) -> list[int | str]:
-    return [duration_out(rung, "ladder") for rung in _listed("ladder", ladder)]
-
-
-def _retention_out(retention: Duration) -> int | str:
-    return duration_out(retention, "retention")
-
-
-def _tags(tags: Sequence[str] | None) -> tuple[str, ...] | None:
-    return None if tags is None else tuple(_listed("tags", tags))
-
-
-def _listed(name: str, values: T) -> T:
-    """A text would be taken for a list of its letters."""
-    if isinstance(values, str):
-        raise ValueError(f"{name} is a list, such as [{values!r}]")
-    return values
-
-
-def _ids(messages: Iterable[Named] | None) -> list[str] | None:
-    return None if messages is None else [id_of(message) for message in _listed("ids", messages)]
-
-
-def _at_least_one(**numbers: int) -> None:
-    """With none of them nothing would ever be done, and nobody would say so."""
-    for name, number in numbers.items():
-        if number < 1:
-            raise ValueError(f"{name} is 1 or more, not {number}")
-
-
-def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What is None is left out; the default is sent as null."""
-    return {name: None if value is _DEFAULT else value for name, value in settings.items() if value is not None}

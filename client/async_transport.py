@@ -1,15 +1,19 @@
 """HTTP for asyncio and trio: `transport` with awaits. What a request and an answer mean is written there."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
+from typing import Any, TypeVar
 
 import httpx
 from anyio import CancelScope, Event, move_on_after, sleep
 from tenacity import AsyncRetrying, RetryCallState, stop_before_delay
 
+from .calls import Call, Page, Reply
 from .errors import TarryError
 from .processes import PerProcess
-from .transport import HEADERS, LIMITS, RETRY, Doubt, Reply, checked, headers_of, lent, pause, read, unanswered
+from .transport import HEADERS, LIMITS, RETRY, Doubt, checked, lent, pause, read, request, unanswered
+
+T = TypeVar("T")
 
 
 class AsyncTransport:
@@ -39,22 +43,9 @@ class AsyncTransport:
             with CancelScope(shield=True):
                 await self._http.get().aclose()
 
-    async def call(
-        self,
-        method: str,
-        path: str,
-        content: bytes | None = None,
-        *,
-        params: Mapping[str, str | int] | None = None,
-        wait: float = 0.0,
-        deadline: float | None = None,
-        abandon: Event | None = None,
-    ) -> Reply:
-        """One call, tried again while the server is away, until `deadline` seconds have passed or `abandon` is set.
-
-        `wait` is how long the server may rightly take.
-        """
-        late = stop_before_delay(self._deadline if deadline is None else deadline)
+    async def send(self, call: Call[T], *, deadline: float | None = None, abandon: Event | None = None) -> T:
+        """Makes a call; again while the server is away, until `deadline` seconds have passed or `abandon` is set."""
+        late = stop_before_delay(0.0 if call.once else self._deadline if deadline is None else deadline)
 
         def stop(state: RetryCallState) -> bool:
             return late(state) or (abandon is not None and abandon.is_set())
@@ -67,32 +58,27 @@ class AsyncTransport:
                     await abandon.wait()
 
         doubt = Doubt()
-        retrying = AsyncRetrying(
-            retry=RETRY,
-            wait=pause,
-            stop=stop,
-            sleep=nap,
-            before_sleep=doubt.note,
-            reraise=True,
-        )
+        retrying = AsyncRetrying(retry=RETRY, wait=pause, stop=stop, sleep=nap, before_sleep=doubt.note, reraise=True)
         try:
-            return doubt.told(await retrying(self._once, method, path, content, params, wait))
+            reply: Reply = await retrying(self._once, call)
         except TarryError as error:
-            doubt.tell(error)
+            doubt.mark_error(error)
             raise
+        return call.read(doubt.mark(reply))
 
-    async def _once(
-        self, method: str, path: str, content: bytes | None, params: Mapping[str, str | int] | None, wait: float
-    ) -> Reply:
+    async def pages(self, call: Call[Page[T]]) -> AsyncIterator[T]:
+        """What is on a page, and on those after it; each is asked for when the one before is through."""
+        following: Call[Page[T]] | None = call
+        while following is not None:
+            page = await self.send(following)
+            for item in page.items:
+                yield item
+            following = page.next
+
+    async def _once(self, call: Call[Any]) -> Reply:
+        client = self._http.get()
         try:
-            response = await self._http.get().request(
-                method,
-                self.url + path,
-                content=content,
-                params=params,
-                headers=headers_of(content),
-                timeout=httpx.Timeout(self._timeout, read=self._timeout + wait),
-            )
+            response = await client.send(request(client, self.url, call, self._timeout))
         except httpx.RequestError as error:
             raise unanswered(self.url, error) from error
         return read(self.url, response)

@@ -5,9 +5,9 @@ from typing import Any
 
 from attrs import frozen
 
-from .bodies import Dumps, written
-from .records import Draft
-from .transport import encode
+from .bodies import Dumps, encode, written
+from .calls import Reply
+from .records import Draft, Receipt
 
 MAX_MESSAGES = 1000
 MAX_BYTES = 4 * 1024 * 1024
@@ -23,6 +23,11 @@ class Batch:
     def request(self, idempotency_key: str) -> bytes:
         """The request's body: one transaction, one idempotency key."""
         return b'{"messages":[%b],"idempotency_key":%b}' % (b",".join(self.wires), encode(idempotency_key))
+
+
+def receipts(reply: Reply) -> list[Receipt]:
+    """Of a batch, in its order."""
+    return [Receipt.read(record) for record in reply.document["messages"]]
 
 
 def cut(

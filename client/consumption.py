@@ -1,9 +1,9 @@
 """The loop behind `consume` and `run`: three threads around a `Stock`, under one lock.
 
-What the caller's thread does under that lock is not interrupted: a Ctrl-C comes before it, or after.
+A Ctrl-C does not interrupt what the caller's thread does under that lock: it comes before, or after.
 
 The fetcher claims ahead while handlers work, the settler sends acks and fails, the keeper renews leases. A handler
-never waits for the server; that a lease was lost is told by a warning, and the message comes again.
+never waits for the server; a lost lease is a warning in the log, and the message comes again.
 """
 
 import logging
@@ -11,16 +11,18 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
-from .claims import Claims
-from .delivery import MESSAGE_FIELDS, Delivery
+from . import claims
+from .calls import Call
+from .delivery import Delivery
 from .durations import Duration
-from .errors import LeaseLost, NotFound, TarryError, Unavailable
+from .errors import TarryError, Unavailable
 from .holds import Hold, Settlement
 from .processes import Owner
-from .records import Claim
 from .signals import signals
 from .stock import PATIENCE, SIGN, Stock, Terms
+from .transport import Transport
 
 _log = logging.getLogger("tarry.client")
 
@@ -31,8 +33,8 @@ _GLANCE = 0.2
 class Consumption:
     """Messages of one group, held by one client, from `start` to `close`. Safe to share between threads."""
 
-    def __init__(self, claims: Claims, terms: Terms, clock: Callable[[], float] = time.monotonic) -> None:
-        self._claims = claims
+    def __init__(self, transport: Transport, terms: Terms, clock: Callable[[], float] = time.monotonic) -> None:
+        self._transport = transport
         self._terms = terms
         self._clock = clock
         self._owner = Owner()
@@ -100,8 +102,7 @@ class Consumption:
         if self._stock.exhausted():
             self._arrived.notify_all()
         hold, message = taken
-        fields = {name: getattr(message, name) for name in MESSAGE_FIELDS}
-        delivery = Delivery(hold=hold, acknowledger=self, **fields)
+        delivery = Delivery.of(message, hold, self)
         self._stock.watch(delivery, hold)
         return delivery
 
@@ -138,7 +139,9 @@ class Consumption:
             return False
         _log.warning(
             "message %s of %s is in the hands of process %d, which settles it; what was said here is dropped",
-            *(id_, self._terms.topic, self._owner.pid),
+            id_,
+            self._terms.topic,
+            self._owner.pid,
         )
         return True
 
@@ -183,14 +186,14 @@ class Consumption:
         self._stock.absence.closed(self._clock())
         if self._registered and not self._stock.keeps_place and not but_in_hands:
             with suppress(TarryError):
-                self._claims.deregister(self._terms.client, deadline=SIGN / 5)
+                self._transport.send(claims.deregister(self._terms.client), deadline=SIGN / 5)
 
     def _confirm(self) -> None:
         """Of a broadcast topic: what was seen is not to come again. The answer is left, and not confirmed."""
         if not self._stock.unseen:
             return
         try:
-            self._claim(1, deadline=PATIENCE)
+            self._transport.send(self._stock.claim(1, last=True), deadline=PATIENCE)
         except TarryError as error:
             _log.warning("confirming on %s: %s; the last messages come again", self._terms.topic, error)
         with self._lock:
@@ -216,7 +219,7 @@ class Consumption:
         while (size := self._await_room()) > 0:
             asked = self._clock()
             try:
-                claim = self._claim(size)
+                claim = self._transport.send(self._stock.claim(size), abandon=self._stopped)
             except Unavailable as error:
                 with self._lock:
                     if not self._stopped.is_set():
@@ -224,39 +227,19 @@ class Consumption:
                 self._rest(asked)
                 continue
             with self._lock:
-                self._stock.absence.answered(self._clock())
-                self._stock.told_alive(asked)
-            if claim is not None:
-                with self._lock:
-                    self._stock.add(claim, self._clock(), asked)
+                self._stock.claimed(claim, self._clock(), asked)
+                if claim is not None:
                     self._arrived.notify(len(claim.messages))
                     if self._stock.watched and not self._registered:
                         self._sign_at = self._clock()  # whoever is killed now is missed from now on
                     self._held.notify()
-            else:
+            if claim is None:
                 self._rest(asked)
 
     def _rest(self, asked: float) -> None:
-        # A server that does not hold the poll, as one that is stopping, is not asked in a tight circle.
+        # A server that does not hold the poll, as one that is stopping, is not asked in a tight loop.
         if self._clock() - asked < self._terms.wait / 2:
             self._stopped.wait(0.1)
-
-    def _claim(self, size: int, deadline: float | None = None) -> Claim | None:
-        terms = self._terms
-        last = deadline is not None
-        return self._claims.claim(
-            terms.topic,
-            terms.group,
-            client=terms.client,
-            size=size,
-            wait=0 if last else round(terms.wait * 1000),
-            lease=round(terms.lease * 1000),
-            tags=terms.tags,
-            start=terms.start,
-            after=self._stock.after,
-            deadline=deadline,
-            abandon=None if last else self._stopped,
-        )
 
     def _await_room(self) -> int:
         """Waits until more is wanted, and says how many; 0 when it is over."""
@@ -287,33 +270,13 @@ class Consumption:
                 self._owed.wait(None if at is None else max(0.0, at - now))
 
     def _send(self, settlement: Settlement) -> None:
-        # A result is worth telling for as long as the lease may last.
+        # A result is worth sending for as long as the lease may last.
         deadline = max(30.0, self._terms.lease)
-        claim, ids = settlement.hold.claim.id, settlement.ids
-        try:
-            if settlement.verb == "ack":
-                self._claims.ack(claim, ids, deadline=deadline, abandon=self._abandoned)
-            else:
-                self._claims.fail(
-                    claim,
-                    ids,
-                    reason=settlement.reason,
-                    retry_after=settlement.retry_after,
-                    count=settlement.count,
-                    deadline=deadline,
-                    abandon=self._abandoned,
-                )
-        except (LeaseLost, NotFound) as error:
-            with self._lock:
-                self._stock.absence.answered(self._clock())
-                self._stock.told_too_late(settlement, error, self._clock())
+        error = self._failure(settlement.call(), deadline)
+        with self._lock:
+            self._stock.settled(settlement, error, self._clock())
+            if error is not None:
                 self._held.notify()
-        except TarryError as error:
-            with self._lock:
-                self._stock.not_told(settlement, error, self._clock())
-        else:
-            with self._lock:
-                self._stock.absence.answered(self._clock())
 
     # The keeper
 
@@ -342,34 +305,29 @@ class Consumption:
             return
         asked = self._clock()
         try:
-            alive = self._claims.renew(self._terms.client, deadline=0.0, abandon=self._abandoned)
+            alive = self._transport.send(claims.renew(self._terms.client), deadline=0.0, abandon=self._abandoned)
             self._registered = True
             with self._lock:
-                self._stock.told_alive(asked, alive.seconds)
+                self._stock.note_alive(asked, alive.seconds)
                 self._arrived.notify_all()  # they may have waited for this
         except TarryError as error:
-            # Without one the claims live by their leases alone, or die with the silence: either is told by the claims.
+            # Without one, claims last as long as their leases, or end with the client; calls for them show which.
             _log.debug("a sign of life to %s: %s", self._terms.topic, error)
         self._sign_at = self._clock() + self._stock.sign_every
 
     def _renew(self, hold: Hold) -> None:
-        lease = round(self._terms.lease * 1000)
+        error = self._failure(self._stock.extend(hold), self._terms.lease / 3)
+        with self._lock:
+            self._stock.renewed(hold, error, self._clock())
+            self._room.notify()
+            self._arrived.notify_all()  # it may have been in doubt
+
+    def _failure(self, call: Call[Any], deadline: float) -> TarryError | None:
         try:
-            self._claims.extend(hold.claim.id, lease, deadline=self._terms.lease / 3, abandon=self._abandoned)
-        except (LeaseLost, NotFound):
-            with self._lock:
-                self._stock.absence.answered(self._clock())
-                self._stock.lose(hold)
-                self._room.notify()
+            self._transport.send(call, deadline=deadline, abandon=self._abandoned)
         except TarryError as error:
-            with self._lock:
-                self._stock.not_renewed(hold, error, self._clock())
-                self._room.notify()
-        else:
-            with self._lock:
-                self._stock.absence.answered(self._clock())
-                self._holds.renewed(hold, self._clock())
-                self._arrived.notify_all()  # it may have been in doubt
+            return error
+        return None
 
 
 def _nap(rest: float | None) -> float | None:

@@ -12,9 +12,11 @@ from .records import Message
 
 _log = logging.getLogger("tarry.client")
 
+_FIELDS = tuple(Message.__annotations__)
+
 
 class Acknowledger(Protocol):
-    """Takes the results of handlers; tells the server in its own time."""
+    """Takes the results of handlers; sends them in its own time."""
 
     def ack(self, hold: Hold, id_: str) -> bool:
         """False when the message is not in our hands any more."""
@@ -36,8 +38,13 @@ class Delivery(Message):
     hold: Hold = field(repr=False)
     acknowledger: Acknowledger = field(repr=False)
 
+    @classmethod
+    def of(cls, message: Message, hold: Hold, acknowledger: Acknowledger) -> Self:
+        """A message of a claim, as it is handed out."""
+        return cls(**{name: getattr(message, name) for name in _FIELDS}, hold=hold, acknowledger=acknowledger)
+
     def ack(self) -> None:
-        """Done. Told to the server with the other acks of its claim, 100 ms later at most."""
+        """Done. Sent to the server with the other acks of its claim, 100 ms later at most."""
         self._check(self.acknowledger.ack(self.hold, self.id))
 
     def fail(self, reason: str | None = None, *, retry_after: Duration | None = None, count: bool = True) -> None:
@@ -70,7 +77,3 @@ class Delivery(Message):
             return True
         self.fail("given back", retry_after=0, count=False)
         return False
-
-
-MESSAGE_FIELDS = tuple(Message.__annotations__)
-"""What a delivery takes over from its message."""

@@ -1,6 +1,6 @@
 """What a call can come to: one base, flat. Made from the server's problem in one place, `refusal`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 
@@ -25,6 +25,10 @@ class TarryError(Exception):
         self.in_doubt = False
         """An earlier try of the call, whose answer was lost, may have done what was asked. A fail that is tried again
         after such a try raises `LeaseLost` either way: the messages are out of this client's hands and come again."""
+
+
+OnFailure = Callable[[str, Any, TarryError], object]
+"""Called with topic, body (a list of them for a batch) and error when a publish has finally failed."""
 
 
 class BadRequest(TarryError):

@@ -1,13 +1,15 @@
 """What a consumer holds, and what it owes the server: acks, fails and renewals, each with its moment. Pure.
 
-No thread, no clock and no call lives here: `consumption` brings the time, keeps the lock and makes the calls.
+No thread and no clock lives here: `consumption` brings the time, keeps the lock and sends the calls.
 """
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 from attrs import define, evolve, field, frozen
 
+from . import claims
+from .calls import Call
 from .durations import Duration
 from .records import Claim
 
@@ -63,6 +65,13 @@ class Settlement:
     retry_after: Duration | None = None
     count: bool = True
 
+    def call(self) -> Call[Any]:
+        """As it goes to the server."""
+        claim = self.hold.claim.id
+        if self.verb == "ack":
+            return claims.ack(claim, self.ids)
+        return claims.fail(claim, self.ids, reason=self.reason, retry_after=self.retry_after, count=self.count)
+
 
 class Holds:
     """All claims of one consumer."""
@@ -105,7 +114,7 @@ class Holds:
         return True
 
     def forget(self, hold: Hold, id_: str, *, seen: bool) -> bool:
-        """Of a broadcast topic: a message was handled, and nobody is told; False when it is not in our hands."""
+        """Of a broadcast topic: a message was handled, which no call says; False when it is not in our hands."""
         if not self._close(hold, id_):
             return False
         if not seen:
@@ -175,7 +184,7 @@ class Holds:
         hold.renew_at = now + self._lease / 10
 
     def lose(self, hold: Hold) -> int:
-        """The lease is over: forgets the claim; how many messages come again, handled ones not told of among them."""
+        """The lease is over: forgets the claim; how many messages come again, with those whose ack was not sent."""
         lost = len(hold.open) + len(hold.acks)
         for id_ in list(hold.open):
             self._close(hold, id_)

@@ -1,14 +1,18 @@
-"""What an operator does to a group, call by call: seek, replay, redrive, purge. Long ones are cut by the server, and go
-on here until they are done; leaving in between stops them, and what is done stays done."""
+"""What an operator does to a group, and pages of what there is. Pure.
 
-from collections.abc import Callable, Iterable, Iterator
+The server cuts what takes long: a page counts what was done, and its next call goes on. Who stops in between leaves
+done what is done.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
+from .bodies import encode
+from .calls import Call, Page, Reply, paged
 from .durations import instant_in, instant_out
 from .paths import part
 from .records import DeadLetter, Message
-from .transport import Transport, encode
 
 _PATIENCE = 25.0
 """Seconds that the server may take for one call: it stops after 20."""
@@ -17,149 +21,99 @@ OnProgress = Callable[[int], object]
 """Called with how many there were so far."""
 
 
-class Operations:
-    """The calls under /v1/topics/{topic}/groups/{group}."""
+def seek(topic: str, group: str, to: str | datetime | int, *, queue: int | None, dry_run: bool) -> Call[dict[int, int]]:
+    """The offset by queue."""
+    target: str | dict[str, Any]
+    if isinstance(to, int):
+        target = {"offset": to}
+    elif isinstance(to, str) and to in ("earliest", "latest"):
+        target = to
+    else:
+        target = {"time": instant_out(to, "to")}
+    if queue is not None:
+        if isinstance(target, str):
+            raise ValueError("queue goes with an offset or a time; earliest and latest move all queues")
+        target["queue"] = queue
 
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+    def read(reply: Reply) -> dict[int, int]:
+        return {place["queue"]: place["offset"] for place in reply.document["queues"]}
 
-    def _post(self, topic: str, group: str, verb: str, request: dict[str, Any], **how: Any) -> dict[str, Any]:
-        content = encode({name: value for name, value in request.items() if value is not None})
-        return self._transport.call("POST", f"{_path(topic, group)}/{verb}", content, wait=_PATIENCE, **how).document
+    content = encode({"to": target, "dry_run": dry_run})
+    return Call("POST", f"{_path(topic, group)}/seek", read, content, wait=_PATIENCE)
 
-    def seek(
-        self, topic: str, group: str, to: str | datetime | int, *, queue: int | None, dry_run: bool
-    ) -> dict[int, int]:
-        """The offset by queue."""
-        target: str | dict[str, Any]
-        if isinstance(to, int):
-            target = {"offset": to}
-        elif isinstance(to, str) and to in ("earliest", "latest"):
-            target = to
-        else:
-            target = {"time": instant_out(to, "to")}
-        if queue is not None:
-            if isinstance(target, str):
-                raise ValueError("queue goes with an offset or a time; earliest and latest move all queues")
-            target["queue"] = queue
-        answer = self._post(topic, group, "seek", {"to": target, "dry_run": dry_run})
-        return {place["queue"]: place["offset"] for place in answer["queues"]}
 
-    def replay(
-        self,
-        topic: str,
-        group: str,
-        start: str | datetime | int,
-        end: str | datetime | int | None,
-        *,
-        queue: int | None,
-        dry_run: bool,
-        on_progress: OnProgress | None,
-        name: str | None = None,
-    ) -> int:
-        """How many. A call is not tried again by itself: one that was done in full would be done twice."""
-        request = {"from": _place(start), "to": _place(end), "queue": queue, "dry_run": dry_run}
-        if name is not None:
-            request["name"] = name
-        count, more = 0, True
-        while more:
-            answer = self._post(topic, group, "replay", request, deadline=0.0)
-            count, more = count + answer["replayed"], answer["more"]
-            if on_progress is not None:
-                on_progress(count)
-        return count
+def replay(
+    topic: str,
+    group: str,
+    start: str | datetime | int,
+    end: str | datetime | int | None,
+    *,
+    queue: int | None,
+    name: str | None,
+    dry_run: bool,
+) -> Call[Page[int]]:
+    """How many. A call is not tried again by itself: one that was done in full would be done twice."""
+    request = {"from": _place(start), "to": _place(end), "queue": queue, "dry_run": dry_run, "name": name}
+    content = encode(_given(request))
 
-    def letters(
-        self,
-        verb: Literal["redrive", "purge"],
-        topic: str,
-        group: str,
-        ids: Iterable[str] | None,
-        *,
-        start: str | datetime | None,
-        end: str | datetime | None,
-        rate: int | None,
-        dry_run: bool,
-        on_progress: OnProgress | None,
-    ) -> int:
-        """How many. Letters that die after the first call are not meant."""
-        request = {
-            "ids": None if ids is None else list(ids),
-            "from": None if start is None else instant_out(start, "start"),
-            "to": None if end is None else instant_out(end, "end"),
-            "rate": rate,
-            "dry_run": dry_run,
-        }
-        count, more = 0, True
-        while more:
-            answer = self._post(topic, group, f"dead/{verb}", request)
-            count, more = count + answer["redriven" if verb == "redrive" else "purged"], answer["more"]
-            request["to"] = answer["to"]
-            if on_progress is not None:
-                on_progress(count)
-        return count
+    def read(reply: Reply) -> Page[int]:
+        return Page((reply.document["replayed"],), call if reply.document["more"] else None)
 
-    def dead(
-        self,
-        topic: str,
-        group: str,
-        *,
-        key: str | None = None,
-        reason: str | None = None,
-        start: str | datetime | None = None,
-        end: str | datetime | None = None,
-    ) -> Iterator[DeadLetter]:
-        """Dead letters that fit, page by page."""
-        search = {
-            "key": key,
-            "reason": reason,
-            "from": None if start is None else instant_out(start, "start"),
-            "to": None if end is None else instant_out(end, "end"),
-        }
-        params: dict[str, str | int] = {name: value for name, value in search.items() if value is not None}
-        while True:
-            page = self._transport.call("GET", f"{_path(topic, group)}/dead", params=params).document
-            for record in page["messages"]:
-                message = Message.read(record, topic)
-                yield DeadLetter(message, instant_in(record["dead_at"]), tuple(record["attempts"]))
-            if page.get("cursor") is None:
-                return
-            params["cursor"] = page["cursor"]
+    call = Call("POST", f"{_path(topic, group)}/replay", read, content, wait=_PATIENCE, once=True)
+    return call
 
-    def find(
-        self,
-        topic: str,
-        *,
-        key: str | None,
-        state: str | None,
-        start: str | datetime | None,
-        end: str | datetime | None,
-    ) -> Iterator[dict[str, Any]]:
-        """Messages that fit, page by page."""
-        search = {
-            "topic": topic,
-            "key": key,
-            "state": state,
-            "from": None if start is None else instant_out(start, "start"),
-            "to": None if end is None else instant_out(end, "end"),
-        }
-        params: dict[str, str | int] = {name: value for name, value in search.items() if value is not None}
-        while True:
-            page = self._transport.call("GET", "/v1/messages", params=params).document
-            yield from page["messages"]
-            if page.get("cursor") is None:
-                return
-            params["cursor"] = page["cursor"]
 
-    def clients(self) -> Iterator[dict[str, Any]]:
-        """All clients, page by page."""
-        params: dict[str, str | int] = {}
-        while True:
-            page = self._transport.call("GET", "/v1/clients", params=params).document
-            yield from page["clients"]
-            if page.get("cursor") is None:
-                return
-            params["cursor"] = page["cursor"]
+def letters(
+    verb: Literal["redrive", "purge"],
+    topic: str,
+    group: str,
+    ids: Iterable[str] | None,
+    *,
+    start: str | datetime | None,
+    end: str | datetime | None,
+    rate: int | None = None,
+    dry_run: bool,
+) -> Call[Page[int]]:
+    """How many. Letters that die after the first call are not meant."""
+    request = {"ids": None if ids is None else list(ids), **_range(start, end), "rate": rate, "dry_run": dry_run}
+    path = f"{_path(topic, group)}/dead/{verb}"
+
+    def read(reply: Reply) -> Page[int]:
+        document = reply.document
+        count = document["redriven" if verb == "redrive" else "purged"]
+        return Page((count,), call(request | {"to": document["to"]}) if document["more"] else None)
+
+    def call(request: Mapping[str, Any]) -> Call[Page[int]]:
+        return Call("POST", path, read, encode(_given(request)), wait=_PATIENCE)
+
+    return call(request)
+
+
+def dead(
+    topic: str,
+    group: str,
+    *,
+    key: str | None = None,
+    reason: str | None = None,
+    start: str | datetime | None = None,
+    end: str | datetime | None = None,
+) -> Call[Page[DeadLetter]]:
+    """Dead letters that fit."""
+
+    def read(document: dict[str, Any]) -> Iterator[DeadLetter]:
+        for record in document["messages"]:
+            message = Message.read(record, topic)
+            yield DeadLetter(message, instant_in(record["dead_at"]), tuple(record["attempts"]))
+
+    return paged(f"{_path(topic, group)}/dead", {"key": key, "reason": reason, **_range(start, end)}, read)
+
+
+def find(
+    topic: str, *, key: str | None, state: str | None, start: str | datetime | None, end: str | datetime | None
+) -> Call[Page[dict[str, Any]]]:
+    """Messages that fit."""
+    search = {"topic": topic, "key": key, "state": state, **_range(start, end)}
+    return paged("/v1/messages", search, lambda document: document["messages"])
 
 
 def _path(topic: str, group: str) -> str:
@@ -168,3 +122,14 @@ def _path(topic: str, group: str) -> str:
 
 def _place(place: str | datetime | int | None) -> str | int | None:
     return place if place is None or isinstance(place, int) else instant_out(place, "start")
+
+
+def _range(start: str | datetime | None, end: str | datetime | None) -> dict[str, str | None]:
+    return {
+        "from": None if start is None else instant_out(start, "start"),
+        "to": None if end is None else instant_out(end, "end"),
+    }
+
+
+def _given(request: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in request.items() if value is not None}

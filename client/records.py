@@ -37,7 +37,7 @@ class Receipt:
         )
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it, which is how the server told it."""
+        """As JSON, as the server sent it."""
         document = {name: getattr(self, name) for name in ("id", "topic", "state", "queue", "offset")}
         document = {name: value for name, value in document.items() if value is not None}
         return document | {"deliver_at": instant_out(self.deliver_at), "replayed": self.replayed}

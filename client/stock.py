@@ -1,18 +1,23 @@
 """What a consumption holds and what is to be done next: the rules that threads and tasks share. Pure.
 
-Around it `consumption` puts threads and `async_consumption` tasks; both bring the time and make the calls.
+Around it `consumption` puts threads and `async_consumption` tasks; both bring the time and send the calls.
 """
 
 import logging
 import math
 from collections import deque
+from typing import Any
 from weakref import ref
 
 from attrs import frozen
 
+from . import claims
 from .absence import Absence
-from .errors import TarryError, Unavailable
+from .calls import Call
+from .durations import Duration, milliseconds
+from .errors import LeaseLost, NotFound, TarryError, Unavailable
 from .holds import Hold, Holds, Settlement
+from .identity import Identity
 from .records import Claim, Message
 
 _log = logging.getLogger("tarry.client")
@@ -52,6 +57,17 @@ class Terms:
     """No claim is made while so much is held."""
 
 
+def terms_for(identity: Identity, client: str | None, *, lease: Duration, wait: Duration, **rest: Any) -> Terms:
+    """Terms of a loop; a client that was given no name gets one of its own."""
+    return Terms(
+        client=client or identity.consumer(),
+        named=client is not None,
+        lease=milliseconds(lease, "lease") / 1000,
+        wait=milliseconds(wait, "wait") / 1000,
+        **rest,
+    )
+
+
 class Stock:
     """Messages claimed by one client of a group, and what waits to be handed out."""
 
@@ -84,6 +100,32 @@ class Stock:
         self._claimed = False
         """There was a claim, and not only answers of a broadcast topic."""
 
+    def claim(self, size: int, *, last: bool = False) -> Call[Claim | None]:
+        """The call for up to `size` more. Of a broadcast topic it confirms what was seen; the last does no more."""
+        terms = self._terms
+        return claims.claim(
+            terms.topic,
+            terms.group,
+            client=terms.client,
+            size=size,
+            wait=0 if last else round(terms.wait * 1000),
+            lease=round(terms.lease * 1000),
+            tags=terms.tags,
+            start=terms.start,
+            after=self.after,
+        )
+
+    def extend(self, hold: Hold) -> Call[Any]:
+        """The call that renews a lease."""
+        return claims.extend(hold.claim.id, round(self._terms.lease * 1000))
+
+    def claimed(self, claim: Claim | None, now: float, asked_at: float) -> None:
+        """A call for more was answered."""
+        self.absence.answered(now)
+        self.note_alive(asked_at)
+        if claim is not None:
+            self.add(claim, now, asked_at)
+
     def add(self, claim: Claim, now: float, asked_at: float = math.inf) -> None:
         """A claim whose answer arrived now."""
         hold = self.holds.add(claim, now)
@@ -95,7 +137,7 @@ class Stock:
                 hold.doubtful, hold.renew_at = True, now
         self.waiting.extend((hold, message) for message in claim.messages)
 
-    def told_alive(self, asked_at: float, seconds: float | None = None) -> None:
+    def note_alive(self, asked_at: float, seconds: float | None = None) -> None:
         """The server has answered: it takes the client to live for `seconds` from then on, or as long as before.
 
         If it may have taken it for dead meanwhile, nothing claimed before is handed out until its lease is renewed.
@@ -235,37 +277,47 @@ class Stock:
             _log.warning("a lease on %s is over; %d messages come again", self._terms.topic, lost)
         self.waiting = deque(pair for pair in self.waiting if pair[0] is not hold)
 
-    def not_renewed(self, hold: Hold, error: TarryError, now: float) -> None:
-        """The server was away: again soon, while the lease lasts."""
-        if isinstance(error, Unavailable):
-            self.absence.failed("renewing a lease on", error, now)
-        else:
-            _log.warning("renewing a lease on %s: %s", self._terms.topic, error)
-        if now >= hold.expires_at:
+    def renewed(self, hold: Hold, error: TarryError | None, now: float) -> None:
+        """How the renewal of a lease has ended. When the server was away: again soon, while the lease lasts."""
+        if error is None:
+            self.absence.answered(now)
+            self.holds.renewed(hold, now)
+        elif isinstance(error, LeaseLost | NotFound):
+            self.absence.answered(now)
             self.lose(hold)
         else:
-            self.holds.not_renewed(hold, now)
+            if isinstance(error, Unavailable):
+                self.absence.failed("renewing a lease on", error, now)
+            else:
+                _log.warning("renewing a lease on %s: %s", self._terms.topic, error)
+            if now >= hold.expires_at:
+                self.lose(hold)
+            else:
+                self.holds.not_renewed(hold, now)
 
-    def told_too_late(self, settlement: Settlement, error: TarryError, now: float) -> None:
-        """The server knows the claim no more; or the fail was done by a try whose answer was lost."""
-        count = len(settlement.ids)
-        if settlement.verb == "fail" and error.in_doubt:
-            _log.info("fail of %d messages of %s was done, or their lease is over", count, self._terms.topic)
-        else:
-            _log.warning("%s of %d messages of %s dropped: %s", settlement.verb, count, self._terms.topic, error)
-        # The keeper finds out whether the rest of the claim is lost too.
-        settlement.hold.renew_at = now
+    def settled(self, settlement: Settlement, error: TarryError | None, now: float) -> None:
+        """How the call for a settlement has ended.
 
-    def not_told(self, settlement: Settlement, error: TarryError, now: float) -> None:
-        """The server could not be told."""
+        The server may know the claim no more; or a fail was done by a try whose answer was lost.
+        """
         count = len(settlement.ids)
-        if isinstance(error, Unavailable):
+        if error is None:
+            self.absence.answered(now)
+        elif isinstance(error, LeaseLost | NotFound):
+            self.absence.answered(now)
+            if settlement.verb == "fail" and error.in_doubt:
+                _log.info("fail of %d messages of %s was done, or their lease is over", count, self._terms.topic)
+            else:
+                _log.warning("%s of %d messages of %s dropped: %s", settlement.verb, count, self._terms.topic, error)
+            # The keeper finds out whether the rest of the claim is lost too.
+            settlement.hold.renew_at = now
+        elif isinstance(error, Unavailable):
             self.absence.failed(f"{settlement.verb} of messages of", error, now)
             self.absence.lost(count)
-            return
-        _log.warning(
-            "%s of %d messages of %s failed, they come again: %s", settlement.verb, count, self._terms.topic, error
-        )
+        else:
+            _log.warning(
+                "%s of %d messages of %s failed, they come again: %s", settlement.verb, count, self._terms.topic, error
+            )
 
 
 _Lane = tuple[int, str | None]

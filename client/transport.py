@@ -6,19 +6,14 @@ A repeated claim may leave the first one's messages to their lease, which then c
 `async_transport` is the same for asyncio and trio; what both do with a request and an answer is written here.
 """
 
-import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from datetime import date
-from datetime import time as time_of_day
-from decimal import Decimal
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeVar, cast
-from uuid import UUID
 
 import httpx
-from attrs import evolve, frozen
+from attrs import evolve
 from tenacity import (
     RetryCallState,
     Retrying,
@@ -31,9 +26,9 @@ from tenacity import (
 )
 
 from .. import __version__  # `mypy .` ends here: use `make check`
+from .calls import Call, Page, Reply
 from .errors import TarryError, Unavailable, refusal
 from .processes import Owner, PerProcess
-from .records import Receipt
 
 T = TypeVar("T")
 
@@ -47,18 +42,6 @@ RETRY = retry_if_exception_type(Unavailable)
 LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=64)
 HEADERS = {"User-Agent": f"tarry-client/{__version__}"}
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
-@frozen
-class Reply:
-    """A success."""
-
-    document: dict[str, Any]
-    size: int
-    in_doubt: bool = False
-    """An earlier try of this call, whose answer was lost, may have done what was asked."""
-
 
 class Doubt:
     """Whether a try of a call whose answer was lost may have been carried out."""
@@ -71,12 +54,12 @@ class Doubt:
         error = state.outcome.exception() if state.outcome is not None else None
         self._doubtful |= isinstance(error, Unavailable) and may_have_run(error)
 
-    def told(self, reply: Reply) -> Reply:
-        """The answer in which the call ends, with it."""
+    def mark(self, reply: Reply) -> Reply:
+        """The answer that ends the call, with the doubt on it."""
         return evolve(reply, in_doubt=True) if self._doubtful else reply
 
-    def tell(self, error: TarryError) -> None:
-        """Writes it on the error that the call ends with."""
+    def mark_error(self, error: TarryError) -> None:
+        """Puts it on the error that ends the call."""
         error.in_doubt = self._doubtful or (isinstance(error, Unavailable) and may_have_run(error))
         if self._doubtful:
             error.add_note("An earlier try, whose answer was lost, may have done it.")
@@ -86,66 +69,6 @@ def may_have_run(error: Unavailable) -> bool:
     """False when the request never got there, or the server says that it did nothing."""
     never_sent = isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
     return not never_sent and error.status != 429 and error.problem.get("executed") is not False
-
-
-def encode(document: Any, name: str = "") -> bytes:
-    """JSON in UTF-8; `name` is what the document is called where a part of it is named.
-
-    NaN, infinities and lone surrogates have no place in it: ValueError. What is no JSON value: TypeError.
-    """
-    try:
-        text = _ENCODER.encode(document)
-    except TypeError as error:
-        raise TypeError(_foreign(document, name) or str(error)) from error
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(
-            f"{_torn(document) or 'the text'} has half a character in it ({error.object[error.start]!r}): surrogates "
-            'come in pairs. Take bytes, or .encode("utf-8", "replace")'
-        ) from error
-
-
-def _torn(value: Any, path: str = "") -> str | None:
-    """Where in a document the first text is that is not Unicode."""
-    if isinstance(value, str):
-        return path if any("\ud800" <= letter <= "\udfff" for letter in value) else None
-    if isinstance(value, dict) and any(_torn(name, "x") for name in cast("Mapping[Any, Any]", value)):
-        return f"a name in {path or 'the document'}"
-    return next((found for name, member in _members(value, path) if (found := _torn(member, name)) is not None), None)
-
-
-def _foreign(value: Any, path: str) -> str | None:
-    """Where in a document the first value is that JSON has not, and what to write for it."""
-    if value is None or isinstance(value, str | int | float):
-        return None
-    if isinstance(value, dict | list | tuple):
-        return next((found for name, member in _members(value, path) if (found := _foreign(member, name))), None)
-    remedy = next((text for kind, text in _REMEDIES if isinstance(value, kind)), "make it of what JSON has")
-    return (
-        f"{path or 'the document'}: an object of type {type(value).__name__} is not JSON serializable: {remedy}, "
-        "or give Tarry(json=...) a function that writes bodies"
-    )
-
-
-_REMEDIES: tuple[tuple[type | tuple[type, ...], str], ...] = (
-    (Decimal, "send str() or float() of it"),
-    (UUID, "send str() of it"),
-    ((date, time_of_day), "send its .isoformat()"),
-    ((bytes, bytearray), "bytes are a body of their own, or base64 in one"),
-    ((set, frozenset), "send a list of it"),
-    (Receipt, "send its .document()"),
-)
-
-
-def _members(value: Any, path: str) -> Iterable[tuple[str, Any]]:
-    """What lies in it, with where."""
-    if isinstance(value, dict):
-        members = cast("Mapping[Any, Any]", value).items()
-        return ((f"{path}.{name}" if path else str(name), member) for name, member in members)
-    if isinstance(value, list | tuple):
-        return ((f"{path}[{index}]", item) for index, item in enumerate(cast("Iterable[Any]", value)))
-    return ()
 
 
 class Transport:
@@ -174,22 +97,9 @@ class Transport:
         if self._owned:
             self._http.get().close()
 
-    def call(
-        self,
-        method: str,
-        path: str,
-        content: bytes | None = None,
-        *,
-        params: Mapping[str, str | int] | None = None,
-        wait: float = 0.0,
-        deadline: float | None = None,
-        abandon: threading.Event | None = None,
-    ) -> Reply:
-        """One call, tried again while the server is away, until `deadline` seconds have passed or `abandon` is set.
-
-        `wait` is how long the server may rightly take.
-        """
-        stop = stop_before_delay(self._deadline if deadline is None else deadline)
+    def send(self, call: Call[T], *, deadline: float | None = None, abandon: threading.Event | None = None) -> T:
+        """Makes a call; again while the server is away, until `deadline` seconds have passed or `abandon` is set."""
+        stop = stop_before_delay(0.0 if call.once else self._deadline if deadline is None else deadline)
         doubt = Doubt()
         retrying = Retrying(
             retry=RETRY,
@@ -200,23 +110,24 @@ class Transport:
             reraise=True,
         )
         try:
-            return doubt.told(retrying(self._once, method, path, content, params, wait))
+            reply = retrying(self._once, call)
         except TarryError as error:
-            doubt.tell(error)
+            doubt.mark_error(error)
             raise
+        return call.read(doubt.mark(reply))
 
-    def _once(
-        self, method: str, path: str, content: bytes | None, params: Mapping[str, str | int] | None, wait: float
-    ) -> Reply:
+    def pages(self, call: Call[Page[T]]) -> Iterator[T]:
+        """What is on a page, and on those after it; each is asked for when the one before is through."""
+        following: Call[Page[T]] | None = call
+        while following is not None:
+            page = self.send(following)
+            yield from page.items
+            following = page.next
+
+    def _once(self, call: Call[Any]) -> Reply:
+        client = self._http.get()
         try:
-            response = self._http.get().request(
-                method,
-                self.url + path,
-                content=content,
-                params=params,
-                headers=headers_of(content),
-                timeout=httpx.Timeout(self._timeout, read=self._timeout + wait),
-            )
+            response = client.send(request(client, self.url, call, self._timeout))
         except httpx.RequestError as error:
             raise unanswered(self.url, error) from error
         return read(self.url, response)
@@ -244,9 +155,16 @@ def checked(url: str) -> str:
     return url.rstrip("/")
 
 
-def headers_of(content: bytes | None) -> dict[str, str] | None:
-    """What goes with a request's body."""
-    return None if content is None else {"Content-Type": "application/json"}
+def request(client: httpx.Client | httpx.AsyncClient, url: str, call: Call[Any], timeout: float) -> httpx.Request:
+    """One try of a call, as HTTP; `timeout` seconds for each step of it."""
+    return client.build_request(
+        call.method,
+        url + call.path,
+        content=call.content,
+        params=call.params,
+        headers=None if call.content is None else {"Content-Type": "application/json"},
+        timeout=httpx.Timeout(timeout, read=timeout + call.wait),
+    )
 
 
 def unanswered(url: str, error: httpx.RequestError) -> Unavailable:

@@ -1,4 +1,4 @@
-"""Tells once for each loop that messages leave it unsettled, at the line of the loop."""
+"""Warns once for each loop that messages leave it unsettled, at the line of the loop."""
 
 import warnings
 
@@ -8,12 +8,12 @@ class Warner:
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
-        self._told = False
+        self._warned = False
 
     def look(self, left: int) -> None:
         """Called from what the loop calls, with how many it has left."""
-        if left and not self._told:
-            self._told = True
+        if left and not self._warned:
+            self._warned = True
             warnings.warn(
                 f"a message of {self._topic} left the loop unsettled, which counts as a failed attempt: handle it in "
                 "`with message:`, or call its ack, fail or retry",

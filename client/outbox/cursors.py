@@ -154,7 +154,7 @@ class AsyncCursorTransaction(_OverCursor):
 
 
 def _raise(error: Exception) -> NoReturn:
-    """What the functions know how to meet is told in their words; everything else stays the driver's own."""
+    """Errors that the functions know are raised as their own; every other stays the driver's."""
     code = getattr(error, "errno", None) or (error.args[0] if error.args else None)
     if code == _DUPLICATE:
         raise DuplicateKey(str(error), _DUPLICATE) from error

@@ -8,11 +8,10 @@ from typing import Any
 from attrs import frozen
 
 from ...store.stream.outbox import Entry
-from ..bodies import Dumps, body_text
+from ..bodies import Dumps, body_text, encode
 from ..durations import instant_in, instant_out, milliseconds
 from ..errors import BadRequest, TooLarge
 from ..records import Draft
-from ..transport import encode
 
 MAX_BATCH = 1000
 _MAX_HEADERS = 16 << 10

@@ -1,7 +1,7 @@
-"""Whether a cursor is in a transaction: asked of the server, since drivers, pools and frameworks tell it differently.
+"""Whether a cursor is in a transaction: asked of the server, since drivers, pools and frameworks report it differently.
 
 In autocommit mode every statement is a transaction of its own: what an outbox did would not be undone with the user's
-rows. A savepoint tells: outside of a transaction it goes with the statement that made it.
+rows. A savepoint shows it: outside of a transaction it goes with the statement that made it.
 """
 
 from ..errors import BadRequest

@@ -18,10 +18,12 @@ from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
+from ...client.calls import Call, Reply, document_of
 from ...client.errors import BadRequest, IdempotencyConflict
 from ...client.errors import NotFound as NotThere
 from ...client.paths import part
-from ...client.transport import Reply, Transport
+from ...client.tarry import Tarry
+from ...client.transport import Transport
 from ..arrow import Batch
 from ..errors import NotFound
 from ..pace import Pace
@@ -54,13 +56,8 @@ class Door:
 
 def look_up(server: str, topic: str, group: str | None = None, *, deadline: float = 10.0) -> dict[str, Any]:
     """A topic, or a group of it, as the server has it. Raises `NotFound`, `StoreAway` after `deadline` seconds."""
-    transport = Transport(server, timeout=10, deadline=deadline)
-    place = f"/v1/topics/{part(topic)}"
-    try:
-        with translated():
-            return transport.call("GET", place if group is None else f"{place}/groups/{part(group)}").document
-    finally:
-        transport.close()
+    with translated(), Tarry(server, timeout=10, deadline=deadline) as tarry:
+        return tarry.topic(topic) if group is None else tarry.group(topic, group)
 
 
 def check_topic(server: str, topic: str) -> dict[str, Any]:
@@ -77,13 +74,8 @@ def is_ordered(server: str, topic: str) -> bool:
 
 def clock_of(server: str, topic: str) -> int:
     """The store's time, Unix milliseconds: the next second begins with it. Raises as `look_up` does."""
-    transport = Transport(server, timeout=10, deadline=10)
-    try:
-        with translated():
-            asked: dict[str, str | int] = {"buckets": 1, "width": "1s"}
-            answer = transport.call("GET", f"/v1/topics/{part(topic)}/upcoming", params=asked).document
-    finally:
-        transport.close()
+    with translated(), Tarry(server, timeout=10, deadline=10) as tarry:
+        answer = tarry.upcoming(topic, buckets=1, width="1s")
     return _milliseconds(answer["buckets"][0]["at"])
 
 
@@ -162,7 +154,7 @@ class _Desk:
         path = f"/v1/topics/{part(self.door.topic)}/messages"
         for request in requests:
             try:
-                reply = self.transport.call("POST", path, request.encode())
+                reply = self.transport.send(Call("POST", path, _whole, request.encode()))
             except IdempotencyConflict:  # its --id was imported before, with another content
                 done.skipped += 1
             except BadRequest:
@@ -179,10 +171,14 @@ class _Desk:
         if not (reply.in_doubt or self.again):
             return False
         try:
-            message = self.transport.call("GET", f"/v1/messages/{part(reply.document['id'])}").document
+            message = self.transport.send(Call("GET", f"/v1/messages/{part(reply.document['id'])}", document_of))
         except NotThere:  # settled and taken by retention meanwhile
             return False
         return _milliseconds(message["published_at"]) >= self.door.began - _CLOCKS
+
+
+def _whole(reply: Reply) -> Reply:
+    return reply
 
 
 def _milliseconds(told: str) -> int:

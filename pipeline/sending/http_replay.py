@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from attrs import frozen
 
-from ...client.operations import Operations
-from ...client.transport import Transport
+from ...client.tarry import Tarry
 from ..arrow import Batch
 from ..pace import Pace
 from .row_counts import Place, tell
@@ -30,29 +29,18 @@ def write(door: Door, batches: Iterable[Batch]) -> tuple[int, int]:
 
     Raises `NotFound` for a group that is not there, `StoreAway` and `PipelineError`.
     """
-    transport = Transport(door.server, timeout=10, deadline=60)
-    operations = Operations(transport)
     pace = Pace(door.rate)
     count = wanted = 0
-    try:
-        with translated():
-            for batch in batches:
-                columns = [batch.column(name).to_pylist() for name in ("queue", "begin", "end")]
-                for queue, begin, end in zip(*columns, strict=True):
-                    for first, last in _pieces(begin, end, pace):
-                        pace.take(last - first)
-                        tell(door.watcher, last - first)
-                        count += operations.replay(
-                            *(door.topic, door.group, first, last),
-                            queue=queue,
-                            dry_run=False,
-                            on_progress=None,
-                            name=door.name,
-                        )
-                        wanted += last - first
-            pace.finish()
-    finally:
-        transport.close()
+    with translated(), Tarry(door.server, timeout=10, deadline=60) as tarry:
+        for batch in batches:
+            columns = [batch.column(name).to_pylist() for name in ("queue", "begin", "end")]
+            for queue, begin, end in zip(*columns, strict=True):
+                for first, last in _pieces(begin, end, pace):
+                    pace.take(last - first)
+                    tell(door.watcher, last - first)
+                    count += tarry.replay(door.topic, door.group, first, last, queue=queue, name=door.name)
+                    wanted += last - first
+        pace.finish()
     return count, wanted
 
 

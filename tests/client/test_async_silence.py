@@ -6,7 +6,6 @@ import anyio
 import pytest
 
 from support.scripted_server import Answer, Request, ScriptedServer, problem
-from tarry.client.async_claims import AsyncClaims
 from tarry.client.async_consumption import AsyncConsumption
 from tarry.client.async_transport import AsyncTransport
 from tarry.client.stock import Terms
@@ -44,7 +43,7 @@ def test_what_it_holds_is_asked_for_first(script: ScriptedServer, backend: str, 
 
     async def main() -> None:
         transport = AsyncTransport(script.url, timeout=5, deadline=5)
-        consuming = AsyncConsumption(AsyncClaims(transport), _TERMS, clock=lambda: clock[0])
+        consuming = AsyncConsumption(transport, _TERMS, clock=lambda: clock[0])
 
         async def take() -> None:
             while (delivery := await consuming.next()) is not None:

@@ -1,24 +1,22 @@
-"""`Tarry` and `AsyncTarry` cannot drift: one is made from the other, and both offer the same."""
+"""`Tarry` and `AsyncTarry` cannot drift: their calls are made one from the other, and both offer the same."""
 
 import inspect
 
-import pytest
-
-from support.async_client import CLIENT, MADE, Made
+from support.made_api import API, made
 from tarry.client import AsyncTarry, Tarry
-from tarry.client.async_operations import AsyncOperations
+from tarry.client.async_transport import AsyncTransport
 
 
-@pytest.mark.parametrize("made", MADE, ids=lambda made: made.name)
-def test_what_is_made_is_up_to_date(made: Made) -> None:
-    told = "run `PYTHONPATH=.tree:tests .venv/bin/python -P -m support.async_client`"
-    assert (CLIENT / made.name).read_text("utf-8") == made.text(), told
+def test_what_is_made_is_up_to_date() -> None:
+    remedy = "run `PYTHONPATH=.tree:tests .venv/bin/python -P -m support.made_api`"
+    assert API.read_text("utf-8") == made(), remedy
 
 
 def public(front: type) -> dict[str, inspect.Signature]:
     return {
         name: inspect.signature(member)
-        for name, member in vars(front).items()
+        for kind in reversed(front.__mro__[:-1])
+        for name, member in vars(kind).items()
         if callable(member) and (name == "__init__" or not name.startswith("_"))
     }
 
@@ -35,5 +33,4 @@ def test_both_have_the_same_methods_with_the_same_arguments() -> None:
 def test_everything_but_the_loops_is_awaited() -> None:
     awaited = {name for name in public(AsyncTarry) if inspect.iscoroutinefunction(getattr(AsyncTarry, name))}
     assert set(public(AsyncTarry)) - awaited == {"__init__", "clients", "consume", "dead", "dead_letters", "find"}
-    assert inspect.isasyncgenfunction(AsyncOperations.dead)
-    assert inspect.isasyncgenfunction(AsyncOperations.find)
+    assert inspect.isasyncgenfunction(AsyncTransport.pages)

@@ -10,7 +10,6 @@ from attrs import evolve
 
 from support.scripted_server import Answer, Request, ScriptedServer
 from tarry.client import Tarry
-from tarry.client.claims import Claims
 from tarry.client.consumption import Consumption
 from tarry.client.stock import Terms
 from tarry.client.transport import Transport
@@ -44,16 +43,16 @@ class OneClaim:
 
 
 @pytest.fixture
-def claims(script: ScriptedServer) -> Iterator[Claims]:
+def transport(script: ScriptedServer) -> Iterator[Transport]:
     transport = Transport(script.url, timeout=5, deadline=5)
-    yield Claims(transport)
+    yield transport
     transport.close()
 
 
-def test_one_of_a_key_is_handed_out_at_a_time(script: ScriptedServer, claims: Claims) -> None:
+def test_one_of_a_key_is_handed_out_at_a_time(script: ScriptedServer, transport: Transport) -> None:
     claim = OneClaim("a", "a", "b", None, None)
     script.respond = claim.respond
-    consuming = Consumption(claims, _TERMS)
+    consuming = Consumption(transport, _TERMS)
     consuming.start()
     first, second, third = consuming.next(5), consuming.next(5), consuming.next(5)
     assert first is not None
@@ -75,11 +74,11 @@ def test_one_of_a_key_is_handed_out_at_a_time(script: ScriptedServer, claims: Cl
     assert ("fail", ["2", "3", "5"]) in claim.told
 
 
-def test_what_lies_behind_a_failed_one_is_dropped(script: ScriptedServer, claims: Claims) -> None:
+def test_what_lies_behind_a_failed_one_is_dropped(script: ScriptedServer, transport: Transport) -> None:
     """The server has taken it back, and gives it again after the failed one."""
     claim = OneClaim("a", "a", "b", "a")
     script.respond = claim.respond
-    consuming = Consumption(claims, _TERMS)
+    consuming = Consumption(transport, _TERMS)
     consuming.start()
     message = consuming.next(5)
     assert message is not None
@@ -107,10 +106,10 @@ def test_a_consumer_gives_signs_of_life_and_goes(tarry: Tarry, script: ScriptedS
     assert (last.method, last.path) == ("DELETE", first.path.removesuffix("/renew"))
 
 
-def test_signs_come_every_five_seconds(script: ScriptedServer, claims: Claims) -> None:
+def test_signs_come_every_five_seconds(script: ScriptedServer, transport: Transport) -> None:
     clock = [0.0]
     script.respond = OneClaim().respond
-    consuming = Consumption(claims, _TERMS, clock=lambda: clock[0])
+    consuming = Consumption(transport, _TERMS, clock=lambda: clock[0])
     consuming.start()
     for signs in range(1, 4):
         while consuming._sign_at <= clock[0]:
@@ -124,7 +123,7 @@ def test_signs_come_every_five_seconds(script: ScriptedServer, claims: Claims) -
 
 
 def test_a_client_that_was_given_a_name_gives_signs_once_it_holds_a_claim(
-    script: ScriptedServer, claims: Claims
+    script: ScriptedServer, transport: Transport
 ) -> None:
     clock = [0.0]
     claimed = OneClaim("a")
@@ -138,7 +137,7 @@ def test_a_client_that_was_given_a_name_gives_signs_once_it_holds_a_claim(
         return claimed.respond(request)
 
     script.respond = respond
-    consuming = Consumption(claims, evolve(_TERMS, named=True), clock=lambda: clock[0])
+    consuming = Consumption(transport, evolve(_TERMS, named=True), clock=lambda: clock[0])
     consuming.start()
     assert empty.wait(10)
     while clock[0] < 3:

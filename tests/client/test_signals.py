@@ -1,13 +1,14 @@
 """A Ctrl-C, and a SIGTERM with a handler, at every step that `consume` makes in the main thread."""
 
 import itertools
+import json
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import httpx
@@ -16,50 +17,41 @@ from attrs import define, field
 
 import tarry.client
 from tarry.client import AsyncTarry, Delivery
-from tarry.client.claims import Claims
+from tarry.client.calls import Call, Reply
 from tarry.client.consumption import Consumption
-from tarry.client.durations import instant_in
-from tarry.client.records import Alive, Claim, Failed, Message
 from tarry.client.signals import signals
 from tarry.client.stock import Terms
+from tarry.client.transport import Transport
 
 _TERMS = Terms(topic="t", group="g", client="c", size=2, lease=60.0, wait=0.0, ahead=0)
-_TIME = instant_in("2026-01-01T00:00:00.000Z")
+_TIME = "2026-01-01T00:00:00.000Z"
 _WATCHED = (str(Path(tarry.client.__file__).parent), threading.__file__)
+T = TypeVar("T")
 
 
-class OneClaim(Claims):
-    """Claims without a server: one of two messages, then none. Notes what is settled."""
+class OneClaim(Transport):
+    """No server: one claim of two messages, then none. Notes what is settled."""
 
     def __init__(self) -> None:
         self.settled: list[str] = []
         self.given = threading.Event()
 
-    def claim(self, *_: Any, abandon: threading.Event | None = None, **__: Any) -> Claim | None:
-        if self.given.is_set():
-            if abandon is not None:
+    def send(self, call: Call[T], *, deadline: float | None = None, abandon: threading.Event | None = None) -> T:
+        document: dict[str, Any] = {"alive_until": _TIME, "claims": 0}
+        if call.path.endswith("/claim"):
+            document = {"claim": None, "messages": []}
+            if not self.given.is_set():
+                self.given.set()
+                messages = [
+                    {"id": str(n), "queue": 0, "offset": n, "body": n, "published_at": _TIME, "deliver_at": _TIME}
+                    for n in (1, 2)
+                ]
+                document = {"claim": "c1", "lease_until": _TIME, "messages": messages}
+            elif abandon is not None:
                 abandon.wait()
-            return None
-        self.given.set()
-        messages = tuple(
-            Message(id=str(n), topic="t", queue=0, offset=n, attempt=1, body=n, published_at=_TIME, deliver_at=_TIME)
-            for n in (1, 2)
-        )
-        return Claim(id="c1", topic="t", group="g", lease_until=_TIME, messages=messages)
-
-    def ack(self, claim: str, ids: Iterable[str] | None = None, **_: Any) -> int:
-        self.settled += ids or ()
-        return len(self.settled)
-
-    def fail(self, claim: str, ids: Iterable[str] | None = None, **_: Any) -> Failed:
-        self.settled += ids or ()
-        return Failed(0, 0)
-
-    def renew(self, *_: Any, **__: Any) -> Alive:
-        return Alive(_TIME, 15.0)
-
-    def deregister(self, *_: Any, **__: Any) -> int:
-        return 0
+        elif call.content is not None:
+            self.settled += json.loads(call.content)["ids"]
+        return call.read(Reply(document, 0))
 
 
 class Told(BaseException):
@@ -110,8 +102,8 @@ def _consume(consuming: Consumption) -> None:
 def test_nothing_is_left_half_done(number: signal.Signals) -> None:
     handler = signal.getsignal(number)
     for at in itertools.count(1):
-        claims = OneClaim()
-        consuming = Consumption(claims, _TERMS)
+        server = OneClaim()
+        consuming = Consumption(server, _TERMS)
         interruption = Interruption(number, at)
         told = False
         sys.settrace(interruption.trace)
@@ -126,7 +118,7 @@ def test_nothing_is_left_half_done(number: signal.Signals) -> None:
             closing.join(10)
             consuming.close()
         assert not closing.is_alive(), at
-        assert sorted(claims.settled) == (["1", "2"] if claims.given.is_set() else []), at
+        assert sorted(server.settled) == (["1", "2"] if server.given.is_set() else []), at
         assert signal.getsignal(number) is handler
         if interruption.steps < at:
             assert at > 1000

@@ -24,7 +24,7 @@ def claim(name: str, *ids: str, **rest: Any) -> Claim:
 def stock() -> Stock:
     """Told at 0 that it lives for 15 s, with one claim of three messages."""
     stock = Stock(_TERMS)
-    stock.told_alive(0.0, 15.0)
+    stock.note_alive(0.0, 15.0)
     stock.add(claim("one", "1", "2", "3"), 1.0, 0.5)
     return stock
 
@@ -38,7 +38,7 @@ def taken(stock: Stock, now: float) -> list[str]:
 
 def test_the_server_says_how_often(stock: Stock) -> None:
     assert stock.sign_every == 5.0
-    stock.told_alive(1.0, 3.0)
+    stock.note_alive(1.0, 3.0)
     assert stock.sign_every == 1.0
 
 
@@ -49,17 +49,17 @@ def test_without_a_sign_nothing_is_held_back() -> None:
 
 
 def test_signs_and_claims_keep_it_alive(stock: Stock) -> None:
-    stock.told_alive(14.0)
+    stock.note_alive(14.0)
     assert stock.take(28.9) is not None
     assert stock.take(29.0) is None
-    stock.told_alive(20.0)
+    stock.note_alive(20.0)
     assert stock.take(29.0) is not None, "an answer that was late in coming"
 
 
 def test_after_a_silence_a_claim_is_asked_for_before_its_messages_are_handed_out(stock: Stock) -> None:
     assert stock.take(14.9) is not None
     assert stock.take(15.0) is None
-    stock.told_alive(30.0, 15.0)
+    stock.note_alive(30.0, 15.0)
     assert stock.take(30.1) is None, "it may be another's"
     (hold,) = stock.holds.due_for_renewal(30.1)
     stock.holds.renewed(hold, 30.2)
@@ -67,7 +67,7 @@ def test_after_a_silence_a_claim_is_asked_for_before_its_messages_are_handed_out
 
 
 def test_what_was_given_away_is_not_handed_out(stock: Stock) -> None:
-    stock.told_alive(30.0, 15.0)
+    stock.note_alive(30.0, 15.0)
     (hold,) = stock.holds.due_for_renewal(30.1)
     stock.lose(hold)
     assert taken(stock, 30.2) == []
@@ -75,7 +75,7 @@ def test_what_was_given_away_is_not_handed_out(stock: Stock) -> None:
 
 def test_a_claim_asked_for_before_the_silence_is_in_doubt_too(stock: Stock) -> None:
     """Its answer lay in the socket while the process was stopped."""
-    stock.told_alive(30.0, 15.0)
+    stock.note_alive(30.0, 15.0)
     stock.add(claim("two", "4"), 30.1, 14.0)
     stock.add(claim("three", "5"), 30.2, 30.1)
     assert taken(stock, 30.3) == ["5"]
@@ -83,7 +83,7 @@ def test_a_claim_asked_for_before_the_silence_is_in_doubt_too(stock: Stock) -> N
 
 def test_a_broadcast_answer_is_nobody_elses(stock: Stock) -> None:
     stock = Stock(_TERMS)
-    stock.told_alive(0.0, 15.0)
+    stock.note_alive(0.0, 15.0)
     stock.add(claim("", "1", next="0-2"), 1.0, 0.5)
-    stock.told_alive(30.0, 15.0)
+    stock.note_alive(30.0, 15.0)
     assert taken(stock, 30.1) == ["1"]

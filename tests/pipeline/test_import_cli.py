@@ -31,7 +31,7 @@ def test_the_how_to(
         arguments[1] = str(file)
         assert run(arguments) == 3, "the topic is not there"
         assert "no topic 'reminders'" in capsys.readouterr().err
-        tarry._transport.call("PUT", "/v1/topics/reminders", b'{"queues": 4}')
+        tarry.put_topic("reminders", queues=4)
         assert run(arguments) == 0
         assert capsys.readouterr().out.splitlines()[: len(printed)] == printed
         arguments = [argument for argument in arguments if argument != "--dry-run"]

@@ -6,7 +6,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pymysql
@@ -140,7 +139,7 @@ def test_killed_at_random_moments_every_row_is_in_the_embedded_store_once(tmp_pa
     rows = 4000
     choice = random.Random(8)  # moments, no secrets
     with start_server(tmp_path) as server, client_of(server) as tarry:
-        tarry._transport.call("PUT", "/v1/topics/rows", b'{"queues": 2}')
+        tarry.put_topic("rows", queues=2)
         kills = 0
         for attempt in range(2):
             folder = write_rows(tmp_path / "rows", rows, attempt)
@@ -157,8 +156,7 @@ def test_killed_at_random_moments_every_row_is_in_the_embedded_store_once(tmp_pa
 
 
 def waiting(tarry: Tarry) -> int:
-    topic: Any = tarry._transport.call("GET", "/v1/topics/rows").document
-    return int(topic["pending"])
+    return int(tarry.topic("rows")["pending"])
 
 
 @pytest.fixture

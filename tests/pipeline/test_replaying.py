@@ -232,7 +232,7 @@ def test_to_a_group_killed_and_repeated_under_its_name_each_once(tmp_path: Path)
     """The driver dies with Java and the workers; the service goes on."""
     count = 300
     with start_server(tmp_path) as server, client_of(server) as tarry:
-        tarry._transport.call("PUT", "/v1/topics/orders", b'{"queues": 2}')
+        tarry.put_topic("orders", queues=2)
         tarry.publish_many("orders", [{"body": {"n": n}} for n in range(count)])
         for delivered in tarry.consume("orders", "billing", limit=count):
             with delivered:
@@ -269,8 +269,7 @@ def test_to_a_group_killed_and_repeated_under_its_name_each_once(tmp_path: Path)
 
 def handed_out(tarry: Tarry) -> int:
     """By replays."""
-    group: Any = tarry._transport.call("GET", "/v1/topics/orders/groups/billing").document
-    return int(group["redriven"])
+    return int(tarry.group("orders", "billing")["redriven"])
 
 
 def has_come_to(tarry: Tarry, goal: int) -> bool:
@@ -289,4 +288,4 @@ def test_to_a_group_nothing_that_is_gone_or_of_another_topic(spark: SparkSession
 
 def put_topic(tarry: Tarry, name: str) -> None:
     """With one queue."""
-    tarry._transport.call("PUT", f"/v1/topics/{name}", b'{"queues": 1}')
+    tarry.put_topic(name, queues=1)

@@ -1,0 +1,449 @@
+"""The API as methods: one for each call of the contract. What the fronts add to it are loops."""
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, TypeVar, cast
+
+from . import arguments, claims, operations
+from .async_identity import AsyncIdentity
+from .async_transport import AsyncTransport
+from .batches import MAX_BYTES, MAX_MESSAGES, cut, receipts
+from .bodies import Dumps, encode, written
+from .calls import Call, Page, Reply, document_of, paged
+from .durations import Duration, duration_out, instant_in, instant_out, milliseconds
+from .errors import OnFailure, TarryError
+from .identity import new_idempotency_key
+from .operations import OnProgress
+from .paths import part
+from .records import Claim, DeadLetter, Draft, Failed, Message, Named, Pulled, Receipt, Rescheduled, id_of
+
+T = TypeVar("T")
+
+_SCAN = 60.0
+"""Seconds that the server may take to see that nothing waits."""
+
+
+class AsyncApi:
+    """Calls of one server."""
+
+    def __init__(
+        self, transport: AsyncTransport, identity: AsyncIdentity, on_failure: OnFailure | None, json: Dumps | None
+    ) -> None:
+        self._transport = transport
+        self._identity = identity
+        self._on_failure = on_failure
+        self._json = json
+
+    # Publishing
+
+    async def publish(
+        self,
+        topic: str,
+        body: Any,
+        *,
+        key: str | None = None,
+        delay: Duration | None = None,
+        deliver_at: datetime | str | None = None,
+        headers: Mapping[str, str] | None = None,
+        tag: str | None = None,
+        ordering_key: str | None = None,
+        queue: int | None = None,
+        idempotency_key: str | None = None,
+        content_type: str | None = None,
+    ) -> Receipt:
+        """Publishes a message: now, after `delay` (`"48h"`, a timedelta), or at `deliver_at`."""
+        draft = Draft(
+            body=body,
+            content_type=content_type,
+            key=key,
+            delay=delay,
+            deliver_at=deliver_at,
+            headers=headers,
+            tag=tag,
+            ordering_key=ordering_key,
+            queue=queue,
+        )
+        content = written(draft, self._json, idempotency_key=idempotency_key or new_idempotency_key())
+        return await self._publish(topic, content, body, lambda reply: Receipt.read(reply.document))
+
+    async def publish_many(
+        self,
+        topic: str,
+        messages: Iterable[Draft | dict[str, Any]],
+        *,
+        on_batch: Callable[[list[Receipt]], object] | None = None,
+        max_messages: int = MAX_MESSAGES,
+        max_bytes: int = MAX_BYTES,
+    ) -> list[Receipt]:
+        """Publishes drafts, or dicts of a draft's fields, in batches; each batch is one transaction.
+
+        When one fails, those before it stay published: `on_batch` has had their receipts.
+        """
+        landed: list[Receipt] = []
+        for batch in cut(messages, max_messages, max_bytes, self._json):
+            bodies = [draft.body for draft in batch.drafts]
+            done = await self._publish(topic, batch.request(new_idempotency_key()), bodies, receipts)
+            landed.extend(done)
+            if on_batch is not None:
+                on_batch(done)
+        return landed
+
+    async def _publish(self, topic: str, content: bytes, body: Any, read: Callable[[Reply], T]) -> T:
+        try:
+            return await self._transport.send(Call("POST", f"/v1/topics/{part(topic)}/messages", read, content))
+        except TarryError as error:
+            if self._on_failure is not None:
+                self._on_failure(topic, body, error)
+            raise
+
+    async def cancel(self, id: Named) -> Literal["cancelled"]:  # noqa: A002 - the contract's word
+        """Returns when the message will never be delivered. Raises `TooLate` when it was handed out, `NotFound`."""
+        await self._call("DELETE", f"/v1/messages/{part(id_of(id))}")
+        return "cancelled"
+
+    async def nudge(self, topic: str | None = None) -> None:
+        """After the commit of an outbox: its messages are looked for at once, instead of within a second."""
+        await self._call("POST", "/v1/nudge", {} if topic is None else {"topic": topic})
+
+    async def reschedule(
+        self,
+        id: Named,  # noqa: A002 - the contract's word
+        *,
+        delay: Duration | None = None,
+        deliver_at: datetime | str | None = None,
+    ) -> Rescheduled:
+        """Gives a waiting message another time; its id stays. Raises `TooLate`, `Cancelled`, `NotFound`."""
+        request: dict[str, Any] = {}
+        if delay is not None:
+            request["delay"] = duration_out(delay, "delay")
+        if deliver_at is not None:
+            request["deliver_at"] = instant_out(deliver_at)
+        document = await self._call("PATCH", f"/v1/messages/{part(id_of(id))}", request)
+        return Rescheduled(document["id"], instant_in(document["deliver_at"]))
+
+    # Claims, one call each
+
+    async def claim(
+        self,
+        topic: str,
+        group: str,
+        *,
+        client: str | None = None,
+        max: int = 10,  # noqa: A002 - the contract's word
+        wait: Duration = 0,
+        lease: Duration = "60s",
+        tags: Sequence[str] | None = None,
+        start: datetime | str | None = None,
+        after: str | None = None,
+    ) -> Claim | None:
+        """Up to `max` messages for `lease`, waiting up to `wait` for the first; None when there are none.
+
+        `start` is where a new group begins, or a new client of a broadcast topic: `"earliest"` or `"latest"`. Messages
+        with other `tags` than these are skipped for the group. Of a broadcast topic, `after` is `next` of the claim
+        before, and confirms it (`""` at first); without it the client's offset moves with the answer.
+        """
+        return await self._transport.send(
+            claims.claim(
+                topic,
+                group,
+                client=client or self._identity.client(),
+                size=max,
+                wait=milliseconds(wait, "wait"),
+                lease=milliseconds(lease, "lease"),
+                tags=arguments.tags(tags),
+                start=start,
+                after=after,
+            )
+        )
+
+    async def ack(self, claim: Claim | str, ids: Iterable[Named] | None = None) -> int:
+        """Settles messages of a claim, all when `ids` is left out; returns how many. Raises `LeaseLost`."""
+        return await self._transport.send(claims.ack(arguments.claim_id(claim), arguments.ids(ids)))
+
+    async def fail(
+        self,
+        claim: Claim | str,
+        ids: Iterable[Named] | None = None,
+        *,
+        reason: str | None = None,
+        retry_after: Duration | None = None,
+        count: bool = True,
+    ) -> Failed:
+        """Gives messages back: onto the ladder, or after `retry_after`; `count=False` does not use up an attempt.
+
+        Raises `LeaseLost`, also when an earlier try did it and its answer was lost.
+        """
+        named = arguments.ids(ids)
+        return await self._transport.send(
+            claims.fail(arguments.claim_id(claim), named, reason=reason, retry_after=retry_after, count=count)
+        )
+
+    async def extend(self, claim: Claim | str, lease: Duration) -> datetime:
+        """A lease that runs from now; returns its end. Raises `LeaseLost`."""
+        return await self._transport.send(claims.extend(arguments.claim_id(claim), milliseconds(lease, "lease")))
+
+    async def renew(self, client: str | None = None) -> datetime:
+        """A sign of life of a consumer; from the first on it is dead 15 s after the last, and its claims end.
+
+        A claim and an open long poll are signs, too. `consume` and `run` send their own. Returns until when it lives.
+        """
+        alive = await self._transport.send(claims.renew(client or self._identity.client()))
+        return alive.until
+
+    async def deregister(self, client: str | None = None) -> int:
+        """The consumer goes: its claims end at once, and what is open comes to others. Returns how many claims."""
+        return await self._transport.send(claims.deregister(client or self._identity.client()))
+
+    # Looking
+
+    def clients(self) -> AsyncIterator[dict[str, Any]]:
+        """The clients there are, by name, with what they hold, page by page."""
+        return self._transport.pages(paged("/v1/clients", {}, lambda page: page["clients"]))
+
+    async def message(self, id: Named) -> dict[str, Any]:  # noqa: A002 - the contract's word
+        """The message, its state and its `life`, as the server has them."""
+        return await self._call("GET", f"/v1/messages/{part(id_of(id))}")
+
+    async def pull(
+        self,
+        topic: str,
+        queue: int = 0,
+        offset: int = 0,
+        max: int = 10,  # noqa: A002 - the contract's word
+        *,
+        wait: Duration = 0,
+    ) -> Pulled:
+        """Messages of a queue by your own offset: no claim, no ack."""
+        patience = milliseconds(wait, "wait")
+        path = f"/v1/topics/{part(topic)}/queues/{queue}/messages"
+        params = {"offset": offset, "max": max, "wait": patience}
+        call = Call("GET", path, document_of, params=params, wait=patience / 1000)
+        document = await self._transport.send(call)
+        messages = tuple(Message.read(record, topic) for record in document["messages"])
+        return Pulled(messages, document["next_offset"])
+
+    def find(
+        self,
+        topic: str,
+        *,
+        key: str | None = None,
+        state: Literal["scheduled", "published", "cancelled", "claimed", "retrying", "parked", "dead"] | None = None,
+        start: datetime | str | None = None,
+        end: datetime | str | None = None,
+    ) -> AsyncIterator[dict[str, Any]]:
+        """The messages of a key, or in a state, due from `start` to before `end`, page by page."""
+        return self._transport.pages(operations.find(topic, key=key, state=state, start=start, end=end))
+
+    async def upcoming(
+        self, topic: str, *, buckets: int = 24, width: Duration = "1h", start: datetime | str | None = None
+    ) -> dict[str, Any]:
+        """How many messages fall due in each stretch of `width` from now on, or from `start`.
+
+        Many messages, of any topic, are not all counted: then `counted_until` is where to go on with `start`.
+        """
+        params: dict[str, str | int] = {"buckets": buckets, "width": milliseconds(width, "width")}
+        if start is not None:
+            params["from"] = instant_out(start, "start")
+        return await self._call("GET", f"/v1/topics/{part(topic)}/upcoming", params=params)
+
+    async def topics(self, sort: Literal["name", "rate", "backlog"] = "name") -> list[dict[str, Any]]:
+        """All topics with their counts, rates of the last minute and backlogs; a call for each thousand."""
+        pages = self._transport.pages(
+            paged("/v1/topics", {"sort": sort, "max": 1000}, lambda page: cast("list[dict[str, Any]]", page["topics"]))
+        )
+        # One whose rank has changed meanwhile may come twice.
+        topics = {topic["topic"]: topic async for topic in pages}
+        return list(topics.values())
+
+    async def topic(self, topic: str) -> dict[str, Any]:
+        """One topic with its counts, queues and groups."""
+        return await self._call("GET", f"/v1/topics/{part(topic)}")
+
+    async def put_topic(
+        self,
+        topic: str,
+        *,
+        kind: Literal["cluster", "broadcast"] | None = None,
+        queues: int | None = None,
+        ordered: bool | None = None,
+        retention: Duration | None = None,
+        ladder: Sequence[Duration] | Literal["default"] | None = None,
+        jitter: float | None = None,
+        sequencer: Literal["store", "redis"] | None = None,
+    ) -> dict[str, Any]:
+        """Makes a topic, or changes what is named. `"default"` for `ladder` or `retention` takes back an own one.
+
+        `sequencer` says who draws the offsets: the store, or on MySQL a Redis.
+        """
+        settings = {
+            "kind": kind,
+            "queues": queues,
+            "ordered": ordered,
+            "retention": arguments.or_default(retention, arguments.retention),
+            "ladder": arguments.or_default(ladder, arguments.rungs),
+            "jitter": jitter,
+            "sequencer": sequencer,
+        }
+        return await self._call("PUT", f"/v1/topics/{part(topic)}", arguments.given(settings))
+
+    async def group(self, topic: str, group: str) -> dict[str, Any]:
+        """A group's backlog, offsets, clients, retries per rung and dead letters."""
+        return await self._call("GET", f"/v1/topics/{part(topic)}/groups/{part(group)}")
+
+    async def put_group(
+        self,
+        topic: str,
+        group: str,
+        *,
+        ladder: Sequence[Duration] | Literal["default"] | None = None,
+        jitter: float | None = None,
+        start: datetime | str | None = None,
+        on_exhausted: Literal["dead", "block"] | None = None,
+        concurrency: int | None = None,
+    ) -> dict[str, Any]:
+        """Makes a group, or changes what is named. `"default"` for `ladder` takes back an own one.
+
+        `start` is where a group that is made begins: `"earliest"`, `"latest"` or a time. `seek` moves one there is.
+        `concurrency`: messages in its clients' hands at once, at most.
+        """
+        settings = {
+            "ladder": arguments.or_default(ladder, arguments.rungs),
+            "jitter": jitter,
+            "from": None if start is None else instant_out(start, "start"),
+            "on_exhausted": on_exhausted,
+            "concurrency": concurrency,
+        }
+        return await self._call("PUT", f"/v1/topics/{part(topic)}/groups/{part(group)}", arguments.given(settings))
+
+    def dead(self, topic: str, group: str) -> AsyncIterator[DeadLetter]:
+        """All dead letters of a group, page by page."""
+        return self._transport.pages(operations.dead(topic, group))
+
+    def dead_letters(
+        self,
+        topic: str,
+        group: str,
+        *,
+        key: str | None = None,
+        reason: str | None = None,
+        start: datetime | str | None = None,
+        end: datetime | str | None = None,
+    ) -> AsyncIterator[DeadLetter]:
+        """Dead letters with this key, with this text in their last reason, that died from `start` to before `end`."""
+        return self._transport.pages(operations.dead(topic, group, key=key, reason=reason, start=start, end=end))
+
+    # What operators do
+
+    async def seek(
+        self,
+        topic: str,
+        group: str,
+        to: datetime | str | int,
+        *,
+        queue: int | None = None,
+        dry_run: bool = False,
+    ) -> dict[int, int]:
+        """Moves a group to `"earliest"`, `"latest"`, a time or an offset (of `queue`); the offset by queue.
+
+        Its open claims are closed first: who acks one afterwards gets `LeaseLost`.
+        """
+        return await self._transport.send(operations.seek(topic, group, to, queue=queue, dry_run=dry_run))
+
+    async def replay(
+        self,
+        topic: str,
+        group: str,
+        start: datetime | str | int,
+        end: datetime | str | int | None = None,
+        *,
+        queue: int | None = None,
+        name: str | None = None,
+        dry_run: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> int:
+        """Gives one group a range of the stream once more, from `start` up to and without `end`; how many messages.
+
+        When it is interrupted, the same call goes on where it stopped. So do many calls of one `name`, ranges of
+        offsets of one `queue` that rise: what the name has come past is not given again.
+        """
+        call = operations.replay(topic, group, start, end, queue=queue, name=name, dry_run=dry_run)
+        return await self._count(call, on_progress)
+
+    async def redrive(
+        self,
+        topic: str,
+        group: str,
+        ids: Iterable[Named] | None = None,
+        *,
+        start: datetime | str | None = None,
+        end: datetime | str | None = None,
+        rate: int | None = None,
+        dry_run: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> int:
+        """Gives dead letters back to their group, all, or some by id or by the time of their death; how many.
+
+        `rate` is how many a second at most. An exception in `on_progress` stops it; what is done stays done.
+        """
+        named = arguments.ids(ids)
+        call = operations.letters("redrive", topic, group, named, start=start, end=end, rate=rate, dry_run=dry_run)
+        return await self._count(call, on_progress)
+
+    async def purge(
+        self,
+        topic: str,
+        group: str,
+        ids: Iterable[Named] | None = None,
+        *,
+        start: datetime | str | None = None,
+        end: datetime | str | None = None,
+        dry_run: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> int:
+        """Removes dead letters for good, all, or some by id or by the time of their death; how many."""
+        named = arguments.ids(ids)
+        call = operations.letters("purge", topic, group, named, start=start, end=end, dry_run=dry_run)
+        return await self._count(call, on_progress)
+
+    async def _count(self, call: Call[Page[int]], on_progress: OnProgress | None) -> int:
+        """What was done, from the first page to the last."""
+        count, following = 0, call
+        while True:
+            page = await self._transport.send(following)
+            count += sum(page.items)
+            if on_progress is not None:
+                on_progress(count)
+            if page.next is None:
+                return count
+            following = page.next
+
+    async def delete_group(self, topic: str, group: str) -> None:
+        """Removes a group for good: its position, retries and dead letters. Its claims are over at once."""
+        await self._call("DELETE", f"/v1/topics/{part(topic)}/groups/{part(group)}")
+
+    async def delete_topic(self, topic: str, *, force: bool = False) -> None:
+        """Removes a topic for good, with its groups and messages.
+
+        Raises `Conflict` while messages wait or are unsettled; with `force` they are dropped.
+        """
+        params = {"force": "true"} if force else None
+        call = Call("DELETE", f"/v1/topics/{part(topic)}", document_of, params=params, wait=_SCAN)
+        await self._transport.send(call)
+
+    async def ready(self) -> bool:
+        """Whether the server takes calls at this moment; never raises for a server that is away."""
+        try:
+            await self._transport.send(Call("GET", "/readyz", document_of, once=True))
+        except TarryError:
+            return False
+        return True
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        request: Mapping[str, Any] | None = None,
+        params: Mapping[str, str | int] | None = None,
+    ) -> dict[str, Any]:
+        content = None if request is None else encode(request)
+        return await self._transport.send(Call(method, path, document_of, content, params=params))

@@ -1,0 +1,64 @@
+"""Calls of the contract as plain values: what is asked, and how the answer is read. Pure.
+
+`claims` and `operations` make them; `transport` sends them from threads, `async_transport` from tasks.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar
+
+from attrs import field, frozen
+
+T = TypeVar("T")
+
+
+@frozen
+class Reply:
+    """A success."""
+
+    document: dict[str, Any]
+    size: int
+    """Bytes."""
+    in_doubt: bool = False
+    """An earlier try of this call, whose answer was lost, may have done what was asked."""
+
+
+def document_of(reply: Reply) -> dict[str, Any]:
+    """Reads an answer as it is."""
+    return reply.document
+
+
+@frozen
+class Call(Generic[T]):
+    """One call, which may be sent again."""
+
+    method: str
+    path: str
+    read: Callable[[Reply], T]
+    content: bytes | None = None
+    """JSON."""
+    params: Mapping[str, str | int] | None = field(default=None, kw_only=True)
+    wait: float = field(default=0.0, kw_only=True)
+    """Seconds that the server may rightly take, on top of the time-out."""
+    once: bool = field(default=False, kw_only=True)
+    """It is not tried again."""
+
+
+@frozen
+class Page(Generic[T]):
+    """A part of an answer, and the call for the next; None after the last."""
+
+    items: tuple[T, ...]
+    next: Call["Page[T]"] | None
+
+
+def paged(
+    path: str, params: Mapping[str, str | int | None], read: Callable[[dict[str, Any]], Iterable[T]]
+) -> Call[Page[T]]:
+    """The call for the first page; params that are None are left out."""
+
+    def page(reply: Reply) -> Page[T]:
+        cursor: str | None = reply.document.get("cursor")
+        items = tuple(read(reply.document))
+        return Page(items, None if cursor is None else paged(path, {**params, "cursor": cursor}, read))
+
+    return Call("GET", path, page, params={name: value for name, value in params.items() if value is not None})
