@@ -75,6 +75,7 @@ LIFE: Mapping[tuple[State | None, str], State] = MappingProxyType(
         ("acked", "replayed"): "retrying",
         ("skipped", "replayed"): "retrying",
         ("passed", "replayed"): "retrying",
+        ("purged", "replayed"): "retrying",
         ("published", "passed"): "passed",  # the group sought past it
         ("claimed", "passed"): "passed",
         ("claimed", "released"): "retrying",  # the group sought elsewhere: no seek brings again what had come back
@@ -82,6 +83,7 @@ LIFE: Mapping[tuple[State | None, str], State] = MappingProxyType(
         ("acked", "sought"): "published",
         ("skipped", "sought"): "published",
         ("passed", "sought"): "published",
+        ("purged", "sought"): "published",
     }
 )
 

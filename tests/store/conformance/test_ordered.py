@@ -273,3 +273,20 @@ async def test_a_parked_message_is_kept_however_old(stage: Stage) -> None:
     while not (await stage.store.write(batch)).done:
         pass
     assert stage.column("SELECT `offset` FROM message ORDER BY `offset`") == [0, 1]
+
+
+async def test_a_key_does_not_wait_for_what_retention_has_taken(stage: Stage) -> None:
+    topic, group = await _published(stage, "aa")
+    await stage.fail(group, await stage.claim(group), (0,))
+    assert stage.count("parked") == 1
+    stage.now += 20 * DAY
+    limits = retention.Limits(retention=DAY, hard=DAY, history=DAY, dead=DAY)
+    batch = partial(
+        retention.clean_messages, topic=topic, queue=topic.queues[0], limits=limits, now=stage.now, start=0, limit=9
+    )
+    while not (await stage.store.write(batch)).done:
+        pass
+    assert stage.column("SELECT `offset` FROM message") == [1], "what is parked stays"
+    assert await stage.claim_some(group) is None, "a1 has come back, and is gone"
+    assert bodies(await stage.claim(group)) == [b"a2"]
+    assert stage.count("parked") == 0
