@@ -10,7 +10,7 @@ from .errors import Unavailable
 _log = logging.getLogger("tarry.client")
 
 _REMIND = 10.0
-"""Seconds until the first reminder; to each next one it is twice as long."""
+"""Seconds until the first reminder; it doubles with each one."""
 
 
 class Absence:
@@ -19,14 +19,14 @@ class Absence:
     def __init__(self, topic: str) -> None:
         self._topic = topic
         self._failures = 0
-        """Calls that have failed since it is away; 0 while it is there."""
+        """Calls that have failed since it went away; 0 while it is there."""
         self._again = 0
         """Messages that come again because of it."""
         self._since = 0.0
         self._remind_at = 0.0
 
     def failed(self, what: str, error: Unavailable, now: float) -> None:
-        """A call was given up."""
+        """A call failed for good."""
         self._failures += 1
         if self._failures == 1:
             self._since, self._remind_at = now, now + _REMIND
@@ -43,11 +43,11 @@ class Absence:
         return self._failures > 0
 
     def answered(self, now: float) -> None:
-        """A call was answered, with yes or no."""
+        """A call was answered, by a success or a refusal."""
         self._end("the server answers again after %.0f s", now)
 
     def closed(self, now: float) -> None:
-        """There are no more calls."""
+        """The loop has ended."""
         self._end("the server was away until the end, for %.0f s", now)
 
     def _end(self, what: str, now: float) -> None:

@@ -1,5 +1,5 @@
 # Made from async_api.py by tests/support/made_api.py. Change that file, and make this one again.
-"""The API as methods: one for each call of the contract. What the fronts add to it are loops."""
+"""The API as methods: one for each call of the contract. The classes built on it add the loops."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -24,7 +24,7 @@ _SCAN = 60.0
 
 
 class Api:
-    """Calls of one server."""
+    """All that one server can be asked for."""
 
     def __init__(
         self, transport: Transport, identity: Identity, on_failure: OnFailure | None, json: Dumps | None

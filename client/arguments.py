@@ -10,29 +10,29 @@ T = TypeVar("T")
 
 
 def claim_id(claim: Claim | str) -> str:
-    """Of a claim, or the id itself."""
+    """The id of a claim."""
     return claim.id if isinstance(claim, Claim) else claim
 
 
 def ids(messages: Iterable[Named] | None) -> list[str] | None:
-    """Of messages; None means all."""
+    """The ids of messages; None means all."""
     return None if messages is None else [id_of(message) for message in _listed("ids", messages)]
 
 
 def tags(tags: Sequence[str] | None) -> tuple[str, ...] | None:
-    """None means any."""
+    """The tags of messages; None means any."""
     return None if tags is None else tuple(_listed("tags", tags))
 
 
 def _listed(name: str, values: T) -> T:
-    """A text would be taken for a list of its letters."""
+    """Refuses a text, which would be taken for a list of its letters."""
     if isinstance(values, str):
         raise ValueError(f"{name} is a list, such as [{values!r}]")
     return values
 
 
 def at_least_one(**numbers: int) -> None:
-    """With none of them nothing would ever be done, and nobody would say so."""
+    """With none of them nothing would ever be done, and no error would say so."""
     for name, number in numbers.items():
         if number < 1:
             raise ValueError(f"{name} is 1 or more, not {number}")
@@ -43,20 +43,20 @@ _DEFAULT = object()
 
 
 def or_default(value: Any, write: Callable[[Any], Any]) -> Any:
-    """A setting; None when there is nothing to change."""
+    """A setting as it is sent; None leaves it as it is, `"default"` takes it back."""
     return None if value is None else _DEFAULT if value == "default" else write(value)
 
 
 def rungs(ladder: Sequence[Duration]) -> list[int | str]:
-    """Of a ladder."""
+    """A ladder as it is sent."""
     return [duration_out(rung, "ladder") for rung in _listed("ladder", ladder)]
 
 
 def retention(duration: Duration) -> int | str:
-    """Of a topic."""
+    """A retention as it is sent."""
     return duration_out(duration, "retention")
 
 
 def given(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What is None is left out; the default is sent as null."""
+    """The settings without those that are None."""
     return {name: None if value is _DEFAULT else value for name, value in settings.items() if value is not None}

@@ -1,4 +1,4 @@
-"""The API as methods: one for each call of the contract. What the fronts add to it are loops."""
+"""The API as methods: one for each call of the contract. The classes built on it add the loops."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -24,7 +24,7 @@ _SCAN = 60.0
 
 
 class AsyncApi:
-    """Calls of one server."""
+    """All that one server can be asked for."""
 
     def __init__(
         self, transport: AsyncTransport, identity: AsyncIdentity, on_failure: OnFailure | None, json: Dumps | None

@@ -1,7 +1,7 @@
 """The loop behind the asynchronous `consume` and `run`: three tasks around a `Stock`.
 
 The fetcher claims ahead while handlers work, the settler sends acks and fails, the keeper renews leases, as in
-`consumption`. They are shielded from cancellation, because what is held wants to be given back; `stop` and `close` end
+`consumption`. They are shielded from cancellation, because what is held must be given back; `stop` and `close` end
 them. Nothing is awaited between a look at the state and the wait for its change, so no lock is needed.
 """
 
@@ -97,7 +97,7 @@ class AsyncConsumption:
             self._ended.set()
 
     async def _confirm(self) -> None:
-        """Of a broadcast topic: what was seen is not to come again. The answer is left, and not confirmed."""
+        """Confirms what was seen of a broadcast topic, by one more claim, whose own answer is not confirmed."""
         if not self._stock.unseen:
             return
         try:
@@ -216,7 +216,7 @@ class AsyncConsumption:
             if claim is not None:
                 self._arrived.ring()
                 if self._stock.watched and not self._registered:
-                    self._sign_at = self._clock()  # whoever is killed now is missed from now on
+                    self._sign_at = self._clock()  # from now on the server notices when this client dies
                 self._held.ring()
             else:
                 await self._rest(asked)

@@ -10,13 +10,13 @@ Args = TypeVarTuple("Args")
 
 
 def loop() -> Any:
-    """What runs us: asyncio's event loop, or trio's token."""
+    """The running event loop of asyncio, or trio's token."""
     token: Any = current_token()
     return getattr(token, "native_token", token)  # before anyio 4.11 it was the thing itself
 
 
 def from_outside() -> Callable[[Callable[[], object]], object]:
-    """Has the event loop call something soon: from a signal's handler, another thread, or the collector of garbage."""
+    """Has the event loop call something soon: for signal handlers, other threads and the garbage collector."""
     token = loop()
     later: Callable[[Callable[[], object]], object] = (
         getattr(token, "run_sync_soon", None) or token.call_soon_threadsafe
@@ -25,7 +25,7 @@ def from_outside() -> Callable[[Callable[[], object]], object]:
 
 
 def start(tasks: TaskGroup, work: Callable[[*Args], Awaitable[None]], *args: *Args) -> None:
-    """Starts `work`, which a Ctrl-C passes by.
+    """Starts `work`, which a Ctrl-C does not interrupt.
 
     Trio raises a KeyboardInterrupt in whichever task runs. Out of the client's it would come in a group of groups, and
     with nothing given back; it is the user's own task that is to be interrupted, as on asyncio.

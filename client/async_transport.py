@@ -11,7 +11,7 @@ from tenacity import AsyncRetrying, RetryCallState, stop_before_delay
 from .calls import Call, Page, Reply
 from .errors import TarryError
 from .processes import PerProcess
-from .transport import HEADERS, LIMITS, RETRY, Doubt, checked, lent, pause, read, request, unanswered
+from .transport import HEADERS, LIMITS, RETRY, Doubt, checked, lent, options, pause, read, unanswered
 
 T = TypeVar("T")
 
@@ -67,7 +67,7 @@ class AsyncTransport:
         return call.read(doubt.mark(reply))
 
     async def pages(self, call: Call[Page[T]]) -> AsyncIterator[T]:
-        """What is on a page, and on those after it; each is asked for when the one before is through."""
+        """Items page by page; each page is asked for when those of the one before have been taken."""
         following: Call[Page[T]] | None = call
         while following is not None:
             page = await self.send(following)
@@ -76,9 +76,9 @@ class AsyncTransport:
             following = page.next
 
     async def _once(self, call: Call[Any]) -> Reply:
-        client = self._http.get()
+        url = self.url + call.path
         try:
-            response = await client.send(request(client, self.url, call, self._timeout))
+            response = await self._http.get().request(call.method, url, **options(call, self._timeout))
         except httpx.RequestError as error:
             raise unanswered(self.url, error) from error
         return read(self.url, response)

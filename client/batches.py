@@ -26,14 +26,14 @@ class Batch:
 
 
 def receipts(reply: Reply) -> list[Receipt]:
-    """Of a batch, in its order."""
+    """The receipts of a batch, in its order."""
     return [Receipt.read(record) for record in reply.document["messages"]]
 
 
 def cut(
     messages: Iterable[Draft | dict[str, Any]], max_messages: int, max_bytes: int, json: Dumps | None = None
 ) -> Iterator[Batch]:
-    """The messages in order, in batches. One that is over the limit alone goes alone: the server says what is wrong."""
+    """The messages in order, in batches. One that is itself over the limit goes alone, for the server to refuse."""
     drafts: list[Draft] = []
     wires: list[bytes] = []
     size = 0

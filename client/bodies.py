@@ -1,4 +1,4 @@
-"""Requests as JSON. Whoever gives a `json` of their own writes bodies with it, and nothing else."""
+"""Requests as JSON. A user's own `json` writes bodies, and nothing else."""
 
 import json as json_
 from collections.abc import Callable, Iterable, Mapping
@@ -39,7 +39,7 @@ def body_text(body: Any, json: Dumps | None) -> bytes:
 
 
 def encode(document: Any, name: str = "") -> bytes:
-    """JSON in UTF-8; `name` is what the document is called where a part of it is named.
+    """JSON in UTF-8. Errors name the part that is wrong, which begins with `name`.
 
     NaN, infinities and lone surrogates have no place in it: ValueError. What is no JSON value: TypeError.
     """
@@ -57,7 +57,7 @@ def encode(document: Any, name: str = "") -> bytes:
 
 
 def _torn(value: Any, path: str = "") -> str | None:
-    """Where in a document the first text is that is not Unicode."""
+    """The path of the first text in a document that is not Unicode."""
     if isinstance(value, str):
         return path if any("\ud800" <= letter <= "\udfff" for letter in value) else None
     if isinstance(value, dict) and any(_torn(name, "x") for name in cast("Mapping[Any, Any]", value)):
@@ -66,7 +66,7 @@ def _torn(value: Any, path: str = "") -> str | None:
 
 
 def _foreign(value: Any, path: str) -> str | None:
-    """Where in a document the first value is that JSON has not, and what to write for it."""
+    """The first value in a document that JSON does not have, by its path, and what to write for it."""
     if value is None or isinstance(value, str | int | float):
         return None
     if isinstance(value, dict | list | tuple):
@@ -89,7 +89,7 @@ _REMEDIES: tuple[tuple[type | tuple[type, ...], str], ...] = (
 
 
 def _members(value: Any, path: str) -> Iterable[tuple[str, Any]]:
-    """What lies in it, with where."""
+    """Its members, with their paths."""
     if isinstance(value, dict):
         members = cast("Mapping[Any, Any]", value).items()
         return ((f"{path}.{name}" if path else str(name), member) for name, member in members)

@@ -27,7 +27,7 @@ from .transport import Transport
 _log = logging.getLogger("tarry.client")
 
 _GLANCE = 0.2
-"""Seconds that the main thread sleeps at most: a Ctrl-C waits for the end of it."""
+"""Seconds that the main thread sleeps at most, because a Ctrl-C waits until it wakes."""
 
 
 class Consumption:
@@ -39,7 +39,7 @@ class Consumption:
         self._clock = clock
         self._owner = Owner()
         self._lock = threading.RLock()
-        """Guards all below. Each condition has one kind of thread waiting, so that nobody is woken for nothing."""
+        """Guards all below. On each condition one kind of thread waits, so that none is woken for nothing."""
         self._arrived = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
         self._owed = threading.Condition(self._lock)
@@ -62,7 +62,7 @@ class Consumption:
         }
 
     def start(self) -> None:
-        """All threads, or none when a Ctrl-C comes before; `close` is wanted after it in any case."""
+        """Starts all threads, or none when a Ctrl-C comes before; call `close` after it in any case."""
         signals.watch()
         with signals:
             for thread in self._threads.values():
@@ -108,7 +108,7 @@ class Consumption:
 
     def ack(self, hold: Hold, id_: str) -> bool:
         """Notes a handled message."""
-        if self._is_anothers(id_):
+        if self._forked(id_):
             return False
         with signals, self._lock:
             taken = self._stock.ack(hold, id_, self._clock())
@@ -117,7 +117,7 @@ class Consumption:
 
     def fail(self, hold: Hold, id_: str, reason: str | None, retry_after: Duration | None, *, count: bool) -> bool:
         """Notes a message to be given back."""
-        if self._is_anothers(id_):
+        if self._forked(id_):
             return False
         with signals, self._lock:
             taken = self._stock.fail(Settlement(hold, "fail", (id_,), reason, retry_after, count))
@@ -133,8 +133,8 @@ class Consumption:
         """How many messages the loop has left unsettled."""
         return self._stock.left
 
-    def _is_anothers(self, id_: str) -> bool:
-        """After a fork the lock may be held for good, and nobody would send what is noted."""
+    def _forked(self, id_: str) -> bool:
+        """Whether this process is a fork, where the lock may be held for good and no thread sends what is noted."""
         if self._owner.here():
             return False
         _log.warning(
@@ -189,7 +189,7 @@ class Consumption:
                 self._transport.send(claims.deregister(self._terms.client), deadline=SIGN / 5)
 
     def _confirm(self) -> None:
-        """Of a broadcast topic: what was seen is not to come again. The answer is left, and not confirmed."""
+        """Confirms what was seen of a broadcast topic, by one more claim, whose own answer is not confirmed."""
         if not self._stock.unseen:
             return
         try:
@@ -231,7 +231,7 @@ class Consumption:
                 if claim is not None:
                     self._arrived.notify(len(claim.messages))
                     if self._stock.watched and not self._registered:
-                        self._sign_at = self._clock()  # whoever is killed now is missed from now on
+                        self._sign_at = self._clock()  # from now on the server notices when this client dies
                     self._held.notify()
             if claim is None:
                 self._rest(asked)
@@ -288,7 +288,7 @@ class Consumption:
                 self._renew(hold)
 
     def _await_renewals(self) -> list[Hold] | None:
-        """Waits for leases that want renewing, or for the next sign of life; None when it is over."""
+        """Waits until leases are to be renewed or a sign of life is due; None when it is over."""
         with self._held:
             while not self._draining:
                 now = self._clock()

@@ -163,7 +163,7 @@ class Holds:
         return [hold for hold in self._holds if hold.open and hold.renew_at <= now]
 
     def next_renewal_at(self) -> float | None:
-        """When the next lease wants to be renewed."""
+        """When the next lease is to be renewed."""
         times = (hold.renew_at for hold in self._holds if hold.open and hold.renew_at < math.inf)
         return min(times, default=None)
 
@@ -198,7 +198,7 @@ class Holds:
             self._close(hold, id_)
 
     def unbegun(self) -> list[tuple[Hold, str]]:
-        """What is open, and nobody has entered the block of."""
+        """What is open, and whose block was not entered."""
         return [(hold, id_) for hold in self._holds for id_ in sorted(hold.open - hold.begun, key=int)]
 
     def give_back(self, only: set[str] | None = None) -> None:

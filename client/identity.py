@@ -26,12 +26,12 @@ class Identity:
         return threading.get_native_id()
 
     def consumer(self) -> str:
-        """A name for one `consume` or `run`: when it is over, what goes by that name is let go of."""
+        """A name for one `consume` or `run`, deregistered at its end."""
         return f"{self.client()}-{next(self._consumers)}"
 
 
 def new_idempotency_key() -> str:
-    """Time first, like a UUID of version 7, so that rows made together lie together; then 80 random bits."""
+    """Time first, like a UUID of version 7, so that rows made together are stored together; then 80 random bits."""
     return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
 
 

@@ -1,7 +1,7 @@
 """What an operator does to a group, and pages of what there is. Pure.
 
-The server cuts what takes long: a page counts what was done, and its next call goes on. Who stops in between leaves
-done what is done.
+The server cuts what takes long: a page counts what was done, and its next call goes on. Stopping in between undoes
+nothing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -6,7 +6,7 @@ from .errors import BadRequest
 
 
 def part(name: str) -> str:
-    """Raises `BadRequest` for what would lead elsewhere: on its way `groups/..` becomes the topic above."""
+    """Raises `BadRequest` for a name that leads elsewhere: HTTP turns `groups/..` into the topic above."""
     if name in ("", ".", ".."):
         raise BadRequest(f"{name!r} cannot stand in an address, and is the name of nothing")
     return quote(name, safe="")

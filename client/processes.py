@@ -1,4 +1,4 @@
-"""What each process has for itself: a fork would share it, and nobody would see that.
+"""What each process has for itself: a fork would share it unnoticed.
 
 Two processes on one connection read each other's answers, and two makers of ids in the same state make the same ids.
 """
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class PerProcess(Generic[T]):
-    """Something that is made at once, and after a fork when it is asked for. Safe to share between threads."""
+    """Something that is made at once, and again when a fork first asks for it. Safe to share between threads."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
@@ -51,7 +51,7 @@ if hasattr(os, "register_at_fork"):  # where there is no fork, nothing is to be 
 
 
 class Owner:
-    """The process that something was begun in, whose threads alone go on with it."""
+    """The process that something was begun in: a fork does not have its threads."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()

@@ -65,7 +65,7 @@ class Runner:
             raise error
 
     def _finish(self) -> int:
-        """Waits for the handlers; how many of them still work when it is time to go."""
+        """Waits for the handlers; how many still work when `drain` is over."""
         until = None if self._drain is None else time.monotonic() + self._drain
         for thread in self._threads:
             thread.join(None if until is None else max(0.0, until - time.monotonic()))
@@ -98,7 +98,7 @@ class Runner:
             self._wakes.put(error)
 
     def _refuse(self, delivery: Delivery, result: Awaitable[object]) -> None:
-        """What looked like a plain function and is none: nothing was done, and nothing will be."""
+        """Ends the run: the handler looked like a plain function, and its work was not done."""
         delivery.fail("given back", retry_after=0, count=False)
         if iscoroutine(result):
             result.close()

@@ -1,4 +1,4 @@
-"""Signals: what they end, and that they wait while the main thread is at what must not be left half done.
+"""Signals: what they end, and how they wait while the main thread does what must not be left half done.
 
 Python runs a signal's handler between any two steps of the main thread, and `threading.Condition` is written in Python:
 a KeyboardInterrupt within its `wait` may leave with the lock not held, or held for good. Trio guards its own steps in
@@ -16,7 +16,7 @@ _NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Signals:
-    """In a `with` of it the handlers of SIGINT and SIGTERM wait for its end; then they run, and raise what they raise.
+    """Within its `with`, handlers of SIGINT and SIGTERM wait; at its end they run, and raise what they raise.
 
     Of the main thread alone, since no other runs handlers; elsewhere it does nothing. One for the process.
     """
@@ -26,7 +26,7 @@ class Signals:
         self._depth = 0
         self._waiting: set[int] = set()
         self._handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
-        """Those in whose place this stands."""
+        """Those that this replaces."""
 
     def watch(self) -> None:
         """Stands in for the handlers there are, until as many calls of `leave`."""
@@ -40,7 +40,7 @@ class Signals:
                 signal.signal(number, self._arrive)
 
     def leave(self) -> None:
-        """Puts the handlers back, but for one that somebody has changed meanwhile."""
+        """Puts the handlers back, except one that somebody has changed meanwhile."""
         if not _in_main_thread():
             return
         self._users = max(0, self._users - 1)
@@ -81,11 +81,11 @@ class Ends:
     def __init__(self) -> None:
         self._ends: list[Callable[[], object]] = []
         self._former: dict[int, Any] = {}
-        """The handlers in whose place this stands; none while it does not."""
+        """The handlers that this replaces; none while it replaces none."""
 
     @contextmanager
     def heard(self, end: Callable[[], object], wanted: bool | None) -> Generator[None, None, None]:
-        """In a `with` of it a signal calls `end`, in the midst of whatever the main thread does."""
+        """Within its `with`, a signal calls `end`, whatever the main thread is doing."""
         if not self._hears(wanted):
             yield
             return

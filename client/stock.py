@@ -51,7 +51,7 @@ class Terms:
     start: str | None = None
     """Where a group begins that is new, or a client of a broadcast topic."""
     named: bool = False
-    """The client's name is of the user's choice."""
+    """The user chose the client's name."""
     max_messages: int = 1000
     max_bytes: int = 100 * 1024 * 1024
     """No claim is made while so much is held."""
@@ -91,10 +91,10 @@ class Stock:
         """Then the server may take the client for dead, and give away what it holds: nothing is handed out."""
         self._doubted_at = -math.inf
         self._handed: dict[int, tuple[ref[Message], Hold, str]] = {}
-        """What was handed out, until nobody has it any more, by the identity of its reference."""
+        """What was handed out, until nobody refers to it any more, by the identity of the weak reference."""
         self._dropped: deque[ref[Message]] = deque()
-        """Of these, what nobody has any more. Appended to without the lock, and by Python itself: in code of our own in
-        its place a Ctrl-C might come, and be lost."""
+        """Those of them that nobody refers to any more. Python itself appends to it, without the lock: in code of our
+        own a Ctrl-C might come, and be lost."""
         self.left = 0
         """Messages that the loop has left unsettled."""
         self._claimed = False
@@ -174,7 +174,7 @@ class Stock:
         return None
 
     def _first_free(self) -> int | None:
-        """The first that waits, is surely ours, and has nothing of its key in a handler's hands."""
+        """The first that is surely ours, with no other of its key in a handler's hands."""
         busy = set(self._lanes.values())
         for index, (hold, message) in enumerate(self.waiting):
             if not hold.doubtful and not (busy and _lane(hold, message) in busy):
@@ -204,7 +204,7 @@ class Stock:
         return taken
 
     def watch(self, delivery: Message, hold: Hold) -> None:
-        """A message as it is handed out. When everybody lets go of it unsettled, nobody will settle it."""
+        """Notes a message that is handed out: once nobody refers to it, nobody will settle it."""
         reference = ref(delivery, self._dropped.append)
         self._handed[id(reference)] = (reference, hold, delivery.id)
 
@@ -237,8 +237,8 @@ class Stock:
 
     @property
     def watched(self) -> bool:
-        """Whether to give signs of life. Who does, loses its place on a broadcast topic when it dies; so a client that
-        was given a name gives none before it holds a claim, whose end they hasten."""
+        """Whether to give signs of life. A client that gives them loses its place on a broadcast topic when it
+        dies; so one that was given a name gives none before it holds a claim, which they end sooner."""
         return self._claimed or not self._terms.named
 
     @property
@@ -271,7 +271,7 @@ class Stock:
         self.holds.give_back(waiting if but_in_hands else None)
 
     def lose(self, hold: Hold) -> None:
-        """The lease is over, and so is what waits of it."""
+        """The lease is over: what waits of it is dropped."""
         # A claim whose last ack is on its way is not lost, even if it is over. Acks that wait are: they are not sent.
         if (lost := self.holds.lose(hold)) and not self.absence.lost(lost):
             _log.warning("a lease on %s is over; %d messages come again", self._terms.topic, lost)

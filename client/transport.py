@@ -35,7 +35,7 @@ T = TypeVar("T")
 _BACKOFF = wait_random_exponential(multiplier=0.05, max=2)
 """Full jitter: anything from nothing to 50 ms, 100 ms, 200 ms ... 2 s."""
 _KNOCK = wait_random_exponential(multiplier=0.05, max=0.5)
-"""The same where nobody is at home: it burdens nobody, and until the next try all that falls due is late."""
+"""The same where nothing listens: trying burdens no server, and all that falls due before the next try is late."""
 
 RETRY = retry_if_exception_type(Unavailable)
 
@@ -117,7 +117,7 @@ class Transport:
         return call.read(doubt.mark(reply))
 
     def pages(self, call: Call[Page[T]]) -> Iterator[T]:
-        """What is on a page, and on those after it; each is asked for when the one before is through."""
+        """Items page by page; each page is asked for when those of the one before have been taken."""
         following: Call[Page[T]] | None = call
         while following is not None:
             page = self.send(following)
@@ -125,9 +125,9 @@ class Transport:
             following = page.next
 
     def _once(self, call: Call[Any]) -> Reply:
-        client = self._http.get()
+        url = self.url + call.path
         try:
-            response = client.send(request(client, self.url, call, self._timeout))
+            response = self._http.get().request(call.method, url, **options(call, self._timeout))
         except httpx.RequestError as error:
             raise unanswered(self.url, error) from error
         return read(self.url, response)
@@ -155,25 +155,26 @@ def checked(url: str) -> str:
     return url.rstrip("/")
 
 
-def request(client: httpx.Client | httpx.AsyncClient, url: str, call: Call[Any], timeout: float) -> httpx.Request:
-    """One try of a call, as HTTP; `timeout` seconds for each step of it."""
-    return client.build_request(
-        call.method,
-        url + call.path,
-        content=call.content,
-        params=call.params,
-        headers=None if call.content is None else {"Content-Type": "application/json"},
-        timeout=httpx.Timeout(timeout, read=timeout + call.wait),
-    )
+def options(call: Call[Any], timeout: float) -> dict[str, Any]:
+    """What httpx's `request` takes beside method and address; `timeout` is seconds for each step of a try.
+
+    Not `send`: clients of users' own add credentials in `request`.
+    """
+    return {
+        "content": call.content,
+        "params": call.params,
+        "headers": None if call.content is None else {"Content-Type": "application/json"},
+        "timeout": httpx.Timeout(timeout, read=timeout + call.wait),
+    }
 
 
 def unanswered(url: str, error: httpx.RequestError) -> Unavailable:
-    """For a request that was not answered."""
+    """The error of a request that was not answered."""
     return Unavailable(f"{url} does not answer: {error or type(error).__name__}")
 
 
 def read(url: str, response: httpx.Response) -> Reply:
-    """A success; raises what anything else means."""
+    """A success. Raises `TarryError` for any other answer."""
     document = _document(response)
     if response.is_success and document is not None:
         return Reply(document, len(response.content))

@@ -4,14 +4,14 @@ import warnings
 
 
 class Warner:
-    """Of one loop over a topic."""
+    """For one loop over a topic."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
         self._warned = False
 
     def look(self, left: int) -> None:
-        """Called from what the loop calls, with how many it has left."""
+        """Warns if the loop has `left` any. To be called from what the loop calls: the warning names its line."""
         if left and not self._warned:
             self._warned = True
             warnings.warn(

@@ -3,10 +3,13 @@
 import socket
 from typing import Any
 
+import anyio
+import httpx
 import pytest
 
 from support.scripted_server import LOST, Answer, ScriptedServer, problem
 from tarry.client import (
+    AsyncTarry,
     BadRequest,
     Cancelled,
     Conflict,
@@ -183,3 +186,29 @@ def test_what_was_never_sent_is_not_in_doubt() -> None:
             with pytest.raises(Unavailable) as error:
                 tarry.fail("c1")
             assert not error.value.in_doubt
+
+
+class Signing(httpx.Client):
+    """As clients of OAuth do."""
+
+    def request(self, method: str, url: Any, **options: Any) -> httpx.Response:
+        options["headers"] = {**(options["headers"] or {}), "Authorization": "Bearer t"}
+        return super().request(method, url, **options)
+
+
+class AsyncSigning(httpx.AsyncClient):
+    async def request(self, method: str, url: Any, **options: Any) -> httpx.Response:
+        options["headers"] = {**(options["headers"] or {}), "Authorization": "Bearer t"}
+        return await super().request(method, url, **options)
+
+
+def test_a_client_of_ones_own_may_add_credentials_in_its_request(script: ScriptedServer) -> None:
+    async def nudge() -> None:
+        async with AsyncSigning() as client, AsyncTarry(script.url, client=client) as tarry:
+            await tarry.nudge()
+
+    script.say(Answer(200), Answer(200))
+    with Signing() as client, Tarry(script.url, client=client) as tarry:
+        tarry.nudge()
+    anyio.run(nudge)
+    assert [request.headers["Authorization"] for request in script.requests] == ["Bearer t"] * 2
