@@ -31,8 +31,8 @@ from pyspark.sql.functions import col, lit, timestamp_millis, to_date
 
 from ..pipeline import session
 from ..pipeline.lake.archive import Archiver, holder
+from ..pipeline.lake.archiver_lease import ArchiverLease
 from ..pipeline.lake.lake import Lake
-from ..pipeline.lake.tenure import Tenure
 from ..pipeline.session import Later
 from ..service.clock import Clock
 from ..service.commit.combiner import Combiner
@@ -156,7 +156,7 @@ def _session(master: str, jar: Path) -> SparkSession:
 
 
 def _archive(spark: SparkSession, dsn: str, lake: Path) -> dict[str, float]:
-    with Tenure(dsn, holder()) as tenure:
+    with ArchiverLease(dsn, holder()) as lease:
         began = time.perf_counter()
         until = 0.0
 
@@ -165,7 +165,7 @@ def _archive(spark: SparkSession, dsn: str, lake: Path) -> dict[str, float]:
             if table == "messages":
                 until = time.perf_counter() - began
 
-        archiver = Archiver(Later.opened(spark), dsn, Lake(str(lake)), tenure, progress=note)
+        archiver = Archiver(Later.opened(spark), dsn, Lake(str(lake)), lease, progress=note)
         archiver.begin()
         archiver.run()
         whole = time.perf_counter() - began

@@ -21,12 +21,13 @@ from cyclopts import App, Parameter
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documentation has it
 
+from ..pipeline.columns import frame
 from ..pipeline.report.job import make_report
 from ..pipeline.report.known import Known
 from ..pipeline.report.output import open_folder
 from ..pipeline.schemas import IN_LAKE, TABLES, lake_schema
 from ..pipeline.session import open_session
-from ..pipeline.tables import Tables, no_rows
+from ..pipeline.tables import Tables
 from .report import say, show
 from .usage import rss_of
 
@@ -102,14 +103,14 @@ def _make(spark: SparkSession, shape: _Shape, place: Path) -> None:
     numbers = spark.range(shape.messages).withColumnRenamed("id", "n")
     made = {"messages": _messages(numbers, shape), "deliveries": _deliveries(numbers, shape)}
     made["dead"] = _dead(made["deliveries"])
-    made["cancelled"] = no_rows(spark, lake_schema("cancelled"))
+    made["cancelled"] = frame(spark, [], lake_schema("cancelled"))
     for name in IN_LAKE:
         rows = made[name].select(*(F.col(f"`{field.name}`").cast(field.dataType) for field in lake_schema(name).fields))
         rows.write.partitionBy("topic", "day").parquet(str(place / name))
 
 
 def _tables(spark: SparkSession, place: Path) -> Tables:
-    frames: dict[str, DataFrame] = {name: no_rows(spark, schema) for name, schema in TABLES.items()}
+    frames: dict[str, DataFrame] = {name: frame(spark, [], schema) for name, schema in TABLES.items()}
     for name in IN_LAKE:
         read = spark.read.schema(lake_schema(name)).parquet(str(place / name))
         frames[name] = read.select(*(f"`{column}`" for column in TABLES[name].names))

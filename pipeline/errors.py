@@ -22,4 +22,10 @@ class StoreAway(PipelineError):
 
 
 class NotFound(PipelineError):
-    """A file, a topic or a group that the job was told of is not there."""
+    """A file, a topic or a group that the job names is not there."""
+
+
+def no_such_topic(topic: str, *, store: bool, lake: bool) -> NotFound:
+    """Where it was looked for."""
+    places = [place for place, there in (("the store", store), ("the lake", lake)) if there]
+    return NotFound(f"--topic {topic}: there is no such topic in {' or '.join(places)}")

@@ -6,18 +6,19 @@ What lies below the lake's position is read from the lake, though the store may 
 import json
 from collections.abc import Collection, Mapping
 
-from attrs import frozen
+from attrs import define, field, frozen
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-from .errors import LakeError, NotFound
+from .columns import frame
+from .errors import no_such_topic
 from .lake.archive import RANGED, TIMED
 from .lake.lake import Lake, Snapshot
-from .link import Link
 from .schemas import IN_LAKE, TABLES
 from .source import source
 from .source.facts import Facts, read_facts
 from .source.spans import ends, plan
-from .tables import Tables, no_rows
+from .store_connection import StoreConnection
+from .tables import Tables
 
 MANY = 1_000_000
 """What a file of the lake counts for, of which the table does not tell how many rows it has."""
@@ -58,18 +59,18 @@ def open_table(
     since: int | None = None,
 ) -> DataFrame:
     """One of them alone, likewise."""
-    return _Reads(spark, dsn, lake, topics, since, None).whole(table)
+    return _Reads(spark, dsn, lake, topics, since).whole(table)
 
 
 def open_live(
     spark: SparkSession, dsn: str, table: str, *columns: str, topics: Collection[str] | None = None
 ) -> DataFrame:
     """These columns of what the store has of a table, whatever of it is in a lake."""
-    return _Reads(spark, dsn, None, topics, None, None).live(table, None, *columns)
+    return _Reads(spark, dsn, None, topics).live(table, None, *columns)
 
 
 def check(dsn: str | None, lake: str | None, topics: Collection[str] | None = None) -> int:
-    """Whether store, lake and topics are there, told before Spark starts; about how many rows there are at the most.
+    """Whether store, lake and topics are there, asked before Spark starts; about how many rows there are at the most.
 
     Raises as `open_tables` does.
     """
@@ -85,11 +86,11 @@ class _Places:
         if dsn is None and lake is None:
             raise ValueError("name a store with --dsn, a lake with --lake, or both")
         self.dsn = dsn
-        self.snapshots = _snapshots(Lake(lake), alone=dsn is None) if lake is not None else {}
+        self.snapshots = {} if lake is None else Lake(lake).tables(alone=dsn is None)
         self.facts: Facts | None = None
         if dsn is not None:
-            with Link(dsn) as link:
-                self.facts = read_facts(link)
+            with StoreConnection(dsn) as connection:
+                self.facts = read_facts(connection)
 
     def rows(self) -> int:
         """About, and of all topics."""
@@ -107,8 +108,7 @@ class _Places:
         known: Collection[str] = () if self.facts is None else self.facts.topics.values()
         for topic in topics or ():
             if topic not in known and not any(snapshot.files({topic}) for snapshot in self.snapshots.values()):
-                places = [name for name, there in (("the store", self.dsn), ("the lake", self.snapshots)) if there]
-                raise NotFound(f"--topic {topic}: there is no such topic in {' or '.join(places)}")
+                raise no_such_topic(topic, store=self.dsn is not None, lake=bool(self.snapshots))
 
 
 @frozen
@@ -126,7 +126,7 @@ def open_twofold(
     spark: SparkSession, dsn: str, lake: str, since: Mapping[str, int | None], *, topics: Collection[str] | None = None
 ) -> Twofold:
     """Both sides of each table, from a time of its own on."""
-    reads = _Reads(spark, dsn, lake, topics, None, None)
+    reads = _Reads(spark, dsn, lake, topics)
     return Twofold(
         {table: reads.live(table, None, since=since.get(table)) for table in IN_LAKE},
         {table: reads.archived(table, since=since.get(table)) for table in IN_LAKE},
@@ -135,31 +135,31 @@ def open_twofold(
     )
 
 
+@define
 class _Reads:
     """What is read of the lake, and of the live store."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        dsn: str | None,
-        lake: str | None,
-        topics: Collection[str] | None,
-        since: int | None,
-        until: int | None,
-    ) -> None:
-        self._spark, self._dsn, self._topics, self._since, self._until = spark, dsn, topics, since, until
-        self.places = _Places(dsn, lake)
-        if dsn is not None:
-            source.register(spark)
-        self._upto: dict[str, int] | None = None
-        self._claims: DataFrame | None = None
+    spark: SparkSession
+    dsn: str | None
+    lake: str | None
+    topics: Collection[str] | None = None
+    since: int | None = None
+    until: int | None = None
+    places: _Places = field(init=False)
+    _upto: dict[str, int] | None = field(default=None, init=False)
+    _claims: DataFrame | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.places = _Places(self.dsn, self.lake)
+        if self.dsn is not None:
+            source.register(self.spark)
 
     def stand_still(self) -> None:
         """From now on claims and deliveries are those of this moment: a claim that ends later counts as open."""
         begin = ends("deliveries", self.facts)
         claims = self.live("claims", None).localCheckpoint()
-        with Link(self._dsn or "") as link:
-            self._upto = ends("deliveries", read_facts(link))
+        with StoreConnection(self.dsn or "") as connection:
+            self._upto = ends("deliveries", read_facts(connection))
         lately = self._reader("deliveries").option("after", json.dumps(begin)).option("upto", json.dumps(self._upto))
         key = ["group_id", "queue_id", "claim"]
         self._claims = claims.join(lately.load().select(*key), key, "left_anti").select(*TABLES["claims"].names)
@@ -172,12 +172,12 @@ class _Reads:
     def whole(self, table: str) -> DataFrame:
         """Each row once."""
         lake = self.places.snapshots.get(table)
-        old = None if lake is None else lake.frame(self._spark, self._topics, self._since, self._until)
-        new = no_rows(self._spark, TABLES[table]) if self._dsn is None else self.live(table, lake)
+        old = None if lake is None else lake.frame(self.spark, self.topics, self.since, self.until)
+        new = frame(self.spark, [], TABLES[table]) if self.dsn is None else self.live(table, lake)
         if old is None:
             return new
         old = old.select(*TABLES[table].names)
-        if self._dsn is None:
+        if self.dsn is None:
             return old
         if table in TIMED:
             keys = list(TIMED[table])
@@ -188,35 +188,23 @@ class _Reads:
         """What the lake has."""
         lake = self.places.snapshots.get(table)
         if lake is None:
-            return no_rows(self._spark, TABLES[table])
-        return lake.frame(self._spark, self._topics, since).select(*TABLES[table].names)
+            return frame(self.spark, [], TABLES[table])
+        return lake.frame(self.spark, self.topics, since).select(*TABLES[table].names)
 
     def live(self, table: str, lake: Snapshot | None, *columns: str, since: int | None = None) -> DataFrame:
         """What lies behind the lake's position; of all columns, or of these."""
         if table == "claims" and self._claims is not None:
             return self._claims
-        reader = self._reader(table).option("columns", ",".join(columns))
+        options = {"columns": ",".join(columns)}
         if table == "deliveries" and self._upto is not None:
-            reader = reader.option("upto", json.dumps(self._upto))
-        if self._topics is not None:
-            reader = reader.option("topics", json.dumps(sorted(self._topics)))
-        if table in IN_LAKE:
-            since = self._since if since is None else since
-            if since is not None:
-                reader = reader.option("since", str(since))
-            if self._until is not None:
-                reader = reader.option("until", str(self._until))
+            options["upto"] = json.dumps(self._upto)
+        if self.topics is not None:
+            options["topics"] = json.dumps(sorted(self.topics))
+        times = {"since": self.since if since is None else since, "until": self.until} if table in IN_LAKE else {}
+        options |= {name: str(at) for name, at in times.items() if at is not None}
         if lake is not None and table in RANGED:
-            reader = reader.option("after", json.dumps(lake.positions(ends(table, self.facts))))
-        return reader.load()
+            options["after"] = json.dumps(lake.positions(ends(table, self.facts)))
+        return self._reader(table).options(**options).load()
 
     def _reader(self, table: str) -> DataFrameReader:
-        return self._spark.read.format("tarry").option("dsn", self._dsn).option("table", table)
-
-
-def _snapshots(lake: Lake, *, alone: bool) -> dict[str, Snapshot]:
-    found = {table: lake.open(table) for table in IN_LAKE}
-    opened = {table: snapshot for table, snapshot in found.items() if snapshot is not None}
-    if alone and not opened:
-        raise LakeError(f"there is no lake at {lake.place}: archive something to it first, or correct --lake")
-    return opened
+        return self.spark.read.format("tarry").option("dsn", self.dsn).option("table", table)

@@ -20,163 +20,147 @@ from pyspark.sql.types import (
 VERSION = 1
 """Of these schemas. A lake remembers the one it was written with; a newer one is refused."""
 
-_TEXT, _INT, _LONG, _TIME, _BYTES = StringType(), IntegerType(), LongType(), TimestampType(), BinaryType()
+TEXT, INT, LONG, TIME = StringType(), IntegerType(), LongType(), TimestampType()
 
 
-def _schema(*fields: tuple[str, DataType] | tuple[str, DataType, bool]) -> StructType:
+def schema_of(*fields: tuple[str, DataType] | tuple[str, DataType, bool]) -> StructType:
     """A field is (name, type), or (name, type, True) when it may be null."""
     return StructType([StructField(field[0], field[1], len(field) == 3) for field in fields])
 
 
 _CONTENT = (
-    ("key", _TEXT, True),
-    ("ordering_key", _TEXT, True),
-    ("tag", _TEXT, True),
-    ("headers", _TEXT, True),
-    ("content_type", _TEXT, True),  # null: the body is JSON text
-    ("body", _BYTES),
-    ("accepted_at", _TIME),
-    ("deliver_at", _TIME),
+    ("key", TEXT, True),
+    ("ordering_key", TEXT, True),
+    ("tag", TEXT, True),
+    ("headers", TEXT, True),
+    ("content_type", TEXT, True),  # null: the body is JSON text
+    ("body", BinaryType()),
+    ("accepted_at", TIME),
+    ("deliver_at", TIME),
 )
 
 _HANDED_OUT = (
-    ("topic", _TEXT),
-    ("group", _TEXT),
-    ("group_id", _INT),
-    ("queue_id", _INT),  # the one that it was claimed from: the topic's own, or the group's retry queue
-    ("queue", _INT),
-    ("number", _LONG),  # of the entry in the delivery log; of the claim while it is open
-    ("claim", _LONG),
-    ("client", _TEXT),
-    ("offset", _LONG),  # in queue_id
-    ("message_queue_id", _INT, True),  # where the message lies; null when a return was cleaned before
-    ("message_offset", _LONG, True),
-    ("attempt", _INT, True),  # 1 for the first
-    (
-        "history",
-        _TEXT,
-        True,
-    ),  # JSON [{at, client, reason}], of the counted attempts before this one; null for the first
-    ("outcome", _TEXT),  # one of OUTCOMES
-    ("claimed_at", _TIME),
-    ("settled_at", _TIME, True),
-    ("ended_at", _TIME, True),  # of the claim; null while it is open
+    ("topic", TEXT),
+    ("group", TEXT),
+    ("group_id", INT),
+    ("queue_id", INT),  # the one that it was claimed from: the topic's own, or the group's retry queue
+    ("queue", INT),
+    ("number", LONG),  # of the entry in the delivery log; of the claim while it is open
+    ("claim", LONG),
+    ("client", TEXT),
+    ("offset", LONG),  # in queue_id
+    ("message_queue_id", INT, True),  # where the message lies; null when a return was cleaned before
+    ("message_offset", LONG, True),
+    ("attempt", INT, True),  # 1 for the first
+    ("history", TEXT, True),  # JSON [{at, client, reason}], of the counted attempts before; null for the first
+    ("outcome", TEXT),  # one of OUTCOMES
+    ("claimed_at", TIME),
+    ("settled_at", TIME, True),
+    ("ended_at", TIME, True),  # of the claim; null while it is open
 )
 
-MESSAGES = _schema(
-    ("topic", _TEXT),
-    ("topic_id", _INT),
-    ("queue_id", _INT),
-    ("queue", _INT),
-    ("offset", _LONG),
-    ("id", _LONG),
+MESSAGES = schema_of(
+    ("topic", TEXT),
+    ("topic_id", INT),
+    ("queue_id", INT),
+    ("queue", INT),
+    ("offset", LONG),
+    ("id", LONG),
     *_CONTENT,
-    ("streamed_at", _TIME),
+    ("streamed_at", TIME),
 )
 """The stream: messages that are due, by (queue_id, offset), which is the order of commits."""
 
-DELIVERIES = _schema(*_HANDED_OUT)
+DELIVERIES = schema_of(*_HANDED_OUT)
 """One row per message and ended claim: the delivery log, by (group_id, queue_id, number, offset)."""
 
-CLAIMS = _schema(*_HANDED_OUT)
+CLAIMS = schema_of(*_HANDED_OUT)
 """The same for claims that are open: never in the lake."""
 
-RETRIES = _schema(
-    ("topic", _TEXT),
-    ("group", _TEXT),
-    ("group_id", _INT),
-    ("retry_id", _LONG),
-    ("due", _TIME),
-    ("message_queue_id", _INT),
-    ("message_offset", _LONG),
-    ("message_id", _LONG),
-    ("attempt", _INT),
-    ("history", _TEXT),
-    ("failed_at", _TIME, True),
+RETRIES = schema_of(
+    ("topic", TEXT),
+    ("group", TEXT),
+    ("group_id", INT),
+    ("retry_id", LONG),
+    ("due", TIME),
+    ("message_queue_id", INT),
+    ("message_offset", LONG),
+    ("message_id", LONG),
+    ("attempt", INT),
+    ("history", TEXT),
+    ("failed_at", TIME, True),
     ("parked", BooleanType()),  # behind one of its key, of an ordered topic; `due` is then when it was parked
 )
 """Messages on a rung of a group's ladder, or parked: not in the lake."""
 
-RETURNS = _schema(
-    ("topic", _TEXT),
-    ("group", _TEXT),
-    ("group_id", _INT),
-    ("queue_id", _INT),
-    ("offset", _LONG),
-    ("message_queue_id", _INT),
-    ("message_offset", _LONG),
-    ("message_id", _LONG),
-    ("attempt", _INT),
-    ("history", _TEXT),
-    ("streamed_at", _TIME),
-    ("due", _TIME, True),  # when its rung was over; null when it was parked, and came when its key was free
+RETURNS = schema_of(
+    ("topic", TEXT),
+    ("group", TEXT),
+    ("group_id", INT),
+    ("queue_id", INT),
+    ("offset", LONG),
+    ("message_queue_id", INT),
+    ("message_offset", LONG),
+    ("message_id", LONG),
+    ("attempt", INT),
+    ("history", TEXT),
+    ("streamed_at", TIME),
+    ("due", TIME, True),  # when its rung was over; null when it was parked, and came when its key was free
 )
 """What came back from the ladder into the retry queues, claimed or not: not in the lake, its deliveries are."""
 
-DEAD = _schema(
-    ("topic", _TEXT),
-    ("group", _TEXT),
-    ("group_id", _INT),
-    ("id", _LONG),
-    ("dead_at", _TIME),
-    ("history", _TEXT),
-    ("queue_id", _INT),
-    ("offset", _LONG),
+DEAD = schema_of(
+    ("topic", TEXT),
+    ("group", TEXT),
+    ("group_id", INT),
+    ("id", LONG),
+    ("dead_at", TIME),
+    ("history", TEXT),
+    ("queue_id", INT),
+    ("offset", LONG),
     *_CONTENT,
 )
 """Dead letters, by (group_id, id, dead_at). In the lake they stay when they are redriven or purged."""
 
-TIMERS = _schema(
-    ("topic", _TEXT),
-    ("topic_id", _INT),
-    ("queue_id", _INT),
-    ("id", _LONG),
-    ("due", _TIME),
-    *_CONTENT,
-)
+TIMERS = schema_of(("topic", TEXT), ("topic_id", INT), ("queue_id", INT), ("id", LONG), ("due", TIME), *_CONTENT)
 """Messages that wait for their time: not in the lake."""
 
-CANCELLED = _schema(
-    ("topic", _TEXT),
-    ("topic_id", _INT),
-    ("id", _LONG),
-    ("key", _TEXT, True),
-    ("accepted_at", _TIME),
-    ("deliver_at", _TIME),
-    ("cancelled_at", _TIME),
+CANCELLED = schema_of(
+    ("topic", TEXT),
+    ("topic_id", INT),
+    ("id", LONG),
+    ("key", TEXT, True),
+    ("accepted_at", TIME),
+    ("deliver_at", TIME),
+    ("cancelled_at", TIME),
 )
 """Messages cancelled in time, by id."""
 
-QUEUES = _schema(
-    ("topic", _TEXT),
-    ("topic_id", _INT),
-    ("queue_id", _INT),
-    ("queue", _INT),
-    ("group_id", _INT),  # 0: the topic's own; else the retry queue of that group
-    ("next_offset", _LONG),
-    ("straight", _LONG),
-    ("holes", _LONG),
-    ("floor", _LONG),  # the lowest offset that may still exist in the store
+QUEUES = schema_of(
+    ("topic", TEXT),
+    ("topic_id", INT),
+    ("queue_id", INT),
+    ("queue", INT),
+    ("group_id", INT),  # 0: the topic's own; else the retry queue of that group
+    ("next_offset", LONG),
+    ("straight", LONG),
+    ("holes", LONG),
+    ("floor", LONG),  # the lowest offset that may still exist in the store
 )
 """The sequences and their counters."""
 
-CURSORS = _schema(
-    ("topic", _TEXT),
-    ("group", _TEXT),
-    ("group_id", _INT),
-    ("queue_id", _INT),
-    *((name, _LONG) for name in ("origin", "position", "next_claim", "next_delivery")),
-    *((name, _LONG) for name in ("acked", "dead", "retried", "expired", "skipped", "parked")),
-    *((name, _LONG) for name in ("sought", "redriven", "cleared")),
+CURSORS = schema_of(
+    ("topic", TEXT),
+    ("group", TEXT),
+    ("group_id", INT),
+    ("queue_id", INT),
+    *((name, LONG) for name in ("origin", "position", "next_claim", "next_delivery")),
+    *((name, LONG) for name in ("acked", "dead", "retried", "expired", "skipped", "parked")),
+    *((name, LONG) for name in ("sought", "redriven", "cleared")),
 )
 """How far each group is in each of its queues, and its counters."""
 
-TALLIES = _schema(
-    ("topic", _TEXT),
-    ("topic_id", _INT),
-    ("scheduled", _LONG),
-    ("cancelled", _LONG),
-)
+TALLIES = schema_of(("topic", TEXT), ("topic_id", INT), ("scheduled", LONG), ("cancelled", LONG))
 """The counters of a topic beside those of its queues, all makers together."""
 
 TABLES = {

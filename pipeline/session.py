@@ -79,10 +79,10 @@ def check() -> None:
 def java_version(java: str) -> int | None:
     """The major version of a Java program; None when it does not tell."""
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
+    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
     return None if found is None else int(found[1])
 
 
@@ -108,8 +108,8 @@ def open_session(name: str, master: str | None = None, rows: int | None = None) 
         PySparkLogger.getLogger(logger).disabled = True
     for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
         setattr(server, "handle_error", _say_nothing)  # noqa: B010  # it prints a traceback when Java is gone
-    for told in _TELL_OF_THEIR_END:
-        logging.getLogger(told).disabled = True
+    for name in _TELL_OF_THEIR_END:
+        logging.getLogger(name).disabled = True
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     _lead_workers_here()
@@ -150,7 +150,7 @@ def open_session(name: str, master: str | None = None, rows: int | None = None) 
 
 
 def _say_nothing(*_: object) -> None:
-    """Of a connection that broke: whoever waits for an answer is told."""
+    """Of a connection that broke: whoever waits for an answer hears of it."""
 
 
 class Later:
@@ -207,7 +207,7 @@ def end_of_java(seconds: float = 0.0) -> int | None:
 
 
 def close_session(spark: "SparkSession") -> None:
-    """Stops it. A Java that is gone has nothing to stop, and why it went has been told."""
+    """Stops it. A Java that is gone has nothing to stop, and why it went has been said."""
     with suppress(Exception):
         spark.stop()
 
@@ -218,13 +218,13 @@ def _uninterrupted() -> Generator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    told: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, _frame: told.append(number))
+    pressed: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _frame: pressed.append(number))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-    if told:
+    if pressed:
         raise KeyboardInterrupt
 
 

@@ -2,11 +2,13 @@
 
 import re
 import signal
+from collections.abc import Generator
+from contextlib import contextmanager
 
-from .errors import InUse, LakeError, PipelineError, StoreAway
+from . import errors
+from .errors import LakeError, PipelineError
 from .session import end_of_java
 
-_OURS = {kind.__name__: kind for kind in (InUse, LakeError, PipelineError, StoreAway)}
 _RAISED = re.compile(r"tarry\.pipeline\.errors\.(\w+): (.+)")
 _CORRUPT = re.compile(
     r"is not a Parquet file|FAILED_READ_FILE|CANNOT_READ_FILE|Could not read footer|ParquetDecodingException"
@@ -59,9 +61,9 @@ def translate(error: BaseException) -> PipelineError | None:
     if not foreign:
         return None
     text = str(error)
-    raised = _RAISED.search(text)
-    if raised is not None:  # by a task of ours
-        return _OURS.get(raised[1], PipelineError)(raised[2].strip())
+    if raised := _RAISED.findall(text):  # by a task of ours
+        name, sentence = raised[-1]
+        return getattr(errors, name, PipelineError)(sentence.strip())
     found = _FILE.search(text)
     file = f": {found[0]}" if found is not None else ""
     if _MISSING.search(text):
@@ -74,6 +76,18 @@ def translate(error: BaseException) -> PipelineError | None:
         if pattern.search(text):
             return PipelineError(sentence)
     return PipelineError(f"Spark stopped: {_first_cause(text) or type(error).__name__}")
+
+
+@contextmanager
+def translated() -> Generator[None]:
+    """Errors of Spark's as one sentence of ours, in a `with`."""
+    try:
+        yield
+    except Exception as error:
+        found = translate(error)
+        if found is None or found is error:
+            raise
+        raise found from error
 
 
 def _java_ended(code: int) -> str:

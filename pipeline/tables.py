@@ -3,11 +3,8 @@
 `history.open_tables` makes them of the store, of the lake, or of both together; tests make them of literal rows.
 """
 
-from typing import Any
-
 from attrs import frozen
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
 
 
 @frozen
@@ -28,9 +25,3 @@ class Tables:
     queues: DataFrame
     cursors: DataFrame
     tallies: DataFrame
-
-
-def no_rows(spark: Any, schema: StructType) -> DataFrame:
-    """A DataFrame without rows. (PySpark's types of this call are partly unknown.)"""
-    frame: DataFrame = spark.createDataFrame([], schema)
-    return frame

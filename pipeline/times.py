@@ -1,4 +1,4 @@
-"""Times as options give them and as jobs tell them, RFC 3339; in between, milliseconds since 1970."""
+"""Times as options give them and as jobs show them, RFC 3339; in between, milliseconds since 1970."""
 
 import re
 from datetime import UTC, datetime
@@ -21,6 +21,6 @@ def moment(milliseconds: int) -> datetime:
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
-def told_time(value: datetime) -> str:
+def time_text(value: datetime) -> str:
     """In UTC. Spark gives times without a zone, in that of this machine."""
     return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -100,7 +100,9 @@ def random_nonce() -> int:
 class IdMaker:
     """Makes ids; one to a process. `statistics()` is not needed: it holds no message."""
 
-    def __init__(self, source: random.Random | None = None, *, outbox: bool = False) -> None:
+    def __init__(self, source: random.Random | None = None, *, outbox: bool = False, climbing: bool = False) -> None:
+        """`climbing`: within a millisecond and shard each id is higher than the one before."""
+        self._climbing = climbing
         self._first = _COUNTS - OUTBOX_COUNTS if outbox else 0
         self._size = OUTBOX_COUNTS if outbox else _COUNTS - OUTBOX_COUNTS
         self._random = source or random.Random()  # noqa: S311  # it spreads ids, it guards nothing
@@ -121,12 +123,18 @@ class IdMaker:
         while True:
             place = due << SEQUENCE_BITS | (_STRAIGHT if straight else 0) | shard
             known = None if spread else self._counts.get(place)
-            count, left = known or (self._random.randrange(self._size), self._size)
+            count, left = known or self._begin()
             if left:
                 self._remember(place, ((count + 1) % self._size, left - 1))
                 return place | (self._first + count) << SHARD_BITS
             self._remember(place, (count, 0))
             due += 1  # this millisecond is full: a later one, never an earlier
+
+    def _begin(self) -> tuple[int, int]:
+        if not self._climbing:
+            return self._random.randrange(self._size), self._size
+        first = self._random.randrange(self._size >> 1)
+        return first, self._size - first
 
     def _remember(self, place: int, count: tuple[int, int]) -> None:
         self._counts[place] = count

@@ -7,7 +7,8 @@ it by way of this file.
 
 import json
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 # Lone surrogates too, which no stream takes: JSON may hold them.
@@ -24,6 +25,36 @@ def json_text(value: Any, *, default: Callable[[Any], Any] | None = None) -> str
     """The value as JSON on one line. To a program it is the same JSON."""
     text = json.dumps(value, ensure_ascii=False, default=default)
     return _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
+    """A table on a terminal, with its title; else lines with tabs. Columns that begin with `>` stand to the right."""
+    names = [column.lstrip(">") for column in columns]
+    if not sys.stdout.isatty():
+        for row in (names, *rows):
+            sys.stdout.write("\t".join(map(_cell, row)) + "\n")
+        sys.stdout.flush()
+        return
+    from rich import box  # only a terminal needs it
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    heading = None if title is None else Text(visible(title))
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", title=heading, title_justify="left")
+    for name, column in zip(names, columns, strict=True):
+        table.add_column(name, justify="right" if column.startswith(">") else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_cell(value)) for value in row))
+    Console().print(table)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, dict | list):
+        return json_text(value)
+    return visible(str(value))
 
 
 def _escape(character: str) -> str:

@@ -136,8 +136,8 @@ def _rows(evidence: Evidence) -> DataFrame:
         if name in _COUNTED:
             wrong |= whole & (f.col(f"{name}_rows") < f.col(name))
         found.append(f.when(wrong, f.format_string(f"{name} counts %d, and has %d rows", name, f"{name}_rows")))
-    told = both.withColumn("detail", f.explode(f.array_compact(f.array(*found))))
-    return finding(told, "group_rows", f.col("detail"))
+    offences = both.withColumn("detail", f.explode(f.array_compact(f.array(*found))))
+    return finding(offences, "group_rows", f.col("detail"))
 
 
 def gaps(evidence: Evidence) -> DataFrame:
@@ -218,7 +218,7 @@ def _deaths(evidence: Evidence, scope: Scope) -> DataFrame:
     cleared = evidence.cursors_after.groupBy("group_id").agg(f.sum("cleared").alias("cleared"))
     sums = without.groupBy("group_id").agg(f.count("*").alias("without")).join(cleared, "group_id")
     messages = evidence.messages.select("queue_id", "offset", "id", "streamed_at")
-    told = without.join(f.broadcast(sums.where("without > cleared")), "group_id")
-    told = told.join(messages, ["queue_id", "offset"], "left")
+    offences = without.join(f.broadcast(sums.where("without > cleared")), "group_id")
+    offences = offences.join(messages, ["queue_id", "offset"], "left")
     detail = f.format_string("%d deaths without a letter, %d letters cleared", "without", "cleared")
-    return finding(told, "no_letter", detail, streamed_at=f.col("streamed_at"))
+    return finding(offences, "no_letter", detail)

@@ -26,15 +26,13 @@ def check(store: DataFrame, lake: DataFrame) -> DataFrame:
     what = what.when(
         f.col("content_sum") != f.col("lake_content_sum"), f.lit("same body, other key, tag, headers or times")
     )
-    streamed_at = f.col("streamed_at")
     absent = both.where("lake_id IS NULL AND id >= 0").join(f.broadcast(archived), "queue_id")
     return together(
-        finding(both.where(what.isNotNull()), "copy_differs", what, streamed_at=streamed_at),
+        finding(both.where(what.isNotNull()), "copy_differs", what),
         finding(
             absent.where("offset > first AND offset < last"),
             "not_in_lake",
             f.format_string("offsets %d to %d are archived", "first", "last"),
-            streamed_at=streamed_at,
         ),
     )
 

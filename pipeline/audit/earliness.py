@@ -12,7 +12,7 @@ from .findings import finding, together
 
 CLOCKS = 1_000
 """Milliseconds by which two nodes may read their database's clock differently: an answer was on its way, or waited for
-a busy machine. A claim that is early by less follows a promotion that was not, and is only told of."""
+a busy machine. A claim that is early by less follows a promotion that was not, and is only counted."""
 
 
 def check(evidence: Evidence, lived: DataFrame) -> DataFrame:
@@ -24,14 +24,8 @@ def check(evidence: Evidence, lived: DataFrame) -> DataFrame:
             evidence.messages.where("id >= 0 AND streamed_at < due"),
             "early",
             f.format_string("in the stream %d ms before its time", streamed),
-            streamed_at=streamed_at,
         ),
-        finding(
-            lived.where(claimed >= CLOCKS),
-            "early",
-            f.format_string("claimed %d ms before its time", claimed),
-            streamed_at=streamed_at,
-        ),
+        finding(lived.where(claimed >= CLOCKS), "early", f.format_string("claimed %d ms before its time", claimed)),
         _rungs(evidence),
     )
 
@@ -53,14 +47,14 @@ def _rungs(evidence: Evidence) -> DataFrame:
     )
     early = _before(f.col("back_at"))
     early = f.when(early > 0, early).otherwise(_before(f.col("claimed_at")))
-    told = claimed.where((f.col("back_at") < f.col("due")) | (early >= CLOCKS)).select(
+    offences = claimed.where((f.col("back_at") < f.col("due")) | (early >= CLOCKS)).select(
         *("topic", "group", early.alias("early"), "attempt"),
         *(f.col(f"message_{name}").alias(name) for name in ("queue_id", "offset")),
     )
     messages = evidence.messages.select("queue_id", "offset", "id", "streamed_at")
-    told = messages.join(f.broadcast(told), ["queue_id", "offset"], "right")
+    offences = messages.join(f.broadcast(offences), ["queue_id", "offset"], "right")
     detail = f.format_string("attempt %d began %d ms before its rung was over", "attempt", "early")
-    return finding(told, "early", detail, streamed_at=f.col("streamed_at"))
+    return finding(offences, "early", detail)
 
 
 def _before(at: Column) -> Column:

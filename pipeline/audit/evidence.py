@@ -13,8 +13,9 @@ from attrs import field, frozen
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+from ..columns import frame
 from ..tables import Tables
-from .books import OUTBOX, SEEKS, Books, counted, frame
+from .adjustments import OUTBOX, SEEKS, Adjustments, counted
 
 _HANDED = (
     *("topic", "group", "group_id", "queue_id", "number", "claim", "offset", "message_queue_id", "message_offset"),
@@ -47,7 +48,7 @@ class Evidence:
     returns: DataFrame
     dead: DataFrame
     letters: DataFrame
-    """See `books.counted`: of the store alone."""
+    """See `adjustments.counted`: of the store alone."""
     timers: DataFrame
     cancelled: DataFrame
     seeks: DataFrame
@@ -74,7 +75,7 @@ class Evidence:
             one.unpersist()
 
 
-def look(tables: Tables, topics: Sequence[str] | None = None, books: Books | None = None) -> Evidence:
+def look(tables: Tables, topics: Sequence[str] | None = None, adjustments: Adjustments | None = None) -> Evidence:
     """Reads the tables, of all topics or of these, in the order in which rows go from one to the next.
 
     What has been read is not read again: when a worker is lost with some of it, the audit fails, and may be repeated.
@@ -90,7 +91,7 @@ def look(tables: Tables, topics: Sequence[str] | None = None, books: Books | Non
     spark = tables.cursors.sparkSession
 
     def read_counters() -> tuple[DataFrame, DataFrame, DataFrame, DataFrame]:
-        outbox = frame(spark, [], OUTBOX) if books is None else books.outbox()
+        outbox = frame(spark, [], OUTBOX) if adjustments is None else adjustments.outbox()
         queues, cursors, tallies, outbox = (
             small(some(table)) for table in (tables.queues, tables.cursors, tables.tallies, outbox)
         )
@@ -106,8 +107,8 @@ def look(tables: Tables, topics: Sequence[str] | None = None, books: Books | Non
     returns = read(tables.returns, "topic", "group_id", "queue_id", "offset", *_PLACE, "streamed_at", "due")
     deliveries = read(tables.deliveries, *_HANDED)
     dead = read(tables.dead, "topic", "group", "group_id", "id", "dead_at", "queue_id", "offset")
-    letters = small(counted(tables.dead) if books is None else books.letters())
-    seeks = small(some(frame(spark, [], SEEKS) if books is None else books.seeks()))
+    letters = small(counted(tables.dead) if adjustments is None else adjustments.letters())
+    seeks = small(some(frame(spark, [], SEEKS) if adjustments is None else adjustments.seeks()))
     after = read_counters()
     both = handed(claims, deliveries).persist()
     ledger = small(ledger_of(both, seeks, before[1]))
@@ -155,10 +156,10 @@ def ledger_of(handed: DataFrame, seeks: DataFrame, cursors: DataFrame) -> DataFr
     sight, seeks among them, and from which number on; entry, entry_at: the first that is no seek, and when it ended.
     """
     outcome, ended = f.col("outcome"), f.col("ended")
-    told = {name: outcome.isin(*words) for name, words in OUTCOMES.items()}
+    ways = {name: outcome.isin(*words) for name, words in OUTCOMES.items()}
     # A seek puts what was claimed of a retry queue back onto the ladder; of the topic's own, it counts for the seek.
-    told["retried"] = told["retried"] | (outcome == "released") & ~f.col("own")
-    counts = {f"{name}_rows": f.count_if(where) for name, where in told.items()}
+    ways["retried"] = ways["retried"] | (outcome == "released") & ~f.col("own")
+    counts = {f"{name}_rows": f.count_if(where) for name, where in ways.items()}
     counts["claimed"] = f.count_if(~ended & outcome.isin("open", "acked_outside"))
     cursor = ["group_id", "queue_id"]
     entries = handed.groupBy(*cursor, "number", "ended").agg(

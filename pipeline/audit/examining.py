@@ -1,4 +1,4 @@
-"""An audit from a store and a lake to what is told of it: two looks, the equations, the findings. Bounded in all."""
+"""An audit from a store and a lake to its report: two looks, the equations, the findings. Bounded in all."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -8,7 +8,8 @@ from attrs import evolve
 from pyspark.sql import DataFrame, SparkSession
 
 from ..history import open_table, open_tables
-from .books import StoreBooks
+from . import balances, fates
+from .adjustments import StoreAdjustments
 from .evidence import Scope, look
 from .findings import KINDS, listed
 from .job import Audit, confirmed
@@ -23,7 +24,7 @@ _MARGIN = timedelta(hours=1)
 def examine(
     spark: SparkSession, dsn: str, lake: str | None, scope: Scope, topics: Sequence[str] | None, limit: int
 ) -> dict[str, Any]:
-    """What is told: the equations, what was found, `limit` of each kind, and what only counters tell of."""
+    """The report: the equations, what was found, `limit` of each kind, and what only counters tell of."""
     first = _look(spark, dsn, lake, scope, topics)
     later: list[Audit] = []
 
@@ -35,15 +36,15 @@ def examine(
     kinds: dict[str, dict[str, Any]] = {}
     for row in found:
         kind, total = row.pop("kind"), row.pop("total")
-        told = kinds.setdefault(kind, {"what": KINDS[kind], "total": total, "listed": []})
-        told["listed"].append(row | {"id": None if row["id"] is None else str(row["id"])})
+        entry = kinds.setdefault(kind, {"what": KINDS[kind], "total": total, "listed": []})
+        entry["listed"].append(row | {"id": None if row["id"] is None else str(row["id"])})
     report = {
         "clean": not kinds,
         "from": scope.since,
         "to": scope.until,
-        "topics": settled(_rows(first.topics(), _ROWS), kinds.get("topic_counters")),
-        "groups": settled(_rows(first.groups(), _ROWS), kinds.get("group_counters")),
-        "hours": _rows(first.hours(), _ROWS),
+        "topics": settled(_rows(balances.topics(first.evidence), _ROWS), kinds.get("topic_counters")),
+        "groups": settled(_rows(balances.groups(first.evidence), _ROWS), kinds.get("group_counters")),
+        "hours": _rows(fates.hours(first.lives), _ROWS),
         "unchecked": _rows(first.unchecked(), _ROWS),
         "findings": kinds,
     }
@@ -52,14 +53,14 @@ def examine(
     return report
 
 
-def settled(rows: list[dict[str, Any]], told: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """An equation that did not hold at the first look and did at the second is not told as broken: its parts moved."""
-    listed: list[dict[str, Any]] = [] if told is None else told["listed"]
-    if told is not None and told["total"] > len(listed):
+def settled(rows: list[dict[str, Any]], broken: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """An equation that did not hold at the first look and did at the second is no finding: its parts moved."""
+    listed: list[dict[str, Any]] = [] if broken is None else broken["listed"]
+    if broken is not None and broken["total"] > len(listed):
         return rows
-    broken = {one["topic"] for one in listed}
+    topics = {one["topic"] for one in listed}
     moved = {"holds": None, "busy": True}
-    return [row if row["holds"] or row["topic"] in broken else row | moved for row in rows]
+    return [row if row["holds"] or row["topic"] in topics else row | moved for row in rows]
 
 
 def _look(spark: SparkSession, dsn: str, lake: str | None, scope: Scope, topics: Sequence[str] | None) -> Audit:
@@ -70,7 +71,7 @@ def _look(spark: SparkSession, dsn: str, lake: str | None, scope: Scope, topics:
         some = ("messages", "deliveries", "dead")
         late = {name: open_table(spark, dsn, lake, name, topics=topics, since=since) for name in some}
         tables = evolve(tables, **late)
-    return Audit.of(look(tables, topics, StoreBooks(spark, dsn)), scope, pairs)
+    return Audit.of(look(tables, topics, StoreAdjustments(spark, dsn)), scope, pairs)
 
 
 def _rows(frame: DataFrame, limit: int) -> list[dict[str, Any]]:

@@ -23,13 +23,12 @@ _MESSAGE = ("group_id", "queue_id", "offset")
 def check(evidence: Evidence, scope: Scope, lived: DataFrame) -> DataFrame:
     """Messages without a fate, or with too many; `lived` are the `lives` of this evidence."""
     known = lived.where("NOT before_log")
-    streamed_at = f.col("streamed_at")
     silent = known.where("passed_over").join(f.broadcast(evidence.blind), ["group_id", "queue_id"], "left_anti")
     silent = _of_those(
         silent, ["group_id", "queue_id"], f.count("*").alias("silent"), _unrowed(evidence), "silent > unrowed"
     )
     ends, begins = f.col("ends") + f.col("waiting"), f.col("own") + f.col("fresh")
-    # A message of an ordered topic that a seek brings again while it lies parked is parked once, and told of twice.
+    # A message of an ordered topic that a seek brings again while it lies parked is parked once, and has two rows.
     parked = evidence.cursors_after.where("parked > 0").select("group_id")
     moved = evidence.seeks.join(f.broadcast(parked), "group_id", "left_semi").select("group_id").distinct()
     followed = known.join(f.broadcast(moved), "group_id", "left_anti")
@@ -41,19 +40,11 @@ def check(evidence: Evidence, scope: Scope, lived: DataFrame) -> DataFrame:
     )
     return together(
         finding(
-            silent,
-            "missing",
-            f.format_string("%d without a row, %d accounted for by counters", "silent", "unrowed"),
-            streamed_at=streamed_at,
+            silent, "missing", f.format_string("%d without a row, %d accounted for by counters", "silent", "unrowed")
         ),
-        finding(lost, "missing", sums, streamed_at=streamed_at),
-        finding(twice, "doubled", sums, streamed_at=streamed_at),
-        finding(
-            anew,
-            "doubled",
-            f.format_string("%d come anew, %d replayed or redriven", "anew", "redriven"),
-            streamed_at=streamed_at,
-        ),
+        finding(lost, "missing", sums),
+        finding(twice, "doubled", sums),
+        finding(anew, "doubled", f.format_string("%d come anew, %d replayed or redriven", "anew", "redriven")),
         _claimed_twice(evidence, scope),
     )
 
@@ -74,10 +65,7 @@ def hours(lived: DataFrame) -> DataFrame:
     columns = ("acked", "dead", "retrying", "parked", "claimed", "expired", "skipped", "released", "no_row", "missing")
     return (
         fates.groupBy("topic", "group", f.date_trunc("hour", "streamed_at").alias("hour"))
-        .agg(
-            f.count("*").alias("messages"),
-            *(f.count_if(f.col("fate") == name).alias(name) for name in columns),
-        )
+        .agg(f.count("*").alias("messages"), *(f.count_if(f.col("fate") == name).alias(name) for name in columns))
         .orderBy("topic", "group", "hour")
     )
 
@@ -106,15 +94,7 @@ def lives(evidence: Evidence, scope: Scope) -> DataFrame:
         f.coalesce(f.col("streamed_at") < f.col("horizon"), f.lit(False)).alias("before_log"),
     )
     passed = f.col("below") & (f.col("own") == 0)
-    sought = evidence.seeks.select(
-        *(f.col(name).alias(f"seek_{name}") for name in ("group_id", "queue_id")), "position_before", "position_after"
-    )
-    over = (
-        (f.col("group_id") == f.col("seek_group_id"))
-        & (f.col("queue_id") == f.col("seek_queue_id"))
-        & (f.col("offset") >= f.col("position_before"))
-        & (f.col("offset") < f.col("position_after"))
-    )
+    sought, over = _seeks_over(evidence, "position_before", "position_after")
     skipped = rows.where(passed).join(f.broadcast(sought), over, "left_semi").select(*_MESSAGE)
     skipped = skipped.distinct().withColumn("by_seek", f.lit(True))
     rows = rows.join(skipped, [*_MESSAGE], "left")
@@ -257,21 +237,21 @@ def _claimed_twice(evidence: Evidence, scope: Scope) -> DataFrame:
     """Places in a queue that were claimed more often than seeks went back over them."""
     times = evidence.handed.groupBy("group", *_MESSAGE).agg(f.count("*").alias("times"), f.max("own").alias("own"))
     again = times.where("times > 1").join(f.broadcast(evidence.blind), ["group_id", "queue_id"], "left_anti")
-    sought = evidence.seeks.select(
-        *(f.col(name).alias(f"seek_{name}") for name in ("group_id", "queue_id")), "position_before", "position_after"
-    )
-    back = (
-        (f.col("group_id") == f.col("seek_group_id"))
-        & (f.col("queue_id") == f.col("seek_queue_id"))
-        & (f.col("offset") >= f.col("position_after"))
-        & (f.col("offset") < f.col("position_before"))
-    )
+    sought, back = _seeks_over(evidence, "position_after", "position_before")
     counted = again.join(f.broadcast(sought), back, "left").groupBy("group", *_MESSAGE, "times", "own")
-    told = counted.agg(f.count("seek_queue_id").alias("seeks")).where("times > seeks + 1")
+    offences = counted.agg(f.count("seek_queue_id").alias("seeks")).where("times > seeks + 1")
     places = evidence.messages.select("topic", "queue_id", "offset", "id", "streamed_at")
     topics = evidence.queues.select(f.col("queue_id"), f.col("topic").alias("topic_of"))
-    told = told.join(places, ["queue_id", "offset"], "left").join(f.broadcast(topics), "queue_id", "left")
-    told = told.withColumn("topic", f.coalesce("topic", "topic_of"))
-    told = told.where(f.coalesce(f.col("streamed_at") < f.lit(scope.until), f.lit(True)))
+    offences = offences.join(places, ["queue_id", "offset"], "left").join(f.broadcast(topics), "queue_id", "left")
+    offences = offences.withColumn("topic", f.coalesce("topic", "topic_of"))
+    offences = offences.where(f.coalesce(f.col("streamed_at") < f.lit(scope.until), f.lit(True)))
     detail = f.format_string("claimed %d times, sought back %d times", "times", "seeks")
-    return finding(told, "claimed_twice", detail, streamed_at=f.col("streamed_at"))
+    return finding(offences, "claimed_twice", detail)
+
+
+def _seeks_over(evidence: Evidence, low: str, high: str) -> tuple[DataFrame, Column]:
+    """Seeks, and the condition that one went over a message, from the lower of its positions to the higher."""
+    names = {"group_id": "seek_group_id", "queue_id": "seek_queue_id"}
+    sought = evidence.seeks.select("group_id", "queue_id", low, high).withColumnsRenamed(names)
+    of_queue = (f.col("group_id") == f.col("seek_group_id")) & (f.col("queue_id") == f.col("seek_queue_id"))
+    return sought, of_queue & (f.col("offset") >= f.col(low)) & (f.col("offset") < f.col(high))

@@ -4,19 +4,18 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
-FINDINGS = StructType(
-    [
-        StructField("kind", StringType(), False),  # one of KINDS
-        StructField("topic", StringType(), True),
-        StructField("group", StringType(), True),  # null: of the topic
-        StructField("hour", TimestampType(), True),  # in which the message came into the stream; null: of counters
-        StructField("id", LongType(), True),  # of the message
-        StructField("queue_id", IntegerType(), True),
-        StructField("offset", LongType(), True),
-        StructField("detail", StringType(), True),
-    ]
+from ..schemas import INT, LONG, TEXT, TIME, schema_of
+
+FINDINGS = schema_of(
+    ("kind", TEXT),  # one of KINDS
+    ("topic", TEXT, True),
+    ("group", TEXT, True),  # null: of the topic
+    ("hour", TIME, True),  # in which the message came into the stream; null: of counters
+    ("id", LONG, True),  # of the message
+    ("queue_id", INT, True),
+    ("offset", LONG, True),
+    ("detail", TEXT, True),
 )
 
 KINDS = {
@@ -46,21 +45,20 @@ KEY = ("kind", "topic", "group", "id", "queue_id", "offset")
 """What makes two findings the same."""
 
 
-def finding(rows: DataFrame, kind: str | Column, detail: Column, *, streamed_at: Column | None = None) -> DataFrame:
-    """Rows as findings of a kind, or each of its own: what they have no column for is null."""
-    there = set(rows.columns)
-    values: list[Column] = []
-    for field in FINDINGS.fields:
-        if field.name == "kind":
-            value = f.lit(kind)  # a column stays one
-        elif field.name == "detail":
-            value = detail
-        elif field.name == "hour":
-            value = f.lit(None) if streamed_at is None else f.date_trunc("hour", streamed_at)
-        else:
-            value = f.col(field.name) if field.name in there else f.lit(None)
-        values.append(value.cast(field.dataType).alias(field.name))
-    return rows.select(*values)
+def finding(rows: DataFrame, kind: str | Column, detail: Column) -> DataFrame:
+    """Rows as findings of a kind, or each of its own: what they have no column for is null.
+
+    The hour is that of their `streamed_at`.
+    """
+    there = {name: f.col(name) for name in rows.columns if name in FINDINGS.names} | {
+        "kind": f.lit(kind),  # a column stays one
+        "detail": detail,
+    }
+    if "streamed_at" in rows.columns:
+        there["hour"] = f.date_trunc("hour", "streamed_at")
+    return rows.select(
+        *(there.get(field.name, f.lit(None)).cast(field.dataType).alias(field.name) for field in FINDINGS.fields)
+    )
 
 
 def together(*some: DataFrame) -> DataFrame:
@@ -69,7 +67,7 @@ def together(*some: DataFrame) -> DataFrame:
 
 
 def again(first: DataFrame, second: DataFrame) -> DataFrame:
-    """What was found the first time and the second time, as told the second time."""
+    """What was found the first time and the second time, as it was the second time."""
     known = first.select(*(f.col(name).alias(f"_{name}") for name in KEY)).distinct()
     same = reduce(Column.__and__, (f.col(name).eqNullSafe(f.col(f"_{name}")) for name in KEY))
     return second.join(known, same, "left_semi")

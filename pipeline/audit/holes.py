@@ -50,11 +50,13 @@ def check(evidence: Evidence, scope: Scope) -> DataFrame:
     absent = wanted.join(near.select("queue_id", "offset"), ["queue_id", "offset"], "left_anti")
     tombs = there.where("id < 0").groupBy("queue_id").agg(f.count("*").alias("tombs"))
     surplus = absent.groupBy("queue_id").agg(f.count("*").alias("absent"))
-    told = absent.join(surplus, "queue_id").join(tombs, "queue_id", "left").where("absent > holes - coalesce(tombs, 0)")
+    offences = (
+        absent.join(surplus, "queue_id").join(tombs, "queue_id", "left").where("absent > holes - coalesce(tombs, 0)")
+    )
     times = near.groupBy("queue_id", "stretch").agg(f.min("streamed_at").alias("streamed_at"))
-    told = told.join(times, ["queue_id", "stretch"], "left")
+    offences = offences.join(times, ["queue_id", "stretch"], "left")
     detail = f.format_string("%d offsets of the queue are without a message", "absent")
-    return finding(told, "hole", detail, streamed_at=f.col("streamed_at"))
+    return finding(offences, "hole", detail)
 
 
 def lost(evidence: Evidence, scope: Scope, store: DataFrame, lake: DataFrame) -> DataFrame:
@@ -65,8 +67,8 @@ def lost(evidence: Evidence, scope: Scope, store: DataFrame, lake: DataFrame) ->
     columns = ("topic", "topic_id", "queue_id", "offset", "id", "streamed_at")
     absent = check(evolve(evidence, messages=evidence.keep(store.select(*columns))), evolve(scope, archived=False))
     there = lake.select("queue_id", "offset", "id", "streamed_at")
-    told = absent.select("topic", "queue_id", "offset").join(there, ["queue_id", "offset"])
-    return finding(told, "not_in_store", f.lit("in the lake only"), streamed_at=f.col("streamed_at"))
+    offences = absent.select("topic", "queue_id", "offset").join(there, ["queue_id", "offset"])
+    return finding(offences, "not_in_store", f.lit("in the lake only"))
 
 
 def bounds_of(evidence: Evidence, scope: Scope) -> DataFrame:

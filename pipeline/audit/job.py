@@ -49,18 +49,6 @@ class Audit:
             ]
         return together(*(check.localCheckpoint() for check in checks))
 
-    def topics(self) -> DataFrame:
-        """The equation of each topic."""
-        return balances.topics(self.evidence)
-
-    def groups(self) -> DataFrame:
-        """The equation of each group and queue."""
-        return balances.groups(self.evidence)
-
-    def hours(self) -> DataFrame:
-        """What became of the messages, by group and hour."""
-        return fates.hours(self.lives)
-
     def unchecked(self) -> DataFrame:
         """(topic, group, what, count): messages that only counters tell of; `group` may be null.
 

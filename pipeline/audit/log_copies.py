@@ -36,21 +36,16 @@ def check(pairs: Pairs, evidence: Evidence, lived: DataFrame) -> DataFrame:
     """Rows that are missing on a side or not the same on both; `lived` are the `fates.lives` of this evidence."""
     unequal = evidence.keep(differing(pairs))
     taken = unequal.where("table = 'dead' AND kind = 'not_in_store'")
-    told = unequal.where("NOT (table = 'dead' AND kind = 'not_in_store')").select(*_TOLD)
-    told = told.unionByName(_letters(taken, evidence, lived))
-    messages = evidence.messages.select(
-        "queue_id", "offset", f.col("id").alias("message_id"), f.col("streamed_at").alias("came_at")
-    )
-    told = messages.join(f.broadcast(told), ["queue_id", "offset"], "right")
-    told = told.withColumn("id", f.coalesce("id", "message_id"))
+    offences = unequal.where("NOT (table = 'dead' AND kind = 'not_in_store')").select(*_COLUMNS)
+    offences = offences.unionByName(_letters(taken, evidence, lived))
+    messages = evidence.messages.select("queue_id", "offset", f.col("id").alias("message_id"), "streamed_at")
+    offences = messages.join(f.broadcast(offences), ["queue_id", "offset"], "right")
+    offences = offences.withColumn("id", f.coalesce("id", "message_id"))
     shortage = f.format_string("%d cancelled messages of the topic, and %d were written", "there", "archived")
-    return together(
-        finding(told, f.col("kind"), f.col("detail"), streamed_at=f.col("came_at")),
-        finding(pairs.short, "not_in_lake", shortage),
-    )
+    return together(finding(offences, f.col("kind"), f.col("detail")), finding(pairs.short, "not_in_lake", shortage))
 
 
-_TOLD = ("kind", "topic", "group", "queue_id", "offset", "id", "detail")
+_COLUMNS = ("kind", "topic", "group", "queue_id", "offset", "id", "detail")
 
 
 def differing(pairs: Pairs) -> DataFrame:
@@ -131,14 +126,16 @@ def _others() -> Column:
         return f.array_join(f.zip_with(columns, differs, lambda name, other: f.when(other, name)), ", ")
 
     start = f.lit(None).cast("string")
-    return reduce(lambda told, table: f.when(f.col("table") == table, names(table)).otherwise(told), _KEYS, start)
+    return reduce(
+        lambda names_so_far, table: f.when(f.col("table") == table, names(table)).otherwise(names_so_far), _KEYS, start
+    )
 
 
 def _letters(taken: DataFrame, evidence: Evidence, lived: DataFrame) -> DataFrame:
     """Letters that only the lake has, of groups whose letters are fewer than they should be.
 
     A letter may be redriven, purged or replaced. What was redriven has gone on since, or died anew; of purges there are
-    counters only, so that what was purged of such a group is told of too.
+    counters only, so that what was purged of such a group is listed too.
     """
     short = (
         letters(evidence)
@@ -148,6 +145,6 @@ def _letters(taken: DataFrame, evidence: Evidence, lived: DataFrame) -> DataFram
     lives = lived.where("waiting = 0 AND last IN ('dead', 'lost_dead')").select(
         f.col("group_id").alias("owner"), "queue_id", "offset", f.unix_millis("last_at").alias("part")
     )
-    told = lives.join(f.broadcast(taken), ["owner", "queue_id", "offset", "part"]).join(f.broadcast(short), "owner")
+    offences = lives.join(f.broadcast(taken), ["owner", "queue_id", "offset", "part"]).join(f.broadcast(short), "owner")
     lost = f.format_string("%s; %d letters of the group are missing", "detail", "short")
-    return told.withColumn("detail", lost).select(*_TOLD)
+    return offences.withColumn("detail", lost).select(*_COLUMNS)

@@ -3,37 +3,29 @@
 A side may lack what retention has taken from the store, and what has come since the archiver last looked.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
+from ..columns import frame
 from ..history import Twofold, open_twofold
 from ..lake.archive import OVERLAP
-from ..lake.tenure import archived_by
-from ..link import Link
+from ..lake.archiver_lease import archived_by
+from ..schemas import INT, LONG, TEXT, schema_of
 from ..source.spans import ends
-from .books import frame
+from ..store_connection import StoreConnection, text_of
 
-REACHES = StructType(
-    [
-        StructField("table", StringType(), False),
-        StructField("owner", IntegerType(), False),  # the group's id, of a cancelled message the topic's
-        StructField("queue", IntegerType(), False),  # of deliveries, else 0
-        StructField("reach", LongType(), False),
-    ]
+REACHES = schema_of(
+    ("table", TEXT),
+    ("owner", INT),  # the group's id, of a cancelled message the topic's
+    ("queue", INT),  # of deliveries, else 0
+    ("reach", LONG),
 )
 """How far the archive has come, of all that the store still knows: a number of the delivery log, else milliseconds."""
 
-SHORT = StructType(
-    [
-        StructField("topic", StringType(), False),
-        StructField("there", LongType(), False),
-        StructField("archived", LongType(), False),
-    ]
-)
+SHORT = schema_of(("topic", TEXT), ("there", LONG), ("archived", LONG))
 """Topics of whose cancelled messages the lake has fewer than were written."""
 
 _REST = 10_000
@@ -59,11 +51,10 @@ def open_pairs(
 ) -> Pairs:
     """From `since` on, Unix milliseconds, and from where retention has come to. (What it has taken since then is found
     to be missing, and at a second look is not.)"""
-    with Link(dsn) as link:
-        rows = link.rows("SELECT what, until FROM cleaned_until")
-        taken = {bytes(what).decode(): int(until) + 1 for what, until in rows}
-        asked = archived_by(link)
-        whole = link.kind == "sqlite"
+    with StoreConnection(dsn) as connection:
+        taken = {text_of(row["what"]): row["until"] + 1 for row in connection.fetch("cleaned_until.all")}
+        asked = archived_by(connection)
+        whole = connection.kind == "sqlite"
     begins = {table: max(since or 0, taken.get(name, 0)) or None for table, name in _NAMES.items()}
     both = open_twofold(spark, dsn, lake, begins | {"messages": since}, topics=topics)
     looked = 0
@@ -71,40 +62,43 @@ def open_pairs(
     if asked is not None and messages is not None and asked[0] == messages.identity():
         looked = asked[1] + OVERLAP - _REST
     short = _short(both, topics)
-    reaches = _reaches(both, looked, None if whole else {topic for topic, *_ in short})
+    reaches = _reaches(both, looked, None if whole else {row["topic"] for row in short})
     return Pairs(both.store, both.lake, frame(spark, reaches, REACHES), frame(spark, short, SHORT))
 
 
-def _short(both: Twofold, topics: Sequence[str] | None) -> list[tuple[str, int, int]]:
+def _short(both: Twofold, topics: Sequence[str] | None) -> list[dict[str, Any]]:
     snapshot = both.snapshots.get("cancelled")
     if snapshot is None:
         return []
     there = snapshot.rows()
     names = [name for name in both.facts.topics.values() if topics is None or name in topics]
-    written = {name: snapshot.position(name) or 0 for name in names}
-    return [(name, there.get(name, 0), many) for name, many in written.items() if there.get(name, 0) < many]
+    return [
+        {"topic": name, "there": there.get(name, 0), "archived": archived}
+        for name in names
+        if there.get(name, 0) < (archived := snapshot.position(name) or 0)
+    ]
 
 
-def _reaches(both: Twofold, looked: int, short: set[str] | None) -> list[tuple[Any, ...]]:
+def _reaches(both: Twofold, looked: int, short: set[str] | None) -> Iterator[dict[str, Any]]:
     """`looked`: when the archiver last looked, by time.
 
     `short`: the topics that lack a cancelled message in the lake; of others a user's transaction may have been open
     while the archiver looked, and be found the next time. None: there are no such transactions.
     """
-    facts, rows = both.facts, list[tuple[Any, ...]]()
-    if (log := both.snapshots.get("deliveries")) is not None:
+    facts, snapshots = both.facts, both.snapshots
+    if (log := snapshots.get("deliveries")) is not None:
         marks = ends("deliveries", facts)
         positions = log.positions(marks)
         for mark in marks:
-            group_id, _, queue_id = mark.partition(":")
-            rows.append(("deliveries", int(group_id), int(queue_id), positions.get(mark, 0)))
-    if (dead := both.snapshots.get("dead")) is not None:
+            group, _, queue = mark.partition(":")
+            reach = positions.get(mark, 0)
+            yield {"table": "deliveries", "owner": int(group), "queue": int(queue), "reach": reach}
+    if (dead := snapshots.get("dead")) is not None:
         reach = max(dead.position("") or 0, looked)
-        rows += [("dead", group_id, 0, reach) for group_id in facts.groups]
-    if (cancelled := both.snapshots.get("cancelled")) is not None:
+        for group_id in facts.groups:
+            yield {"table": "dead", "owner": group_id, "queue": 0, "reach": reach}
+    if (cancelled := snapshots.get("cancelled")) is not None:
         position = cancelled.position("") or 0
-        rows += [
-            ("cancelled", id_, 0, max(position, looked if short is None or name in short else 0))
-            for id_, name in facts.topics.items()
-        ]
-    return rows
+        for topic_id, name in facts.topics.items():
+            reach = max(position, looked if short is None or name in short else 0)
+            yield {"table": "cancelled", "owner": topic_id, "queue": 0, "reach": reach}

@@ -12,7 +12,6 @@ _PLACES = ("times", "waiting", "gone")
 
 def check(evidence: Evidence) -> DataFrame:
     """Ids twice in the stream, and ids in the stream, among the timers and among the cancelled at once."""
-    streamed_at = f.col("streamed_at")
     messages = evidence.messages.where("id >= 0")  # a tombstone has no message
     seen = [
         rows.select("id", *(f.lit(int(name == place)).alias(name) for name in _PLACES))
@@ -22,27 +21,8 @@ def check(evidence: Evidence) -> DataFrame:
     wrong = evidence.keep(times.where("times > 1 OR times + waiting + gone > greatest(times, waiting, gone)"))
     streamed, waits = messages.join(wrong, "id"), evidence.timers.join(wrong, "id")
     return together(
-        finding(
-            streamed.where("times > 1"),
-            "streamed_twice",
-            f.format_string("%d times in the stream", "times"),
-            streamed_at=streamed_at,
-        ),
-        finding(
-            streamed.where("waiting > 0"),
-            "waiting_and_streamed",
-            f.lit("in the stream and among the timers"),
-            streamed_at=streamed_at,
-        ),
-        finding(
-            streamed.where("gone > 0"),
-            "cancelled_and_streamed",
-            f.lit("in the stream and among the cancelled"),
-            streamed_at=streamed_at,
-        ),
-        finding(
-            waits.where("gone > 0"),
-            "cancelled_and_waiting",
-            f.lit("among the timers and among the cancelled"),
-        ),
+        finding(streamed.where("times > 1"), "streamed_twice", f.format_string("%d times in the stream", "times")),
+        finding(streamed.where("waiting > 0"), "waiting_and_streamed", f.lit("in the stream and among the timers")),
+        finding(streamed.where("gone > 0"), "cancelled_and_streamed", f.lit("in the stream and among the cancelled")),
+        finding(waits.where("gone > 0"), "cancelled_and_waiting", f.lit("among the timers and among the cancelled")),
     )

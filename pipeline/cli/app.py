@@ -61,11 +61,7 @@ def run(arguments: Sequence[str]) -> int:
     console = Console(stderr=True)
     try:
         code = app(
-            list(arguments),
-            exit_on_error=False,
-            print_error=True,
-            error_console=console,
-            result_action="return_value",
+            list(arguments), exit_on_error=False, print_error=True, error_console=console, result_action="return_value"
         )
     except CycloptsError:
         return USAGE
@@ -73,18 +69,18 @@ def run(arguments: Sequence[str]) -> int:
         return INTERRUPTED
     except Exception as error:
         if (sentence := lacking("spark", error)) is not None:
-            return _told(SetUpError(sentence))
-        if _interruption.told:
+            return _say(SetUpError(sentence))
+        if _interruption.happened:
             print("tarry pipeline: interrupted", file=sys.stderr)
             return INTERRUPTED
-        told = error if isinstance(error, tuple(kind for kind, _ in _CODES)) else translate(error)
-        if told is None:  # out of the depths of Spark
+        known = error if isinstance(error, tuple(kind for kind, _ in _CODES)) else translate(error)
+        if known is None:  # out of the depths of Spark
             raise
-        return _told(told)
+        return _say(known)
     return code if isinstance(code, int) else 0
 
 
-def _told(error: BaseException) -> int:
+def _say(error: BaseException) -> int:
     print(f"tarry pipeline: {visible(str(error), keep=_OWN)}", file=sys.stderr)
     return next(code for kind, code in _CODES if isinstance(error, kind))
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 from attrs import frozen
 from cyclopts import Parameter
 
-from ...store.printable import json_text
+from ...store.printable import json_text, print_table
 from .options import AsJson, Dsn, LakePlace, Master, check_rate, store_of
-from .rows import show_rows
 
 if TYPE_CHECKING:
     from ..lake.archive import Archiver
@@ -69,14 +68,14 @@ def _archive(dsn: str, lake: str, master: str | None, pace: _Pace, *, new_lake: 
 
     session.check_installed()  # before anything that loads PySpark
     from ..lake.archive import Archiver, holder
+    from ..lake.archiver_lease import ArchiverLease
     from ..lake.lake import Lake
-    from ..lake.tenure import Tenure
     from ..lake.watching import until_told
     from ..lake.watching import watch as go_on
 
     over = threading.Event()
-    with Tenure(dsn, holder()) as tenure, session.Later("archive", master) as spark:
-        archiver = Archiver(spark, dsn, Lake(lake), tenure, pace.rows, rate=pace.rate)
+    with ArchiverLease(dsn, holder()) as lease, session.Later("archive", master) as spark:
+        archiver = Archiver(spark, dsn, Lake(lake), lease, pace.rows, rate=pace.rate)
         archiver.progress = _Progress(archiver)
         archiver.begin(new_lake=new_lake)
         if pace.every is not None:
@@ -109,15 +108,15 @@ def _keep_up(dsn: str, lake: str, *, compact: bool, vacuum: int | None, yes: boo
 
     session.check()
     from ..lake.archive import holder
+    from ..lake.archiver_lease import ArchiverLease
     from ..lake.lake import Lake
-    from ..lake.tenure import Tenure
     from ..lake.upkeep import LEAST_HOURS, keep_up
 
     if vacuum is not None and vacuum < 0:
         raise ValueError("--vacuum: hours, 0 or more")
     if vacuum is not None and vacuum < LEAST_HOURS:
         _confirm(f"remove files that a reader of the last {LEAST_HOURS} hours may be reading", yes=yes)
-    with Tenure(dsn, holder()):  # the files of an archiver at work are in no snapshot yet
+    with ArchiverLease(dsn, holder()):  # the files of an archiver at work are in no snapshot yet
         done = keep_up(Lake(lake), compact=compact, vacuum=vacuum)
     _print(
         as_json,
@@ -130,7 +129,7 @@ def _keep_up(dsn: str, lake: str, *, compact: bool, vacuum: int | None, yes: boo
 
 
 def _switch_off(dsn: str, *, yes: bool, as_json: bool) -> int:
-    from ..lake.tenure import switch_off
+    from ..lake.archiver_lease import switch_off
 
     _confirm("let retention delete what is not archived", yes=yes)
     _print(as_json, [{"archiving": "off", "was_on": switch_off(dsn)}])
@@ -153,7 +152,7 @@ def _print(as_json: bool, rows: Sequence[dict[str, object]]) -> None:
     if as_json:
         sys.stdout.write("".join(f"{json_text(row)}\n" for row in rows))
     elif rows:
-        show_rows(list(rows[0]), [[str(cell) for cell in row.values()] for row in rows])
+        print_table(list(rows[0]), [list(row.values()) for row in rows])
     else:
         sys.stdout.write("nothing new\n")
     sys.stdout.flush()

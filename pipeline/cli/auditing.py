@@ -1,4 +1,4 @@
-"""`tarry pipeline audit`: do the books of the store, and of the lake, hold?"""
+"""`tarry pipeline audit`: does everything in the store, and in the lake, add up?"""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -7,11 +7,10 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from ...store.printable import json_text
-from ..times import moment, told_time
+from ...store.printable import json_text, print_table
+from ..times import moment, time_text
 from .codes import FAILED
 from .options import AsJson, Dsn, LakePlace, Master, Since, Topics, Until, store_of, window
-from .rows import show_rows
 
 _REST = timedelta(seconds=10)
 """What is younger than this when an audit begins is on its way, and left alone."""
@@ -36,7 +35,7 @@ def audit(
     if limit < 1:
         raise ValueError("--limit must be 1 or more")
     latest = datetime.now(UTC) - _REST
-    begin, end = window(since, until or told_time(latest))
+    begin, end = window(since, until or time_text(latest))
     from ..session import check, close_session, open_session
 
     check()
@@ -62,7 +61,7 @@ def audit(
 
 
 def _text(value: object) -> str:
-    return told_time(value) if isinstance(value, datetime) else str(value)
+    return time_text(value) if isinstance(value, datetime) else str(value)
 
 
 _TABLES = {
@@ -92,11 +91,12 @@ def _print(report: dict[str, Any]) -> None:
     busy = sum(1 for name in ("topics", "groups") for row in report[name] if row["busy"])
     if busy:
         print(f"{busy} counters moved while they were read: held against what they may have been")
-    for kind, told in report["findings"].items():
-        print(f"\n{kind}: {told['total']}, {told['what']}")
-        _print_table(("topic", "group", "hour", "id", "queue_id", "offset", "detail"), told["listed"])
+    for kind, entry in report["findings"].items():
+        print(f"\n{kind}: {entry['total']}, {entry['what']}")
+        _print_table(("topic", "group", "hour", "id", "queue_id", "offset", "detail"), entry["listed"])
     print("clean" if report["clean"] else f"not clean: {sum(t['total'] for t in report['findings'].values())} findings")
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Mapping[str, object]]) -> None:
-    show_rows(columns, [["" if row[name] is None else _text(row[name]) for name in columns] for row in rows])
+    cells = ([row[name] for name in columns] for row in rows)
+    print_table(columns, [[time_text(c) if isinstance(c, datetime) else c for c in some] for some in cells])

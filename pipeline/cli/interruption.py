@@ -20,13 +20,13 @@ class Interruption:
     """The handler of SIGINT. The second Ctrl-C, and one without Spark, is a KeyboardInterrupt."""
 
     def __init__(self) -> None:
-        self.told = False
+        self.happened = False
 
     def handle(self, _number: int, _frame: FrameType | None) -> None:
         context = _context()
-        if self.told or context is None:
+        if self.happened or context is None:
             raise KeyboardInterrupt
-        self.told = True
+        self.happened = True
         threading.Thread(target=_cancel, args=(context,), name="tarry-interruption", daemon=True).start()
 
 

@@ -22,8 +22,7 @@ Flat: TypeAlias = Annotated[T, Parameter(name="*")]
 Dsn: TypeAlias = Annotated[
     str | None,
     Parameter(
-        name="--dsn",
-        help=f"The store: sqlite:///FILE or mysql://USER:PASSWORD@HOST/DATABASE. [TARRY_DSN, or {_DSN}]",
+        name="--dsn", help=f"The store: sqlite:///FILE or mysql://USER:PASSWORD@HOST/DATABASE. [TARRY_DSN, or {_DSN}]"
     ),
 ]
 DsnOrLake: TypeAlias = Annotated[
@@ -41,8 +40,7 @@ Until: TypeAlias = Annotated[str | None, Parameter(name="--to", help="Only befor
 Master: TypeAlias = Annotated[
     str | None,
     Parameter(
-        name="--master",
-        help="Spark's master, such as local[2] or spark://HOST:7077. [spark-submit's, or this machine]",
+        name="--master", help="Spark's master, such as local[2] or spark://HOST:7077. [spark-submit's, or this machine]"
     ),
 ]
 AsJson: TypeAlias = Annotated[bool, Parameter(name="--json", help="JSON in place of tables, an object a line.")]

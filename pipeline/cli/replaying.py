@@ -91,7 +91,7 @@ def replay(
     from .. import history
     from ..sending import replaying
     from ..sending.importing import checked_name
-    from ..sending.sinks import told
+    from ..spark_errors import translated
 
     name = checked_name(name) if name is not None else f"{datetime.now(UTC):%Y%m%dT%H%M%S}"
     begin, end = window(since, until)
@@ -102,7 +102,7 @@ def replay(
     opened = history.open_tables(spark, dsn, lake, topics=topics, since=begin, until=end)
     there = None if dsn is None else history.open_live(spark, dsn, "messages", "queue_id", "offset", topics=topics)
     chosen = replaying.standing(replaying.selected(opened, where), there)
-    with told():
+    with translated():
         if dry_run:
             show_summary(replaying.forecast(chosen, rate).figures(), as_json=as_json)
             return 0

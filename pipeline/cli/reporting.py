@@ -40,9 +40,9 @@ def report(
     known = known_of(dsn, lake)
     check_folder(output)
     spark = open_session("report", master, many)
-    rows = wanted(begin, end, known.now)
+    first, last = wanted(begin, end, known.now)
     with open_folder(spark, output) as folder:
-        tables = history.open_tables(spark, dsn, lake, topics=topic, since=rows.since, until=rows.until)
+        tables = history.open_tables(spark, dsn, lake, topics=topic, since=first, until=last)
         made = make_report(tables, known, since=begin, until=end, title=title, topics=topic or ())
         print(made.write(folder))
     if not made.messages:

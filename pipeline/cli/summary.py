@@ -18,16 +18,16 @@ def show_summary(figures: Mapping[str, Any], *, as_json: bool) -> None:
         sys.stdout.write(json_text(dict(figures)) + "\n")
         sys.stdout.flush()
         return
-    told = {name.replace("_", " "): value for name, value in figures.items() if value is not None}
+    shown = {name.replace("_", " "): value for name, value in figures.items() if value is not None}
     if not sys.stdout.isatty():
-        for name, value in told.items():
+        for name, value in shown.items():
             sys.stdout.write(f"{name}\t{json_text(value) if isinstance(value, Mapping) else visible(str(value))}\n")
         sys.stdout.flush()
         return
     table = Table(box=box.SIMPLE, show_header=False)
     table.add_column()
     table.add_column(overflow="fold")
-    for name, value in told.items():
+    for name, value in shown.items():
         table.add_row(name, Text(_cell(value)))
     Console().print(table)
 

@@ -7,13 +7,12 @@ from typing import Any
 
 from attrs import asdict
 
-from ...store.printable import json_text
-from ..times import moment, told_time
+from ...store.printable import json_text, print_table
+from ..times import moment, time_text
 from .codes import NOT_FOUND
 from .options import AsJson, DsnOrLake, LakePlace, Topics, store_beside
-from .rows import show_rows
 
-_COLUMNS = ("at", "what", "group", "client", "attempt", "reason", "place", "held")
+_COLUMNS = ("at", "what", "group", "client", "attempt", "reason", "place", ">held")
 
 
 def trace(
@@ -63,24 +62,24 @@ def show(events: Iterable[Mapping[str, Any]], *, as_json: bool) -> None:
     """A table to each message on a terminal, lines with tabs in a pipe, or lines of JSON."""
     if as_json:
         for event in events:
-            told = {**event, "id": str(event["id"]), "at": told_time(moment(event["at"]))}
-            print(json_text({name: value for name, value in told.items() if value is not None}))
+            shown = {**event, "id": str(event["id"]), "at": time_text(moment(event["at"]))}
+            print(json_text({name: value for name, value in shown.items() if value is not None}))
         return
     if not sys.stdout.isatty():
-        rows = ((str(event["id"]), event["topic"], event["key"] or "", *_cells(event)) for event in events)
-        show_rows(("id", "topic", "key", *_COLUMNS), rows)
+        rows = ((event["id"], event["topic"], event["key"], *_cells(event)) for event in events)
+        print_table(("id", "topic", "key", *_COLUMNS), rows)
         return
     for (id_, topic, key), life in groupby(events, lambda event: (event["id"], event["topic"], event["key"])):
         title = f"message {id_} of {topic}" + (f", key {key}" if key else "")
-        show_rows(_COLUMNS, map(_cells, life), title=title, right=("held",))
+        print_table(_COLUMNS, map(_cells, life), title=title)
 
 
-def _cells(event: Mapping[str, Any]) -> list[str]:
+def _cells(event: Mapping[str, Any]) -> list[object]:
     """In the order of `_COLUMNS`."""
     place = None if event["offset"] is None else f"queue {event['queue']}, offset {event['offset']}"
     held = None if event["held_ms"] is None else f"{event['held_ms']} ms"
-    told = [event[name] for name in ("what", "group", "client", "attempt", "reason")]
-    return [told_time(moment(event["at"])), *("" if value is None else str(value) for value in (*told, place, held))]
+    cells = [event[name] for name in ("what", "group", "client", "attempt", "reason")]
+    return [time_text(moment(event["at"])), *cells, place, held]
 
 
 def _number(text: str) -> int:

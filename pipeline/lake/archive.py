@@ -2,7 +2,7 @@
 
 A step plans ranges from the lake's positions on, lets tasks write them as files, and commits files and positions in one
 entry of the table's log. Killed before that, nothing has happened; killed after it, the next run sees the positions.
-Then the store is told, so that retention may delete.
+Then the positions are noted in the store, so that retention may delete.
 
 Messages go by (queue, offset) below the queue's end, deliveries by the number of the log, both in the order of commits.
 Dead letters and cancelled messages have no such order: they are looked for by time, some hours back, since a
@@ -18,22 +18,21 @@ from typing import Any
 from uuid import uuid4
 
 from attrs import define, field
-from pyspark.sql import DataFrame, Row
-from pyspark.sql.functions import col, unix_micros
 
-from ..columns import tables_of_rows
+from ..arrow import Batch, pa
+from ..columns import arrow_schema
 from ..errors import LakeError
-from ..link import Link, absolute, name_of
 from ..schemas import LAKE_DAYS, TABLES
 from ..session import Later
+from ..sinks import drain
 from ..source import source
 from ..source.facts import Facts, read_facts
 from ..source.spans import bundle, ends, head, plan
-from . import few
-from .added import Added
+from ..store_connection import StoreConnection, absolute, name_of
+from . import local_reads
+from .archiver_lease import ArchiverLease
 from .lake import Lake, Snapshot
-from .lake_writer import write_spans, write_tables
-from .tenure import Tenure
+from .lake_writer import Added, write_spans, write_tables
 
 CAP = 1_000_000
 """Rows to a commit, about."""
@@ -44,7 +43,6 @@ TIMED = {"dead": ("group_id", "id", "dead_at"), "cancelled": ("id",)}
 """With what tells two rows apart."""
 HERE = 10_000
 """Rows that are written in this process, about, rather than by Spark: it starts in seconds."""
-_PAGE = 5_000
 _LONGEST = 30
 """Seconds to a commit, about, where a rate makes it slow: what is read by then is not read again after a kill."""
 _SELDOM = 3_600_000
@@ -61,13 +59,13 @@ def holder() -> str:
 
 @define
 class Archiver:
-    """The one archiver of a store, under its `tenure`. Steps may be asked for from several threads."""
+    """The one archiver of a store, under its `lease`. Steps may be asked for from several threads."""
 
     spark: Later
     """Opened for what is worth it: few rows are written by this process."""
     dsn: str
     lake: Lake
-    tenure: Tenure
+    lease: ArchiverLease
     cap: int = CAP
     progress: Progress = lambda _table, _rows: None
     rate: float | None = None
@@ -89,10 +87,10 @@ class Archiver:
         """
         positions, times = self._come()
         holds = any(positions.values()) or any(time is not None for time in times.values())
-        self._moving = not self.tenure.admit(self.lake.identity(), holds=holds, anew=new_lake)
+        self._moving = not self.lease.admit(self.lake.identity(), holds=holds, anew=new_lake)
         if not self._moving:
-            self.tenure.adopt(self.lake.identity())
-            self.tenure.switch_on()
+            self.lease.adopt(self.lake.identity())
+            self.lease.switch_on()
             self._tell(positions, times)
 
     def _come(self) -> tuple[dict[str, dict[str, int]], dict[str, int | None]]:
@@ -103,8 +101,8 @@ class Archiver:
 
     def _tell(self, positions: Mapping[str, Mapping[str, int]], times: Mapping[str, int | None]) -> None:
         for table, marks in positions.items():
-            self.tenure.record(table, marks)
-        self.tenure.record("", {"": min(time or 0 for time in times.values())})
+            self.lease.record(table, marks)
+        self.lease.record("", {"": min(time or 0 for time in times.values())})
 
     def run(self) -> None:
         """All there is now."""
@@ -164,13 +162,13 @@ class Archiver:
     def step_timed(self) -> None:
         """What came of dead letters and cancelled messages."""
         with self._lock:
-            with Link(self.dsn) as link:
-                until, facts = link.now() - OVERLAP, read_facts(link)
+            with StoreConnection(self.dsn) as connection:
+                until, facts = connection.now() - OVERLAP, read_facts(connection)
             for table, keys in TIMED.items():
                 snapshot = self.lake.ensure(table)
                 before = snapshot.position("")
                 since = before or 0
-                rows = None if self.spark.is_open else few.fresh(self.dsn, facts, snapshot, keys, since)
+                rows = None if self.spark.is_open else local_reads.fresh(self.dsn, facts, snapshot, keys, since)
                 if rows is None:
                     files = self._write_timed(snapshot, keys, since)
                 else:
@@ -182,7 +180,7 @@ class Archiver:
                     counts = {topic: snapshot.position(topic) for topic in written}
                     after = {topic: (counts[topic] or 0) + many for topic, many in written.items()}
                     self._commit(table, files, {"": before, **counts}, {"": max(since, until), **after}, tell=False)
-            self.tenure.record("", {"": until})
+            self.lease.record("", {"": until})
 
     def _write_timed(self, snapshot: Snapshot, keys: Sequence[str], since: int) -> list[Added]:
         """What the store has from `since` on and the lake has not, written by tasks."""
@@ -191,9 +189,8 @@ class Archiver:
         known = snapshot.frame(spark, since=since).select(*keys)
         reader = spark.read.format("tarry").option("dsn", self.dsn).option("table", table)
         fresh = reader.option("since", str(since)).load().join(known, list(keys), "left_anti")
-        write = partial(_write_rows, snapshot.place, table)
-        files: list[Added] = _with_times(fresh, table).rdd.mapPartitions(write).collect()
-        return files
+        written = drain(fresh.select(*TABLES[table].names), partial(_write_batches, snapshot.place, table))
+        return [file for files in written for file in files]
 
     def _commit(
         self,
@@ -204,22 +201,22 @@ class Archiver:
         *,
         tell: bool = True,
     ) -> None:
-        self.tenure.check()
+        self.lease.check()
         self.lake.commit(table, files, before, after)
         if self._moving:
-            self.tenure.adopt(self.lake.identity())
-            self.tenure.switch_on()
+            self.lease.adopt(self.lake.identity())
+            self.lease.switch_on()
             self._tell(*self._come())
             self._moving = False
         if tell:
-            self.tenure.record(table, after)
+            self.lease.record(table, after)
         rows = sum(file.rows for file in files)
         self.rows[table] = self.rows.get(table, 0) + rows
         self.progress(table, rows)
 
     def _facts(self) -> Facts:
-        with Link(self.dsn) as link:
-            return read_facts(link)
+        with StoreConnection(self.dsn) as connection:
+            return read_facts(connection)
 
     def _positions(self, snapshot: Snapshot, facts: Facts) -> dict[str, int]:
         known = ends(snapshot.table, facts)
@@ -233,14 +230,9 @@ class Archiver:
         return positions
 
 
-def _with_times(rows: DataFrame, table: str) -> DataFrame:
-    """Times as microseconds: as such they mean the same wherever a worker stands."""
-    times = [f.name for f in TABLES[table].fields if f.dataType.typeName() == "timestamp"]
-    return rows.select(*(unix_micros(col(n)).alias(n) if n in times else col(n) for n in TABLES[table].names))
-
-
-def _write_rows(place: str, table: str, rows: Iterable[Row]) -> list[Added]:
-    return write_tables(place, table, tables_of_rows(TABLES[table], rows, _PAGE))
+def _write_batches(place: str, table: str, batches: Iterable[Batch]) -> list[Added]:
+    schema = arrow_schema(TABLES[table])
+    return write_tables(place, table, (pa.Table.from_batches([batch]).cast(schema) for batch in batches))
 
 
 assert set(RANGED) | set(TIMED) == set(LAKE_DAYS)  # noqa: S101

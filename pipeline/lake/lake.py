@@ -25,12 +25,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import coalesce, col, lit
 
 from ..arrow import pa
-from ..columns import arrow_schema
+from ..columns import arrow_schema, frame
 from ..errors import LakeError
 from ..schemas import IN_LAKE, LAKE_DAYS, VERSION, lake_schema
-from ..tables import no_rows
 from ..times import moment
-from .added import Added, sync
+from .lake_writer import Added, sync
 
 _SCHEMA = "tarry.schema"
 _PARTS = ["topic", "day"]
@@ -77,16 +76,18 @@ class Snapshot:
         self, topics: Collection[str] | None = None, since: date | None = None, until: date | None = None
     ) -> list[str]:
         """The files that may hold rows of these topics and days (both included), as Spark finds them."""
+        rows = self.added("path", "partition.topic", "partition.day", topics=topics, since=since)
         return [
-            f"{spark_place(self.place)}/{row['path']}"
-            for row in self.added("path", "partition.topic", "partition.day")
-            if (topics is None or row["partition.topic"] in topics)
-            and (since is None or row["partition.day"] >= since)
-            and (until is None or row["partition.day"] <= until)
+            f"{spark_place(self.place)}/{row['path']}" for row in rows if until is None or row["partition.day"] <= until
         ]
 
-    def added(self, *names: str) -> list[dict[str, Any]]:
-        """What the table's log says of each file, or these parts of it: path, partition, number of rows, bounds."""
+    def added(
+        self, *names: str, topics: Collection[str] | None = None, since: date | None = None
+    ) -> list[dict[str, Any]]:
+        """What the table's log says of each file, or these parts of it: path, partition, number of rows, bounds.
+
+        Of files that may hold rows of these topics, and of this day or later.
+        """
         with _plainly(self.place):
             listed = pa.table(self.delta.get_add_actions(flatten=True))
         if not listed.num_rows:
@@ -94,7 +95,11 @@ class Snapshot:
         rows: list[dict[str, Any]] = listed.select(names or listed.column_names).to_pylist()
         for row in rows:
             row["path"] = unquote(row["path"])
-        return rows
+        return [
+            row
+            for row in rows
+            if (topics is None or row["partition.topic"] in topics) and (since is None or row["partition.day"] >= since)
+        ]
 
     def frame(
         self,
@@ -107,7 +112,7 @@ class Snapshot:
         schema = lake_schema(self.table)
         files = self.files(topics, _day(since), _day(until))
         if not files:
-            return no_rows(spark, schema)
+            return frame(spark, [], schema)
         reader = spark.read.schema(schema).option("basePath", spark_place(self.place)).option("__globPaths__", "false")
         try:
             rows = reader.parquet(*files)
@@ -155,6 +160,13 @@ class Lake:
                 f"{place} has schema {version}, and this version of Tarry knows {VERSION}: upgrade tarry and try again"
             )
         return Snapshot(table, place, delta)
+
+    def tables(self, *, alone: bool) -> dict[str, Snapshot]:
+        """Those that are there. Raises `LakeError` when there is none, and nothing else to look at: it is `alone`."""
+        opened = {table: snapshot for table in IN_LAKE if (snapshot := self.open(table)) is not None}
+        if alone and not opened:
+            raise LakeError(f"there is no lake at {self.place}: archive something to it first, or correct --lake")
+        return opened
 
     def ensure(self, table: str) -> Snapshot:
         """The table, made where it is missing."""
@@ -273,7 +285,7 @@ def _day(at: int | None) -> date | None:
 
 
 def _secure(place: str, version: int) -> None:
-    """The entry of the log survives a loss of power, before the store is told that it may delete."""
+    """The entry of the log survives a loss of power, before the store hears that it may delete."""
     if "://" in place:
         return
     log = Path(place) / "_delta_log"

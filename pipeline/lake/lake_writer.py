@@ -5,6 +5,7 @@ is removed by a vacuum.
 """
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from ..arrow import Array, Schema, Table, fs, pa, pc, pq
 from ..columns import arrow_schema
@@ -22,7 +23,6 @@ from ..schemas import LAKE_DAYS, TABLES
 from ..source.pages import ROWS, read_span
 from ..source.reads import fetcher
 from ..source.spans import Span
-from .added import Added, sync
 
 _ROWS = 100_000
 _BYTES = 64 << 20
@@ -30,6 +30,29 @@ _BYTES = 64 << 20
 _OPEN = 8
 """Files at once; a task's rows come by time, so that few are needed."""
 _STATS = ("integer", "long", "timestamp")
+
+
+@frozen
+class Added:
+    """A file that a task has written below the folder of its table, and nobody has committed yet."""
+
+    path: str
+    size: int
+    rows: int
+    topic: str
+    day: str
+    stats: str
+    """JSON, as Delta has it."""
+
+
+def sync(path: Path) -> None:
+    """Written through to the disk; a file that is gone is nobody's loss."""
+    with suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def write_spans(dsn: str, place: str, table: str, spans: Sequence[Span], rate: float | None = None) -> list[Added]:

@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ..errors import PipelineError
-from ..link import absolute
 from ..source import source
 from ..spark_errors import translate
+from ..store_connection import absolute
 from .archive import RANGED, Archiver
 from .lake import spark_place
 

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from ..tables import Tables
-from . import duty_figures, figures, flow_figures
+from . import duty_figures, figures
 from .window import Window
 
 
@@ -31,13 +31,7 @@ class Figure:
 
 
 FIGURES = (
-    Figure(
-        "overview",
-        "Overview",
-        "Counts of the whole window.",
-        figures.OVERVIEW,
-        of_tables=figures.overview,
-    ),
+    Figure("overview", "Overview", "Counts of the whole window.", figures.OVERVIEW, of_tables=figures.overview),
     Figure(
         "punctuality",
         "Punctuality",
@@ -49,8 +43,8 @@ FIGURES = (
         "rate",
         "Rate over time",
         "Messages that came into the stream, and deliveries that were acked or failed in all groups, a second.",
-        flow_figures.RATE,
-        of_tables=flow_figures.rate,
+        figures.RATE,
+        of_tables=figures.rate,
     ),
     Figure(
         "backlog",
@@ -79,8 +73,8 @@ FIGURES = (
         "queues",
         "Skew of queues",
         "How many times the mean of its topic's queues the fullest one was given: 1 is even.",
-        flow_figures.QUEUES,
-        of_tables=flow_figures.queues,
+        figures.QUEUES,
+        of_tables=figures.queues,
     ),
     Figure(
         "lateness",

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..times import moment
 from . import words
-from .ink import (
+from .svg import (
     AMBER,
     BLUE,
     GREEN,
@@ -84,14 +84,7 @@ def backlog(rows: Rows, window: Window, says: str, width: float) -> str:
         axes.set_yticks([])
         axes.axhline(0, color=RULE, linewidth=1)
         axes.text(
-            -0.012,
-            0.5,
-            _name(name, width),
-            transform=axes.transAxes,
-            ha="right",
-            va="center",
-            fontsize=12,
-            color=INK,
+            -0.012, 0.5, _name(name, width), transform=axes.transAxes, ha="right", va="center", fontsize=12, color=INK
         )
         axes.text(1.012, 0.5, words.short_count(top), transform=axes.transAxes, va="center", fontsize=12, color=SOFT)
         axes.set_xlim(times[0], times[-1])
@@ -102,13 +95,13 @@ def backlog(rows: Rows, window: Window, says: str, width: float) -> str:
 
 def topics(rows: Rows, says: str, width: float) -> str:
     """Bars: what came at once, and what was scheduled ahead of its time; the growth behind it."""
-    told = [f"{words.count(row['messages'])}{_growth(row['growth'])}" for row in rows]
-    figure, axes = _bars([row["topic"] for row in rows], width, right=_room(told))
+    labels = [f"{words.count(row['messages'])}{_growth(row['growth'])}" for row in rows]
+    figure, axes = _bars([row["topic"] for row in rows], width, right=_room(labels))
     ahead = [row["scheduled"] for row in rows]
     all_ = [row["messages"] for row in rows]
     axes.barh(range(len(rows)), ahead, color=BLUE, height=0.62)
     axes.barh(range(len(rows)), [a - b for a, b in zip(all_, ahead, strict=True)], left=ahead, color=PALE, height=0.62)
-    _labels(axes, all_, told)
+    _labels(axes, all_, labels)
     return svg(figure, says)
 
 
@@ -209,21 +202,21 @@ def bars(
     tail: Sequence[str] = (),
 ) -> str:
     """One bar to a name, from the top down, with its value."""
-    told = tail or [words.count(round(value)) for value in values]
-    figure, axes = _bars(names, width, right=_room(told))
+    labels = tail or [words.count(round(value)) for value in values]
+    figure, axes = _bars(names, width, right=_room(labels))
     axes.barh(range(len(names)), values, color=colour, height=0.62)
-    _labels(axes, values, told)
+    _labels(axes, values, labels)
     return svg(figure, says)
 
 
 def due_minutes(rows: Rows, says: str, width: float) -> str:
     """The busiest minutes: what came, and what is still to come."""
-    told = [words.count(row["messages"]) for row in rows]
-    figure, axes = _bars([_minute(row["minute"], width) for row in rows], width, right=_room(told))
+    labels = [words.count(row["messages"]) for row in rows]
+    figure, axes = _bars([_minute(row["minute"], width) for row in rows], width, right=_room(labels))
     came = [row["messages"] - row["waiting"] for row in rows]
     axes.barh(range(len(rows)), came, color=BLUE, height=0.62)
     axes.barh(range(len(rows)), [row["waiting"] for row in rows], left=came, color=PALE, height=0.62)
-    _labels(axes, [row["messages"] for row in rows], told)
+    _labels(axes, [row["messages"] for row in rows], labels)
     return svg(figure, says)
 
 

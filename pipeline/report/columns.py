@@ -4,10 +4,9 @@ from collections.abc import Iterable
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documentation has it
-from pyspark.sql.types import DataType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
-from pyspark.sql.types import TimestampType as _TimestampType
+from pyspark.sql.types import DataType, DoubleType, StructField, StructType
 
-TEXT, INT, LONG, DOUBLE, TIME = StringType(), IntegerType(), LongType(), DoubleType(), _TimestampType()
+DOUBLE = DoubleType()
 
 ACKED = ("acked", "acked_outside")
 FAILED = ("retried",)
@@ -53,10 +52,6 @@ def span(later: str, earlier: str) -> Column:
 def due_of_message() -> Column:
     """When a message was to be handed out: a time that was past when it was accepted means at once."""
     return F.greatest("deliver_at", "accepted_at").alias("due")
-
-
-def count_if(condition: Column) -> Column:
-    return F.count_if(condition)
 
 
 def percentiles(value: Column, *shares: float) -> Column:

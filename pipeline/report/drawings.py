@@ -3,13 +3,14 @@
 Rows in, drawings out. Knows nothing of Spark.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from attrs import frozen
 
 from . import charts, words
-from .ink import RED, VIOLET
+from .svg import RED, VIOLET
 from .window import Window
 
 Rows = Sequence[Mapping[str, Any]]
@@ -58,8 +59,14 @@ def drawn(name: str, figures: Mapping[str, Rows], window: Window) -> Drawn | Non
     return _DRAWINGS[name](rows, window) if rows else None
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    return Table(columns, rows[:_BARS], max(0, len(rows) - _BARS))
+Row = Mapping[str, Any]
+Cell = tuple[str, Callable[[Any], str]] | Callable[[Row], str]
+"""A column of the figure, and how it is written; or what is written of a row."""
+
+
+def _table(rows: Rows, columns: Mapping[str, Cell], most: int = _BARS) -> Table:
+    cells = [[cell(row) if callable(cell) else cell[1](row[cell[0]]) for cell in columns.values()] for row in rows]
+    return Table(list(columns), cells[:most], max(0, len(rows) - most))
 
 
 def _ids(rows: Rows, name: str) -> list[int]:
@@ -72,19 +79,15 @@ def _rate(rows: Rows, window: Window) -> Drawn | None:
     if not any(row[name] for row in rows for name, _ in names):
         return None
     busiest = {name: max(rows, key=lambda row: _a_second(row, name)) for name, _ in names}
-    table = _table(
-        ["messages", ">in all", ">mean a second", ">peak a second", "at"],
-        [
-            [
-                told,
-                words.count(sum(row[name] for row in rows)),
-                words.rate(sum(row[name] for row in rows) * 1000 / window.length),
-                words.rate(_a_second(busiest[name], name)),
-                words.clock(busiest[name]["at"], window.length),
-            ]
-            for name, told in names
-        ],
-    )
+    sums = {name: sum(row[name] for row in rows) for name, _ in names}
+    columns: Mapping[str, Cell] = {
+        "messages": ("name", dict(names).__getitem__),
+        ">in all": lambda row: words.count(sums[row["name"]]),
+        ">mean a second": lambda row: words.rate(sums[row["name"]] * 1000 / window.length),
+        ">peak a second": lambda row: words.rate(_a_second(busiest[row["name"]], row["name"])),
+        "at": lambda row: words.clock(busiest[row["name"]]["at"], window.length),
+    }
+    table = _table([{"name": name} for name, _ in names], columns)
     peak = words.rate(_a_second(busiest["streamed"], "streamed"))
     says = f"Messages a second over time. At the most {peak} came into the stream."
     legend = (("blue", "into the stream"), ("green", "acked"), ("amber", "failed"))
@@ -96,25 +99,19 @@ def _a_second(row: Mapping[str, Any], name: str) -> float:
 
 
 def _queues(rows: Rows, window: Window) -> Drawn:
-    table = _table(
-        ["topic", ">queues", ">messages", ">fullest", ">has", ">emptiest has", ">skew"],
-        [
-            [
-                row["topic"],
-                words.count(row["queues"]),
-                words.count(row["messages"]),
-                str(row["fullest"]),
-                words.count(row["fullest_messages"]),
-                words.count(row["emptiest_messages"]),
-                words.times(row["skew"]),
-            ]
-            for row in rows
-        ],
-    )
+    columns: Mapping[str, Cell] = {
+        "topic": ("topic", str),
+        ">queues": ("queues", words.count),
+        ">messages": ("messages", words.count),
+        ">fullest": ("fullest", str),
+        ">has": ("fullest_messages", words.count),
+        ">emptiest has": ("emptiest_messages", words.count),
+        ">skew": ("skew", words.times),
+    }
     says = f"Skew of the queues of {min(len(rows), _BARS)} topics. The most uneven is {rows[0]['topic']}."
     names, values = [row["topic"] for row in rows[:_BARS]], [row["skew"] for row in rows[:_BARS]]
     tail = [f"{words.times(row['skew'])}, queue {row['fullest']}" for row in rows[:_BARS]]
-    return Drawn(lambda width: charts.bars(names, values, says, width, tail=tail), table)
+    return Drawn(lambda width: charts.bars(names, values, says, width, tail=tail), _table(rows, columns))
 
 
 def _backlog(rows: Rows, window: Window) -> Drawn:
@@ -122,18 +119,20 @@ def _backlog(rows: Rows, window: Window) -> Drawn:
     for row in rows:
         groups.setdefault(words.named(row["topic"], row["group"]), []).append(row)
     peaks = {name: max(points, key=lambda point: point["backlog"]) for name, points in groups.items()}
+    columns: Mapping[str, Cell] = {
+        "group": ("group", str),
+        ">begin": ("begin", words.count),
+        ">peak": ("peak", words.count),
+        "at": lambda row: words.clock(row["at"], window.length),
+        ">end": ("end", words.count),
+    }
     table = _table(
-        ["group", ">begin", ">peak", "at", ">end"],
         [
-            [
-                name,
-                words.count(points[0]["backlog"]),
-                words.count(peaks[name]["backlog"]),
-                words.clock(peaks[name]["at"], window.length),
-                words.count(points[-1]["backlog"]),
-            ]
+            {"group": name, "begin": points[0]["backlog"], "end": points[-1]["backlog"]}
+            | {"peak": peaks[name]["backlog"], "at": peaks[name]["at"]}
             for name, points in groups.items()
         ],
+        columns,
     )
     worst = max(peaks, key=lambda name: peaks[name]["backlog"])
     says = f"Backlog of {len(groups)} groups over time. The highest peak, {peaks[worst]['backlog']}, is of {worst}."
@@ -141,71 +140,59 @@ def _backlog(rows: Rows, window: Window) -> Drawn:
 
 
 def _slow_groups(rows: Rows, window: Window) -> Drawn:
-    table = _table(
-        ["group", ">unsettled", ">waiting", ">oldest", ">median", ">p99"],
-        [
-            [
-                words.named(row["topic"], row["group"]),
-                *(words.count(row[name]) for name in ("unsettled", "waiting")),
-                *(words.duration(row[name]) for name in ("oldest", "late_p50", "late_p99")),
-            ]
-            for row in rows
-        ],
-    )
-    says = f"Lateness of {min(len(rows), _BARS)} groups, from the median to p99. The first is {_first(rows)}."
+    columns: Mapping[str, Cell] = {
+        "group": _group,
+        ">unsettled": ("unsettled", words.count),
+        ">waiting": ("waiting", words.count),
+        ">oldest": ("oldest", words.duration),
+        ">median": ("late_p50", words.duration),
+        ">p99": ("late_p99", words.duration),
+    }
+    says = f"Lateness of {min(len(rows), _BARS)} groups, from the median to p99. The first is {_group(rows[0])}."
     return Drawn(
         lambda width: charts.ranges(rows[:_BARS], "late_p50", "late_p99", says, width),
-        table,
+        _table(rows, columns),
         follow="The messages that wait longest",
         ids=_ids(rows, "oldest_id"),
     )
 
 
 def _topics(rows: Rows, window: Window) -> Drawn:
-    table = _table(
-        ["topic", ">messages", ">before", ">growth", ">cancelled", ">waiting"],
-        [
-            [
-                row["topic"],
-                words.count(row["messages"]),
-                words.count(row["before"]),
-                words.share(row["growth"], signed=True),
-                words.count(row["cancelled"]),
-                words.count(row["waiting"]),
-            ]
-            for row in rows
-        ],
-    )
+    columns: Mapping[str, Cell] = {
+        "topic": ("topic", str),
+        ">messages": ("messages", words.count),
+        ">before": ("before", words.count),
+        ">growth": ("growth", partial(words.share, signed=True)),
+        ">cancelled": ("cancelled", words.count),
+        ">waiting": ("waiting", words.count),
+    }
     says = f"Messages of {min(len(rows), _BARS)} topics. The biggest is {rows[0]['topic']} with {rows[0]['messages']}."
     legend = (("blue", "scheduled ahead of its time"), ("pale", "published to come at once"))
-    return Drawn(lambda width: charts.topics(rows[:_BARS], says, width), table, legend)
+    return Drawn(lambda width: charts.topics(rows[:_BARS], says, width), _table(rows, columns), legend)
 
 
 def _lateness(rows: Rows, window: Window) -> Drawn:
     worst = sorted(rows, key=lambda row: -row["p99"])
-    table = _table(
-        ["the latest by p99", "from", ">handed out", ">waiting", ">median", ">p99", ">p99.9", ">in the stream, p99"],
-        [
-            [
-                row["topic"],
-                words.clock(row["hour"], window.length),
-                *(words.count(row[name]) for name in ("handed_out", "waiting")),
-                *(words.duration(row[name]) for name in ("p50", "p99", "p999", "streamed_p99")),
-            ]
-            for row in worst
-        ],
-    )
+    columns: Mapping[str, Cell] = {
+        "the latest by p99": ("topic", str),
+        "from": lambda row: words.clock(row["hour"], window.length),
+        ">handed out": ("handed_out", words.count),
+        ">waiting": ("waiting", words.count),
+        ">median": ("p50", words.duration),
+        ">p99": ("p99", words.duration),
+        ">p99.9": ("p999", words.duration),
+        ">in the stream, p99": ("streamed_p99", words.duration),
+    }
     bounds = [words.duration(bound) for bound in charts.HEAT_BOUNDS]
     legend = [(f"heat{n}", f"< {bound}") for n, bound in enumerate(bounds)]
     says = (
         f"Three heat maps of lateness by topic and time: p50, p99, p99.9. The latest is {worst[0]['topic']} at "
         f"{words.time(worst[0]['hour'])}, p99 {words.duration(worst[0]['p99'])}."
     )
-    legend.append((f"heat{len(bounds)}", f"{bounds[-1]} or more"))
     return Drawn(
         lambda width: charts.lateness(rows, window, says, width),
-        table,
-        legend,
+        _table(worst, columns),
+        [*legend, (f"heat{len(bounds)}", f"{bounds[-1]} or more")],
         wide=True,
         follow="The latest messages",
         ids=_ids(worst, "latest_id"),
@@ -213,106 +200,86 @@ def _lateness(rows: Rows, window: Window) -> Drawn:
 
 
 def _handling(rows: Rows, window: Window) -> Drawn:
-    table = _table(
-        ["group", ">handled", ">median", ">p99", ">longest"],
-        [
-            [
-                words.named(row["topic"], row["group"]),
-                words.count(row["handled"]),
-                *(words.duration(row[name]) for name in ("p50", "p99", "longest")),
-            ]
-            for row in rows
-        ],
-    )
-    says = f"Handling time of {min(len(rows), _BARS)} groups, from the median to p99. The slowest is {_first(rows)}."
-    return Drawn(lambda width: charts.ranges(rows[:_BARS], "p50", "p99", says, width), table)
+    columns: Mapping[str, Cell] = {
+        "group": _group,
+        ">handled": ("handled", words.count),
+        ">median": ("p50", words.duration),
+        ">p99": ("p99", words.duration),
+        ">longest": ("longest", words.duration),
+    }
+    many, slowest = min(len(rows), _BARS), _group(rows[0])
+    says = f"Handling time of {many} groups, from the median to p99. The slowest is {slowest}."
+    return Drawn(lambda width: charts.ranges(rows[:_BARS], "p50", "p99", says, width), _table(rows, columns))
 
 
 def _ladder(rows: Rows, window: Window) -> Drawn:
-    shown = rows[: _BARS + 2]  # sixteen rungs and the first
-    table = Table(
-        [">attempt", ">deliveries", ">acked", ">failed", ">lost", ">dead", ">other"],
-        [[str(row["attempt"]), *(words.count(row[name]) for name in list(row)[1:])] for row in shown],
-        len(rows) - len(shown),
-    )
+    most = _BARS + 2  # sixteen rungs and the first
+    counts = ("deliveries", "acked", "failed", "lost", "dead", "other")
+    columns: Mapping[str, Cell] = {">attempt": ("attempt", str)} | {f">{name}": (name, words.count) for name in counts}
     says = f"Deliveries by attempt, from {rows[0]['deliveries']} to {rows[-1]['deliveries']}, and what became of them."
     colours = ("green", "amber", "violet", "red", "grey")
-    told = ("acked", "failed", "lease lost", "dead letter", "other: open, given back, parked")
-    return Drawn(lambda width: charts.ladder(shown, says, width), table, tuple(zip(colours, told, strict=True)))
+    names = ("acked", "failed", "lease lost", "dead letter", "other: open, given back, parked")
+    legend = tuple(zip(colours, names, strict=True))
+    return Drawn(lambda width: charts.ladder(rows[:most], says, width), _table(rows, columns, most), legend)
 
 
 def _dead_letters(rows: Rows, window: Window) -> Drawn:
-    reasons = [row["reason"] or "(no reason given)" for row in rows]
-    table = _table(
-        ["reason", "group", ">dead", "first", "last"],
-        [
-            [
-                words.clipped(reason, 60),
-                words.named(row["topic"], row["group"]),
-                words.count(row["dead"]),
-                words.clock(row["first"], window.length),
-                words.clock(row["last"], window.length),
-            ]
-            for reason, row in zip(reasons, rows, strict=True)
-        ],
-    )
-    names, values = _summed(reasons, [row["reason_dead"] for row in rows])
+    columns: Mapping[str, Cell] = {
+        "reason": lambda row: words.clipped(_reason(row), 60),
+        "group": _group,
+        ">dead": ("dead", words.count),
+        "first": lambda row: words.clock(row["first"], window.length),
+        "last": lambda row: words.clock(row["last"], window.length),
+    }
+    names, values = _summed(map(_reason, rows), [row["reason_dead"] for row in rows])
     says = f"Dead letters by reason. The most frequent is “{names[0]}” with {values[0]}."
     return Drawn(
         lambda width: charts.bars(names, values, says, width, colour=RED),
-        table,
+        _table(rows, columns),
         follow="The last that died of each",
         ids=_ids(rows, "last_id"),
     )
 
 
+def _reason(row: Row) -> str:
+    return row["reason"] or "(no reason given)"
+
+
 def _lost_leases(rows: Rows, window: Window) -> Drawn:
-    table = _table(
-        ["client", "group", ">lost", ">of", ">share", ">held, median"],
-        [
-            [
-                row["client"],
-                words.named(row["topic"], row["group"]),
-                words.count(row["lost"]),
-                words.count(row["deliveries"]),
-                words.share(row["share"]),
-                words.duration(row["held_p50"]),
-            ]
-            for row in rows
-        ],
-    )
+    columns: Mapping[str, Cell] = {
+        "client": ("client", str),
+        "group": _group,
+        ">lost": ("lost", words.count),
+        ">of": ("deliveries", words.count),
+        ">share": ("share", words.share),
+        ">held, median": ("held_p50", words.duration),
+    }
     names, values = _summed([row["client"] for row in rows], [row["client_lost"] for row in rows])
     says = f"Messages lost by client. {names[0]} lost most, {values[0]}."
-    return Drawn(lambda width: charts.bars(names, values, says, width, colour=VIOLET), table)
+    return Drawn(lambda width: charts.bars(names, values, says, width, colour=VIOLET), _table(rows, columns))
 
 
-def _summed(names: Sequence[str], sums: Sequence[int]) -> tuple[list[str], list[int]]:
+def _summed(names: Iterable[str], sums: Sequence[int]) -> tuple[list[str], list[int]]:
     """Each name once with its sum, the biggest first."""
     order = sorted(dict(zip(names, sums, strict=True)).items(), key=lambda item: (-item[1], item[0]))[:_BARS]
     return [name for name, _ in order], [value for _, value in order]
 
 
 def _due_minutes(rows: Rows, window: Window) -> Drawn:
-    table = _table(
-        ["minute (UTC)", ">messages", ">still to come", "most of", ">with"],
-        [
-            [
-                words.time(row["minute"]),
-                words.count(row["messages"]),
-                words.count(row["waiting"]),
-                row["topic"],
-                words.count(row["topic_messages"]),
-            ]
-            for row in rows
-        ],
-    )
+    columns: Mapping[str, Cell] = {
+        "minute (UTC)": ("minute", words.time),
+        ">messages": ("messages", words.count),
+        ">still to come": ("waiting", words.count),
+        "most of": ("topic", str),
+        ">with": ("topic_messages", words.count),
+    }
     says = f"The busiest minutes. The first is {words.time(rows[0]['minute'])} with {rows[0]['messages']} messages."
     legend = (("blue", "came"), ("pale", "still to come")) if any(row["waiting"] for row in rows[:_BARS]) else ()
-    return Drawn(lambda width: charts.due_minutes(rows[:_BARS], says, width), table, legend)
+    return Drawn(lambda width: charts.due_minutes(rows[:_BARS], says, width), _table(rows, columns), legend)
 
 
-def _first(rows: Rows) -> str:
-    return words.named(rows[0]["topic"], rows[0]["group"])
+def _group(row: Row) -> str:
+    return words.named(row["topic"], row["group"])
 
 
 _DRAWINGS: Mapping[str, Callable[[Rows, Window], Drawn | None]] = {

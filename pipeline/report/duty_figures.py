@@ -7,7 +7,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F  # noqa: N812
 
-from .columns import LONG, TEXT, TIME, count_if, percentiles, schema, shaped, span
+from ..schemas import LONG, TEXT, TIME
+from .columns import percentiles, schema, shaped, span
 from .figures import MOST
 from .window import MINUTE, Window
 
@@ -84,8 +85,8 @@ def lateness(duties: DataFrame, window: Window) -> DataFrame:
         due.join(F.broadcast(biggest), "topic")
         .groupBy("topic", "n", window.begin_of(F.col("due"), window.cell).alias("hour"))
         .agg(
-            count_if(F.col("handed_at").isNotNull()).alias("handed_out"),
-            count_if(F.col("handed_at").isNull()).alias("waiting"),
+            F.count_if(F.col("handed_at").isNotNull()).alias("handed_out"),
+            F.count_if(F.col("handed_at").isNull()).alias("waiting"),
             percentiles(F.col("late"), 0.5, 0.99, 0.999).alias("p"),
             percentiles(span("streamed_at", "due"), 0.99)[0].alias("streamed_p99"),
             F.max_by("id", "late").alias("latest_id"),
@@ -115,12 +116,12 @@ def punctuality(duties: DataFrame, window: Window) -> DataFrame:
     handed, waiting = due & F.col("handed_at").isNotNull(), due & _waits(window) & F.col("handed_at").isNull()
     behind = _waits(window) & (F.unix_millis("due") < window.until - MINUTE)
     rows = duties.agg(
-        count_if(handed).alias("handed_out"),
-        count_if(waiting).alias("waiting"),
+        F.count_if(handed).alias("handed_out"),
+        F.count_if(waiting).alias("waiting"),
         percentiles(F.when(due, _lateness(window)), 0.5, 0.99, 0.999).alias("p"),
         percentiles(F.when(handed | waiting, span("streamed_at", "due")), 0.99)[0].alias("streamed_p99"),
-        count_if(handed & (F.col("handed_at") < F.col("due"))).alias("early"),
-        count_if(_unsettled(window)).alias("unsettled"),
+        F.count_if(handed & (F.col("handed_at") < F.col("due"))).alias("early"),
+        F.count_if(_unsettled(window)).alias("unsettled"),
         F.count_distinct(F.when(behind, F.struct("topic", "group"))).alias("behind"),
     ).select("*", *(F.col("p")[i].alias(name) for i, name in enumerate(("p50", "p99", "p999"))))
     return shaped(rows, PUNCTUALITY)
@@ -147,10 +148,10 @@ def slow_groups(duties: DataFrame, window: Window) -> DataFrame:
     rows = (
         duties.groupBy("topic", "group")
         .agg(
-            count_if(window.has(F.col("streamed_at"))).alias("arrived"),
-            count_if(window.has(F.col("settled_at"))).alias("settled"),
-            count_if(_unsettled(window)).alias("unsettled"),
-            count_if(waits).alias("waiting"),
+            F.count_if(window.has(F.col("streamed_at"))).alias("arrived"),
+            F.count_if(window.has(F.col("settled_at"))).alias("settled"),
+            F.count_if(_unsettled(window)).alias("unsettled"),
+            F.count_if(waits).alias("waiting"),
             (F.lit(window.until) - F.unix_millis(F.min(F.when(waits, F.col("due"))))).alias("oldest"),
             F.min_by("id", F.when(waits, F.col("due"))).alias("oldest_id"),
             percentiles(late, 0.5, 0.99).alias("p"),

@@ -1,4 +1,4 @@
-"""The figures of the history itself: how much came, who did what with it, what went wrong.
+"""The figures of the history itself: how much came, who did what with it, what went wrong, and how evenly it came.
 
 Each is a function from `Tables` to a DataFrame with an explicit schema, aggregated and limited to what can be shown.
 Counts are of the window; durations are milliseconds. `duty_figures` has those that follow each message.
@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F  # noqa: N812
 
+from ..schemas import INT, LONG, TEXT, TIME
 from ..tables import Tables
 from .columns import (
     ACKED,
@@ -15,12 +16,7 @@ from .columns import (
     DOUBLE,
     FAILED,
     HANDED_OUT,
-    INT,
-    LONG,
     LOST,
-    TEXT,
-    TIME,
-    count_if,
     due_of_message,
     has_outcome,
     percentiles,
@@ -60,26 +56,26 @@ OVERVIEW = schema(
 def overview(tables: Tables, window: Window) -> DataFrame:
     """`OVERVIEW`: one row."""
     messages = tables.messages.agg(
-        count_if(window.has(F.col("streamed_at"))).alias("messages"),
+        F.count_if(window.has(F.col("streamed_at"))).alias("messages"),
         F.min("streamed_at").alias("first"),
         F.max("streamed_at").alias("last"),
     )
     handled = tables.deliveries.unionByName(tables.claims).where(window.has(F.col("claimed_at")))
     deliveries = handled.agg(
-        count_if(has_outcome(HANDED_OUT)).alias("deliveries"),
-        count_if(has_outcome(ACKED)).alias("acked"),
-        count_if(has_outcome(FAILED)).alias("failed"),
-        count_if(has_outcome(LOST)).alias("lost"),
-        count_if(F.col("message_queue_id").isNull()).alias("unplaced"),
+        F.count_if(has_outcome(HANDED_OUT)).alias("deliveries"),
+        F.count_if(has_outcome(ACKED)).alias("acked"),
+        F.count_if(has_outcome(FAILED)).alias("failed"),
+        F.count_if(has_outcome(LOST)).alias("lost"),
+        F.count_if(F.col("message_queue_id").isNull()).alias("unplaced"),
     )
-    cancelled = tables.cancelled.agg(count_if(window.has(F.col("cancelled_at"))).alias("cancelled"))
-    dead = tables.dead.agg(count_if(window.has(F.col("dead_at"))).alias("dead"))
+    cancelled = tables.cancelled.agg(F.count_if(window.has(F.col("cancelled_at"))).alias("cancelled"))
+    dead = tables.dead.agg(F.count_if(window.has(F.col("dead_at"))).alias("dead"))
     timers = tables.timers.select("due", F.lit(1).alias("timer"))
     both = timers.unionByName(tables.retries.where("NOT parked").select("due", F.lit(0).alias("timer")))
     over = F.lit(window.is_now) & (F.unix_millis("due") < window.until)
     waiting = both.agg(
-        count_if(F.col("timer") == 1).alias("waiting"),
-        count_if(over).alias("overdue"),
+        F.count_if(F.col("timer") == 1).alias("waiting"),
+        F.count_if(over).alias("overdue"),
         (F.lit(window.until) - F.unix_millis(F.min(F.when(over, F.col("due"))))).alias("oldest_overdue"),
     )
     rows = messages.crossJoin(deliveries).crossJoin(cancelled).crossJoin(dead).crossJoin(waiting)
@@ -100,11 +96,11 @@ TOPICS = schema(
 def topics(tables: Tables, window: Window) -> DataFrame:
     """`TOPICS`, those with the most messages first."""
     streamed = tables.messages.groupBy("topic").agg(
-        count_if(window.has(F.col("streamed_at"))).alias("messages"),
-        count_if(window.has(F.col("streamed_at")) & (F.col("deliver_at") > F.col("accepted_at"))).alias("scheduled"),
-        count_if(window.before(F.col("streamed_at"))).alias("earlier"),
+        F.count_if(window.has(F.col("streamed_at"))).alias("messages"),
+        F.count_if(window.has(F.col("streamed_at")) & (F.col("deliver_at") > F.col("accepted_at"))).alias("scheduled"),
+        F.count_if(window.before(F.col("streamed_at"))).alias("earlier"),
     )
-    cancelled = tables.cancelled.groupBy("topic").agg(count_if(window.has(F.col("cancelled_at"))).alias("cancelled"))
+    cancelled = tables.cancelled.groupBy("topic").agg(F.count_if(window.has(F.col("cancelled_at"))).alias("cancelled"))
     waiting = tables.timers.groupBy("topic").agg(F.count("*").alias("waiting"))
     reaches = tables.messages.agg(F.unix_millis(F.min("streamed_at")).alias("reaches"))
     joined = streamed.join(cancelled, "topic", "full").join(waiting, "topic", "full").fillna(0)
@@ -121,14 +117,7 @@ def topics(tables: Tables, window: Window) -> DataFrame:
     return shaped(rows, TOPICS)
 
 
-HANDLING = schema(
-    ("topic", TEXT),
-    ("group", TEXT),
-    ("handled", LONG),
-    ("p50", LONG),
-    ("p99", LONG),
-    ("longest", LONG),
-)
+HANDLING = schema(("topic", TEXT), ("group", TEXT), ("handled", LONG), ("p50", LONG), ("p99", LONG), ("longest", LONG))
 
 
 def handling(tables: Tables, window: Window) -> DataFrame:
@@ -167,10 +156,10 @@ def ladder(tables: Tables, window: Window) -> DataFrame:
         handed.groupBy("attempt")
         .agg(
             F.count("*").alias("deliveries"),
-            count_if(has_outcome(ACKED)).alias("acked"),
-            count_if(has_outcome(FAILED)).alias("failed"),
-            count_if(has_outcome(["lost"])).alias("lost"),
-            count_if(has_outcome(DEAD)).alias("dead"),
+            F.count_if(has_outcome(ACKED)).alias("acked"),
+            F.count_if(has_outcome(FAILED)).alias("failed"),
+            F.count_if(has_outcome(["lost"])).alias("lost"),
+            F.count_if(has_outcome(DEAD)).alias("dead"),
         )
         .withColumn("other", F.expr("deliveries - acked - failed - lost - dead"))
         .orderBy("attempt")
@@ -253,8 +242,8 @@ def lost_leases(tables: Tables, window: Window) -> DataFrame:
     rows = (
         handed.groupBy("client", "topic", "group")
         .agg(
-            count_if(gone).alias("lost"),
-            count_if(has_outcome(["lost_dead"])).alias("dead"),
+            F.count_if(gone).alias("lost"),
+            F.count_if(has_outcome(["lost_dead"])).alias("dead"),
             F.count("*").alias("deliveries"),
             percentiles(F.when(gone, span("settled_at", "claimed_at")), 0.5)[0].alias("held_p50"),
             F.max(F.when(gone, F.col("settled_at"))).alias("last"),
@@ -297,3 +286,67 @@ def due_minutes(tables: Tables, window: Window) -> DataFrame:
         .limit(MOST)
     )
     return shaped(rows, DUE_MINUTES)
+
+
+RATE = schema(
+    ("at", TIME),  # the beginning of the step
+    ("seconds", DOUBLE),  # how long the step is
+    ("streamed", LONG),  # messages that came into the stream
+    ("acked", LONG),  # deliveries, in all groups
+    ("failed", LONG),  # the same: failed, died, or their lease ran out
+)
+
+
+def rate(tables: Tables, window: Window) -> DataFrame:
+    """`RATE`: each step of the window, also those in which nothing happened."""
+    came = tables.messages.select(F.col("streamed_at").alias("time"), F.lit("streamed").alias("what"))
+    ended = tables.deliveries.unionByName(tables.claims).select(
+        F.coalesce("settled_at", "ended_at").alias("time"),
+        F.when(has_outcome(ACKED), F.lit("acked")).when(has_outcome((*FAILED, *LOST, "dead")), F.lit("failed")),
+    )
+    rows = came.union(ended).where(window.has(F.col("time")) & F.col("what").isNotNull())
+    kinds = ("streamed", "acked", "failed")
+    begin, last = F.timestamp_millis(F.lit(window.since)), F.timestamp_millis(F.lit(window.until - 1))
+    step = F.make_dt_interval(secs=F.lit(window.step / 1000))
+    counted = rows.groupBy(window.begin_of(F.col("time"), window.step).alias("at")).agg(
+        *(F.count_if(F.col("what") == kind).alias(kind) for kind in kinds)
+    )
+    moments = counted.sparkSession.range(1).select(F.explode(F.sequence(begin, last, step)).alias("at"))
+    long = F.least(F.lit(window.step), F.lit(window.until) - F.unix_millis("at")) / 1000
+    grid = moments.join(F.broadcast(counted), "at", "left").fillna(0, list(kinds)).withColumn("seconds", long)
+    return shaped(grid.orderBy("at"), RATE)
+
+
+QUEUES = schema(
+    ("topic", TEXT),
+    ("queues", LONG),
+    ("messages", LONG),  # that came into the stream
+    ("fullest", INT),  # the number of the queue that most of them went to
+    ("fullest_messages", LONG),
+    ("emptiest_messages", LONG),
+    ("skew", DOUBLE),  # fullest_messages / the mean of the topic's queues: 1 is even
+)
+
+
+def queues(tables: Tables, window: Window) -> DataFrame:
+    """`QUEUES` of topics with more than one queue, the most uneven first. A queue that nothing came to counts where the
+    store or an earlier message tells of it."""
+    of_window = F.count_if(window.has(F.col("streamed_at"))).alias("messages")
+    counts = tables.messages.groupBy("topic", "queue").agg(of_window)
+    known = tables.queues.where("group_id = 0").select("topic", "queue", F.lit(0).cast("long").alias("messages"))
+    each = counts.unionByName(known).groupBy("topic", "queue").agg(F.sum("messages").alias("messages"))
+    rows = (
+        each.groupBy("topic")
+        .agg(
+            F.count("*").alias("queues"),
+            F.max_by("queue", F.struct(F.col("messages"), -F.col("queue"))).alias("fullest"),
+            F.max("messages").alias("fullest_messages"),
+            F.min("messages").alias("emptiest_messages"),
+            F.sum("messages").alias("messages"),
+        )
+        .where("queues > 1 AND messages > 0")
+        .withColumn("skew", F.col("fullest_messages") * F.col("queues") / F.col("messages"))
+        .orderBy(F.desc("skew"), F.desc("messages"), "topic")
+        .limit(MOST)
+    )
+    return shaped(rows, QUEUES)

@@ -5,8 +5,6 @@ The driver holds what is shown and nothing else: each figure is aggregated and l
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from importlib import import_module
 from io import BytesIO
 from typing import Any
 
@@ -14,9 +12,10 @@ from attrs import frozen
 from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812
 
+from ..arrow import pq
 from ..schemas import VERSION
 from ..tables import Tables
-from ..times import moment, told_time
+from ..times import moment, time_text
 from .catalogue import FIGURES, Figure
 from .duties import duties
 from .known import Known
@@ -75,24 +74,20 @@ class Report:
             "columns": {field.name: field.dataType.simpleString() for field in figure.schema.fields},
             "rows": made.rows,
         }
-        return json.dumps(content, default=_told, ensure_ascii=False, indent=1).encode()
+        return json.dumps(content, default=time_text, ensure_ascii=False, indent=1).encode()
 
 
-@frozen
-class Wanted:
-    """Of which rows a report is made; None: of all to that side. Milliseconds."""
+def wanted(since: int | None, until: int | None, now: int) -> tuple[int | None, int | None]:
+    """From when and until when rows are needed for the report of a window, in milliseconds; None: all to that side.
 
-    since: int | None
-    until: int | None
-
-
-def wanted(since: int | None, until: int | None, now: int) -> Wanted:
-    """The rows that a report of a window needs: also those before it, for what was waiting when it began, and for
-    growth; and those after it, for claims that ended later."""
+    Also those before the window, for what was waiting when it began, and for growth; and those after it, for claims
+    that ended later.
+    """
+    end = None if until is None else until + LOOK_AHEAD
     if since is None:
-        return Wanted(None, None if until is None else until + LOOK_AHEAD)
+        return None, end
     length = (now if until is None else until) - since
-    return Wanted(since - max(LOOK_BACK, length), None if until is None else until + LOOK_AHEAD)
+    return since - max(LOOK_BACK, length), end
 
 
 def make_report(
@@ -134,13 +129,6 @@ def _made(figure: Figure, tables: Tables, each: Any, window: Window) -> Made:
 
 
 def _parquet(table: Any) -> bytes:
-    parquet: Any = import_module("pyarrow.parquet")
     held = BytesIO()
-    parquet.write_table(table, held)
+    pq.write_table(table, held)
     return held.getvalue()
-
-
-def _told(value: object) -> str:
-    if isinstance(value, datetime):
-        return told_time(value)
-    raise TypeError(f"no JSON for {value!r}")

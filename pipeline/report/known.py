@@ -7,7 +7,7 @@ import time
 
 from attrs import frozen
 
-from ..link import Link
+from ..store_connection import StoreConnection, text_of
 
 
 @frozen
@@ -27,7 +27,6 @@ def known_of(dsn: str | None, lake: str | None) -> Known:
     """Raises `PipelineError` when the store cannot be asked."""
     if dsn is None:
         return Known(store=False, lake=lake, now=round(time.time() * 1000))
-    with Link(dsn) as link:
-        unread = link.rows("SELECT name FROM topic WHERE id NOT IN (SELECT topic_id FROM consumer_group)")
-        names = frozenset(name if isinstance(name, str) else name.decode("utf-8", "replace") for (name,) in unread)
-        return Known(store=True, lake=lake, now=link.now(), unread=names)
+    with StoreConnection(dsn) as connection:
+        unread = frozenset(text_of(row["name"]) for row in connection.fetch("topic.unread"))
+        return Known(store=True, lake=lake, now=connection.now(), unread=unread)

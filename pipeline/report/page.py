@@ -54,38 +54,38 @@ def _commands(shown: Drawn | None, known: Known) -> Sequence[str]:
 
 def unknown(window: Window, overview: Mapping[str, Any], known: Known) -> list[str]:
     """What the report cannot know, in sentences."""
-    told: list[str] = []
+    sentences: list[str] = []
     if not known.store:
-        told.append(
+        sentences.append(
             "Only the lake was read. Messages that wait for their time, open claims, messages on the ladder and "
             "groups that never took a message are not in it, nor what was not archived yet."
         )
     if not known.store and window.is_now:
-        told.append(
+        sentences.append(
             "A lake has no clock: the window ends now by that of the machine that made this page. What came since the "
             "last archiving is not in it, so that all may look as if it stood still."
         )
     if known.lake is None:
-        told.append(
+        sentences.append(
             "Only the store was read. What retention has removed is not in it: the past looks emptier than it was."
         )
     if overview["first"] is None:
-        told.append("No message is known in this window or before it.")
+        sentences.append("No message is known in this window or before it.")
     elif overview["first"].timestamp() * 1000 > window.since + window.step:
-        told.append(f"The oldest message known came into the stream at {words.time(overview['first'])} UTC.")
+        sentences.append(f"The oldest message known came into the stream at {words.time(overview['first'])} UTC.")
     if overview["unplaced"]:
-        told.append(
+        sentences.append(
             f"Of {words.count(overview['unplaced'])} deliveries it is no longer known which message they were of: they "
             "are counted, but their messages may look unsettled."
         )
-    told.append(
+    sentences.append(
         f"What came into the stream more than {words.duration(LOOK_BACK)} before the window counts as settled; "
         f"hand-outs more than {words.duration(LOOK_AHEAD)} after it are not looked for."
     )
-    told.append("A message that is redriven or replayed after it was settled is not in the backlog again.")
-    told.append("Clients of broadcast topics do not ack: such topics are only in volumes and due minutes.")
-    told.append("Percentiles are approximate: their rank is right to 0.01 %.")
-    return told
+    sentences.append("A message that is redriven or replayed after it was settled is not in the backlog again.")
+    sentences.append("Clients of broadcast topics do not ack: such topics are only in volumes and due minutes.")
+    sentences.append("Percentiles are approximate: their rank is right to 0.01 %.")
+    return sentences
 
 
 def _tiles(figures: Mapping[str, Rows]) -> list[tuple[str, str, str]]:
@@ -106,11 +106,7 @@ def _tiles(figures: Mapping[str, Rows]) -> list[tuple[str, str, str]]:
             f"{words.count(overview['lost'])} by a lost lease",
         ),
         ("Dead letters", words.count(overview["dead"]), _of(overview["dead"], overview["messages"])),
-        (
-            "Unsettled at the end",
-            words.count(late["unsettled"]),
-            _waits(overview["waiting"]),
-        ),
+        ("Unsettled at the end", words.count(late["unsettled"]), _waits(overview["waiting"])),
     ]
 
 

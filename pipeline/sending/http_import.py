@@ -10,6 +10,7 @@ was lost. Where there may have been one, the message is asked when it was accept
 import zlib
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import datetime
 from typing import Any
 
@@ -42,7 +43,7 @@ _CHUNK = 500
 
 
 @frozen
-class Door:
+class Target:
     """Where a task publishes."""
 
     server: str
@@ -50,7 +51,7 @@ class Door:
     ordered: bool
     rate: float | None
     began: int
-    """When this import did, Unix milliseconds by the store's clock, as `clock_of` told."""
+    """When this import did, Unix milliseconds by the store's clock, as `clock_of` has it."""
     watcher: Place | None = None
 
 
@@ -66,10 +67,6 @@ def check_topic(server: str, topic: str) -> dict[str, Any]:
         return look_up(server, topic)
     except NotFound as error:
         raise NotFound(NO_TOPIC.format(topic=topic)) from error
-
-
-def is_ordered(server: str, topic: str) -> bool:
-    return bool(check_topic(server, topic).get("ordered"))
 
 
 def clock_of(server: str, topic: str) -> int:
@@ -106,29 +103,27 @@ def _json(text: Column) -> Column:
     return fn.when(text.isNotNull(), fn.substr(listed, fn.lit(2), fn.length(listed) - 2))
 
 
-def write(door: Door, batches: Iterable[Batch]) -> Written:
+def write(target: Target, batches: Iterable[Batch]) -> Written:
     """All rows of a task. Raises `NotFound`, `StoreAway` and `PipelineError`."""
     written = Written()
-    pace = Pace(door.rate)
-    transport = Transport(door.server, timeout=10, deadline=60)
+    pace = Pace(target.rate)
     task = TaskContext.get()
-    coordinator = _Desk(transport, door, again=task is not None and task.attemptNumber() > 0)
-    try:
-        with translated(), ThreadPoolExecutor(_THREADS) as threads:
-            for chunk in _chunks(batches, pace.at_a_time(_CHUNK)):
-                pace.take(len(chunk))
-                lanes: list[list[str]] = [[] for _ in range(_THREADS)]
-                for index, (request, key) in enumerate(chunk):
-                    lane = index if not door.ordered or key is None else zlib.crc32(key.encode())
-                    lanes[lane % _THREADS].append(request)
-                for done in threads.map(coordinator.publish, lanes):
-                    written.imported += done.imported
-                    written.skipped += done.skipped
-                    written.refused += done.refused
-                tell(door.watcher, len(chunk))
-        pace.finish()
-    finally:
-        transport.close()
+    again = task is not None and task.attemptNumber() > 0
+    transport = Transport(target.server, timeout=10, deadline=60)
+    with translated(), closing(transport), ThreadPoolExecutor(_THREADS) as threads:
+        publisher = _Publisher(transport, target, again)
+        for chunk in _chunks(batches, pace.at_a_time(_CHUNK)):
+            pace.take(len(chunk))
+            lanes: list[list[str]] = [[] for _ in range(_THREADS)]
+            for index, (request, key) in enumerate(chunk):
+                lane = index if not target.ordered or key is None else zlib.crc32(key.encode())
+                lanes[lane % _THREADS].append(request)
+            for done in threads.map(publisher.publish, lanes):
+                written.imported += done.imported
+                written.skipped += done.skipped
+                written.refused += done.refused
+            tell(target.watcher, len(chunk))
+    pace.finish()
     return written
 
 
@@ -142,16 +137,16 @@ def _chunks(batches: Iterable[Batch], most: int) -> Iterator[list[tuple[str, str
 
 
 @frozen
-class _Desk:
+class _Publisher:
     transport: Transport
-    door: Door
+    target: Target
     again: bool
     """A task before this one may have published some of the same rows, and died."""
 
     def publish(self, requests: list[str]) -> Written:
         """These rows, one after the other."""
         done = Written()
-        path = f"/v1/topics/{part(self.door.topic)}/messages"
+        path = f"/v1/topics/{part(self.target.topic)}/messages"
         for request in requests:
             try:
                 reply = self.transport.send(Call("POST", path, _whole, request.encode()))
@@ -174,12 +169,12 @@ class _Desk:
             message = self.transport.send(Call("GET", f"/v1/messages/{part(reply.document['id'])}", document_of))
         except NotThere:  # settled and taken by retention meanwhile
             return False
-        return _milliseconds(message["published_at"]) >= self.door.began - _CLOCKS
+        return _milliseconds(message["published_at"]) >= self.target.began - _CLOCKS
 
 
 def _whole(reply: Reply) -> Reply:
     return reply
 
 
-def _milliseconds(told: str) -> int:
-    return round(datetime.fromisoformat(told).timestamp() * 1000)
+def _milliseconds(text: str) -> int:
+    return round(datetime.fromisoformat(text).timestamp() * 1000)

@@ -12,7 +12,7 @@ from .server_errors import translated
 
 
 @frozen
-class Door:
+class Target:
     """Where a task asks for it."""
 
     server: str
@@ -24,21 +24,21 @@ class Door:
     watcher: Place | None = None
 
 
-def write(door: Door, batches: Iterable[Batch]) -> tuple[int, int]:
+def write(target: Target, batches: Iterable[Batch]) -> tuple[int, int]:
     """How many messages, and how many it was to be, with those replayed before.
 
     Raises `NotFound` for a group that is not there, `StoreAway` and `PipelineError`.
     """
-    pace = Pace(door.rate)
+    pace = Pace(target.rate)
     count = wanted = 0
-    with translated(), Tarry(door.server, timeout=10, deadline=60) as tarry:
+    with translated(), Tarry(target.server, timeout=10, deadline=60) as tarry:
         for batch in batches:
             columns = [batch.column(name).to_pylist() for name in ("queue", "begin", "end")]
             for queue, begin, end in zip(*columns, strict=True):
                 for first, last in _pieces(begin, end, pace):
                     pace.take(last - first)
-                    tell(door.watcher, last - first)
-                    count += tarry.replay(door.topic, door.group, first, last, queue=queue, name=door.name)
+                    tell(target.watcher, last - first)
+                    count += tarry.replay(target.topic, target.group, first, last, queue=queue, name=target.name)
                     wanted += last - first
         pace.finish()
     return count, wanted

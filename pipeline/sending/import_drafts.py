@@ -10,35 +10,31 @@ from pyspark.sql.types import (
     BinaryType,
     DateType,
     IntegralType,
-    LongType,
     StringType,
-    StructField,
-    StructType,
     TimestampNTZType,
     TimestampType,
     VariantType,
 )
 
+from ..schemas import LONG, TEXT, schema_of
 from .column_mapping import ColumnMapping
 from .input_files import Rows, is_json
 
-DRAFTS = StructType(
-    [
-        StructField("identity", StringType()),  # of the row's content, or of its --id columns
-        StructField("file", StringType()),
-        StructField("block", LongType()),  # where in the file its split begins
-        StructField("line", LongType()),  # ascending within a split, with gaps
-        StructField("deliver_at", LongType()),  # Unix milliseconds; null: at once, or after `delay`
-        StructField("delay", LongType()),  # milliseconds from the moment it is written
-        StructField("key", StringType()),
-        StructField("ordering_key", StringType()),
-        StructField("tag", StringType()),
-        StructField("headers", StringType()),  # a JSON object
-        StructField("content_type", StringType()),  # null: the body is JSON
-        StructField("body", BinaryType()),
-        StructField("row", StringType()),  # as it came, as JSON where it was not text
-        StructField("reason", StringType()),  # why it cannot be a message
-    ]
+DRAFTS = schema_of(
+    ("identity", TEXT, True),  # of the row's content, or of its --id columns
+    ("file", TEXT, True),
+    ("block", LONG, True),  # where in the file its split begins
+    ("line", LONG, True),  # ascending within a split, with gaps
+    ("deliver_at", LONG, True),  # Unix milliseconds; null: at once, or after `delay`
+    ("delay", LONG, True),  # milliseconds from the moment it is written
+    ("key", TEXT, True),
+    ("ordering_key", TEXT, True),
+    ("tag", TEXT, True),
+    ("headers", TEXT, True),  # a JSON object
+    ("content_type", TEXT, True),  # null: the body is JSON
+    ("body", BinaryType(), True),
+    ("row", TEXT, True),  # as it came, as JSON where it was not text
+    ("reason", TEXT, True),  # why it cannot be a message
 )
 
 _UNITS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
@@ -99,9 +95,7 @@ def drafts(rows: Rows, mapping: ColumnMapping, now: int, limits: Limits) -> Data
         fn.concat(fn.lit("body: it has "), size.cast("string"), fn.lit(f" bytes, and may have {limits.max_body}")),
     )
     reason = fn.coalesce(
-        *(rows.torn(), wrong_body, too_large, wrong_time, wrong_delay),
-        *wrong_labels,
-        *(wrong_headers, fn.lit(None).cast("string")),
+        rows.torn(), wrong_body, too_large, wrong_time, wrong_delay, *wrong_labels, wrong_headers, _none()
     )
     return rows.frame.select(
         _identity(rows, mapping, deliver_at).alias("identity"),

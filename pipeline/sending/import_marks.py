@@ -7,11 +7,10 @@ the first, and looks again. This runs in Spark's workers; neither Spark's sessio
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import pymysql
 from attrs import define, field
 
-from ...store.mysql.statements import statement
-from .mysql_link import DUPLICATE, Session
+from ...store.errors import DuplicateKey
+from ...store.ports import Queries
 
 PARTS = 64
 """It stays: with another number the marks of earlier runs are not found. A multiple of the wheel's shards."""
@@ -19,8 +18,6 @@ SIZE = 16
 """Bytes of a mark."""
 _PAGE = 50
 """Rows of a look: a few megabytes at the most."""
-_STATEMENT = 8 << 20
-"""Bytes: below the max_allowed_packet that a server has unless told otherwise."""
 _BREAK = b"\xff"
 """In no text: no name holds it, and no request's idempotency key begins with it."""
 
@@ -45,29 +42,28 @@ class Marks:
     _expires_at: int = field(default=0, init=False)
     """Of what was added."""
 
-    def look(self, session: Session, parts: Iterable[int], now: int) -> None:
+    async def look(self, tx: Queries, parts: Iterable[int], now: int) -> None:
         """Makes sure of what is known of these parts, up to the end of the transaction; what is known of others goes.
 
-        Raises pymysql's IntegrityError when another run, or the end of a window, came in between.
+        Raises `DuplicateKey` when another run, or the end of a window, came in between.
         """
-        self._parts = {part: self._parts.get(part) or self._read(session, part, now) for part in sorted(set(parts))}
+        self._parts = {part: self._parts.get(part) or await self._read(tx, part, now) for part in sorted(set(parts))}
         ends = dict(part.last for part in self._parts.values() if part.last is not None)
         # Held, so that the number after it is the next one to everybody.
-        if ends and dict(session.fetch("idempotency.hold", self.topic_id, list(ends))) != ends:
-            raise pymysql.err.IntegrityError(DUPLICATE, "the marks of an earlier run are over")
+        if ends and dict(await tx.fetch("idempotency.hold", tuple[bytes, int], self.topic_id, list(ends))) != ends:
+            raise DuplicateKey("the marks of an earlier run are over")
 
     def has(self, part: int, mark: bytes) -> bool:
         """Of a part that was looked at."""
         return mark in self._parts[part].marks
 
-    def add(self, session: Session, marks: Mapping[int, Sequence[bytes]], expires_at: int) -> None:
-        """Writes them, in the transaction of `look`. Raises pymysql's IntegrityError when another run was faster."""
+    async def add(self, tx: Queries, marks: Mapping[int, Sequence[bytes]], expires_at: int) -> None:
+        """Writes them, in the transaction of `look`. Raises `DuplicateKey` when another run was faster."""
         rows = [
             (self.topic_id, self._key(part, self._parts[part].numbers), b"", b"".join(some), expires_at)
             for part, some in sorted(marks.items())
         ]
-        for text in statement("idempotency.add")[0].bind_many(rows, max_bytes=_STATEMENT):
-            session.run(text.decode())
+        await tx.execute_many("idempotency.add", rows)
         self._added, self._expires_at = dict(marks), expires_at
 
     def landed(self) -> None:
@@ -82,11 +78,11 @@ class Marks:
     def forget(self) -> None:
         self._parts, self._added = {}, {}
 
-    def _read(self, session: Session, part: int, now: int) -> _Part:
+    async def _read(self, tx: Queries, part: int, now: int) -> _Part:
         """A part as it is in the table. Marks whose window is over count for nothing, and their numbers are taken."""
         found = _Part()
         begin, end = self._stem(part), self._stem(part) + _BREAK
-        while rows := session.fetch("idempotency.between", self.topic_id, begin, end, _PAGE):
+        while rows := await tx.fetch("idempotency.between", tuple[bytes, bytes, int], self.topic_id, begin, end, _PAGE):
             for key, packed, expires_at in rows:
                 if expires_at > now:
                     found.marks.update(packed[at : at + SIZE] for at in range(0, len(packed), SIZE))

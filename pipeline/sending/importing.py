@@ -16,14 +16,18 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as fn
 from pyspark.sql.types import BinaryType
 
+from ...client.outbox.cursors import drive
+from ...store.catalogue import find_topics
+from .. import sinks
 from ..errors import NotFound
-from . import http_import, mysql_import, progress, sinks
+from ..mysql_connection import opened
+from ..spark_errors import translated
+from . import http_import, mysql_import, progress
 from .column_mapping import ColumnMapping
 from .import_drafts import Limits, drafts
 from .import_marks import PARTS
 from .input_files import Rows
 from .mysql_import import Written
-from .mysql_link import opened
 from .row_counts import Place
 
 _DAY = 86_400_000
@@ -87,16 +91,6 @@ class Job:
         return body != "*" and isinstance(self.rows.type_of(body), BinaryType)
 
 
-@frozen
-class Count:
-    """What the files hold."""
-
-    read: int
-    bad: int
-    earliest: int | None
-    latest: int | None
-
-
 def name_of(files: Sequence[str]) -> str:
     """An import's name, when nobody gave one: of the files, wherever they lie."""
     names = ",".join(sorted(file.rstrip("/").rpartition("/")[2] for file in files))
@@ -139,7 +133,7 @@ def _figures() -> tuple[Column, ...]:
 
 
 def check_topic(topic: str, *, dsn: str, server: str) -> None:
-    """Whether it is there, told before Spark starts. Raises `NotFound` and `StoreAway`."""
+    """Whether it is there, asked before Spark starts. Raises `NotFound` and `StoreAway`."""
     _Topic.find(topic, dsn=dsn, server=server)
 
 
@@ -149,7 +143,7 @@ def run(spark: SparkSession, job: Job) -> Summary:
     checked = drafts(job.rows, job.mapping, time.time_ns() // 1_000_000, job.limits)
     topic = _Topic.find(job.topic, dsn=job.dsn, server=job.server)
     done: list[Written] = []
-    count = None
+    count: dict[str, Any] | None = None
     if not job.dry_run:
         # Counted on the way, and not in a pass of its own.
         observed = Observation()
@@ -157,27 +151,27 @@ def run(spark: SparkSession, job: Job) -> Summary:
         with progress.shown_by_rows(spark, "importing") as rows:
             done = _write(spark, job, topic, good, _tasks(spark, job.rows.frame), rows.place)
         if any(one.imported + one.skipped + one.refused for one in done):
-            count = Count(**observed.get)
+            count = observed.get
     if count is None:  # of a plan without any row Spark leaves out what would have counted
-        with sinks.told(), progress.shown(spark, "reading"):
+        with translated(), progress.shown(spark, "reading"):
             (row,) = checked.agg(*_figures()).collect()
-        count = Count(row["read"], row["bad"], row["earliest"], row["latest"])
+        count = row.asDict()
     errors = None
-    if count.bad and job.errors:
-        with sinks.told(), progress.shown(spark, "bad rows"):
+    if count["bad"] and job.errors:
+        with translated(), progress.shown(spark, "bad rows"):
             errors = _put_away(checked, job.errors)
     refused = sum(one.refused for one in done)
     return Summary(
         name=job.name,
         topic=job.topic,
-        read=count.read,
-        imported=count.read - count.bad if job.dry_run else sum(one.imported for one in done),
+        read=count["read"],
+        imported=count["read"] - count["bad"] if job.dry_run else sum(one.imported for one in done),
         skipped=sum(one.skipped for one in done),
-        bad=count.bad + refused,
+        bad=count["bad"] + refused,
         seconds=round(time.monotonic() - began, 3),
         errors=errors,
-        earliest=_time(count.earliest),
-        latest=_time(count.latest),
+        earliest=_time(count["earliest"]),
+        latest=_time(count["latest"]),
         dry_run=job.dry_run,
     )
 
@@ -194,17 +188,13 @@ class _Topic:
     def find(cls, topic: str, *, dsn: str, server: str) -> "_Topic":
         """Raises `NotFound`."""
         if server:
-            http_import.check_topic(server, topic)
-            began = http_import.clock_of(server, topic)
-            return cls(0, (), http_import.is_ordered(server, topic), began)
-        with opened(dsn) as session:
-            found = session.fetch("topic.find", [topic.encode()])
-            if not found:
-                raise NotFound(http_import.NO_TOPIC.format(topic=topic))
-            topic_id, ordered = found[0][0], bool(found[0][3])
-            # Its own ones, by their numbers: the retry queues of groups have group ids.
-            queues = tuple(row[0] for row in session.fetch("queue.of_topics", [topic_id]) if row[2] == 0)
-            return cls(topic_id, queues, ordered)
+            ordered = bool(http_import.check_topic(server, topic).get("ordered"))
+            return cls(0, (), ordered, http_import.clock_of(server, topic))
+        with opened(dsn) as tx:
+            found = drive(find_topics(tx, [topic]))
+        if not found:
+            raise NotFound(http_import.NO_TOPIC.format(topic=topic))
+        return cls(found[0].id, tuple(queue.id for queue in found[0].queues), found[0].ordered)
 
 
 def _tasks(spark: SparkSession, frame: DataFrame) -> int:
@@ -230,8 +220,8 @@ def _write(
     name = fn.concat(fn.col("identity"), fn.lit(":"), fn.col("number").cast("string"))
     if job.server:
         marked = rows.withColumn("mark", fn.concat(fn.lit(f"import:{job.name}:"), name))
-        door = http_import.Door(job.server, job.topic, topic.ordered, rate, topic.began, watcher)
-        return list(sinks.drain(http_import.columns(marked), partial(http_import.write, door)))
+        server = http_import.Target(job.server, job.topic, topic.ordered, rate, topic.began, watcher)
+        return list(sinks.drain(http_import.columns(marked), partial(http_import.write, server)))
     marked = rows.withColumn("mark", fn.unhex(fn.md5(name)))
     bare = not any(getattr(job.mapping, name) for name in mysql_import.DETAILS) and not job.binary_body
     target = mysql_import.Target(job.dsn, topic.id, job.name, job.window, topic.ordered, rate, bare, watcher)

@@ -148,12 +148,12 @@ def _csv(spark: SparkSession, files: list[str], multi_line: bool) -> Rows:
 
 def _format_of(files: Sequence[str]) -> Format:
     formats: set[Format | None] = {_ENDS.get("." + _bare(file).rpartition(".")[2]) for file in files}
-    told: Format | None = formats.pop() if len(formats) == 1 else None
-    if told is None:
+    only: Format | None = formats.pop() if len(formats) == 1 else None
+    if only is None:
         raise ValueError(
             f"--format: say parquet, csv or ndjson, the names of the files do not tell: {', '.join(files)}"
         )
-    return told
+    return only
 
 
 def _bare(file: str) -> str:

@@ -47,7 +47,7 @@ def shown(spark: SparkSession, what: str, rows: Rows | None = None) -> Generator
 def _watch(spark: SparkSession, what: str, rows: Rows | None, over: threading.Event) -> None:
     tracker = spark.sparkContext.statusTracker()
     began = 0.0
-    """When the first rows came: before, there is nothing whose pace could be told."""
+    """When the first rows came: before, there is nothing whose pace could be shown."""
     while not over.wait(_EVERY):
         done = tasks = 0
         for number in tracker.getActiveStageIds():

@@ -12,26 +12,25 @@ from attrs import frozen
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as fn
-from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
+from .. import sinks
 from ..errors import PipelineError
+from ..schemas import LONG, TEXT, TIME, schema_of
 from ..tables import Tables
-from . import http_import, http_replay, progress, sinks
+from . import http_import, http_replay, progress
 
 ORIGIN = "tarry-replay-of"
 """The header that holds the id of the message that was replayed."""
 
-HISTORY = StructType(
-    [
-        *(StructField(name, StringType()) for name in ("topic", "id", "key", "ordering_key", "tag", "headers", "body")),
-        StructField("queue", LongType()),
-        StructField("offset", LongType()),
-        *(StructField(name, TimestampType()) for name in ("accepted_at", "deliver_at", "streamed_at")),
-        *(StructField(name, StringType()) for name in ("group", "outcome")),  # null: no group was handed it
-        StructField("attempt", LongType()),
-        *(StructField(name, StringType()) for name in ("client", "reason")),
-        StructField("settled_at", TimestampType()),
-    ]
+HISTORY = schema_of(
+    *((name, TEXT, True) for name in ("topic", "id", "key", "ordering_key", "tag", "headers", "body")),
+    ("queue", LONG, True),
+    ("offset", LONG, True),
+    *((name, TIME, True) for name in ("accepted_at", "deliver_at", "streamed_at")),
+    *((name, TEXT, True) for name in ("group", "outcome")),  # null: no group was handed it
+    ("attempt", LONG, True),
+    *((name, TEXT, True) for name in ("client", "reason")),
+    ("settled_at", TIME, True),
 )
 """What a predicate may name: a row per message and delivery of it, and one for a message without any. `id` is text as
 it is everywhere outside the store, `body` the bytes as UTF-8."""
@@ -198,8 +197,8 @@ def to_topic(
     )
     with progress.shown_by_rows(spark, "replaying") as rows:
         began = http_import.clock_of(server, topic)
-        door = http_import.Door(server, topic, True, None if rate is None else rate / tasks, began, rows.place)
-        done = sinks.drain(http_import.columns(parted), partial(http_import.write, door))
+        target = http_import.Target(server, topic, True, None if rate is None else rate / tasks, began, rows.place)
+        done = sinks.drain(http_import.columns(parted), partial(http_import.write, target))
     return Replayed(
         sum(one.imported for one in done), sum(one.skipped for one in done), sum(one.refused for one in done)
     )
@@ -230,20 +229,20 @@ def to_group(
 
     Raises `PipelineError` when the store has not all of them any more.
     """
-    told = forecast(chosen, rate)
-    if told.gone:
+    plan = forecast(chosen, rate)
+    if plan.gone:
         raise PipelineError(
-            f"{told.gone} of {told.count} messages are no longer in the store, and a group can only be given what is: "
+            f"{plan.gone} of {plan.count} messages are no longer in the store, and a group can only be given what is: "
             "narrow --from or --where, or replay them with --to-topic"
         )
-    others = sorted(set(told.topics) - {topic})
+    others = sorted(set(plan.topics) - {topic})
     if others:
         raise PipelineError(f"the group is of topic {topic!r}, and there are messages of {', '.join(others[:5])} too")
     http_import.check_topic(server, topic)
     tasks = spark.sparkContext.defaultParallelism
     parted = runs(chosen).repartition(tasks, "queue").sortWithinPartitions("queue", "begin")
     with progress.shown_by_rows(spark, "replaying") as rows:
-        door = http_replay.Door(server, topic, group, name, None if rate is None else rate / tasks, rows.place)
-        done = sinks.drain(parted, partial(http_replay.write, door))
+        target = http_replay.Target(server, topic, group, name, None if rate is None else rate / tasks, rows.place)
+        done = sinks.drain(parted, partial(http_replay.write, target))
     count = sum(one for one, _ in done)
     return Replayed(count, sum(wanted for _, wanted in done) - count, 0)

@@ -1,4 +1,4 @@
-"""How many rows the tasks have written so far, told to the driver on the way, for whoever watches.
+"""How many rows the tasks have written so far, sent to the driver on the way, for whoever watches.
 
 In datagrams, which nobody waits for: one that is lost, or that a network does not let through, is missing on the
 screen and nowhere else. This runs in Spark's workers too; Spark is not known here.
@@ -17,7 +17,7 @@ Place = tuple[str, int]
 
 @define
 class Rows:
-    """What was told so far."""
+    """What was sent so far."""
 
     place: Place | None = None
     """None: nobody listens."""
@@ -53,5 +53,5 @@ def listening(host: str) -> Generator[Rows]:
 
 def _listen(line: socket.socket, rows: Rows) -> None:
     with suppress(OSError):
-        while told := line.recv(64):
-            rows.count += int.from_bytes(told[:8])
+        while sent := line.recv(64):
+            rows.count += int.from_bytes(sent[:8])

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ..arrow import Array, Table, pa, pc
 from ..schemas import OUTCOMES
 from .reads import Fetch
+from .shapes import SHAPES
 from .spans import Span
 
 _GAP = 1_000
@@ -61,11 +62,9 @@ def _fitted(values: Iterable[bytes], sizes: Sequence[int], width: int) -> Iterat
 def _returned(
     fetch: Fetch, span: Span, offsets: Array, firsts: Sequence[int], sizes: Sequence[int]
 ) -> dict[str, Array]:
+    of_queue = [f"queue_id = {span.place['queue_id']}"]
     pages = [
-        fetch(
-            "SELECT `offset`, message_queue_id, message_offset, attempt, history FROM redelivery"  # noqa: S608  # of ints
-            f" WHERE queue_id = {span.place['queue_id']} AND `offset` >= {first} AND `offset` < {last}"
-        )
+        fetch(SHAPES["redelivery"].select(("offset", *_RETURN), of_queue, first, last))
         for first, last in _runs(firsts, sizes)
     ]
     pages = [page for page in pages if page.num_rows]

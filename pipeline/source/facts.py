@@ -4,9 +4,11 @@ Ends are read before the rows below them: an offset below a queue's end is commi
 `next_delivery` is in the delivery log, or was.
 """
 
+from collections.abc import Mapping
+
 from attrs import frozen
 
-from ..link import Link
+from ..store_connection import StoreConnection, text_of
 
 
 @frozen
@@ -24,28 +26,20 @@ class Queue:
     """The lowest offset that may still exist."""
 
 
-@frozen
-class Cursor:
-    """How far a group is in a queue, and its counters."""
-
-    group_id: int
-    queue_id: int
-    counters: tuple[int, ...]
-    """In the order of `COUNTERS`."""
-
-    @property
-    def next_delivery(self) -> int:
-        return self.counters[COUNTERS.index("next_delivery")]
-
-    @property
-    def next_claim(self) -> int:
-        return self.counters[COUNTERS.index("next_claim")]
-
-
 COUNTERS = (
     *("origin", "position", "next_claim", "next_delivery"),
     *("acked", "dead", "retried", "expired", "skipped", "parked", "sought", "redriven", "cleared"),
 )
+
+
+@frozen
+class Cursor:
+    """How far a group is in a queue."""
+
+    group_id: int
+    queue_id: int
+    counters: Mapping[str, int]
+    """By `COUNTERS`."""
 
 
 @frozen
@@ -65,43 +59,20 @@ class Facts:
         return self.topics[self.queues[queue_id].topic_id]
 
 
-def read_facts(link: Link) -> Facts:
+def read_facts(connection: StoreConnection) -> Facts:
     """Raises `StoreAway` or another `PipelineError`."""
-    names = ", ".join(f"`{name}`" for name in COUNTERS)
     cursors = [
-        Cursor(int(group_id), int(queue_id), tuple(map(int, counters)))
-        for group_id, queue_id, *counters in link.rows(
-            f"SELECT group_id, queue_id, {names} FROM `cursor` ORDER BY group_id, queue_id"  # noqa: S608  # constants
-        )
+        Cursor(row["group_id"], row["queue_id"], {name: row[name] for name in COUNTERS})
+        for row in connection.fetch("cursor.all")
     ]
-    queues = [
-        Queue(*map(int, row))
-        for row in link.rows(
-            "SELECT q.id, q.topic_id, q.group_id, q.number, q.next_offset, q.straight, q.holes, COALESCE(c.floor, 0)"
-            " FROM queue q LEFT JOIN cleaned c ON c.queue_id = q.id ORDER BY q.id"
-        )
-    ]
-    topics = {int(id_): _text(name) for id_, name in link.rows("SELECT id, name FROM topic")}
+    queues = [Queue(**row) for row in connection.fetch("queue.all")]
+    topics = {row["id"]: text_of(row["name"]) for row in connection.fetch("topic.all")}
     groups = {
-        int(id_): (int(topic_id), _text(name))
-        for id_, topic_id, name in link.rows("SELECT id, topic_id, name FROM consumer_group")
-        if int(topic_id) in topics  # or the topic was made after these were read
+        row["id"]: (row["topic_id"], text_of(row["name"]))
+        for row in connection.fetch("consumer_group.names")
+        if row["topic_id"] in topics  # or the topic was made after these were read
     }
-    tallies = {
-        int(topic_id): (int(scheduled), int(cancelled))
-        for topic_id, scheduled, cancelled in link.rows(
-            "SELECT topic_id, SUM(scheduled), SUM(cancelled) FROM tally GROUP BY topic_id"
-        )
-    }
+    tallies = {row["topic_id"]: (int(row["scheduled"]), int(row["cancelled"])) for row in connection.fetch("tally.all")}
     kept = {queue.id: queue for queue in queues if queue.topic_id in topics}
-    return Facts(
-        topics,
-        groups,
-        kept,
-        tuple(c for c in cursors if c.queue_id in kept and c.group_id in groups),
-        tallies,
-    )
-
-
-def _text(value: bytes | str) -> str:
-    return value if isinstance(value, str) else value.decode("utf-8", "replace")
+    known = tuple(c for c in cursors if c.queue_id in kept and c.group_id in groups)
+    return Facts(topics, groups, kept, known, tallies)

@@ -44,9 +44,8 @@ def read_span(
     if span.owners is not None:
         conditions.append(f"{shape.owner} IN ({', '.join(map(str, span.owners))})")
     conditions += wanted
-    columns = ", ".join(f"{shape.columns[name]} AS `{name}`" for name in needed) or f"{shape.key} AS `key`"
     for first, last in _windows(fetch, shape, span, conditions, needed, rows):
-        page = fetch(_select(columns, shape, conditions, first, last))
+        page = fetch(shape.select(needed, conditions, first, last, also="" if needed else f"{shape.key} AS `key`"))
         if page.num_rows:
             yield _finished(fetch, span, page, schema)
 
@@ -65,9 +64,8 @@ def _windows(
     )
     at = span.first
     while at < span.last:
-        looked = fetch(
-            _select(f"{shape.key} AS k, {weight or '0'} AS w", shape, conditions, at, span.last, f" LIMIT {rows}")
-        )
+        both = f"{shape.key} AS k, {weight or '0'} AS w"
+        looked = fetch(shape.select((), conditions, at, span.last, also=both, limit=rows))
         if not looked.num_rows:
             return
         keys = looked["k"].to_pylist()
@@ -84,11 +82,6 @@ def _windows(
             while keys and keys[0] < at:  # keys that are not unique
                 base = sizes[0]
                 keys, sizes = keys[1:], sizes[1:]
-
-
-def _select(columns: str, shape: Shape, conditions: Sequence[str], first: int, last: int, limit: str = "") -> str:
-    where = " AND ".join([*conditions, f"{shape.key} >= {first}", f"{shape.key} < {last}"])
-    return f"SELECT {columns} FROM `{shape.table}` WHERE {where} ORDER BY {shape.key}{limit}"  # noqa: S608  # of ints
 
 
 def _finished(fetch: Fetch, span: Span, page: Table, schema: StructType) -> Table:

@@ -7,15 +7,7 @@ become conditions of every statement.
 from datetime import UTC, datetime
 
 from attrs import define, field
-from pyspark.sql.datasource import (
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 
 from ..schemas import TABLES
 from .shapes import SHAPES, SOURCES, TIMES

@@ -1,6 +1,6 @@
 """How each table lies in the store: the integer key that its pages go by, and where its columns come from."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import frozen
 
@@ -27,18 +27,34 @@ class Shape:
     owner: str = ""
     """The column that `Span.owners` goes by."""
 
+    def select(
+        self, names: Iterable[str], conditions: Sequence[str], first: int, last: int, *, also: str = "", limit: int = 0
+    ) -> str:
+        """Our columns of the rows whose key is in [first, last), in its order; `also` is an expression more.
+
+        There is nothing of anybody's text in it: names are ours, conditions hold integers and hexadecimal literals.
+        """
+        shown = ", ".join([*(f"{self.columns[name]} AS `{name}`" for name in names), *([also] if also else [])])
+        where = " AND ".join([*conditions, f"{self.key} >= {first}", f"{self.key} < {last}"])
+        limited = f" LIMIT {limit}" if limit else ""
+        return f"SELECT {shown} FROM `{self.table}` WHERE {where} ORDER BY {self.key}{limited}"  # noqa: S608
+
 
 _LOG = {name: f"`{name}`" for name in ("number", "client", "first", "size", "claimed_at", "outcome", "settled_at")}
 
 SHAPES = {
     "message": Shape(
-        *("message", "`offset`", True),
+        "message",
+        "`offset`",
+        True,
         {"offset": "`offset`", "id": "id", **_CONTENT, "streamed_at": "streamed_at"},
         ("body", "headers"),
         "id >= 0",  # a tombstone closes a hole, and is no message
     ),
     "redelivery": Shape(
-        *("redelivery", "`offset`", True),
+        "redelivery",
+        "`offset`",
+        True,
         {
             **{name: f"`{name}`" for name in ("offset", "message_queue_id", "message_offset", "message_id")},
             **{name: name for name in ("attempt", "history", "streamed_at")},
@@ -49,7 +65,9 @@ SHAPES = {
     "delivery": Shape("delivery", "number", True, {**_LOG, "claim": "claim", "ended_at": "ended_at"}, ("size",)),
     "claim": Shape("claim", "number", False, {**_LOG, "claim": "number"}, ("size",)),
     "dead": Shape(
-        *("dead", "id", False),
+        "dead",
+        "id",
+        False,
         {
             "id": "id",
             "dead_at": "dead_at",
@@ -61,18 +79,24 @@ SHAPES = {
         ("body", "headers", "history"),
     ),
     "delay": Shape(
-        *("delay", "id", False),
+        "delay",
+        "id",
+        False,
         {"topic_id": "topic_id", "queue_id": "queue_id", "id": "id", "due": "due", **_CONTENT},
         ("body", "headers"),
         owner="topic_id",
     ),
     "cancelled": Shape(
-        *("cancelled", "id", False),
+        "cancelled",
+        "id",
+        False,
         {name: f"`{name}`" for name in ("topic_id", "id", "key", "accepted_at", "deliver_at", "cancelled_at")},
         owner="topic_id",
     ),
     "retry": Shape(
-        *("retry", "id", False),
+        "retry",
+        "id",
+        False,
         {
             "retry_id": "id",
             "due": "id >> 21",
@@ -84,7 +108,9 @@ SHAPES = {
         owner="group_id",
     ),
     "parked": Shape(
-        *("parked", "message_offset", False),
+        "parked",
+        "message_offset",
+        False,
         {
             "retry_id": "0",
             "due": "parked_at",

@@ -13,15 +13,16 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from attrs import asdict
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from ..arrow import Batch, Table, pa
+from ..arrow import Batch, pa
 from ..columns import arrow_schema
-from ..link import Link, absolute
 from ..schemas import TABLES
-from .facts import COUNTERS, Facts, read_facts
+from ..store_connection import StoreConnection, absolute
+from .facts import Facts, read_facts
 from .pages import read_span
 from .pushing import Pushed
 from .reads import fetcher
@@ -59,7 +60,10 @@ class Source(DataSource):
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802  # Spark's name
         options = self.options
         return StreamReader(
-            *(absolute(_dsn(options)), self._table(), schema, marks_of(options.get("after"), "after")),
+            absolute(_dsn(options)),
+            self._table(),
+            schema,
+            marks_of(options.get("after"), "after"),
             ranges=self._ranges(),
             rows=int(options["rows"]) if "rows" in options else None,
         )
@@ -112,8 +116,8 @@ class Reader(DataSourceReader):
         return filters
 
     def partitions(self) -> Sequence[InputPartition]:
-        with Link(self.dsn) as link:
-            facts = read_facts(link)
+        with StoreConnection(self.dsn) as connection:
+            facts = read_facts(connection)
         if self.table in SMALL:
             return [InputPartition(_rows(self.table, facts, self.pushed.topics))]
         spans = plan(self.table, facts, self.after, self.upto if self.capped else None, self.pushed.topics)
@@ -121,7 +125,8 @@ class Reader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Batch]:
         if self.table in SMALL:
-            return iter(_small(self.table, partition.value, self.schema).to_batches())
+            whole = pa.Table.from_pylist(partition.value, arrow_schema(TABLES[self.table]))
+            return iter(whole.select(self.schema.names).to_batches())
         return self._read(partition.value)
 
     def _read(self, spans: Sequence[Any]) -> Iterator[Batch]:
@@ -132,32 +137,23 @@ class Reader(DataSourceReader):
                 yield from table.combine_chunks().to_batches()
 
 
-def _rows(table: str, facts: Facts, topics: set[str] | None) -> list[tuple[object, ...]]:
-    """The rows of a small table, in the order of its whole schema."""
-    rows: list[tuple[object, ...]] = []
+def _rows(table: str, facts: Facts, topics: set[str] | None) -> list[dict[str, Any]]:
+    """The rows of a small table."""
+    rows: list[dict[str, Any]]
     if table == "queues":
         rows = [
-            (
-                *(facts.topics[q.topic_id], q.topic_id, q.id, q.number, q.group_id),
-                *(q.next_offset, q.straight, q.holes, q.floor),
-            )
+            asdict(q) | {"topic": facts.topics[q.topic_id], "queue_id": q.id, "queue": q.number}
             for q in facts.queues.values()
         ]
     elif table == "cursors":
         rows = [
-            (facts.topic_of(c.queue_id), facts.groups[c.group_id][1], c.group_id, c.queue_id, *c.counters)
+            {"topic": facts.topic_of(c.queue_id), "group": facts.groups[c.group_id][1], **asdict(c), **c.counters}
             for c in facts.cursors
         ]
     else:
-        rows = [(facts.topics[id_], id_, *told) for id_, told in sorted(facts.tallies.items()) if id_ in facts.topics]
-    return [row for row in rows if topics is None or row[0] in topics]
-
-
-def _small(table: str, rows: Sequence[tuple[object, ...]], schema: StructType) -> Table:
-    whole = arrow_schema(TABLES[table])
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(whole)
-    made = pa.table([pa.array(list(c), f.type) for c, f in zip(columns, whole, strict=True)], schema=whole)
-    return made.select(schema.names)
-
-
-assert len(COUNTERS) + 4 == len(TABLES["cursors"].names), "the counters of a cursor are its columns"  # noqa: S101
+        rows = [
+            {"topic": facts.topics[id_], "topic_id": id_, "scheduled": scheduled, "cancelled": cancelled}
+            for id_, (scheduled, cancelled) in sorted(facts.tallies.items())
+            if id_ in facts.topics
+        ]
+    return [row for row in rows if topics is None or row["topic"] in topics]

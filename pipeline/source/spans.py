@@ -10,7 +10,7 @@ import msgspec
 from attrs import evolve, frozen
 
 from ...store.ids import SHARDS, SHARDS_OF_DELAY
-from .facts import COUNTERS, Cursor, Facts
+from .facts import Cursor, Facts
 
 Marks = Mapping[str, int]
 """Offsets by `QUEUE`, delivery numbers by `GROUP:QUEUE`, Unix milliseconds by `time`."""
@@ -78,7 +78,7 @@ def ends(table: str, facts: Facts) -> dict[str, int]:
     """Up to where messages or deliveries are committed, by mark."""
     if table == "messages":
         return {str(queue.id): queue.next_offset for queue in facts.queues.values() if queue.group_id == 0}
-    return {f"{cursor.group_id}:{cursor.queue_id}": cursor.next_delivery for cursor in facts.cursors}
+    return {f"{cursor.group_id}:{cursor.queue_id}": cursor.counters["next_delivery"] for cursor in facts.cursors}
 
 
 def bundle(spans: Iterable[Span]) -> list[tuple[Span, ...]]:
@@ -115,11 +115,9 @@ def _cut(span: Span) -> list[Span]:
     per_row = max(1, span.weight // max(1, span.last - span.first))
     step = max(1, _ROWS // per_row)
     return [
-        Span(
-            *(span.table, span.source, first, min(first + step, span.last)),
-            *((min(first + step, span.last) - first) * per_row, span.place, span.names, span.owners),
-        )
+        evolve(span, first=first, last=last, weight=(last - first) * per_row)
         for first in range(span.first, span.last, step)
+        for last in [min(first + step, span.last)]
     ]
 
 
@@ -129,10 +127,10 @@ _PER_CLAIM, _MOST_PER_CLAIM = 10, 1000
 
 def _per_claim(cursor: Cursor) -> int:
     """About how many messages a claim of this log holds."""
-    counted = sum(cursor.counters[COUNTERS.index(name)] for name in ("acked", "dead", "retried"))
-    if not counted or not cursor.next_delivery:
+    counted = sum(cursor.counters[name] for name in ("acked", "dead", "retried"))
+    if not counted or not cursor.counters["next_delivery"]:
         return _PER_CLAIM
-    return min(_MOST_PER_CLAIM, -(-counted // cursor.next_delivery))
+    return min(_MOST_PER_CLAIM, -(-counted // cursor.counters["next_delivery"]))
 
 
 def _whole(table: str, facts: Facts, after: Marks, upto: Marks | None) -> Iterable[Span]:
@@ -181,7 +179,7 @@ def _streams(table: str, facts: Facts, after: Marks, upto: Marks | None) -> Iter
 def _logs(table: str, facts: Facts, after: Marks, upto: Marks | None) -> Iterable[Span]:
     for cursor in facts.cursors:
         mark = f"{cursor.group_id}:{cursor.queue_id}"
-        end = cursor.next_delivery if table == "deliveries" else cursor.next_claim
+        end = cursor.counters["next_delivery"] if table == "deliveries" else cursor.counters["next_claim"]
         first = after.get(mark, 0)
         last = end if upto is None else min(end, upto.get(mark, 0))
         if first >= last:

@@ -8,25 +8,19 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from ..arrow import Batch, pa
 from ..columns import arrow_schema
-from ..link import Link
+from ..schemas import LONG, TEXT, schema_of
+from ..store_connection import StoreConnection
 from .facts import Facts, read_facts
 from .pages import read_span
 from .reads import fetcher
 from .spans import Span, bundle, head, plan
 
 STREAMED = ("messages", "returns", "deliveries")
-RANGES = StructType(
-    [
-        StructField("table", StringType(), False),
-        StructField("mark", StringType(), False),
-        StructField("first", LongType(), False),
-        StructField("last", LongType(), False),
-    ]
-)
+RANGES = schema_of(("table", TEXT), ("mark", TEXT), ("first", LONG), ("last", LONG))
 """The schema of `option("as", "ranges")`."""
 
 _CAP = 1_000_000
@@ -78,5 +72,5 @@ class StreamReader(DataSourceStreamReader):
         """Nothing is open between batches."""
 
     def _facts(self) -> Facts:
-        with Link(self.dsn) as link:
-            return read_facts(link)
+        with StoreConnection(self.dsn) as connection:
+            return read_facts(connection)

@@ -1,6 +1,6 @@
 """The time line of messages: everything that is known of them, in the order in which it happened.
 
-What a group's consumers did is told by the delivery log and the open claims; why they failed, by the history that the
+What a group's consumers did stands in the delivery log and the open claims; why they failed, in the history that the
 next delivery, the retry, the return or the dead letter carries. Pure: rows in, events out.
 """
 
@@ -113,9 +113,10 @@ def timeline(rows: Rows) -> list[Event]:
     letters = [(row, _of(row)) for row in rows.dead.values()]
     reasons = _reasons([*handled, *carriers, *letters])
     events = dict.fromkeys([*_before_any_group(rows), *_handled(handled), *_on_the_ladder(carriers), *_deaths(letters)])
-    told = [_with_reason(event, reasons) for event in events]
+    explained = [_with_reason(event, reasons) for event in events]
     return sorted(
-        told, key=lambda e: (e.id, e.at, EVENTS.index(e.what), e.group or "", -1 if e.attempt is None else e.attempt)
+        explained,
+        key=lambda e: (e.id, e.at, EVENTS.index(e.what), e.group or "", -1 if e.attempt is None else e.attempt),
     )
 
 
@@ -206,8 +207,8 @@ def _history(text: str | None) -> list[str | None]:
         return []
     if not isinstance(entries, list):
         return []
-    told: Collection[Any] = entries  # pyright: ignore[reportUnknownVariableType]
-    return [entry.get("reason") if isinstance(entry, dict) else None for entry in told]  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    known: Collection[Any] = entries  # pyright: ignore[reportUnknownVariableType]
+    return [entry.get("reason") if isinstance(entry, dict) else None for entry in known]  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
 
 
 def _with_reason(event: Event, reasons: Mapping[tuple[int, str, int], str]) -> Event:

@@ -5,12 +5,13 @@ retention takes from it meanwhile is archived by then.
 """
 
 from collections.abc import Collection, Sequence
+from contextlib import nullcontext
 
 from attrs import frozen
 
-from ..errors import NotFound
-from ..link import Link
+from ..errors import no_such_topic
 from ..source.facts import read_facts
+from ..store_connection import StoreConnection
 from .lake_rows import LakeRows
 from .store_rows import StoreRows
 from .timeline import Event, Row, Rows, timeline
@@ -37,43 +38,27 @@ def trace(
     """What is known of the messages of these ids, or of a key. Raises `PipelineError`."""
     if dsn is None and lake is None:
         raise ValueError("name a store with --dsn, a lake with --lake, or both")
-    if dsn is None:
-        return _trace(None, _lake(lake, topics, alone=True), lake, topics, ids, key, most)
-    with Link(dsn) as link:
-        store = StoreRows(link, read_facts(link), topics)
-        return _trace(store, _lake(lake, topics, alone=False), lake, topics, ids, key, most)
 
+    def open_lake(*, alone: bool) -> list[StoreRows | LakeRows]:
+        return [] if lake is None else [LakeRows(lake, topics, alone=alone)]
 
-def _lake(place: str | None, topics: Collection[str] | None, *, alone: bool) -> LakeRows | None:
-    return None if place is None else LakeRows(place, topics, alone=alone)
-
-
-def _trace(
-    store: StoreRows | None,
-    archived: LakeRows | None,
-    place: str | None,
-    topics: Collection[str] | None,
-    ids: Sequence[int],
-    key: str | None,
-    most: int,
-) -> Traced:
-    for topic in topics or ():
-        if not (store is not None and store.knows(topic)) and not (archived is not None and archived.knows(topic)):
-            places = [name for name, there in (("the store", store), ("the lake", archived)) if there is not None]
-            raise NotFound(f"--topic {topic}: there is no such topic in {' or '.join(places)}")
-    wanted = set(ids)
-    if key is not None:
-        wanted = {id_ for one in (store, archived) if one is not None for id_ in one.ids_of_key(key)}
-    rows = Rows()
-    for one in (store, archived):
-        if one is not None:
+    with StoreConnection(dsn) if dsn is not None else nullcontext() as connection:
+        store: list[StoreRows | LakeRows] = (
+            [] if connection is None else [StoreRows(connection, read_facts(connection), topics)]
+        )
+        archived = open_lake(alone=dsn is None)
+        for topic in topics or ():
+            if not any(one.knows(topic) for one in (*store, *archived)):
+                raise no_such_topic(topic, store=bool(store), lake=bool(archived))
+        wanted = set(ids)
+        if key is not None:
+            wanted = {id_ for one in (*store, *archived) for id_ in one.ids_of_key(key)}
+        rows = Rows()
+        for one in (*store, *archived):
             one.find(rows, sorted(wanted))
-    rows, more = _first(rows, most, key)
-    if store is not None:
-        store.follow(rows)
-    late = _lake(place, topics, alone=False)  # as it is now
-    if late is not None:
-        late.follow(rows)
+        rows, more = _first(rows, most, key)
+        for one in (*store, *open_lake(alone=False)):  # the lake as it is now
+            one.follow(rows)
     return Traced(timeline(rows), more)
 
 

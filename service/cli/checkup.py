@@ -20,10 +20,11 @@ from ...store.errors import SchemaError, StoreError, StoreInUse
 from ...store.migrations import pending
 from ...store.opening import migrations_for, open_backend
 from ...store.ports import Backend
+from ...store.printable import print_table
 from ...store.stream.sealing import wide_holes
 from ..settings import SettingError, Settings, masked
 from ..upkeep.redis_check import ping_redis
-from .printing import print_json, print_table
+from .printing import print_json
 from .serving import Flags
 
 _SQLITE = "sqlite:///"

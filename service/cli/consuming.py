@@ -10,9 +10,10 @@ from typing import Annotated, Any, Literal, cast
 from cyclopts import Parameter
 
 from ...client import Claim, Delivery, LeaseLost, Message, Tarry
+from ...store.printable import print_table
 from .existing import demand_group, demand_topic
 from .operating import DryRun, Topic, Yes, confirm
-from .printing import note, print_json, print_line, print_table
+from .printing import note, print_json, print_line
 from .rendering import body_text, message_record, raw_body, time_text
 from .server import Server
 from .usage import UsageError

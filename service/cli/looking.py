@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .printing import print_json, print_table
+from ...store.printable import print_table
+from .printing import print_json
 from .server import Server
 
 _HERE = Server()

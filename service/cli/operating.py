@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from ...client import DeadLetter, Tarry
-from ...store.printable import visible
+from ...store.printable import print_table, visible
 from ..durations import parse_time
-from .printing import note, print_json, print_table
+from .printing import note, print_json
 from .rendering import body_text, message_record, time_text
 from .server import Server
 from .usage import UsageError

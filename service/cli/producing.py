@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ...client import Draft, Receipt, Tarry
-from .printing import note, print_json, print_table
+from ...store.printable import print_table
+from .printing import note, print_json
 from .rendering import receipt_record, time_text
 from .server import Server
 from .usage import UsageError

@@ -10,10 +10,11 @@ import attrs
 from cyclopts import Parameter
 
 from ...store.opening import check_dsn, migrations_for, open_backend
+from ...store.printable import print_table
 from ..settings import Settings
 from ..upkeep.collector import still_collector
 from ..upkeep.redis_check import check_redis
-from .printing import note, print_json, print_line, print_table
+from .printing import note, print_json, print_line
 
 
 @Parameter(name="*")

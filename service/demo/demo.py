@@ -16,7 +16,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ...client import Tarry
 from ...client.errors import TarryError
-from ..cli.printing import note, print_json, print_line, print_table
+from ...store.printable import print_table
+from ..cli.printing import note, print_json, print_line
 from .flights import load_day
 from .ledger import Lateness, Ledger
 from .replay import GROUP, TOPIC, Announcer, Squeeze, schedule_day, work

@@ -38,3 +38,7 @@ DELETE FROM consumer_group WHERE id IN (?*);
 -- name: topics_of
 -- The topics of groups.
 SELECT id, topic_id FROM consumer_group /*! FORCE INDEX (PRIMARY) */ WHERE id IN (?*);
+
+-- name: names
+-- The names of all groups.
+SELECT id, topic_id, name FROM consumer_group;

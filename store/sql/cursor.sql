@@ -76,3 +76,8 @@ UPDATE `cursor` SET cleared = cleared + ? WHERE group_id = ? AND queue_id = ?;
 -- name: remove
 -- The cursors of groups that are no more.
 DELETE /*+ INDEX(`cursor` PRIMARY) */ FROM `cursor` WHERE group_id IN (?*);
+
+-- name: all
+-- The cursors of all groups, with their counters.
+SELECT group_id, queue_id, origin, position, next_claim, next_delivery, acked, dead, retried, expired, skipped, parked,
+  sought, redriven, cleared FROM `cursor` ORDER BY group_id, queue_id;

@@ -65,3 +65,12 @@ SELECT id, dead_at FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND
 -- A page of a group's dead letters, to look through.
 SELECT id, dead_at, queue_id FROM dead /*! FORCE INDEX (PRIMARY) */
 WHERE group_id = ? AND id > ? ORDER BY id LIMIT ?;
+
+-- name: of_key
+-- The dead letters of a key in these groups: their rows are gone through, since no index has the key.
+SELECT id FROM dead WHERE group_id IN (?*) AND `key` = ?;
+
+-- name: briefly
+-- The dead letters of these ids without their bodies.
+SELECT id, group_id, dead_at, history, queue_id, `offset`, `key`, accepted_at, deliver_at
+FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE id IN (?*) AND group_id IN (?*);

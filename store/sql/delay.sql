@@ -93,3 +93,12 @@ WHERE shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) AND id >= 
 -- name: edge
 -- The first message of a shard, from an id on, that lies behind so many others.
 SELECT id, due FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE shard = ? AND id >= ? AND id < ? ORDER BY id LIMIT 1 OFFSET ?;
+
+-- name: uncounted
+-- How many messages of outboxes wait in a shard, by topic: a scan of it.
+SELECT topic_id, SUM(uncounted) AS uncounted FROM delay WHERE shard = ? GROUP BY topic_id;
+
+-- name: briefly
+-- The messages of these ids without their bodies.
+SELECT id, topic_id, due, `key`, accepted_at, deliver_at FROM delay /*! FORCE INDEX (PRIMARY) */
+WHERE (shard, id) AT (?*);

@@ -28,3 +28,9 @@ DELETE /*+ INDEX(delivery PRIMARY) */ FROM delivery WHERE group_id = ? AND queue
 -- The claims around a stretch of a queue whose entries are at or behind a number.
 SELECT `first`, size FROM delivery /*! FORCE INDEX (idx_delivery_multi_first) */
 WHERE group_id = ? AND queue_id = ? AND `first` > ? AND `first` <= ? AND number >= ?;
+
+-- name: around
+-- The ended claims of a cursor that begin behind one offset and up to another.
+SELECT number, claim, client, `first`, size, claimed_at, ended_at, outcome, settled_at
+FROM delivery /*! FORCE INDEX (idx_delivery_multi_first) */
+WHERE group_id = ? AND queue_id = ? AND `first` > ? AND `first` <= ?;

@@ -13,3 +13,7 @@ DELETE /*+ INDEX(label PRIMARY) */ FROM label WHERE (topic_id, `key`, id) IN (?*
 -- name: some
 -- Labels of a topic, a bounded batch.
 SELECT topic_id, `key`, id FROM label /*! FORCE INDEX (PRIMARY) */ WHERE topic_id = ? ORDER BY `key`, id LIMIT ?;
+
+-- name: ids
+-- The messages of a key in these topics.
+SELECT id FROM label WHERE topic_id IN (?*) AND `key` = ?;

@@ -106,3 +106,7 @@ FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND id IN (?*);
 -- The ordering keys of a stretch of a queue; ids below 0 where there is no message.
 SELECT `offset`, `offset` AS message_offset, id, ordering_key FROM message /*! FORCE INDEX (PRIMARY) */
 WHERE queue_id = ? AND `offset` >= ? AND `offset` < ?;
+
+-- name: briefly
+-- Where messages lie in the stream, and when they came there, without their bodies.
+SELECT id, queue_id, `offset`, streamed_at, `key`, accepted_at, deliver_at FROM message WHERE id IN (?*);

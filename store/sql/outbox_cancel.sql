@@ -14,3 +14,7 @@ ORDER BY shard, id LIMIT ? /*! FOR UPDATE SKIP LOCKED */;
 -- name: remove
 -- Cancellations that are counted.
 DELETE /*+ INDEX(outbox_cancel PRIMARY) */ FROM outbox_cancel WHERE (shard, id) IN (?*);
+
+-- name: sums
+-- How many of each topic are to be counted, and how many of these were never counted as scheduled.
+SELECT topic_id, SUM(scheduled) AS scheduled, COUNT(*) AS cancelled FROM outbox_cancel GROUP BY topic_id;

@@ -55,3 +55,8 @@ DELETE /*+ INDEX(queue PRIMARY) */ FROM queue WHERE id IN (?*);
 -- name: owners
 -- The groups whose retry queues these are; 0 for a topic's own.
 SELECT id, group_id FROM queue /*! FORCE INDEX (PRIMARY) */ WHERE id IN (?*);
+
+-- name: all
+-- The sequences of all queues, with the lowest offset that may still exist.
+SELECT q.id, q.topic_id, q.group_id, q.number, q.next_offset, q.straight, q.holes, COALESCE(c.floor, 0) AS floor
+FROM queue q LEFT JOIN cleaned c ON c.queue_id = q.id ORDER BY q.id;

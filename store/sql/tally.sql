@@ -26,3 +26,7 @@ SELECT scheduled, cancelled FROM tally WHERE topic_id = ? ORDER BY maker /*! FOR
 -- name: remove
 -- The counters of a topic that is no more.
 DELETE FROM tally WHERE topic_id = ?;
+
+-- name: all
+-- The counters of all topics, all makers together.
+SELECT topic_id, SUM(scheduled) AS scheduled, SUM(cancelled) AS cancelled FROM tally GROUP BY topic_id;

@@ -39,3 +39,11 @@ SELECT id FROM topic WHERE name = ? /*! FOR UPDATE */;
 -- name: remove
 -- A topic is no more.
 DELETE FROM topic WHERE id = ?;
+
+-- name: all
+-- The names of all topics.
+SELECT id, name FROM topic;
+
+-- name: unread
+-- The names of topics that have no group.
+SELECT name FROM topic WHERE id NOT IN (SELECT topic_id FROM consumer_group);

@@ -20,6 +20,7 @@ _INDEX = re.compile(r"/\*! FORCE INDEX \(((?:idx|udx)_\w+)\) \*/")
 _WITHIN = re.compile(
     r"FROM (`?\w+`?(?: INDEXED BY \w+| /\*! FORCE INDEX \(PRIMARY\) \*/)?)\s+WHERE \(([^()?]+)\) WITHIN \(\?\*\)"
 )
+_GREATEST = re.compile(r"ON DUPLICATE KEY UPDATE (\w+) = GREATEST\(\1, VALUES\(\1\)\)")
 _ROWS = re.compile(r"\(([^()?]+)\) IN \(\?\*\)")
 
 
@@ -31,6 +32,7 @@ def _text(query: str) -> str:
         .replace(_AT, _AT_HERE)
         .replace("INSERT IGNORE", "INSERT OR IGNORE")
     )
+    text = _GREATEST.sub(r"ON CONFLICT DO UPDATE SET \1 = max(\1, excluded.\1)", text)
     return _WITHIN.sub(_each_stretch, _INDEX.sub(r"INDEXED BY \1", text))
 
 

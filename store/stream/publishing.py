@@ -6,14 +6,14 @@ locked last, its offsets are drawn, and the lock is held until the commit, so th
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from attrs import define, evolve, field
 
 from ..errors import DuplicateKey, TopicGone
 from ..ids import MAX_MS, IdMaker, apart, due_of, random_nonce, shard_for, shard_of
-from ..ports import Asked, Transaction, Value
+from ..ports import Asked, Queries, Transaction, Value
 from ..records import Conflict, Draft, Publication, Receipt
 from ..text import encode
 
@@ -146,11 +146,7 @@ class Publishing:
 
     async def _add_delays(self, tx: Transaction, waiting: Sequence[_Written]) -> None:
         if waiting:
-            await tx.execute_many("delay.add", [self._delay_row(w) for w in waiting])
-            # A message keeps its id when it leaves `delay`: who is given it again could be cancelled in its stead.
-            ids = [w.id for w in waiting]
-            if await tx.fetch("delay.used", tuple[int, int], apart(ids), ids, ids):
-                raise DuplicateKey("an id is that of a message which was cancelled or promoted before")
+            await add_waiting(tx, [self._delay_row(w) for w in waiting])
 
     def _delay_row(self, written: _Written) -> Sequence[Value]:
         draft = written.draft
@@ -204,6 +200,18 @@ class Publishing:
         ]
         if rows:
             await tx.execute_many("idempotency.add", rows)
+
+
+async def add_waiting(tx: Queries, rows: Sequence[Sequence[Value]], *, bare: bool = False) -> None:
+    """Rows of `delay`; when they are `bare`, without what is not there of a message with a body alone.
+
+    Raises `DuplicateKey` when another message has one of their ids, or had it.
+    """
+    await tx.execute_many("delay.add_bare" if bare else "delay.add", rows)
+    # A message keeps its id when it leaves `delay`: who is given it again could be cancelled in its stead.
+    ids: list[Any] = [row[1] for row in rows]
+    if await tx.fetch("delay.used", tuple[int, int], apart(ids), ids, ids):
+        raise DuplicateKey("an id is that of a message which was cancelled or promoted before")
 
 
 async def draw_offsets(tx: Transaction, wanted: Mapping[int, int]) -> dict[int, int]:
@@ -267,7 +275,7 @@ async def locked_tallies(tx: Transaction, topic_ids: Iterable[int], maker: int) 
     return locked
 
 
-async def count(tx: Transaction, topic_id: int, maker: int, *, scheduled: int = 0, cancelled: int = 0) -> bool:
+async def count(tx: Queries, topic_id: int, maker: int, *, scheduled: int = 0, cancelled: int = 0) -> bool:
     """Adds to a topic's tally under this maker's own row. False: the topic has been removed, and its tally with it."""
     if not await tx.execute("tally.count", scheduled, cancelled, topic_id, maker):
         if not await tx.fetch("topic.lock", int, topic_id):

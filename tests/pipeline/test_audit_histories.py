@@ -19,7 +19,9 @@ from support.oracle import Oracle, choose
 from support.spark_settings import small
 from support.still import StillBackend
 from support.stores import START
+from tarry.pipeline.audit import balances
 from tarry.pipeline.audit.evidence import Scope
+from tarry.pipeline.audit.fates import hours
 from tarry.pipeline.audit.findings import KINDS
 from tarry.pipeline.audit.job import Audit
 from tarry.store import catalogue
@@ -341,7 +343,7 @@ def test_a_fault_is_found(findings: list[Row], fault: Callable[[Book], None]) ->
 
 
 def test_the_hours_add_up(audit: Audit) -> None:
-    rows = audit.hours().where(f.col("topic").isin(*CLEAN)).collect()
+    rows = hours(audit.lives).where(f.col("topic").isin(*CLEAN)).collect()
     assert len(rows) >= 8
     for row in rows:
         fates = {name: n for name, n in row.asDict().items() if name not in ("topic", "group", "hour", "messages")}
@@ -351,7 +353,7 @@ def test_the_hours_add_up(audit: Audit) -> None:
 
 
 def test_the_equations_say_which_topic_is_wrong(audit: Audit) -> None:
-    wrong = {row.topic for row in audit.topics().collect() if not row.holds}
+    wrong = {row.topic for row in balances.topics(audit.evidence).collect() if not row.holds}
     assert wrong == {"lost_timer", "miscounted_cancel", "promoted_and_left"}
-    broken = {row.topic for row in audit.groups().collect() if not row.holds}
+    broken = {row.topic for row in balances.groups(audit.evidence).collect() if not row.holds}
     assert broken == {"miscounted_ack", "handed_out_again", "held_early"}

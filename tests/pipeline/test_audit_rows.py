@@ -200,7 +200,7 @@ def test_seeks_account_for_what_they_moved_over(spark: SparkSession) -> None:
     book["cursors"] = [cursor(5, acked=4, sought=1, next_delivery=6), cursor(0, queue_id=11)]
     assert told(spark, book) == []
     audit = Audit.of(evidence(spark, book), SCOPE)
-    (hour,) = audit.hours().collect()
+    (hour,) = fates.hours(audit.lives).collect()
     assert (hour.messages, hour.acked, hour.released) == (5, 3, 2)
     assert ("log_gap", None) in told(spark, book | {"seeks": [forth]})
     assert ("claimed_twice", 4) in told(spark, book | {"seeks": [forth, seek | back | {"position_after": 5}]})

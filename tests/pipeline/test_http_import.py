@@ -9,7 +9,7 @@ from support.mute_line import mute_line
 from support.server import client_of, start_server
 from tarry.pipeline.arrow import Batch, pa
 from tarry.pipeline.errors import NotFound
-from tarry.pipeline.sending.http_import import Door, clock_of, write
+from tarry.pipeline.sending.http_import import Target, clock_of, write
 
 HOUR = 3_600_000
 
@@ -24,7 +24,7 @@ def test_a_row_whose_answer_was_lost_is_imported_and_not_skipped(tmp_path: Path)
         with pytest.raises(NotFound):
             clock_of(line.url, "orders")
         tarry.publish("orders", "the first makes the topic")
-        door = Door(line.url, "orders", False, None, clock_of(line.url, "orders"))
+        door = Target(line.url, "orders", False, None, clock_of(line.url, "orders"))
         line.mute = 7
         done = write(door, [batch(range(40))])
         assert line.mute < 0, "as many answers were lost"

@@ -6,7 +6,7 @@ from support.scripted_server import Answer, Request, scripted_server
 from tarry.pipeline.arrow import pa
 from tarry.pipeline.pace import Pace
 from tarry.pipeline.sending import http_replay
-from tarry.pipeline.sending.http_replay import Door, write
+from tarry.pipeline.sending.http_replay import Target, write
 
 
 @pytest.mark.parametrize(("rate", "asked"), [(100, [100, 100, 100, 50, 1]), (None, [350, 1])])
@@ -23,7 +23,7 @@ def test_a_long_run_goes_at_the_rate(monkeypatch: pytest.MonkeyPatch, rate: floa
     runs = pa.RecordBatch.from_pydict({"queue": [0, 1], "begin": [10, 5], "end": [360, 6]})
     with scripted_server() as server:
         server.respond = replay
-        assert write(Door(server.url, "orders", "billing", "r", rate), [runs]) == (351, 351)
+        assert write(Target(server.url, "orders", "billing", "r", rate), [runs]) == (351, 351)
     assert [many for _, many in replayed] == asked
     if rate is not None:
         at = [when for when, _ in replayed]

@@ -21,14 +21,16 @@ from support.server import client_of, start_server
 from support.servers import database
 from support.stores import MySQLTables, migrate
 from support.terminal import Terminal
+from tarry.pipeline import mysql_connection
 from tarry.pipeline.errors import NotFound, StoreAway
 from tarry.pipeline.pace import Pace
-from tarry.pipeline.sending import import_marks, importing, mysql_import, mysql_link, progress
+from tarry.pipeline.sending import import_marks, importing, mysql_import, progress
 from tarry.pipeline.sending.column_mapping import ColumnMapping
 from tarry.pipeline.sending.importing import Job, Summary
 from tarry.pipeline.sending.input_files import read_rows
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
+from tarry.store.ids import IdMaker
 from tarry.store.opening import open_backend
 from tarry.store.store import Store
 
@@ -197,7 +199,7 @@ def test_a_chunk_whose_commit_was_not_answered_is_written_once(
     mysql_import.write(target, [batch(1, 2)])
     answers = iter(["lost"])
 
-    original = mysql_link.connect
+    original = mysql_connection.connect
 
     def connected(dsn: str) -> Any:
         connection = original(dsn)
@@ -235,11 +237,11 @@ def test_two_runs_at_once_import_each_row_once(
     in_one_part = [number * import_marks.PARTS for number in range(500)]
     rows = [batch(*in_one_part[begin : begin + 50]) for begin in range(0, 500, 50)]
     others = iter([rows[:1], rows[2:5], rows[6:8]])
-    original = {verb: getattr(import_marks.Marks, verb) for verb in ("look", "add")}
+    original: dict[str, Any] = {verb: getattr(import_marks.Marks, verb) for verb in ("look", "add")}
     calls: list[str] = []
 
-    def watched(verb: str) -> Callable[..., None]:
-        def call(self: import_marks.Marks, *arguments: Any) -> None:
+    def watched(verb: str) -> Callable[..., Any]:
+        def call(self: import_marks.Marks, *arguments: Any) -> Any:
             calls.append(verb)
             # (What is there is held from the look on: then nobody can write in between.)
             if (verb, calls.count(verb)) in {("add", 1), ("look", 3), ("look", 7)}:
@@ -247,7 +249,7 @@ def test_two_runs_at_once_import_each_row_once(
                     for name, method in original.items():
                         alone.setattr(import_marks.Marks, name, method)
                     mysql_import.write(target, next(others))
-            original[verb](self, *arguments)
+            return original[verb](self, *arguments)
 
         return call
 
@@ -266,12 +268,12 @@ def test_marks_that_go_while_a_run_counts_on_them_are_missed(
     again = iter([1])
     original = import_marks.Marks.look
 
-    def look(self: import_marks.Marks, *arguments: Any) -> None:
+    def look(self: import_marks.Marks, *arguments: Any) -> Any:
         if bool(self._parts) and next(again, 0):
             tables.rows("DELETE FROM idempotency")
             monkeypatch.setattr(mysql_import, "CHUNK", 10)  # it takes one number, and the first run wants the next
             assert mysql_import.write(target, [batch(65, 129)]).imported == 2
-        original(self, *arguments)
+        return original(self, *arguments)
 
     monkeypatch.setattr(import_marks.Marks, "look", look)
     monkeypatch.setattr(mysql_import, "CHUNK", 1)
@@ -292,15 +294,15 @@ def test_an_id_that_left_is_not_given_again(
 ) -> None:
     taken: list[int] = []
 
-    class Narrow(mysql_import._Ids):
-        def make(self, due: int, shard: int) -> int:
-            id_ = super().make(due, shard)
+    class Narrow(IdMaker):
+        def make(self, due: int, **terms: Any) -> int:
+            id_ = super().make(due, **terms)
             if not taken:
                 taken.append(id_)
                 tables.rows(f"INSERT INTO cancelled VALUES ({id_ & 15}, {id_}, 0, 1, NULL, 0, 0, 0)")
             return id_
 
-    monkeypatch.setattr(mysql_import, "_Ids", Narrow)
+    monkeypatch.setattr(mysql_import, "IdMaker", Narrow)
     assert mysql_import.write(target, [batch(1)]).imported == 1
     assert tables.rows(f"SELECT COUNT(*) FROM delay WHERE id = {taken[0]}") == [(0,)]
     assert tables.rows("SELECT COUNT(*) FROM delay") == [(1,)]

@@ -7,8 +7,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from support.stores import Stage
 from tarry.pipeline.lake.archive import Archiver
+from tarry.pipeline.lake.archiver_lease import ArchiverLease
 from tarry.pipeline.lake.lake import Lake
-from tarry.pipeline.lake.tenure import Tenure
 from tarry.pipeline.schemas import IN_LAKE, TABLES
 from tarry.pipeline.session import Later
 from tarry.pipeline.source import source
@@ -23,8 +23,8 @@ def archive(
     spark: SparkSession, dsn: str, lake: Path | str, *, cap: int = 1_000_000, new_lake: bool = False
 ) -> dict[str, int]:
     """One run; the rows it archived by table."""
-    with Tenure(dsn, "test-archiver") as tenure:
-        archiver = Archiver(Later.opened(spark), dsn, Lake(str(lake)), tenure, cap)
+    with ArchiverLease(dsn, "test-archiver") as lease:
+        archiver = Archiver(Later.opened(spark), dsn, Lake(str(lake)), lease, cap)
         archiver.begin(new_lake=new_lake)
         archiver.run()
         return archiver.rows

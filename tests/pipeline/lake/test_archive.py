@@ -14,15 +14,15 @@ from tarry.pipeline.history import open_tables
 from tarry.pipeline.lake import archive as lake_archive
 from tarry.pipeline.lake import lake_writer
 from tarry.pipeline.lake.archive import Archiver
+from tarry.pipeline.lake.archiver_lease import ArchiverLease, switch_off
 from tarry.pipeline.lake.lake import Lake
-from tarry.pipeline.lake.tenure import Tenure, switch_off
 from tarry.pipeline.lake.upkeep import keep_up
-from tarry.pipeline.link import Link
 from tarry.pipeline.pace import Pace
 from tarry.pipeline.schemas import IN_LAKE, TABLES
 from tarry.pipeline.session import Later
 from tarry.pipeline.source.facts import read_facts
 from tarry.pipeline.source.spans import plan
+from tarry.pipeline.store_connection import StoreConnection
 from tarry.service.http.names import wrong_name
 
 pytestmark = pytest.mark.long
@@ -113,8 +113,8 @@ async def test_retention_learns_of_the_lake_and_archiving_is_switched_off_again(
 async def test_late_cancels_and_letters_are_found(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
     """A transaction of a user's own may commit an hour after the time that its row says."""
     await live(stage)
-    with Tenure(stage.dsn, "clock") as tenure:
-        del tenure
+    with ArchiverLease(stage.dsn, "clock") as lease:
+        del lease
         archive_now = stage.tables.rows(f"SELECT lease_until FROM lease WHERE name = {ARCHIVE}")[0][0]
     archive(spark, stage.dsn, tmp_path)
     late = archive_now - HOUR
@@ -146,8 +146,8 @@ async def test_a_rate_is_kept(stage: Stage, tmp_path: Path, monkeypatch: pytest.
         return Pace(rate, lambda: sum(slept), slept.append)
 
     monkeypatch.setattr(lake_writer, "Pace", pace)
-    with Link(stage.dsn) as link:
-        spans = plan("messages", read_facts(link))
+    with StoreConnection(stage.dsn) as connection:
+        spans = plan("messages", read_facts(connection))
     (file,) = lake_writer.write_spans(stage.dsn, str(tmp_path), "messages", spans, rate=40)
     assert file.rows == 100
     assert slept == pytest.approx([1, 1, 0.5]), "pages of a second each, and no task before this one's time is over"
@@ -160,8 +160,8 @@ async def test_at_a_slow_rate_commits_come_all_the_same(
     await stage.publish(*(stage.draft(topic, b"%d" % i) for i in range(60)))
     monkeypatch.setattr(lake_archive, "_LONGEST", 1)
     commits: list[int] = []
-    with Tenure(stage.dsn, "slow") as tenure:
-        archiver = Archiver(Later.opened(spark), stage.dsn, Lake(str(tmp_path)), tenure, rate=40)
+    with ArchiverLease(stage.dsn, "slow") as lease:
+        archiver = Archiver(Later.opened(spark), stage.dsn, Lake(str(tmp_path)), lease, rate=40)
         archiver.progress = lambda _table, rows: commits.append(rows)
         archiver.begin()
         archiver.run()
@@ -181,16 +181,16 @@ async def test_the_longest_name_of_a_topic_is_a_folder(spark: SparkSession, stag
 
 async def test_there_is_one_archiver(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
     await live(stage)
-    with Tenure(stage.dsn, "first") as tenure:
+    with ArchiverLease(stage.dsn, "first") as lease:
         with pytest.raises(InUse, match="first is archiving this store"):
             archive(spark, stage.dsn, tmp_path)
-        archiver = Archiver(Later.opened(spark), stage.dsn, Lake(str(tmp_path)), tenure)
+        archiver = Archiver(Later.opened(spark), stage.dsn, Lake(str(tmp_path)), lease)
         archiver.begin()
         stage.tables.rows(f"UPDATE lease SET lease_until = 1 WHERE name = {ARCHIVE}")
-        renewer = Thread(target=tenure.extend)  # as its own thread does
+        renewer = Thread(target=lease.extend)  # as its own thread does
         renewer.start()
         renewer.join()
-        tenure.check()
+        lease.check()
         stage.tables.rows(f"UPDATE lease SET holder = X'32' WHERE name = {ARCHIVE}")  # it slept too long
         with pytest.raises(InUse, match="its place may be another's"):
             archiver.run()
@@ -254,7 +254,7 @@ async def test_a_new_lake_that_fails_changes_nothing(
     def full(*_: object) -> None:
         raise LakeError("the disk is full")
 
-    for place, name in ((Lake, "commit"), (Tenure, "adopt")):  # before the first commit, and behind it
+    for place, name in ((Lake, "commit"), (ArchiverLease, "adopt")):  # before the first commit, and behind it
         with monkeypatch.context() as broken:
             broken.setattr(place, name, full)
             with pytest.raises(LakeError, match="the disk is full"):
@@ -285,8 +285,8 @@ async def test_a_run_ends_though_more_comes_all_the_time(spark: SparkSession, st
         )
         stage.tables.rows(f"UPDATE queue SET next_offset = {end + 1} WHERE id = {queue}")
 
-    with Tenure(stage.dsn, "one") as tenure:
-        archiver = Archiver(Later.opened(spark), stage.dsn, Lake(str(tmp_path)), tenure, 3, publish)
+    with ArchiverLease(stage.dsn, "one") as lease:
+        archiver = Archiver(Later.opened(spark), stage.dsn, Lake(str(tmp_path)), lease, 3, publish)
         archiver.begin()
         archiver.run()
     assert archiver.rows["messages"] == 8

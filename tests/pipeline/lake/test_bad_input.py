@@ -15,8 +15,8 @@ from support.story import live
 from tarry.pipeline.errors import LakeError, PipelineError, StoreAway
 from tarry.pipeline.history import open_tables
 from tarry.pipeline.lake.archive import Archiver
+from tarry.pipeline.lake.archiver_lease import ArchiverLease
 from tarry.pipeline.lake.lake import Lake
-from tarry.pipeline.lake.tenure import Tenure
 from tarry.pipeline.session import Later
 from tarry.pipeline.spark_errors import translate
 
@@ -119,8 +119,8 @@ async def test_a_store_that_goes_away_in_mid_job_is_gone_on_with(
         if path.exists():
             path.rename(away)
 
-    with Tenure(stage.dsn, "first") as tenure:
-        archiver = Archiver(Later.opened(spark), stage.dsn, Lake(str(tmp_path)), tenure, 5, go_away)
+    with ArchiverLease(stage.dsn, "first") as lease:
+        archiver = Archiver(Later.opened(spark), stage.dsn, Lake(str(tmp_path)), lease, 5, go_away)
         archiver.begin()
         with pytest.raises(PipelineError, match="there is no store at"):
             archiver.run()

@@ -32,12 +32,12 @@ async def test_a_claim_that_ends_meanwhile_is_seen_once(
     looks = 0
     read_facts: Any = facts.read_facts
 
-    def end_one_first(link: Any) -> Any:
+    def end_one_first(connection: Any) -> Any:
         nonlocal looks
         looks += 1
         if looks == 2:  # the open claims have been read, and the end of the log has not
             trio.from_thread.run(stage.ack, group, two)
-        return read_facts(link)
+        return read_facts(connection)
 
     monkeypatch.setattr(history, "read_facts", end_one_first)
     tables = await trio.to_thread.run_sync(partial(open_tables, spark, stage.dsn, None))

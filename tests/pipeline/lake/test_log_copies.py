@@ -15,7 +15,7 @@ from support.literal_tables import literal_frame, literal_table, moment
 from support.spark_settings import small
 from support.stores import HOUR, MINUTE, START, Stage, ids_of
 from tarry.pipeline.audit import fates
-from tarry.pipeline.audit.books import StoreBooks
+from tarry.pipeline.audit.adjustments import StoreAdjustments
 from tarry.pipeline.audit.evidence import Scope, look
 from tarry.pipeline.audit.log_copies import check, differing
 from tarry.pipeline.audit.pairs import REACHES, SHORT, Pairs, open_pairs
@@ -42,7 +42,7 @@ def _small(spark: SparkSession) -> Iterator[None]:
 
 def found(spark: SparkSession, stage: Stage, lake: Path) -> list[tuple[str, int, str]]:
     """(kind, id, detail) of what is told of copies: one look, and this check alone."""
-    evidence = look(open_tables(spark, stage.dsn, str(lake), moving=True), None, StoreBooks(spark, stage.dsn))
+    evidence = look(open_tables(spark, stage.dsn, str(lake), moving=True), None, StoreAdjustments(spark, stage.dsn))
     findings = check(open_pairs(spark, stage.dsn, str(lake)), evidence, fates.lives(evidence, SCOPE)).collect()
     evidence.close()
     return sorted((row.kind, row.id or 0, row.detail) for row in findings)

@@ -7,8 +7,7 @@ from tarry.pipeline.source.spans import Span, bundle, ends, head, plan
 def facts(*ends: int, deliveries: int = 0, floor: int = 0, acked: int = 0) -> Facts:
     """A topic with a queue per end; a group with one cursor."""
     queues = {i: Queue(i, 1, 0, i, end, 0, 0, floor) for i, end in enumerate(ends, 1)}
-    counts = {"next_delivery": deliveries, "acked": acked}
-    counters = tuple(counts.get(name, 0) for name in COUNTERS)
+    counters = dict.fromkeys(COUNTERS, 0) | {"next_delivery": deliveries, "acked": acked}
     return Facts({1: "orders"}, {7: (1, "billing")}, queues, (Cursor(7, 1, counters),), {})
 
 

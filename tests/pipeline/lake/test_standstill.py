@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from support.stores import Stage
 from tarry.pipeline.cli.app import run
-from tarry.pipeline.link import Link
+from tarry.pipeline.store_connection import StoreConnection
 from tarry.store.records import Draft
 
 pytestmark = pytest.mark.long
@@ -27,13 +27,13 @@ async def test_a_report_ends_now(
     await stage.publish(Draft(unread, unread.queues[0], b"x"))
     claim = await stage.claim(group, 10)
     await stage.ack(group, claim)
-    with Link(dsn) as link:
-        (began,) = link.rows("SELECT MIN(streamed_at) FROM message")[0]
-        before = link.now()
+    with StoreConnection(dsn) as connection:
+        (began,) = connection.rows("SELECT MIN(streamed_at) FROM message")[0]
+        before = connection.now()
     made = tmp_path / "made"
     assert run(["report", "--dsn", dsn, "--output", str(made)]) == 0
-    with Link(dsn) as link:
-        after = link.now()
+    with StoreConnection(dsn) as connection:
+        after = connection.now()
     assert before - began > _HOUR, "the stage lives in another year"
 
     def rows(name: str) -> list[dict[str, Any]]:

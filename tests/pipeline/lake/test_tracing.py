@@ -17,7 +17,7 @@ from tarry.pipeline import session
 from tarry.pipeline.cli.app import run
 from tarry.pipeline.cli.codes import NOT_FOUND
 from tarry.pipeline.history import open_tables
-from tarry.pipeline.lake import plain
+from tarry.pipeline.lake import local_reads
 from tarry.pipeline.lake.lake import Lake
 from tarry.pipeline.trace.timeline import Event, Rows, timeline
 from tarry.pipeline.trace.tracing import trace
@@ -85,11 +85,11 @@ async def test_only_files_that_may_hold_an_id_are_opened(spark: SparkSession, st
         archive(spark, stage.dsn, lake)
     snapshot = Lake(lake).open("messages")
     assert snapshot is not None
-    assert len(plain.files(snapshot, {})) == 5
-    (file,) = plain.files(snapshot, {"id": [told[2]]})
-    assert [row["id"] for row in plain.read(snapshot, [file], ["id"], {}).to_pylist()] == [told[2]]
-    assert plain.files(snapshot, {"id": [1]}) == []
-    assert plain.files(snapshot, {}, topics=["other"]) == []
+    assert len(local_reads.files(snapshot, {})) == 5
+    (file,) = local_reads.files(snapshot, {"id": [told[2]]})
+    assert [row["id"] for row in local_reads.read(snapshot, [file], ["id"], {}).to_pylist()] == [told[2]]
+    assert local_reads.files(snapshot, {"id": [1]}) == []
+    assert local_reads.files(snapshot, {}, topics=["other"]) == []
 
 
 def _lines(out: str) -> list[list[str]]:

@@ -13,7 +13,7 @@ from support.stores import Kind, Stage
 from support.story import live
 from support.terminal import Terminal
 from tarry.pipeline.cli.app import run
-from tarry.pipeline.lake.tenure import Tenure
+from tarry.pipeline.lake.archiver_lease import ArchiverLease
 from tarry.pipeline.schemas import IN_LAKE
 
 pytestmark = pytest.mark.long
@@ -62,7 +62,7 @@ async def test_compact_and_vacuum(
     assert "nothing was done" in err
     assert command(*lake, "--vacuum", "-1")[0] == 2
 
-    with Tenure(stage.dsn, "another"):
+    with ArchiverLease(stage.dsn, "another"):
         code, _, err = command(*lake, "--vacuum", "0", "--yes")
         assert code == 75
         assert "another is archiving this store" in err

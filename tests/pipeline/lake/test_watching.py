@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from support.lakes import in_lake, in_store
 from support.stores import Stage
 from tarry.pipeline.lake.archive import Archiver
+from tarry.pipeline.lake.archiver_lease import ArchiverLease
 from tarry.pipeline.lake.lake import Lake
-from tarry.pipeline.lake.tenure import Tenure
 from tarry.pipeline.lake.watching import watch
 from tarry.pipeline.session import Later
 
@@ -40,8 +40,8 @@ async def test_publishers_that_never_rest_hold_up_no_other_table(
         )
         stage.tables.rows(f"UPDATE queue SET next_offset = {end + 1} WHERE id = {queue}")
 
-    with Tenure(stage.dsn, "one") as tenure:
-        archiver = Archiver(Later.opened(spark), stage.dsn, Lake(str(tmp_path)), tenure, progress=publish)
+    with ArchiverLease(stage.dsn, "one") as lease:
+        archiver = Archiver(Later.opened(spark), stage.dsn, Lake(str(tmp_path)), lease, progress=publish)
         archiver.begin()
         watch(archiver, 1, over)
     assert {"messages", "deliveries", "dead", "cancelled"} <= set(commits)
@@ -65,8 +65,8 @@ async def test_without_its_checkpoint_the_first_batch_reaches_what_is_new(
     topic = await stage.topic()
     await stage.publish(*(stage.draft(topic, b"%d" % i) for i in range(30)))
     over = Event()
-    with Tenure(stage.dsn, "one") as tenure:
-        archiver = Noting(Later.opened(spark), stage.dsn, Lake(str(tmp_path)), tenure, cap=10)
+    with ArchiverLease(stage.dsn, "one") as lease:
+        archiver = Noting(Later.opened(spark), stage.dsn, Lake(str(tmp_path)), lease, cap=10)
         archiver.wanted = []
         archiver.begin()
         archiver.run()

@@ -3,7 +3,7 @@
 from pyspark.sql import SparkSession
 
 from support.literal_tables import literal_tables, rows_of
-from tarry.pipeline.report import flow_figures
+from tarry.pipeline.report import figures
 from tarry.pipeline.report.window import HOUR, MINUTE, Window
 
 WINDOW = Window(HOUR, HOUR + 150 * MINUTE + 30_000)
@@ -22,8 +22,8 @@ def test_the_rate_of_each_step_also_of_those_without_anything(spark: SparkSessio
         ],
         claims=[{"offset": 7, "claimed_at": HOUR, "outcome": "acked_outside", "settled_at": HOUR + 2}],
     )
-    frame = flow_figures.rate(tables, WINDOW)
-    assert frame.schema == flow_figures.RATE
+    frame = figures.rate(tables, WINDOW)
+    assert frame.schema == figures.RATE
     rows = rows_of(frame)
     assert [row["at"] for row in rows] == list(range(HOUR, WINDOW.until, step))
     assert rows[0] == {"at": HOUR, "seconds": 300.0, "streamed": 2, "acked": 1, "failed": 0}
@@ -47,8 +47,8 @@ def test_the_skew_of_queues(spark: SparkSession) -> None:
         queues=[{"topic": "skewed", "queue": n, "queue_id": n + 1} for n in range(4)]
         + [{"topic": "skewed", "queue": 7, "queue_id": 9, "group_id": 5}],  # a retry queue
     )
-    frame = flow_figures.queues(tables, WINDOW)
-    assert frame.schema == flow_figures.QUEUES
+    frame = figures.queues(tables, WINDOW)
+    assert frame.schema == figures.QUEUES
     assert rows_of(frame) == [
         {"topic": "skewed", "queues": 4, "messages": 8, "fullest": 1, "fullest_messages": 6, "emptiest_messages": 0}
         | {"skew": 3.0},

@@ -10,7 +10,7 @@ from contextlib import suppress
 from types import TracebackType
 
 from ..errors import InUse, LakeError, PipelineError
-from ..link import Link
+from ..store_connection import StoreConnection, text_of
 
 _LEASE = 30_000
 """Milliseconds: how long the place of an archiver that was killed stays taken."""
@@ -19,26 +19,26 @@ _RENEW = 5.0
 _NAME, _LAKE = b"archive", b"lake"
 _KNOWN = b"lake:"
 """And the name of a lake that is, was, or was to be the store's."""
-_TOGETHER = 500
 
 
-class Tenure:
-    """`with Tenure(dsn, holder)`: the one archiver of this store. Raises `InUse` when there is another."""
+class ArchiverLease:
+    """`with ArchiverLease(dsn, holder)`: the one archiver of this store. Raises `InUse` when there is another."""
 
     def __init__(self, dsn: str, holder: str) -> None:
         self._dsn, self._holder = dsn, holder.encode()
         self._lock = threading.Lock()
-        self._link = Link(dsn, write=True)
+        self._connection = StoreConnection(dsn, write=True)
         self._over = threading.Event()
         self._renewer = threading.Thread(target=self._renew, name="tarry-archive-lease", daemon=True)
 
-    def __enter__(self) -> "Tenure":
-        now = self._link.now()
-        if not self._take(now) and not self._first(now):
-            rows = self._link.rows("SELECT holder, lease_until FROM lease WHERE name = ?", (_NAME,))
-            self._link.close()
-            who = rows[0][0].decode("utf-8", "replace") if rows else "another"
-            left = max(1, (int(rows[0][1]) - now + 999) // 1000) if rows else 1
+    def __enter__(self) -> "ArchiverLease":
+        now = self._connection.now()
+        taken = self._connection.execute("lease.take", self._holder, now + _LEASE, _NAME, now)
+        if not taken and not self._connection.execute_many("lease.add", [(_NAME, self._holder, 1, now + _LEASE)]):
+            (other,) = self._connection.fetch("lease.find", _NAME)
+            self._connection.close()
+            left = max(1, (other["lease_until"] - now + 999) // 1000)
+            who = text_of(other["holder"])
             raise InUse(f"{who} is archiving this store; if it was killed, its place is free in {left} s")
         self._renewer.start()
         return self
@@ -49,26 +49,8 @@ class Tenure:
         self._over.set()
         self._renewer.join()
         with suppress(PipelineError):
-            self._change("UPDATE lease SET lease_until = 0 WHERE name = ? AND holder = ?", (_NAME, self._holder))
-        self._link.close()
-
-    def _change(self, sql: str, values: tuple[object, ...]) -> int:
-        with self._lock:
-            return self._link.change(sql, values)
-
-    def _take(self, now: int) -> int:
-        sql = "UPDATE lease SET holder = ?, epoch = epoch + 1, lease_until = ? WHERE name = ? AND lease_until <= ?"
-        return self._change(sql, (self._holder, now + _LEASE, _NAME, now))
-
-    def _first(self, now: int) -> int:
-        return self._change(
-            f"{self._insert} lease (name, holder, epoch, lease_until) VALUES (?, ?, 1, ?)",
-            (_NAME, self._holder, now + _LEASE),
-        )
-
-    @property
-    def _insert(self) -> str:
-        return "INSERT IGNORE INTO" if self._link.kind == "mysql" else "INSERT OR IGNORE INTO"
+            self._connection.execute("lease.extend", 0, _NAME, self._holder)
+        self._connection.close()
 
     def _renew(self) -> None:
         while not self._over.wait(_RENEW):
@@ -78,17 +60,14 @@ class Tenure:
     def extend(self) -> None:
         """The lease begins anew; the thread of this object does it every few seconds."""
         with self._lock:
-            until = self._link.now() + _LEASE
-            self._link.change(
-                "UPDATE lease SET lease_until = ? WHERE name = ? AND holder = ?", (until, _NAME, self._holder)
-            )
+            self._connection.execute("lease.extend", self._connection.now() + _LEASE, _NAME, self._holder)
 
     def check(self) -> None:
         """Before a commit: raises `InUse` when another has taken the place, as after a long pause of this process."""
         with self._lock:
-            rows = self._link.rows("SELECT holder, lease_until FROM lease WHERE name = ?", (_NAME,))
-            now = self._link.now()
-        if not rows or bytes(rows[0][0]) != self._holder or int(rows[0][1]) <= now:
+            found = self._connection.fetch("lease.find", _NAME)
+            now = self._connection.now()
+        if not any(row["holder"] == self._holder and row["lease_until"] > now for row in found):
             raise InUse("this archiver was away for too long, and its place may be another's; run it again")
 
     def admit(self, lake: str, *, holds: bool, anew: bool) -> bool:
@@ -102,7 +81,7 @@ class Tenure:
             current = self._lake()
             if current == lake:
                 return True
-            known = bool(self._link.rows("SELECT 1 FROM lease WHERE name = ?", (_KNOWN + lake.encode(),)))
+            known = bool(self._connection.fetch("lease.find", _KNOWN + lake.encode()))
             if not anew:
                 if known:
                     raise LakeError(
@@ -130,48 +109,39 @@ class Tenure:
                 self._note(_LAKE, lake)
             elif current != lake:
                 self._note(_KNOWN + current.encode(), current)  # of a store that was archived before these were noted
-                self._link.change("UPDATE archived SET upto = 0 WHERE group_id = 0 AND queue_id = 0")
-                self._link.change("DELETE FROM archived WHERE NOT (group_id = 0 AND queue_id = 0)")
-                self._link.change("UPDATE lease SET holder = ? WHERE name = ?", (lake.encode(), _LAKE))
+                self._connection.execute("archived.begin_anew")
+                self._connection.execute("archived.clear")
+                self._connection.execute("lease.set", lake.encode(), _LAKE)
 
     def _lake(self) -> str | None:
-        rows = self._link.rows("SELECT holder FROM lease WHERE name = ?", (_LAKE,))
-        return bytes(rows[0][0]).decode() if rows else None
+        return next((text_of(row["holder"]) for row in self._connection.fetch("lease.find", _LAKE)), None)
 
     def _note(self, name: bytes, lake: str) -> None:
-        sql = f"{self._insert} lease (name, holder, epoch, lease_until) VALUES (?, ?, 0, 0)"
-        self._link.change(sql, (name, lake.encode()))
+        self._connection.execute_many("lease.add", [(name, lake.encode(), 0, 0)])
 
     def record(self, table: str, marks: Mapping[str, int]) -> None:
         """Notes in the store how far the lake has come; a mark never goes back."""
-        rows = [(*_ids(table, mark), position) for mark, position in marks.items()]
-        ending = (
-            "ON DUPLICATE KEY UPDATE upto = GREATEST(upto, VALUES(upto))"
-            if self._link.kind == "mysql"
-            else "ON CONFLICT (queue_id, group_id) DO UPDATE SET upto = max(upto, excluded.upto)"
-        )
-        for at in range(0, len(rows), _TOGETHER):
-            some = rows[at : at + _TOGETHER]
-            places = ", ".join(["(?, ?, ?)"] * len(some))
-            sql = f"INSERT INTO archived (group_id, queue_id, upto) VALUES {places} {ending}"  # noqa: S608  # of marks
-            self._change(sql, tuple(value for row in some for value in row))
+        if marks:
+            with self._lock:
+                self._connection.execute_many(
+                    "archived.record", [(*_ids(table, mark), upto) for mark, upto in marks.items()]
+                )
 
     def switch_on(self) -> None:
         """From now on retention keeps what is not archived."""
         self.record("", {"": 0})
 
 
-def archived_by(link: Link) -> tuple[str, int] | None:
+def archived_by(connection: StoreConnection) -> tuple[str, int] | None:
     """The lake that the store is archived to, and the time up to which what goes by time is archived for good."""
-    lake = link.rows("SELECT holder FROM lease WHERE name = ?", (_LAKE,))
-    upto = link.rows("SELECT upto FROM archived WHERE group_id = 0 AND queue_id = 0")
-    return (bytes(lake[0][0]).decode(), int(upto[0][0])) if lake and upto else None
+    lake, upto = connection.fetch("lease.find", _LAKE), connection.fetch("archived.find", 0)
+    return (text_of(lake[0]["holder"]), upto[0]["upto"]) if lake and upto else None
 
 
 def switch_off(dsn: str) -> bool:
     """Retention no longer waits for the archive; whether it did."""
-    with Link(dsn, write=True) as link:
-        return bool(link.change("DELETE FROM archived WHERE group_id = 0 AND queue_id = 0"))
+    with StoreConnection(dsn, write=True) as connection:
+        return bool(connection.execute("archived.forget", 0, 0))
 
 
 def _ids(table: str, mark: str) -> tuple[int, int]:

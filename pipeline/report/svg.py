@@ -56,7 +56,7 @@ def names_at_left(axes: Axes, names: Sequence[str]) -> None:
 
 
 def svg(figure: Drawing, says: str) -> str:
-    """The drawing, to stand in a page. `says` is what a reader who cannot see it is told."""
+    """The drawing, to stand in a page. `says` is what a reader who cannot see it hears."""
     held = io.StringIO()
     with _mpl.rc_context(_SETTINGS):
         figure.savefig(held, format="svg", transparent=True, metadata={"Date": None, "Creator": None})

@@ -1,6 +1,6 @@
 """A connection to the store for the pipeline: small reads and tiny writes, one statement each, in autocommit.
 
-Large reads go through `mysql_reads` and `sqlite_reads`. Nothing here loads trio, since Spark's workers import it.
+Large reads go through `source/reads`. Nothing here loads trio, since Spark's workers import it.
 """
 
 import sqlite3
@@ -10,7 +10,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Protocol, TypeVar
 
+from ..client.outbox.cursors import CLOCK
 from ..store.mysql.dsn import Dsn
+from ..store.mysql.statements import bind as bind_for_mysql
+from ..store.mysql.statements import statement
+from ..store.ports import Value
+from ..store.sqlite.statements import bind as bind_for_sqlite
+from ..store.sqlite.statements import insert
 from .errors import PipelineError, StoreAway
 
 _SQLITE = "sqlite:///"
@@ -18,13 +24,16 @@ _WAIT = 30
 """Seconds for a statement on the embedded store to wait for its writer."""
 READ_TIMEOUT = 300
 """Seconds without a byte from MySQL; every statement is bounded, so none takes as long."""
-MYSQL_NOW = "SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(3)) DIV 1000 AS SIGNED)"
 _SQLITE_NOW = "SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 _NO_DATABASE = 1049
 _REFUSED = (1045, 1044, 1142, 1143)
 """MySQL's numbers for: this user may not."""
 
-Row = tuple[Any, ...]
+_MAX_STATEMENT = 1 << 20
+"""Bytes."""
+
+Row = dict[str, Any]
+"""By the names of the columns."""
 T = TypeVar("T")
 
 
@@ -61,7 +70,7 @@ def absolute(dsn: str) -> str:
     return _SQLITE + str(Path(dsn.removeprefix(_SQLITE)).absolute())
 
 
-class Link:
+class StoreConnection:
     """An open connection; `with` closes it. Every error is a `PipelineError` that tells what to do."""
 
     def __init__(self, dsn: str, *, write: bool = False) -> None:
@@ -70,7 +79,7 @@ class Link:
         self._connection: _Connection
         self._connection, self._errors = _connect_mysql(dsn) if self.kind == "mysql" else _connect_sqlite(dsn, write)
 
-    def __enter__(self) -> "Link":
+    def __enter__(self) -> "StoreConnection":
         return self
 
     def __exit__(
@@ -81,59 +90,94 @@ class Link:
     def close(self) -> None:
         self._connection.close()
 
-    def rows(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
-        """The rows of a SELECT; `?` takes a value."""
-        return self._run(sql, values, lambda cursor: list(cursor.fetchall()))
+    def fetch(self, query: str, *values: Value | Sequence[Value]) -> list[Row]:
+        """The rows of a query of the store's."""
+        names, rows = self._run(lambda cursor: _answered(cursor, *self._bound(query, values)))
+        return [dict(zip(names, row, strict=True)) for row in rows]
 
-    def change(self, sql: str, values: Sequence[object] = ()) -> int:
-        """Runs a statement, committed at once; how many rows it changed."""
-        return self._run(sql, values, lambda cursor: int(cursor.rowcount))
+    def execute(self, query: str, *values: Value | Sequence[Value]) -> int:
+        """Runs a statement of the store's, committed at once; how many rows it changed."""
+
+        def ask(cursor: Any) -> int:
+            cursor.execute(*self._bound(query, values))
+            return int(cursor.rowcount)
+
+        return self._run(ask)
+
+    def execute_many(self, query: str, rows: Sequence[Sequence[Value]]) -> int:
+        """Inserts the rows; how many there are of them."""
+        return self._run(lambda cursor: self._insert(cursor, query, rows))
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """The rows of a statement that is whole."""
+        return self._run(lambda cursor: _answered(cursor, sql)[1])
+
+    def columns(self, sql: str) -> dict[str, list[Any]]:
+        """The same by the names of the columns."""
+        names, rows = self._run(lambda cursor: _answered(cursor, sql))
+        return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
     def now(self) -> int:
         """Unix milliseconds by the store's clock."""
-        return int(self.rows(MYSQL_NOW if self.kind == "mysql" else _SQLITE_NOW)[0][0])
+        return int(self.rows(f"SELECT {CLOCK}" if self.kind == "mysql" else _SQLITE_NOW)[0][0])
 
-    def _run(self, sql: str, values: Sequence[object], answer: Callable[[Any], T]) -> T:
+    def _bound(self, query: str, values: Sequence[Value | Sequence[Value]]) -> tuple[Any, ...]:
         if self.kind == "mysql":
-            sql = sql.replace("?", "%s")
+            return (bind_for_mysql(query, values).decode(),)
+        return bind_for_sqlite(query, values)
+
+    def _insert(self, cursor: Any, query: str, rows: Sequence[Sequence[Value]]) -> int:
+        if self.kind == "sqlite":
+            cursor.execute("BEGIN IMMEDIATE")
+            cursor.executemany(insert(query, len(rows[0])), rows)
+            many = int(cursor.rowcount)
+            cursor.execute("COMMIT")
+            return many
+        texts = statement(query)[0].bind_many(rows, max_bytes=_MAX_STATEMENT)
+        return sum(int(cursor.execute(text.decode())) for text in texts)
+
+    def _run(self, ask: Callable[[Any], T]) -> T:
         try:
             cursor = self._connection.cursor()
             try:
-                if values:
-                    cursor.execute(sql, tuple(values))
-                else:
-                    cursor.execute(sql)
-                return answer(cursor)
+                return ask(cursor)
             finally:
                 cursor.close()
         except self._errors as error:
             raise trouble(self.dsn, error) from error
 
 
+def _answered(cursor: Any, *statement: Any) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """The names of the columns, and the rows."""
+    cursor.execute(*statement)
+    return [column[0] for column in cursor.description], list(cursor.fetchall())
+
+
+def text_of(value: bytes | str) -> str:
+    """A name or a text as a column holds it; a program of a user's own may have written what is no UTF-8."""
+    return value if isinstance(value, str) else bytes(value).decode("utf-8", "replace")
+
+
 def _connect_sqlite(dsn: str, write: bool) -> tuple[_Connection, tuple[type[Exception], ...]]:
     path = Path(dsn.removeprefix(_SQLITE))
     if not path.is_file():
-        raise PipelineError(f"there is no store at {path}: name the file that the server uses, sqlite:///FILE")
+        raise PipelineError(
+            f"there is no store at {path}: name the file that the server uses, sqlite:///FILE; every worker must see it"
+        )
+    # Beside a server or alone.
+    place = f"file:{urllib.parse.quote(str(path.absolute()))}?mode={'rw' if write else 'ro'}"
     try:
-        return open_sqlite(path, write=write), (sqlite3.Error,)
+        connection = sqlite3.connect(place, uri=True, isolation_level=None, check_same_thread=False)
+        connection.execute(f"PRAGMA busy_timeout = {_WAIT * 1000}")
     except sqlite3.Error as error:
         raise trouble(dsn, error) from error
-
-
-def open_sqlite(path: Path, *, write: bool = False) -> sqlite3.Connection:
-    """The embedded store's file, beside a server or alone; read-only unless told otherwise."""
-    place = urllib.parse.quote(str(path.absolute()))
-    connection = sqlite3.connect(
-        f"file:{place}?mode={'rw' if write else 'ro'}", uri=True, isolation_level=None, check_same_thread=False
-    )
-    connection.execute(f"PRAGMA busy_timeout = {_WAIT * 1000}")
-    return connection
+    return connection, (sqlite3.Error,)
 
 
 def _connect_mysql(dsn: str) -> tuple[_Connection, tuple[type[Exception], ...]]:
     import pymysql
 
-    from .mysql_opening import open_mysql
+    from .mysql_connection import open_mysql
 
     errors = (pymysql.err.Error, OSError)
     try:

@@ -1,7 +1,10 @@
-"""Rows of the lake without Spark, where few are wanted: only files that may hold one of them are opened.
+"""Rows of the lake read in this process, without Spark: only files that may hold what is wanted are opened.
 
 Delta keeps the least and the greatest value of each number and time with every file, and ids are times, so that of a
 lake of any size a handful of files may hold an id. Inside of them Parquet's own bounds leave out row groups.
+
+`fresh` is what is new of dead letters and cancelled messages, which are looked for by time, hours back, whatever the
+lake has of them. Beyond a bound it says nothing, and keeps nothing in memory: then it is work for Spark.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,8 +17,19 @@ from ..arrow import Table, pa, pc, pq
 from ..columns import arrow_schema
 from ..errors import LakeError
 from ..schemas import TABLES
+from ..source.facts import Facts
+from ..source.pages import read_span
+from ..source.reads import fetcher
+from ..source.shapes import TIMES
+from ..source.spans import plan
+from ..store_connection import absolute
+from ..times import moment
 from .lake import Snapshot
 from .lake_writer import filesystem
+
+ROWS = 10_000
+"""Of the lake, and of the store."""
+_BYTES = 64 << 20
 
 Wanted = Mapping[str, Collection[Any]]
 """By column, the values of which a row has one."""
@@ -33,20 +47,13 @@ class File:
 
 
 def files(
-    snapshot: Snapshot,
-    wanted: Wanted,
-    *,
-    topics: Collection[str] | None = None,
-    since: date | None = None,
+    snapshot: Snapshot, wanted: Wanted, *, topics: Collection[str] | None = None, since: date | None = None
 ) -> list[File]:
     """Those of these topics, and of this day or later, whose bounds do not rule them out."""
-    rows = snapshot.added()
     return [
         File(row["path"], row["partition.topic"], row.get("num_records"))
-        for row in rows
-        if (topics is None or row["partition.topic"] in topics)
-        and (since is None or row["partition.day"] >= since)
-        and all(_may_hold(row, name, values) for name, values in wanted.items())
+        for row in snapshot.added(topics=topics, since=since)
+        if all(_may_hold(row, name, values) for name, values in wanted.items())
     ]
 
 
@@ -92,3 +99,33 @@ def read(snapshot: Snapshot, some: Sequence[File], columns: Sequence[str], wante
         ]
         found.append(pa.table(values, names=list(columns)).cast(schema))
     return pa.concat_tables(found) if found else schema.empty_table()
+
+
+def fresh(dsn: str, facts: Facts, snapshot: Snapshot, keys: Sequence[str], since: int) -> Table | None:
+    """The rows of the store from `since` on that the lake has not; None where that is too much to look at here."""
+    table = snapshot.table
+    known = files(snapshot, {}, since=moment(since).date())
+    if any(file.rows is None for file in known) or sum(file.rows or 0 for file in known) > ROWS:
+        return None
+    there = set(_keys(read(snapshot, known, keys, {}), keys))
+    fetch = fetcher(absolute(dsn))
+    pages: list[Table] = []
+    seen = size = 0
+    for span in plan(table, facts):
+        for page in read_span(fetch, span, TABLES[table], [f"{TIMES[table]} >= {since}"]):
+            seen += page.num_rows
+            new = page.filter(pa.array([key not in there for key in _keys(page, keys)], pa.bool_()))
+            size += new.nbytes
+            if seen > ROWS or size > _BYTES:
+                return None
+            if new.num_rows:
+                pages.append(new)
+    return pa.concat_tables(pages) if pages else pa.table([[]] * len(TABLES[table]), names=TABLES[table].names)
+
+
+def _keys(rows: Table, keys: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Times as integers, which are the same wherever they come from."""
+    columns = [
+        pc.cast(rows[name], pa.int64()) if pa.types.is_timestamp(rows[name].type) else rows[name] for name in keys
+    ]
+    return list(zip(*(column.to_pylist() for column in columns), strict=True))

@@ -5,25 +5,19 @@ hold, such as a DSN with its password, stands in an option that Spark shows arou
 """
 
 import pickle
-import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from .. import errors
-from ..arrow import Batch
-from ..errors import PipelineError
-from ..spark_errors import translate
+from .arrow import Batch
+from .spark_errors import translated
 
 T = TypeVar("T")
-
-_SAID = re.compile(r"tarry\.pipeline\.errors\.(\w+): ([^\n]+)")
 
 
 class _Done(WriterCommitMessage):
@@ -61,22 +55,6 @@ def drain(frame: DataFrame, work: Callable[[Iterator[Batch]], T]) -> list[T]:
                 return _Writer(work, str(results))
 
         frame.sparkSession.dataSource.register(Sink)
-        with told():
+        with translated():
             frame.write.format("tarry_sink").mode("append").save()
         return cast("list[T]", pickle.loads(results.read_bytes()))  # noqa: S301  # we wrote it
-
-
-class told:  # noqa: N801
-    """Errors of Spark's as one sentence of ours, in a `with`."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is not None and (isinstance(error, PySparkException) or type(error).__module__.startswith("py4j")):
-            found = _SAID.findall(str(error))
-            if found:
-                name, text = found[-1]
-                known = getattr(errors, name, PipelineError)
-                raise known(text) from error
-            raise translate(error) or PipelineError(str(error)) from error

@@ -6,22 +6,23 @@ from urllib.parse import urlsplit
 import pytest
 
 from support import servers
+from tarry.client.outbox.cursors import drive
+from tarry.pipeline import mysql_connection
 from tarry.pipeline.errors import PipelineError, StoreAway
-from tarry.pipeline.link import Link
-from tarry.pipeline.sending import mysql_link
-from tarry.pipeline.source import mysql_reads
+from tarry.pipeline.source.reads import fetcher
+from tarry.pipeline.store_connection import StoreConnection
 
 SESSION = "SELECT @@session.time_zone, @@autocommit, @@sql_mode LIKE '%STRICT_ALL%'"
 CIPHER = "SHOW SESSION STATUS LIKE 'Ssl_cipher'"
 
 
 def test_sessions_to_read_and_to_write(mysql_dsn: str) -> None:
-    with Link(mysql_dsn) as link, mysql_link.opened(mysql_dsn) as session:
-        assert link.rows(SESSION) == [("+00:00", 1, 0)]
-        assert session.rows(SESSION) == [("+00:00", 0, 1)]
-        for rows in (link.rows, session.rows):
+    with StoreConnection(mysql_dsn) as connection, mysql_connection.opened(mysql_dsn) as session:
+        assert connection.rows(SESSION) == [("+00:00", 1, 0)]
+        assert drive(session.ask(SESSION)) == [("+00:00", 0, 1)]
+        for rows in (connection.rows, lambda sql: drive(session.ask(sql))):
             assert {level for _, level in rows("SHOW VARIABLES LIKE 't%isolation'")} == {"READ-COMMITTED"}
-        assert abs(link.now() - session.now()) < 60_000
+        assert abs(connection.now() - drive(session.now())) < 60_000
 
 
 def test_tls_with_an_authority_of_our_own(mariadb_server: str) -> None:
@@ -29,15 +30,15 @@ def test_tls_with_an_authority_of_our_own(mariadb_server: str) -> None:
     if not ca or not Path(str(ca)).is_file():
         pytest.skip("a server that is not the tests' own")
     dsn = f"{mariadb_server}?ca={ca}"
-    with Link(dsn) as link, mysql_link.opened(dsn) as session:
-        for ((_, cipher),) in (link.rows(CIPHER), session.rows(CIPHER)):
+    with StoreConnection(dsn) as connection, mysql_connection.opened(dsn) as session:
+        for ((_, cipher),) in (connection.rows(CIPHER), drive(session.ask(CIPHER))):
             assert cipher
-    assert mysql_reads.fetch(dsn, "SELECT 1 AS one").to_pylist() == [{"one": 1}]
+    assert fetcher(dsn)("SELECT 1 AS one").to_pylist() == [{"one": 1}]
     wrong = dsn.replace("127.0.0.1", "localhost")
     with pytest.raises(StoreAway, match="CERTIFICATE_VERIFY_FAILED"):
-        Link(wrong)
+        StoreConnection(wrong)
     with pytest.raises(StoreAway, match="CERTIFICATE_VERIFY_FAILED"):
-        mysql_link.connect(wrong)
+        mysql_connection.connect(wrong)
 
 
 def test_over_a_socket(mysql_dsn: str) -> None:
@@ -47,15 +48,15 @@ def test_over_a_socket(mysql_dsn: str) -> None:
     to = urlsplit(mysql_dsn)
     login = to.netloc.rpartition("@")[0]
     dsn = f"mysql://{login}@{to.path}?socket={path}"
-    with Link(dsn) as link, mysql_link.opened(dsn) as session:
-        assert link.rows("SELECT 1") == list(session.rows("SELECT 1")) == [(1,)]
-    assert mysql_reads.fetch(dsn, "SELECT 1 AS one").to_pylist() == [{"one": 1}]
+    with StoreConnection(dsn) as connection, mysql_connection.opened(dsn) as session:
+        assert connection.rows("SELECT 1") == drive(session.ask("SELECT 1")) == [(1,)]
+    assert fetcher(dsn)("SELECT 1 AS one").to_pylist() == [{"one": 1}]
 
 
 def test_one_who_may_not_is_told_so(mysql_dsn: str) -> None:
     to = urlsplit(mysql_dsn)
     dsn = to._replace(netloc=f"nobody:secret@{to.hostname}:{to.port}").geturl()
-    for opens in (Link, mysql_link.connect):
+    for opens in (StoreConnection, mysql_connection.connect):
         with pytest.raises(PipelineError, match="refuses this user: 1045") as raised:
             opens(dsn)
         assert not isinstance(raised.value, StoreAway)
@@ -64,7 +65,7 @@ def test_one_who_may_not_is_told_so(mysql_dsn: str) -> None:
 
 def test_a_database_that_is_not_there_is_no_outage(mysql_dsn: str) -> None:
     dsn = urlsplit(mysql_dsn)._replace(path="/tarry_no_such").geturl()
-    for opens in (Link, mysql_link.connect):
+    for opens in (StoreConnection, mysql_connection.connect):
         with pytest.raises(PipelineError, match=r"there is no such database; correct the name") as raised:
             opens(dsn)
         assert not isinstance(raised.value, StoreAway)
