@@ -50,13 +50,11 @@ class Claiming:
     _grants: list[Grant] = field(init=False)
     _rows: list[Sequence[Value]] = field(factory=list[Sequence[Value]], init=False)
     _passed: int = field(default=0, init=False)
-    _queues: dict[int, Queue] = field(init=False)
+    _queues: dict[int, Queue] = field(factory=dict[int, Queue], init=False)
     """Of the group, its retry queues included, by id."""
 
     def __attrs_post_init__(self) -> None:
-        group = self.locked.group
         self._grants = [Grant(request) for request in self.requests]
-        self._queues = {queue.id: queue for queue in (*group.topic.queues, *group.retry_queues.values())}
 
     @property
     def claims(self) -> tuple[Claim | None, ...]:
@@ -75,7 +73,8 @@ class Claiming:
 
     async def write(self, tx: Transaction) -> None:
         """Gives to everybody what there is for him."""
-        queue_ids = self._by_need()
+        group, queue_ids = self.locked.group, self._by_need()
+        self._queues = {queue.id: queue for queue in (*group.topic.queues, *group.retry_queues.values())}
         pages = await self._read_ahead(tx, queue_ids) if self.order is None else {}
         for queue_id in queue_ids:
             await self._give_of(tx, queue_id, pages.get(queue_id))

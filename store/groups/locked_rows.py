@@ -134,6 +134,11 @@ class LockedRows:
         """Messages that the group has acked, ever."""
         return sum(cursor.acked for cursor in self.cursors.values())
 
+    @property
+    def changed(self) -> bool:
+        """Whether the turn has done something."""
+        return any(cursor.changed for cursor in self.cursors.values())
+
     def claim(self, key: ClaimKey) -> ClaimRow | None:
         """The claim of this key and token, if it is open."""
         claim = self.claims.get((key.queue_id, key.number))

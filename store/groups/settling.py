@@ -141,6 +141,8 @@ class Settling:
         settled, claim = answer.settled, self.locked.claim(answer.wish.key)
         if settled is None or claim is None:
             return settled
+        if not (answer.dead or answer.timers or claim.ended):
+            return settled
         retried, timers = settled.retried + len(answer.timers), tuple(answer.timers)
         return evolve(settled, retried=retried, dead=answer.dead, timers=timers, ended=claim.ended)
 

@@ -50,26 +50,22 @@ async def take(
     released = order is not None and await order.write(tx)
     await locked.write_claims(tx, now)
 
+    more, left, cut, following = released or (order is not None and locked.changed), False, False, None
     claiming = Claiming(locked, order, now, requests, await _room(tx, group) if requests else None)
-    more = released or (order is not None and any(cursor.changed for cursor in locked.cursors.values()))
     if requests:
         if order is not None:
             await order.share(tx, {*present, *(request.client for request in requests)})
         await claiming.write(tx)
-        if order is not None:
+        if order is None:
+            more, cut = claiming.left or locked.more_behind, claiming.cut
+        else:
             released |= await order.write(tx)
-        more = released or claiming.stopped if order is not None else claiming.left or locked.more_behind
+            more, left = released or claiming.stopped, claiming.left
+            cut = claiming.cut or released  # what was skipped may have let through what is wanted
+        following = claiming.expect()
     await locked.write_cursors(tx)
-    turn = Turn(
-        settling.results(),
-        claiming.claims,
-        more=more,
-        left=bool(requests) and order is not None and claiming.left,
-        cut=claiming.cut or (bool(requests) and released),  # what was skipped may have let through what is wanted
-        full=claiming.room == 0,
-        acked=locked.acked - acked_before,
-    )
-    return turn, claiming.expect() if requests else None
+    full, acked = claiming.room == 0, locked.acked - acked_before
+    return Turn(settling.results(), claiming.claims, more, left, cut, full, acked), following
 
 
 async def _room(tx: Transaction, group: Group) -> int | None:
