@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from attrs import frozen
 
@@ -12,7 +12,7 @@ from .groups.locked_rows import ClaimRow
 from .operating.positions import Position, offset_of
 from .ports import Queries, Transaction
 from .records import Group, GroupState, Outcome, Queue, QueueState, Topic, TopicState
-from .rows import CursorState, GroupRow, QueueRow
+from .rows import CursorState, GroupRow, QueueRow, TopicRow
 from .stream.readers import broadcast_state
 from .stream.sealing import seal
 from .text import encode
@@ -33,17 +33,6 @@ class TopicDraft:
     retention: int | None = None
     ladder: Ladder | None = None
     sequencer: Literal["store", "redis"] = "store"
-
-
-class _TopicRow(NamedTuple):
-    id: int
-    name: str
-    kind: int
-    ordered: int
-    retention: int | None
-    ladder: bytes | None
-    sequencer: int
-    created_at: int
 
 
 def encode_ladder(ladder: Ladder | None) -> bytes | None:
@@ -73,17 +62,17 @@ async def find_topics(tx: Queries, names: Sequence[str]) -> list[Topic]:
     """The topics of these names that exist."""
     if not names:
         return []
-    return await _with_queues(tx, await tx.fetch("topic.find", _TopicRow, [name.encode() for name in names]))
+    return await _with_queues(tx, await tx.fetch("topic.find", TopicRow, [name.encode() for name in names]))
 
 
 async def topic_page(tx: Transaction, after: int, limit: int) -> list[Topic]:
     """Topics by id, from behind one."""
-    return await _with_queues(tx, await tx.fetch("topic.page", _TopicRow, after, limit))
+    return await _with_queues(tx, await tx.fetch("topic.page", TopicRow, after, limit))
 
 
 async def topics_by_name(tx: Transaction, after: str, limit: int) -> list[Topic]:
     """Topics by name, from behind one."""
-    return await _with_queues(tx, await tx.fetch("topic.by_name", _TopicRow, encode(after), limit))
+    return await _with_queues(tx, await tx.fetch("topic.by_name", TopicRow, encode(after), limit))
 
 
 async def topics_of_groups(tx: Transaction, group_ids: Sequence[int]) -> list[str]:
@@ -104,7 +93,7 @@ async def add_topic(tx: Transaction, draft: TopicDraft, now: int) -> Topic:
             )
         ],
     )
-    (row,) = await tx.fetch("topic.find", _TopicRow, [draft.name.encode()])
+    (row,) = await tx.fetch("topic.find", TopicRow, [draft.name.encode()])
     await tx.execute_many("queue.add", [(row.id, 0, number, 0, 0, 0) for number in range(draft.queues)])
     groups = await tx.fetch("consumer_group.of_topics", GroupRow, [row.id])
     (topic,) = await find_topics(tx, [draft.name])
@@ -127,7 +116,7 @@ async def change_topic(tx: Transaction, topic: Topic, draft: TopicDraft, now: in
                 pass
 
 
-async def _with_queues(tx: Queries, rows: Sequence[_TopicRow]) -> list[Topic]:
+async def _with_queues(tx: Queries, rows: Sequence[TopicRow]) -> list[Topic]:
     queues: dict[int, list[Queue]] = defaultdict(list)
     if rows:
         for queue in await tx.fetch("queue.of_topics", QueueRow, [row.id for row in rows]):

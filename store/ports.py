@@ -7,7 +7,7 @@ nothing but the transaction, and may be run again from the start when the backen
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar, overload
+from typing import Any, Generic, Protocol, TypeVar
 
 from .rows import R
 
@@ -18,8 +18,6 @@ Value = int | bytes | float | None
 
 Bound = Value | Sequence[Value] | Sequence[Sequence[Value]]
 """What a placeholder takes."""
-
-Row = tuple[Any, ...]
 
 
 class Asked(Generic[R]):
@@ -35,11 +33,7 @@ class Asked(Generic[R]):
 class Queries(Protocol):
     """Queries of one open transaction, by their names (see `queries`). It may be a user's own (see `outbox`)."""
 
-    @overload
-    async def fetch(self, query: str, row: type[R], /, *values: Bound) -> list[R]: ...
-    @overload
-    async def fetch(self, query: str, /, *values: Bound) -> list[Row]: ...
-    async def fetch(self, query: str, /, *values: Any) -> Any:
+    async def fetch(self, query: str, row: type[R], /, *values: Bound) -> list[R]:
         """The rows of a SELECT, each a `row`; see `rows`."""
         ...
 
@@ -52,18 +46,10 @@ class Queries(Protocol):
         ...
 
 
-Query = tuple[str, Sequence[Bound]]
-"""A query's name and its values."""
-
-
 class Transaction(Queries, Protocol):
     """One open transaction of the service's."""
 
-    @overload
-    async def fetch_all(self, queries: Sequence[Asked[Any]]) -> None: ...
-    @overload
-    async def fetch_all(self, queries: Sequence[Query]) -> list[list[Row]]: ...
-    async def fetch_all(self, queries: Sequence[Any]) -> Any:
+    async def fetch_all(self, queries: Sequence[Asked[Any]]) -> None:
         """Several SELECTs, run in order without a wait in between; each then has its rows. All but the last ask in few
         bytes."""
         ...

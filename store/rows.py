@@ -31,6 +31,19 @@ class Content(NamedTuple):
     deliver_at: int
 
 
+class TopicRow(NamedTuple):
+    """A topic; see `catalogue` for the numbers."""
+
+    id: int
+    name: str
+    kind: int
+    ordered: int
+    retention: int | None
+    ladder: bytes | None
+    sequencer: int
+    created_at: int
+
+
 class QueueRow(NamedTuple):
     """A queue; `group_id` is 0 for a topic's own."""
 

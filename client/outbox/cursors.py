@@ -5,15 +5,15 @@ driver comes into it. Drivers differ in what they give back, too: dicts for rows
 """
 
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
-from types import GenericAlias
 from typing import Any, NoReturn, Protocol, TypeVar, cast
 
 from ...store.errors import DuplicateKey, StoreError
 from ...store.mysql.statements import bind, statement
-from ...store.ports import Bound, Row, Value
-from ...store.rows import read
+from ...store.ports import Bound, Value
+from ...store.rows import R, read
 
 T = TypeVar("T")
+Row = tuple[Any, ...]
 
 CLOCK = "CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(3)) DIV 1000 AS SIGNED)"
 """The database's clock, Unix milliseconds."""
@@ -83,12 +83,9 @@ class _OverCursor:
         ((now,),) = await self.ask(f"SELECT {CLOCK} AS now")
         return int(now)
 
-    async def fetch(self, query: str, /, *values: Any) -> Any:
+    async def fetch(self, query: str, row: type[R], /, *values: Bound) -> list[R]:
         """The rows of a SELECT of the store's."""
-        if values and isinstance(values[0], type | GenericAlias):
-            row: Any = values[0]
-            return read(row, await self.ask(bind(query, values[1:], self._database).decode()))
-        return await self.ask(bind(query, values, self._database).decode())
+        return read(row, await self.ask(bind(query, values, self._database).decode()))
 
     async def execute(self, query: str, *values: Bound) -> int:
         """Runs a statement of the store's."""

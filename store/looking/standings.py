@@ -31,8 +31,7 @@ async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limi
         return await _dead(tx, topic, wanted, place, limit)
     if wanted.state == "claimed":
         return await _claimed(tx, topic, wanted, place, limit)
-    query = "retry.along" if wanted.state == "retrying" else "parked.along"
-    return await _along(tx, topic, wanted, place, limit, query)
+    return await _along(tx, topic, wanted, place, limit)
 
 
 async def groups_of(tx: Transaction, topic: Topic) -> list[int]:
@@ -77,7 +76,7 @@ async def _dead(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, lim
     return met.page(None)
 
 
-async def _along(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int, query: str) -> Page:
+async def _along(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page:
     """What rests or waits, along the topic's own queues: (offset, message, since) from an offset on."""
     met = _Met(limit)
     at, reads = place.after, 0
@@ -85,7 +84,9 @@ async def _along(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, li
         while True:
             if reads >= _READS:
                 return met.page(Place(number, at))
-            rows = await tx.fetch(query, tuple[int, int, int], topic.queues[number].id, at, _ROWS)
+            asked = (topic.queues[number].id, at, _ROWS)
+            retrying = wanted.state == "retrying"
+            rows = await tx.fetch("retry.along" if retrying else "parked.along", tuple[int, int, int], *asked)
             reads += 1
             more = len(rows) == _ROWS
             if more:
@@ -146,14 +147,14 @@ async def _claimed(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, 
 
 async def _names(tx: Transaction, queue_id: int, offsets: Sequence[int], *, own: bool) -> Mapping[int, int]:
     """The messages at these offsets of a queue, or of a retry queue."""
-    query = "message.ids_within" if own else "redelivery.ids_within"
     spans: list[tuple[int, int, int]] = []
     for offset in sorted(offsets):
         if spans and spans[-1][2] == offset:
             spans[-1] = (queue_id, spans[-1][1], offset + 1)
         else:
             spans.append((queue_id, offset, offset + 1))
-    return {offset: id_ for _, offset, id_ in await tx.fetch(query, tuple[int, int, int], spans)}
+    found = await tx.fetch("message.ids_within" if own else "redelivery.ids_within", tuple[int, int, int], spans)
+    return {offset: id_ for _, offset, id_ in found}
 
 
 async def _cursors(tx: Transaction, topic: Topic) -> list[tuple[int, int, bool]]:

@@ -10,7 +10,6 @@ import random
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from types import GenericAlias
 from typing import Any, TypeVar
 
 import structlog
@@ -28,8 +27,8 @@ from ..errors import (
     Unavailable,
 )
 from ..migrations import Migration, load_migrations, pending
-from ..ports import Asked, Bound, Query, Value, Work
-from ..rows import read
+from ..ports import Asked, Bound, Value, Work
+from ..rows import R, read
 from .connection import Connection, connect
 from .dsn import Dsn
 from .literals import Sql
@@ -74,23 +73,18 @@ class MySQLTransaction:
         self.witness: Witness | None = None
         """None: nothing is written so far, and a COMMIT would change nothing."""
 
-    async def fetch(self, query: str, *values: Any) -> Any:
+    async def fetch(self, query: str, row: type[R], /, *values: Bound) -> list[R]:
         """The rows of a SELECT."""
-        if not values or not isinstance(values[0], type | GenericAlias):
-            return (await self.fetch_all([(query, values)]))[-1]
-        asked = Asked[Any](query, *values)
+        asked = Asked(query, row, *values)
         await self.fetch_all([asked])
         return asked.rows
 
-    async def fetch_all(self, queries: Sequence[Any]) -> Any:
+    async def fetch_all(self, queries: Sequence[Asked[Any]]) -> None:
         """Several SELECTs, asked in one flight."""
-        plain: list[Query] = [one if isinstance(one, tuple) else (one.query, one.values) for one in queries]
-        texts = [bind(query, values) for query, values in plain]
+        texts = [bind(asked.query, asked.values) for asked in queries]
         answers = (await self._connection.fetch_all([*self._take_later(), *texts]))[-len(texts) :]
         for asked, rows in zip(queries, answers, strict=True):
-            if not isinstance(asked, tuple):
-                asked.rows = read(asked.row, rows)
-        return answers
+            asked.rows = read(asked.row, rows)
 
     async def execute(self, query: str, *values: Bound) -> int:
         """Runs a statement; how many rows it matched."""

@@ -3,12 +3,11 @@
 import sqlite3
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
-from types import GenericAlias
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from ..errors import TopicGone
-from ..ports import Bound, Query, Value
-from ..rows import read
+from ..ports import Asked, Bound, Value
+from ..rows import R, read
 from .errors import translate
 from .statements import bind, insert
 
@@ -40,16 +39,13 @@ class SQLiteTransaction:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
-    async def fetch(self, query: str, *values: Any) -> Any:
+    async def fetch(self, query: str, row: type[R], /, *values: Bound) -> list[R]:
         """The rows of a SELECT."""
-        typed = bool(values) and isinstance(values[0], type | GenericAlias)
-        text, parameters = bind(query, values[typed:])
+        text, parameters = bind(query, values)
         try:
-            rows: list[Any] = self._connection.execute(text, parameters).fetchall()
+            return read(row, self._connection.execute(text, parameters).fetchall())
         except (sqlite3.Error, OverflowError) as error:
             raise translate(error) from error
-        row: Any = values[0] if values else None
-        return read(row, rows) if typed else rows
 
     async def execute(self, query: str, *values: Bound) -> int:
         """Runs a statement; how many rows it matched."""
@@ -66,16 +62,10 @@ class SQLiteTransaction:
         except (sqlite3.Error, OverflowError) as error:
             raise translate(error) from error
 
-    async def fetch_all(self, queries: Sequence[Any]) -> Any:
+    async def fetch_all(self, queries: Sequence[Asked[Any]]) -> None:
         """Several SELECTs."""
-        answers: list[Any] = []
         for asked in queries:
-            if isinstance(asked, tuple):
-                plain = cast("Query", asked)
-                answers.append(await self.fetch(plain[0], *plain[1]))
-            else:
-                asked.rows = await self.fetch(asked.query, asked.row, *asked.values)
-        return answers
+            asked.rows = await self.fetch(asked.query, asked.row, *asked.values)
 
     async def later(self, query: str, *values: Bound) -> None:
         """Runs a statement: nothing is far away here."""

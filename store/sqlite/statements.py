@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
-from ..ports import Bound, Row
+from ..ports import Bound, Value
 from ..queries import load_queries
 
 _IDS = "(shard, id) IN (?*)"
@@ -63,7 +63,7 @@ def bind(query: str, values: Sequence[Bound]) -> tuple[str, list[Any]]:
             flat.extend(value)
         elif value and isinstance(value[0], tuple) and "(?*)" in text:
             text = _any_of(text, len(value))
-            flat.extend(one for some in value for one in cast("Row", some))
+            flat.extend(one for some in value for one in cast("Sequence[Value]", some))
         else:
             text = text.replace("(?*)", "(SELECT value FROM json_each(?))", 1)
             flat.append(msgspec.json.encode(value).decode())

@@ -264,12 +264,13 @@ async def locked_tallies(tx: Transaction, topic_ids: Iterable[int], maker: int) 
     ids = sorted(topic_ids)
     if not ids:
         return set()
-    free, there = (Asked(query, tuple[int, int], ids, maker) for query in ("tally.free", "tally.there"))
+    free = Asked("tally.free", tuple[int, int], ids, maker)
+    there = Asked("tally.there", tuple[int, int], ids, maker)
     await tx.fetch_all([free, there])
     locked = _held(free, there)
     counted = {topic_id for topic_id, _ in there.rows}
     if new := [topic_id for topic_id in ids if topic_id not in counted]:
-        unlocked, named = (Asked(query, tuple[int, str], new) for query in ("topic.free", "topic.names"))
+        unlocked, named = Asked("topic.free", tuple[int, str], new), Asked("topic.names", tuple[int, str], new)
         await tx.fetch_all([unlocked, named])
         locked |= _held(unlocked, named)
     return locked

@@ -87,7 +87,8 @@ class Reading:
     async def _is_locked(self, tx: Transaction, request: ReadRequest) -> bool:
         """Whether somebody holds an offset of the client; or else they are locked from here on."""
         place = (request.group.id, encode(request.client))
-        free, there = (Asked(query, tuple[int, int], *place) for query in ("reader.free", "reader.there"))
+        free = Asked("reader.free", tuple[int, int], *place)
+        there = Asked("reader.there", tuple[int, int], *place)
         await tx.fetch_all([free, there])
         return len(free.rows) < len(there.rows)
 

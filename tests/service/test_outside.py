@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import attrs
 import pytest
@@ -20,6 +19,7 @@ from tarry.store.catalogue import TopicDraft
 from tarry.store.operating.positions import Position
 from tarry.store.ports import Bound, Transaction, Value
 from tarry.store.records import Claim, Draft, Group, Outcome, Publication
+from tarry.store.rows import R
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 from tarry.store.stream import outbox
@@ -39,8 +39,8 @@ class UserTransaction:
     async def now(self) -> int:
         return self.ms
 
-    async def fetch(self, query: str, /, *values: Any) -> Any:
-        return await self.tx.fetch(query, *values)
+    async def fetch(self, query: str, row: type[R], /, *values: Bound) -> list[R]:
+        return await self.tx.fetch(query, row, *values)
 
     async def execute(self, query: str, *values: Bound) -> int:
         return await self.tx.execute(query, *values)

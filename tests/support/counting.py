@@ -7,7 +7,8 @@ from unittest.mock import patch
 
 import attrs
 
-from tarry.store.ports import Transaction, Work
+from tarry.store.ports import Asked, Bound, Transaction, Work
+from tarry.store.rows import R
 from tarry.store.store import Store
 
 T = TypeVar("T")
@@ -27,13 +28,13 @@ class _Counted:
         self._tx = tx
         self._count = count
 
-    async def fetch(self, query: str, *values: Any) -> Any:
+    async def fetch(self, query: str, row: type[R], /, *values: Bound) -> list[R]:
         self._count.statements.append(query)
-        return await self._tx.fetch(query, *values)
+        return await self._tx.fetch(query, row, *values)
 
-    async def fetch_all(self, queries: Sequence[Any]) -> Any:
-        self._count.statements += [query[0] if isinstance(query, tuple) else query.query for query in queries]
-        return await self._tx.fetch_all(queries)
+    async def fetch_all(self, queries: Sequence[Asked[Any]]) -> None:
+        self._count.statements += [asked.query for asked in queries]
+        await self._tx.fetch_all(queries)
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"{name} of a transaction that only reads")

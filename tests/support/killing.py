@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 from tarry.service import serve
 from tarry.service.cli.app import main
 from tarry.store.opening import open_backend
-from tarry.store.ports import Backend, Bound, Transaction, Value, Work
+from tarry.store.ports import Asked, Backend, Bound, Transaction, Value, Work
+from tarry.store.rows import R
 
 T = TypeVar("T")
 
@@ -44,20 +45,18 @@ class WatchedTransaction:
         self._killer = killer
         self.queries: list[str] = []
 
-    async def fetch(self, query: str, *values: Any) -> Any:
+    async def fetch(self, query: str, row: type[R], /, *values: Bound) -> list[R]:
         self._before(query)
-        rows = await self._tx.fetch(query, *values)
+        rows = await self._tx.fetch(query, row, *values)
         self._killer.reach(f"{query}:after")
         return rows
 
-    async def fetch_all(self, queries: Sequence[Any]) -> Any:
-        names = [query[0] if isinstance(query, tuple) else query.query for query in queries]
-        for name in names:
-            self._before(name)
-        answers = await self._tx.fetch_all(queries)
-        for name in names:
-            self._killer.reach(f"{name}:after")
-        return answers
+    async def fetch_all(self, queries: Sequence[Asked[Any]]) -> None:
+        for asked in queries:
+            self._before(asked.query)
+        await self._tx.fetch_all(queries)
+        for asked in queries:
+            self._killer.reach(f"{asked.query}:after")
 
     async def later(self, query: str, *values: Bound) -> None:
         await self.execute(query, *values)

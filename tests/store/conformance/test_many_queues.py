@@ -24,10 +24,10 @@ class Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tx, name)
 
-    async def fetch_all(self, queries: Sequence[Any]) -> Any:
-        asked: list[Any] = [(one.query, one.values) if isinstance(one, Asked) else one for one in queries]
-        self._locked += [len(values[1]) for name, values in asked if name in ("cursor.lock", "cursor.free")]
-        return await self._tx.fetch_all(queries)
+    async def fetch_all(self, queries: Sequence[Asked[Any]]) -> None:
+        named: list[Any] = [one.values[1] for one in queries if one.query in ("cursor.lock", "cursor.free")]
+        self._locked += map(len, named)
+        await self._tx.fetch_all(queries)
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ import trio
 from support.stores import HOUR, MINUTE, SECOND, Stage, connect_raw, ids_of
 from tarry.store import catalogue
 from tarry.store.errors import StoreError
-from tarry.store.ports import Row, Transaction, Value
+from tarry.store.ports import Bound, Transaction, Value
 from tarry.store.records import Promoted
+from tarry.store.rows import R
 from tarry.store.stream import stretches
 from tarry.store.timers import timers
 
@@ -231,8 +232,8 @@ async def test_the_row_count_is_asserted(stage: Stage) -> None:
             self._tx = tx
             self._query = query
 
-        async def fetch(self, query: str, *values: Value | list[Value]) -> list[Row]:
-            return await self._tx.fetch(query, *values)
+        async def fetch(self, query: str, row: type[R], /, *values: Bound) -> list[R]:
+            return await self._tx.fetch(query, row, *values)
 
         async def execute(self, query: str, *values: object) -> int:
             if query == self._query:
