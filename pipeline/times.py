@@ -11,9 +11,14 @@ def parse_time(text: str, option: str) -> int:
     if not _RFC_3339.fullmatch(text):
         raise ValueError(f'{option}: "{text}" is not a time in RFC 3339, such as 2026-01-31T12:00:00Z')
     try:
-        return round(datetime.fromisoformat(text.upper()).timestamp() * 1000)
+        return milliseconds_of(datetime.fromisoformat(text.upper()))
     except ValueError as error:
         raise ValueError(f'{option}: "{text}": {error}') from None
+
+
+def milliseconds_of(time: datetime) -> int:
+    """Since 1970; a time without a zone is in UTC."""
+    return round(time.replace(tzinfo=time.tzinfo or UTC).timestamp() * 1000)
 
 
 def moment(milliseconds: int) -> datetime:

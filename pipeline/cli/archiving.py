@@ -5,7 +5,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from attrs import frozen
+from attrs import asdict, frozen
 from cyclopts import Parameter
 
 from ...store.printable import json_text, print_table
@@ -118,13 +118,7 @@ def _keep_up(dsn: str, lake: str, *, compact: bool, vacuum: int | None, yes: boo
         _confirm(f"remove files that a reader of the last {LEAST_HOURS} hours may be reading", yes=yes)
     with ArchiverLease(dsn, holder()):  # the files of an archiver at work are in no snapshot yet
         done = keep_up(Lake(lake), compact=compact, vacuum=vacuum)
-    _print(
-        as_json,
-        [
-            {"table": one.table, "files_before": one.files_before, "files": one.files_after, "removed": one.removed}
-            for one in done
-        ],
-    )
+    _print(as_json, [asdict(one) for one in done])
     return 0
 
 

@@ -17,7 +17,7 @@ class Kept:
 
     table: str
     files_before: int
-    files_after: int
+    files: int
     removed: int
     """Files that no snapshot of the last hours lists."""
 

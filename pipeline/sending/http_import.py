@@ -28,6 +28,7 @@ from ...client.transport import Transport
 from ..arrow import Batch
 from ..errors import NotFound
 from ..pace import Pace
+from ..times import milliseconds_of
 from .mysql_import import Written
 from .row_counts import Place, tell
 from .server_errors import translated
@@ -73,7 +74,7 @@ def clock_of(server: str, topic: str) -> int:
     """The store's time, Unix milliseconds: the next second begins with it. Raises as `look_up` does."""
     with translated(), Tarry(server, timeout=10, deadline=10) as tarry:
         answer = tarry.upcoming(topic, buckets=1, width="1s")
-    return _milliseconds(answer["buckets"][0]["at"])
+    return milliseconds_of(datetime.fromisoformat(answer["buckets"][0]["at"]))
 
 
 def columns(parted: DataFrame) -> DataFrame:
@@ -169,12 +170,8 @@ class _Publisher:
             message = self.transport.send(Call("GET", f"/v1/messages/{part(reply.document['id'])}", document_of))
         except NotThere:  # settled and taken by retention meanwhile
             return False
-        return _milliseconds(message["published_at"]) >= self.target.began - _CLOCKS
+        return milliseconds_of(datetime.fromisoformat(message["published_at"])) >= self.target.began - _CLOCKS
 
 
 def _whole(reply: Reply) -> Reply:
     return reply
-
-
-def _milliseconds(text: str) -> int:
-    return round(datetime.fromisoformat(text).timestamp() * 1000)

@@ -22,6 +22,7 @@ from .. import sinks
 from ..errors import NotFound
 from ..mysql_connection import opened
 from ..spark_errors import translated
+from ..times import moment, time_text
 from . import http_import, mysql_import, progress
 from .column_mapping import ColumnMapping
 from .import_drafts import Limits, drafts
@@ -246,4 +247,4 @@ def _put_away(checked: DataFrame, errors: str) -> str:
 
 
 def _time(ms: int | None) -> str | None:
-    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+    return None if ms is None else time_text(moment(ms))

@@ -5,14 +5,14 @@ store's history of row versions is never held up. Between two of them the rows m
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from pyspark.sql.types import LongType, StructType
 
-from ..arrow import Array, Table, pa, pc
+from ..arrow import Array, Batch, Table, pa, pc
 from ..columns import arrow_schema, constant, looked_up, to_column
 from .entries import exploded
-from .reads import Fetch
+from .reads import Fetch, fetcher
 from .shapes import SHAPES, Shape
 from .spans import Span
 
@@ -48,6 +48,15 @@ def read_span(
         page = fetch(shape.select(needed, conditions, first, last, also="" if needed else f"{shape.key} AS `key`"))
         if page.num_rows:
             yield _finished(fetch, span, page, schema)
+
+
+def read_spans(dsn: str, spans: Iterable[Span], schema: StructType, wanted: Sequence[str] = ()) -> Iterator[Batch]:
+    """The rows of several, for Spark; an empty batch first, since it wants one."""
+    fetch = fetcher(dsn)
+    yield pa.RecordBatch.from_pylist([], schema=arrow_schema(schema))
+    for span in spans:
+        for table in read_span(fetch, span, schema, wanted):
+            yield from table.combine_chunks().to_batches()
 
 
 def _windows(

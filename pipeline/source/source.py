@@ -23,9 +23,8 @@ from ..columns import arrow_schema
 from ..schemas import TABLES
 from ..store_connection import StoreConnection, absolute
 from .facts import Facts, read_facts
-from .pages import read_span
+from .pages import read_spans
 from .pushing import Pushed
-from .reads import fetcher
 from .shapes import TIMES
 from .spans import bundle, marks_of, plan
 from .stream import RANGES, StreamReader
@@ -127,14 +126,7 @@ class Reader(DataSourceReader):
         if self.table in SMALL:
             whole = pa.Table.from_pylist(partition.value, arrow_schema(TABLES[self.table]))
             return iter(whole.select(self.schema.names).to_batches())
-        return self._read(partition.value)
-
-    def _read(self, spans: Sequence[Any]) -> Iterator[Batch]:
-        fetch = fetcher(self.dsn)
-        yield pa.RecordBatch.from_pylist([], schema=arrow_schema(self.schema))
-        for span in spans:
-            for table in read_span(fetch, span, self.schema, self.pushed.conditions):
-                yield from table.combine_chunks().to_batches()
+        return read_spans(self.dsn, partition.value, self.schema, self.pushed.conditions)
 
 
 def _rows(table: str, facts: Facts, topics: set[str] | None) -> list[dict[str, Any]]:

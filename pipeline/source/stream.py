@@ -15,8 +15,7 @@ from ..columns import arrow_schema
 from ..schemas import LONG, TEXT, schema_of
 from ..store_connection import StoreConnection
 from .facts import Facts, read_facts
-from .pages import read_span
-from .reads import fetcher
+from .pages import read_spans
 from .spans import Span, bundle, head, plan
 
 STREAMED = ("messages", "returns", "deliveries")
@@ -55,15 +54,10 @@ class StreamReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[Batch]:
         spans: Sequence[Span] = partition.value
-        yield pa.RecordBatch.from_pylist([], schema=arrow_schema(self.schema))
-        if self.ranges:
-            rows = [{"table": s.table, "mark": s.mark, "first": s.first, "last": s.last} for s in spans]
-            yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema(self.schema))
-            return
-        fetch = fetcher(self.dsn)
-        for span in spans:
-            for table in read_span(fetch, span, self.schema):
-                yield from table.combine_chunks().to_batches()
+        if not self.ranges:
+            return read_spans(self.dsn, spans, self.schema)
+        rows = [{"table": s.table, "mark": s.mark, "first": s.first, "last": s.last} for s in spans]
+        return iter([pa.RecordBatch.from_pylist(rows, schema=arrow_schema(self.schema))])
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: what has been read stays where it is."""

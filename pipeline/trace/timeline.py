@@ -32,18 +32,6 @@ class Rows:
     retries: list[Row] = field(factory=list[Row])
     returns: list[Row] = field(factory=list[Row])
 
-    @classmethod
-    def of(cls, tables: Mapping[str, Sequence[Row]]) -> "Rows":
-        """Rows that are told apart already, by the names of their tables."""
-        made = cls()
-        for name, rows in tables.items():
-            place: dict[Any, Row] | list[Row] = getattr(made, name)
-            if isinstance(place, list):
-                place += rows
-            else:
-                place.update(enumerate(rows))
-        return made
-
 
 @frozen
 class Event:

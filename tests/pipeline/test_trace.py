@@ -7,12 +7,13 @@ from typing import Any
 from attrs import astuple
 
 from support.literal_tables import Literal, filled
+from support.timeline_rows import rows_by_table
 from tarry.pipeline.trace.timeline import Event, Rows, timeline
 
 
 def _rows(**tables: Iterable[Literal]) -> Rows:
     """Rows as a store or a lake would have them; what tells them from others is their place here."""
-    return Rows.of({name: [filled(name, row) for row in rows] for name, rows in tables.items()})
+    return rows_by_table({name: [filled(name, row) for row in rows] for name, rows in tables.items()})
 
 
 def _told(rows: Rows) -> list[tuple[Any, ...]]:

@@ -13,6 +13,7 @@ from support.lakes import archive
 from support.literal_tables import rows_of
 from support.stores import Stage
 from support.story import live
+from support.timeline_rows import rows_by_table
 from tarry.pipeline import session
 from tarry.pipeline.cli.app import run
 from tarry.pipeline.cli.codes import NOT_FOUND
@@ -33,7 +34,7 @@ def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 def _by_spark(spark: SparkSession, dsn: str | None, lake: str | None) -> list[Event]:
     """The same from whole tables, every row of them, as the other jobs read them."""
     tables = open_tables(spark, dsn, lake)
-    return timeline(Rows.of({name: rows_of(getattr(tables, name)) for name in Rows.__annotations__}))
+    return timeline(rows_by_table({name: rows_of(getattr(tables, name)) for name in Rows.__annotations__}))
 
 
 def _some(events: Iterable[Event], *ids: int) -> list[Event]:
