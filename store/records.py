@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from attrs import evolve, field, frozen
 
@@ -178,9 +178,8 @@ class ClaimKey:
     token: int
 
 
-@frozen
-class Delivered:
-    """A message as claimed."""
+class Delivered(NamedTuple):
+    """A message as claimed. (A tuple: thousands a second are made, each in a third of an attrs class's time.)"""
 
     id: int
     queue: int
