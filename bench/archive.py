@@ -12,15 +12,11 @@ Then 1 % more messages come, and the archive runs again in the same session. At 
 nobody archiving, and then while all of it is archived anew by a process of its own. Ratios are within one run.
 """
 
-import argparse
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -34,30 +30,20 @@ from ..pipeline.lake.archive import Archiver, holder
 from ..pipeline.lake.archiver_lease import ArchiverLease
 from ..pipeline.lake.lake import Lake
 from ..pipeline.session import Later
-from ..service.clock import Clock
-from ..service.commit.combiner import Combiner
 from ..store import catalogue
-from ..store.catalogue import TopicDraft
-from ..store.ids import first_id
 from ..store.mysql.dsn import Dsn
-from ..store.opening import open_backend
-from ..store.records import Conflict, Draft, Publication, Receipt
-from ..store.store import Store
 from . import databases
-from .closed_loop import in_tasks
 from .report import Figures, say, show
+from .subject import add_topic, bulk_sql, now, opened, publish_beside
 
-BODY = b'"' + b"x" * 198 + b'"'
 JAR = Path("/usr/share/java/mariadb-java-client.jar")
 
-_CHUNK = 100_000
 _PARTITIONS = 8
 _AGO = 24 * 3600 * 1000
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tarry.bench.archive", description=(__doc__ or "").splitlines()[0])
-    databases.add_dsn(parser, "mysql")
+    parser = databases.options("archive", __doc__, "mysql")
     parser.add_argument("--rows", type=int, default=500_000, help="messages (default: 500000; the goal is 5000000)")
     parser.add_argument("--callers", type=int, default=8, help="publishers, each awaiting its answer (default: 8)")
     parser.add_argument("--seconds", type=float, default=5, help="of a window that p99 is taken of (default: 5)")
@@ -72,7 +58,7 @@ def main() -> None:
         databases.scratch(dsn) as scratch,
         tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder,
     ):
-        settings = databases.durability(scratch)
+        settings = databases.durability(dsn)
         begun = trio.run(_begin, scratch)
         fill(scratch, begun, 0, arguments.rows)
         figures = measure(scratch, Path(folder), arguments.rows, arguments.master, arguments.jar)
@@ -82,33 +68,16 @@ def main() -> None:
 
 async def _begin(dsn: str) -> int:
     """The id of the one queue of a new topic."""
-    backend = await open_backend(dsn)
-    await backend.migrate()
-    topic = await Store(backend).write(catalogue.add_topic, TopicDraft("bench"), await backend.now())
-    await backend.aclose()
+    async with opened(dsn) as store:
+        topic = await add_topic(store)
     return topic.queues[0].id
 
 
 def fill(dsn: str, queue: int, begin: int, rows: int) -> None:
     """Messages of some time ago, at the end of the queue."""
-    at = int(time.time() * 1000) - _AGO
-    columns = "queue_id, `offset`, id, nonce, `key`, body, accepted_at, deliver_at, streamed_at"
-    values = f"{queue}, {begin}, {first_id(at) + begin}, 0, x'30', x'{BODY.hex()}', {at}, {at}, {at}"
     with databases.log_in(dsn) as login, login.cursor() as cursor:
         cursor.execute("SET SESSION wait_timeout = 3600")
-        cursor.execute(f"INSERT INTO message ({columns}) VALUES ({values})")
-        there = 1
-        while there < rows:
-            say(f"filling {there} of {rows}")
-            more = min(there, rows - there, _CHUNK)
-            cursor.execute(
-                f"INSERT INTO message ({columns}) SELECT queue_id, `offset` + {there}, id + {there}, 0,"
-                f" CONCAT('k-', `offset` + {there}), body, accepted_at, deliver_at, streamed_at"
-                f" FROM message WHERE queue_id = {queue} AND `offset` >= {begin} AND `offset` < {begin + more}"
-            )
-            there += more
-        end = begin + rows
-        cursor.execute(f"UPDATE queue SET next_offset = {end}, straight = {end} WHERE id = {queue}")
+        bulk_sql(cursor.execute, queue, begin, rows, now() - _AGO, "CONCAT('k-', {})")
 
 
 def measure(dsn: str, folder: Path, rows: int, master: str, jar: Path) -> Figures:
@@ -205,53 +174,26 @@ def _publishers(dsn: str, folder: Path, arguments: Any) -> Figures:
     databases.ask(dsn, "DELETE FROM lease")
     databases.ask(dsn, "DELETE FROM archived")
     shutil.rmtree(folder / "lake")
-    done = threading.Event()
     command = [sys.executable, "-P", "-m", "tarry.pipeline", "archive", "--dsn", dsn, "--master", arguments.master]
     command += ["--lake", str(folder / "again")]
     if arguments.rate:
         command += ["--rate", str(arguments.rate)]
-
-    def archive() -> None:
-        try:
-            subprocess.run(command, check=True, capture_output=True)
-        finally:
-            done.set()
-
-    return {"rate": arguments.rate} | trio.run(_publish, dsn, arguments.callers, arguments.seconds, archive, done)
-
-
-async def _publish(dsn: str, callers: int, seconds: float, archive: Any, done: threading.Event) -> Figures:
-    backend = await open_backend(dsn)
-    store, clock = Store(backend), Clock(backend.now)
-    await clock.take()
-    topic = (await store.read(catalogue.topics))[0]
-
-    async def write(publications: Sequence[Publication]) -> list[list[Receipt] | Conflict]:
-        return await store.publish(publications, clock.now())
-
-    combiner: Combiner[Publication, list[Receipt] | Conflict] = Combiner(
-        write, weigh=lambda publication: publication.weight, batch=2 << 20, waiting=64 << 20, writers=2
-    )
-
-    async def publish() -> None:
-        await combiner.ask(Publication((Draft(topic, topic.queues[0], BODY),)))
-
-    during: list[Figures] = []
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(combiner.run)
-        say("publishing, nobody archives")
-        before = await in_tasks([publish] * callers, seconds)
-        nursery.start_soon(trio.to_thread.run_sync, archive)
-        while not done.is_set():
-            say(f"publishing and archiving, window {len(during) + 1}")
-            during.append(await in_tasks([publish] * callers, seconds))
-        nursery.cancel_scope.cancel()
-    await backend.aclose()
+    before, during = trio.run(_publish, dsn, arguments.callers, arguments.seconds, command)
     p99 = median(window["p99_ms"] for window in during)
     return {
+        "rate": arguments.rate,
         "publish_p99_ms": {"before": before["p99_ms"], "archiving": p99, "times": round(p99 / before["p99_ms"], 2)},
         "publish_per_s": {"before": before["per_s"], "archiving": round(median(w["per_s"] for w in during))},
     }
+
+
+async def _publish(dsn: str, callers: int, seconds: float, command: list[str]) -> tuple[Figures, list[Figures]]:
+    async def archive() -> None:
+        await trio.run_process(command, capture_stdout=True, capture_stderr=True)
+
+    async with opened(dsn) as store:
+        topic = (await store.read(catalogue.topics))[0]
+        return await publish_beside(store, topic, callers, seconds, archive)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ The last two are in bench/rival_claims.py. All alternate, run after run; ratios 
 it, see bench/lateness.py.
 """
 
-import argparse
 from collections.abc import Sequence
 from functools import partial
 
@@ -22,24 +21,18 @@ import trio
 
 from ..service.clock import Clock
 from ..service.groups.coordinator import Coordinator
-from ..store import catalogue
-from ..store.catalogue import TopicDraft
-from ..store.opening import open_backend
 from ..store.records import Claim, ClaimRequest, Draft, Group, Publication, Settlement, Turn
 from ..store.store import Store
 from . import databases, rival_claims
 from .closed_loop import cycle, in_tasks
-from .report import Figures, ratios, say, show, spread
+from .report import Figures, chosen, column, ratios, say, show, spreads
+from .subject import BODY, add_topic, fill, opened
 
-BODY = b'"' + b"x" * 198 + b'"'
-
-_PAGE = 1000
 _LEASE = 60_000
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tarry.bench.claim", description=(__doc__ or "").splitlines()[0])
-    databases.add_dsn(parser)
+    parser = databases.options("claim", __doc__)
     parser.add_argument("--consumers", type=int, default=8, help="of one group (default: 8)")
     parser.add_argument("--max", type=int, default=10, help="messages to a claim (default: 10)")
     parser.add_argument(
@@ -55,50 +48,39 @@ def main() -> None:
     if min(arguments.consumers, arguments.runs, arguments.rows) < 1 or not 1 <= arguments.max <= 1000:
         parser.error("at least one of each, and 1 to 1000 messages to a claim")
     with databases.server(arguments.dsn) as dsn:
-        with databases.scratch(dsn) as scratch:
-            settings = databases.durability(scratch)
+        settings = databases.durability(dsn)
         subjects = ["turn"] if dsn.startswith(databases.SQLITE) else ["turn", "lock_and_log", "skip_locked"]
-        rates: list[dict[str, float]] = []
-        for run in range(1, arguments.runs + 1):
-            rates.append({})
-            for subject in subjects:
-                say(f"run {run} of {arguments.runs}: {subject}")
-                with databases.scratch(dsn) as scratch:
-                    act = partial(
-                        measure,
-                        consumers=arguments.consumers,
-                        size=arguments.max,
-                        ahead=arguments.ahead,
-                        producers=arguments.producers,
-                    )
-                    figures = trio.run(act, scratch, subject, arguments.rows, arguments.seconds)
-                rates[-1][subject] = figures["messages_per_s"]
-                show({"bench": "claim", "subject": subject, "run": run, **figures})
-        show(
-            {
-                "bench": "claim",
-                "summary": "medians of the runs",
-                "consumers": arguments.consumers,
-                "max": arguments.max,
-                "ahead": arguments.ahead,
-                "producers": arguments.producers,
-                "seconds": arguments.seconds,
-                "runs": arguments.runs,
-                **settings,
-                "messages_per_s": {subject: spread([one[subject] for one in rates]) for subject in subjects},
-                "times": {subject: ratios(rates, "turn", subject) for subject in subjects if subject != "turn"},
-            }
+        act = partial(
+            measure,
+            rows=arguments.rows,
+            seconds=arguments.seconds,
+            consumers=arguments.consumers,
+            size=arguments.max,
+            ahead=arguments.ahead,
+            producers=arguments.producers,
         )
+        contestants = {subject: partial(trio.run, partial(act, subject)) for subject in subjects}
+        rates = column(databases.alternate(dsn, "claim", arguments.runs, contestants), "messages_per_s")
+    show(
+        {
+            "bench": "claim",
+            "summary": "medians of the runs",
+            **chosen(arguments, "consumers", "max", "ahead", "producers", "seconds", "runs"),
+            **settings,
+            "messages_per_s": spreads(rates),
+            "times": {subject: ratios(rates, "turn", subject) for subject in subjects if subject != "turn"},
+        }
+    )
 
 
 async def measure(
-    dsn: str, subject: str, rows: int, seconds: float, *, consumers: int, size: int, ahead: bool, producers: int
+    subject: str, dsn: str, *, rows: int, seconds: float, consumers: int, size: int, ahead: bool, producers: int
 ) -> Figures:
     """One contestant on a stream of its own, beside `producers` who publish as much as they can."""
-    backend = await open_backend(dsn)
-    try:
-        store = Store(backend)
-        group = await fill(store, rows)
+    async with opened(dsn) as store:
+        topic = await add_topic(store)
+        await fill(store, topic, rows)
+        group = await store.add_group(topic, "bench", await store.backend.now())
         say(f"measuring {subject}")
         async with trio.open_nursery() as nursery:
             for _ in range(producers):
@@ -106,16 +88,14 @@ async def measure(
             if subject == "turn":
                 figures = await measure_desk(store, group, consumers, size, seconds, ahead=ahead)
                 # Transactions of the store's that a deadlock or a lock wait has made to be run again.
-                figures["run_again"] = backend.statistics().get("run_again", 0)
+                figures["run_again"] = store.backend.statistics().get("run_again", 0)
             else:
-                queue_id = group.topic.queues[0].id
+                queue_id = topic.queues[0].id
                 figures = await rival_claims.measure(dsn, subject, queue_id, consumers, size, seconds, ahead=ahead)
             nursery.cancel_scope.cancel()
         if figures["messages"] != size * figures["answered"]:
             raise AssertionError(f"{figures['messages']} messages in {figures['answered']} claims: the stream ran dry")
         return {**figures, "messages_per_s": figures["per_s"] * size}
-    finally:
-        await backend.aclose()
 
 
 async def publish_on(store: Store, group: Group) -> None:
@@ -123,18 +103,6 @@ async def publish_on(store: Store, group: Group) -> None:
     drafts = (Draft(group.topic, group.topic.queues[0], BODY),) * 10
     while True:
         await store.publish([Publication(drafts)], await store.backend.now())
-
-
-async def fill(store: Store, rows: int) -> Group:
-    """A stream of so many messages, and a group at its beginning."""
-    await store.backend.migrate()
-    now = await store.backend.now()
-    topic = await store.write(catalogue.add_topic, TopicDraft("bench"), now)
-    for start in range(0, rows, _PAGE):
-        say(f"publishing {start} of {rows}")
-        drafts = (Draft(topic, topic.queues[0], BODY),) * min(_PAGE, rows - start)
-        await store.publish([Publication(drafts)], now)
-    return await store.add_group(topic, "bench", now)
 
 
 async def measure_desk(

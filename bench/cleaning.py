@@ -8,7 +8,6 @@ last row, or for so many windows. `times_before` is the p99 of a publish during 
 run: within 2 is the goal. What was published meanwhile must still be there at the end.
 """
 
-import argparse
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -17,32 +16,22 @@ from statistics import median
 import trio
 
 from ..service.clock import Clock
-from ..service.commit.combiner import Combiner
 from ..service.metrics import Metrics
 from ..service.settings import Settings
 from ..service.topics.directory import Directory
 from ..service.upkeep.cleaner import Cleaner
 from ..service.upkeep.logs import set_up_logs
-from ..store.ids import first_id
-from ..store.opening import open_backend
-from ..store.records import Conflict, Draft, Publication, Receipt, Topic
-from ..store.store import Store
+from ..store.records import Topic
 from . import databases
-from .closed_loop import in_tasks
-from .report import Figures, say, show
-
-BODY = b'"' + b"x" * 198 + b'"'
+from .report import Figures, show
+from .subject import CHUNK, bulk_sql, opened, publish_beside
 
 _DAY = 24 * 3600 * 1000
 _AGE = 8 * _DAY
-_CHUNK = 50_000
-_BATCH_BYTES = 2 << 20
-_MAX_WAITING = 64 << 20
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tarry.bench.cleaning", description=(__doc__ or "").splitlines()[0])
-    databases.add_dsn(parser)
+    parser = databases.options("cleaning", __doc__)
     parser.add_argument("--rows", type=int, default=10_000_000, help="messages to be removed (default: 10000000)")
     parser.add_argument("--callers", type=int, default=8, help="publishers, each awaiting its answer (default: 8)")
     parser.add_argument("--seconds", type=float, default=10, help="of a window that p99 is taken of (default: 10)")
@@ -51,7 +40,7 @@ def main() -> None:
     if min(arguments.rows, arguments.callers) < 1:
         parser.error("at least one of each")
     with databases.server(arguments.dsn) as dsn, databases.scratch(dsn) as scratch:
-        settings = databases.durability(scratch)
+        settings = databases.durability(dsn)
         figures = trio.run(measure, scratch, arguments.rows, arguments.callers, arguments.seconds, arguments.windows)
     show({"bench": "cleaning", "rows": arguments.rows, "callers": arguments.callers, **settings, **figures})
 
@@ -59,50 +48,27 @@ def main() -> None:
 async def measure(dsn: str, rows: int, callers: int, seconds: float, windows: int | None) -> Figures:
     """Before, during, and what is left."""
     set_up_logs("warning", "console")
-    backend = await open_backend(dsn)
-    try:
-        await backend.migrate()
-        store = Store(backend)
-        clock = Clock(backend.now)
+    async with opened(dsn) as store:
+        clock = Clock(store.backend.now)
         await clock.take()
         directory = Directory(store, clock, auto_create=True)
         topic = await directory.topic("bench", create=True)
         group = await directory.group(topic, "bench", create=True)
         await trio.to_thread.run_sync(fill, dsn, topic, group.id, clock.now() - _AGE, rows)
         cleaner = Cleaner(store, directory, clock, Metrics(), Settings(), busy=lambda: False)
+        took = 0
 
-        async def write(publications: Sequence[Publication]) -> list[list[Receipt] | Conflict]:
-            return await store.publish(publications, clock.now())
+        async def clean() -> None:
+            nonlocal took
+            began = clock.now()
+            await cleaner.clean()
+            took = clock.now() - began
 
-        combiner: Combiner[Publication, list[Receipt] | Conflict] = Combiner(
-            write, weigh=lambda publication: publication.weight, batch=_BATCH_BYTES, waiting=_MAX_WAITING, writers=2
-        )
+        def note(many: int) -> None:
+            if many == windows:
+                cleaner.stop()
 
-        async def publish() -> None:
-            await combiner.ask(Publication((Draft(topic, topic.queues[0], BODY),)))
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(combiner.run)
-            say("publishing, nobody cleans")
-            before = await in_tasks([publish] * callers, seconds)
-            cleaned = trio.Event()
-            took = 0
-
-            async def clean() -> None:
-                nonlocal took
-                began = clock.now()
-                await cleaner.clean()
-                took = clock.now() - began
-                cleaned.set()
-
-            nursery.start_soon(clean)
-            during: list[Figures] = []
-            while not cleaned.is_set():
-                say(f"publishing and cleaning, window {len(during) + 1}")
-                during.append(await in_tasks([publish] * callers, seconds))
-                if len(during) == windows:
-                    cleaner.stop()
-            nursery.cancel_scope.cancel()
+        before, during = await publish_beside(store, topic, callers, seconds, clean, note)
         published = sum(window["answered"] for window in (before, *during))
         ((left,),) = databases.ask(dsn, "SELECT COUNT(*) FROM message")
         ((floor,),) = databases.ask(dsn, "SELECT MAX(floor) FROM cleaned")
@@ -110,8 +76,6 @@ async def measure(dsn: str, rows: int, callers: int, seconds: float, windows: in
         if left != published + rows - removed or (windows is None and removed != rows):
             raise AssertionError(f"of {rows} messages and {published} more, {removed} were removed and {left} are left")
         return _summary(before, during, took, removed)
-    finally:
-        await backend.aclose()
 
 
 def _summary(before: Figures, during: Sequence[Figures], took: int, removed: int) -> Figures:
@@ -148,26 +112,13 @@ def fill(dsn: str, topic: Topic, group_id: int, at: int, rows: int) -> None:
 
 
 def _fill(execute: Callable[[str], object], binary: str, topic: Topic, group_id: int, at: int, rows: int) -> None:
-    queue, id_ = topic.queues[0].id, first_id(at)
-    columns = "queue_id, `offset`, id, nonce, `key`, body, accepted_at, deliver_at, streamed_at"
-    execute(f"INSERT INTO message ({columns}) VALUES ({queue}, 0, {id_}, 0, x'30', x'{BODY.hex()}', {at}, {at}, {at})")
-    there = 1
-    while there < rows:
-        say(f"filling {there} of {rows}")
-        more = min(there, rows - there, _CHUNK)
-        # In steps of one, far from the ids that the clock gives now.
-        execute(
-            f"INSERT INTO message ({columns}) SELECT queue_id, `offset` + {there}, id + {there}, 0,"
-            f" CAST(`offset` + {there} AS {binary}), body, accepted_at, deliver_at, streamed_at"
-            f" FROM message WHERE queue_id = {queue} AND `offset` < {more}"
-        )
-        there += more
-    for start in range(0, rows, _CHUNK):
+    queue = topic.queues[0].id
+    bulk_sql(execute, queue, 0, rows, at, f"CAST({{}} AS {binary})")
+    for start in range(0, rows, CHUNK):
         execute(
             f"INSERT INTO label (topic_id, `key`, id) SELECT {topic.id}, `key`, id FROM message"
-            f" WHERE queue_id = {queue} AND `offset` >= {start} AND `offset` < {start + _CHUNK}"
+            f" WHERE queue_id = {queue} AND `offset` >= {start} AND `offset` < {start + CHUNK}"
         )
-    execute(f"UPDATE queue SET next_offset = {rows}, straight = {rows} WHERE id = {queue}")
     execute(f"UPDATE `cursor` SET position = {rows}, acked = {rows} WHERE group_id = {group_id} AND queue_id = {queue}")
 
 

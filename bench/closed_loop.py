@@ -4,9 +4,10 @@ The first tenth of the time is for warming up and does not count. `cpu_us` is wh
 processor time, which a busy machine disturbs less than the rest.
 """
 
-import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from typing import TypeVar
 
 import trio
@@ -92,36 +93,20 @@ async def in_tasks(callers: Sequence[Callable[[], Awaitable[object]]], seconds: 
 def in_threads(callers: Sequence[Callable[[], object]], seconds: float) -> Figures:
     """Each caller in a thread of its own. Raises what a caller raised."""
     total = _Tally(seconds)
-    tallies: list[_Tally] = []
-    faults: list[Exception] = []
-
-    def call(act: Callable[[], object], tally: _Tally) -> None:
-        try:
-            while (began := time.perf_counter()) < tally.ends:
-                act()
-                tally.note(began)
-        except Exception as fault:
-            faults.append(fault)
-
-    threads: list[threading.Thread] = []
-    for act in callers:
-        tallies.append(_Tally(seconds))
-        threads.append(threading.Thread(target=call, args=(act, tallies[-1])))
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if faults:
-        raise faults[0]
-    for tally in tallies:
-        total.join(tally)
+    with ThreadPoolExecutor(len(callers)) as pool:
+        for tally in pool.map(_repeat, callers, repeat(seconds)):
+            total.join(tally)
     return total.figures()
 
 
 def in_line(act: Callable[[], object], seconds: float) -> Figures:
     """One caller, in this thread."""
+    return _repeat(act, seconds).figures()
+
+
+def _repeat(act: Callable[[], object], seconds: float) -> _Tally:
     tally = _Tally(seconds)
     while (began := time.perf_counter()) < tally.ends:
         act()
         tally.note(began)
-    return tally.figures()
+    return tally

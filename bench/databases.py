@@ -15,8 +15,8 @@ import sqlite3
 import subprocess
 import tempfile
 import time
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -28,23 +28,29 @@ import pymysql.cursors
 
 from ..service.demo.server_process import free_port
 from ..store.sqlite.connection import connect as connect_sqlite
+from .report import Figures, say, show
 
 SQLITE = "sqlite:///"
 CONNECTIONS = 400
 """Of a private server: the published design wants one for each caller."""
 
+LOOK = 3
+"""Statements that a look at the counter asks by itself, for it logs in anew."""
+
 _START_SECONDS = 60
 _COMMITS = 200
 
 
-def add_dsn(parser: argparse.ArgumentParser, default: str = "mariadb") -> None:
-    """The option that every bench of a store has."""
+def options(bench: str, doc: str | None, default: str = "mariadb") -> argparse.ArgumentParser:
+    """A bench by its name and the docstring of its module, with the option that every bench of a store has."""
+    parser = argparse.ArgumentParser(prog=f"python -m tarry.bench.{bench}", description=(doc or "").splitlines()[0])
     parser.add_argument(
         "--dsn",
         default=default,
         help="mysql://user:password@host:port/any or sqlite:///file: a database of the bench's own is made there and"
         f" dropped; or mariadb, mysql or sqlite for a private one (default: {default})",
     )
+    return parser
 
 
 @contextmanager
@@ -85,9 +91,28 @@ def scratch(dsn: str) -> Generator[str, None, None]:
                 cursor.execute(f"DROP DATABASE {name}")
 
 
+def alternate(
+    dsn: str, bench: str, runs: int, contestants: Mapping[str, Callable[[str], Figures]], **marks: object
+) -> list[dict[str, Figures]]:
+    """What each gave in each run, which is shown: all in turn, run after run, each on an empty database.
+
+    `marks` tell in the lines what the contestants are given, if the bench goes over several such things.
+    """
+    found: list[dict[str, Figures]] = []
+    given = "".join(f"{name} {value}, " for name, value in marks.items())
+    for run in range(1, runs + 1):
+        found.append({})
+        for subject, measure in contestants.items():
+            say(f"{given}run {run} of {runs}: {subject}")
+            with scratch(dsn) as empty:
+                found[-1][subject] = figures = measure(empty)
+            show({"bench": bench, "subject": subject, **marks, "run": run, **figures})
+    return found
+
+
 @contextmanager
 def log_in(
-    dsn: str, *, database: str | None = ""
+    dsn: str, *, database: str | None = "", local_infile: bool = False
 ) -> Generator["pymysql.Connection[pymysql.cursors.Cursor]", None, None]:
     """PyMySQL on the database of `dsn`, in autocommit mode."""
     parts = urlsplit(dsn)
@@ -98,6 +123,7 @@ def log_in(
         password=unquote(parts.password or ""),
         database=parts.path[1:] if database == "" else database,
         autocommit=True,
+        local_infile=local_infile,
     )
     try:
         yield connection
@@ -108,20 +134,37 @@ def log_in(
 def ask(dsn: str, sql: str) -> list[tuple[Any, ...]]:
     """The rows of a query, through a client that is not the one under test."""
     if dsn.startswith(SQLITE):
-        reader = sqlite3.connect(dsn.removeprefix(SQLITE))
-        try:
+        with closing(sqlite3.connect(dsn.removeprefix(SQLITE))) as reader:
             return reader.execute(sql).fetchall()
-        finally:
-            reader.close()
     with log_in(dsn) as connection, connection.cursor() as cursor:
         cursor.execute(sql)
         return list(cursor.fetchall())
 
 
+def expect_rows(dsn: str, table: str, rows: int) -> None:
+    """So many are in the table, no fewer and no more; else `AssertionError`."""
+    ((found,),) = ask(dsn, f"SELECT COUNT(*) FROM {table}")
+    if found != rows:
+        raise AssertionError(f"{rows} rows were written, {found} are in {table}")
+
+
+def asked(dsn: str) -> int:
+    """How many statements the server has counted since its start; 0 on SQLite, which does not count."""
+    if dsn.startswith(SQLITE):
+        return 0
+    ((_, count),) = ask(dsn, "SHOW GLOBAL STATUS LIKE 'Questions'")
+    return int(count)
+
+
 def durability(dsn: str) -> dict[str, Any]:
-    """What a commit on this database means: who keeps it, its settings, and what a commit of one row takes there."""
+    """What a commit on this server means: who keeps it, its settings, and what a commit of one row takes there."""
     if dsn.startswith(SQLITE):
         return _durability_of_sqlite()
+    with scratch(dsn) as empty:
+        return _durability_of_mysql(empty)
+
+
+def _durability_of_mysql(dsn: str) -> dict[str, Any]:
     names = ("innodb_flush_log_at_trx_commit", "sync_binlog", "log_bin", "innodb_buffer_pool_size")
     with log_in(dsn) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT VERSION()")

@@ -30,10 +30,9 @@ from ..pipeline.schemas import TABLES
 from ..store import catalogue
 from ..store.catalogue import TopicDraft
 from ..store.ids import SEQUENCE_BITS
-from ..store.opening import open_backend
 from ..store.records import ClaimRequest, Draft, Publication, Settlement
-from ..store.store import Store
-from .report import ratios, say, show, spread
+from .report import ratios, say, show, spreads
+from .subject import opened
 
 app = App(name="fixed_cost", help=__doc__)
 
@@ -96,7 +95,7 @@ def main(
             "summary": "medians of the runs",
             "rows": rows,
             "master": master,
-            "seconds": {name: spread([one[name] for one in took], 2) for name in commands},
+            "seconds": spreads(took, 2),
             "times_bare": {name: ratios(took, name, "bare") for name in commands if name != "bare"},
             "goals": _GOALS,
         }
@@ -159,11 +158,8 @@ def _pages(table: str, begin: int, end: int) -> Iterator[Any]:
 
 async def make_store(dsn: str) -> None:
     """Messages of some time ago, all acked by one group."""
-    backend = await open_backend(dsn)
-    try:
-        store = Store(backend)
-        await backend.migrate()
-        now = await backend.now() - 3_600_000
+    async with opened(dsn) as store:
+        now = await store.backend.now() - 3_600_000
         topic = await store.write(catalogue.add_topic, TopicDraft("orders"), now)
         group = await store.add_group(topic, "billing", now)
         for _ in range(0, _AUDITED, 1000):
@@ -174,8 +170,6 @@ async def make_store(dsn: str) -> None:
             if claim is None or len(claim.messages) != 1000:
                 raise AssertionError(f"a thousand messages, and {claim} was claimed")
             await store.turn(group, [Settlement(claim.key, "ack")], [], now + 5)
-    finally:
-        await backend.aclose()
     say(f"made at {datetime.now(UTC):%H:%M}")
 
 

@@ -17,11 +17,9 @@ within each run. Every count is held against the file's own: the answers, the co
 has ended the rows and the sum of the due times in its tables. A wrong one ends it with exit code 1.
 """
 
-import argparse
 import csv
 import io
 import json
-import tempfile
 import time
 import zipfile
 from collections import deque
@@ -38,10 +36,10 @@ from attrs import frozen
 
 from ..client import Draft, NotFound, Tarry
 from ..client.errors import Conflict
-from ..service.demo.server_process import ServerProcess
 from ..store.sqlite.connection import connect as connect_sqlite
 from . import databases
-from .report import Figures, ratios, say, show, spread
+from .report import Figures, chosen, ratios, say, show, spread
+from .subject import now, served
 
 TOPIC = "departures"
 
@@ -71,8 +69,7 @@ class Flight:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tarry.bench.flights", description=(__doc__ or "").splitlines()[0])
-    databases.add_dsn(parser)
+    parser = databases.options("flights", __doc__)
     parser.add_argument("--data", type=Path, required=True, help="the year's flights: the CSV, or a zip that holds it")
     parser.add_argument("--rows", type=int, help="only the first so many flights")
     parser.add_argument("--publishers", type=int, default=2, help="threads that publish (default: 2)")
@@ -87,8 +84,7 @@ def main() -> None:
     flights = read(arguments.data, arguments.rows)
     found: list[Figures] = []
     with databases.server(arguments.dsn) as dsn:
-        with databases.scratch(dsn) as scratch:
-            settings = databases.durability(scratch)
+        settings = databases.durability(dsn)
         for run in range(1, arguments.runs + 1):
             doing = f"run {run} of {arguments.runs}"
             with databases.scratch(dsn) as scratch:
@@ -104,9 +100,7 @@ def main() -> None:
             "bench": "flights",
             "summary": "medians of the runs",
             "rows": len(flights),
-            "publishers": arguments.publishers,
-            "callers": arguments.callers,
-            "runs": arguments.runs,
+            **chosen(arguments, "publishers", "callers", "runs"),
             **settings,
             **{name: spread([run[name] for run in found]) for name in _RATES},
             "times_the_baseline": ratios(found, "scheduled_per_s", "baseline_per_s"),
@@ -202,21 +196,13 @@ def _rows(flights: Sequence[Flight]) -> list[tuple[int, bytes, bytes]]:
 
 def measure(dsn: str, flights: Sequence[Flight], publishers: int, callers: int, doing: str) -> Figures:
     """The whole schedule against a server of its own, and every count held against the file's."""
-    with tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder:
-        server = ServerProcess(Path(folder), dsn, environment={"TARRY_LOG_LEVEL": "warning"})
-        server.start()
-        try:
-            schedule = Schedule(server.url, flights, ahead(flights))
-            took = schedule.publish(publishers, f"{doing}: scheduling")
-            took |= schedule.cancel(callers, f"{doing}: cancelling")
-            took |= schedule.reschedule(callers, f"{doing}: rescheduling")
-            with Tarry(server.url) as tarry:
-                topic = tarry.topic(TOPIC)
-        except Exception as error:
-            error.add_note(f"the end of the server's log:\n{server.tail()}")
-            raise
-        finally:
-            server.stop()
+    with served(dsn, log_level="warning") as server:
+        schedule = Schedule(server.url, flights, ahead(flights))
+        took = schedule.publish(publishers, f"{doing}: scheduling")
+        took |= schedule.cancel(callers, f"{doing}: cancelling")
+        took |= schedule.reschedule(callers, f"{doing}: rescheduling")
+        with Tarry(server.url) as tarry:
+            topic = tarry.topic(TOPIC)
     answers = schedule.answers
     compare(
         expected(flights, schedule.later),
@@ -229,7 +215,7 @@ def measure(dsn: str, flights: Sequence[Flight], publishers: int, callers: int, 
 def ahead(flights: Sequence[Flight]) -> int:
     """Whole days, in milliseconds, after which the first flight is due at least a day from now."""
     first = min(flight.planned for flight in flights)
-    return -((first - time.time_ns() // 1_000_000 - _DAY) // _DAY) * _DAY
+    return -((first - now() - _DAY) // _DAY) * _DAY
 
 
 class Schedule:

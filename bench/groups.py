@@ -8,8 +8,6 @@ publish, not what their consumers cost the machine. One group and many alternate
 database.
 """
 
-import argparse
-
 import trio
 
 from ..service.metrics import Metrics
@@ -17,18 +15,15 @@ from ..service.serve import begin
 from ..service.settings import Settings
 from ..service.upkeep.collector import tame_collector
 from ..service.upkeep.logs import set_up_logs
-from ..store.opening import open_backend
 from ..store.records import ClaimRequest, Draft, Publication
-from ..store.store import Store
 from . import databases
 from .closed_loop import in_tasks
-from .publish import BODY
-from .report import Figures, ratios, say, show, spread
+from .report import Figures, chosen, ratios, say, show, spreads
+from .subject import BODY, opened
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tarry.bench.groups", description=(__doc__ or "").splitlines()[0])
-    databases.add_dsn(parser)
+    parser = databases.options("groups", __doc__)
     parser.add_argument("--groups", type=int, default=50, help="groups of the topic (default: 50)")
     parser.add_argument("--callers", type=int, default=20, help="callers at a time (default: 20)")
     parser.add_argument("--seconds", type=float, default=5, help="of each measurement (default: 5)")
@@ -40,8 +35,7 @@ def main() -> None:
     set_up_logs("error")
     rates: list[dict[str, float]] = []
     with databases.server(arguments.dsn) as dsn:
-        with databases.scratch(dsn) as scratch:
-            settings = databases.durability(scratch)
+        settings = databases.durability(dsn)
         for run in range(1, arguments.runs + 1):
             rates.append({})
             pair = [("one", 1), ("many", arguments.groups)]
@@ -55,12 +49,9 @@ def main() -> None:
         {
             "bench": "groups",
             "summary": "medians of the runs",
-            "groups": arguments.groups,
-            "callers": arguments.callers,
-            "seconds": arguments.seconds,
-            "runs": arguments.runs,
+            **chosen(arguments, "groups", "callers", "seconds", "runs"),
             **settings,
-            "per_s": {subject: spread([one[subject] for one in rates]) for subject in ("one", "many")},
+            "per_s": spreads(rates),
             "many_to_one": ratios(rates, "many", "one"),
         }
     )
@@ -68,9 +59,8 @@ def main() -> None:
 
 async def measure(dsn: str, groups: int, callers: int, seconds: float) -> Figures:
     """A node of its own, its groups claimed for once."""
-    backend = await open_backend(dsn)
-    try:
-        server = begin(Store(backend), Settings(dsn=dsn), Metrics())
+    async with opened(dsn) as store:
+        server = begin(store, Settings(dsn=dsn), Metrics())
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.run)
             await server.ready.wait()
@@ -86,9 +76,6 @@ async def measure(dsn: str, groups: int, callers: int, seconds: float) -> Figure
             figures = await in_tasks([publish] * callers, seconds)
             nursery.cancel_scope.cancel()
         return figures
-    finally:
-        with trio.CancelScope(shield=True):
-            await backend.aclose()
 
 
 if __name__ == "__main__":

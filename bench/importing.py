@@ -11,18 +11,15 @@ The rows of one CSV, about 200 bytes each, due over the next day:
 All alternate, run after run, each on an empty database. Ratios are within each run.
 """
 
-import argparse
 import json
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pymysql
-import pymysql.cursors
 import trio
 from pyspark.sql import SparkSession
 
@@ -31,14 +28,11 @@ from ..pipeline import session
 from ..pipeline.sending import importing
 from ..pipeline.sending.column_mapping import ColumnMapping
 from ..pipeline.sending.input_files import read_rows
-from ..service.demo.server_process import ServerProcess
-from ..store import catalogue
 from ..store.catalogue import TopicDraft
 from ..store.ids import first_id
-from ..store.opening import open_backend
-from ..store.store import Store
 from . import databases
-from .report import Figures, ratios, say, show, spread
+from .report import Figures, column, ratios, say, show, spreads
+from .subject import add_topic, opened, served
 
 _TOPIC = "bench"
 _THREADS = 4
@@ -46,10 +40,7 @@ _BATCH = 1000
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m tarry.bench.importing", description=(__doc__ or "").splitlines()[0]
-    )
-    databases.add_dsn(parser)
+    parser = databases.options("importing", __doc__)
     parser.add_argument("--rows", type=int, default=300_000, help="of the file (default: 300000)")
     parser.add_argument("--runs", type=int, default=3, help="runs, of which the ratios are medians (default: 3)")
     parser.add_argument("--master", default="local[2]", help="Spark's (default: local[2])")
@@ -67,29 +58,26 @@ def compare(dsn: str, folder: Path, rows: int, runs: int, master: str) -> None:
     file = folder / "rows.csv"
     write_rows(file, rows)
     spark = session.open_session("bench", master)
-    contestants: dict[str, Callable[[str], float]] = {
-        "import": lambda empty: by_import(spark, empty, file),
-        "http": lambda empty: by_http(empty, file, folder),
-        "load_data": lambda empty: by_load_data(empty, file, folder),
+
+    def counted(table: str, act: Callable[[str], float]) -> Callable[[str], Figures]:
+        def measure(empty: str) -> Figures:
+            make_topic(empty)
+            seconds = act(empty)
+            databases.expect_rows(empty, table, rows)
+            return {"rows": rows, "seconds": round(seconds, 3), "per_s": round(rows / seconds)}
+
+        return measure
+
+    contestants = {
+        "import": counted("delay", lambda empty: by_import(spark, empty, file)),
+        "http": counted("delay", lambda empty: by_http(empty, file)),
+        "load_data": counted("bare", lambda empty: by_load_data(empty, file, folder)),
     }
-    with databases.scratch(dsn) as scratch:
-        settings = databases.durability(scratch)
+    settings = databases.durability(dsn)
     with databases.scratch(dsn) as scratch:
         say("warming up")
-        make_topic(scratch)
-        by_import(spark, scratch, file)  # as much as is measured: Java compiles what runs often
-    rates: list[dict[str, float]] = []
-    for run in range(1, runs + 1):
-        rates.append({})
-        for subject, measure in contestants.items():
-            say(f"run {run} of {runs}: {subject}")
-            with databases.scratch(dsn) as scratch:
-                make_topic(scratch)
-                seconds = measure(scratch)
-                check(scratch, "bare" if subject == "load_data" else "delay", rows)
-            figures: Figures = {"rows": rows, "seconds": round(seconds, 3), "per_s": round(rows / seconds)}
-            rates[-1][subject] = figures["per_s"]
-            show({"bench": "importing", "subject": subject, "run": run, **figures})
+        contestants["import"](scratch)  # as much as is measured: Java compiles what runs often
+    rates = column(databases.alternate(dsn, "importing", runs, contestants), "per_s")
     show(
         {
             "bench": "importing",
@@ -98,7 +86,7 @@ def compare(dsn: str, folder: Path, rows: int, runs: int, master: str) -> None:
             "runs": runs,
             "master": master,
             **settings,
-            "per_s": {subject: spread([one[subject] for one in rates]) for subject in contestants},
+            "per_s": spreads(rates),
             "times_http": ratios(rates, "import", "http"),
             "share_of_load_data": ratios(rates, "import", "load_data"),
         }
@@ -127,10 +115,8 @@ def read_back(file: Path) -> Iterator[dict[str, Any]]:
 
 def make_topic(dsn: str) -> None:
     async def run() -> None:
-        backend = await open_backend(dsn)
-        await backend.migrate()
-        await Store(backend).write(catalogue.add_topic, TopicDraft(_TOPIC, queues=4), await backend.now())
-        await backend.aclose()
+        async with opened(dsn) as store:
+            await add_topic(store, TopicDraft(_TOPIC, queues=4))
 
     trio.run(run)
 
@@ -143,28 +129,21 @@ def by_import(spark: SparkSession, dsn: str, file: Path) -> float:
     return time.perf_counter() - began
 
 
-def by_http(dsn: str, file: Path, folder: Path) -> float:
+def by_http(dsn: str, file: Path) -> float:
     """Four threads, each with every fourth batch; the drafts are made before the clock starts."""
     drafts = list(read_back(file))
     batches = [drafts[begin : begin + _BATCH] for begin in range(0, len(drafts), _BATCH)]
-    server = ServerProcess(folder, dsn)
-    server.start()
-    try:
-        with Tarry(server.url, timeout=60) as tarry:
+    with served(dsn) as server, Tarry(server.url, timeout=60) as tarry:
 
-            def publish(first: int) -> None:
-                for batch in batches[first::_THREADS]:
-                    tarry.publish_many(_TOPIC, batch)
+        def publish(first: int) -> None:
+            for batch in batches[first::_THREADS]:
+                tarry.publish_many(_TOPIC, batch)
 
-            threads = [threading.Thread(target=publish, args=(first,)) for first in range(_THREADS)]
-            began = time.perf_counter()
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            return time.perf_counter() - began
-    finally:
-        server.stop()
+        began = time.perf_counter()
+        with ThreadPoolExecutor(_THREADS) as pool:
+            for _ in pool.map(publish, range(_THREADS)):
+                pass  # raises what a thread raised
+        return time.perf_counter() - began
 
 
 def by_load_data(dsn: str, file: Path, folder: Path) -> float:
@@ -190,26 +169,10 @@ def by_load_data(dsn: str, file: Path, folder: Path) -> float:
 
 
 def _load(dsn: str, table: Path) -> float:
-    with databases.log_in(dsn) as known:
-        host, port, user, password = known.host, known.port, known.user, known.password
-        name: Any = known.db
-    connection: pymysql.Connection[pymysql.cursors.Cursor] = pymysql.connect(
-        host=host, port=port, user=user, password=password, database=name, local_infile=True, autocommit=True
-    )
-    try:
-        with connection.cursor() as cursor:
-            began = time.perf_counter()
-            cursor.execute(f"LOAD DATA LOCAL INFILE '{table}' INTO TABLE bare CHARACTER SET binary")
-            return time.perf_counter() - began
-    finally:
-        connection.close()
-
-
-def check(dsn: str, table: str, rows: int) -> None:
-    """Every row is there once."""
-    ((found,),) = databases.ask(dsn, f"SELECT COUNT(*) FROM {table}")
-    if found != rows:
-        raise AssertionError(f"{rows} rows were given, and {found} are in {table}")
+    with databases.log_in(dsn, local_infile=True) as connection, connection.cursor() as cursor:
+        began = time.perf_counter()
+        cursor.execute(f"LOAD DATA LOCAL INFILE '{table}' INTO TABLE bare CHARACTER SET binary")
+        return time.perf_counter() - began
 
 
 if __name__ == "__main__":

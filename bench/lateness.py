@@ -11,12 +11,9 @@ time, and all must be acknowledged.
 `server_cpu` and `consumers_cpu` say how much of one processor each took: what limits it.
 """
 
-import argparse
-import tempfile
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 import msgspec
 import trio
@@ -24,7 +21,8 @@ import trio
 from ..service.demo.server_process import ServerProcess
 from . import databases
 from .lean_http import LeanHTTP
-from .report import Figures, percentile, say, show, spread
+from .report import Figures, chosen, percentile, say, show, spread
+from .subject import now, served
 from .usage import cpu_of
 
 _WARM_UP = 2.0
@@ -46,8 +44,7 @@ class _Claim(msgspec.Struct):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tarry.bench.lateness", description=(__doc__ or "").splitlines()[0])
-    databases.add_dsn(parser, default="sqlite")
+    parser = databases.options("lateness", __doc__, "sqlite")
     parser.add_argument("--rate", type=int, default=1000, help="messages due a second (default: 1000)")
     parser.add_argument("--seconds", type=float, default=30, help="that count, of each run (default: 30)")
     parser.add_argument("--consumers", type=int, default=4, help="connections that claim (default: 4)")
@@ -57,8 +54,7 @@ def main() -> None:
     if min(arguments.rate, arguments.consumers, arguments.runs) < 1 or not 1 <= arguments.max <= 1000:
         parser.error("at least one of each, and 1 to 1000 messages to a claim")
     with databases.server(arguments.dsn) as dsn:
-        with databases.scratch(dsn) as scratch:
-            settings = databases.durability(scratch)
+        settings = databases.durability(dsn)
         found: list[Figures] = []
         for run in range(1, arguments.runs + 1):
             with databases.scratch(dsn) as scratch:
@@ -69,11 +65,7 @@ def main() -> None:
         {
             "bench": "lateness",
             "summary": "medians of the runs",
-            "rate": arguments.rate,
-            "seconds": arguments.seconds,
-            "consumers": arguments.consumers,
-            "max": arguments.max,
-            "runs": arguments.runs,
+            **chosen(arguments, "rate", "seconds", "consumers", "max", "runs"),
             **settings,
             **{
                 name: spread([figures[name] for figures in found], 2)
@@ -86,16 +78,8 @@ def main() -> None:
 
 def measure(dsn: str, rate: int, seconds: float, consumers: int, size: int) -> Figures:
     """One run against a server of its own."""
-    with tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder:
-        server = ServerProcess(Path(folder), dsn, environment={"TARRY_LOG_LEVEL": "warning"})
-        server.start()
-        try:
-            return trio.run(_Run(server, rate, seconds, consumers, size).measure)
-        except Exception as error:
-            error.add_note(f"the end of the server's log:\n{server.tail()}")
-            raise
-        finally:
-            server.stop()
+    with served(dsn, log_level="warning") as server:
+        return trio.run(_Run(server, rate, seconds, consumers, size).measure)
 
 
 class _Run:
@@ -112,9 +96,9 @@ class _Run:
         self._acked = 0
 
     async def measure(self) -> Figures:
-        first = time.time_ns() // 1_000_000 + round(1000 * (_LEAD + self._total / _PUBLISHES_A_SECOND))
+        first = now() + round(1000 * (_LEAD + self._total / _PUBLISHES_A_SECOND))
         await self._schedule(first)
-        if time.time_ns() // 1_000_000 > first - 500:
+        if now() > first - 500:
             raise RuntimeError("scheduling took longer than the time that was left for it")
         await trio.sleep(first / 1000 - time.time())
         began, server_cpu, own_cpu = time.perf_counter(), cpu_of(self._server.pid), time.process_time()

@@ -14,19 +14,16 @@ one bad time among many good ones.
     ratio        met, and known, to alone, within each run
 """
 
-import argparse
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import msgspec
 import trio
 
-from ..service.demo.server_process import ServerProcess
 from . import databases
 from .lean_http import LeanHTTP, RefusedError
-from .report import Figures, percentile, ratios, say, show, spread
+from .report import Figures, chosen, column, percentile, ratios, say, show, spreads
+from .subject import served
 
 _WARM_UP = 2.0
 """Seconds of both kinds of calls before the first measurement."""
@@ -36,10 +33,7 @@ _LOCK = "SELECT id FROM queue WHERE group_id = 0 AND topic_id = (SELECT id FROM 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m tarry.bench.neighbours", description=(__doc__ or "").splitlines()[0]
-    )
-    databases.add_dsn(parser)
+    parser = databases.options("neighbours", __doc__)
     parser.add_argument("--rate", type=int, default=10, help="publishes, and claims, a second on B (default: 10)")
     parser.add_argument("--publishers", type=int, default=20, help="on A, while it is locked (default: 20)")
     parser.add_argument("--seconds", type=float, default=15, help="of each measurement (default: 15)")
@@ -50,8 +44,8 @@ def main() -> None:
     if arguments.dsn.startswith("sqlite"):
         parser.error("nobody else can lock a row of SQLite's: the question is one of MySQL and MariaDB")
     found: list[dict[str, Figures]] = []
-    with databases.server(arguments.dsn) as dsn, databases.scratch(dsn) as scratch:
-        settings = databases.durability(scratch)
+    with databases.server(arguments.dsn) as dsn:
+        settings = databases.durability(dsn)
         for run in range(1, arguments.runs + 1):
             with databases.scratch(dsn) as fresh:
                 say(f"run {run} of {arguments.runs}")
@@ -59,19 +53,16 @@ def main() -> None:
             for case, figures in found[-1].items():
                 show({"bench": "neighbours", "run": run, "case": case, **figures})
     names = [name for name in found[0]["alone"] if name.endswith("_ms")]
-    cases = {case: {name: spread([run[case][name] for run in found], 1) for name in names} for case in found[0]}
+    cases = {case: spreads([{name: run[case][name] for name in names} for run in found], 1) for case in found[0]}
     times = {
-        case: {name.removesuffix("_ms"): ratios([_of(run, name) for run in found], case, "alone") for name in names}
+        case: {name.removesuffix("_ms"): ratios(column(found, name), case, "alone") for name in names}
         for case in ("met", "known")
     }
     show(
         {
             "bench": "neighbours",
             "summary": "medians of the runs, and met and known to alone",
-            "rate": arguments.rate,
-            "publishers": arguments.publishers,
-            "seconds": arguments.seconds,
-            "runs": arguments.runs,
+            **chosen(arguments, "rate", "publishers", "seconds", "runs"),
             **settings,
             **cases,
             "ratio": times,
@@ -81,16 +72,8 @@ def main() -> None:
 
 def measure(dsn: str, rate: int, publishers: int, seconds: float) -> dict[str, Figures]:
     """One run against a server of its own: the figures of each case."""
-    with tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder:
-        server = ServerProcess(Path(folder), dsn, environment={"TARRY_LOG_LEVEL": "error"})
-        server.start()
-        try:
-            return trio.run(_measure, server.port, dsn, rate, publishers, seconds)
-        except Exception as error:
-            error.add_note(f"the end of the server's log:\n{server.tail()}")
-            raise
-        finally:
-            server.stop()
+    with served(dsn, log_level="error") as server:
+        return trio.run(_measure, server.port, dsn, rate, publishers, seconds)
 
 
 async def _measure(port: int, dsn: str, rate: int, publishers: int, seconds: float) -> dict[str, Figures]:
@@ -153,10 +136,6 @@ async def _at_a_rate(call: Callable[[], Awaitable[None]], rate: int, seconds: fl
         await trio.sleep(max(0.0, due - time.perf_counter()))
         await call()
         took.append(time.perf_counter() - due)
-
-
-def _of(run: dict[str, Figures], name: str) -> dict[str, float]:
-    return {case: figures[name] for case, figures in run.items()}
 
 
 def _figures(kind: str, took: list[float]) -> Figures:

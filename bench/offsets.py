@@ -11,36 +11,28 @@ Nothing is killed and nothing is delayed. When the publishers have ended, the re
 what was acknowledged and not seen by then is skipped: no later read will find it.
 """
 
-import argparse
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import trio
 
-from ..service.commit.combiner import Combiner
-from ..store import catalogue
 from ..store.catalogue import TopicDraft
-from ..store.mysql.connection import Connection, connect
+from ..store.mysql.connection import connect
 from ..store.mysql.dsn import Dsn
 from ..store.mysql.literals import Statement
-from ..store.opening import open_backend
-from ..store.records import Conflict, Draft, Publication, Receipt
-from ..store.store import Store
+from ..store.records import Conflict, Draft, Publication
 from ..store.stream import stretches
-from . import databases
-from .publish import BODY, now
-from .published_design import TABLE
-from .report import Figures, say, show, spread
+from . import databases, published_design
+from .report import Figures, show, spreads
+from .subject import BODY, add_topic, group_commit, now, opened
 
-_INSERT = Statement("INSERT INTO published (queue_id, `offset`, accepted_at, body) VALUES (1, ?, ?, ?)")
 _BEHIND = Statement("SELECT `offset` FROM published WHERE queue_id = 1 AND `offset` > ? ORDER BY `offset` LIMIT 1000")
-_INCR = b"*2\r\n$4\r\nINCR\r\n$6\r\noffset\r\n"
 _QUIET = 1.5
 """Seconds without a message after which the reader has read everything it ever will."""
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tarry.bench.offsets", description=(__doc__ or "").splitlines()[0])
-    databases.add_dsn(parser)
+    parser = databases.options("offsets", __doc__)
     parser.add_argument("--publishers", type=int, nargs="+", default=[4, 20], help="at a time (default: 4 20)")
     parser.add_argument("--seconds", type=float, default=5, help="of publishing (default: 5)")
     parser.add_argument("--runs", type=int, default=3, help="runs, of which the share is the median (default: 3)")
@@ -62,20 +54,17 @@ def compare(dsn: str, redis_port: int, publishers: int, seconds: float, runs: in
         "store": lambda scratch: trio.run(tarry, scratch, redis_port, publishers, seconds, False),
         "redis": lambda scratch: trio.run(tarry, scratch, redis_port, publishers, seconds, True),
     }
-    shares: dict[str, list[float]] = {subject: [] for subject in contestants}
-    for run in range(1, runs + 1):
-        for subject, measure in contestants.items():
-            say(f"{publishers} publishers, run {run} of {runs}: {subject}")
-            with databases.scratch(dsn) as scratch:
-                figures = measure(scratch)
-            shares[subject].append(100 * figures["skipped"] / figures["acknowledged"])
-            show({"bench": "offsets", "subject": subject, "publishers": publishers, "run": run, **figures})
+    found = databases.alternate(dsn, "offsets", runs, contestants, publishers=publishers)
+    shares = [
+        {subject: 100 * figures["skipped"] / figures["acknowledged"] for subject, figures in run.items()}
+        for run in found
+    ]
     show(
         {
             "bench": "offsets",
             "summary": "medians of the runs",
             "publishers": publishers,
-            "skipped_percent": {subject: spread(some, 2) for subject, some in shares.items()},
+            "skipped_percent": spreads(shares, 2),
         }
     )
 
@@ -114,10 +103,8 @@ async def _race(
 
 async def published(dsn: str, redis_port: int, publishers: int, seconds: float, within: bool) -> Figures:
     """The published design; `within`: the offset is drawn when the transaction has begun."""
-    with databases.log_in(dsn) as admin, admin.cursor() as cursor:
-        cursor.execute(TABLE)
-    place = Dsn.parse(dsn)
-    reader = await connect(place, write=False)
+    callers = await published_design.join(dsn, redis_port, publishers)
+    reader = await connect(Dsn.parse(dsn), write=False)
     position = 0
 
     async def read() -> list[int]:
@@ -126,47 +113,23 @@ async def published(dsn: str, redis_port: int, publishers: int, seconds: float, 
         position = found[-1] if found else position
         return found
 
-    def caller(connection: Connection, counter: trio.SocketStream) -> Callable[[], Awaitable[list[int]]]:
-        async def publish() -> list[int]:
-            await connection.begin()
-            if within:
-                await connection.fetch(b"SELECT 1")
-            await counter.send_all(_INCR)
-            offset = int((await counter.receive_some(64))[1:])
-            await connection.execute(_INSERT.bind(offset, now(), BODY))
-            await connection.commit()
-            return [offset]
+    async def publish(caller: published_design.Caller) -> list[int]:
+        return [await caller.publish(within=within)]
 
-        return publish
-
-    counters = [await trio.open_tcp_stream("127.0.0.1", redis_port) for _ in range(publishers)]
-    await counters[0].send_all(b"*2\r\n$3\r\nDEL\r\n$6\r\noffset\r\n")
-    await counters[0].receive_some(64)
-    connections = [await connect(place, write=True, timeout=30) for _ in range(publishers)]
     try:
-        callers = [caller(connection, counter) for connection, counter in zip(connections, counters, strict=True)]
-        return await _race(callers, read, seconds)
+        return await _race([partial(publish, caller) for caller in callers], read, seconds)
     finally:
-        for connection in (reader, *connections):
-            connection.close()
-        for counter in counters:
-            await counter.aclose()
+        reader.close()
+        for caller in callers:
+            await caller.aclose()
 
 
 async def tarry(dsn: str, redis_port: int, publishers: int, seconds: float, by_redis: bool) -> Figures:
     """Tarry's store under its group commit; with Redis the queue is sealed as the service's sealer does."""
-    backend = await open_backend(dsn, f"redis://127.0.0.1:{redis_port}/0")
-    try:
-        await backend.migrate()
-        store = Store(backend)
-        draft = TopicDraft("bench", sequencer="redis" if by_redis else "store")
-        topic = await store.write(catalogue.add_topic, draft, now())
+    async with opened(dsn, f"redis://127.0.0.1:{redis_port}/0") as store:
+        topic = await add_topic(store, TopicDraft("bench", sequencer="redis" if by_redis else "store"))
         queue = topic.queues[0]
-        backend.sequence([queue.id], by_redis=by_redis)
-
-        async def write(publications: Sequence[Publication]) -> list[list[Receipt] | Conflict]:
-            return await store.publish(publications, now())
-
+        store.backend.sequence([queue.id], by_redis=by_redis)
         position = 0
 
         async def read() -> list[int]:
@@ -177,7 +140,7 @@ async def tarry(dsn: str, redis_port: int, publishers: int, seconds: float, by_r
             position = found[-1].offset + 1 if found else position
             return [message.id for message in found]
 
-        combiner: Combiner[Publication, list[Receipt] | Conflict] = Combiner(write, writers=4)
+        combiner = group_commit(store, writers=4)
 
         async def publish() -> list[int]:
             answer = await combiner.ask(Publication((Draft(topic, queue, BODY),)))
@@ -190,8 +153,6 @@ async def tarry(dsn: str, redis_port: int, publishers: int, seconds: float, by_r
             figures = await _race([publish] * publishers, read, seconds)
             nursery.cancel_scope.cancel()
         return figures
-    finally:
-        await backend.aclose()
 
 
 if __name__ == "__main__":

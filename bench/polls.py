@@ -15,26 +15,21 @@ With `--http` they come to a real server, each over a connection of its own and 
     cpu_s, rss_mb             of the server's processor time, and of memory at the end
 """
 
-import argparse
-import tempfile
 import time
 from contextlib import suppress
-from pathlib import Path
 
 import httpx
 import msgspec
 import trio
 
-from ..service.demo.server_process import ServerProcess
 from ..service.metrics import Metrics
 from ..service.serve import begin
 from ..service.settings import Settings
-from ..store.opening import open_backend
 from ..store.records import ClaimRequest
-from ..store.store import Store
 from . import databases
 from .lean_http import LeanHTTP, RefusedError
 from .report import Figures, percentile, say, show
+from .subject import opened, served
 from .usage import cpu_of, rss_of
 
 _PATIENCE = 60
@@ -44,8 +39,7 @@ _SETTLED = 5
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tarry.bench.polls", description=(__doc__ or "").splitlines()[0])
-    databases.add_dsn(parser)
+    parser = databases.options("polls", __doc__)
     parser.add_argument("--polls", type=int, default=1000, help="that wait (default: 1000)")
     parser.add_argument("--groups", type=int, default=1, help="among which they are shared (default: 1)")
     parser.add_argument("--seconds", type=float, default=30, help="of counting, or of a poll over HTTP (default: 30)")
@@ -64,10 +58,8 @@ def main() -> None:
 
 async def measure(dsn: str, polls: int, groups: int, seconds: float) -> Figures:
     """Counts while they wait."""
-    settings = Settings(dsn=dsn)
-    backend = await open_backend(dsn)
-    try:
-        server = begin(Store(backend), settings, Metrics())
+    async with opened(dsn) as store:
+        server = begin(store, Settings(dsn=dsn), Metrics())
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.run)
             await server.ready.wait()
@@ -87,46 +79,30 @@ async def measure(dsn: str, polls: int, groups: int, seconds: float) -> Figures:
                 nursery.start_soon(poll, number)
             say(f"{polls} polls begin to wait")
             await trio.sleep(2 * _SETTLED)
-            before, began = _asked(dsn), time.monotonic()
+            before, began = databases.asked(dsn), time.monotonic()
             say(f"counting for {seconds:g} s")
             await trio.sleep(seconds)
-            asked, took = _asked(dsn) - before, time.monotonic() - began
+            asked, took = databases.asked(dsn) - databases.LOOK - before, time.monotonic() - began
             nursery.cancel_scope.cancel()
         return {
             "bench": "polls",
             "polls": polls,
             "groups": groups,
             "seconds": seconds,
-            # Each look at the counter logs in and sets the session up: those statements are not the service's.
-            "statements_per_s": round((asked - _OWN) / took, 2),
+            "statements_per_s": round(asked / took, 2),
         }
-    finally:
-        await backend.aclose()
-
-
-_OWN = 3
-
-
-def _asked(dsn: str) -> int:
-    ((_, count),) = databases.ask(dsn, "SHOW GLOBAL STATUS LIKE 'Questions'")
-    return int(count)
 
 
 def over_http(dsn: str, polls: int, groups: int, seconds: float) -> Figures:
     """One wave of polls at a server of its own."""
-    with tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder:
-        server = ServerProcess(Path(folder), dsn)
-        server.start()
-        try:
-            with httpx.Client(base_url=server.url, timeout=60) as client:
-                for number in range(groups):
-                    client.put(f"/v1/topics/idle/groups/group-{number}", json={}).raise_for_status()
-            before = cpu_of(server.pid)
-            wave = Wave(server.port, groups, seconds)
-            trio.run(wave.run, polls)
-            cpu, rss = cpu_of(server.pid) - before, rss_of(server.pid)
-        finally:
-            server.stop()
+    with served(dsn) as server:
+        with httpx.Client(base_url=server.url, timeout=60) as client:
+            for number in range(groups):
+                client.put(f"/v1/topics/idle/groups/group-{number}", json={}).raise_for_status()
+        before = cpu_of(server.pid)
+        wave = Wave(server.port, groups, seconds)
+        trio.run(wave.run, polls)
+        cpu, rss = cpu_of(server.pid) - before, rss_of(server.pid)
     late = sorted(wave.late)
     return {
         "bench": "polls",

@@ -12,28 +12,21 @@ the order of their time, batch after batch, each batch locked, copied, deleted, 
 The last two are in bench/rival_promotions.py. All alternate, run after run; ratios are within each run.
 """
 
-import argparse
 import time
+from collections.abc import Callable
 
 import trio
 
-from ..store import catalogue
-from ..store.catalogue import TopicDraft
-from ..store.opening import open_backend
-from ..store.records import Draft, Publication
 from ..store.store import Store
 from . import databases, rival_promotions
-from .report import Figures, ratios, say, show, spread
+from .report import Figures, column, percentile, ratios, say, show, spreads
+from .subject import add_topic, fill, opened
 
-BODY = b'"' + b"x" * 198 + b'"'
-
-_PAGE = 1000
 _SPAN = 60_000
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tarry.bench.promote", description=(__doc__ or "").splitlines()[0])
-    databases.add_dsn(parser)
+    parser = databases.options("promote", __doc__)
     parser.add_argument("--rows", type=int, default=200_000, help="messages to promote (default: 200000)")
     parser.add_argument("--batches", type=int, nargs="+", default=[100, 1000, 10_000], help="(default: 100 1000 10000)")
     parser.add_argument("--seconds", type=float, default=10, help="of a rival's measurement, at most (default: 10)")
@@ -42,12 +35,10 @@ def main() -> None:
     if min(arguments.batches) < 1 or arguments.rows < max(arguments.batches) or arguments.runs < 1:
         parser.error("at least one run and a batch's worth of rows")
     with databases.server(arguments.dsn) as dsn:
-        with databases.scratch(dsn) as scratch:
-            settings = databases.durability(scratch)
+        settings = databases.durability(dsn)
         for batch in arguments.batches:
-            rates = [
-                compare(dsn, arguments.rows, batch, arguments.seconds, run) for run in range(1, arguments.runs + 1)
-            ]
+            contestants = contestants_on(dsn, arguments.rows, batch, arguments.seconds)
+            rates = column(databases.alternate(dsn, "promote", arguments.runs, contestants, batch=batch), "per_s")
             show(
                 {
                     "bench": "promote",
@@ -56,51 +47,26 @@ def main() -> None:
                     "rows": arguments.rows,
                     "runs": arguments.runs,
                     **settings,
-                    "per_s": {subject: spread([one[subject] for one in rates]) for subject in rates[0]},
-                    "times": {
-                        subject: ratios(rates, "promote", subject) for subject in rates[0] if subject != "promote"
-                    },
+                    "per_s": spreads(rates),
+                    "times": {other: ratios(rates, "promote", other) for other in rates[0] if other != "promote"},
                 }
             )
 
 
-def compare(dsn: str, rows: int, batch: int, seconds: float, run: int) -> dict[str, float]:
-    """Rows a second of each contestant in one run."""
-    rates: dict[str, float] = {}
-
-    def note(subject: str, figures: Figures) -> None:
-        rates[subject] = figures["per_s"]
-        show({"bench": "promote", "subject": subject, "batch": batch, "run": run, **figures})
-
-    with databases.scratch(dsn) as scratch:
-        note("promote", trio.run(measure, scratch, rows, batch))
-    if dsn.startswith(databases.SQLITE):
-        return rates
-    for subject in ("by_key", "singly"):
-        with databases.scratch(dsn) as scratch:
-            say(f"scheduling for {subject}")
-            due = trio.run(schedule_for_rivals, scratch, rows)
-            rival_promotions.fill(scratch)
-            say(f"batch {batch}, run {run}: {subject}")
-            promotions = (
-                rival_promotions.by_key(scratch, batch, due)
-                if subject == "by_key"
-                else rival_promotions.singly(scratch, due)
-            )
-            promoted, per_s = rival_promotions.rate(promotions, seconds)
-            ((streamed,),) = databases.ask(scratch, "SELECT COUNT(*) FROM stream")
-            if streamed != promoted:
-                raise AssertionError(f"{streamed} rows are in the stream, {promoted} were promoted")
-        note(subject, {"per_s": round(per_s), "rows": promoted})
-    return rates
+def contestants_on(dsn: str, rows: int, batch: int, seconds: float) -> dict[str, Callable[[str], Figures]]:
+    """The promotion of each from an empty database."""
+    contestants: dict[str, Callable[[str], Figures]] = {"promote": lambda empty: trio.run(measure, empty, rows, batch)}
+    if not dsn.startswith(databases.SQLITE):
+        contestants["by_key"] = lambda empty: measure_rival(empty, rows, batch, seconds)
+        contestants["singly"] = lambda empty: measure_rival(empty, rows, 1, seconds)
+    return contestants
 
 
 async def measure(dsn: str, rows: int, batch: int) -> Figures:
     """The store's own promotion, of every row."""
-    backend = await open_backend(dsn)
-    try:
-        store = Store(backend)
-        timers = await schedule(store, rows)
+    async with opened(dsn) as store:
+        await schedule(store, rows)
+        timers = databases.ask(dsn, "SELECT due, id FROM delay ORDER BY due, id")  # as the wheel gives them
         say(f"batch {batch}: promote")
         due = timers[-1][0]
         times: list[float] = []
@@ -112,47 +78,35 @@ async def measure(dsn: str, rows: int, batch: int) -> Figures:
             times.append(time.perf_counter() - at)
         took = time.perf_counter() - began
         times.sort()
-    finally:
-        await backend.aclose()
-    ((streamed,),) = databases.ask(dsn, "SELECT COUNT(*) FROM message")
-    if not rows == promoted == streamed:
-        raise AssertionError(f"of {rows} rows {promoted} were promoted and {streamed} are in the stream")
+    if promoted != rows:
+        raise AssertionError(f"of {rows} rows {promoted} were promoted")
+    databases.expect_rows(dsn, "message", rows)
     return {
         "per_s": round(rows / took),
         "rows": rows,
-        "batch_p50_ms": round(times[len(times) // 2] * 1000, 2),
+        "batch_p50_ms": round(percentile(times, 0.5) * 1000, 2),
         "batch_max_ms": round(times[-1] * 1000, 2),
     }
 
 
-async def schedule_for_rivals(dsn: str, rows: int) -> int:
-    """The same rows for everybody; returns the last due time."""
-    backend = await open_backend(dsn)
-    try:
-        return (await schedule(Store(backend), rows))[-1][0]
-    finally:
-        await backend.aclose()
+def measure_rival(dsn: str, rows: int, batch: int, seconds: float) -> Figures:
+    """The other way, batch after batch, for so long at most."""
+
+    async def make() -> None:
+        async with opened(dsn) as store:
+            await schedule(store, rows)
+
+    trio.run(make)
+    promoted, per_s = rival_promotions.measure(dsn, batch, seconds)
+    databases.expect_rows(dsn, "stream", promoted)
+    return {"per_s": round(per_s), "rows": promoted}
 
 
-async def schedule(store: Store, rows: int) -> list[tuple[int, int]]:
-    """Rows due in a minute that is an hour away; (due, id) of each in order of time, as the wheel gives them."""
-    await store.backend.migrate()
-    now = await store.backend.now()
-    topic = await store.write(catalogue.add_topic, TopicDraft("bench"), now)
-    first = now + 3_600_000
-    timers: list[tuple[int, int]] = []
-    for start in range(0, rows, _PAGE):
-        say(f"scheduling {start} of {rows}")
-        drafts = tuple(
-            Draft(topic, topic.queues[0], BODY, deliver_at=first + (start + i) * _SPAN // rows)
-            for i in range(min(_PAGE, rows - start))
-        )
-        (receipts,) = await store.publish([Publication(drafts)], now)
-        if not isinstance(receipts, list):
-            raise TypeError(f"no idempotency key was given, and yet: {receipts}")
-        timers += [(receipt.due, receipt.id) for receipt in receipts]
-    timers.sort()
-    return timers
+async def schedule(store: Store, rows: int) -> None:
+    """Rows due in a minute that is an hour away."""
+    topic = await add_topic(store)
+    first = await store.backend.now() + 3_600_000
+    await fill(store, topic, rows, lambda number: first + number * _SPAN // rows)
 
 
 if __name__ == "__main__":

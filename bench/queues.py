@@ -13,60 +13,46 @@ of one message, which tells what so many claims cost anyway; then the topic of m
     ratio        many queues by one, and by one in claims of one message, within each round
 """
 
-import argparse
-import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import httpx
 import msgspec
 import trio
 
-from ..service.demo.server_process import ServerProcess
 from . import databases
 from .lean_http import LeanHTTP
-from .report import Figures, ratios, say, show, spread
+from .report import Figures, column, ratios, say, show, spreads
+from .subject import served
 
 _BATCH = 1000
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tarry.bench.queues", description=(__doc__ or "").splitlines()[0])
-    databases.add_dsn(parser, default="sqlite")
+    parser = databases.options("queues", __doc__, "sqlite")
     parser.add_argument("--queues", type=int, default=1024, help="default: 1024")
     parser.add_argument("--rounds", type=int, default=3, help="default: 3")
     arguments = parser.parse_args()
     if arguments.queues < 1 or arguments.rounds < 1:
         parser.error("at least a queue and a round")
     with databases.server(arguments.dsn) as dsn, databases.scratch(dsn) as scratch:
-        settings = databases.durability(scratch)
+        settings = databases.durability(dsn)
         runs = measure(scratch, arguments.queues, arguments.rounds)
     for case in ("one", "singly", "many"):
-        found = [run[case] for run in runs]
         queues = arguments.queues if case == "many" else 1
-        figures = {name: spread([one[name] for one in found], 3) for name in found[0]}
+        figures = spreads([run[case] for run in runs], 3)
         show({"bench": "queues", "case": case, "queues": queues, "messages": arguments.queues, **settings, **figures})
-    times = [{case: figures["drain_s"] for case, figures in run.items()} for run in runs]
-    by = {f"by_{case}": ratios(times, "many", case) for case in ("one", "singly")}
+    by = {f"by_{case}": ratios(column(runs, "drain_s"), "many", case) for case in ("one", "singly")}
     show({"bench": "queues", "summary": "many queues by one", "queues": arguments.queues, **by})
 
 
 def measure(dsn: str, queues: int, rounds: int) -> list[dict[str, Figures]]:
     """Rounds on one server: for each case what its drain took."""
-    with tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder:
-        server = ServerProcess(Path(folder), dsn)
-        server.start()
-        try:
-            with httpx.Client(base_url=server.url, timeout=60) as client:
-                for topic, many in (("one", 1), ("many", queues)):
-                    client.put(f"/v1/topics/{topic}", json={"queues": many}).raise_for_status()
-            return [trio.run(take_round, server.port, dsn, queues) for _ in range(rounds)]
-        except Exception as error:
-            error.add_note(f"the end of the server's log:\n{server.tail()}")
-            raise
-        finally:
-            server.stop()
+    with served(dsn) as server:
+        with httpx.Client(base_url=server.url, timeout=60) as client:
+            for topic, many in (("one", 1), ("many", queues)):
+                client.put(f"/v1/topics/{topic}", json={"queues": many}).raise_for_status()
+        return [trio.run(take_round, server.port, dsn, queues) for _ in range(rounds)]
 
 
 async def take_round(port: int, dsn: str, queues: int) -> dict[str, Figures]:
@@ -76,11 +62,10 @@ async def take_round(port: int, dsn: str, queues: int) -> dict[str, Figures]:
         for case, topic, size in (("one", "one", 1000), ("singly", "one", 1), ("many", "many", 1000)):
             say(f"{case}: {queues} messages")
             await publish(http, topic, range(queues) if topic == "many" else [0] * queues)
-            before = _asked(dsn)
+            before = databases.asked(dsn)
             found[case] = await drain(http, topic, queues, size)
-            if before is not None:
-                found[case]["statements"] = (_asked(dsn) or 0) - before - _OWN
-                found[case]["statements"] /= queues
+            if before:
+                found[case]["statements"] = (databases.asked(dsn) - databases.LOOK - before) / queues
     return found
 
 
@@ -103,17 +88,6 @@ async def drain(http: LeanHTTP, topic: str, messages: int, size: int) -> Figures
         came.append(len(answer["messages"]))
         await http.post(f"/v1/claims/{answer['claim']}/ack", b"{}")
     return {"drain_s": time.perf_counter() - began, "first": came[0], "claims": len(came)}
-
-
-_OWN = 3
-"""Statements that a look at the counter asks by itself, for it logs in anew."""
-
-
-def _asked(dsn: str) -> int | None:
-    if dsn.startswith(databases.SQLITE):
-        return None
-    ((_, count),) = databases.ask(dsn, "SHOW GLOBAL STATUS LIKE 'Questions'")
-    return int(count)
 
 
 if __name__ == "__main__":

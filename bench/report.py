@@ -2,6 +2,7 @@
 
 import json
 import sys
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -33,6 +34,21 @@ def spread(values: Sequence[float], digits: int = 0) -> dict[str, float]:
 def ratios(runs: Sequence[Mapping[str, float]], of: str, to: str) -> dict[str, float]:
     """How many times `of` is `to`, within each run: what the machine did meanwhile is then in both."""
     return spread([run[of] / run[to] for run in runs], 2)
+
+
+def column(runs: Sequence[Mapping[str, Mapping[str, float]]], name: str) -> list[dict[str, float]]:
+    """One figure of each contestant, run by run."""
+    return [{subject: figures[name] for subject, figures in run.items()} for run in runs]
+
+
+def spreads(runs: Sequence[Mapping[str, float]], digits: int = 0) -> dict[str, dict[str, float]]:
+    """The spread of each figure over the runs."""
+    return {name: spread([run[name] for run in runs], digits) for name in runs[0]}
+
+
+def chosen(arguments: Namespace, *names: str) -> Figures:
+    """What was asked for, as a summary tells it."""
+    return {name: getattr(arguments, name) for name in names}
 
 
 def percentile(values: Sequence[float], share: float) -> float:

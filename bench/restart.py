@@ -11,30 +11,21 @@ killed, they fall due, the server is started, and a consumer that has been tryin
     recovered_s   how long the server says it took to read back what is pending, while it served
 """
 
-import argparse
 import json
-import tempfile
 import time
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 import trio
 
 from ..service.demo.server_process import ServerProcess
-from ..store import catalogue
 from ..store.catalogue import TopicDraft
-from ..store.opening import open_backend
-from ..store.records import Draft, Publication
-from ..store.store import Store
 from . import databases
 from .lean_http import LeanHTTP, RefusedError
-from .report import Figures, say, show, spread
+from .report import Figures, chosen, say, show, spread
+from .subject import add_topic, fill, opened, served
 
-BODY = b'"' + b"x" * 198 + b'"'
-
-_PAGE = 1000
 _AWAY = 2.0
 """Seconds that the server is away; the messages of the outage fall due in the middle."""
 _OVERDUE = 100
@@ -42,8 +33,7 @@ _RECOVERY_SECONDS = 120
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tarry.bench.restart", description=(__doc__ or "").splitlines()[0])
-    databases.add_dsn(parser, default="sqlite")
+    parser = databases.options("restart", __doc__, "sqlite")
     parser.add_argument("--pending", type=int, default=1_000_000, help="messages that wait (default: 1000000)")
     parser.add_argument(
         "--hours", type=float, default=2.5, help="over which they fall due (default: 2.5, of a horizon of 3)"
@@ -53,16 +43,14 @@ def main() -> None:
     if arguments.pending < 0 or arguments.runs < 1 or arguments.hours <= 0:
         parser.error("at least one run")
     with databases.server(arguments.dsn) as dsn, databases.scratch(dsn) as scratch:
-        settings = databases.durability(scratch)
+        settings = databases.durability(dsn)
         trio.run(schedule, scratch, arguments.pending, arguments.hours)
         found = measure(scratch, arguments.pending, arguments.runs)
     show(
         {
             "bench": "restart",
             "summary": "medians of the runs",
-            "pending": arguments.pending,
-            "hours": arguments.hours,
-            "runs": arguments.runs,
+            **chosen(arguments, "pending", "hours", "runs"),
             **settings,
             **{name: spread([run[name] for run in found], 2) for name in ("first_s", "all_s", "recovered_s")},
         }
@@ -71,48 +59,28 @@ def main() -> None:
 
 async def schedule(dsn: str, pending: int, hours: float) -> None:
     """Straight into the store; from ten minutes on, so that none of these falls due before the bench is over."""
-    backend = await open_backend(dsn)
-    try:
-        store = Store(backend)
-        await backend.migrate()
-        now = await backend.now()
-        topic = await store.write(catalogue.add_topic, TopicDraft("pending"), now)
-        first, span = now + 1_800_000, round(hours * 3_600_000) - 1_800_000
-        for start in range(0, pending, _PAGE):
-            say(f"scheduling {start} of {pending}")
-            drafts = tuple(
-                Draft(topic, topic.queues[0], BODY, deliver_at=first + number * span // pending)
-                for number in range(start, min(start + _PAGE, pending))
-            )
-            await store.publish([Publication(drafts)], now)
-    finally:
-        await backend.aclose()
+    async with opened(dsn) as store:
+        topic = await add_topic(store, TopicDraft("pending"))
+        first, span = await store.backend.now() + 1_800_000, round(hours * 3_600_000) - 1_800_000
+        await fill(store, topic, pending, lambda number: first + number * span // pending)
 
 
 def measure(dsn: str, pending: int, runs: int) -> list[Figures]:
     """Kills and starts one server so many times."""
     found: list[Figures] = []
-    with tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder:
-        server = ServerProcess(Path(folder), dsn)
-        server.start()
-        try:
-            for run in range(1, runs + 1):
-                say(f"run {run} of {runs}: waiting until all is read back")
-                wait_until_recovered(server, run)
-                trio.run(publish_overdue, server.port)
-                say(f"run {run} of {runs}: killed")
-                server.kill()
-                time.sleep(_AWAY)
-                figures = trio.run(start_and_claim, server)
-                say(f"run {run} of {runs}: waiting until all is read back")
-                recovered = wait_until_recovered(server, run + 1)
-                found.append({**figures, "recovered_s": recovered["took_ms"] / 1000, "entries": recovered["entries"]})
-                show({"bench": "restart", "run": run, "pending": pending, **found[-1]})
-        except Exception as error:
-            error.add_note(f"the end of the server's log:\n{server.tail()}")
-            raise
-        finally:
-            server.stop()
+    with served(dsn) as server:
+        for run in range(1, runs + 1):
+            say(f"run {run} of {runs}: waiting until all is read back")
+            wait_until_recovered(server, run)
+            trio.run(publish_overdue, server.port)
+            say(f"run {run} of {runs}: killed")
+            server.kill()
+            time.sleep(_AWAY)
+            figures = trio.run(start_and_claim, server)
+            say(f"run {run} of {runs}: waiting until all is read back")
+            recovered = wait_until_recovered(server, run + 1)
+            found.append({**figures, "recovered_s": recovered["took_ms"] / 1000, "entries": recovered["entries"]})
+            show({"bench": "restart", "run": run, "pending": pending, **found[-1]})
     return found
 
 

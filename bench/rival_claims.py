@@ -8,8 +8,6 @@
 Both read the bodies and await and fence their acks, as Tarry's do.
 """
 
-import time
-
 from ..store.errors import Contention
 from ..store.mysql.connection import Connection, connect
 from ..store.mysql.dsn import Dsn
@@ -17,6 +15,7 @@ from ..store.mysql.literals import Statement
 from . import databases
 from .closed_loop import cycle, in_tasks
 from .report import Figures
+from .subject import now
 
 _TABLES = {
     "lock_and_log": (
@@ -36,16 +35,14 @@ _TABLES = {
 
 _LOCK = b"SELECT position FROM place WHERE group_id = 1 FOR UPDATE"
 _READ = Statement("SELECT `offset`, id, body FROM message WHERE queue_id = ? AND `offset` >= ? AND `offset` < ?")
-_LOG = Statement(
-    "INSERT INTO log (group_id, `offset`, owner, state, claimed_at, lease_until) VALUES (1, ?, ?, 0, ?, ?)"
-)
+_LOG = Statement("INSERT INTO log (group_id, `offset`, owner, state, claimed_at, lease_until) VALUES ?")
 _MOVE = Statement("UPDATE place SET position = ? WHERE group_id = 1")
 _ACK = Statement(
     "UPDATE log SET state = 1, acked_at = ? WHERE group_id = 1 AND `offset` IN (?*) AND owner = ? AND state = 0"
 )
 
 _TAKE = Statement("SELECT `offset` FROM todo WHERE group_id = 1 ORDER BY `offset` LIMIT ? FOR UPDATE SKIP LOCKED")
-_OWN = Statement("INSERT INTO owned (group_id, `offset`, owner, claimed_at, lease_until) VALUES (1, ?, ?, ?, ?)")
+_OWN = Statement("INSERT INTO owned (group_id, `offset`, owner, claimed_at, lease_until) VALUES ?")
 _TAKEN = Statement("DELETE FROM todo WHERE group_id = 1 AND `offset` IN (?*)")
 _READ_SOME = Statement("SELECT `offset`, id, body FROM message WHERE queue_id = ? AND `offset` IN (?*)")
 _DISOWN = Statement("DELETE FROM owned WHERE group_id = 1 AND `offset` IN (?*) AND owner = ?")
@@ -66,11 +63,11 @@ class _Consumer:
 
     async def claim_lock_and_log(self) -> list[int]:
         """The offsets claimed; the bodies have been read."""
-        now = time.time_ns() // 1_000_000
+        at = now()
         await self._connection.begin()
         ((position,),) = await self._connection.fetch(_LOCK)
         rows = await self._connection.fetch(_READ.bind(self._queue_id, position, position + self._size))
-        log = [(row[0], self._number, now, now + _LEASE) for row in rows]
+        log = [(1, row[0], self._number, 0, at, at + _LEASE) for row in rows]
         for text in _LOG.bind_many(log, max_bytes=self._connection.max_statement):
             await self._connection.execute(text)
         await self._connection.execute(_MOVE.bind(position + len(rows)))
@@ -79,7 +76,7 @@ class _Consumer:
 
     async def ack_lock_and_log(self, offsets: list[int]) -> None:
         """Fenced."""
-        acked = await self._single.execute(_ACK.bind(time.time_ns() // 1_000_000, offsets, self._number))
+        acked = await self._single.execute(_ACK.bind(now(), offsets, self._number))
         self._count(acked, len(offsets))
 
     async def ack_skip_locked(self, offsets: list[int]) -> None:
@@ -90,11 +87,11 @@ class _Consumer:
     async def claim_skip_locked(self) -> list[int]:
         """The offsets claimed; the bodies have been read."""
         while True:
-            now = time.time_ns() // 1_000_000
+            at = now()
             await self._connection.begin()
             try:
                 offsets = [row[0] for row in await self._connection.fetch(_TAKE.bind(self._size))]
-                owned = [(offset, self._number, now, now + _LEASE) for offset in offsets]
+                owned = [(1, offset, self._number, at, at + _LEASE) for offset in offsets]
                 for text in _OWN.bind_many(owned, max_bytes=self._connection.max_statement):
                     await self._connection.execute(text)
                 await self._connection.execute(_TAKEN.bind(offsets))

@@ -8,9 +8,7 @@ Both keep the columns that Tarry's own tables have, draw offsets from a locked r
 """
 
 import time
-from collections.abc import Iterator, Sequence
-
-import pymysql.cursors
+from collections.abc import Sequence
 
 from . import databases
 
@@ -36,67 +34,29 @@ _SESSION = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 _THRESHOLD = "SET SESSION /*M! in_predicate_conversion_threshold = 0, */ autocommit = 0"
 
 
-def fill(dsn: str) -> None:
-    """Gives the rivals the rows that wait in `delay`."""
+def measure(dsn: str, batch: int, seconds: float) -> tuple[int, float]:
+    """Promotes the rows that wait in `delay` for so long, or until nothing is left: (rows, rows a second)."""
     with databases.log_in(dsn) as connection, connection.cursor() as cursor:
-        for statement in (*_TABLES, _FILL):
+        for statement in (*_TABLES, _FILL, _SESSION):
             cursor.execute(statement)
-
-
-def by_key(dsn: str, batch: int, now: int) -> Iterator[int]:
-    """Promotes what is due, batch after batch; how many each time."""
-    with databases.log_in(dsn) as connection, connection.cursor() as cursor:
-        cursor.execute(_SESSION)
+        cursor.execute("SELECT MAX(due) FROM timer")
+        ((now,),) = cursor.fetchall()
         cursor.execute(_THRESHOLD)
-        while True:
+        rows = 0
+        began = time.perf_counter()
+        while (took := time.perf_counter() - began) <= seconds:
             cursor.execute(
                 "SELECT due, id FROM timer WHERE due <= %s ORDER BY due, id LIMIT %s FOR UPDATE SKIP LOCKED",
                 (now, batch),
             )
             keys: Sequence[tuple[int, int]] = cursor.fetchall()
             if not keys:
-                connection.rollback()
-                return
-            begin = _draw(cursor, len(keys))
+                break
+            cursor.execute("SELECT next_offset FROM sequence WHERE id = 1 FOR UPDATE")
+            ((begin,),) = cursor.fetchall()
+            cursor.execute("UPDATE sequence SET next_offset = %s WHERE id = 1", (begin + len(keys),))
             cursor.execute(_COPY, (begin, now, keys))
             cursor.execute("DELETE FROM timer WHERE (due, id) IN %s", (keys,))
             connection.commit()
-            yield len(keys)
-
-
-def singly(dsn: str, now: int) -> Iterator[int]:
-    """Promotes what is due, row after row; 1 each time."""
-    with databases.log_in(dsn) as connection, connection.cursor() as cursor:
-        cursor.execute(_SESSION)
-        cursor.execute(_THRESHOLD)
-        while True:
-            cursor.execute(
-                "SELECT due, id FROM timer WHERE due <= %s ORDER BY due, id LIMIT 1 FOR UPDATE SKIP LOCKED", (now,)
-            )
-            keys: Sequence[tuple[int, int]] = cursor.fetchall()
-            if not keys:
-                connection.rollback()
-                return
-            begin = _draw(cursor, 1)
-            cursor.execute(_COPY, (begin, now, keys))
-            cursor.execute("DELETE FROM timer WHERE due = %s AND id = %s", keys[0])
-            connection.commit()
-            yield 1
-
-
-def _draw(cursor: pymysql.cursors.Cursor, count: int) -> int:
-    cursor.execute("SELECT next_offset FROM sequence WHERE id = 1 FOR UPDATE")
-    ((begin,),) = cursor.fetchall()
-    cursor.execute("UPDATE sequence SET next_offset = %s WHERE id = 1", (begin + count,))
-    return int(begin)
-
-
-def rate(promotions: Iterator[int], seconds: float) -> tuple[int, float]:
-    """(rows, rows a second) of promotions that go on for so long, or until nothing is left."""
-    began = time.perf_counter()
-    rows = 0
-    for promoted in promotions:
-        rows += promoted
-        if time.perf_counter() - began > seconds:
-            break
-    return rows, rows / (time.perf_counter() - began)
+            rows += len(keys)
+        return rows, rows / took

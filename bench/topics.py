@@ -12,24 +12,20 @@ the baseline of the same run, then all. More than ten seconds, so that each roun
     *_ratio          many topics by few
 """
 
-import argparse
-import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import httpx
 import msgspec
 import trio
 
-from ..service.demo.server_process import ServerProcess
 from ..store import catalogue
-from ..store.opening import open_backend
 from ..store.ports import Transaction
 from . import databases
 from .closed_loop import in_tasks
 from .lean_http import LeanHTTP
 from .report import Figures, percentile, say, show
+from .subject import opened, served
 from .usage import cpu_of
 
 _AT_ONCE = 5000
@@ -37,8 +33,7 @@ _ASKED = 20
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tarry.bench.topics", description=(__doc__ or "").splitlines()[0])
-    databases.add_dsn(parser, default="sqlite")
+    parser = databases.options("topics", __doc__, "sqlite")
     parser.add_argument("--topics", type=int, default=100_000, help="default: 100000")
     parser.add_argument("--few", type=int, default=100, help="topics of the baseline (default: 100)")
     parser.add_argument("--seconds", type=float, default=20.0, help="of publishing, and of rest (default: 20)")
@@ -49,7 +44,7 @@ def main() -> None:
     with databases.server(arguments.dsn) as dsn:
         for many in (arguments.few, arguments.topics):
             with databases.scratch(dsn) as scratch:
-                settings = databases.durability(scratch)
+                settings = databases.durability(dsn)
                 say(f"{many} topics")
                 trio.run(fill, scratch, many)
                 found.append(measure(scratch, many, arguments.seconds))
@@ -61,7 +56,6 @@ def main() -> None:
 
 async def fill(dsn: str, many: int) -> None:
     """Topics with a queue and a group each, straight into the tables."""
-    backend = await open_backend(dsn)
 
     async def add(tx: Transaction) -> None:
         for begin in range(0, many, _AT_ONCE):
@@ -74,30 +68,19 @@ async def fill(dsn: str, many: int) -> None:
             await tx.execute_many("consumer_group.add", [(id_, b"g", None, 0, None, 1) for id_ in ids])
             after = ids[-1]
 
-    try:
-        await backend.migrate()
-        await backend.write(add)
-    finally:
-        await backend.aclose()
+    async with opened(dsn) as store:
+        await store.backend.write(add)
 
 
 def measure(dsn: str, many: int, seconds: float) -> Figures:
     """One server over these topics."""
-    with tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder:
-        server = ServerProcess(Path(folder), dsn)
-        began = time.perf_counter()
-        server.start()
-        try:
-            started = time.perf_counter() - began
-            figures = trio.run(ask, server.port, many, seconds) | {"list_ms": list_ms(server.url)}
-            before = cpu_of(server.pid)
-            time.sleep(seconds)
-            idle = 100 * (cpu_of(server.pid) - before) / seconds
-        except Exception as error:
-            error.add_note(f"the end of the server's log:\n{server.tail()}")
-            raise
-        finally:
-            server.stop()
+    began = time.perf_counter()
+    with served(dsn) as server:
+        started = time.perf_counter() - began
+        figures = trio.run(ask, server.port, many, seconds) | {"list_ms": list_ms(server.url)}
+        before = cpu_of(server.pid)
+        time.sleep(seconds)
+        idle = 100 * (cpu_of(server.pid) - before) / seconds
     return {**figures, "idle_percent": round(idle, 1), "start_s": round(started, 2)}
 
 

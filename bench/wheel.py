@@ -15,10 +15,8 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import multiprocessing
 import os
-import sys
 import tempfile
 import time
 from array import array
@@ -29,6 +27,7 @@ from typing import Any, Protocol
 
 from ..wheel.timing_wheel import TimingWheel
 from .heap_wheel import SEQUENCE_BITS, HeapWheel
+from .report import say, show
 from .textbook_wheel import TextbookWheel
 from .usage import rss_of
 
@@ -74,7 +73,6 @@ def main() -> None:
                     measured = pool.apply(measure, (subject, folder))
                 figures[subject].append(measured)
                 show({"bench": "wheel", "subject": subject, "run": run, "entries": arguments.entries, **measured})
-    say("")
     show(summary(figures))
 
 
@@ -169,15 +167,6 @@ def summary(figures: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
             "than heapq, both random": both("heapq, random", "tarry, random"),
         },
     }
-
-
-def show(line: dict[str, Any]) -> None:
-    print(json.dumps(line), flush=True)
-
-
-def say(progress: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{progress}", end="", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -40,12 +40,10 @@ _TOKEN = re.compile(
                 | /\*M?![0-9]*                  # opens an executable comment; what is in it counts
                 | /\*.*?\*/ | --(?=[\s\x00-\x1f]|$)[^\n]* | \#[^\n]* )
     | (?P<hole> \?\*? )
-    | (?P<bracket> [()] )
     """,
     re.VERBOSE | re.DOTALL,
 )
 _VALUES = re.compile(r"\bVALUES\s*$", re.IGNORECASE)
-_ROW_OPENS = re.compile(r"\bVALUES\s*\(", re.IGNORECASE)
 
 
 def literal(value: Scalar) -> str:
@@ -111,8 +109,8 @@ def _list(values: Any) -> str:
 class Statement:
     """A statement cut at its placeholders, once; `bind` gives the bytes to send.
 
-    `bind_many` is for an INSERT whose placeholders all stand in one `VALUES (...)` or `VALUES ?`: it writes many rows
-    into as few statements as fit.
+    `bind_many` is for an INSERT whose one placeholder is that of `VALUES ?`: it writes many rows into as few statements
+    as fit.
     """
 
     def __init__(self, sql: str) -> None:
@@ -127,7 +125,7 @@ class Statement:
                 self._writers.append(_list if token["hole"] == "?*" else _one)
                 start = token.end()
         self._texts.append(sql[start:])
-        self._insert = self._find_row()
+        self._takes_rows = self._writers == [_one] and _VALUES.search(self._texts[0]) is not None
 
     def __repr__(self) -> str:
         return f"Statement({self.sql!r})"
@@ -147,10 +145,10 @@ class Statement:
 
         Raises `Refused` for a row that alone is too long: the server would cut the connection for it.
         """
-        if self._insert is None:
-            raise TypeError(f"bind_many wants all placeholders in one VALUES (...): {self.sql}")
-        before, pattern, width, after = self._insert
-        opening, closing = before.encode(), after.encode()
+        if not self._takes_rows:
+            raise TypeError(f"bind_many wants VALUES ? and no other placeholder: {self.sql}")
+        opening, closing = [text.encode() for text in self._texts]
+        width: int | None = None
         room = max_bytes - len(opening) - len(closing)
         statements: list[bytes] = []
         batch: list[bytes] = []
@@ -159,7 +157,7 @@ class Statement:
             width = len(row) if width is None else width
             if len(row) != width:
                 raise TypeError(f"a row of {len(row)} values among rows of {width}: {self.sql}")
-            text = (_row(row) if pattern is None else pattern % tuple([literal(value) for value in row])).encode()
+            text = _row(row).encode()
             if size + len(text) > room:
                 if len(text) > room:
                     raise Refused(f"a row of {len(text)} bytes: a statement has room for {room}", 1153)
@@ -171,39 +169,3 @@ class Statement:
         if batch:
             statements.append(opening + b",".join(batch) + closing)
         return statements
-
-    def _find_row(self) -> tuple[str, str | None, int | None, str] | None:
-        """What stands before the row, the row with a %s per value (None: values and commas only), its width, the rest.
-
-        The width is None where the text does not tell it: `VALUES ?`.
-        """
-        if not self._writers or _list in self._writers:
-            return None
-        first, last = self._texts[0], self._texts[-1]
-        if len(self._writers) == 1 and _VALUES.search(first):
-            return first, None, None, last
-        opens = list(_ROW_OPENS.finditer(first))
-        if not opens:
-            return None
-        start = opens[-1].end() - 1
-        end, width = _row_at(self.sql, start)
-        if width != len(self._writers):
-            return None
-        closing = self.sql[end:]
-        inner = [first[start:], *self._texts[1:-1], last[: len(last) - len(closing)]]
-        plain = [text.strip() for text in inner] == ["(", *[","] * (width - 1), ")"]
-        pattern = None if plain else "%s".join([text.replace("%", "%%") for text in inner])
-        return first[:start], pattern, width, closing
-
-
-def _row_at(sql: str, start: int) -> tuple[int, int]:
-    """Where the bracket that opens at `start` is closed, and how many placeholders are between the two."""
-    depth = width = 0
-    for token in _TOKEN.finditer(sql, start):
-        if token["hole"]:
-            width += 1
-        elif token["bracket"]:
-            depth += 1 if token["bracket"] == "(" else -1
-            if depth == 0:
-                return token.end(), width
-    return len(sql), -1

@@ -95,12 +95,9 @@ def test_the_number_of_values_must_fit() -> None:
 @pytest.mark.parametrize(
     ("sql", "statement"),
     [
-        ("INSERT INTO t (a, b) VALUES (?, ?)", b"INSERT INTO t (a, b) VALUES (1,x'61'),(2,NULL)"),
         ("INSERT INTO t (a, b) VALUES ?", b"INSERT INTO t (a, b) VALUES (1,x'61'),(2,NULL)"),
-        ("insert into t values(?,?) ON DUPLICATE KEY UPDATE b = VALUES(b)",
+        ("insert into t values? ON DUPLICATE KEY UPDATE b = VALUES(b)",
          b"insert into t values(1,x'61'),(2,NULL) ON DUPLICATE KEY UPDATE b = VALUES(b)"),
-        ("INSERT INTO t VALUES (7 % 3, ?, NOW(3), IF(?, ')', 0), '?')",
-         b"INSERT INTO t VALUES (7 % 3, 1, NOW(3), IF(x'61', ')', 0), '?'),(7 % 3, 2, NOW(3), IF(NULL, ')', 0), '?')"),
     ],
 )  # fmt: skip
 def test_many_rows_in_one_statement(sql: str, statement: bytes) -> None:
@@ -112,7 +109,7 @@ def test_many_rows_in_one_statement(sql: str, statement: bytes) -> None:
 )
 def test_statements_stay_below_the_limit_and_are_as_few_as_fit(rows: list[tuple[int, bytes]], max_bytes: int) -> None:
     head = b"INSERT INTO t VALUES "
-    statements = Statement(head.decode() + "(?,?)").bind_many(rows, max_bytes=max_bytes)
+    statements = Statement(head.decode() + "?").bind_many(rows, max_bytes=max_bytes)
     texts = [b"(%d,x'%s')" % (number, body.hex().encode()) for number, body in rows]
     assert b",".join(statement.removeprefix(head) for statement in statements) == b",".join(texts)
     assert all(len(statement) <= max_bytes for statement in statements)
@@ -123,7 +120,7 @@ def test_statements_stay_below_the_limit_and_are_as_few_as_fit(rows: list[tuple[
 
 def test_a_row_that_never_fits_is_refused() -> None:
     with pytest.raises(Refused, match="room for") as caught:
-        Statement("INSERT INTO t VALUES (?)").bind_many([(b"x",), (b"x" * 100,)], max_bytes=100)
+        Statement("INSERT INTO t VALUES ?").bind_many([(b"x",), (b"x" * 100,)], max_bytes=100)
     assert caught.value.code == 1153
 
 
@@ -131,7 +128,7 @@ def test_a_row_that_never_fits_is_refused() -> None:
     "sql",
     [
         "INSERT INTO t SELECT ?",
-        "INSERT INTO t VALUES (?) ON DUPLICATE KEY UPDATE a = ?",
+        "INSERT INTO t VALUES ? ON DUPLICATE KEY UPDATE a = ?",
         "INSERT INTO t VALUES (1)",
         "DELETE FROM t WHERE id IN (?*)",
         "UPDATE t SET a = ? WHERE b = ?",
@@ -142,10 +139,9 @@ def test_only_an_insert_takes_many_rows(sql: str) -> None:
         Statement(sql).bind_many([(1,)], max_bytes=100)
 
 
-@pytest.mark.parametrize("sql", ["INSERT INTO t VALUES (?,?)", "INSERT INTO t VALUES ?"])
-def test_rows_are_of_one_width(sql: str) -> None:
+def test_rows_are_of_one_width() -> None:
     with pytest.raises(TypeError, match="a row of 1"):
-        Statement(sql).bind_many([(1, 2), (1,)], max_bytes=100)
+        Statement("INSERT INTO t VALUES ?").bind_many([(1, 2), (1,)], max_bytes=100)
 
 
 async def test_many_rows_on_the_server(connection: Any) -> None:
