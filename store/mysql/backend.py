@@ -8,8 +8,8 @@ before it is known that it did not.
 
 import random
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
 from typing import Any, TypeVar
 
 import structlog
@@ -31,7 +31,7 @@ from ..ports import Asked, Bound, Value, Work
 from ..rows import R, read
 from .connection import Connection, connect
 from .dsn import Dsn
-from .literals import Sql
+from .literals import Sql, Statement
 from .pool import Pool
 from .redis_sequencer import RedisSequencer
 from .sequencing import Sequencing
@@ -55,6 +55,7 @@ _DONE_BEFORE = frozenset({1060, 1061, 1091})
 _FIRST_DRAWN = "IF(ROW_COUNT()>0,LAST_INSERT_ID(),NULL)"
 """NULL, which is refused, when the draw before it found no row, or failed."""
 _APPLIED = b"SELECT version, checksum FROM migration"
+_APPLY = Statement("INSERT INTO migration VALUES ?")
 _REMEMBER = b"""CREATE TABLE IF NOT EXISTS migration (
   version INT UNSIGNED NOT NULL, name VARBINARY(255) NOT NULL, checksum BINARY(32) NOT NULL, applied_at BIGINT NOT NULL,
   PRIMARY KEY (version)
@@ -290,7 +291,7 @@ class MySQLBackend:
     async def migrate(self) -> list[str]:
         """Brings the schema to this program's version, under a lock of the server's."""
         # Of its own: those of the pool commit nothing by themselves.
-        async with _session(self.dsn) as connection:
+        with closing(await connect(self.dsn, write=True)) as connection:
             name = b"'tarry migrate " + self.dsn.database.encode().hex()[:40].encode() + b"'"
             ((got,),) = await connection.fetch(b"SELECT GET_LOCK(" + name + b", %d)" % _LOCK_WAIT)
             if not got:
@@ -316,15 +317,8 @@ class MySQLBackend:
                         f"migration {migration.version:04} ({migration.name}) stopped: {error}. MySQL cannot undo the "
                         "statements before it: restore the database, or finish the migration by hand"
                     ) from error
-            await connection.execute(
-                b"INSERT INTO migration VALUES (%d, x'%s', x'%s', %d)"
-                % (
-                    migration.version,
-                    migration.name.encode().hex().encode(),
-                    migration.checksum.hex().encode(),
-                    time.time_ns() // 1_000_000,
-                )
-            )
+            row = (migration.version, migration.name.encode(), migration.checksum, time.time_ns() // 1_000_000)
+            await connection.execute(_APPLY.bind(row))
         return [f"{migration.version:04} {migration.name}" for migration in todo]
 
     async def applied(self) -> dict[int, bytes]:
@@ -388,15 +382,6 @@ _NOW = b"SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMES
 def migrations() -> list[Migration]:
     """The migrations of the MySQL store."""
     return load_migrations(__package__ or "")
-
-
-@asynccontextmanager
-async def _session(dsn: Dsn) -> AsyncGenerator[Connection, None]:
-    connection = await connect(dsn, write=True)
-    try:
-        yield connection
-    finally:
-        connection.close()
 
 
 def _jitter(seconds: float) -> float:

@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-import attrs
 import trio
 
 from ..errors import StoreError, Unavailable
@@ -21,16 +20,6 @@ from .dsn import Dsn
 
 TRUSTED = 2.0
 """Seconds of rest after which a connection is asked whether it is alive before it is handed out."""
-
-
-@attrs.frozen
-class PoolStatistics:
-    size: int
-    in_use: int
-    idle: int
-    waiting: int
-    made: int
-    dropped: int
 
 
 class Pool:
@@ -77,15 +66,16 @@ class Pool:
             self._drop(self._idle.pop()[0])
         await trio.lowlevel.checkpoint()
 
-    def statistics(self) -> PoolStatistics:
-        return PoolStatistics(
-            size=self._size,
-            in_use=self._in_use,
-            idle=len(self._idle),
-            waiting=self._places.statistics().tasks_waiting,
-            made=self._made,
-            dropped=self._dropped,
-        )
+    def statistics(self) -> dict[str, int]:
+        """Connections in use and at rest, callers that wait; connections made and dropped so far."""
+        return {
+            "size": self._size,
+            "in_use": self._in_use,
+            "idle": len(self._idle),
+            "waiting": self._places.statistics().tasks_waiting,
+            "made": self._made,
+            "dropped": self._dropped,
+        }
 
     async def _take(self) -> Connection:
         self._drop_the_rested()

@@ -29,8 +29,6 @@ class Sequencing:
     def __init__(self, sequencer: RedisSequencer | None = None) -> None:
         self.sequencer = sequencer
         self.queues: set[int] = set()
-        self.healed = 0
-        """How often an offset was drawn from the stream itself."""
         self._away = False
 
     async def draw(self, tx: Transaction, counts: Mapping[int, int]) -> dict[int, int]:
@@ -72,7 +70,6 @@ class Sequencing:
         return drawn
 
     async def _heal(self, tx: Transaction, queue_id: int, count: int) -> int:
-        self.healed += 1
         rows = await tx.fetch("queue.lock", tuple[int, int], [queue_id])
         if not rows:
             raise TopicGone("a queue is not there any more")

@@ -77,24 +77,22 @@ class SQLiteBackend:
         return await trio.to_thread.run_sync(self._migrate)
 
     def _migrate(self) -> list[str]:
-        connection = connect(self.path)
         try:
-            connection.execute("BEGIN IMMEDIATE")  # the lock: a second program waits here
-            connection.execute(_REMEMBER)
-            applied = dict(connection.execute(_APPLIED).fetchall())
-            todo = pending(migrations(), applied)
-            for migration in todo:
-                for statement in migration.statements:
-                    connection.execute(statement)
-                row = (migration.version, migration.name.encode(), migration.checksum, time.time_ns() // 1_000_000)
-                connection.execute("INSERT INTO migration VALUES (?, ?, ?, ?)", row)
-            connection.execute("COMMIT")
+            with closing(connect(self.path)) as connection:
+                connection.execute("BEGIN IMMEDIATE")  # the lock: a second program waits here
+                connection.execute(_REMEMBER)
+                applied = dict(connection.execute(_APPLIED).fetchall())
+                todo = pending(migrations(), applied)
+                for migration in todo:
+                    for statement in migration.statements:
+                        connection.execute(statement)
+                    row = (migration.version, migration.name.encode(), migration.checksum, time.time_ns() // 1_000_000)
+                    connection.execute("INSERT INTO migration VALUES (?, ?, ?, ?)", row)
+                connection.execute("COMMIT")
         except StoreError:
             raise
         except Exception as error:
             raise translate(error) from error
-        finally:
-            connection.close()
         return [f"{migration.version:04} {migration.name}" for migration in todo]
 
     async def applied(self) -> dict[int, bytes]:

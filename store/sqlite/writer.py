@@ -74,17 +74,12 @@ class Writer:
         self._connection.close()
 
     def _run(self) -> None:
-        while (first := self._jobs.get()) is not None:
-            jobs = [first]
-            last = False
-            while len(jobs) < _TOGETHER and not self._jobs.empty():
-                job = self._jobs.get()
-                if job is None:
-                    last = True
-                    break
+        while (job := self._jobs.get()) is not None:
+            jobs = [job]
+            while len(jobs) < _TOGETHER and not self._jobs.empty() and (job := self._jobs.get()) is not None:
                 jobs.append(job)
             self._together(jobs)
-            if last:
+            if job is None:
                 break
 
     def _together(self, jobs: list[_Job[Any]]) -> None:
