@@ -6,8 +6,8 @@ are bounded too: past `MAX_NAMES` pairs the rest is counted under "(other)", whi
 
 import platform
 from collections.abc import Callable
+from typing import Literal
 
-import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
 from .. import __version__
@@ -20,8 +20,7 @@ _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _LATENESS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600)
 _DURATIONS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 
-
-log = structlog.get_logger()
+OfGroup = Literal["delivered", "acked", "retried", "dead", "expired"]
 
 
 class Metrics:
@@ -32,10 +31,12 @@ class Metrics:
         self._names: set[tuple[str, str]] = set()
         self._published = self._counter("tarry_messages_published", "Messages accepted.", "topic")
         self._cancelled = self._counter("tarry_messages_cancelled", "Messages cancelled before their time.", "topic")
-        self._delivered = self._counter("tarry_messages_delivered", "Messages handed out in claims.", "topic", "group")
-        self._acked = self._counter("tarry_messages_acked", "Messages acknowledged.", "topic", "group")
-        self._retried = self._counter("tarry_messages_retried", "Failures put on the ladder.", "topic", "group")
-        self._dead = self._counter("tarry_messages_dead", "Messages that exhausted their ladder.", "topic", "group")
+        self._of_group = {
+            "delivered": self._group_counter("tarry_messages_delivered", "Messages handed out in claims."),
+            "acked": self._group_counter("tarry_messages_acked", "Messages acknowledged."),
+            "retried": self._group_counter("tarry_messages_retried", "Failures put on the ladder."),
+            "dead": self._group_counter("tarry_messages_dead", "Messages that exhausted their ladder."),
+        }
         self._lateness = Histogram(
             *("tarry_delivery_lateness_seconds", "From deliver_at to the first hand-out.", ["topic"]),
             buckets=_LATENESS,
@@ -49,7 +50,7 @@ class Metrics:
         self._lease_lost = self._counter("tarry_lease_lost", "Claims whose lease ran out with messages unsettled.")
         self._fenced_writes = self._counter("tarry_fenced_writes", "Acks, fails and extensions refused.")
         self._db_errors = self._counter("tarry_db_errors", "What the store could not do.", "code")
-        self._expired = self._counter("tarry_messages_expired", "Taken by retention unsettled.", "topic", "group")
+        self._of_group["expired"] = self._group_counter("tarry_messages_expired", "Taken by retention unsettled.")
         self._cleaned = self._counter("tarry_cleaned_rows", "Removed because its time was over.", "what")
         self._http_requests = self._counter("tarry_http_requests", "Requests answered.", "route", "method", "status")
         self._wheel_entries = self._gauge("tarry_wheel_entries", "Timers in the wheel.")
@@ -88,21 +89,10 @@ class Metrics:
         """Cancelled for the first time."""
         self._cancelled.labels(self._bounded(topic)[0]).inc(messages)
 
-    def delivered(self, topic: str, group: str, messages: int) -> None:
-        """Handed out in a claim, first deliveries and later ones."""
-        self._delivered.labels(*self._bounded(topic, group)).inc(messages)
-
-    def acked(self, topic: str, group: str, messages: int) -> None:
-        """Acknowledged."""
-        self._acked.labels(*self._bounded(topic, group)).inc(messages)
-
-    def retried(self, topic: str, group: str, messages: int) -> None:
-        """Failed or lost, and put on the ladder."""
-        self._retried.labels(*self._bounded(topic, group)).inc(messages)
-
-    def dead(self, topic: str, group: str, messages: int) -> None:
-        """Put among the dead letters."""
-        self._dead.labels(*self._bounded(topic, group)).inc(messages)
+    def of_group(self, what: OfGroup, topic: str, group: str, messages: int) -> None:
+        """Handed out in claims, first deliveries and later ones; acknowledged; failed or lost, and put on the ladder,
+        or among the dead letters; or taken by the hard limit of retention, though the group had not settled them."""
+        self._of_group[what].labels(*self._bounded(topic, group)).inc(messages)
 
     def lateness(self, topic: str, seconds: float) -> None:
         """How long after its `deliver_at` a message was first handed out."""
@@ -130,10 +120,6 @@ class Metrics:
         """A settlement refused because the lease was over or the message in other hands."""
         self._fenced_writes.inc()
 
-    def expired(self, topic: str, group: str, messages: int) -> None:
-        """Taken by the hard limit of retention though the group had not settled them."""
-        self._expired.labels(*self._bounded(topic, group)).inc(messages)
-
     def cleaned(self, what: str, rows: int) -> None:
         """Removed by the cleaner; `what` is one of a few kinds of row."""
         self._cleaned.labels(what).inc(rows)
@@ -150,7 +136,7 @@ class Metrics:
         """The series of a group that was removed; without one, those of a topic and of its groups."""
         for names in [names for names in self._names if names[0] == topic and group in (None, names[1])]:
             self._names.discard(names)
-            for metric in (self._delivered, self._acked, self._retried, self._dead, self._expired, self._lag):
+            for metric in (*self._of_group.values(), self._lag):
                 metric.remove(*names)
         if group is None:
             self._published.remove(topic)
@@ -170,6 +156,9 @@ class Metrics:
                 return (OTHER, OTHER)
             self._names.add(names)
         return names
+
+    def _group_counter(self, name: str, about: str) -> Counter:
+        return self._counter(name, about, "topic", "group")
 
     def _counter(self, name: str, about: str, *labels: str) -> Counter:
         return Counter(name, about, labels, registry=self.registry)

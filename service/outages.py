@@ -61,7 +61,7 @@ class Outage:
 
 
 class WatchedBackend:
-    """A backend whose failures are counted by their names, and whose absences are logged."""
+    """A `Backend` whose failures are counted by their names, and whose absences are logged."""
 
     def __init__(self, backend: Backend, count: Callable[[str], None], outage: Outage | None = None) -> None:
         self._backend = backend
@@ -84,45 +84,35 @@ class WatchedBackend:
         return result
 
     async def write(self, work: Work[T]) -> T:
-        """See `Backend`, here and below."""
         return await self._watched("write", self._backend.write(work))
 
     async def read(self, work: Work[T]) -> T:
-        """Watched."""
         return await self._watched("read", self._backend.read(work))
 
     async def now(self) -> int:
-        """Watched."""
         return await self._watched("read", self._backend.now())
 
     def skew(self) -> int:
-        """As it is."""
         return self._backend.skew()
 
     async def migrate(self) -> list[str]:
-        """Watched. Nothing to migrate is a read."""
+        # Nothing to migrate is a read.
         return await self._watched("read", self._backend.migrate())
 
     async def applied(self) -> dict[int, bytes]:
-        """Watched."""
         return await self._watched("read", self._backend.applied())
 
     def sequence(self, topic_queues: Sequence[int], *, by_redis: bool) -> None:
-        """As it is."""
         self._backend.sequence(topic_queues, by_redis=by_redis)
 
     async def reseat(self, ends: Mapping[int, int]) -> list[int]:
-        """As it is."""
         return await self._backend.reseat(ends)
 
     async def durability(self) -> list[str]:
-        """Watched."""
         return await self._watched("read", self._backend.durability())
 
     async def aclose(self) -> None:
-        """As it is."""
         await self._backend.aclose()
 
     def statistics(self) -> dict[str, int]:
-        """As it is."""
         return self._backend.statistics()

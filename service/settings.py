@@ -28,6 +28,15 @@ _PREFIX = "TARRY_"
 # and what Kubernetes sets in every pod beside a service that is called "tarry".
 _FOREIGN = re.compile(r"TARRY_(CONFIG|URL|TEST_.*|BENCH_.*|SERVICE_.*|PORT|PORT_.*)")
 
+_AT_MOST = {
+    "horizon_step": "horizon",
+    "lease": "max_lease",
+    "max_body": "max_batch_bytes",
+    "max_batch_bytes": "max_incoming",
+    "retention": "hard_retention",
+}
+"""A setting is no more than another."""
+
 _KIB, _MIB = 1 << 10, 1 << 20
 _SECOND, _MINUTE, _HOUR = 1_000, 60_000, 3_600_000
 _DAY = 24 * _HOUR
@@ -40,14 +49,18 @@ class SettingError(ValueError):
     """A setting is unknown or its value is no good; the text names it and where it came from."""
 
 
+def _within(value: int, low: int, high: int, show: Callable[[int], str]) -> int:
+    if not low <= value <= high:
+        raise ValueError(f"it lies between {show(low)} and {show(high)}")
+    return value
+
+
 def _duration(low: int = 1, high: int = 3650 * _DAY) -> Parse[int]:
     def parse(value: object) -> int:
         if not isinstance(value, int | str):
             raise ValueError(f'{value!r} is not a duration: write "60s", or milliseconds')
         ms = parse_duration(value)
-        if not low <= ms <= high:
-            raise ValueError(f"it lies between {format_duration(low)} and {format_duration(high)}")
-        return ms
+        return _within(ms, low, high, format_duration)
 
     return parse
 
@@ -58,9 +71,7 @@ def _count(low: int, high: int) -> Parse[int]:
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool):
             raise ValueError(f"{value!r} is not a whole number")
-        if not low <= value <= high:
-            raise ValueError(f"it lies between {low} and {high}")
-        return value
+        return _within(value, low, high, str)
 
     return parse
 
@@ -73,9 +84,7 @@ def _size(low: int, high: int) -> Parse[int]:
         size = int(match[1]) * units[match[2]] if match else value
         if not isinstance(size, int) or isinstance(size, bool):
             raise ValueError(f'{value!r} is not a size: write bytes, "256KiB" or "8MiB"')
-        if not low <= size <= high:
-            raise ValueError(f"it lies between {format_size(low)} and {format_size(high)}")
-        return size
+        return _within(size, low, high, format_size)
 
     return parse
 
@@ -285,11 +294,7 @@ class Settings:
     _origins: Mapping[str, str] = attrs.field(factory=dict[str, str], repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
-        for small, large in (
-            *(("horizon_step", "horizon"), ("lease", "max_lease"), ("max_body", "max_batch_bytes")),
-            ("max_batch_bytes", "max_incoming"),
-            ("retention", "hard_retention"),
-        ):
+        for small, large in _AT_MOST.items():
             if getattr(self, small) > getattr(self, large):
                 raise SettingError(
                     f"{small} ({self.origin(small)}) is {self._shown(small)}, more than {large}"

@@ -20,11 +20,10 @@ from ...store.errors import SchemaError, StoreError, StoreInUse
 from ...store.migrations import pending
 from ...store.opening import migrations_for, open_backend
 from ...store.ports import Backend
-from ...store.printable import print_table
 from ...store.stream.sealing import wide_holes
 from ..settings import SettingError, Settings, masked
 from ..upkeep.redis_check import ping_redis
-from .printing import print_json
+from .printing import print_items
 from .serving import Flags
 
 _SQLITE = "sqlite:///"
@@ -62,11 +61,8 @@ def doctor(
         *_redis(settings),
         _port(settings.listen),
     ]
-    if json:
-        for finding in findings:
-            print_json(asdict(finding))
-    else:
-        print_table(("check", "state", "detail"), [(f.check, f.state, f.detail) for f in findings])
+    rows = [(one.check, one.state, one.detail) for one in findings]
+    print_items(map(asdict, findings), ("check", "state", "detail"), rows, json=json)
     return int(any(finding.state == "wrong" for finding in findings))
 
 

@@ -10,15 +10,12 @@ from typing import Annotated, Any, Literal, cast
 from cyclopts import Parameter
 
 from ...client import Claim, Delivery, LeaseLost, Message, Tarry
-from ...store.printable import print_table
 from .existing import demand_group, demand_topic
 from .operating import DryRun, Topic, Yes, confirm
 from .printing import note, print_json, print_line
 from .rendering import body_text, message_record, raw_body, time_text
-from .server import Server
+from .server import HERE, Server
 from .usage import UsageError
-
-_HERE = Server()
 
 
 def consume(
@@ -52,7 +49,7 @@ def consume(
             help="Make the group if there is none, from here on; or a broadcast client.",
         ),
     ] = None,
-    server: Server = _HERE,
+    server: Server = HERE,
 ) -> int:
     """Take messages, print them and ack them: what is there now, or with --follow for ever."""
     if max is not None and max < 1:
@@ -123,21 +120,20 @@ def peek(
     queue: Annotated[int, Parameter(help="Which queue of the topic.")] = 0,
     offset: Annotated[int, Parameter(help="From this offset on.")] = 0,
     max: Annotated[int, Parameter(help="At most so many.")] = 20,  # noqa: A002 - the contract's word
-    server: Server = _HERE,
+    server: Server = HERE,
 ) -> int:
     """Look at a topic's stream without claiming anything. Waiting messages are not in it yet."""
     with server.client() as tarry:
         demand_topic(tarry, topic)
         page = tarry.pull(topic, queue, offset, max)
-    if server.json:
-        for message in page.messages:
-            print_json(message_record(message))
-    else:
-        rows = [(m.offset, m.id, m.key, time_text(m.deliver_at), body_text(m)) for m in page.messages]
-        print_table((">offset", "id", "key", "deliver at", "body"), rows)
-        if page.messages:
-            note(f"next: --offset {page.next_offset}")
+    rows = [(m.offset, m.id, m.key, time_text(m.deliver_at), body_text(m)) for m in page.messages]
+    server.show(map(message_record, page.messages), (">offset", "id", "key", "deliver at", "body"), rows)
+    if page.messages and not server.json:
+        note(f"next: --offset {page.next_offset}")
     return 0
+
+
+_COUNTS = ("accepted", "streamed", "cancelled", "pending", "backlog", "published_rate", "delivered_rate")
 
 
 def topics(
@@ -152,7 +148,7 @@ def topics(
     ] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
-    server: Server = _HERE,
+    server: Server = HERE,
 ) -> int:
     """List the topics with their counts, their rates of the last minute and their backlogs; or remove one."""
     if delete is not None:
@@ -162,21 +158,13 @@ def topics(
         raise UsageError("--force, --dry-run and --yes go with --delete")
     with server.client() as tarry:
         records = tarry.topics(sort)
-    if server.json:
-        for record in records:
-            print_json(record)
-    else:
-        counts = [
-            name
-            for name in ("accepted", "streamed", "cancelled", "pending", "backlog", "published_rate", "delivered_rate")
-            if any(name in record for record in records)
-        ]
-        rows = [
-            (r.get("topic") or r.get("name"), r.get("kind"), _count(r.get("queues")), *(r.get(name) for name in counts))
-            for r in records
-        ]
-        heads = (f">{name.replace('_rate', '/s')}" for name in counts)
-        print_table(("topic", "kind", ">queues", *heads), rows)
+    counts = [name for name in _COUNTS if any(name in record for record in records)]
+    rows = [
+        (r.get("topic") or r.get("name"), r.get("kind"), _count(r.get("queues")), *(r.get(name) for name in counts))
+        for r in records
+    ]
+    heads = (f">{name.replace('_rate', '/s')}" for name in counts)
+    server.show(records, ("topic", "kind", ">queues", *heads), rows)
     return 0
 
 
@@ -187,11 +175,10 @@ def _delete(tarry: Tarry, topic: str, server: Server, *, force: bool, dry_run: b
         told = f"pending {state['pending']}, groups {', '.join(groups) or 'none'}"
         confirm(f"remove topic {topic} and all its messages for good ({told})", yes=yes)
         tarry.delete_topic(topic, force=force)
-    if server.json:
-        print_json({"topic": topic, "removed": not dry_run, "pending": state["pending"], "groups": groups})
-        return 0
-    print_table(("topic", ">pending", "groups"), [(topic, state["pending"], ", ".join(groups))])
-    note("nothing was removed: --dry-run" if dry_run else "removed")
+    record = {"topic": topic, "removed": not dry_run, "pending": state["pending"], "groups": groups}
+    server.show([record], ("topic", ">pending", "groups"), [(topic, state["pending"], ", ".join(groups))])
+    if not server.json:
+        note("nothing was removed: --dry-run" if dry_run else "removed")
     return 0
 
 

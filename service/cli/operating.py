@@ -1,6 +1,7 @@
-"""`groups`, `seek`, and `dead list|redrive|purge`: what an operator does to a consumer group."""
+"""`groups`, `seek`, `clients`, and `dead list|redrive|purge`: what an operator sees of a consumer group, and does."""
 
 import sys
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
@@ -8,14 +9,12 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from ...client import DeadLetter, Tarry
-from ...store.printable import print_table, visible
+from ...store.printable import visible
 from ..durations import parse_time
-from .printing import note, print_json
+from .printing import note
 from .rendering import body_text, message_record, time_text
-from .server import Server
+from .server import HERE, Server
 from .usage import UsageError
-
-_HERE = Server()
 
 Topic = Annotated[str, Parameter(help="The topic.")]
 Group = Annotated[str, Parameter(help="The consumer group.")]
@@ -33,7 +32,7 @@ def groups(
     delete: Annotated[str | None, Parameter(help="Remove this group for good.")] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
-    server: Server = _HERE,
+    server: Server = HERE,
 ) -> int:
     """List the consumer groups of a topic with their backlog, retries and dead letters; or remove one."""
     if delete is not None:
@@ -43,16 +42,12 @@ def groups(
         raise UsageError("--dry-run and --yes go with --delete")
     with server.client() as tarry:
         details = [tarry.group(topic, one["group"]) for one in tarry.topic(topic)["groups"]]
-    if server.json:
-        for detail in details:
-            print_json(detail)
-        return 0
     rows: list[tuple[Any, ...]] = []
     for one in details:
         counts = (one["backlog"], one["claimed"], sum(one["retries"]), one["dead_letters"], one["acked"])
         rows.append((one["group"], *counts, len(one["clients"])))
     columns = ("group", ">backlog", ">claimed", ">retrying", ">dead letters", ">acked", ">clients")
-    print_table(columns, rows)
+    server.show(details, columns, rows)
     return 0
 
 
@@ -66,12 +61,11 @@ def _delete(tarry: Tarry, topic: str, group: str, server: Server, *, dry_run: bo
             f"remove group {group} of topic {topic} for good ({told}, dead letters {held['dead_letters']})", yes=yes
         )
         tarry.delete_group(topic, group)
-    if server.json:
-        print_json({"topic": topic, "group": group, "removed": not dry_run} | held)
-        return 0
     columns = ("group", ">backlog", ">claimed", ">retrying", ">dead letters")
-    print_table(columns, [(group, held["backlog"], held["claimed"], held["retrying"], held["dead_letters"])])
-    note("nothing was removed: --dry-run" if dry_run else "removed")
+    row = (group, held["backlog"], held["claimed"], held["retrying"], held["dead_letters"])
+    server.show([{"topic": topic, "group": group, "removed": not dry_run} | held], columns, [row])
+    if not server.json:
+        note("nothing was removed: --dry-run" if dry_run else "removed")
     return 0
 
 
@@ -84,7 +78,7 @@ def seek(
     queue: Annotated[int | None, Parameter(help="Of an offset or a time: this queue only.")] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
-    server: Server = _HERE,
+    server: Server = HERE,
 ) -> int:
     """Move a consumer group to another position. Its open claims are closed first; other groups feel nothing."""
     if queue is not None and to in ("earliest", "latest"):
@@ -95,12 +89,12 @@ def seek(
         if not dry_run:
             confirm(f"move group {group} of topic {topic} to {to}, and close its open claims", yes=yes)
         after = tarry.seek(topic, group, place, queue=queue, dry_run=dry_run)
-    if server.json:
-        for number, offset in after.items():
-            print_json({"queue": number, "offset": offset, "before": before.get(number), "dry_run": dry_run})
-        return 0
-    print_table((">queue", ">before", ">after"), [(number, before.get(number), after[number]) for number in after])
-    if dry_run:
+    records = [
+        {"queue": number, "offset": offset, "before": before.get(number), "dry_run": dry_run}
+        for number, offset in after.items()
+    ]
+    server.show(records, (">queue", ">before", ">after"), [(r["queue"], r["before"], r["offset"]) for r in records])
+    if dry_run and not server.json:
         note("nothing was moved: --dry-run")
     return 0
 
@@ -114,6 +108,33 @@ def _place(to: str) -> str | int:
         except ValueError as error:
             raise UsageError(f"--to takes earliest, latest, an offset or a time; {error}") from None
     return to
+
+
+_ALIVE = {True: "yes", False: "no", None: ""}
+
+
+def clients(*, server: Server = HERE) -> int:
+    """List the clients, whether they live, and the queues they hold claims of (how many) or own (*)."""
+    with server.client() as tarry:
+        found = list(tarry.clients())
+    rows: list[tuple[Any, ...]] = []
+    for one in found:
+        claims = sum(held["claims"] for held in one["holds"])
+        alive = _ALIVE[one["alive"]]
+        rows.append((one["client"], one["registered_at"], one["renewed_at"], alive, claims, _holds(one["holds"])))
+    server.show(found, ("client", "registered", "renewed", "alive", ">claims", "holds"), rows)
+    return 0
+
+
+def _holds(holds: Iterable[Mapping[str, Any]]) -> str:
+    """`payments/ledger: 0* (1), 2*`, a group after the other."""
+    groups: dict[str, list[str]] = {}
+    for held in holds:
+        queue = f"{held['queue']}{'*' if held['owner'] else ''}"
+        if held["claims"]:
+            queue += f" ({held['claims']})"
+        groups.setdefault(f"{held['topic']}/{held['group']}", []).append(queue)
+    return "; ".join(f"{group}: {', '.join(queues)}" for group, queues in groups.items())
 
 
 dead = App(name="dead", help="The dead letters of a consumer group.")
@@ -130,7 +151,7 @@ def list_dead(
     since: Since = None,
     until: Until = None,
     max: Annotated[int, Parameter(help="At most so many.")] = 100,  # noqa: A002 - the contract's word
-    server: Server = _HERE,
+    server: Server = HERE,
 ) -> int:
     """List dead letters."""
     if max < 1:
@@ -142,19 +163,14 @@ def list_dead(
                 note(f"there are more: --max shows more than {max}, --from and --to others")
                 break
             letters.append(letter)
-    if server.json:
-        for letter in letters:
-            died = {"dead_at": time_text(letter.dead_at), "attempts": list(letter.attempts)}
-            print_json(message_record(letter.message) | died)
-        return 0
+    records: list[dict[str, Any]] = []
     rows: list[tuple[Any, ...]] = []
     for letter in letters:
-        message = letter.message
-        last = letter.attempts[-1]["reason"] if letter.attempts else None
-        rows.append(
-            (message.id, time_text(letter.dead_at), message.key, len(letter.attempts), last, body_text(message))
-        )
-    print_table(("id", "died", "key", ">attempts", "last reason", "body"), rows)
+        message, died, attempts = letter.message, time_text(letter.dead_at), list(letter.attempts)
+        records.append(message_record(message) | {"dead_at": died, "attempts": attempts})
+        last = attempts[-1]["reason"] if attempts else None
+        rows.append((message.id, died, message.key, len(attempts), last, body_text(message)))
+    server.show(records, ("id", "died", "key", ">attempts", "last reason", "body"), rows)
     return 0
 
 
@@ -169,15 +185,14 @@ def redrive(
     until: Until = None,
     rate: Annotated[int | None, Parameter(help="So many a second at most.")] = None,
     dry_run: DryRun = False,
-    server: Server = _HERE,
+    server: Server = HERE,
 ) -> int:
     """Give dead letters back to their group, from the first attempt on. Ctrl-C stops it; what is done stays done."""
     if rate is not None and rate < 1:
         raise UsageError("--rate is 1 or more")
     with server.client() as tarry, _Count("redriven") as count:
         count(tarry.redrive(topic, group, id, start=since, end=until, rate=rate, dry_run=dry_run, on_progress=count))
-    _tell("redriven", count.count, server, dry_run=dry_run)
-    return 0
+    return _tell("redriven", count.count, server, dry_run=dry_run)
 
 
 @dead.command
@@ -191,7 +206,7 @@ def purge(
     until: Until = None,
     dry_run: DryRun = False,
     yes: Yes = False,
-    server: Server = _HERE,
+    server: Server = HERE,
 ) -> int:
     """Remove dead letters for good."""
     with server.client() as tarry, _Count("purged") as count:
@@ -199,8 +214,7 @@ def purge(
             there = tarry.purge(topic, group, id, start=since, end=until, dry_run=True)
             confirm(f"remove {there} dead letters of group {group} for good", yes=yes)
         count(tarry.purge(topic, group, id, start=since, end=until, dry_run=dry_run, on_progress=count))
-    _tell("purged", count.count, server, dry_run=dry_run)
-    return 0
+    return _tell("purged", count.count, server, dry_run=dry_run)
 
 
 class _Count:
@@ -229,11 +243,10 @@ class _Count:
             note(f"{self.count} {self._done} before it stopped")
 
 
-def _tell(done: str, count: int, server: Server, *, dry_run: bool) -> None:
-    if server.json:
-        print_json({done: count, "dry_run": dry_run})
-    else:
-        print_table((f">{'would be ' if dry_run else ''}{done}",), [(count,)])
+def _tell(done: str, count: int, server: Server, *, dry_run: bool) -> int:
+    head = f">{'would be ' if dry_run else ''}{done}"
+    server.show([{done: count, "dry_run": dry_run}], (head,), [(count,)])
+    return 0
 
 
 def confirm(what: str, *, yes: bool) -> None:

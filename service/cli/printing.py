@@ -5,9 +5,10 @@ Answers go to stdout; notes and progress to stderr, progress only on a terminal.
 """
 
 import sys
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...store.printable import json_text, visible
+from ...store.printable import json_text, print_table, visible
 
 _OWN = "\n\t"
 """What our own lines are made of."""
@@ -17,6 +18,15 @@ def print_json(item: Any) -> None:
     """One line."""
     sys.stdout.write(json_text(item) + "\n")
     sys.stdout.flush()
+
+
+def print_items(items: Iterable[Any], columns: Sequence[str], rows: Iterable[Sequence[object]], *, json: bool) -> None:
+    """The items as JSON lines, or a table of these rows."""
+    if not json:
+        print_table(columns, rows)
+        return
+    for item in items:
+        print_json(item)
 
 
 def print_line(text: str) -> None:

@@ -15,14 +15,12 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ...client import Draft, Receipt, Tarry
-from ...store.printable import print_table
-from .printing import note, print_json
+from .printing import note
 from .rendering import receipt_record, time_text
-from .server import Server
+from .server import HERE, Server
 from .usage import UsageError
 
 _DRAFT_FIELDS = {field.name for field in attrs.fields(Draft)}
-_HERE = Server()
 
 
 def publish(
@@ -45,7 +43,7 @@ def publish(
             help='Publish each line of this file (- is stdin): {"body": ..., "key": ..., "delay": ...}.',
         ),
     ] = None,
-    server: Server = _HERE,
+    server: Server = HERE,
 ) -> int:
     """Publish a message now, after --delay or at a time; or many from --file.
 
@@ -76,14 +74,11 @@ def publish(
                 receipts = [tarry.publish(topic, **attrs.asdict(draft, recurse=False))]
         except ValueError as error:  # what JSON cannot hold, such as NaN
             raise UsageError(str(error)) from error
-    if server.json:
-        for receipt in receipts:
-            print_json(receipt_record(receipt))
-    elif file is not None:
+    if file is not None and not server.json:
         note(f"published {len(receipts)} messages to {topic}")
-    else:
-        rows = [(r.id, r.state, time_text(r.deliver_at), r.queue, r.offset) for r in receipts]
-        print_table(("id", "state", "deliver at", ">queue", ">offset"), rows)
+        return 0
+    rows = [(r.id, r.state, time_text(r.deliver_at), r.queue, r.offset) for r in receipts]
+    server.show(map(receipt_record, receipts), ("id", "state", "deliver at", ">queue", ">offset"), rows)
     return 0
 
 
@@ -163,12 +158,9 @@ def _draft(number: int, fields: dict[str, Any], pattern: Draft) -> Draft:
     return attrs.evolve(pattern, **fields)
 
 
-def cancel(id: Annotated[str, Parameter(help="The message's id.")], /, *, server: Server = _HERE) -> int:  # noqa: A002
+def cancel(id: Annotated[str, Parameter(help="The message's id.")], /, *, server: Server = HERE) -> int:  # noqa: A002
     """Cancel a waiting message. Exit code 4 when it was handed out already, 3 when there is none."""
     with server.client() as tarry:
         result = tarry.cancel(id)
-    if server.json:
-        print_json({"id": id, "result": result})
-    else:
-        print_table(("id", "result"), [(id, result)])
+    server.show([{"id": id, "result": result}], ("id", "result"), [(id, result)])
     return 0

@@ -1,13 +1,14 @@
 """Which server a command talks to, and how its answers are shown."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 import attrs
 from cyclopts import Parameter
 
 from ...client import Tarry
+from .printing import print_items
 from .usage import UsageError
 
 _PATIENCE = 5.0
@@ -31,3 +32,11 @@ class Server:
             raise UsageError(str(error)) from error
         with tarry:
             yield tarry
+
+    def show(self, items: Iterable[Any], columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+        """The items as JSON lines, or a table of these rows."""
+        print_items(items, columns, rows, json=self.json)
+
+
+HERE = Server()
+"""What a command talks to that is not told otherwise."""

@@ -10,11 +10,10 @@ import attrs
 from cyclopts import Parameter
 
 from ...store.opening import check_dsn, migrations_for, open_backend
-from ...store.printable import print_table
 from ..settings import Settings
 from ..upkeep.collector import still_collector
 from ..upkeep.redis_check import check_redis
-from .printing import note, print_json, print_line
+from .printing import note, print_items, print_line
 
 
 @Parameter(name="*")
@@ -121,11 +120,7 @@ def show(
 ) -> int:
     """Show the settings that `tarry serve` would use here. Passwords are hidden."""
     rows = flags.settings().listed()
-    if json:
-        for name, value, source in rows:
-            print_json({"name": name, "value": value, **({"origin": source} if origin else {})})
-    elif origin:
-        print_table(("setting", "value", "origin"), rows)
-    else:
-        print_table(("setting", "value"), [row[:2] for row in rows])
+    shown = 3 if origin else 2
+    records = [dict(zip(("name", "value", "origin")[:shown], row, strict=False)) for row in rows]
+    print_items(records, ("setting", "value", "origin")[:shown], [row[:shown] for row in rows], json=json)
     return 0

@@ -7,7 +7,7 @@ from typing import Literal
 
 import structlog
 import trio
-from attrs import evolve
+from attrs import define, evolve, field
 
 from ...store import catalogue
 from ...store.errors import GroupGone, Locked, StoreError
@@ -42,39 +42,27 @@ _LINES = 4
 log = structlog.get_logger()
 
 
+@define(eq=False)
 class Groups:
     """A coordinator for each group that somebody has asked for here.
 
     `add` takes the timers of what goes onto the ladder, `see` hears that somebody asked for a group.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        directory: Directory,
-        clock: Clock,
-        metrics: Metrics,
-        rates: Rates,
-        alarm: Alarm,
-        present_for: int,
-        *,
-        add: Callable[[int, int], None],
-        see: Callable[[int], None],
-    ) -> None:
-        self._store = store
-        self._directory = directory
-        self._clock = clock
-        self._metrics = metrics
-        self._rates = rates
-        self._alarm = alarm
-        self._present_for = present_for
-        self._add = add
-        self._see = see
-        self._coordinators: dict[int, Coordinator] = {}
-        self._of_topic: defaultdict[int, list[Coordinator]] = defaultdict(list)
-        self._line = trio.CapacityLimiter(_LINES)
-        self._nursery: trio.Nursery | None = None
-        self._stopping = False
+    _store: Store
+    _directory: Directory
+    _clock: Clock
+    _metrics: Metrics
+    _rates: Rates
+    _alarm: Alarm
+    _present_for: int
+    _add: Callable[[int, int], None] = field(kw_only=True, alias="add")
+    _see: Callable[[int], None] = field(kw_only=True, alias="see")
+    _coordinators: dict[int, Coordinator] = field(factory=dict[int, Coordinator], init=False)
+    _of_topic: defaultdict[int, list[Coordinator]] = field(factory=lambda: defaultdict(list), init=False)
+    _line: trio.CapacityLimiter = field(factory=lambda: trio.CapacityLimiter(_LINES), init=False)
+    _nursery: trio.Nursery | None = field(default=None, init=False)
+    _stopping: bool = field(default=False, init=False)
 
     def open(self, nursery: trio.Nursery) -> None:
         """From now on coordinators are at work, as tasks of this nursery."""
@@ -199,7 +187,7 @@ class Groups:
     def closed(self, group: Group, keys: Sequence[ClaimKey], acked: int) -> None:
         """A seek has moved the group: these claims are over, and there may be messages."""
         if acked:
-            self._metrics.acked(group.topic.name, group.name, acked)
+            self._metrics.of_group("acked", group.topic.name, group.name, acked)
         coordinator = self._coordinator(group)
         coordinator.forget(keys)
         coordinator.nudge()
@@ -283,14 +271,14 @@ class Groups:
     def _turn_done(self, group: Group, settlements: Sequence[Settlement], turn: Turn) -> None:
         topic = group.topic.name
         if turn.acked:
-            self._metrics.acked(topic, group.name, turn.acked)
+            self._metrics.of_group("acked", topic, group.name, turn.acked)
         for settlement, settled in zip(settlements, turn.settled, strict=True):
             if settled is None:
                 continue
             for due, entry in settled.timers:
                 self._add(due, entry)
-            self._metrics.retried(topic, group.name, settled.retried)
-            self._metrics.dead(topic, group.name, settled.dead)
+            self._metrics.of_group("retried", topic, group.name, settled.retried)
+            self._metrics.of_group("dead", topic, group.name, settled.dead)
             if settlement.verb == "end" and settled.lost:
                 self._metrics.lease_lost(1)
                 self._consume_timeout(group, settlement.key, settled)
@@ -312,7 +300,7 @@ class Groups:
         self._alarm.ring("consume_timeout", at=format_time(self._clock.now()), **facts)
 
     def handed_out(self, group: Group, messages: Sequence[Delivered], at: int) -> None:
-        self._metrics.delivered(group.topic.name, group.name, len(messages))
+        self._metrics.of_group("delivered", group.topic.name, group.name, len(messages))
         self._rates.count(group.topic.id, delivered=len(messages))
         for message in messages:
             if message.attempt == 1:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import trio
-from attrs import evolve, frozen
+from attrs import define, evolve, frozen
 
 from ...store.errors import StoreError
 from ...store.operating import positions, redriving, replaying
@@ -39,21 +39,15 @@ class Worked:
     """Dead letters that died before this time are meant, Unix milliseconds."""
 
 
+@define(eq=False)
 class Operations:
     """Over one store. `add` takes timers for the wheel; `closed` hears of claims that a seek has ended, and of
     how many acks it has counted."""
 
-    def __init__(
-        self,
-        store: Store,
-        clock: Clock,
-        add: Callable[[int, int], None],
-        closed: Callable[[Group, Sequence[ClaimKey], int], None],
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._add = add
-        self._closed = closed
+    _store: Store
+    _clock: Clock
+    _add: Callable[[int, int], None]
+    _closed: Callable[[Group, Sequence[ClaimKey], int], None]
 
     async def seek(
         self, group: Group, queues: Sequence[Queue], position: Position, *, dry_run: bool

@@ -6,7 +6,7 @@ claim. This file decides nothing: `membership` and `coordinator` do.
 
 from collections.abc import Callable, Iterable, Sequence
 
-from attrs import evolve, frozen
+from attrs import define, evolve, frozen
 
 from ...store.groups import holdings
 from ...store.records import Group
@@ -38,16 +38,14 @@ class ClientState:
     holds: tuple[Held, ...] = ()
 
 
+@define(eq=False)
 class Roster:
     """Tells of clients, a page at a time."""
 
-    def __init__(
-        self, store: Store, directory: Directory, membership: Membership, present: Callable[[], Iterable[str]]
-    ) -> None:
-        self._store = store
-        self._directory = directory
-        self._membership = membership
-        self._present = present
+    _store: Store
+    _directory: Directory
+    _membership: Membership
+    _present: Callable[[], Iterable[str]]
 
     async def page(self, after: str, limit: int) -> list[ClientState]:
         """Up to `limit` clients, by name from behind `after`."""

@@ -7,6 +7,7 @@ promotion skips nothing. Batches are bounded; what is due beyond one stays ready
 from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 
 import trio
+from attrs import define, field
 
 from ...store.errors import StoreError
 from ...store.records import Promoted
@@ -24,29 +25,21 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 """Seconds before another try when the store is away."""
 
 
+@define(eq=False)
 class Hand:
     """Turns one wheel. `promote` hands entries to the stream and tells which of them were."""
 
-    def __init__(
-        self,
-        wheel: TimingWheel,
-        horizon: Horizon,
-        clock: Clock,
-        promote: Callable[[Sequence[int], int], Awaitable[Sequence[Promoted]]],
-        streamed: Callable[[Sequence[Promoted]], None],
-        aside: Container[int] = frozenset(),
-    ) -> None:
-        self.wheel = wheel
-        self.horizon = horizon
-        self._clock = clock
-        self._promote = promote
-        self._streamed = streamed
-        self._aside = aside
-        """Entries that are due and are not in the wheel any more."""
-        self._wake = trio.Event()
-        self._sleeps_until: int | None = None  # None: awake, or with nothing to wait for
-        self.turns = 0
-        self._turned = trio.Event()
+    wheel: TimingWheel
+    horizon: Horizon
+    _clock: Clock
+    _promote: Callable[[Sequence[int], int], Awaitable[Sequence[Promoted]]]
+    _streamed: Callable[[Sequence[Promoted]], None]
+    _aside: Container[int] = field(factory=frozenset[int], alias="aside")
+    """Entries that are due and are not in the wheel any more."""
+    _wake: trio.Event = field(factory=trio.Event, init=False)
+    _sleeps_until: int | None = field(default=None, init=False)  # None: awake, or with nothing to wait for
+    turns: int = field(default=0, init=False)
+    _turned: trio.Event = field(factory=trio.Event, init=False)
 
     def add(self, due: int, entry: int) -> None:
         """Takes note of a committed row. Past the horizon it is left to its page."""

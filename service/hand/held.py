@@ -17,6 +17,7 @@ from itertools import islice
 
 import structlog
 import trio
+from attrs import define, field
 
 from ...store.errors import Locked, StoreError
 from ...store.records import Promoted
@@ -39,41 +40,34 @@ _Place = dict[int, None]
 """Queues, in order. Each is in one place; in none while somebody brings it further."""
 
 
+@define(eq=False)
 class Held:
     """Entries by queue. `promote` stands in line and raises `Locked` when that was in vain; `promote_free` does not,
     and tells by queue what it has held back; it raises `Locked` for what it cannot see. While the time is `doubted`
     nothing is promoted."""
 
-    def __init__(
-        self,
-        promote: Callable[[Sequence[int]], Awaitable[Sequence[Promoted]]],
-        promote_free: Callable[[Sequence[int]], Awaitable[tuple[Sequence[Promoted], Mapping[int, Sequence[int]]]]],
-        streamed: Callable[[Sequence[Promoted]], None],
-        topic_of: Callable[[int], object],
-        doubted: Callable[[], bool],
-    ) -> None:
-        self._promote = promote
-        self._promote_free = promote_free
-        self._streamed = streamed
-        self._topic_of = topic_of
-        self._doubted = doubted
-        self._queues: dict[int, dict[int, None]] = {}
-        """Entries of each queue, in order; a queue is here until the last of them is through."""
-        self._entries: set[int] = set()
-        self._line: _Place = {}
-        """They are next to be stood in line for."""
-        self._stuck: _Place = {}
-        """A look has shown that they are locked."""
-        self._slow: _Place = {}
-        """They are suspects, and wait for nothing else."""
-        self._suspects: _Place = {}
-        """Whether something for them is here or not."""
-        self._apart: _Place = {}
-        """They have been waited for in vain, and nobody knows whether a look shows that they are locked."""
-        self._locked_since: dict[int, tuple[float, object]] = {}
-        """Queues of which the log says that they are locked: trio's time, and the topic."""
-        self._locked_of_topic: Counter[object] = Counter()
-        self._changed = trio.Event()
+    _promote: Callable[[Sequence[int]], Awaitable[Sequence[Promoted]]]
+    _promote_free: Callable[[Sequence[int]], Awaitable[tuple[Sequence[Promoted], Mapping[int, Sequence[int]]]]]
+    _streamed: Callable[[Sequence[Promoted]], None]
+    _topic_of: Callable[[int], object] = field(alias="topic_of")
+    _doubted: Callable[[], bool] = field(alias="doubted")
+    _queues: dict[int, dict[int, None]] = field(factory=dict[int, dict[int, None]], init=False)
+    """Entries of each queue, in order; a queue is here until the last of them is through."""
+    _entries: set[int] = field(factory=set[int], init=False)
+    _line: _Place = field(factory=_Place, init=False)
+    """They are next to be stood in line for."""
+    _stuck: _Place = field(factory=_Place, init=False)
+    """A look has shown that they are locked."""
+    _slow: _Place = field(factory=_Place, init=False)
+    """They are suspects, and wait for nothing else."""
+    _suspects: _Place = field(factory=_Place, init=False)
+    """Whether something for them is here or not."""
+    _apart: _Place = field(factory=_Place, init=False)
+    """They have been waited for in vain, and nobody knows whether a look shows that they are locked."""
+    _locked_since: dict[int, tuple[float, object]] = field(factory=dict[int, tuple[float, object]], init=False)
+    """Queues of which the log says that they are locked: trio's time, and the topic."""
+    _locked_of_topic: Counter[object] = field(factory=Counter[object], init=False)
+    _changed: trio.Event = field(factory=trio.Event, init=False)
 
     def __contains__(self, entry: object) -> bool:
         return entry in self._entries

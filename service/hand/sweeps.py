@@ -16,6 +16,7 @@ import itertools
 from collections.abc import Awaitable, Callable
 
 import trio
+from attrs import define, field
 
 from ...store import catalogue
 from ...store.errors import StoreError
@@ -75,27 +76,19 @@ async def adaptively(seconds: float, longest: float, step: Callable[[], Awaitabl
         await trio.sleep(rest)
 
 
+@define(eq=False)
 class Sweeps:
     """The steps of the sweeps, over one hand."""
 
-    def __init__(
-        self,
-        store: Store,
-        hand: Hand,
-        clock: Clock,
-        *,
-        lost: Callable[[ClaimKey, int], Awaitable[None]],
-        growth: Growth,
-    ) -> None:
-        self._store = store
-        self._hand = hand
-        self._clock = clock
-        self._lost = lost
-        self._growth = growth
-        self._nudged = trio.Event()
-        self._ends: dict[int, int] = {}
-        self._far_again_at = 0
-        self.found = 0
+    _store: Store
+    _hand: Hand
+    _clock: Clock
+    _lost: Callable[[ClaimKey, int], Awaitable[None]] = field(kw_only=True, alias="lost")
+    _growth: Growth = field(kw_only=True, alias="growth")
+    _nudged: trio.Event = field(factory=trio.Event, init=False)
+    _ends: dict[int, int] = field(factory=dict[int, int], init=False)
+    _far_again_at: int = field(default=0, init=False)
+    found: int = field(default=0, init=False)
 
     async def near(self) -> None:
         """Adds near rows that the wheel does not hold."""

@@ -18,14 +18,14 @@ from ..lifecycle import Lifecycle
 from ..metrics import Metrics
 from ..settings import Settings
 from .body_time import BodyTime
-from .call import Call, Handler, answer
+from .call import Call, answer
 from .hosts import Hosts
 from .incoming import Incoming
 from .openapi import PATH, document
 from .problems import Problem, problem_of
 from .reading import ClientGone
 from .rest import Rest
-from .routes import OPERATIONS
+from .routes import OPERATIONS, Operation
 
 log = structlog.get_logger()
 
@@ -41,23 +41,20 @@ def make_app(lifecycle: Lifecycle, settings: Settings, metrics: Metrics) -> ASGI
     async def openapi(call: Call) -> Response:
         return answer(document())  # made when somebody asks: it is a twelfth of a start
 
-    handlers: defaultdict[str, dict[str, Handler]] = defaultdict(dict)
-    for operation in OPERATIONS:
-        handler = _once_ready(operation.handler) if operation.waits_for_start else operation.handler
-        handlers[operation.path][operation.method] = handler
-    handlers[PATH]["GET"] = openapi
+    operations: defaultdict[str, dict[str, Operation]] = defaultdict(dict)
+    for operation in (*OPERATIONS, Operation("GET", PATH, openapi, "application/json")):
+        operations[operation.path][operation.method] = operation
 
     def route(path: str) -> Route:
         async def endpoint(request: Request) -> Response:
             request.scope[_ROUTE] = path
             method = "GET" if request.method == "HEAD" else request.method
-            call = Call(request, lifecycle, settings, metrics)
-            return await _answered(call, handlers[path][method])
+            return await _answered(Call(request, lifecycle, settings, metrics), operations[path][method])
 
-        return Route(path, endpoint, methods=list(handlers[path]))
+        return Route(path, endpoint, methods=list(operations[path]))
 
     app = Starlette(
-        routes=[route(path) for path in handlers],
+        routes=[route(path) for path in operations],
         exception_handlers={HTTPException: cast(ExceptionHandler, _unrouted)},
     )
     app.router.redirect_slashes = False
@@ -65,21 +62,15 @@ def make_app(lifecycle: Lifecycle, settings: Settings, metrics: Metrics) -> ASGI
     return Rest(Edge(Hosts(bounded, (settings.listen_host, *settings.hosts)), metrics))
 
 
-def _once_ready(handler: Handler) -> Handler:
-    """The handler, which is not called before the store has answered."""
-
-    async def handle(call: Call) -> Response:
-        _ = call.node  # raises
-        return await handler(call)
-
-    return handle
-
-
-async def _answered(call: Call, handler: Handler) -> Response:
+async def _answered(call: Call, operation: Operation) -> Response:
     """The handler's answer, or the problem that came in its way."""
     try:
         _refuse_other_sites(call.request)
-        return await handler(call)
+        if operation.waits_for_start:
+            _ = call.node  # raises
+        if operation.is_checked:
+            call.check([parameter.name for parameter in operation.query])
+        return await operation.handler(call)
     except ClientGone:
         return Response(status_code=_GONE)  # nobody reads it, but it is counted
     except Exception as error:

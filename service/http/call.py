@@ -1,6 +1,7 @@
 """One request on its way to the node: its parts, checked, and its answer."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
@@ -11,12 +12,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...store.ids import MAX_MS
+from ...store.records import Group, Topic
 from ..durations import format_duration, parse_duration, parse_time
 from ..lifecycle import Lifecycle
 from ..metrics import Metrics
 from ..node import Node
 from ..settings import Settings
-from .names import parse_id, wrong_name
+from .names import parse_id, wrong_client, wrong_name
 from .pace import ARRIVED
 from .problems import Problem, bad_field, bad_parameter
 from .reading import Body, ClientGone, decode, read_body
@@ -44,7 +46,22 @@ class Call:
         """Whoever does what is asked. Raises `Stopping` before the store has answered."""
         return self.lifecycle.node
 
-    # Path and query
+    def check(self, parameters: Collection[str]) -> None:
+        """Names in the path are such as may be; the query has these parameters alone, each at most once."""
+        for what, wrong_one in (("topic", wrong_name), ("group", wrong_name), ("client", wrong_client)):
+            name = self.request.path_params.get(what)
+            if name is not None and (wrong := wrong_one(name)):
+                raise Problem("bad-request", f"{what} {name[:100]!r}: {wrong}")
+        seen: set[str] = set()
+        for name, _ in self.request.query_params.multi_items():
+            if name not in parameters:
+                near = get_close_matches(name[:100], parameters, 1)
+                raise bad_parameter(name[:100], f"unknown parameter{f'; did you mean {near[0]}?' if near else ''}")
+            if name in seen:
+                raise bad_parameter(name, "it is given twice")
+            seen.add(name)
+
+    # Path and query, which have been checked
 
     def _part(self, name: str) -> str:
         part: str = self.request.path_params[name]
@@ -53,18 +70,25 @@ class Call:
     @property
     def topic_name(self) -> str:
         """The topic of the path."""
-        return self._name("topic")
+        return self._part("topic")
 
     @property
     def group_name(self) -> str:
         """The group of the path."""
-        return self._name("group")
+        return self._part("group")
 
-    def _name(self, what: str) -> str:
-        name = self._part(what)
-        if wrong := wrong_name(name):
-            raise Problem("bad-request", f"{what} {name[:100]!r}: {wrong}")
-        return name
+    @property
+    def client_name(self) -> str:
+        """The client of the path."""
+        return self._part("client")
+
+    async def topic(self) -> Topic:
+        """The topic of the path, which is there. Raises `UnknownTopic`."""
+        return await self.node.directory.topic(self.topic_name, create=False)
+
+    async def group(self) -> Group:
+        """The group of the path, which is there. Raises `UnknownTopic` and `UnknownGroup`."""
+        return await self.node.directory.group(await self.topic(), self.group_name, create=False)
 
     @property
     def claim_id(self) -> str:
@@ -86,19 +110,15 @@ class Call:
         """404 for the message of the path."""
         return Problem("unknown-message", f"there is no message {self._part('id')[:100]!r}")
 
-    def query(self, *known: str, later: tuple[str, ...] = ()) -> Mapping[str, str]:
-        """The query's parameters, each at most once."""
-        parameters: dict[str, str] = {}
-        for name, value in self.request.query_params.multi_items():
-            if name in later:
-                raise Problem("not-built", f"?{name}= is not built yet")
-            if name not in known:
-                near = get_close_matches(name[:100], known, 1)
-                raise bad_parameter(name[:100], f"unknown parameter{f'; did you mean {near[0]}?' if near else ''}")
-            if name in parameters:
-                raise bad_parameter(name, "it is given twice")
-            parameters[name] = value
-        return parameters
+    @property
+    def query(self) -> Mapping[str, str]:
+        """The query's parameters."""
+        return self.request.query_params
+
+    def query_time(self, name: str) -> int | None:
+        """A time of the query, Unix milliseconds; None when it is not given."""
+        with of_query(name):
+            return None if name not in self.query else self.time(self.query[name], f"/{name}")
 
     # Body
 
@@ -197,6 +217,15 @@ class Call:
             left -= len(message.get("body", b""))
             if left < 0:
                 raise Problem("too-large", f"the request may have {Body.limit} bytes at most", executed=False)
+
+
+@contextmanager
+def of_query(name: str) -> Generator[None, None, None]:
+    """What is wrong with the value at `/name` is wrong with a parameter of the query, not with a field."""
+    try:
+        yield
+    except Problem as problem:
+        raise bad_parameter(name, problem.body.detail.removeprefix(f"/{name}: ")) from None
 
 
 Handler = Callable[[Call], Awaitable[Response]]

@@ -13,9 +13,9 @@ from ...store.records import ClaimRequest, Group, Queue, ReadAnswer, ReadRequest
 from ...store.stream.placing import queues_there
 from ..durations import format_time
 from . import answers, rendering
-from .call import Call, answer
+from .call import Call, answer, of_query
 from .names import parse_ids, wrong_client, wrong_label
-from .problems import Problem, bad_field, bad_parameter
+from .problems import Problem, bad_field
 from .requests import Ack, Claim, Extend, Fail
 
 MAX_REASON = 1 << 10
@@ -23,9 +23,10 @@ _NEXT = re.compile(r"(\d{1,5})-(\d{1,19})", re.ASCII)
 
 
 async def claim(call: Call) -> Response:
-    """Messages for a client, for a lease; waits for the first when asked to."""
-    topic_name, group_name = call.topic_name, call.group_name
-    call.query()
+    """Claim messages for a lease.
+
+    Waits for the first when asked to.
+    """
     request = await call.read(Claim)
     settings = call.settings
     if wrong := wrong_client(request.client):
@@ -37,10 +38,10 @@ async def claim(call: Call) -> Response:
     lease = settings.lease if request.lease is None else _lease(call, request.lease)
     latest, since = call.start(request.from_, "/from")
     tags = _tags(call, request.tags)
-    topic = await call.node.directory.topic(topic_name)
+    topic = await call.node.directory.topic(call.topic_name)
     if request.after and topic.kind != "broadcast":
         raise bad_field("/after", f"topic {topic.name!r} is no broadcast topic: ack the claim, and leave it out")
-    group = await call.node.directory.group(topic, group_name, latest=latest, since=since)
+    group = await call.node.directory.group(topic, call.group_name, latest=latest, since=since)
     if topic.kind == "broadcast":
         return await _read_on(call, group, request, size, wait, tags, since)
     wish = ClaimRequest(request.client, size, lease, tags)
@@ -117,7 +118,6 @@ def _after(topic: Topic, after: str | None) -> tuple[Queue, int] | None:
 
 async def ack(call: Call) -> Response:
     """The messages are done."""
-    call.query()
     request = await call.read(Ack)
     settled = await call.node.groups.settle(call.claim_id, "ack", ids=parse_ids(request.ids))
     _unless_lost(settled)
@@ -125,8 +125,7 @@ async def ack(call: Call) -> Response:
 
 
 async def fail(call: Call) -> Response:
-    """The messages failed: onto the ladder, or to the dead letters."""
-    call.query()
+    """The messages failed: onto the ladder, or dead."""
     request = await call.read(Fail)
     rest = None
     if request.retry_after is not None:
@@ -153,7 +152,6 @@ def _cut(reason: str) -> str:
 
 async def extend(call: Call) -> Response:
     """The lease begins anew."""
-    call.query()
     request = await call.read(Extend)
     settled = await call.node.groups.settle(call.claim_id, "extend", lease=_lease(call, request.lease))
     _unless_lost(settled)
@@ -167,21 +165,17 @@ def _unless_lost(settled: Settled) -> None:
 
 
 async def pull(call: Call) -> Response:
-    """Messages of a queue by the caller's own offset; no claim, no ack."""
-    topic_name = call.topic_name
-    query = call.query("offset", "max", "wait")
-    settings = call.settings
+    """Pull by your own offset; no claim, no ack."""
+    query = call.query
     offset = call.number(query.get("offset"), "offset", default=0, low=0, high=(1 << 63) - 1)
-    size = call.number(query.get("max"), "max", default=10, low=1, high=settings.max_claim)
-    try:
+    size = call.number(query.get("max"), "max", default=10, low=1, high=call.settings.max_claim)
+    with of_query("wait"):
         wait = call.wait(query.get("wait"), "/wait")
-    except Problem as problem:
-        raise bad_parameter("wait", problem.body.detail.removeprefix("/wait: ")) from None
-    topic = await call.node.directory.topic(topic_name, create=False)
+    topic = await call.topic()
     name: str = call.request.path_params["queue"]
     queue = next((queue for queue in topic.queues if str(queue.number) == name), None)
     if queue is None:
-        raise Problem("unknown-queue", f"topic {topic_name!r} has {queues_there(len(topic.queues))}")
+        raise Problem("unknown-queue", f"topic {topic.name!r} has {queues_there(len(topic.queues))}")
     messages = await call.unless_gone(partial(call.node.readers.pull, queue, offset, size, wait))
     return answer(
         answers.PullAnswer(

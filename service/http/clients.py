@@ -7,19 +7,12 @@ from . import answers, rendering
 from .call import Call, answer
 from .messages import PAGE
 from .names import wrong_client
-from .problems import Problem, bad_parameter
-
-
-def _name(call: Call) -> str:
-    name: str = call.request.path_params["client"]
-    if wrong := wrong_client(name):
-        raise Problem("bad-request", f"client {name[:100]!r}: {wrong}")
-    return name
+from .problems import bad_parameter
 
 
 async def list_clients(call: Call) -> Response:
-    """A page of the clients there are, by name."""
-    query = call.query("max", "cursor")
+    """The clients there are, and what they hold."""
+    query = call.query
     limit = call.number(query.get("max"), "max", default=PAGE, low=1, high=1000)
     after = query.get("cursor", "")
     if after and wrong_client(after):
@@ -31,9 +24,11 @@ async def list_clients(call: Call) -> Response:
 
 
 async def renew(call: Call) -> Response:
-    """The client lives; from its first renewal on it is dead when nothing is heard of it."""
-    name = _name(call)
-    call.query()
+    """The client lives, and is watched from now on.
+
+    It is dead when nothing is heard of it any more.
+    """
+    name = call.client_name
     alive_until = await call.node.membership.renew(name)
     return answer(
         answers.RenewAnswer(
@@ -45,8 +40,7 @@ async def renew(call: Call) -> Response:
 
 
 async def deregister(call: Call) -> Response:
-    """The client goes: its claims end at once."""
-    name = _name(call)
-    call.query()
+    """The client goes, and its claims end at once."""
+    name = call.client_name
     registered, claims = await call.node.membership.deregister(name)
     return answer(answers.DeregisterAnswer(client=name, registered=registered, claims=claims))

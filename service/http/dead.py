@@ -13,38 +13,31 @@ from . import answers, rendering, requests
 from .call import Call, answer
 from .messages import PAGE, cursor
 from .names import parse_ids, wrong_label
-from .problems import Problem, bad_parameter
+from .problems import bad_parameter
 
 
 async def list_dead(call: Call) -> Response:
-    """A page of a group's dead letters, or of those that fit a search."""
-    topic_name, name = call.topic_name, call.group_name
-    query = call.query("max", "cursor", "key", "reason", "from", "to")
+    """The dead letters of a group.
+
+    A page of them, or of those that fit a search.
+    """
+    query = call.query
     limit = call.number(query.get("max"), "max", default=PAGE, low=1, high=1000)
     after = cursor(query.get("cursor"))
     if "key" in query and (wrong := wrong_label(query["key"], call.settings.max_key)):
         raise bad_parameter("key", wrong)
-    search = DeadSearch(query.get("key"), query.get("reason"), time_of(call, query.get("from"), "from"))
-    search = DeadSearch(search.key, search.reason, search.since, time_of(call, query.get("to"), "to"))
-    topic = await call.node.directory.topic(topic_name, create=False)
-    group = await call.node.directory.group(topic, name, create=False)
+    search = DeadSearch(query.get("key"), query.get("reason"), call.query_time("from"), call.query_time("to"))
+    group = await call.group()
     page = await call.node.store.read(dead_letters.find, group, search, after, limit)
-    letters = [rendering.dead_letter(topic, letter) for letter in page.letters]
+    letters = [rendering.dead_letter(group.topic, letter) for letter in page.letters]
     return answer(answers.DeadPage(messages=letters, cursor=None if page.after is None else str(page.after)))
 
 
-def time_of(call: Call, value: str | None, name: str) -> int | None:
-    """A time of the query, Unix milliseconds."""
-    if value is None:
-        return None
-    try:
-        return call.time(value, f"/{name}")
-    except Problem as problem:
-        raise bad_parameter(name, problem.body.detail.removeprefix(f"/{name}: ")) from None
-
-
 async def redrive(call: Call) -> Response:
-    """Dead letters back to their group, from the first attempt on."""
+    """Dead letters back to their group.
+
+    They begin with the first attempt.
+    """
     group, request, letters = await _asked(call)
     work = partial(call.node.operations.redrive, group, letters, request.rate, dry_run=request.dry_run)
     worked = await call.unless_gone(work)
@@ -60,11 +53,8 @@ async def purge(call: Call) -> Response:
 
 
 async def _asked(call: Call) -> tuple[Group, requests.Letters, Letters]:
-    topic_name, name = call.topic_name, call.group_name
-    call.query()
     request = await call.read(requests.Letters)
     since = 0 if request.from_ is None else call.time(request.from_, "/from")
     until = Letters().until if request.to is None else call.time(request.to, "/to")
     letters = Letters(since, until, parse_ids(request.ids))
-    topic = await call.node.directory.topic(topic_name, create=False)
-    return await call.node.directory.group(topic, name, create=False), request, letters
+    return await call.group(), request, letters

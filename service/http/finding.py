@@ -11,11 +11,10 @@ from ...store.records import Found, Topic
 from ...store.states import FINDABLE, Findable
 from ..durations import format_time
 from . import answers, rendering
-from .call import Call, answer
-from .dead import time_of
+from .call import Call, answer, of_query
 from .messages import PAGE, cursor
 from .names import wrong_label, wrong_name
-from .problems import Problem, bad_parameter
+from .problems import bad_parameter
 
 _PLACE = re.compile("([0-9]{1,9})-([0-9]{1,19})")
 _HOUR = 3_600_000
@@ -23,8 +22,8 @@ _WIDEST = 366 * 24 * _HOUR
 
 
 async def find_messages(call: Call) -> Response:
-    """The messages of a topic with a key, or in a state; of a stretch of time."""
-    query = call.query("topic", "key", "state", "from", "to", "max", "cursor")
+    """Find messages by key, or by state, and by time."""
+    query = call.query
     if "topic" not in query:
         raise bad_parameter("topic", "it is required")
     if wrong := wrong_name(query["topic"]):
@@ -32,7 +31,7 @@ async def find_messages(call: Call) -> Response:
     if "key" in query and (wrong := wrong_label(query["key"], call.settings.max_key)):
         raise bad_parameter("key", wrong)
     limit = call.number(query.get("max"), "max", default=PAGE, low=1, high=1000)
-    since, until = time_of(call, query.get("from"), "from"), time_of(call, query.get("to"), "to")
+    since, until = call.query_time("from"), call.query_time("to")
     state = _state(query)
     if "key" in query:
         after = cursor(query.get("cursor"))
@@ -81,16 +80,13 @@ async def _of_key(
 
 
 async def upcoming(call: Call) -> Response:
-    """How many messages fall due, bucket by bucket."""
-    topic_name = call.topic_name
-    query = call.query("buckets", "width", "from")
+    """How many messages fall due when."""
+    query = call.query
     buckets = call.number(query.get("buckets"), "buckets", default=24, low=1, high=100)
-    since = time_of(call, query.get("from"), "from")
-    try:
+    since = call.query_time("from")
+    with of_query("width"):
         width = call.duration(query.get("width", _HOUR), "/width", low=1000, high=_WIDEST)
-    except Problem as problem:
-        raise bad_parameter("width", problem.body.detail.removeprefix("/width: ")) from None
-    topic = await call.node.directory.topic(topic_name, create=False)
+    topic = await call.topic()
     begin = call.node.clock.now() if since is None else since
     async with call.node.counting:
         found = await call.node.store.read(finding.upcoming, topic, begin, width, buckets, overdue=since is None)

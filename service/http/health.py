@@ -14,14 +14,16 @@ the wall; or a queue stands still."""
 
 
 async def live(call: Call) -> Response:
-    """The process works; the store is not asked."""
-    call.query()
+    """The process works.
+
+    The store is not asked.
+    """
     return answer(answers.Live())
 
 
 async def ready(call: Call) -> Response:
     """The server can accept and deliver."""
-    verbose = "verbose" in call.query("verbose")
+    verbose = "verbose" in call.query
     checks = [Check(name, ok=wrong is None, detail=wrong) for name, wrong in await call.lifecycle.readiness()]
     failed = [check for check in checks if not check.ok and check.check not in _WARNINGS]
     if failed:
@@ -50,7 +52,7 @@ async def welcome(call: Call) -> Response:
 
 
 async def kind_of_problem(call: Call) -> Response:
-    """What the `type` of a problem means."""
+    """What a problem means."""
     kind: str = call.request.path_params["kind"]
     if kind not in KINDS:
         raise Problem("not-found", "there is no such kind of problem")

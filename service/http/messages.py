@@ -15,8 +15,7 @@ PAGE = 100
 
 
 async def get_message(call: Call) -> Response:
-    """The message and its life."""
-    call.query()
+    """A message and its life."""
     found = await call.node.store.read(tracing.find_message, call.message_id)
     if found is None:
         raise call.unknown_message()
@@ -32,8 +31,10 @@ def cursor(text: str | None) -> int:
 
 
 async def cancel(call: Call) -> Response:
-    """Cancels a message that still waits; the verdict is exact."""
-    call.query()
+    """Cancel a message that still waits.
+
+    The verdict is exact.
+    """
     verdict = await call.node.intake.cancel(call.message_id)
     if verdict.result != "cancelled":
         raise _no(call, verdict)
@@ -41,8 +42,7 @@ async def cancel(call: Call) -> Response:
 
 
 async def reschedule(call: Call) -> Response:
-    """Gives a message that still waits another time."""
-    call.query()
+    """Give a message that still waits another time."""
     id_ = call.message_id
     request = await call.read(Reschedule)
     if request.delay is None and request.deliver_at is None:

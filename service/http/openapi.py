@@ -31,7 +31,7 @@ _PARTS: dict[str, Json] = {
 @cache
 def document() -> Json:
     """The whole document, made once."""
-    types = list({type_: None for operation in OPERATIONS for type_ in _types(operation)})
+    types = list({type_: None for one in OPERATIONS for type_ in (*one.requests, *one.answers)})
     found, components = msgspec.json.schema_components([*types, ProblemBody], ref_template=_REF)
     for body in Body.__subclasses__():
         if body.__name__ in components:
@@ -57,11 +57,6 @@ def document() -> Json:
         "paths": dict(paths),
         "components": {"schemas": components},
     }
-
-
-def _types(operation: Operation) -> list[type]:
-    structs = [type_ for types in operation.answers.values() if not isinstance(types, str) for type_ in types]
-    return [*operation.requests, *structs]
 
 
 def _operation(operation: Operation, by_type: dict[type, Json]) -> Json:
@@ -106,14 +101,12 @@ def _parameter(parameter: Parameter, place: str) -> Json:
 
 
 def _responses(operation: Operation, by_type: dict[type, Json]) -> Json:
-    responses: Json = {}
-    for status, types in operation.answers.items():
-        content: Json = (
-            {types: {"schema": {"type": "string"}}}
-            if isinstance(types, str)
-            else {"application/json": {"schema": _one_of([by_type[type_] for type_ in types])}}
-        )
-        responses[str(status)] = {"description": "OK" if status == 200 else "Created", "content": content}
+    schema = _one_of([by_type[type_] for type_ in operation.answers]) if operation.answers else {"type": "string"}
+    media = operation.answer if isinstance(operation.answer, str) else "application/json"
+    responses: Json = {
+        str(status): {"description": "OK" if status == 200 else "Created", "content": {media: {"schema": schema}}}
+        for status in operation.statuses
+    }
     ours = () if operation.path in FOR_PROBES else ("wrong-host",)
     return responses | _problems((*operation.problems, *ours, "internal"), by_type)
 

@@ -19,16 +19,16 @@ _MOST = (1 << 63) - 1
 
 
 async def seek(call: Call) -> Response:
-    """Moves a group; its open claims are closed first."""
-    topic_name, group_name = call.topic_name, call.group_name
-    call.query()
+    """Move a group to another position.
+
+    Its open claims are closed first.
+    """
     request = await call.read(Seek)
     position = _target(call, request)
-    topic = await call.node.directory.topic(topic_name, create=False)
-    group = await call.node.directory.group(topic, group_name, create=False)
-    queues = topic.queues
+    group = await call.group()
+    queues = group.topic.queues
     if not isinstance(request.to, str):
-        queues = _queues(topic, request.to.queue, "/to/queue", needed=position.at == "offset")
+        queues = _queues(group.topic, request.to.queue, "/to/queue", needed=position.at == "offset")
     moved = await call.node.operations.seek(group, queues, position, dry_run=request.dry_run)
     return answer(answers.SeekAnswer(queues=[answers.PositionAnswer(queue=q, offset=o) for q, o in moved]))
 
@@ -66,14 +66,11 @@ def _queues(topic: Topic, number: int | None, pointer: str, *, needed: bool) -> 
 
 async def replay(call: Call) -> Response:
     """A range of the stream once more for one group."""
-    topic_name, group_name = call.topic_name, call.group_name
-    call.query()
     request = await call.read(Replay)
     begin = _place(call, request.from_, "/from", "earliest")
     end = Position("latest") if request.to is None else _place(call, request.to, "/to", "latest")
-    topic = await call.node.directory.topic(topic_name, create=False)
-    group = await call.node.directory.group(topic, group_name, create=False)
-    queues = _queues(topic, request.queue, "/queue", needed="offset" in (begin.at, end.at))
+    group = await call.group()
+    queues = _queues(group.topic, request.queue, "/queue", needed="offset" in (begin.at, end.at))
     named = request.name is not None
     if named and (request.queue is None or {begin.at, end.at} != {"offset"}):
         raise bad_field("/name", "it goes with a queue, and with offsets from and to")

@@ -29,9 +29,11 @@ _WEIGHT = 2 << 10
 
 
 async def publish(call: Call) -> Response:
-    """Checks everything, then has it written: all or none."""
+    """Publish now or later, one message or a batch.
+
+    All is checked, then written: all or none.
+    """
     name = call.topic_name
-    call.query()
     data = await read_body(call.request, call.settings.max_batch_bytes + _SLACK)
     messages, key, single = _messages(call, data)
     drafts = await _checked(call, messages, single=single)

@@ -24,8 +24,6 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Bytes that a request may have."""
     together: ClassVar[Mapping[str, Any]] = {}
     """JSON Schema of what the types of its fields do not say: which go with which."""
-    later: ClassVar[Mapping[str, str]] = {}
-    """Fields of the contract that this version cannot serve, each with a word about it."""
 
 
 B = TypeVar("B", bound=Body)
@@ -146,9 +144,6 @@ def _types_at(path: str, type_: type[Any]) -> list[msgspec.inspect.Type]:
 
 def _unknown_field(pointer: str, name: str, struct: type[Any]) -> Problem:
     shown = f"{pointer}/{name[:_SHOWN].replace('~', '~0').replace('/', '~1')}"
-    later: Mapping[str, str] = getattr(struct, "later", {})
-    if name in later:
-        return Problem("not-built", f"{shown}: {later[name]}", faults=[Fault(later[name], pointer=shown)])
     known = [field.encode_name for field in msgspec.structs.fields(struct)]
     near = get_close_matches(name[:_SHOWN], known, 1)
     hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(known)}" if known else "there are none"

@@ -1,9 +1,11 @@
 """How the store's records become answers."""
 
 from collections.abc import Sequence
+from typing import Any
 
+import attrs
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from ...store.records import DeadLetter, Delivered, Event, Found, Group, GroupState, Receipt, Topic, TopicState
 from ..durations import format_time
@@ -37,14 +39,8 @@ def client(one: ClientState) -> ClientAnswer:
         renewed_at=None if one.renewed_at is None else format_time(one.renewed_at),
         alive=one.alive,
         holds=[
-            HeldAnswer(
-                topic=held.group.topic.name,
-                group=held.group.name,
-                queue=held.queue,
-                claims=held.claims,
-                owner=held.owner,
-            )
-            for held in one.holds
+            HeldAnswer(topic=h.group.topic.name, group=h.group.name, queue=h.queue, claims=h.claims, owner=h.owner)
+            for h in one.holds
         ],
     )
 
@@ -64,31 +60,30 @@ def receipt(topic: Topic, one: Receipt) -> ReceiptAnswer:
 
 def message(topic: Topic, one: Delivered) -> MessageAnswer:
     """As claimed or pulled."""
-    body, body_base64, content_type = _body(one)
-    return MessageAnswer(
-        id=str(one.id),
-        topic=topic.name,
-        key=one.key,
-        ordering_key=one.ordering_key,
-        tag=one.tag,
-        headers=None if one.headers is None else msgspec.Raw(one.headers),
-        body=body,
-        body_base64=body_base64,
-        content_type=content_type,
-        published_at=format_time(one.published_at),
-        deliver_at=format_time(one.deliver_at),
-        queue=one.queue,
-        offset=one.offset,
-        attempt=one.attempt,
-    )
+    return MessageAnswer(topic=topic.name, queue=one.queue, offset=one.offset, attempt=one.attempt, **_content(one))
+
+
+def _content(one: Delivered | Found) -> dict[str, Any]:
+    """Fields of `Content`. The body is as it came: JSON text as it was written, or bytes with their type."""
+    content: dict[str, Any] = {
+        "id": str(one.id),
+        "key": one.key,
+        "ordering_key": one.ordering_key,
+        "tag": one.tag,
+        "headers": None if one.headers is None else msgspec.Raw(one.headers),
+        "published_at": format_time(one.published_at),
+        "deliver_at": format_time(one.deliver_at),
+    }
+    if one.content_type is not None and one.body is not None:
+        return content | {"body_base64": one.body, "content_type": one.content_type}
+    return content if one.body is None else content | {"body": msgspec.Raw(one.body)}
 
 
 def dead_letter(topic: Topic, letter: DeadLetter) -> DeadAnswer:
     """As claimed, with its end and its attempts."""
-    claimed = message(topic, letter.message)
     history = msgspec.json.decode(letter.history, type=list[_Stored])
     return DeadAnswer(
-        **msgspec.structs.asdict(claimed),
+        **msgspec.structs.asdict(message(topic, letter.message)),
         dead_at=format_time(letter.dead_at),
         attempts=[Attempt(at=format_time(one.at), client=one.client, reason=one.reason) for one in history],
     )
@@ -104,24 +99,8 @@ class _Stored(msgspec.Struct):
 
 def found(one: Found) -> FoundAnswer:
     """Wherever it is."""
-    body, body_base64, content_type = _body(one)
-    return FoundAnswer(
-        id=str(one.id),
-        topic=one.topic,
-        state=one.state,
-        key=one.key,
-        ordering_key=one.ordering_key,
-        tag=one.tag,
-        headers=None if one.headers is None else msgspec.Raw(one.headers),
-        body=body,
-        body_base64=body_base64,
-        content_type=content_type,
-        published_at=format_time(one.published_at),
-        deliver_at=format_time(one.deliver_at),
-        queue=one.queue,
-        offset=one.offset,
-        life=[_happening(event) for event in one.life],
-    )
+    life = [_happening(event) for event in one.life]
+    return FoundAnswer(topic=one.topic, state=one.state, queue=one.queue, offset=one.offset, life=life, **_content(one))
 
 
 def _happening(event: Event) -> Happening:
@@ -133,15 +112,6 @@ def _happening(event: Event) -> Happening:
         attempt=UNSET if event.attempt is None else event.attempt,
         reason=UNSET if event.reason is None else event.reason,
     )
-
-
-def _body(one: Delivered | Found) -> tuple[msgspec.Raw | UnsetType, bytes | UnsetType, str | UnsetType]:
-    """As it came: JSON text as it was written, or bytes with their type."""
-    if one.body is None:
-        return UNSET, UNSET, UNSET
-    if one.content_type is None:
-        return msgspec.Raw(one.body), UNSET, UNSET
-    return UNSET, one.body, one.content_type
 
 
 def topic(one: Topic) -> TopicAnswer:
@@ -161,13 +131,7 @@ def topic(one: Topic) -> TopicAnswer:
 
 def topic_counts(one: Topic, state: TopicState) -> TopicCounts:
     """With its counts."""
-    return TopicCounts(
-        **msgspec.structs.asdict(topic(one)),
-        accepted=state.accepted,
-        streamed=state.streamed,
-        cancelled=state.cancelled,
-        pending=state.pending,
-    )
+    return TopicCounts(**msgspec.structs.asdict(topic(one)), **attrs.asdict(state), pending=state.pending)
 
 
 def topic_ranked(one: Topic, state: TopicState, activity: Activity) -> TopicRanked:

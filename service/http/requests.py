@@ -16,13 +16,8 @@ _MEANT = Meta(description="milliseconds, or units such as 10m and 1h30m, or ISO 
 Duration = Annotated[Annotated[int, Meta(extra_json_schema=schemas.MILLISECONDS)] | _Text, _MEANT]
 Lease = Annotated[Annotated[int, Meta(extra_json_schema=schemas.MILLISECONDS | {"minimum": 1})] | _Text, _MEANT]
 Rest = Annotated[Annotated[int, Meta(extra_json_schema=schemas.REST)] | _Text, _MEANT]
-Time = Annotated[
-    str,
-    Meta(
-        description="RFC 3339 with a zone; milliseconds count, what is finer is rounded up",
-        extra_json_schema=schemas.TIME,
-    ),
-]
+_IN_MS = "RFC 3339 with a zone; milliseconds count, what is finer is rounded up"
+Time = Annotated[str, Meta(description=_IN_MS, extra_json_schema=schemas.TIME)]
 Start = Annotated[str, Meta(extra_json_schema=schemas.START)]
 Place = Annotated[int, Meta(extra_json_schema=schemas.OFFSET)]
 Label = Annotated[str, Meta(description="1 to 255 bytes of UTF-8", extra_json_schema=schemas.LABEL)]
@@ -30,6 +25,22 @@ Id = Annotated[str, Meta(description="a message's id", pattern=schemas.ID["patte
 Ids = Annotated[list[Id], Meta(max_length=10_000)]
 _ROOM_FOR_IDS = 512 << 10
 """Bytes of a request that names messages: so many ids, indented too."""
+Headers = Annotated[
+    dict[str, str],
+    Meta(description="16 KiB at most, as JSON", extra_json_schema={"propertyNames": {"minLength": 1}}),
+]
+_OF_BYTES = Meta(description="of body_base64; else application/octet-stream", extra_json_schema=schemas.CONTENT_TYPE)
+Tags = Annotated[
+    list[Label],
+    Meta(min_length=1, max_length=100, description="messages of other tags are skipped: settled for the group"),
+]
+_ON_EXHAUSTED = Meta(description="block, of ordered topics: it comes again for ever, and its ordering key waits")
+_IN_HAND = Meta(ge=1, le=1_000_000, description="messages in its clients' hands at once; null: no limit")
+_RANGE = Meta(
+    min_length=1,
+    max_length=255,
+    description="of many ranges of a queue, by ascending offsets: what is below where it has come is done",
+)
 Rungs = Annotated[list[Rest], Meta(max_length=64, description="rests after the first, second, ... failure")]
 
 
@@ -51,25 +62,13 @@ class Message(Body):
     }
     body: msgspec.Raw | UnsetType = UNSET
     body_base64: Annotated[bytes, Meta(extra_json_schema=schemas.BASE64)] | None = None
-    content_type: (
-        Annotated[
-            str,
-            Meta(description="of body_base64; else application/octet-stream", extra_json_schema=schemas.CONTENT_TYPE),
-        ]
-        | None
-    ) = None
+    content_type: Annotated[str, _OF_BYTES] | None = None
     delay: Duration | None = None
     deliver_at: Annotated[Time | None, Meta(description="the past means now")] = None
     key: Label | None = None
     ordering_key: Label | None = None
     tag: Label | None = None
-    headers: (
-        Annotated[
-            dict[str, str],
-            Meta(description="16 KiB at most, as JSON", extra_json_schema={"propertyNames": {"minLength": 1}}),
-        ]
-        | None
-    ) = None
+    headers: Headers | None = None
     queue: Annotated[int, Meta(ge=0)] | None = None
     idempotency_key: Annotated[Label | None, Meta(description="of a single message; a batch has its own")] = None
 
@@ -106,13 +105,7 @@ class Claim(Body):
             " earliest, latest or a time"
         ),
     ] = msgspec.field(name="from", default=None)
-    tags: (
-        Annotated[
-            list[Label],
-            Meta(min_length=1, max_length=100, description="messages of other tags are skipped: settled for the group"),
-        ]
-        | None
-    ) = None
+    tags: Tags | None = None
     after: Annotated[
         Annotated[str, Meta(extra_json_schema=schemas.AFTER)] | None,
         Meta(
@@ -171,22 +164,11 @@ class PutGroup(Body):
 
     ladder: Annotated[Rungs | None, Meta(description="null: the topic's, or the default")] | UnsetType = UNSET
     jitter: Jitter | None = None
-
     from_: Annotated[
         Start | None, Meta(description="where a group begins that is made by this: earliest, latest or a time")
     ] = msgspec.field(name="from", default=None)
-    on_exhausted: (
-        Annotated[
-            Literal["dead", "block"],
-            Meta(description="block, of ordered topics: it comes again for ever, and its ordering key waits"),
-        ]
-        | UnsetType
-    ) = UNSET
-    concurrency: (
-        Annotated[int, Meta(ge=1, le=1_000_000, description="messages in its clients' hands at once; null: no limit")]
-        | UnsetType
-        | None
-    ) = UNSET
+    on_exhausted: Annotated[Literal["dead", "block"], _ON_EXHAUSTED] | UnsetType = UNSET
+    concurrency: Annotated[int, _IN_HAND] | UnsetType | None = UNSET
 
 
 class SeekTo(Body):
@@ -227,17 +209,7 @@ class Replay(Body):
     ] = None
     queue: Annotated[int | None, Meta(description="all queues when left out; offsets need it")] = None
     dry_run: Annotated[bool, Meta(description="tell how many, and replay nothing")] = False
-    name: (
-        Annotated[
-            str,
-            Meta(
-                min_length=1,
-                max_length=255,
-                description="of many ranges of a queue, by ascending offsets: what is below where it has come is done",
-            ),
-        ]
-        | None
-    ) = None
+    name: Annotated[str, _RANGE] | None = None
 
 
 class Letters(Body):

@@ -23,33 +23,30 @@ _SORTS: Mapping[str, Sort] = {"name": "name", "rate": "rate", "backlog": "backlo
 
 
 async def put_topic(call: Call) -> Response:
-    """Makes a topic or changes one."""
-    name = call.topic_name
-    call.query()
+    """Make a topic or change one."""
     request = await call.read(PutTopic)
     try:
-        known = await call.node.directory.topic(name, create=False)
+        known = await call.topic()
     except UnknownTopic:
         known = None
-    draft = _draft(call, name, request, known)
+    draft = _draft(call, request, known)
     topic, made = await call.node.catalogue.put_topic(draft)
     return answer(rendering.topic(topic), 201 if made else 200)
 
 
-def _draft(call: Call, name: str, request: PutTopic, known: Topic | None) -> TopicDraft:
+def _draft(call: Call, request: PutTopic, known: Topic | None) -> TopicDraft:
     """What is left out stays as it is, or is the default."""
-    was = TopicDraft(name)
+    was = TopicDraft(call.topic_name)
     if known is not None:
-        was = TopicDraft(
-            *(name, known.kind, len(known.queues), known.ordered, known.retention, known.ladder, known.sequencer)
-        )
+        kept = (known.kind, len(known.queues), known.ordered, known.retention, known.ladder, known.sequencer)
+        was = TopicDraft(known.name, *kept)
     retention = was.retention
     if request.retention is None:
         retention = None
     elif not isinstance(request.retention, UnsetType):
         retention = call.duration(request.retention, "/retention", high=MAX_REST_MS)
     return TopicDraft(
-        name=name,
+        name=was.name,
         kind=was.kind if request.kind is None else request.kind,
         queues=was.queues if request.queues is None else request.queues,
         ordered=was.ordered if request.ordered is None else request.ordered,
@@ -74,8 +71,7 @@ def _ladder(call: Call, request: PutTopic | PutGroup, own: Ladder | None, inheri
 
 
 async def nudge(call: Call) -> Response:
-    """An outbox has committed: its messages are looked for at once."""
-    call.query()
+    """Look at once for what an outbox has committed."""
     request = await call.read(Nudge)
     if request.topic is not None:
         if wrong := wrong_name(request.topic):
@@ -86,8 +82,8 @@ async def nudge(call: Call) -> Response:
 
 
 async def list_topics(call: Call) -> Response:
-    """A page of the topics, with their counts and what they do."""
-    query = call.query("sort", "max", "cursor")
+    """Topics with their counts, page by page."""
+    query = call.query
     sort = _SORTS.get(query.get("sort", "name"))
     if sort is None:
         raise bad_parameter("sort", "there are name, rate and backlog")
@@ -109,9 +105,7 @@ def _place(text: str | None) -> Place | None:
 
 async def get_topic(call: Call) -> Response:
     """One topic with its counts and groups."""
-    call.query()
-    node, name = call.node, call.topic_name
-    await node.directory.topic(name, create=False)
+    node, name = call.node, (await call.topic()).name
     topic = await node.directory.read_topic(name)
     if topic is None:
         raise UnknownTopic(f"there is no topic {name!r}")
@@ -122,19 +116,17 @@ async def get_topic(call: Call) -> Response:
 
 async def list_groups(call: Call) -> Response:
     """The groups of a topic."""
-    call.query()
-    topic = await call.node.directory.topic(call.topic_name, create=False)
+    topic = await call.topic()
     groups = call.node.directory.groups_of(topic)
     return answer(answers.GroupList(groups=[rendering.group_summary(group) for group in groups]))
 
 
 async def put_group(call: Call) -> Response:
-    """Makes a group or changes one."""
-    topic_name, name = call.topic_name, call.group_name
-    call.query()
+    """Make a group or change one."""
+    name = call.group_name
     request = await call.read(PutGroup)
     latest, since = call.start(request.from_, "/from")
-    topic = await call.node.directory.topic(topic_name)
+    topic = await call.node.directory.topic(call.topic_name)
     block = request.on_exhausted == "block"
     if block and not topic.ordered:
         raise bad_field("/on_exhausted", "block is for ordered topics: here a message has nothing to hold up")
@@ -159,8 +151,25 @@ async def put_group(call: Call) -> Response:
 
 async def get_group(call: Call) -> Response:
     """Where a group stands."""
-    topic_name, name = call.topic_name, call.group_name
-    call.query()
-    topic = await call.node.directory.topic(topic_name, create=False)
-    group = await call.node.directory.group(topic, name, create=False)
+    group = await call.group()
     return answer(rendering.group_detail(group, await call.node.groups.state(group)))
+
+
+async def remove_topic(call: Call) -> Response:
+    """Remove a topic, its groups and all its messages.
+
+    Refused while messages of it wait or are unsettled, unless by force.
+    """
+    force = call.query.get("force", "false")
+    if force not in ("true", "false"):
+        raise bad_parameter("force", "true or false")
+    topic = await call.topic()
+    await call.node.remover.remove_topic(topic, force=force == "true")
+    return answer(answers.RemovedTopic(topic=topic.name))
+
+
+async def remove_group(call: Call) -> Response:
+    """Remove a group; its claims are over."""
+    group = await call.group()
+    await call.node.remover.remove_group(group)
+    return answer(answers.RemovedGroup(topic=group.topic.name, group=group.name))

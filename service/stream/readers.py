@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import trio
-from attrs import evolve
+from attrs import define, evolve, field
 
 from ...store.errors import GroupGone, TopicGone
 from ...store.records import Delivered, Group, Queue, ReadAnswer, ReadRequest
@@ -18,33 +18,29 @@ _TOGETHER = 10_000
 """Messages that clients of broadcast topics are given in one transaction, at most."""
 
 
+@define(eq=False)
 class Readers:
     """Lets readers wait, and asks the store when their queue has grown.
 
     `handed_out` hears what a client of a broadcast topic was given, and when.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        directory: Directory,
-        clock: Clock,
-        listeners: Listeners,
-        handed_out: Callable[[Group, Sequence[Delivered], int], None],
-    ) -> None:
-        self._store = store
-        self._directory = directory
-        self._clock = clock
-        self._listeners = listeners
-        self._handed_out = handed_out
-        self._together: Combiner[ReadRequest, ReadAnswer] = Combiner(
+    _store: Store
+    _directory: Directory
+    _clock: Clock
+    _listeners: Listeners
+    _handed_out: Callable[[Group, Sequence[Delivered], int], None]
+    _together: Combiner[ReadRequest, ReadAnswer] = field(init=False)
+    _stopping: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._together = Combiner(
             self._read,
             write_free=self._read_free,
             lane=lambda request: (request.group.id, request.client),
             weigh=lambda request: request.size,
             batch=_TOGETHER,
         )
-        self._stopping = False
 
     async def run(self) -> None:
         """Writes the offsets of broadcast clients, for ever."""

@@ -118,9 +118,12 @@ class Directory:
         found = await self._store.read(catalogue.find_topics, [name])
         for topic in found:
             self._note_topic(topic)
-            for group in await self._store.groups([topic]):
-                self._note_group(group)
+            await self._read_groups(topic)
         return found[0] if found else None
+
+    async def _read_groups(self, topic: Topic) -> None:
+        for group in await self._store.groups([topic]):
+            self._note_group(group)
 
     @property
     def topics(self) -> list[Topic]:
@@ -178,8 +181,7 @@ class Directory:
         """Makes a topic, or gives one that exists the queues it lacks."""
         topic = await self._store.write(catalogue.add_topic, draft, self._clock.now())
         self._note_topic(topic)
-        for group in await self._store.groups([topic]):
-            self._note_group(group)
+        await self._read_groups(topic)
         return topic
 
     async def change_topic(self, topic: Topic, draft: TopicDraft) -> Topic:
@@ -207,8 +209,7 @@ class Directory:
         async with self._making.setdefault(topic.name, trio.Lock()):
             if (group := self._groups.get((topic.id, name))) is not None:
                 return group
-            for group in await self._store.groups([topic]):
-                self._note_group(group)
+            await self._read_groups(topic)
             if (group := self._groups.get((topic.id, name))) is not None:
                 return group
             if not (asked_for or (create and self._auto_create)):
@@ -221,18 +222,15 @@ class Directory:
     async def change_group(self, group: Group, ladder: Ladder | None, *, block: bool = False) -> Group:
         """Sets a group's own ladder, and whether an exhausted message blocks its key."""
         await self._store.write(catalogue.change_group, group, ladder, block=block)
-        for changed in await self._store.groups([group.topic]):
-            self._note_group(changed)
-        return self._present(group)
+        return await self._read_again(group)
 
     async def limit_group(self, group: Group, concurrency: int | None) -> Group:
         """Sets how many messages a group's clients may have in hand at once."""
         await self._store.write(catalogue.limit_group, group, concurrency)
-        for changed in await self._store.groups([group.topic]):
-            self._note_group(changed)
-        return self._present(group)
+        return await self._read_again(group)
 
-    def _present(self, group: Group) -> Group:
+    async def _read_again(self, group: Group) -> Group:
+        await self._read_groups(group.topic)
         if group.id not in self._by_id:
             raise UnknownGroup(f"group {group.name!r} of topic {group.topic.name!r} has been removed meanwhile")
         return self._by_id[group.id]
@@ -249,9 +247,7 @@ class Directory:
         if self._names.pop(topic.id, None) is not None:
             del self._ids[bisect_left(self._ids, topic.id)]
         self._of_topic.pop(topic.id, None)
-        queues = [
-            queue.id for one in (topic, present) if one is not None and one.id == topic.id for queue in one.queues
-        ]
+        queues = [queue.id for one in (topic, present) if one and one.id == topic.id for queue in one.queues]
         for queue_id in queues:
             self._topic_of_queue.pop(queue_id, None)
         self._store.backend.sequence(queues, by_redis=False)

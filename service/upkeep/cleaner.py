@@ -147,7 +147,7 @@ class Cleaner:
         for group_id, messages in done.expired.items():
             group = self._directory.group_by_id(group_id)
             if group is not None:
-                self._metrics.expired(group.topic.name, group.name, messages)
+                self._metrics.of_group("expired", group.topic.name, group.name, messages)
                 log.warning("messages_expired", topic=group.topic.name, group=group.name, messages=messages)
 
     def _some_topics(self) -> Iterator[list[Topic]]:

@@ -19,10 +19,10 @@ def test_everything_is_counted_under_the_contracts_name() -> None:
     metrics = Metrics()
     metrics.published("orders", 3)
     metrics.cancelled("orders", 1)
-    metrics.delivered("orders", "billing", 2)
-    metrics.acked("orders", "billing", 2)
-    metrics.retried("orders", "billing", 1)
-    metrics.dead("orders", "billing", 1)
+    metrics.of_group("delivered", "orders", "billing", 2)
+    metrics.of_group("acked", "orders", "billing", 2)
+    metrics.of_group("retried", "orders", "billing", 1)
+    metrics.of_group("dead", "orders", "billing", 1)
     metrics.lateness("orders", 0.0004)
     metrics.lateness("orders", 7200)
     metrics.promote_batch(0.004)
@@ -56,7 +56,7 @@ def test_names_beyond_the_bound_are_counted_together(monkeypatch: pytest.MonkeyP
     metrics = Metrics()
     for number in range(5):
         metrics.published(f"t{number}", 1)
-        metrics.acked(f"t{number}", "g", 1)
+        metrics.of_group("acked", f"t{number}", "g", 1)
     text = metrics.text().decode()
     assert 't0"' in text
     assert 't4"' not in text
