@@ -5,7 +5,6 @@ import socket
 import sqlite3
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -56,7 +55,7 @@ def doctor(
     settings = flags.settings()
     findings = [
         _python(),
-        *_sqlite(),
+        _sqlite(),
         *_store(settings.dsn, settings.widest_hole),
         *_redis(settings),
         _port(settings.listen),
@@ -73,12 +72,11 @@ def _python() -> Finding:
     return Finding("python", "ok", version)
 
 
-def _sqlite() -> Iterator[Finding]:
+def _sqlite() -> Finding:
     version = sqlite3.sqlite_version
     if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
-        yield Finding("sqlite", "wrong", f"{version}; the embedded store needs 3.35 or newer")
-    else:
-        yield Finding("sqlite", "ok", version)
+        return Finding("sqlite", "wrong", f"{version}; the embedded store needs 3.35 or newer")
+    return Finding("sqlite", "ok", version)
 
 
 def _store(dsn: str, widest: int) -> list[Finding]:
@@ -169,7 +167,7 @@ def _judge(dsn: str, applied: dict[int, bytes]) -> Finding:
         todo = pending(migrations_for(dsn), applied)
     except SchemaError as error:
         return Finding("schema", "wrong", str(error))
-    version = max(applied, default=0)
+    version = max(applied)
     if todo:
         return Finding("schema", "note", f"version {version}; `tarry serve` or `tarry migrate` brings it up to date")
     return Finding("schema", "ok", f"version {version}")

@@ -3,14 +3,14 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal, cast
 
 from cyclopts import Parameter
 
-from ...client import Claim, Delivery, LeaseLost, Message, Tarry
-from .existing import demand_group, demand_topic
+from ...client import Claim, Delivery, LeaseLost, Message, NotFound, Tarry
 from .operating import DryRun, Topic, Yes, confirm
 from .printing import note, print_json, print_line
 from .rendering import body_text, message_record, raw_body, time_text
@@ -62,9 +62,9 @@ def consume(
     terms: dict[str, Any] = {"tags": tag, "client": client, "start": start}
     with server.client() as tarry:
         if start is None:
-            demand_group(tarry, topic, group)
+            _demand_group(tarry, topic, group)
         else:
-            demand_topic(tarry, topic)
+            _demand_topic(tarry, topic)
         if not ack:
             _show(tarry, topic, group, max or 1000, server, terms)
             return 0
@@ -124,13 +124,11 @@ def peek(
 ) -> int:
     """Look at a topic's stream without claiming anything. Waiting messages are not in it yet."""
     with server.client() as tarry:
-        demand_topic(tarry, topic)
+        _demand_topic(tarry, topic)
         page = tarry.pull(topic, queue, offset, max)
     rows = [(m.offset, m.id, m.key, time_text(m.deliver_at), body_text(m)) for m in page.messages]
-    server.show(map(message_record, page.messages), (">offset", "id", "key", "deliver at", "body"), rows)
-    if page.messages and not server.json:
-        note(f"next: --offset {page.next_offset}")
-    return 0
+    remark = f"next: --offset {page.next_offset}" if page.messages else ""
+    return server.show(map(message_record, page.messages), (">offset", "id", "key", "deliver at", "body"), rows, remark)
 
 
 _COUNTS = ("accepted", "streamed", "cancelled", "pending", "backlog", "published_rate", "delivered_rate")
@@ -164,8 +162,7 @@ def topics(
         for r in records
     ]
     heads = (f">{name.replace('_rate', '/s')}" for name in counts)
-    server.show(records, ("topic", "kind", ">queues", *heads), rows)
-    return 0
+    return server.show(records, ("topic", "kind", ">queues", *heads), rows)
 
 
 def _delete(tarry: Tarry, topic: str, server: Server, *, force: bool, dry_run: bool, yes: bool) -> int:
@@ -176,11 +173,37 @@ def _delete(tarry: Tarry, topic: str, server: Server, *, force: bool, dry_run: b
         confirm(f"remove topic {topic} and all its messages for good ({told})", yes=yes)
         tarry.delete_topic(topic, force=force)
     record = {"topic": topic, "removed": not dry_run, "pending": state["pending"], "groups": groups}
-    server.show([record], ("topic", ">pending", "groups"), [(topic, state["pending"], ", ".join(groups))])
-    if not server.json:
-        note("nothing was removed: --dry-run" if dry_run else "removed")
-    return 0
+    row = (topic, state["pending"], ", ".join(groups))
+    remark = "nothing was removed: --dry-run" if dry_run else "removed"
+    return server.show([record], ("topic", ">pending", "groups"), [row], remark)
 
 
 def _count(queues: Any) -> Any:
     return len(cast("list[object]", queues)) if isinstance(queues, list) else queues
+
+
+# Topics and groups that a command reads are there: a slip of the keys is no wish for a new one
+
+
+def _demand_topic(tarry: Tarry, topic: str) -> dict[str, Any]:
+    """The topic, as the server tells it. Raises `NotFound` with the nearest name."""
+    try:
+        return tarry.topic(topic)
+    except NotFound:
+        names = (str(record.get("topic") or record.get("name")) for record in tarry.topics())
+        raise NotFound(f'there is no topic "{topic}"{_near(topic, names)}; publishing makes one') from None
+
+
+def _demand_group(tarry: Tarry, topic: str, group: str) -> None:
+    """Raises `NotFound` for a topic or a group that is not there, with the nearest name."""
+    try:
+        tarry.group(topic, group)
+    except NotFound:
+        names = (str(record["group"]) for record in _demand_topic(tarry, topic)["groups"])
+        near = _near(group, names)
+        raise NotFound(f'{topic} has no group "{group}"{near}; --from earliest or --from latest makes one') from None
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(name, list(known), 1)
+    return f' (did you mean "{near[0]}"?)' if near else ""

@@ -47,8 +47,7 @@ def groups(
         counts = (one["backlog"], one["claimed"], sum(one["retries"]), one["dead_letters"], one["acked"])
         rows.append((one["group"], *counts, len(one["clients"])))
     columns = ("group", ">backlog", ">claimed", ">retrying", ">dead letters", ">acked", ">clients")
-    server.show(details, columns, rows)
-    return 0
+    return server.show(details, columns, rows)
 
 
 def _delete(tarry: Tarry, topic: str, group: str, server: Server, *, dry_run: bool, yes: bool) -> int:
@@ -63,10 +62,8 @@ def _delete(tarry: Tarry, topic: str, group: str, server: Server, *, dry_run: bo
         tarry.delete_group(topic, group)
     columns = ("group", ">backlog", ">claimed", ">retrying", ">dead letters")
     row = (group, held["backlog"], held["claimed"], held["retrying"], held["dead_letters"])
-    server.show([{"topic": topic, "group": group, "removed": not dry_run} | held], columns, [row])
-    if not server.json:
-        note("nothing was removed: --dry-run" if dry_run else "removed")
-    return 0
+    remark = "nothing was removed: --dry-run" if dry_run else "removed"
+    return server.show([{"topic": topic, "group": group, "removed": not dry_run} | held], columns, [row], remark)
 
 
 def seek(
@@ -93,10 +90,9 @@ def seek(
         {"queue": number, "offset": offset, "before": before.get(number), "dry_run": dry_run}
         for number, offset in after.items()
     ]
-    server.show(records, (">queue", ">before", ">after"), [(r["queue"], r["before"], r["offset"]) for r in records])
-    if dry_run and not server.json:
-        note("nothing was moved: --dry-run")
-    return 0
+    rows = [(r["queue"], r["before"], r["offset"]) for r in records]
+    remark = "nothing was moved: --dry-run" if dry_run else ""
+    return server.show(records, (">queue", ">before", ">after"), rows, remark)
 
 
 def _place(to: str) -> str | int:
@@ -122,8 +118,7 @@ def clients(*, server: Server = HERE) -> int:
         claims = sum(held["claims"] for held in one["holds"])
         alive = _ALIVE[one["alive"]]
         rows.append((one["client"], one["registered_at"], one["renewed_at"], alive, claims, _holds(one["holds"])))
-    server.show(found, ("client", "registered", "renewed", "alive", ">claims", "holds"), rows)
-    return 0
+    return server.show(found, ("client", "registered", "renewed", "alive", ">claims", "holds"), rows)
 
 
 def _holds(holds: Iterable[Mapping[str, Any]]) -> str:
@@ -170,8 +165,7 @@ def list_dead(
         records.append(message_record(message) | {"dead_at": died, "attempts": attempts})
         last = attempts[-1]["reason"] if attempts else None
         rows.append((message.id, died, message.key, len(attempts), last, body_text(message)))
-    server.show(records, ("id", "died", "key", ">attempts", "last reason", "body"), rows)
-    return 0
+    return server.show(records, ("id", "died", "key", ">attempts", "last reason", "body"), rows)
 
 
 @dead.command
@@ -245,8 +239,7 @@ class _Count:
 
 def _tell(done: str, count: int, server: Server, *, dry_run: bool) -> int:
     head = f">{'would be ' if dry_run else ''}{done}"
-    server.show([{done: count, "dry_run": dry_run}], (head,), [(count,)])
-    return 0
+    return server.show([{done: count, "dry_run": dry_run}], (head,), [(count,)])
 
 
 def confirm(what: str, *, yes: bool) -> None:

@@ -78,8 +78,7 @@ def publish(
         note(f"published {len(receipts)} messages to {topic}")
         return 0
     rows = [(r.id, r.state, time_text(r.deliver_at), r.queue, r.offset) for r in receipts]
-    server.show(map(receipt_record, receipts), ("id", "state", "deliver at", ">queue", ">offset"), rows)
-    return 0
+    return server.show(map(receipt_record, receipts), ("id", "state", "deliver at", ">queue", ">offset"), rows)
 
 
 def _body(text: str, is_text: bool, content_type: str | None) -> Any:
@@ -162,5 +161,4 @@ def cancel(id: Annotated[str, Parameter(help="The message's id.")], /, *, server
     """Cancel a waiting message. Exit code 4 when it was handed out already, 3 when there is none."""
     with server.client() as tarry:
         result = tarry.cancel(id)
-    server.show([{"id": id, "result": result}], ("id", "result"), [(id, result)])
-    return 0
+    return server.show([{"id": id, "result": result}], ("id", "result"), [(id, result)])

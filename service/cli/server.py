@@ -8,7 +8,7 @@ import attrs
 from cyclopts import Parameter
 
 from ...client import Tarry
-from .printing import print_items
+from .printing import note, print_items
 from .usage import UsageError
 
 _PATIENCE = 5.0
@@ -33,9 +33,14 @@ class Server:
         with tarry:
             yield tarry
 
-    def show(self, items: Iterable[Any], columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        """The items as JSON lines, or a table of these rows."""
+    def show(
+        self, items: Iterable[Any], columns: Sequence[str], rows: Iterable[Sequence[object]], remark: str = ""
+    ) -> int:
+        """The items as JSON lines, or a table of these rows, with a remark on stderr. Exit code 0."""
         print_items(items, columns, rows, json=self.json)
+        if remark and not self.json:
+            note(remark)
+        return 0
 
 
 HERE = Server()

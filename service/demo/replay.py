@@ -26,7 +26,6 @@ NOTICE = 500
 _LEASE = timedelta(seconds=6)
 """Longer than the server is away, so that what was handled in the meantime can still be acked."""
 
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -63,37 +63,23 @@ class Call:
 
     # Path and query, which have been checked
 
-    def _part(self, name: str) -> str:
+    def part(self, name: str) -> str:
+        """What stands in the path at this place, such as `{topic}`."""
         part: str = self.request.path_params[name]
         return part
 
-    @property
-    def topic_name(self) -> str:
-        """The topic of the path."""
-        return self._part("topic")
-
-    @property
-    def group_name(self) -> str:
-        """The group of the path."""
-        return self._part("group")
-
-    @property
-    def client_name(self) -> str:
-        """The client of the path."""
-        return self._part("client")
-
     async def topic(self) -> Topic:
         """The topic of the path, which is there. Raises `UnknownTopic`."""
-        return await self.node.directory.topic(self.topic_name, create=False)
+        return await self.node.directory.topic(self.part("topic"), create=False)
 
     async def group(self) -> Group:
         """The group of the path, which is there. Raises `UnknownTopic` and `UnknownGroup`."""
-        return await self.node.directory.group(await self.topic(), self.group_name, create=False)
+        return await self.node.directory.group(await self.topic(), self.part("group"), create=False)
 
     @property
     def claim_id(self) -> str:
         """The claim of the path; the node knows which there are."""
-        name = self._part("claim")
+        name = self.part("claim")
         if not (len(name) <= _LONGEST_CLAIM and name.isascii() and name.isprintable()):
             raise Problem("unknown-claim", "there is no such claim")
         return name
@@ -101,14 +87,14 @@ class Call:
     @property
     def message_id(self) -> int:
         """The message of the path."""
-        id_ = parse_id(self._part("id"))
+        id_ = parse_id(self.part("id"))
         if id_ is None:
             raise self.unknown_message()
         return id_
 
     def unknown_message(self) -> Problem:
         """404 for the message of the path."""
-        return Problem("unknown-message", f"there is no message {self._part('id')[:100]!r}")
+        return Problem("unknown-message", f"there is no message {self.part('id')[:100]!r}")
 
     @property
     def query(self) -> Mapping[str, str]:

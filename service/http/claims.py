@@ -38,10 +38,10 @@ async def claim(call: Call) -> Response:
     lease = settings.lease if request.lease is None else _lease(call, request.lease)
     latest, since = call.start(request.from_, "/from")
     tags = _tags(call, request.tags)
-    topic = await call.node.directory.topic(call.topic_name)
+    topic = await call.node.directory.topic(call.part("topic"))
     if request.after and topic.kind != "broadcast":
         raise bad_field("/after", f"topic {topic.name!r} is no broadcast topic: ack the claim, and leave it out")
-    group = await call.node.directory.group(topic, call.group_name, latest=latest, since=since)
+    group = await call.node.directory.group(topic, call.part("group"), latest=latest, since=since)
     if topic.kind == "broadcast":
         return await _read_on(call, group, request, size, wait, tags, since)
     wish = ClaimRequest(request.client, size, lease, tags)
@@ -172,7 +172,7 @@ async def pull(call: Call) -> Response:
     with of_query("wait"):
         wait = call.wait(query.get("wait"), "/wait")
     topic = await call.topic()
-    name: str = call.request.path_params["queue"]
+    name = call.part("queue")
     queue = next((queue for queue in topic.queues if str(queue.number) == name), None)
     if queue is None:
         raise Problem("unknown-queue", f"topic {topic.name!r} has {queues_there(len(topic.queues))}")

@@ -28,7 +28,7 @@ async def renew(call: Call) -> Response:
 
     It is dead when nothing is heard of it any more.
     """
-    name = call.client_name
+    name = call.part("client")
     alive_until = await call.node.membership.renew(name)
     return answer(
         answers.RenewAnswer(
@@ -41,6 +41,6 @@ async def renew(call: Call) -> Response:
 
 async def deregister(call: Call) -> Response:
     """The client goes, and its claims end at once."""
-    name = call.client_name
+    name = call.part("client")
     registered, claims = await call.node.membership.deregister(name)
     return answer(answers.DeregisterAnswer(client=name, registered=registered, claims=claims))

@@ -1,5 +1,6 @@
 """The dead letters of a group: look, redrive, purge."""
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from starlette.responses import Response
@@ -7,8 +8,8 @@ from starlette.responses import Response
 from ...store.looking import dead_letters
 from ...store.looking.dead_letters import DeadSearch
 from ...store.operating.redriving import Letters
-from ...store.records import Group
 from ..durations import format_time
+from ..groups.operations import Worked
 from . import answers, rendering, requests
 from .call import Call, answer
 from .messages import PAGE, cursor
@@ -38,23 +39,20 @@ async def redrive(call: Call) -> Response:
 
     They begin with the first attempt.
     """
-    group, request, letters = await _asked(call)
-    work = partial(call.node.operations.redrive, group, letters, request.rate, dry_run=request.dry_run)
-    worked = await call.unless_gone(work)
+    worked = await _worked(call, call.node.operations.redrive)
     return answer(answers.RedriveAnswer(redriven=worked.count, more=worked.more, to=format_time(worked.until)))
 
 
 async def purge(call: Call) -> Response:
     """Dead letters away for good."""
-    group, request, letters = await _asked(call)
-    work = partial(call.node.operations.purge, group, letters, request.rate, dry_run=request.dry_run)
-    worked = await call.unless_gone(work)
+    worked = await _worked(call, call.node.operations.purge)
     return answer(answers.PurgeAnswer(purged=worked.count, more=worked.more, to=format_time(worked.until)))
 
 
-async def _asked(call: Call) -> tuple[Group, requests.Letters, Letters]:
+async def _worked(call: Call, work: Callable[..., Awaitable[Worked]]) -> Worked:
     request = await call.read(requests.Letters)
     since = 0 if request.from_ is None else call.time(request.from_, "/from")
     until = Letters().until if request.to is None else call.time(request.to, "/to")
     letters = Letters(since, until, parse_ids(request.ids))
-    return await call.group(), request, letters
+    group = await call.group()
+    return await call.unless_gone(partial(work, group, letters, request.rate, dry_run=request.dry_run))

@@ -53,7 +53,7 @@ async def welcome(call: Call) -> Response:
 
 async def kind_of_problem(call: Call) -> Response:
     """What a problem means."""
-    kind: str = call.request.path_params["kind"]
+    kind = call.part("kind")
     if kind not in KINDS:
         raise Problem("not-found", "there is no such kind of problem")
     status, title = KINDS[kind]

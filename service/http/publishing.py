@@ -33,7 +33,7 @@ async def publish(call: Call) -> Response:
 
     All is checked, then written: all or none.
     """
-    name = call.topic_name
+    name = call.part("topic")
     data = await read_body(call.request, call.settings.max_batch_bytes + _SLACK)
     messages, key, single = _messages(call, data)
     drafts = await _checked(call, messages, single=single)

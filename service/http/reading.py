@@ -126,8 +126,11 @@ def _rule_of(said: str, path: str, type_: type[Any]) -> str | None:
 
 def _types_at(path: str, type_: type[Any]) -> list[msgspec.inspect.Type]:
     """What the field may be that a path such as `$.messages[3].queue` leads to; nothing where that is not plain."""
-    name = path.rpartition(".")[2]
-    info = msgspec.inspect.type_info(_struct_at(path, type_))
+    return _types_of(path.rpartition(".")[2], _struct_at(path, type_))
+
+
+def _types_of(name: str, struct: type[Any]) -> list[msgspec.inspect.Type]:
+    info = msgspec.inspect.type_info(struct)
     fields = info.fields if isinstance(info, msgspec.inspect.StructType) else ()
     waiting = [field.type for field in fields if field.encode_name == name]
     found: list[msgspec.inspect.Type] = []
@@ -151,20 +154,9 @@ def _unknown_field(pointer: str, name: str, struct: type[Any]) -> Problem:
 
 
 def _struct_at(path: str, type_: type[Any]) -> type[Any]:
-    """The struct that a path such as `$.messages[3]` leads to."""
+    """The struct that a path such as `$.messages[3]` leads to, by lists of structs."""
     for name in re.findall(r"\.([A-Za-z_]+)", path):
-        inner = _items(type_).get(name)
-        if inner is not None:
-            type_ = inner
+        for inner in _types_of(name, type_):
+            if isinstance(inner, msgspec.inspect.ListType) and isinstance(inner.item_type, msgspec.inspect.StructType):
+                type_ = inner.item_type.cls
     return type_
-
-
-def _items(type_: type[Any]) -> dict[str, type[Any]]:
-    """By field: the struct that a list of structs is made of."""
-    info = msgspec.inspect.type_info(type_)
-    return {
-        field.encode_name: field.type.item_type.cls
-        for field in (info.fields if isinstance(info, msgspec.inspect.StructType) else ())
-        if isinstance(field.type, msgspec.inspect.ListType)
-        and isinstance(field.type.item_type, msgspec.inspect.StructType)
-    }

@@ -36,7 +36,7 @@ async def put_topic(call: Call) -> Response:
 
 def _draft(call: Call, request: PutTopic, known: Topic | None) -> TopicDraft:
     """What is left out stays as it is, or is the default."""
-    was = TopicDraft(call.topic_name)
+    was = TopicDraft(call.part("topic"))
     if known is not None:
         kept = (known.kind, len(known.queues), known.ordered, known.retention, known.ladder, known.sequencer)
         was = TopicDraft(known.name, *kept)
@@ -123,10 +123,10 @@ async def list_groups(call: Call) -> Response:
 
 async def put_group(call: Call) -> Response:
     """Make a group or change one."""
-    name = call.group_name
+    name = call.part("group")
     request = await call.read(PutGroup)
     latest, since = call.start(request.from_, "/from")
-    topic = await call.node.directory.topic(call.topic_name)
+    topic = await call.node.directory.topic(call.part("topic"))
     block = request.on_exhausted == "block"
     if block and not topic.ordered:
         raise bad_field("/on_exhausted", "block is for ordered topics: here a message has nothing to hold up")

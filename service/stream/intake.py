@@ -2,9 +2,10 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import trio
+from attrs import define, field
 
 from ...store.errors import TopicGone
 from ...store.records import Conflict, Publication, Queue, Receipt, Topic, Verdict
@@ -24,43 +25,37 @@ _OUTBOX_ROWS = 1000
 """Cancels of users' own transactions that are counted together."""
 
 
+@define(eq=False)
 class Intake:
     """Writes what producers ask for. The timers go to `add` and `forget`."""
 
-    def __init__(
-        self,
-        store: Store,
-        directory: Directory,
-        clock: Clock,
-        metrics: Metrics,
-        rates: Rates,
-        growth: Growth,
-        max_waiting: int,
-        *,
-        add: Callable[[int, int], None],
-        forget: Callable[[int, int], None],
-    ) -> None:
-        self._store = store
-        self._directory = directory
-        self._clock = clock
-        self._metrics = metrics
-        self._rates = rates
-        self._add = add
-        self._forget = forget
-        self._growth = growth
-        self._turn = itertools.count()
-        self._publishing: Combiner[Publication, list[Receipt] | Conflict] = Combiner(
+    _store: Store
+    _directory: Directory
+    _clock: Clock
+    _metrics: Metrics
+    _rates: Rates
+    _growth: Growth
+    _max_waiting: int
+    _add: Callable[[int, int], None] = field(kw_only=True, alias="add")
+    _forget: Callable[[int, int], None] = field(kw_only=True, alias="forget")
+    _turn: Iterator[int] = field(factory=itertools.count, init=False)
+    _publishing: Combiner[Publication, list[Receipt] | Conflict] = field(init=False)
+    _cancelling: Combiner[int, Verdict] = field(init=False)
+    _rescheduling: Combiner[tuple[int, int], Verdict] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._publishing = Combiner(
             self._publish,
             write_free=self._publish_free,
             lane=self._lane,
             weigh=lambda publication: publication.weight,
             batch=_BATCH_BYTES,
-            waiting=max_waiting,
+            waiting=self._max_waiting,
             # While the database writes one batch, the callers of the other are answered and their next are taken.
             writers=2,
         )
-        self._cancelling: Combiner[int, Verdict] = Combiner(self._cancel)
-        self._rescheduling: Combiner[tuple[int, int], Verdict] = Combiner(self._reschedule)
+        self._cancelling = Combiner(self._cancel)
+        self._rescheduling = Combiner(self._reschedule)
 
     def open(self, nursery: trio.Nursery) -> None:
         """Begins to write, in tasks of the nursery."""
