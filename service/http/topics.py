@@ -45,15 +45,10 @@ def _draft(call: Call, request: PutTopic, known: Topic | None) -> TopicDraft:
         retention = None
     elif not isinstance(request.retention, UnsetType):
         retention = call.duration(request.retention, "/retention", high=MAX_REST_MS)
-    return TopicDraft(
-        name=was.name,
-        kind=was.kind if request.kind is None else request.kind,
-        queues=was.queues if request.queues is None else request.queues,
-        ordered=was.ordered if request.ordered is None else request.ordered,
-        retention=retention,
-        ladder=_ladder(call, request, was.ladder, Ladder(call.settings.ladder)),
-        sequencer=was.sequencer if request.sequencer is None else request.sequencer,
-    )
+    asked = {name: getattr(request, name) for name in ("kind", "queues", "ordered", "sequencer")}
+    given = {name: value for name, value in asked.items() if value is not None}
+    ladder = _ladder(call, request, was.ladder, Ladder(call.settings.ladder))
+    return evolve(was, **given, retention=retention, ladder=ladder)
 
 
 def _ladder(call: Call, request: PutTopic | PutGroup, own: Ladder | None, inherited: Ladder) -> Ladder | None:
