@@ -173,15 +173,9 @@ def _durability_of_mysql(dsn: str) -> dict[str, Any]:
         settings: dict[str, Any] = dict(cursor.fetchall())
         cursor.execute("CREATE TABLE one_row (id INT NOT NULL PRIMARY KEY)")
         cursor.execute("SET SESSION wait_timeout = 600")
-        times = [_timed(lambda i=i: cursor.execute("INSERT INTO one_row VALUES (%s)", (i,))) for i in range(_COMMITS)]
-        cursor.execute("DROP TABLE one_row")
+        commit_ms = _commit_ms(lambda number: cursor.execute("INSERT INTO one_row VALUES (%s)", (number,)))
     kind = "MariaDB" if "mariadb" in version.lower() else "MySQL"
-    return {
-        "store": f"{kind} {version}",
-        **settings,
-        "fsync_us": os.environ.get("FSYNC_US"),
-        "commit_ms": _middle(times),
-    }
+    return {"store": f"{kind} {version}", **settings, "fsync_us": os.environ.get("FSYNC_US"), "commit_ms": commit_ms}
 
 
 def _durability_of_sqlite() -> dict[str, Any]:
@@ -191,20 +185,17 @@ def _durability_of_sqlite() -> dict[str, Any]:
             pragma: connection.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in ("journal_mode", "synchronous")
         }
         connection.execute("CREATE TABLE one_row (id INTEGER PRIMARY KEY)")
-        times = [
-            _timed(lambda i=i: connection.execute("INSERT INTO one_row VALUES (?)", (i,))) for i in range(_COMMITS)
-        ]
+        commit_ms = _commit_ms(lambda number: connection.execute("INSERT INTO one_row VALUES (?)", (number,)))
         connection.close()
-    return {"store": f"SQLite {sqlite3.sqlite_version}", **settings, "commit_ms": _middle(times)}
+    return {"store": f"SQLite {sqlite3.sqlite_version}", **settings, "commit_ms": commit_ms}
 
 
-def _timed(act: Any) -> float:
-    began = time.perf_counter()
-    act()
-    return time.perf_counter() - began
-
-
-def _middle(times: Sequence[float]) -> float:
+def _commit_ms(insert: Callable[[int], object]) -> float:
+    times: list[float] = []
+    for number in range(_COMMITS):
+        began = time.perf_counter()
+        insert(number)
+        times.append(time.perf_counter() - began)
     return round(median(times) * 1000, 3)
 
 
@@ -216,19 +207,21 @@ def redis() -> Generator[int, None, None]:
         raise SystemExit("the published design wants redis-server on PATH (Debian: apt-get install redis-server)")
     port = free_port()
     command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-    process = _start(command)
-    try:
-        _wait_for(port, process)
+    with _running(command, port):
         yield port
-    finally:
-        process.terminate()
-        process.wait()
 
 
 @contextmanager
 def _private(kind: str) -> Generator[str, None, None]:
+    with tempfile.TemporaryDirectory(prefix="tarry-bench-", ignore_cleanup_errors=True) as folder:
+        port = free_port()
+        with _running(_server_command(kind, Path(folder), port), port):
+            yield f"mysql://tarry:tarry@127.0.0.1:{port}/tarry"
+
+
+def _server_command(kind: str, folder: Path, port: int) -> list[str]:
+    """Makes the server's own tables; what starts it on them."""
     program = _program("mariadbd" if kind == "mariadb" else "mysqld", kind)
-    folder = Path(tempfile.mkdtemp(prefix="tarry-bench-"))
     user = ["--user=root"] if os.getuid() == 0 else []
     data = f"--datadir={folder / 'data'}"
     (folder / "init.sql").write_text(
@@ -243,23 +236,13 @@ def _private(kind: str) -> Generator[str, None, None]:
     )
     if _start([*make, data, *user]).wait():
         raise SystemExit(f"{make[0]} failed")
-    port = free_port()
-    process = _start(
-        [
-            *(program, "--no-defaults", data, *user, f"--port={port}", "--bind-address=127.0.0.1"),
-            *("--skip-name-resolve", f"--socket={folder / 'socket'}", f"--pid-file={folder / 'pid'}"),
-            *("--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1", "--innodb-buffer-pool-size=1G"),
-            *(f"--max-connections={CONNECTIONS}", f"--init-file={folder / 'init.sql'}"),
-            *(["--mysqlx=0", "--innodb-redo-log-capacity=1G"] if kind == "mysql" else ["--innodb-log-file-size=1G"]),
-        ]
-    )
-    try:
-        _wait_for(port, process)
-        yield f"mysql://tarry:tarry@127.0.0.1:{port}/tarry"
-    finally:
-        process.terminate()
-        process.wait()
-        shutil.rmtree(folder, ignore_errors=True)
+    return [
+        *(program, "--no-defaults", data, *user, f"--port={port}", "--bind-address=127.0.0.1"),
+        *("--skip-name-resolve", f"--socket={folder / 'socket'}", f"--pid-file={folder / 'pid'}"),
+        *("--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1", "--innodb-buffer-pool-size=1G"),
+        *(f"--max-connections={CONNECTIONS}", f"--init-file={folder / 'init.sql'}"),
+        *(["--mysqlx=0", "--innodb-redo-log-capacity=1G"] if kind == "mysql" else ["--innodb-log-file-size=1G"]),
+    ]
 
 
 def _program(name: str, kind: str) -> str:
@@ -276,10 +259,22 @@ def _start(command: Sequence[str]) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet)
 
 
-def _wait_for(port: int, process: "subprocess.Popen[bytes]") -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
-        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-            return
-        time.sleep(0.05)
-    raise SystemExit(f"{process.args!r} did not come up")
+@contextmanager
+def _running(command: Sequence[str], port: int) -> Generator[None, None, None]:
+    process = _start(command)
+    try:
+        deadline = time.monotonic() + _START_SECONDS
+        while not _listens(port):
+            if time.monotonic() > deadline or process.poll() is not None:
+                raise SystemExit(f"{command!r} did not come up")
+            time.sleep(0.05)
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _listens(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
@@ -170,7 +169,6 @@ async def make_store(dsn: str) -> None:
             if claim is None or len(claim.messages) != 1000:
                 raise AssertionError(f"a thousand messages, and {claim} was claimed")
             await store.turn(group, [Settlement(claim.key, "ack")], [], now + 5)
-    say(f"made at {datetime.now(UTC):%H:%M}")
 
 
 if __name__ == "__main__":

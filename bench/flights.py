@@ -25,7 +25,7 @@ import zipfile
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
@@ -110,13 +110,13 @@ def main() -> None:
 
 def read(path: Path, rows: int | None) -> list[Flight]:
     """The flights in the order of the file."""
-    with ExitStack() as closing:
+    with ExitStack() as stack:
         if zipfile.is_zipfile(path):
-            archive = closing.enter_context(zipfile.ZipFile(path))
+            archive = stack.enter_context(zipfile.ZipFile(path))
             (name,) = (name for name in archive.namelist() if name.endswith(".csv"))
-            file = closing.enter_context(archive.open(name))
+            file = stack.enter_context(archive.open(name))
         else:
-            file = closing.enter_context(path.open("rb"))
+            file = stack.enter_context(path.open("rb"))
         text = io.TextIOWrapper(file, "utf-8", newline="")
         flights = [_flight(row) for row in islice(csv.DictReader(text), rows)]
     if not flights:
@@ -150,9 +150,7 @@ def insert_bare(dsn: str, flights: Sequence[Flight]) -> int:
     """The baseline: flights a second into a table of their own, and nothing else done."""
     insert = _insert_bare_sqlite if dsn.startswith(databases.SQLITE) else _insert_bare_mysql
     took = insert(dsn, flights)
-    ((rows,),) = databases.ask(dsn, "SELECT COUNT(*) FROM bare")
-    if rows != len(flights):
-        raise AssertionError(f"{len(flights)} flights were inserted, {rows} are in the table")
+    databases.expect_rows(dsn, "bare", len(flights))
     return round(len(flights) / took)
 
 
@@ -173,8 +171,7 @@ def _insert_bare_mysql(dsn: str, flights: Sequence[Flight]) -> float:
 
 def _insert_bare_sqlite(dsn: str, flights: Sequence[Flight]) -> float:
     # The store's own settings: a commit means the same on both sides.
-    connection = connect_sqlite(Path(dsn.removeprefix(databases.SQLITE)))
-    try:
+    with closing(connect_sqlite(Path(dsn.removeprefix(databases.SQLITE)))) as connection:
         connection.execute(
             "CREATE TABLE bare (id INTEGER PRIMARY KEY AUTOINCREMENT, due INTEGER NOT NULL, key BLOB NOT NULL,"
             " body BLOB NOT NULL)"
@@ -186,8 +183,6 @@ def _insert_bare_sqlite(dsn: str, flights: Sequence[Flight]) -> float:
             connection.executemany("INSERT INTO bare (due, key, body) VALUES (?, ?, ?)", rows)
             connection.execute("COMMIT")
         return time.perf_counter() - began
-    finally:
-        connection.close()
 
 
 def _rows(flights: Sequence[Flight]) -> list[tuple[int, bytes, bytes]]:
@@ -307,8 +302,8 @@ def in_threads(
             raise
         return total
 
-    with ExitStack() as closing:
-        tarries = [closing.enter_context(Tarry(url)) for _ in range(threads)]
+    with ExitStack() as stack:
+        tarries = [stack.enter_context(Tarry(url)) for _ in range(threads)]
         for tarry in tarries:
             tarry.ready()  # connects
         began = time.perf_counter()

@@ -2,7 +2,7 @@
 
     by_key    the key is (due, id), with an index on id for the cancel: due rows are found and locked by `ORDER BY due,
               id LIMIT n FOR UPDATE SKIP LOCKED`, copied by INSERT ... SELECT and deleted, a transaction to a batch
-    singly    as most would write it first: a transaction for each row, which is locked, inserted and deleted
+    singly    as most would write it first: a transaction for each row, which is that in batches of one
 
 Both keep the columns that Tarry's own tables have, draw offsets from a locked row, and copy within the server.
 """
