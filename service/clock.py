@@ -28,11 +28,6 @@ class Clock:
         self.jumps = 0
 
     @property
-    def started(self) -> bool:
-        """Whether there was a sample yet."""
-        return self._base is not None
-
-    @property
     def held(self) -> bool:
         """Whether the database's clock is in doubt, so that nothing may be promoted."""
         return self._base is None or bool(self._doubted)

@@ -133,11 +133,6 @@ class Combiner(Generic[Request, Answer]):
         self._changed_aside.set()
 
     @property
-    def waiting(self) -> int:
-        """Requests that are in no batch yet."""
-        return self._count
-
-    @property
     def idle(self) -> bool:
         """Whether nothing waits and nothing is being written."""
         return not (self._count or self._flying or any(lane.trying for lane in self._aside))

@@ -38,7 +38,6 @@ class Hand:
     """Entries that are due and are not in the wheel any more."""
     _wake: trio.Event = field(factory=trio.Event, init=False)
     _sleeps_until: int | None = field(default=None, init=False)  # None: awake, or with nothing to wait for
-    turns: int = field(default=0, init=False)
     _turned: trio.Event = field(factory=trio.Event, init=False)
 
     def add(self, due: int, entry: int) -> None:
@@ -83,7 +82,6 @@ class Hand:
             entries = [] if self._clock.held else self.wheel.advance(self._clock.now(), BATCH)
             if entries:
                 await self._fire(entries)
-            self.turns += 1
             self._turned.set()
             self._turned = trio.Event()
             if entries:

@@ -30,13 +30,8 @@ async def renew(call: Call) -> Response:
     """
     name = call.part("client")
     alive_until = await call.node.membership.renew(name)
-    return answer(
-        answers.RenewAnswer(
-            client=name,
-            alive_until=format_time(alive_until),
-            alive_for=call.settings.client_timeout,
-        )
-    )
+    alive_for = call.settings.client_timeout
+    return answer(answers.RenewAnswer(client=name, alive_until=format_time(alive_until), alive_for=alive_for))
 
 
 async def deregister(call: Call) -> Response:

@@ -62,8 +62,6 @@ class Entrance:
 
     most: int
     inside: int = field(default=0, init=False)
-    refused: int = field(default=0, init=False)
-    """So far."""
     _leaving: int = field(default=0, init=False)
     """Refused, and not gone yet."""
     _short: bool = field(default=False, init=False)
@@ -105,7 +103,6 @@ class Entrance:
             self.inside += 1
             tasks.start_soon(self._serve, serve, stream)
         else:
-            self.refused += 1
             self._leaving += 1
             tasks.start_soon(self._refuse, stream)
         return True

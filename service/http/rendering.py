@@ -178,17 +178,17 @@ def group_detail(one: Group, state: GroupState) -> GroupDetail:
     """Where it stands."""
 
     def queues(*, retry: bool) -> list[QueueAnswer]:
-        mine = [queue for queue in state.queues if queue.retry == retry]
-        shown = one.topic.ordered and not retry
+        owned = one.topic.ordered and not retry
         return [
             QueueAnswer(
                 queue=q.queue,
                 offset=q.offset,
                 end=q.end,
                 lag=q.lag,
-                owner=state.owners.get(q.queue) if shown else UNSET,
+                owner=state.owners.get(q.queue) if owned else UNSET,
             )
-            for q in mine
+            for q in state.queues
+            if q.retry == retry
         ]
 
     return GroupDetail(

@@ -125,11 +125,6 @@ class Directory:
         for group in await self._store.groups([topic]):
             self._note_group(group)
 
-    @property
-    def topics(self) -> list[Topic]:
-        """All topics, by name."""
-        return [self._topics[name] for name in sorted(self._topics)]
-
     def some(self, limit: int) -> list[Topic]:
         """The topics that were made first."""
         return [self._topics[self._names[id_]] for id_ in self._ids[:limit]]

@@ -81,7 +81,7 @@ async def test_tasks_share_what_waits_and_none_is_forgotten(nursery: trio.Nurser
         async with trio.open_nursery() as asking:
             asking.start_soon(ask_all, combiner, range(300))
             await trio.testing.wait_all_tasks_blocked()
-            assert combiner.waiting == 0  # two batches are being written
+            assert combiner._count == 0  # two batches are being written
             database.open.set()
         assert sorted(map(len, database.batches)) == [150, 150]
 

@@ -324,7 +324,7 @@ async def test_what_is_aside_takes_a_share_of_the_room_only(
     for number in range(1, 200):
         asking.ask("a", number)
     await trio.testing.wait_all_tasks_blocked()
-    assert combiner.waiting == 25
+    assert combiner._count == 25
     assert await combiner.ask(("b", 1)) == "b1"
     await trio.sleep(5)
     assert {type(answer) for answer in asking.answers.values()} == {Busy}
@@ -373,7 +373,7 @@ async def test_any_history(seed: int, autojump_clock: trio.testing.MockClock) ->
         rows.gaps.clear()
         await trio.sleep(120)
         assert combiner.idle
-        assert combiner.waiting == 0
+        assert combiner._count == 0
         nursery.cancel_scope.cancel()
     assert len(asking.answers) == number, "somebody waits for ever"
     for request, answer in asking.answers.items():
