@@ -21,7 +21,7 @@ class OutcomeUnknown(Unavailable):
 
 
 class Contention(StoreError):
-    """A deadlock or a lock wait that ran out. The same transaction may succeed on another try."""
+    """Another transaction was in the way: a deadlock, or, as `Locked`, a lock wait that ran out."""
 
 
 class Locked(Contention):

@@ -84,7 +84,7 @@ class Backend(Protocol):
     """A database. Closed with `aclose`; every method may raise the errors of `store.errors`."""
 
     async def write(self, work: Work[T]) -> T:
-        """Runs `work` in a transaction and commits it; a deadlock or a lock wait runs it again, five times at most.
+        """Runs `work` in a transaction and commits it; a deadlock runs it again, five times at most.
 
         When the answer to COMMIT is lost, the backend finds out whether the transaction landed: then its result stands,
         else `work` runs again. So what `work` changes outside of the transaction it must make anew in each run.

@@ -20,7 +20,7 @@ from ..ids import first_id, shard_of
 from ..ports import Transaction
 from ..records import Group, Queue, Topic
 from ..rows import Aged, AgedMessage, DeadPlace, Resting
-from ..stream.publishing import draw_offsets
+from ..stream.offsets import draw_offsets
 from ..timers.timers import stream_retries
 
 Row = TypeVar("Row", Aged, AgedMessage)

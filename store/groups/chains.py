@@ -19,7 +19,7 @@ from attrs import define, field
 from ..ports import Transaction, Value
 from ..records import Group
 from ..rows import Source
-from ..stream.publishing import draw_offsets
+from ..stream.offsets import draw_offsets
 
 _AT_ONCE = 100
 """Messages of a chain that are released together: so many offsets are in its row."""

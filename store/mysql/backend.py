@@ -1,7 +1,7 @@
 """The store on MySQL 8+ and MariaDB 10.6+: pools of connections, transactions that are run again, migrations, clock.
 
 Writers and readers have pools of their own, so that no page of recovery keeps a publish waiting. A transaction is a
-fresh run of its function: after a deadlock or a lock wait it is rolled back and run again with jitter, five times at
+fresh run of its function: after a deadlock it is rolled back and run again with jitter, five times at
 most. After a lost answer to COMMIT the database is asked whether it landed (see `witness`), and nothing is run again
 before it is known that it did not.
 """
@@ -372,7 +372,7 @@ class MySQLBackend:
         await self._readers.aclose()
 
     def statistics(self) -> dict[str, int]:
-        """Transactions committed, run again after a deadlock or a lock wait, and in doubt at COMMIT."""
+        """Transactions committed, run again after a deadlock, and in doubt at COMMIT."""
         return {"transactions": self._transactions, "run_again": self._run_again, "in_doubt": self._in_doubt}
 
 

@@ -5,7 +5,7 @@ locked last, its offsets are drawn, and the lock is held until the commit, so th
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,9 +13,11 @@ from attrs import define, evolve, field
 
 from ..errors import DuplicateKey, TopicGone
 from ..ids import MAX_MS, IdMaker, apart, due_of, random_nonce, shard_for, shard_of
-from ..ports import Asked, Queries, Transaction, Value
+from ..ports import Queries, Transaction, Value
 from ..records import Conflict, Draft, Publication, Receipt
 from ..text import encode
+from .offsets import lock_free
+from .tallies import count, locked_tallies
 
 _HORIZON_OF_IDS = MAX_MS - 1000
 T = TypeVar("T")
@@ -212,78 +214,6 @@ async def add_waiting(tx: Queries, rows: Sequence[Sequence[Value]], *, bare: boo
     ids: list[Any] = [row[1] for row in rows]
     if await tx.fetch("delay.used", tuple[int, int], apart(ids), ids, ids):
         raise DuplicateKey("an id is that of a message which was cancelled or promoted before")
-
-
-async def draw_offsets(tx: Transaction, wanted: Mapping[int, int]) -> dict[int, int]:
-    """Draws so many offsets of each queue; returns where each begins.
-
-    The sequences are locked and moved on, but for those of the queues that have their sequencer elsewhere. Queues that
-    have been removed are left out.
-    """
-    begins = await tx.draw(wanted)
-    wanted = {queue_id: many for queue_id, many in wanted.items() if queue_id not in begins}
-    if not wanted:
-        return begins
-    for queue_id, next_offset in await tx.fetch("queue.lock", tuple[int, int], sorted(wanted)):
-        begins[queue_id] = next_offset
-        await tx.execute("queue.advance", next_offset + wanted[queue_id], queue_id)
-    return begins
-
-
-async def draw_free(tx: Transaction, wanted: Mapping[int, int]) -> tuple[dict[int, int], set[int]]:
-    """As `draw_offsets`, of the queues that nobody else holds, without a wait; and which are held."""
-    begins = await tx.draw(wanted)
-    wanted = {queue_id: many for queue_id, many in wanted.items() if queue_id not in begins}
-    free, locked = await lock_free(tx, wanted)
-    for queue_id, next_offset in free.items():
-        begins[queue_id] = next_offset
-        await tx.execute("queue.advance", next_offset + wanted[queue_id], queue_id)
-    return begins, locked
-
-
-async def lock_free(tx: Transaction, queue_ids: Iterable[int]) -> tuple[dict[int, int], set[int]]:
-    """Locks the sequences that nobody holds, each with its next offset; and which are held by somebody."""
-    ids = sorted(queue_ids)
-    if not ids:
-        return {}, set()
-    free, there = Asked("queue.free", tuple[int, int], ids), Asked("queue.ends", tuple[int, int], ids)
-    await tx.fetch_all([free, there])
-    return dict(free.rows), _held(free, there)
-
-
-def _held(free: Asked[tuple[int, T]], there: Asked[tuple[int, T]]) -> set[int]:
-    """What is there, and could not be locked."""
-    return {id_ for id_, _ in there.rows} - {id_ for id_, _ in free.rows}
-
-
-async def locked_tallies(tx: Transaction, topic_ids: Iterable[int], maker: int) -> set[int]:
-    """The topics in whose tally nothing can be counted now; those of the others are locked from here on.
-
-    With a tally that is yet to be made goes the topic's own row.
-    """
-    ids = sorted(topic_ids)
-    if not ids:
-        return set()
-    free = Asked("tally.free", tuple[int, int], ids, maker)
-    there = Asked("tally.there", tuple[int, int], ids, maker)
-    await tx.fetch_all([free, there])
-    locked = _held(free, there)
-    counted = {topic_id for topic_id, _ in there.rows}
-    if new := [topic_id for topic_id in ids if topic_id not in counted]:
-        unlocked, named = Asked("topic.free", tuple[int, str], new), Asked("topic.names", tuple[int, str], new)
-        await tx.fetch_all([unlocked, named])
-        locked |= _held(unlocked, named)
-    return locked
-
-
-async def count(tx: Queries, topic_id: int, maker: int, *, scheduled: int = 0, cancelled: int = 0) -> bool:
-    """Adds to a topic's tally under this maker's own row. False: the topic has been removed, and its tally with it."""
-    if not await tx.execute("tally.count", scheduled, cancelled, topic_id, maker):
-        if not await tx.fetch("topic.lock", int, topic_id):
-            return False
-        await tx.execute_many("tally.add", [(topic_id, maker, 0, 0)])  # two may come first at once
-        await tx.execute("tally.count", scheduled, cancelled, topic_id, maker)
-    return True
 
 
 async def forget(tx: Transaction, now: int, limit: int) -> int:

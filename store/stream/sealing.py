@@ -15,7 +15,7 @@ from attrs import frozen
 
 from ..ids import is_straight
 from ..ports import Transaction, Value
-from .publishing import lock_free
+from .offsets import lock_free
 
 HOLE_AGE = 1_000
 """Milliseconds that a hole may stay, and what lies behind it waits. Closed too soon, it costs its writer a new try."""

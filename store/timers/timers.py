@@ -15,7 +15,8 @@ from ..ids import apart, due_of, first_id, place_of, places_of, shard_in_delay, 
 from ..ports import Transaction, Value
 from ..records import Promoted, Verdict
 from ..rows import Cancelled, Resting, Scheduled, Streamed, Waiting
-from ..stream.publishing import count, draw_free, draw_offsets, locked_tallies
+from ..stream.offsets import draw_free, draw_offsets
+from ..stream.tallies import count, locked_tallies
 
 Timer = tuple[int, int]
 """(due, entry): entry is the id of a message, or `~id` of a retry."""
