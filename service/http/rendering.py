@@ -74,9 +74,11 @@ def _content(one: Delivered | Found) -> dict[str, Any]:
         "published_at": format_time(one.published_at),
         "deliver_at": format_time(one.deliver_at),
     }
-    if one.content_type is not None and one.body is not None:
-        return content | {"body_base64": one.body, "content_type": one.content_type}
-    return content if one.body is None else content | {"body": msgspec.Raw(one.body)}
+    if one.body is not None and one.content_type is None:
+        content["body"] = msgspec.Raw(one.body)
+    elif one.body is not None:
+        content["body_base64"], content["content_type"] = one.body, one.content_type
+    return content
 
 
 def dead_letter(topic: Topic, letter: DeadLetter) -> DeadAnswer:
