@@ -8,8 +8,8 @@ from pathlib import Path
 
 import trio
 
+from ..service.batching.combiner import Combiner
 from ..service.clock import Clock
-from ..service.commit.combiner import Combiner
 from ..service.demo.server_process import ServerProcess
 from ..store import catalogue
 from ..store.catalogue import TopicDraft

@@ -28,7 +28,7 @@ class Clock:
         self.jumps = 0
 
     @property
-    def held(self) -> bool:
+    def in_doubt(self) -> bool:
         """Whether the database's clock is in doubt, so that nothing may be promoted."""
         return self._base is None or bool(self._doubted)
 

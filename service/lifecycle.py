@@ -11,9 +11,9 @@ from ..store.errors import Contention, StoreError, Unavailable
 from ..store.store import Store
 from .clock import Clock
 from .errors import Stopping
-from .hand.sweeps import until_done
 from .metrics import Metrics
 from .node import Node
+from .rounds import until_done
 from .tasks import run_tasks
 
 log = structlog.get_logger()
@@ -91,7 +91,7 @@ class Lifecycle:
             checks.append(("store", None))
         except StoreError as error:
             checks.append(("store", str(error)))
-        checks.append(("clock", "the database's clock has jumped; promotion waits" if node.clock.held else None))
+        checks.append(("clock", "the database's clock has jumped; promotion waits" if node.clock.in_doubt else None))
         checks.append(("host_clock", node.clock_watch.wrong))
         behind = node.hand.behind
         checks.append(("hand", f"the hand is {behind} ms behind" if behind > 60_000 else None))

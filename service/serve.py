@@ -46,9 +46,9 @@ from .topics.remover import Remover
 from .upkeep.cleaner import Cleaner
 from .upkeep.clock_watch import ClockWatch
 from .upkeep.collector import tame_collector
+from .upkeep.forgetting import Forgetting
 from .upkeep.logs import set_up_logs
 from .upkeep.measures import Measures
-from .upkeep.removal import Removal
 
 _LEFT_FOR_THE_END = 5.0
 """Seconds of the shutdown's grace kept for the last writes, and as many to let go of the store; of a short grace a
@@ -150,8 +150,8 @@ def make_node(store: Store, settings: Settings, metrics: Metrics, nudges: Nudges
     wheel, horizon = TimingWheel(now), Horizon(now, settings.horizon, settings.horizon_step)
     hand = Hand(wheel, horizon, clock, promotion.promote, promotion.streamed, aside=promotion.held)
     membership = Membership(store, clock, groups.dismiss, settings.client_timeout)
-    removal = Removal(store, metrics, listeners, groups, cleaner)
-    directory.topic_gone, directory.group_gone = removal.topic_gone, removal.group_gone
+    forgetting = Forgetting(store, metrics, listeners, groups, cleaner)
+    directory.topic_gone, directory.group_gone = forgetting.topic_gone, forgetting.group_gone
     return Node(
         store=store,
         clock=clock,

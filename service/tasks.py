@@ -5,8 +5,8 @@ from functools import partial
 import trio
 
 from ..store.errors import StoreError
-from .hand.sweeps import adaptively, every, until_done
 from .node import Node
+from .rounds import adaptively, every, until_done
 
 
 async def run_tasks(node: Node) -> None:
@@ -25,7 +25,7 @@ async def run_tasks(node: Node) -> None:
         await until_done(sweeps.watch_all, (StoreError,))
         nursery.start_soon(every, node.membership.round, partial(look_after_clients, node))
         nursery.start_soon(every, 10, sweeps.leases)
-        nursery.start_soon(every, 60, sweeps.requests)
+        nursery.start_soon(every, 60, sweeps.idempotency_keys)
         nursery.start_soon(growth.sealer.run, growth.ours)
         nursery.start_soon(every, 1, growth.sealer.look)
         nursery.start_soon(every, 60, growth.sealer.look_everywhere)

@@ -62,7 +62,7 @@ class Transaction(Queries, Protocol):
         """Inserts the rows; nobody waits for it before the COMMIT."""
         ...
 
-    async def draw(self, counts: Mapping[int, int]) -> dict[int, int]:
+    async def draw_elsewhere(self, counts: Mapping[int, int]) -> dict[int, int]:
         """So many offsets of those among the queues that are not sequenced by their own rows; where each begins."""
         ...
 

@@ -4,5 +4,7 @@
 - `app`           the list of commands, and errors turned into one sentence and an exit code.
 - `serving`       serve, migrate, config show. `checkup`: doctor.
 - `producing`     publish, cancel. `consuming`: consume, peek, topics. Both over `tarry.client`; `server` says where.
+- `operating`   groups, seek, dead. `looking`: clients. `pipelining`: what hands over to the pipeline.
+- `existing`, `usage`   topics and groups that are there already; what is wrong with a command line.
 - `printing`, `rendering`   tables on a terminal, tab-separated lines in a pipe, JSON lines on request.
 """

@@ -26,8 +26,8 @@ from ...store.records import (
 )
 from ...store.store import Store
 from ..alarm import Alarm
+from ..batching.patience import until_free
 from ..clock import Clock
-from ..commit.patience import until_free
 from ..durations import format_time
 from ..errors import NothingToSettle, ServiceError, Stopping, UnknownClaim
 from ..metrics import Metrics

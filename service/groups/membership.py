@@ -32,8 +32,8 @@ from ...store.groups import clients, holdings
 from ...store.groups.clients import Registration
 from ...store.records import ClaimKey
 from ...store.store import Store
+from ..batching.combiner import Combiner
 from ..clock import Clock
-from ..commit.combiner import Combiner
 from ..errors import ServiceError
 from ..outages import tell_failure
 
@@ -110,7 +110,7 @@ class Membership:
         """One round: looks at the rows, writes what was heard, and ends what dead clients hold."""
         await self.look()
         await self._write()
-        await self._bury()
+        await self._end_dead_clients()
 
     async def look(self) -> None:
         """Reads which clients are watched, and when they were last heard of anywhere."""
@@ -227,7 +227,7 @@ class Membership:
     def _last_sign(self, client: str, now: int) -> int:
         return now if client in self._polling else self._heard.get(client, _NEVER)
 
-    async def _bury(self) -> None:
+    async def _end_dead_clients(self) -> None:
         """Ends what dead clients hold."""
         now = self._clock.now()
         if now < self._judges_from:
@@ -239,9 +239,9 @@ class Membership:
         with trio.move_on_after(self._timeout / 5000):
             async with trio.open_nursery() as nursery:
                 for name, last in dead.items():
-                    nursery.start_soon(self._bury_one, name, last)
+                    nursery.start_soon(self._end_client, name, last)
 
-    async def _bury_one(self, name: str, last: int) -> None:
+    async def _end_client(self, name: str, last: int) -> None:
         try:
             await self.leaving.ask(_Leaving(name, last))
         except (StoreError, ServiceError) as error:

@@ -69,7 +69,7 @@ class Hand:
     def behind(self) -> int:
         """By how many milliseconds the oldest entry that is due is late; 0 when none is."""
         due = self.wheel.next_due()
-        return 0 if due is None or self._clock.held else max(0, self._clock.now() - due)
+        return 0 if due is None or self._clock.in_doubt else max(0, self._clock.now() - due)
 
     async def turned(self) -> None:
         """Waits until the hand has looked at the wheel once more; for tests, which step the clock themselves."""
@@ -79,7 +79,7 @@ class Hand:
         """Turns for ever."""
         while True:
             self._wake = trio.Event()
-            entries = [] if self._clock.held else self.wheel.advance(self._clock.now(), BATCH)
+            entries = [] if self._clock.in_doubt else self.wheel.advance(self._clock.now(), BATCH)
             if entries:
                 await self._fire(entries)
             self._turned.set()
@@ -92,7 +92,7 @@ class Hand:
     async def _rest(self, longest: float) -> None:
         seconds = longest
         due = self.wheel.next_due()
-        if due is not None and not self._clock.held:
+        if due is not None and not self._clock.in_doubt:
             seconds = min(seconds, self._clock.seconds_until(due))
         self._sleeps_until = due
         with trio.move_on_after(seconds):

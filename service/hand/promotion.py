@@ -1,6 +1,6 @@
 """Promotion: what is due goes to the stream, all together; what somebody's lock or slowness holds back goes apart.
 
-The hand asks for it, and `held` for what waits there; both hear what has gone.
+The hand asks for it; so does `held`, for what waits apart. Every promotion of a node passes `Promotion`.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ class Promotion:
         self.held = Held(
             *(self._promote_waiting, self._promote_free, self.streamed),
             topic_of=self._topic_of,
-            doubted=lambda: self._clock.held,
+            doubted=lambda: self._clock.in_doubt,
         )
 
     async def promote(self, entries: Sequence[int], now: int) -> Sequence[Promoted]:
@@ -52,7 +52,7 @@ class Promotion:
         self._metrics.promote_batch(took)
         self.held.note({one.queue_id for one in promoted}, len(promoted), took)
         self.held.put(held)
-        self._hear_of(promoted)
+        self._count(promoted)
         return promoted
 
     def streamed(self, promoted: Sequence[Promoted]) -> None:
@@ -62,15 +62,15 @@ class Promotion:
 
     async def _promote_waiting(self, entries: Sequence[int]) -> Sequence[Promoted]:
         promoted = await self._store.promote(entries, self._clock.now())
-        self._hear_of(promoted)
+        self._count(promoted)
         return promoted
 
     async def _promote_free(self, entries: Sequence[int]) -> tuple[Sequence[Promoted], Mapping[int, Sequence[int]]]:
         promoted, held = await self._store.promote_free(entries, self._clock.now())
-        self._hear_of(promoted)
+        self._count(promoted)
         return promoted, held
 
-    def _hear_of(self, promoted: Sequence[Promoted]) -> None:
+    def _count(self, promoted: Sequence[Promoted]) -> None:
         """Counts what outboxes have published."""
         first_heard = Counter(one.queue_id for one in promoted if one.first_heard)
         for queue_id, messages in first_heard.items():

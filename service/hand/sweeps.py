@@ -1,32 +1,28 @@
-"""The sweeps: what is looked for from time to time because nobody tells of it.
+"""The sweeps: what is looked for from time to time, because no event says that it is there.
 
 - near, every second: rows due from two minutes behind the hand to a second and a half ahead that the wheel does not
   know of, put there by another node or by a user's own SQL. (Five seconds ahead would read every row five times:
   measured, it doubles the lateness at 1000 due a second.)
-- both when somebody says that a transaction of theirs was committed (`nudge`).
 - far, every minute: whatever else is due. Only rows that were never promoted are there, from transactions that were
-  committed hours late.
+  committed hours late. Both, when somebody says that a transaction of theirs was committed (`nudge`).
 - leases, every ten seconds: claims whose lease ran out and that no coordinator here has watched.
-- requests, every minute: idempotency keys whose window is over, a bounded batch at a time.
+- idempotency_keys, every minute: idempotency keys whose window is over, a bounded batch at a time.
 - look, while somebody waits for messages: queues that other nodes have made grow; every second, and less often, down to
   every five, while there are none.
 """
 
-import itertools
 from collections.abc import Awaitable, Callable
 
 import trio
 from attrs import define, field
 
 from ...store import catalogue
-from ...store.errors import StoreError
 from ...store.groups import holdings
 from ...store.records import ClaimKey
 from ...store.store import Store
 from ...store.stream import publishing
 from ...store.timers import timers
 from ..clock import Clock
-from ..outages import tell_failure
 from ..stream.growth import Growth
 from .hand import Hand
 
@@ -38,42 +34,6 @@ _QUEUES = 1_000
 _GRACE = 2_000
 """Milliseconds for the coordinator that granted a claim to end it itself."""
 _EVER = 1 << 60
-PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
-"""Seconds between tries of what a start cannot do without."""
-
-
-async def every(seconds: float, step: Callable[[], Awaitable[None]]) -> None:
-    """Takes the step for ever, resting between; a store that is away is asked again at the next one."""
-    while True:
-        try:
-            await step()
-        except StoreError as error:
-            tell_failure("round_failed", error, step=getattr(step, "__name__", str(step)))
-        await trio.sleep(seconds)
-
-
-async def until_done(step: Callable[[], Awaitable[None]], waited_for: tuple[type[StoreError], ...]) -> None:
-    """Takes the step until it succeeds, with longer and longer rests after an error that is waited for."""
-    pauses = itertools.chain(PAUSES, itertools.repeat(PAUSES[-1]))
-    while True:
-        try:
-            await step()
-            return
-        except waited_for as error:
-            pause = next(pauses)
-            tell_failure("not_begun", error, again_in=pause)
-            await trio.sleep(pause)
-
-
-async def adaptively(seconds: float, longest: float, step: Callable[[], Awaitable[bool]]) -> None:
-    """As `every`, but the rest is doubled, up to `longest`, each time that the step finds nothing."""
-    rest = seconds
-    while True:
-        try:
-            rest = seconds if await step() else min(rest * 2, longest)
-        except StoreError as error:
-            tell_failure("round_failed", error, step=getattr(step, "__name__", str(step)))
-        await trio.sleep(rest)
 
 
 @define(eq=False)
@@ -128,7 +88,7 @@ class Sweeps:
         for key, lease_until in await self._store.read(holdings.over, _EVER, 100 * _CLAIMS):
             await self._lost(key, lease_until)
 
-    async def requests(self) -> None:
+    async def idempotency_keys(self) -> None:
         """Forgets idempotency keys whose window is over."""
         while await self._store.write(publishing.forget, self._clock.now(), _CLAIMS) == _CLAIMS:
             await trio.sleep(0.05)  # writers come first

@@ -12,9 +12,9 @@ from ...store.records import Conflict, Publication, Queue, Receipt, Topic, Verdi
 from ...store.store import Store
 from ...store.stream.placing import queue_of_key
 from ...store.timers import timers
+from ..batching.combiner import Combiner
+from ..batching.patience import until_free
 from ..clock import Clock
-from ..commit.combiner import Combiner
-from ..commit.patience import until_free
 from ..metrics import Metrics
 from ..topics.directory import Directory
 from ..topics.rates import Rates

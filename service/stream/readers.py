@@ -9,8 +9,8 @@ from ...store.errors import GroupGone, TopicGone
 from ...store.records import Delivered, Group, Queue, ReadAnswer, ReadRequest
 from ...store.store import Store
 from ...store.stream import readers, stretches
+from ..batching.combiner import Combiner
 from ..clock import Clock
-from ..commit.combiner import Combiner
 from ..topics.directory import Directory
 from .listeners import Listeners
 

@@ -81,7 +81,7 @@ class Remover:
             rows, held = await self._clear(stone)
             # Of a topic more may come in for a moment yet; it is cleared once more.
             if not held and (stone.group_id or began >= stone.removed_at + GRACE):
-                await self._store.write(removal.bury, stone)
+                await self._store.write(removal.drop_tombstone, stone)
             if rows:
                 facts = {"topic": stone.topic_id, "group": stone.group_id, "queue": stone.queue_id}
                 log.info("cleared", **facts, rows=rows, took_ms=self._clock.now() - began)

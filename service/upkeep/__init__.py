@@ -1,1 +1,1 @@
-"""What keeps a node well: cleaning, measures, alarms, and what it says of itself."""
+"""What keeps a node well: cleaning, measures, the watch over its clock, and what it says of itself."""

@@ -200,7 +200,7 @@ async def clear(tx: Transaction, stone: Tombstone, place: Place, limit: int) -> 
     return Cleared(rows, (step + 1, 0, 0) if step + 1 < len(steps) else None, held)
 
 
-async def bury(tx: Transaction, stone: Tombstone) -> None:
+async def drop_tombstone(tx: Transaction, stone: Tombstone) -> None:
     """Nothing is left of it: its tombstone goes."""
     await tx.execute("removed.take", stone.topic_id, stone.group_id, stone.queue_id)
 

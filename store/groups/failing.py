@@ -79,7 +79,7 @@ class Failing:
             history = self._add_to(history, entry)
         rest = self._rest(source.attempt, wish)
         if rest is None:
-            if not await self._bury(tx, failure, source, history):
+            if not await self._to_dead_letters(tx, failure, source, history):
                 return Outcome.EXPIRED
             failure.answer.dead += 1
             return Outcome.LOST_DEAD if lost else Outcome.DEAD
@@ -117,7 +117,7 @@ class Failing:
             return wish.retry_after
         return rest + secrets.randbelow(ladder.longest(rest) - rest + 1) if ladder.jitter else rest
 
-    async def _bury(self, tx: Transaction, failure: Failure, source: Source, history: bytes) -> bool:
+    async def _to_dead_letters(self, tx: Transaction, failure: Failure, source: Source, history: bytes) -> bool:
         """To the dead letters; False when retention took it in this very moment."""
         cleared = await tx.execute("dead.remove", self.group.id, source.message_id)
         place = (source.message_queue_id, source.message_offset)

@@ -33,8 +33,8 @@ from .connection import Connection, connect
 from .dsn import Dsn
 from .literals import Sql, Statement
 from .pool import Pool
+from .redis_offsets import RedisOffsets
 from .redis_sequencer import RedisSequencer
-from .sequencing import Sequencing
 from .statements import bind, statement
 from .witness import Witness, forget
 
@@ -67,9 +67,9 @@ log = structlog.get_logger()
 class MySQLTransaction:
     """A `store.ports.Transaction` over one connection."""
 
-    def __init__(self, connection: Connection, sequencing: Sequencing) -> None:
+    def __init__(self, connection: Connection, redis_offsets: RedisOffsets) -> None:
         self._connection = connection
-        self._sequencing = sequencing
+        self._redis_offsets = redis_offsets
         self._later: list[bytes] = []
         self.witness: Witness | None = None
         """None: nothing is written so far, and a COMMIT would change nothing."""
@@ -142,7 +142,7 @@ class MySQLTransaction:
         """All in one flight: while the queue's row is locked the server waits for nothing of ours but the COMMIT."""
         prepared, _ = statement(query)
         draws: dict[int, int] = {}
-        begins = await self.draw({queue_id: len(some) for queue_id, some in rows.items()})
+        begins = await self.draw_elsewhere({queue_id: len(some) for queue_id, some in rows.items()})
         self._note()
         flight = self._take_later()
         for queue_id, begin in begins.items():
@@ -171,10 +171,10 @@ class MySQLTransaction:
             raise TopicGone("a queue is not there any more")
         return begins | {queue_id: done[place].last_insert_id for queue_id, place in draws.items()}
 
-    async def draw(self, counts: Mapping[int, int]) -> dict[int, int]:
+    async def draw_elsewhere(self, counts: Mapping[int, int]) -> dict[int, int]:
         """From Redis, for the queues that are sequenced there."""
-        counts = {queue_id: many for queue_id, many in counts.items() if queue_id in self._sequencing.queues}
-        return await self._sequencing.draw(self, counts) if counts else {}
+        counts = {queue_id: many for queue_id, many in counts.items() if queue_id in self._redis_offsets.queues}
+        return await self._redis_offsets.draw(self, counts) if counts else {}
 
 
 class _RolledBack(Unavailable):
@@ -188,7 +188,7 @@ class MySQLBackend:
         """`redis`: the address of a Redis, for the topics whose offsets are drawn there. `doubt`: for how many seconds
         it is asked whether a transaction landed, before its caller hears that nobody knows."""
         self.dsn = Dsn.parse(dsn)
-        self._sequencing = Sequencing(None if redis is None else RedisSequencer(redis, self.dsn.database))
+        self._redis_offsets = RedisOffsets(None if redis is None else RedisSequencer(redis, self.dsn.database))
         self._writers = Pool(self.dsn, size=_WRITERS, write=True)
         self._readers = Pool(self.dsn, size=_READERS, write=False)
         self._doubt = doubt
@@ -215,7 +215,7 @@ class MySQLBackend:
     async def _once(self, work: Work[T]) -> T:
         async with self._writers.connection() as connection:
             await connection.begin()
-            tx = MySQLTransaction(connection, self._sequencing)
+            tx = MySQLTransaction(connection, self._redis_offsets)
             try:
                 result = await work(tx)
                 await tx.flush()
@@ -247,7 +247,7 @@ class MySQLBackend:
                 with suppress(Contention, Unavailable):
                     async with self._writers.connection() as connection:
                         await connection.begin()
-                        tx = MySQLTransaction(connection, self._sequencing)
+                        tx = MySQLTransaction(connection, self._redis_offsets)
                         if landed := await witness.landed(tx):
                             # A commit is seen a moment before it is on the disk. One behind it, of a row of our own,
                             # is answered when both are.
@@ -276,7 +276,7 @@ class MySQLBackend:
         for last in (False, True):
             try:
                 async with self._readers.connection() as connection:
-                    return await work(MySQLTransaction(connection, self._sequencing))
+                    return await work(MySQLTransaction(connection, self._redis_offsets))
             except Unavailable:
                 if last:
                     raise
@@ -332,14 +332,14 @@ class MySQLBackend:
     def sequence(self, topic_queues: Sequence[int], *, by_redis: bool) -> None:
         """Without a Redis the offsets of such a queue are drawn from the stream itself, one transaction at a time."""
         if by_redis:
-            self._sequencing.queues.update(topic_queues)
+            self._redis_offsets.queues.update(topic_queues)
         else:
-            self._sequencing.queues.difference_update(topic_queues)
+            self._redis_offsets.queues.difference_update(topic_queues)
 
     async def reseat(self, ends: Mapping[int, int]) -> list[int]:
         """Raises the counters in Redis."""
-        elsewhere = self._sequencing.queues
-        await self._sequencing.raise_to({queue_id: end for queue_id, end in ends.items() if queue_id in elsewhere})
+        elsewhere = self._redis_offsets.queues
+        await self._redis_offsets.raise_to({queue_id: end for queue_id, end in ends.items() if queue_id in elsewhere})
         return [queue_id for queue_id in ends if queue_id not in elsewhere]
 
     def skew(self) -> int:
@@ -367,7 +367,7 @@ class MySQLBackend:
 
     async def aclose(self) -> None:
         """Closes the connections."""
-        await self._sequencing.aclose()
+        await self._redis_offsets.aclose()
         await self._writers.aclose()
         await self._readers.aclose()
 

@@ -75,7 +75,7 @@ class SQLiteTransaction:
         """Inserts the rows."""
         await self.execute_many(query, rows)
 
-    async def draw(self, counts: Mapping[int, int]) -> dict[int, int]:
+    async def draw_elsewhere(self, counts: Mapping[int, int]) -> dict[int, int]:
         """Every queue here is sequenced by its own row."""
         del counts
         return {}

@@ -17,7 +17,7 @@ async def draw_offsets(tx: Transaction, wanted: Mapping[int, int]) -> dict[int, 
     The sequences are locked and moved on, but for those of the queues that have their sequencer elsewhere. Queues that
     have been removed are left out.
     """
-    begins = await tx.draw(wanted)
+    begins = await tx.draw_elsewhere(wanted)
     wanted = {queue_id: many for queue_id, many in wanted.items() if queue_id not in begins}
     if not wanted:
         return begins
@@ -29,7 +29,7 @@ async def draw_offsets(tx: Transaction, wanted: Mapping[int, int]) -> dict[int, 
 
 async def draw_free(tx: Transaction, wanted: Mapping[int, int]) -> tuple[dict[int, int], set[int]]:
     """As `draw_offsets`, of the queues that nobody else holds, without a wait; and which are held."""
-    begins = await tx.draw(wanted)
+    begins = await tx.draw_elsewhere(wanted)
     wanted = {queue_id: many for queue_id, many in wanted.items() if queue_id not in begins}
     free, locked = await lock_free(tx, wanted)
     for queue_id, next_offset in free.items():

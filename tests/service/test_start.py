@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import trio
 
+from tarry.service import rounds
 from tarry.service.hand import loader as loader_module
-from tarry.service.hand import sweeps
 from tarry.service.lifecycle import Lifecycle
 from tarry.service.metrics import Metrics
 from tarry.service.serve import begin
@@ -63,7 +63,7 @@ def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
     monkeypatch.setattr(SQLiteTransaction, "execute", failing_execute)
     for name in ("migrate", "now", "durability"):
         monkeypatch.setattr(SQLiteBackend, name, _failing(faults, name, getattr(SQLiteBackend, name)))
-    monkeypatch.setattr(sweeps, "PAUSES", (0.0,))
+    monkeypatch.setattr(rounds, "PAUSES", (0.0,))
     monkeypatch.setattr(loader_module, "_PAUSE", 0.0)
     return faults
 

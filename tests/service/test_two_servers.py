@@ -86,7 +86,7 @@ class Server:
             await self.world.hear_clients()
             if not self.stopped:
                 await self.membership._write()
-                await self.membership._bury()
+                await self.membership._end_dead_clients()
 
     async def _dismiss(self, client: str, _: Sequence[ClaimKey]) -> None:
         self.world.dismissed(client)

@@ -76,8 +76,8 @@ class WatchedTransaction:
         self._killer.reach(f"{query}:after")
         return inserted
 
-    async def draw(self, counts: Mapping[int, int]) -> dict[int, int]:
-        return await self._tx.draw(counts)
+    async def draw_elsewhere(self, counts: Mapping[int, int]) -> dict[int, int]:
+        return await self._tx.draw_elsewhere(counts)
 
     async def append(
         self, query: str, rows: Mapping[int, Sequence[Sequence[Value]]], *, straight: bool

@@ -8,7 +8,8 @@ import trio.testing
 
 from tarry.service.clock import Clock
 from tarry.service.hand.hand import Hand
-from tarry.service.hand.sweeps import Sweeps, adaptively
+from tarry.service.hand.sweeps import Sweeps
+from tarry.service.rounds import adaptively
 from tarry.service.stream.growth import Growth
 from tarry.store import catalogue
 from tarry.store.errors import Unavailable

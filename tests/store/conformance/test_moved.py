@@ -14,7 +14,7 @@ from tarry.store.ids import SHARDS, due_of, place_of, shard_in_delay, shard_of
 from tarry.store.mysql.backend import MySQLTransaction
 from tarry.store.mysql.connection import Connection, connect
 from tarry.store.mysql.dsn import Dsn
-from tarry.store.mysql.sequencing import Sequencing
+from tarry.store.mysql.redis_offsets import RedisOffsets
 from tarry.store.opening import open_backend
 from tarry.store.ports import Transaction
 from tarry.store.records import Topic
@@ -58,7 +58,7 @@ async def _counting(stage: Stage) -> AsyncIterator[Callable[[Reading], Awaitable
         before = await _rows_of(session)
         asked = await _rows_of(session) - before  # the question reads rows of its own
         before = await _rows_of(session)
-        await reading(MySQLTransaction(session, Sequencing(None)))
+        await reading(MySQLTransaction(session, RedisOffsets(None)))
         return await _rows_of(session) - before - asked
 
     yield count_rows

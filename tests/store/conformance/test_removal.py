@@ -40,7 +40,7 @@ async def clear(stage: Stage, batch: int = 3) -> int:
                 break
             place = done.next
         if not held and (stone.group_id or stage.now >= stone.removed_at + GRACE):
-            await stage.store.write(removal.bury, stone)
+            await stage.store.write(removal.drop_tombstone, stone)
     return most
 
 

@@ -11,7 +11,7 @@ from support.proxy import Moment, Proxy
 from tarry.store.errors import OutcomeUnknown
 from tarry.store.mysql.backend import MySQLBackend, MySQLTransaction
 from tarry.store.mysql.connection import Connection
-from tarry.store.mysql.sequencing import Sequencing
+from tarry.store.mysql.redis_offsets import RedisOffsets
 from tarry.store.mysql.witness import Witness, forget
 from tarry.store.ports import Transaction
 
@@ -29,7 +29,7 @@ async def backend(mysql_dsn: str) -> AsyncIterator[MySQLBackend]:
 async def _write(connection: Connection) -> Witness:
     """A transaction that is ready for its COMMIT."""
     await connection.begin()
-    tx = MySQLTransaction(connection, Sequencing(None))
+    tx = MySQLTransaction(connection, RedisOffsets(None))
     await tx.execute_many("client.put", [(b"c", 1, 1)])
     assert tx.witness is not None
     return tx.witness
@@ -37,7 +37,7 @@ async def _write(connection: Connection) -> Witness:
 
 async def _landed(connection: Connection, witness: Witness) -> bool:
     await connection.begin()
-    landed = await witness.landed(MySQLTransaction(connection, Sequencing(None)))
+    landed = await witness.landed(MySQLTransaction(connection, RedisOffsets(None)))
     await connection.rollback()
     return landed
 

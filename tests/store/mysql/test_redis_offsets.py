@@ -130,7 +130,7 @@ async def test_a_reader_waits_at_a_hole_and_a_late_writer_draws_anew(stage: Stag
     queue_id = topic.queues[0].id
     await stage.publish(stage.draft(topic))
     # Another writer has drawn offset 1, and takes its time.
-    begins = await stage.store.backend.write(lambda tx: tx.draw({queue_id: 1}))
+    begins = await stage.store.backend.write(lambda tx: tx.draw_elsewhere({queue_id: 1}))
     assert begins == {queue_id: 1}
     await stage.publish(stage.draft(topic))
     assert await seal(stage, topic) == 1  # not past the hole, however long it is asked
@@ -150,7 +150,7 @@ async def test_an_open_transaction_is_not_passed(stage: Stage) -> None:
     queue_id = topic.queues[0].id
     await stage.publish(stage.draft(topic))
     slow = connect_raw(stage.dsn)
-    ((begin,),) = [list((await stage.store.backend.write(lambda tx: tx.draw({queue_id: 1}))).values())]
+    ((begin,),) = [list((await stage.store.backend.write(lambda tx: tx.draw_elsewhere({queue_id: 1}))).values())]
     with slow.cursor() as cursor:
         cursor.execute(
             "INSERT INTO message SELECT queue_id, %s, 99, nonce, `key`, ordering_key, tag, headers, content_type, body,"

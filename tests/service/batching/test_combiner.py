@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from tarry.service.commit.combiner import Combiner
+from tarry.service.batching.combiner import Combiner
 from tarry.service.errors import Overloaded
 from tarry.store.errors import Locked, Refused, Unavailable
 

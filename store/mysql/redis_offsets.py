@@ -23,7 +23,7 @@ from .redis_sequencer import RedisSequencer, SequencerAway
 log = structlog.get_logger()
 
 
-class Sequencing:
+class RedisOffsets:
     """Which queues are sequenced by Redis, and the drawing for them."""
 
     def __init__(self, sequencer: RedisSequencer | None = None) -> None:

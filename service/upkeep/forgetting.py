@@ -1,4 +1,4 @@
-"""Removal: a topic or a group is gone, here or at another node, and this node forgets it."""
+"""Forgetting: a topic or a group is gone, here or at another node, and this node forgets it."""
 
 from attrs import frozen
 
@@ -11,7 +11,7 @@ from .cleaner import Cleaner
 
 
 @frozen
-class Removal:
+class Forgetting:
     """Forgets what is no more; whoever waits for it is woken."""
 
     _store: Store
