@@ -9,10 +9,10 @@ from attrs import frozen
 from ..wheel.ladder import Ladder
 from .errors import TopicGone
 from .groups.locked_rows import ClaimRow
-from .operating.positions import Position, offset_of
 from .ports import Queries, Transaction
 from .records import Group, GroupState, Outcome, Queue, QueueState, Topic, TopicState
 from .rows import CursorState, GroupRow, QueueRow, TopicRow
+from .stream.positions import Position, offset_of
 from .stream.readers import broadcast_state
 from .stream.sealing import seal
 from .text import encode

@@ -18,7 +18,6 @@ from .errors import DuplicateKey
 from .groups import turns
 from .groups.locked_rows import Expected
 from .ids import SHARDS_OF_DELAY, IdMaker
-from .operating.positions import Position
 from .operating.redriving import Letters, Redriven, Redriving
 from .operating.replaying import Range, Replayed, Replaying
 from .operating.seeking import Seeking, Sought
@@ -37,6 +36,7 @@ from .records import (
     Verdict,
 )
 from .stream import publishing, sealing
+from .stream.positions import Position
 from .stream.sealing import Sealed
 from .timers import timers
 

@@ -11,12 +11,13 @@ import trio
 from attrs import define, evolve, frozen
 
 from ...store.errors import StoreError
-from ...store.operating import positions, redriving, replaying
-from ...store.operating.positions import Position
+from ...store.operating import redriving, replaying
 from ...store.operating.redriving import Letters
 from ...store.operating.replaying import Range
 from ...store.records import ClaimKey, Group, Queue
 from ...store.store import Store
+from ...store.stream import positions
+from ...store.stream.positions import Position
 from ..clock import Clock
 from ..errors import TopicConflict
 

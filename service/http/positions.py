@@ -6,10 +6,10 @@ from hashlib import sha256
 import msgspec
 from starlette.responses import Response
 
-from ...store.operating.positions import Position
 from ...store.operating.replaying import Range
 from ...store.records import Queue, Topic
 from ...store.stream.placing import queues_there
+from ...store.stream.positions import Position
 from . import answers
 from .call import Call, answer
 from .problems import Problem, bad_field

@@ -7,11 +7,11 @@ bounded number of rows in one call. So a page may be short, or empty, and still 
 from attrs import frozen
 
 from ..ids import SHARDS, SHARDS_OF_DELAY, first_id
-from ..operating.positions import Position, offset_of
 from ..ports import Asked, Transaction
 from ..records import Topic
 from ..rows import Scanned
 from ..states import Findable
+from ..stream.positions import Position, offset_of
 
 _ROWS = 200
 """Rows of a shard in one read."""

@@ -15,7 +15,7 @@ from ..groups.locked_rows import CursorRow
 from ..ids import IdMaker
 from ..ports import Transaction, Value
 from ..records import Group, Queue
-from .positions import Position, offset_of
+from ..stream.positions import Position, offset_of
 from .redriving import fresh_retry
 
 

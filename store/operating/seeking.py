@@ -21,7 +21,7 @@ from ..ids import IdMaker, due_of, shard_of
 from ..ports import Transaction, Value
 from ..records import ClaimKey, Group, Outcome, Queue
 from ..rows import Source
-from .positions import Position, offset_of
+from ..stream.positions import Position, offset_of
 
 
 @frozen

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from attrs import define, field
 
 from ..errors import GroupGone, TopicGone
-from ..operating.positions import Position, offset_of
 from ..ports import Asked, Transaction
 from ..records import Delivered, Group, GroupState, Queue, QueueState, ReadAnswer, ReadRequest
 from ..text import encode
+from .positions import Position, offset_of
 from .stretches import PAGE, Stretch
 
 _SCAN = 4 * PAGE

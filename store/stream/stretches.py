@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 from attrs import define
 
-from ..operating.positions import end_of
 from ..ports import Asked, Transaction
 from ..records import Delivered, Queue
 from ..rows import Content
+from .positions import end_of
 
 PAGE = 256
 """Messages read at a time: with bodies at their limit, 64 MiB."""

@@ -28,11 +28,11 @@ from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.groups import holdings
 from tarry.store.ids import SHARDS
-from tarry.store.operating.positions import Position
 from tarry.store.operating.redriving import Letters
 from tarry.store.records import Claim, ClaimRequest, Draft, Publication, Settlement
 from tarry.store.sqlite.connection import drive
 from tarry.store.store import Store
+from tarry.store.stream.positions import Position
 from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
 

@@ -16,7 +16,6 @@ from tarry.service.serve import begin
 from tarry.service.settings import Settings
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
-from tarry.store.operating.positions import Position
 from tarry.store.ports import Bound, Transaction, Value
 from tarry.store.records import Claim, Draft, Group, Outcome, Publication
 from tarry.store.rows import R
@@ -24,6 +23,7 @@ from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 from tarry.store.stream import outbox
 from tarry.store.stream.outbox import Entry
+from tarry.store.stream.positions import Position
 from tarry.store.timers import timers
 
 HOUR = 3_600_000

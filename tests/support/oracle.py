@@ -17,7 +17,6 @@ from tarry.store.groups import holdings
 from tarry.store.groups.locked_rows import ClaimRow
 from tarry.store.ids import SHARDS, due_of, shard_of
 from tarry.store.operating import redriving
-from tarry.store.operating.positions import Position
 from tarry.store.operating.redriving import Letters
 from tarry.store.operating.replaying import Range
 from tarry.store.records import (
@@ -39,6 +38,7 @@ from tarry.store.records import (
 from tarry.store.rows import CursorState, Resting
 from tarry.store.store import Store
 from tarry.store.stream import stretches
+from tarry.store.stream.positions import Position
 from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
 

@@ -10,10 +10,10 @@ from support.spied import NOW, Asked, SpiedServer
 from tarry.service.groups import operations
 from tarry.store.looking import dead_letters
 from tarry.store.looking.dead_letters import DeadSearch
-from tarry.store.operating.positions import Position
 from tarry.store.operating.redriving import Letters
 from tarry.store.operating.replaying import Range
 from tarry.store.records import ClaimRequest, Group
+from tarry.store.stream.positions import Position
 from tarry.wheel.ladder import Ladder
 
 GROUP = "/v1/topics/orders/groups/billing"

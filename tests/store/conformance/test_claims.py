@@ -10,9 +10,9 @@ from support.stores import MINUTE, SECOND, START, Stage, bodies, connect_raw
 from tarry.store import catalogue
 from tarry.store.errors import Locked
 from tarry.store.groups import claims, holdings
-from tarry.store.operating.positions import Position
 from tarry.store.records import Claim, ClaimRequest, Group, Settled, Settlement, Topic
 from tarry.store.stream import stretches
+from tarry.store.stream.positions import Position
 from tarry.store.stream.stretches import CLAIM_BYTES, PAGE
 
 

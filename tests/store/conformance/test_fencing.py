@@ -16,8 +16,8 @@ from support.letters import dead_letters_of
 from support.stores import HOUR, SECOND, Stage
 from tarry.store import catalogue
 from tarry.store.groups import holdings
-from tarry.store.operating.positions import Position
 from tarry.store.records import Claim, ClaimKey, Group, Outcome, Settled, Settlement
+from tarry.store.stream.positions import Position
 from tarry.wheel.ladder import Ladder
 
 WORKERS = 6

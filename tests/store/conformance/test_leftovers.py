@@ -5,8 +5,8 @@ from functools import partial
 from support.stores import HOUR, SECOND, Stage
 from tarry.store.cleaning import leftovers, retention
 from tarry.store.cleaning.retention import Limits
-from tarry.store.operating.positions import Position
 from tarry.store.records import Group, Topic
+from tarry.store.stream.positions import Position
 from tarry.wheel.ladder import Ladder
 
 DAY = 24 * HOUR

@@ -7,8 +7,8 @@ import pytest
 from support.stores import HOUR, MINUTE, SECOND, Stage, bodies
 from tarry.store import catalogue
 from tarry.store.cleaning import retention
-from tarry.store.operating.positions import Position
 from tarry.store.records import Claim, ClaimRequest, Group, Outcome, Settlement, Topic
+from tarry.store.stream.positions import Position
 from tarry.wheel.ladder import Ladder
 
 DAY = 24 * HOUR

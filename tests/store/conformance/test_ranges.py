@@ -8,8 +8,8 @@ from attrs import evolve
 from support.stores import HOUR, MINUTE, SECOND, Stage, bodies, of_all
 from tarry.store import catalogue
 from tarry.store.groups.claim_ids import RANGES, format_claim, parse_claim
-from tarry.store.operating.positions import Position
 from tarry.store.records import Claim, ClaimRequest, Group, Settled, Settlement, Topic
+from tarry.store.stream.positions import Position
 
 QUEUES = 5
 

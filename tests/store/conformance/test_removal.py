@@ -17,11 +17,11 @@ from tarry.store.cleaning.removal import BEGIN, GRACE
 from tarry.store.errors import GroupGone, TopicGone, Unsettled
 from tarry.store.looking import found_pages, tracing
 from tarry.store.operating import redriving
-from tarry.store.operating.positions import Position
 from tarry.store.operating.redriving import Letters
 from tarry.store.operating.replaying import Range
 from tarry.store.records import ClaimRequest, Group, Publication, ReadRequest, Topic
 from tarry.store.stream import readers, stretches
+from tarry.store.stream.positions import Position
 from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
 

@@ -13,11 +13,11 @@ from tarry.store.cleaning import retention
 from tarry.store.cleaning.retention import Limits, Removed
 from tarry.store.groups import claims
 from tarry.store.looking import tracing
-from tarry.store.operating.positions import Position
 from tarry.store.ports import Transaction
 from tarry.store.records import Group, Queue, Topic
 from tarry.store.rows import Resting
 from tarry.store.stream import stretches
+from tarry.store.stream.positions import Position
 from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
 

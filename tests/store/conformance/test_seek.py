@@ -7,10 +7,10 @@ from attrs import evolve
 from support.letters import dead_letters_of
 from support.stores import MINUTE, SECOND, Stage, bodies
 from tarry.store.operating import redriving, replaying
-from tarry.store.operating.positions import Position
 from tarry.store.operating.redriving import Letters
 from tarry.store.operating.replaying import Range
 from tarry.store.records import Group, Settlement
+from tarry.store.stream.positions import Position
 from tarry.wheel.ladder import Ladder
 
 EARLIEST, LATEST = Position("earliest"), Position("latest")

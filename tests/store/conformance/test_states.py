@@ -14,11 +14,11 @@ from support import state_drawing
 from support.stores import HOUR, SECOND, Stage
 from tarry.store.cleaning import retention
 from tarry.store.cleaning.retention import Limits
-from tarry.store.operating.positions import Position
 from tarry.store.operating.redriving import Letters, purge
 from tarry.store.operating.replaying import Range
 from tarry.store.records import Claim, ClaimRequest, Group, Outcome, Settlement, Topic
 from tarry.store.states import AFTER, ENDS, FINDABLE, LIFE, PLACES, State
+from tarry.store.stream.positions import Position
 from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
 
