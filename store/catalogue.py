@@ -11,11 +11,10 @@ from .errors import TopicGone
 from .groups.locked_rows import ClaimRow
 from .ports import Queries, Transaction
 from .records import Group, GroupState, Outcome, Queue, QueueState, Topic, TopicState
-from .rows import CursorState, GroupRow, QueueRow, TopicRow
+from .rows import CursorState, GroupRow, QueueRow, TopicRow, encode
 from .stream.positions import Position, offset_of
 from .stream.readers import broadcast_state
 from .stream.sealing import seal
-from .text import encode
 
 _PAGE = 1_000
 _KINDS: Sequence[Literal["cluster", "broadcast"]] = ("cluster", "broadcast")

@@ -12,10 +12,19 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import repeat, starmap
 from types import GenericAlias
-from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
+from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints, overload
 
 R = TypeVar("R")
 _new: Callable[..., Any] = tuple.__new__  # pyright: ignore  # of any tuple
+
+
+@overload
+def encode(text: str) -> bytes: ...
+@overload
+def encode(text: str | None) -> bytes | None: ...
+def encode(text: str | None) -> bytes | None:
+    """Text for a column."""
+    return None if text is None else text.encode()
 
 
 class Content(NamedTuple):

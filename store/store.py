@@ -18,9 +18,10 @@ from .errors import DuplicateKey
 from .groups import turns
 from .groups.locked_rows import Expected
 from .ids import SHARDS_OF_DELAY, IdMaker
-from .operating.redriving import Letters, Redriven, Redriving
-from .operating.replaying import Range, Replayed, Replaying
-from .operating.seeking import Seeking, Sought
+from .operating import redriving, replaying, seeking
+from .operating.redriving import Letters, Redriven
+from .operating.replaying import Range, Replayed
+from .operating.seeking import Sought
 from .ports import Backend, Transaction, Work
 from .records import (
     ClaimRequest,
@@ -142,7 +143,7 @@ class Store:
                 lambda tx: turns.take(
                     *(tx, group, settlements, requests),
                     now=now,
-                    make_id=partial(self.ids.make, spread=spread),
+                    make_id=self._make_id(spread),
                     present=present,
                     expected=self._expected.get(group.id),
                     free=free,
@@ -188,20 +189,24 @@ class Store:
     async def redrive(self, group: Group, letters: Letters, limit: int, now: int) -> Redriven:
         """Puts a batch of dead letters onto their group's ladder, due at once, with attempt 1."""
         return await self._again(
-            lambda spread: self.write(Redriving(group, now, self.ids, spread).write, letters, limit), now
+            lambda spread: self.write(redriving.redrive, group, letters, limit, now, self._make_id(spread)), now
         )
 
     async def seek(self, group: Group, queues: Sequence[Queue], position: Position, now: int) -> Sought:
         """Closes the group's claims on these queues and moves it."""
         return await self._again(
-            lambda spread: self.write(Seeking(group, now, self.ids, spread).write, queues, position), now
+            lambda spread: self.write(seeking.seek, group, queues, position, now, self._make_id(spread)), now
         )
 
     async def replay(self, group: Group, range_: Range, limit: int, now: int) -> Replayed:
         """Puts a batch of a range of the stream onto the group's ladder, due at once, with attempt 1."""
         return await self._again(
-            lambda spread: self.write(Replaying(group, now, self.ids, spread).write, range_, limit), now
+            lambda spread: self.write(replaying.replay, group, range_, limit, now, self._make_id(spread)), now
         )
+
+    def _make_id(self, spread: int) -> Callable[[int], int]:
+        """The id of a retry from when it is due, made up to `spread` milliseconds later."""
+        return partial(self.ids.make, spread=spread)
 
     async def remove_topic(self, topic: Topic, now: int, *, force: bool = False) -> bool:
         """The topic is no more; False when it was not there. Raises `Unsettled`, unless by `force`."""

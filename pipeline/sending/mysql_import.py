@@ -19,9 +19,9 @@ from ...client.outbox.cursors import CursorTransaction, drive
 from ...store.errors import DuplicateKey
 from ...store.ids import MAX_MS, SHARDS, IdMaker, due_of, random_nonce, shard_for
 from ...store.ports import Queries
+from ...store.rows import encode
 from ...store.stream.publishing import add_waiting
 from ...store.stream.tallies import count
-from ...store.text import encode
 from ..arrow import Batch
 from ..errors import StoreAway
 from ..mysql_connection import Connection, connect, may_succeed, rest

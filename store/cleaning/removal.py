@@ -26,12 +26,11 @@ from ..records import Group, Outcome, Topic
 from ..rows import Aged, AgedMessage, CursorState, GroupRow, OpenClaim, QueueRow, Resting, Scanned
 from ..stream.sealing import last_end
 from ..timers.timers import lock_waiting, remove_waiting
+from .retention import remove_labels
 
 GRACE = 60_000
 """Milliseconds for which a removed topic is cleared once more: servers know it for ten seconds at most."""
 
-_LABELS = 200
-"""To a statement."""
 _EVER = 1 << 62
 
 Place = tuple[int, int, int]
@@ -212,11 +211,14 @@ _Step = Callable[[Transaction, Tombstone, int, int, int], Awaitable[_Went]]
 
 def _steps(stone: Tombstone) -> tuple[_Step, ...]:
     if stone.group_id and stone.queue_id:
-        return (_claims, _deliveries, _seeks, _chains, _parked, _marks_of_cursor)
+        deliveries = _aged("delivery.oldest", Aged, "delivery.expunge")
+        seeks = _aged("seek.oldest", Aged, "seek.expunge")
+        return (_claims, deliveries, seeks, _chains, _parked, _marks_of_cursor)
     if stone.group_id:
         return (_retries, _dead, _readers, _owners)
     if stone.queue_id:
-        return (_messages, _returns, _marks_of_queue)
+        messages = _aged("message.oldest", AgedMessage, "message.remove")
+        return (messages, _aged("redelivery.oldest", Aged, "redelivery.expunge"), _marks_of_queue)
     return (_delays, _cancelled, _labels, _requests)
 
 
@@ -235,21 +237,18 @@ async def _claims(tx: Transaction, stone: Tombstone, _shard: int, after: int, li
     return len(locked), _on(page, limit, 0, page[-1].number + 1), len(locked) < len(page)
 
 
-async def _deliveries(tx: Transaction, stone: Tombstone, _shard: int, after: int, limit: int) -> _Went:
-    return await _log(tx, "delivery", stone, after, limit)
+def _aged(oldest: str, row: type[Aged] | type[AgedMessage], remove: str) -> _Step:
+    """What lies in the order of its numbers or offsets, from the oldest on."""
 
+    async def step(tx: Transaction, stone: Tombstone, _shard: int, after: int, limit: int) -> _Went:
+        of = (stone.group_id, stone.queue_id) if stone.group_id else (stone.queue_id,)
+        page = await tx.fetch(oldest, row, *of, after, limit)
+        if not page:
+            return 0, None, False
+        end = page[-1].place + 1
+        return await tx.execute(remove, *of, page[0].place, end), _on(page, limit, 0, end), False
 
-async def _seeks(tx: Transaction, stone: Tombstone, _shard: int, after: int, limit: int) -> _Went:
-    return await _log(tx, "seek", stone, after, limit)
-
-
-async def _log(tx: Transaction, table: str, stone: Tombstone, after: int, limit: int) -> _Went:
-    of = (stone.group_id, stone.queue_id)
-    page = await tx.fetch(f"{table}.oldest", Aged, *of, after, limit)
-    if not page:
-        return 0, None, False
-    end = page[-1].place + 1
-    return await tx.execute(f"{table}.expunge", *of, page[0].place, end), _on(page, limit, 0, end), False
+    return step
 
 
 async def _chains(tx: Transaction, stone: Tombstone, _shard: int, _after: int, limit: int) -> _Went:
@@ -305,22 +304,6 @@ async def _owners(tx: Transaction, stone: Tombstone, _shard: int, _after: int, _
     return await tx.execute("queue_owner.forget", stone.group_id), None, False  # one for each queue at most
 
 
-async def _messages(tx: Transaction, stone: Tombstone, _shard: int, after: int, limit: int) -> _Went:
-    page = await tx.fetch("message.oldest", AgedMessage, stone.queue_id, after, limit)
-    if not page:
-        return 0, None, False
-    end = page[-1].place + 1
-    return await tx.execute("message.remove", stone.queue_id, page[0].place, end), _on(page, limit, 0, end), False
-
-
-async def _returns(tx: Transaction, stone: Tombstone, _shard: int, after: int, limit: int) -> _Went:
-    page = await tx.fetch("redelivery.oldest", Aged, stone.queue_id, after, limit)
-    if not page:
-        return 0, None, False
-    end = page[-1].place + 1
-    return await tx.execute("redelivery.expunge", stone.queue_id, page[0].place, end), _on(page, limit, 0, end), False
-
-
 async def _marks_of_queue(tx: Transaction, stone: Tombstone, _shard: int, _after: int, _limit: int) -> _Went:
     await tx.execute("cleaned.remove", stone.queue_id)
     await tx.execute("archived.remove", stone.queue_id)
@@ -353,10 +336,8 @@ def _next_shard(page: Sequence[Scanned], limit: int, shard: int, shards: int = S
 
 async def _labels(tx: Transaction, stone: Tombstone, _shard: int, _after: int, limit: int) -> _Went:
     page = await tx.fetch("label.some", tuple[int, bytes, int], stone.topic_id, limit)
-    for at in range(0, len(page), _LABELS):
-        some = page[at : at + _LABELS]
-        await tx.execute("label.remove", some * 2 if len(some) == 1 else some)
-    return len(page), (0, 0) if len(page) == limit else None, False
+    await remove_labels(tx, page)
+    return len(page), _on(page, limit, 0, 0), False
 
 
 async def _requests(tx: Transaction, stone: Tombstone, _shard: int, _after: int, limit: int) -> _Went:

@@ -181,7 +181,7 @@ async def _remove_messages(
     for first, last in _runs(rows, stay):
         removed += await tx.execute("message.remove", queue.id, first, last + 1)
     gone = [row for row in rows if row.place not in stay]
-    await _remove_labels(tx, [(topic.id, row.key, row.id) for row in gone if row.key is not None])
+    await remove_labels(tx, [(topic.id, row.key, row.id) for row in gone if row.key is not None])
     return removed
 
 
@@ -199,7 +199,8 @@ def _runs(rows: Sequence[Row], stay: set[int]) -> list[tuple[int, int]]:
     return runs
 
 
-async def _remove_labels(tx: Transaction, labels: Iterable[tuple[int, bytes, int]]) -> None:
+async def remove_labels(tx: Transaction, labels: Iterable[tuple[int, bytes, int]]) -> None:
+    """Removes the keys of these messages, each a (topic, key, id)."""
     rows = sorted(labels)
     for at in range(0, len(rows), _LABELS):
         some = rows[at : at + _LABELS]
@@ -333,7 +334,7 @@ async def clean_cancelled(tx: Transaction, *, shard: int, limits: Limits, now: i
     gone = [row for row in page if row.cancelled_at <= until]
     if gone:
         await tx.execute("cancelled.expunge", [row.id for row in gone])
-        await _remove_labels(tx, [(row.topic_id, row.key, row.id) for row in gone if row.key is not None])
+        await remove_labels(tx, [(row.topic_id, row.key, row.id) for row in gone if row.key is not None])
         await _taken_until(tx, b"cancelled", max(row.cancelled_at for row in gone))
     after = page[-1].id + 1 if page else start
     return Removed(len(gone), after, len(page) < limit)

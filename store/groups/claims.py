@@ -13,8 +13,8 @@ from attrs import define, field
 
 from ..ports import Transaction, Value
 from ..records import Claim, ClaimKey, ClaimRequest, Delivered, Outcome, Queue
+from ..rows import encode
 from ..stream.stretches import CLAIM_BYTES, PAGE, Page, Stretch
-from ..text import encode
 from .claim_ids import RANGES
 from .grants import Grant, next_to_serve
 from .locked_rows import CursorRow, Expected, LockedRows

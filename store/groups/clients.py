@@ -15,8 +15,8 @@ from attrs import frozen
 
 from ..ports import Asked, Transaction, Value
 from ..records import ClaimKey
+from ..rows import encode
 from ..stream import readers
-from ..text import encode
 from .locked_rows import ClaimRow
 
 _EVER = 1 << 62
@@ -59,40 +59,40 @@ async def renew(tx: Transaction, signs: Mapping[str, int], register: Collection[
 
     Returns those of them that are watched now. The others were buried, deregistered or never registered.
     """
-    return (await _renew(tx, signs, register, free=False))[0]
+    return await _note(tx, await tx.fetch("client.lock", _Watched, _names(signs)), signs, register)
 
 
 async def renew_free(
     tx: Transaction, signs: Mapping[str, int], register: Collection[str] = ()
 ) -> tuple[dict[str, Registration], set[str]]:
     """As `renew`, without waiting for a row; and the clients whose row somebody holds."""
-    return await _renew(tx, signs, register, free=True)
+    free, there = Asked("client.free", _Watched, _names(signs)), Asked("client.there", tuple[str, int], _names(signs))
+    await tx.fetch_all([free, there])
+    locked = {name for name, _ in there.rows} - {row.name for row in free.rows}
+    heard = {name: at for name, at in signs.items() if name not in locked}
+    return await _note(tx, free.rows, heard, register), locked
 
 
-async def _renew(
-    tx: Transaction, signs: Mapping[str, int], register: Collection[str], *, free: bool
-) -> tuple[dict[str, Registration], set[str]]:
-    names = list[Value](sorted(name.encode() for name in signs))
-    locked: set[str] = set()
-    if free:
-        unlocked, there = Asked("client.free", _Watched, names), Asked("client.there", tuple[str, int], names)
-        await tx.fetch_all([unlocked, there])
-        found = unlocked.rows
-        locked = {name for name, _ in there.rows} - {row.name for row in found}
-    else:
-        found = await tx.fetch("client.lock", _Watched, names)
-    watched = _registrations(found)
+def _names(clients: Iterable[str]) -> list[Value]:
+    return list[Value](sorted(name.encode() for name in clients))
+
+
+async def _note(
+    tx: Transaction, rows: Iterable[_Watched], signs: Mapping[str, int], register: Collection[str]
+) -> dict[str, Registration]:
+    """`rows` are those of the clients that are watched, locked."""
+    watched = _registrations(rows)
     changed: dict[str, Registration] = {}
-    for name, at in sorted((name, at) for name, at in signs.items() if name not in locked):
+    for name, at in sorted(signs.items()):
         before = watched.get(name)
         if before is not None and before.renewed_at < at:
             changed[name] = Registration(before.registered_at, at)
         elif before is None and name in register:
             changed[name] = Registration(at, at)
     if changed:
-        rows = [(encode(name), one.registered_at, one.renewed_at) for name, one in changed.items()]
-        await tx.execute_many("client.put", rows)
-    return watched | changed, locked
+        puts = [(encode(name), one.registered_at, one.renewed_at) for name, one in changed.items()]
+        await tx.execute_many("client.put", puts)
+    return watched | changed
 
 
 async def remove(tx: Transaction, clients: Mapping[str, int | None], now: int) -> dict[str, Left]:

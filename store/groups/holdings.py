@@ -6,7 +6,7 @@ from attrs import frozen
 
 from ..ports import Transaction
 from ..records import ClaimKey
-from ..text import encode
+from ..rows import encode
 
 
 @frozen

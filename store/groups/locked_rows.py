@@ -13,9 +13,9 @@ from attrs import define, field
 from ..errors import GroupGone, Locked
 from ..ports import Asked, Transaction, Value
 from ..records import ClaimKey, ClaimRequest, Group, Outcome, Queue, Settlement
+from ..rows import encode
 from ..states import AFTER
 from ..stream.stretches import PAGE, Page
-from ..text import encode
 from .claim_ids import RANGES
 
 MANY = 64

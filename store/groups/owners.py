@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from ..ports import Transaction
 from ..records import Group
-from ..text import encode
+from ..rows import encode
 
 
 async def share_out(

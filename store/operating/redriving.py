@@ -6,12 +6,12 @@ copy. Locks: the group's cursors, under which letters come and go, and then the 
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from attrs import define, frozen
+from attrs import frozen
 
 from ..groups.locked_rows import CursorRow
-from ..ids import IdMaker, due_of, shard_of
+from ..ids import due_of, shard_of
 from ..ports import Transaction, Value
 from ..records import Group
 from ..rows import DeadPlace
@@ -47,37 +47,29 @@ async def _lock(tx: Transaction, group: Group, letters: Letters, limit: int) -> 
     return [row for row in rows if letters.since <= row.dead_at < letters.until]
 
 
-@define
-class Redriving:
-    """A batch of a redrive."""
-
-    group: Group
-    now: int
-    ids: IdMaker
-    spread: int = 0
-
-    async def write(self, tx: Transaction, letters: Letters, limit: int) -> Redriven:
-        """Redrives `limit` letters at most, or all that are named."""
-        rows = await _lock(tx, self.group, letters, limit)
-        if not rows:
-            return Redriven(0)
-        ids = [row.id for row in rows]
-        await tx.execute("message.restore", self.group.id, ids)
-        retries: list[Sequence[Value]] = []
-        timers: list[tuple[int, int]] = []
-        counts = Counter[int]()
-        for row in rows:
-            back = self.group.retry_queues[row.queue_id].id
-            retry_id = self.ids.make(self.now, spread=self.spread)
-            retry, timer = fresh_retry(retry_id, self.group, back, (row.queue_id, row.offset, row.id), self.now)
-            retries.append(retry)
-            timers.append(timer)
-            counts[back] += 1
-        await tx.execute_many("retry.add", retries)
-        await tx.execute("dead.remove_all", self.group.id, ids)
-        for back in sorted(counts):
-            await tx.execute("cursor.redriven", counts[back], counts[back], self.group.id, back)
-        return Redriven(len(ids), tuple(timers))
+async def redrive(
+    tx: Transaction, group: Group, letters: Letters, limit: int, now: int, make_id: Callable[[int], int]
+) -> Redriven:
+    """Redrives `limit` letters at most, or all that are named. `make_id` makes the id of a retry from its time."""
+    rows = await _lock(tx, group, letters, limit)
+    if not rows:
+        return Redriven(0)
+    ids = [row.id for row in rows]
+    await tx.execute("message.restore", group.id, ids)
+    retries: list[Sequence[Value]] = []
+    timers: list[tuple[int, int]] = []
+    counts = Counter[int]()
+    for row in rows:
+        back = group.retry_queues[row.queue_id].id
+        retry, timer = fresh_retry(make_id(now), group, back, (row.queue_id, row.offset, row.id), now)
+        retries.append(retry)
+        timers.append(timer)
+        counts[back] += 1
+    await tx.execute_many("retry.add", retries)
+    await tx.execute("dead.remove_all", group.id, ids)
+    for back, many in sorted(counts.items()):
+        await tx.execute("cursor.redriven", many, many, group.id, back)
+    return Redriven(len(ids), tuple(timers))
 
 
 def fresh_retry(

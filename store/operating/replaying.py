@@ -6,13 +6,12 @@ many ranges has a name, and goes through a queue by ascending offsets: below whe
 stays known when one of its ranges is done. Locks: the cursors of the retry queues, then the replay's own rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from attrs import define, frozen
+from attrs import frozen
 
 from ..errors import GroupGone
 from ..groups.locked_rows import CursorRow
-from ..ids import IdMaker
 from ..ports import Transaction, Value
 from ..records import Group, Queue
 from ..stream.positions import Position, offset_of
@@ -41,57 +40,49 @@ class Replayed:
     timers: tuple[tuple[int, int], ...] = ()
 
 
-@define
-class Replaying:
-    """A batch of a replay."""
+async def replay(
+    tx: Transaction, group: Group, range_: Range, limit: int, now: int, make_id: Callable[[int], int]
+) -> Replayed:
+    """Replays `limit` messages at most. `make_id` makes the id of a retry from its time."""
+    backs = {queue.id: group.retry_queues[queue.id].id for queue in range_.queues}
+    if not await tx.fetch("cursor.lock", CursorRow, group.id, sorted(backs.values())):
+        raise GroupGone("the group has been removed meanwhile")
+    left = await _left(tx, group, range_)
+    queue_id = next((queue_id for queue_id, (at, until) in left.items() if at < until), None)
+    retries: list[Sequence[Value]] = []
+    timers: list[tuple[int, int]] = []
+    if queue_id is not None:
+        at, until = left[queue_id]
+        page = await tx.fetch("message.page", tuple[int, int, int], queue_id, at, until, limit)
+        for offset, id_, _ in page:
+            retry, timer = fresh_retry(make_id(now), group, backs[queue_id], (queue_id, offset, id_), now)
+            retries.append(retry)
+            timers.append(timer)
+        left[queue_id] = (page[-1][0] + 1 if len(page) == limit else until, until)
+        if retries:
+            await tx.execute_many("retry.add", retries)
+        await tx.execute("cursor.redriven", len(retries), 0, group.id, backs[queue_id])
+    done = all(at >= until for at, until in left.values())
+    for queue in range_.queues:
+        await tx.execute("replay.remove", group.id, queue.id)
+    if not done or range_.named:
+        rows = [(group.id, queue_id, range_.request, *place) for queue_id, place in left.items()]
+        await tx.execute_many("replay.add", rows)
+    return Replayed(len(retries), done, tuple(timers))
 
-    group: Group
-    now: int
-    ids: IdMaker
-    spread: int = 0
 
-    async def write(self, tx: Transaction, range_: Range, limit: int) -> Replayed:
-        """Replays `limit` messages at most."""
-        backs = {queue.id: self.group.retry_queues[queue.id].id for queue in range_.queues}
-        if not await tx.fetch("cursor.lock", CursorRow, self.group.id, sorted(backs.values())):
-            raise GroupGone("the group has been removed meanwhile")
-        left = await self._left(tx, range_)
-        queue_id = next((queue_id for queue_id, (at, until) in left.items() if at < until), None)
-        retries: list[Sequence[Value]] = []
-        timers: list[tuple[int, int]] = []
-        if queue_id is not None:
-            at, until = left[queue_id]
-            page = await tx.fetch("message.page", tuple[int, int, int], queue_id, at, until, limit)
-            for offset, id_, _ in page:
-                retry_id = self.ids.make(self.now, spread=self.spread)
-                place = (queue_id, offset, id_)
-                retry, timer = fresh_retry(retry_id, self.group, backs[queue_id], place, self.now)
-                retries.append(retry)
-                timers.append(timer)
-            left[queue_id] = (page[-1][0] + 1 if len(page) == limit else until, until)
-            if retries:
-                await tx.execute_many("retry.add", retries)
-            await tx.execute("cursor.redriven", len(retries), 0, self.group.id, backs[queue_id])
-        done = all(at >= until for at, until in left.values())
-        for queue in range_.queues:
-            await tx.execute("replay.remove", self.group.id, queue.id)
-        if not done or range_.named:
-            rows = [(self.group.id, queue_id, range_.request, *place) for queue_id, place in left.items()]
-            await tx.execute_many("replay.add", rows)
-        return Replayed(len(retries), done, tuple(timers))
-
-    async def _left(self, tx: Transaction, range_: Range) -> dict[int, tuple[int, int]]:
-        """What is left to do by queue: where the same request stopped, or all of it."""
-        known: dict[int, tuple[int, int]] = {}
-        for queue in range_.queues:
-            for request, at, until in await tx.fetch("replay.lock", tuple[bytes, int, int], self.group.id, queue.id):
-                if request == range_.request:
-                    known[queue.id] = (at, until)
-        if range_.named:
-            places = await extent(tx, range_)
-            begins = {queue_id: max(at, known.get(queue_id, (at, 0))[0]) for queue_id, (at, _) in places.items()}
-            return {queue_id: (at, max(at, places[queue_id][1])) for queue_id, at in begins.items()}
-        return known if len(known) == len(range_.queues) else await extent(tx, range_)
+async def _left(tx: Transaction, group: Group, range_: Range) -> dict[int, tuple[int, int]]:
+    """What is left to do by queue: where the same request stopped, or all of it."""
+    known: dict[int, tuple[int, int]] = {}
+    for queue in range_.queues:
+        for request, at, until in await tx.fetch("replay.lock", tuple[bytes, int, int], group.id, queue.id):
+            if request == range_.request:
+                known[queue.id] = (at, until)
+    if range_.named:
+        places = await extent(tx, range_)
+        begins = {queue_id: max(at, known.get(queue_id, (at, 0))[0]) for queue_id, (at, _) in places.items()}
+        return {queue_id: (at, max(at, places[queue_id][1])) for queue_id, at in begins.items()}
+    return known if len(known) == len(range_.queues) else await extent(tx, range_)
 
 
 async def extent(tx: Transaction, range_: Range) -> dict[int, tuple[int, int]]:

@@ -10,14 +10,14 @@ settling one of these may meet us in a deadlock, and one of the two is run again
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from attrs import define, frozen
+from attrs import frozen
 
 from ..errors import GroupGone
 from ..groups.chains import Chains
 from ..groups.locked_rows import ClaimRow, CursorRow
-from ..ids import IdMaker, due_of, shard_of
+from ..ids import due_of, shard_of
 from ..ports import Transaction, Value
 from ..records import ClaimKey, Group, Outcome, Queue
 from ..rows import Source
@@ -37,90 +37,95 @@ class Sought:
     """What users' own transactions had acked of those claims, counted now."""
 
 
-@define
-class Seeking:
-    """A seek."""
+async def seek(
+    tx: Transaction,
+    group: Group,
+    queues: Sequence[Queue],
+    position: Position,
+    now: int,
+    make_id: Callable[[int], int],
+) -> Sought:
+    """Moves the group in these queues of its topic. `make_id` makes the id of a retry from its time."""
+    targets = {queue.id: await offset_of(tx, queue.id, position) for queue in queues}
+    backs = {group.retry_queues[queue.id].id for queue in queues}
+    places = sorted([*targets, *backs])
+    await tx.fetch("claim.lock_all", ClaimRow, group.id, places)
+    cursors = {row.queue_id: row for row in await tx.fetch("cursor.lock", CursorRow, group.id, places)}
+    if not cursors:
+        raise GroupGone("the group has been removed meanwhile")
+    held = await tx.fetch("claim.lock_all", ClaimRow, group.id, places)
+    timers = await _back(tx, group, [claim for claim in held if claim.queue_id in backs], now, make_id)
+    released, acked = Counter[int](), Counter[int]()
+    through: dict[int, list[int]] = defaultdict(list)
+    for claim in held:
+        for place, outcome in enumerate(claim.outcome):
+            if outcome == Outcome.ACKED_OUTSIDE:
+                claim.outcome[place] = Outcome.ACKED
+                acked[claim.queue_id] += 1
+                through[claim.queue_id].append(claim.first + place)
+            if outcome == Outcome.OPEN:
+                claim.settle(place, Outcome.RELEASED, now)
+                released[claim.queue_id] += 1
+    await _close(tx, group, held, cursors, now)
+    for queue_id in places:
+        cursor, out = cursors[queue_id], released[queue_id]
+        target = targets.get(queue_id, cursor.position)
+        if queue_id in targets:
+            number = cursor.take_delivery_number()
+            entry = (group.id, queue_id, number, now, cursor.position, target, out)
+            await tx.execute_many("seek.add", [entry])
+        sought, retried = (target - cursor.position + out, 0) if queue_id in targets else (0, out)
+        moved = (target, sought, retried, acked[queue_id], cursor.next_delivery)
+        await tx.execute("cursor.seek", *moved, group.id, queue_id)
+    if group.topic.ordered:
+        await _let_through(tx, group, {queue_id: through[queue_id] for queue_id in backs if through[queue_id]}, now)
+    closed = [ClaimKey(group.id, claim.queue_id, claim.number, claim.first, claim.token) for claim in held]
+    moved_to = tuple((queue.number, targets[queue.id]) for queue in queues)
+    return Sought(moved_to, tuple(closed), tuple(timers), acked.total())
 
-    group: Group
-    now: int
-    ids: IdMaker
-    spread: int = 0
 
-    async def write(self, tx: Transaction, queues: Sequence[Queue], position: Position) -> Sought:
-        """Moves the group in these queues of its topic."""
-        targets = {queue.id: await offset_of(tx, queue.id, position) for queue in queues}
-        backs = {self.group.retry_queues[queue.id].id for queue in queues}
-        places = sorted([*targets, *backs])
-        await tx.fetch("claim.lock_all", ClaimRow, self.group.id, places)
-        cursors = {row.queue_id: row for row in await tx.fetch("cursor.lock", CursorRow, self.group.id, places)}
-        if not cursors:
-            raise GroupGone("the group has been removed meanwhile")
-        held = await tx.fetch("claim.lock_all", ClaimRow, self.group.id, places)
-        timers = await self._back(tx, [claim for claim in held if claim.queue_id in backs])
-        released, acked = Counter[int](), Counter[int]()
-        through: dict[int, list[int]] = defaultdict(list)
-        for claim in held:
-            for place, outcome in enumerate(claim.outcome):
-                if outcome == Outcome.ACKED_OUTSIDE:
-                    claim.outcome[place] = Outcome.ACKED
-                    acked[claim.queue_id] += 1
-                    through[claim.queue_id].append(claim.first + place)
-                if outcome == Outcome.OPEN:
-                    claim.settle(place, Outcome.RELEASED, self.now)
-                    released[claim.queue_id] += 1
-        await self._close(tx, held, cursors)
-        for queue_id in places:
-            cursor, out = cursors[queue_id], released[queue_id]
-            target = targets.get(queue_id, cursor.position)
-            if queue_id in targets:
-                number = cursor.take_delivery_number()
-                entry = (self.group.id, queue_id, number, self.now, cursor.position, target, out)
-                await tx.execute_many("seek.add", [entry])
-            sought, retried = (target - cursor.position + out, 0) if queue_id in targets else (0, out)
-            moved = (target, sought, retried, acked[queue_id], cursor.next_delivery)
-            await tx.execute("cursor.seek", *moved, self.group.id, queue_id)
-        if self.group.topic.ordered:
-            await self._let_through(tx, {queue_id: through[queue_id] for queue_id in backs if through[queue_id]})
-        closed = [ClaimKey(self.group.id, claim.queue_id, claim.number, claim.first, claim.token) for claim in held]
-        moved_to = tuple((queue.number, targets[queue.id]) for queue in queues)
-        return Sought(moved_to, tuple(closed), tuple(timers), acked.total())
+async def _back(
+    tx: Transaction, group: Group, held: Sequence[ClaimRow], now: int, make_id: Callable[[int], int]
+) -> list[tuple[int, int]]:
+    """What claims of retry queues still hold, back onto the ladder: due now, with the attempt it had."""
+    offsets: dict[int, list[int]] = defaultdict(list)
+    for claim in held:
+        offsets[claim.queue_id] += [claim.first + i for i, o in enumerate(claim.outcome) if o == Outcome.OPEN]
+    rows: list[Sequence[Value]] = []
+    timers: list[tuple[int, int]] = []
+    for queue_id, some in offsets.items():
+        if not some:
+            continue
+        for row in await tx.fetch("redelivery.sources", Source, queue_id, some):
+            id_ = make_id(now)
+            timers.append((due_of(id_), ~id_))
+            source = (row.message_queue_id, row.message_offset, row.message_id, row.attempt, row.history)
+            rows.append((shard_of(id_), id_, group.id, queue_id, *source, now))
+    if rows:
+        await tx.execute_many("retry.add", rows)
+    return timers
 
-    async def _back(self, tx: Transaction, held: Sequence[ClaimRow]) -> list[tuple[int, int]]:
-        """What claims of retry queues still hold, back onto the ladder: due now, with the attempt it had."""
-        offsets: dict[int, list[int]] = defaultdict(list)
-        for claim in held:
-            offsets[claim.queue_id] += [claim.first + i for i, o in enumerate(claim.outcome) if o == Outcome.OPEN]
-        rows: list[Sequence[Value]] = []
-        timers: list[tuple[int, int]] = []
-        for queue_id, some in offsets.items():
-            if not some:
-                continue
-            for row in await tx.fetch("redelivery.sources", Source, queue_id, some):
-                id_ = self.ids.make(self.now, spread=self.spread)
-                timers.append((due_of(id_), ~id_))
-                source = (row.message_queue_id, row.message_offset, row.message_id, row.attempt, row.history)
-                rows.append((shard_of(id_), id_, self.group.id, queue_id, *source, self.now))
-        if rows:
-            await tx.execute_many("retry.add", rows)
-        return timers
 
-    async def _let_through(self, tx: Transaction, acked: Mapping[int, Sequence[int]]) -> None:
-        """Ordered topics: nothing waits any more for what a user's own transaction has acked of a retry queue."""
-        chains = Chains(self.group, self.now)
-        for own, back in self.group.retry_queues.items():
-            if back.id in acked:
-                sources = await tx.fetch("redelivery.sources", Source, back.id, acked[back.id])
-                await chains.forget(tx, own, {source.message_offset for source in sources})
-        await chains.write(tx)
+async def _let_through(tx: Transaction, group: Group, acked: Mapping[int, Sequence[int]], now: int) -> None:
+    """Ordered topics: nothing waits any more for what a user's own transaction has acked of a retry queue."""
+    chains = Chains(group, now)
+    for own, back in group.retry_queues.items():
+        if back.id in acked:
+            sources = await tx.fetch("redelivery.sources", Source, back.id, acked[back.id])
+            await chains.forget(tx, own, {source.message_offset for source in sources})
+    await chains.write(tx)
 
-    async def _close(self, tx: Transaction, held: Sequence[ClaimRow], cursors: Mapping[int, CursorRow]) -> None:
-        log: list[Sequence[Value]] = []
-        numbers: dict[int, list[int]] = defaultdict(list)
-        for claim in held:
-            number = cursors[claim.queue_id].take_delivery_number()
-            log.append(claim.log_row(self.group.id, number, self.now))
-            numbers[claim.queue_id].append(claim.number)
-        if log:
-            await tx.execute_many("delivery.add", log)
-        for queue_id, some in numbers.items():
-            await tx.execute("claim.remove", self.group.id, queue_id, some)
+
+async def _close(
+    tx: Transaction, group: Group, held: Sequence[ClaimRow], cursors: Mapping[int, CursorRow], now: int
+) -> None:
+    log: list[Sequence[Value]] = []
+    numbers: dict[int, list[int]] = defaultdict(list)
+    for claim in held:
+        number = cursors[claim.queue_id].take_delivery_number()
+        log.append(claim.log_row(group.id, number, now))
+        numbers[claim.queue_id].append(claim.number)
+    if log:
+        await tx.execute_many("delivery.add", log)
+    for queue_id, some in numbers.items():
+        await tx.execute("claim.remove", group.id, queue_id, some)

@@ -23,8 +23,7 @@ from ..errors import DuplicateKey, StoreError
 from ..ids import MAX_MS, SHARDS, IdMaker, apart, due_of, places_of, random_nonce, shard_for, shard_of
 from ..ports import Queries, Value
 from ..records import ClaimKey, Outcome, Queue, Topic, Verdict
-from ..rows import Cancelled, Return, Waiting
-from ..text import encode
+from ..rows import Cancelled, Return, Waiting, encode
 from .placing import named_queue, queue_of_key
 
 _LATEST = MAX_MS - 2000

@@ -15,7 +15,7 @@ from ..errors import DuplicateKey, TopicGone
 from ..ids import MAX_MS, IdMaker, apart, due_of, random_nonce, shard_for, shard_of
 from ..ports import Queries, Transaction, Value
 from ..records import Conflict, Draft, Publication, Receipt
-from ..text import encode
+from ..rows import encode
 from .offsets import lock_free
 from .tallies import count, locked_tallies
 

@@ -12,7 +12,7 @@ from attrs import define, field
 from ..errors import GroupGone, TopicGone
 from ..ports import Asked, Transaction
 from ..records import Delivered, Group, GroupState, Queue, QueueState, ReadAnswer, ReadRequest
-from ..text import encode
+from ..rows import encode
 from .positions import Position, offset_of
 from .stretches import PAGE, Stretch
 
