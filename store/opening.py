@@ -17,11 +17,18 @@ class BadDSN(StoreError):
 def check_dsn(dsn: str) -> None:
     """Raises `BadDSN` for one that `open_backend` would not take; opens nothing."""
     if dsn.startswith(_SQLITE):
-        _path(dsn)
+        if dsn == _SQLITE or "?" in dsn:
+            raise BadDSN(f"{dsn} names no file: write sqlite:///tarry.db or, with four slashes, an absolute path")
     elif dsn.startswith("mysql://"):
-        _parsed(dsn)
+        try:
+            Dsn.parse(dsn)
+        except ValueError as error:
+            raise BadDSN(f"the DSN: {error}") from None
     else:
-        raise _unknown(dsn)
+        scheme, mark, _ = dsn.partition("://")
+        # Without the mark it may be a password that was written first.
+        what = f"a store of kind {scheme!r} is unknown" if mark else "a store begins with its kind"
+        raise BadDSN(f"{what}: use sqlite:///FILE or mysql://USER:PASSWORD@HOST/DATABASE")
 
 
 async def open_backend(dsn: str, redis: str | None = None) -> Backend:
@@ -29,16 +36,14 @@ async def open_backend(dsn: str, redis: str | None = None) -> Backend:
 
     `redis` is the address of a Redis that may draw the offsets of topics, on MySQL.
     """
+    check_dsn(dsn)
     if dsn.startswith(_SQLITE):
         from .sqlite.backend import SQLiteBackend  # a MySQL node need not load it
 
-        return SQLiteBackend(_path(dsn))
-    if dsn.startswith("mysql://"):
-        from .mysql.backend import MySQLBackend  # nor the embedded store the MySQL driver
+        return SQLiteBackend(Path(dsn.removeprefix(_SQLITE)))
+    from .mysql.backend import MySQLBackend  # nor the embedded store the MySQL driver
 
-        _parsed(dsn)
-        return MySQLBackend(dsn, redis)
-    raise _unknown(dsn)
+    return MySQLBackend(dsn, redis)
 
 
 def database_of(dsn: str) -> str:
@@ -48,33 +53,9 @@ def database_of(dsn: str) -> str:
 
 def migrations_for(dsn: str) -> list[Migration]:
     """The migrations that `open_backend(dsn).migrate()` would apply to an empty store."""
+    check_dsn(dsn)
     if dsn.startswith(_SQLITE):
         from .sqlite.backend import migrations
-
-        return migrations()
-    if dsn.startswith("mysql://"):
+    else:
         from .mysql.backend import migrations
-
-        return migrations()
-    raise _unknown(dsn)
-
-
-def _path(dsn: str) -> Path:
-    path = dsn.removeprefix(_SQLITE)
-    if not path or "?" in path:
-        raise BadDSN(f"{dsn} names no file: write sqlite:///tarry.db or, with four slashes, an absolute path")
-    return Path(path)
-
-
-def _parsed(dsn: str) -> Dsn:
-    try:
-        return Dsn.parse(dsn)
-    except ValueError as error:
-        raise BadDSN(f"the DSN: {error}") from None
-
-
-def _unknown(dsn: str) -> BadDSN:
-    scheme, mark, _ = dsn.partition("://")
-    # Without the mark it may be a password that was written first.
-    what = f"a store of kind {scheme!r} is unknown" if mark else "a store begins with its kind"
-    return BadDSN(f"{what}: use sqlite:///FILE or mysql://USER:PASSWORD@HOST/DATABASE")
+    return migrations()

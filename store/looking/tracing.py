@@ -12,13 +12,13 @@ from typing import NamedTuple
 import msgspec
 from attrs import evolve, field, frozen
 
+from ..groups.claims import WIDEST
 from ..ids import due_of, places_of
 from ..ports import Transaction
 from ..records import Event, Found, Outcome
 from ..rows import Cancelled, GroupRow, Return, Scheduled, Streamed
 from ..states import ENDS
 
-_WIDEST_CLAIM = 1000
 _SPANS = 1000
 """Stretches in one statement: of many more the servers would rather read the whole table."""
 _WITH_REASON = {"failed", "lease_lost", "dead"}
@@ -200,11 +200,11 @@ def _stretches(offsets: Mapping[tuple[int, int], Sequence[int]]) -> list[tuple[i
     """(group, queue, from, to): where the claims begin that may have held these offsets, each stretch once."""
     stretches: list[tuple[int, int, int, int]] = []
     for (group_id, queue_id), some in sorted(offsets.items()):
-        begin = end = some[0] - _WIDEST_CLAIM + 1
+        begin = end = some[0] - WIDEST + 1
         for offset in some:
-            if offset - _WIDEST_CLAIM + 1 > end:
+            if offset - WIDEST + 1 > end:
                 stretches.append((group_id, queue_id, begin, end))
-                begin = offset - _WIDEST_CLAIM + 1
+                begin = offset - WIDEST + 1
             end = offset + 1
         stretches.append((group_id, queue_id, begin, end))
     return stretches

@@ -12,7 +12,7 @@ from attrs import frozen
 
 from ..groups.locked_rows import CursorRow
 from ..ids import due_of, shard_of
-from ..ports import Transaction, Value
+from ..ports import Transaction
 from ..records import Group
 from ..rows import DeadPlace
 
@@ -56,27 +56,26 @@ async def redrive(
         return Redriven(0)
     ids = [row.id for row in rows]
     await tx.execute("message.restore", group.id, ids)
-    retries: list[Sequence[Value]] = []
-    timers: list[tuple[int, int]] = []
-    counts = Counter[int]()
-    for row in rows:
-        back = group.retry_queues[row.queue_id].id
-        retry, timer = fresh_retry(make_id(now), group, back, (row.queue_id, row.offset, row.id), now)
-        retries.append(retry)
-        timers.append(timer)
-        counts[back] += 1
-    await tx.execute_many("retry.add", retries)
+    places = [(group.retry_queues[row.queue_id].id, row.queue_id, row.offset, row.id) for row in rows]
+    timers = await set_retries(tx, group, places, now, make_id)
     await tx.execute("dead.remove_all", group.id, ids)
-    for back, many in sorted(counts.items()):
+    for back, many in sorted(Counter(back for back, *_ in places).items()):
         await tx.execute("cursor.redriven", many, many, group.id, back)
-    return Redriven(len(ids), tuple(timers))
+    return Redriven(len(ids), timers)
 
 
-def fresh_retry(
-    id_: int, group: Group, back: int, place: tuple[int, int, int], now: int
-) -> tuple[Sequence[Value], tuple[int, int]]:
-    """A row of `retry` for the message at (queue, offset, id), from the first attempt on; and its timer."""
-    return (shard_of(id_), id_, group.id, back, *place, 1, b"[]", now), (due_of(id_), ~id_)
+async def set_retries(
+    tx: Transaction, group: Group, places: Sequence[tuple[int, int, int, int]], now: int, make_id: Callable[[int], int]
+) -> tuple[tuple[int, int], ...]:
+    """Puts messages onto the ladder, due now and from the first attempt on; returns the timers, each a (due, entry).
+
+    A place is a retry queue, and the queue, offset and id of the message that comes back there.
+    """
+    ids = [make_id(now) for _ in places]
+    rows = [(shard_of(id_), id_, group.id, *place, 1, b"[]", now) for id_, place in zip(ids, places, strict=True)]
+    if rows:
+        await tx.execute_many("retry.add", rows)
+    return tuple((due_of(id_), ~id_) for id_ in ids)
 
 
 async def purge(tx: Transaction, group: Group, letters: Letters, limit: int) -> int:

@@ -6,16 +6,16 @@ many ranges has a name, and goes through a queue by ascending offsets: below whe
 stays known when one of its ranges is done. Locks: the cursors of the retry queues, then the replay's own rows.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from attrs import frozen
 
 from ..errors import GroupGone
 from ..groups.locked_rows import CursorRow
-from ..ports import Transaction, Value
+from ..ports import Transaction
 from ..records import Group, Queue
 from ..stream.positions import Position, offset_of
-from .redriving import fresh_retry
+from .redriving import set_retries
 
 
 @frozen
@@ -49,26 +49,21 @@ async def replay(
         raise GroupGone("the group has been removed meanwhile")
     left = await _left(tx, group, range_)
     queue_id = next((queue_id for queue_id, (at, until) in left.items() if at < until), None)
-    retries: list[Sequence[Value]] = []
-    timers: list[tuple[int, int]] = []
+    timers: tuple[tuple[int, int], ...] = ()
     if queue_id is not None:
         at, until = left[queue_id]
         page = await tx.fetch("message.page", tuple[int, int, int], queue_id, at, until, limit)
-        for offset, id_, _ in page:
-            retry, timer = fresh_retry(make_id(now), group, backs[queue_id], (queue_id, offset, id_), now)
-            retries.append(retry)
-            timers.append(timer)
+        places = [(backs[queue_id], queue_id, offset, id_) for offset, id_, _ in page]
+        timers = await set_retries(tx, group, places, now, make_id)
         left[queue_id] = (page[-1][0] + 1 if len(page) == limit else until, until)
-        if retries:
-            await tx.execute_many("retry.add", retries)
-        await tx.execute("cursor.redriven", len(retries), 0, group.id, backs[queue_id])
+        await tx.execute("cursor.redriven", len(timers), 0, group.id, backs[queue_id])
     done = all(at >= until for at, until in left.values())
     for queue in range_.queues:
         await tx.execute("replay.remove", group.id, queue.id)
     if not done or range_.named:
         rows = [(group.id, queue_id, range_.request, *place) for queue_id, place in left.items()]
         await tx.execute_many("replay.add", rows)
-    return Replayed(len(retries), done, tuple(timers))
+    return Replayed(len(timers), done, timers)
 
 
 async def _left(tx: Transaction, group: Group, range_: Range) -> dict[int, tuple[int, int]]:

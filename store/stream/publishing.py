@@ -86,7 +86,8 @@ class Publishing:
             written[index] = [self._identify(draft, (index, number)) for number, draft in enumerate(publication.drafts)]
         every = [one for ones in written.values() for one in ones]
         waiting = [one for one in every if one.waits]
-        await self._add_delays(tx, waiting)
+        if waiting:
+            await add_waiting(tx, [self._delay_row(one) for one in waiting])
         await self._count(tx, waiting)
         await self._label(tx, [one for one in every if one.draft.key is not None])
         await self._stream(tx, [one for one in every if not one.waits])
@@ -145,10 +146,6 @@ class Publishing:
                 fingerprint, receipts = first
                 answers.append(_replay(publication, fingerprint, _decode_receipts(receipts)))
         return answers
-
-    async def _add_delays(self, tx: Transaction, waiting: Sequence[_Written]) -> None:
-        if waiting:
-            await add_waiting(tx, [self._delay_row(w) for w in waiting])
 
     def _delay_row(self, written: _Written) -> Sequence[Value]:
         draft = written.draft
