@@ -25,9 +25,8 @@ from ..pipeline.columns import frame
 from ..pipeline.report.job import make_report
 from ..pipeline.report.known import Known
 from ..pipeline.report.output import open_folder
-from ..pipeline.schemas import IN_LAKE, TABLES, lake_schema
+from ..pipeline.schemas import IN_LAKE, TABLES, Tables, lake_schema
 from ..pipeline.session import open_session
-from ..pipeline.tables import Tables
 from .report import say, show
 from .usage import rss_of
 

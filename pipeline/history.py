@@ -13,12 +13,11 @@ from .columns import frame
 from .errors import no_such_topic
 from .lake.archive import RANGED, TIMED
 from .lake.lake import Lake, Snapshot
-from .schemas import IN_LAKE, TABLES
+from .schemas import IN_LAKE, TABLES, Tables
 from .source import source
 from .source.facts import Facts, read_facts
 from .source.spans import ends, plan
 from .store_connection import StoreConnection
-from .tables import Tables
 
 MANY = 1_000_000
 """What a file of the lake counts for, of which the table does not tell how many rows it has."""

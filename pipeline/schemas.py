@@ -4,6 +4,8 @@ Times are UTC with milliseconds, ids and offsets 64-bit integers, headers and hi
 them. A message lies at (queue_id, offset); its `id` is a name, not a place.
 """
 
+from attrs import frozen
+from pyspark.sql import DataFrame
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
@@ -177,6 +179,28 @@ TABLES = {
     "tallies": TALLIES,
 }
 """By the name that the source knows each by: `spark.read.format("tarry").option("table", name)`."""
+
+
+@frozen
+class Tables:
+    """The tables that a job looks at, as DataFrames with these schemas: each message once, wherever its rows lie.
+
+    `history.open_tables` makes them of the store, of the lake, or of both together; tests make them of literal rows.
+    Without a store, what the lake has not is empty.
+    """
+
+    messages: DataFrame
+    deliveries: DataFrame
+    claims: DataFrame
+    retries: DataFrame
+    returns: DataFrame
+    dead: DataFrame
+    timers: DataFrame
+    cancelled: DataFrame
+    queues: DataFrame
+    cursors: DataFrame
+    tallies: DataFrame
+
 
 IN_LAKE = ("messages", "deliveries", "dead", "cancelled")
 """The tables that are archived; in the lake each has `day` too, of the time that `LAKE_DAYS` names."""

@@ -57,23 +57,16 @@ def check() -> None:
     """Raises `SetUpError` with one sentence when PySpark or Java is missing or too old."""
     check_installed()
     home = os.environ.get("JAVA_HOME")
-    java = _java(home)
-    if java is None and home:
-        raise SetUpError(
-            f"Spark needs Java {_JAVA} or later, and JAVA_HOME names {home}, where there is no bin/java: correct it, "
-            "or unset it to take the java of the PATH"
-        )
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    needs, set_it = f"Spark needs Java {_JAVA} or later, and", "or set JAVA_HOME to where it is"
     if java is None:
-        raise SetUpError(
-            f"Spark needs Java {_JAVA} or later, and there is none: apt install default-jre-headless, "
-            "or set JAVA_HOME to where it is"
-        )
+        raise SetUpError(f"{needs} there is none: apt install default-jre-headless, {set_it}")
+    if not Path(java).exists():
+        names = f"JAVA_HOME names {home}, where there is no bin/java"
+        raise SetUpError(f"{needs} {names}: correct it, or unset it to take the java of the PATH")
     version = java_version(java)
     if version is not None and version < _JAVA:
-        raise SetUpError(
-            f"Spark needs Java {_JAVA} or later, and {java} is Java {version}: install a newer one, "
-            "or set JAVA_HOME to where it is"
-        )
+        raise SetUpError(f"{needs} {java} is Java {version}: install a newer one, {set_it}")
 
 
 def java_version(java: str) -> int | None:
@@ -84,13 +77,6 @@ def java_version(java: str) -> int | None:
         return None
     found = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
     return None if found is None else int(found[1])
-
-
-def _java(home: str | None) -> str | None:
-    if home:
-        java = Path(home) / "bin" / "java"
-        return str(java) if java.exists() else None
-    return shutil.which("java")
 
 
 def open_session(name: str, master: str | None = None, rows: int | None = None) -> "SparkSession":

@@ -7,8 +7,7 @@ import sqlite3
 import urllib.parse
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 from ..client.outbox.cursors import CLOCK
 from ..store.mysql.dsn import Dsn
@@ -35,14 +34,6 @@ _MAX_STATEMENT = 1 << 20
 Row = dict[str, Any]
 """By the names of the columns."""
 T = TypeVar("T")
-
-
-class _Connection(Protocol):
-    """What Tarry uses of a DB-API connection."""
-
-    def cursor(self) -> Any: ...
-
-    def close(self) -> None: ...
 
 
 def kind_of(dsn: str) -> Literal["mysql", "sqlite"]:
@@ -76,15 +67,12 @@ class StoreConnection:
     def __init__(self, dsn: str, *, write: bool = False) -> None:
         self.dsn = dsn
         self.kind = kind_of(dsn)
-        self._connection: _Connection
         self._connection, self._errors = _connect_mysql(dsn) if self.kind == "mysql" else _connect_sqlite(dsn, write)
 
     def __enter__(self) -> "StoreConnection":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -158,7 +146,8 @@ def text_of(value: bytes | str) -> str:
     return value if isinstance(value, str) else bytes(value).decode("utf-8", "replace")
 
 
-def _connect_sqlite(dsn: str, write: bool) -> tuple[_Connection, tuple[type[Exception], ...]]:
+def _connect_sqlite(dsn: str, write: bool) -> tuple[Any, tuple[type[Exception], ...]]:
+    """A connection as DB-API has it, and what it raises."""
     path = Path(dsn.removeprefix(_SQLITE))
     if not path.is_file():
         raise PipelineError(
@@ -174,7 +163,7 @@ def _connect_sqlite(dsn: str, write: bool) -> tuple[_Connection, tuple[type[Exce
     return connection, (sqlite3.Error,)
 
 
-def _connect_mysql(dsn: str) -> tuple[_Connection, tuple[type[Exception], ...]]:
+def _connect_mysql(dsn: str) -> tuple[Any, tuple[type[Exception], ...]]:
     import pymysql
 
     from .mysql_connection import open_mysql

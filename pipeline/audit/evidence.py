@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from ..columns import frame
-from ..tables import Tables
+from ..schemas import Tables
 from .adjustments import OUTBOX, SEEKS, Adjustments, counted
 
 _HANDED = (

@@ -7,7 +7,6 @@ archived as long as the row of `archived` is there whose ids are both 0.
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from types import TracebackType
 
 from ..errors import InUse, LakeError, PipelineError
 from ..store_connection import StoreConnection, text_of
@@ -43,9 +42,7 @@ class ArchiverLease:
         self._renewer.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._renewer.join()
         with suppress(PipelineError):

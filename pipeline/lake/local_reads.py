@@ -11,8 +11,6 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from attrs import frozen
-
 from ..arrow import Table, pa, pc, pq
 from ..columns import arrow_schema
 from ..errors import LakeError
@@ -33,17 +31,8 @@ _BYTES = 64 << 20
 
 Wanted = Mapping[str, Collection[Any]]
 """By column, the values of which a row has one."""
-
-
-@frozen
-class File:
-    """A file of a snapshot that may hold what is wanted."""
-
-    path: str
-    """Below the folder of the table."""
-    topic: str
-    rows: int | None
-    """None: the table does not tell."""
+File = Mapping[str, Any]
+"""What the table's log says of one, see `Snapshot.added`."""
 
 
 def files(
@@ -51,14 +40,14 @@ def files(
 ) -> list[File]:
     """Those of these topics, and of this day or later, whose bounds do not rule them out."""
     return [
-        File(row["path"], row["partition.topic"], row.get("num_records"))
-        for row in snapshot.added(topics=topics, since=since)
-        if all(_may_hold(row, name, values) for name, values in wanted.items())
+        file
+        for file in snapshot.added(topics=topics, since=since)
+        if all(_may_hold(file, name, values) for name, values in wanted.items())
     ]
 
 
-def _may_hold(row: Mapping[str, Any], name: str, values: Collection[Any]) -> bool:
-    least, most = row.get(f"min.{name}"), row.get(f"max.{name}")
+def _may_hold(file: File, name: str, values: Collection[Any]) -> bool:
+    least, most = file.get(f"min.{name}"), file.get(f"max.{name}")
     if least is None or most is None:
         return True
     return any(least <= value <= most for value in values)
@@ -82,19 +71,19 @@ def read(snapshot: Snapshot, some: Sequence[File], columns: Sequence[str], wante
     for file in some:
         try:
             rows = pq.read_table(
-                f"{root}/{file.path}", columns=inside, filesystem=opened, filters=where, partitioning=None
+                f"{root}/{file['path']}", columns=inside, filesystem=opened, filters=where, partitioning=None
             )
         except FileNotFoundError as error:
             raise LakeError(
-                f"a file that the lake lists is missing: {snapshot.place}/{file.path}. Put it back from a backup,"
+                f"a file that the lake lists is missing: {snapshot.place}/{file['path']}. Put it back from a backup,"
                 f" or take it out of the table with DeltaTable({snapshot.place!r}).repair()"
             ) from error
         except (OSError, pa.ArrowInvalid) as error:
             raise LakeError(
-                f"a Parquet file is damaged: {snapshot.place}/{file.path}. Put it back from a backup"
+                f"a Parquet file is damaged: {snapshot.place}/{file['path']}. Put it back from a backup"
             ) from error
         values = [
-            pa.repeat(pa.scalar(file.topic, pa.string()), rows.num_rows) if name == "topic" else rows[name]
+            pa.repeat(pa.scalar(file["partition.topic"], pa.string()), rows.num_rows) if name == "topic" else rows[name]
             for name in columns
         ]
         found.append(pa.table(values, names=list(columns)).cast(schema))
@@ -105,7 +94,8 @@ def fresh(dsn: str, facts: Facts, snapshot: Snapshot, keys: Sequence[str], since
     """The rows of the store from `since` on that the lake has not; None where that is too much to look at here."""
     table = snapshot.table
     known = files(snapshot, {}, since=moment(since).date())
-    if any(file.rows is None for file in known) or sum(file.rows or 0 for file in known) > ROWS:
+    counts = [file.get("num_records") for file in known]
+    if None in counts or sum(filter(None, counts)) > ROWS:  # None: the table does not tell
         return None
     there = set(_keys(read(snapshot, known, keys, {}), keys))
     fetch = fetcher(absolute(dsn))

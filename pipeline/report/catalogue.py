@@ -6,7 +6,7 @@ from attrs import frozen
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from ..tables import Tables
+from ..schemas import Tables
 from . import duty_figures, figures
 from .window import Window
 

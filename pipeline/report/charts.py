@@ -10,26 +10,7 @@ from math import log10
 from typing import Any
 
 from ..times import moment
-from . import words
-from .svg import (
-    AMBER,
-    BLUE,
-    GREEN,
-    GREY,
-    HEAT,
-    INK,
-    PALE,
-    RED,
-    RULE,
-    SOFT,
-    VIOLET,
-    Axes,
-    Drawing,
-    canvas,
-    names_at_left,
-    plain,
-    svg,
-)
+from . import svg, words
 from .window import DAY, HOUR, MINUTE, SECOND, Window
 
 Rows = Sequence[Mapping[str, Any]]
@@ -48,7 +29,7 @@ _LONGEST_NAME, _LONGEST_WHEN_NARROW = 30, 15
 _LETTER = 6.7
 """About how wide one is, in pixels."""
 
-OUTCOMES = (("acked", GREEN), ("failed", AMBER), ("lost", VIOLET), ("dead", RED), ("other", GREY))
+OUTCOMES = (("acked", svg.GREEN), ("failed", svg.AMBER), ("lost", svg.VIOLET), ("dead", svg.RED), ("other", svg.GREY))
 
 HEAT_BOUNDS = (10, 100, SECOND, 10 * SECOND, MINUTE, 10 * MINUTE, HOUR)
 """Where one colour ends and the next begins, in milliseconds."""
@@ -65,7 +46,7 @@ def backlog(rows: Rows, window: Window, says: str, width: float) -> str:
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault(words.named(row["topic"], row["group"]), []).append(row)
-    figure = canvas(width, _HEAD + 50 * len(groups) + _FOOT)
+    figure = svg.canvas(width, _HEAD + 50 * len(groups) + _FOOT)
     left = _left(groups, width)
     strips: Any = figure.subplots(
         len(groups),
@@ -75,22 +56,31 @@ def backlog(rows: Rows, window: Window, says: str, width: float) -> str:
         gridspec_kw=_margins(figure, left, _right(70, width)) | {"hspace": 0.35},
     )
     for axes, (name, points) in zip(strips[:, 0], groups.items(), strict=True):
-        plain(axes)
+        svg.plain(axes)
         times, heights = [point["at"] for point in points], [max(0, point["backlog"]) for point in points]
-        axes.fill_between(times, heights, color=PALE, linewidth=0)
-        axes.plot(times, heights, color=BLUE, linewidth=1.6, solid_joinstyle="round")
+        axes.fill_between(times, heights, color=svg.PALE, linewidth=0)
+        axes.plot(times, heights, color=svg.BLUE, linewidth=1.6, solid_joinstyle="round")
         top = max(heights)
         axes.set_ylim(0, max(top, 1) * 1.08)
         axes.set_yticks([])
-        axes.axhline(0, color=RULE, linewidth=1)
+        axes.axhline(0, color=svg.RULE, linewidth=1)
         axes.text(
-            -0.012, 0.5, _name(name, width), transform=axes.transAxes, ha="right", va="center", fontsize=12, color=INK
+            -0.012,
+            0.5,
+            _name(name, width),
+            transform=axes.transAxes,
+            ha="right",
+            va="center",
+            fontsize=12,
+            color=svg.INK,
         )
-        axes.text(1.012, 0.5, words.short_count(top), transform=axes.transAxes, va="center", fontsize=12, color=SOFT)
+        axes.text(
+            1.012, 0.5, words.short_count(top), transform=axes.transAxes, va="center", fontsize=12, color=svg.SOFT
+        )
         axes.set_xlim(times[0], times[-1])
         axes.tick_params(labelbottom=False)
     _times(strips[-1, 0], width)
-    return svg(figure, says)
+    return svg.written(figure, says)
 
 
 def topics(rows: Rows, says: str, width: float) -> str:
@@ -99,10 +89,12 @@ def topics(rows: Rows, says: str, width: float) -> str:
     figure, axes = _bars([row["topic"] for row in rows], width, right=_room(labels))
     ahead = [row["scheduled"] for row in rows]
     all_ = [row["messages"] for row in rows]
-    axes.barh(range(len(rows)), ahead, color=BLUE, height=0.62)
-    axes.barh(range(len(rows)), [a - b for a, b in zip(all_, ahead, strict=True)], left=ahead, color=PALE, height=0.62)
+    axes.barh(range(len(rows)), ahead, color=svg.BLUE, height=0.62)
+    axes.barh(
+        range(len(rows)), [a - b for a, b in zip(all_, ahead, strict=True)], left=ahead, color=svg.PALE, height=0.62
+    )
     _labels(axes, all_, labels)
-    return svg(figure, says)
+    return svg.written(figure, says)
 
 
 def lateness(rows: Rows, window: Window, says: str, width: float) -> str:
@@ -111,33 +103,33 @@ def lateness(rows: Rows, window: Window, says: str, width: float) -> str:
     columns = -(-window.length // window.cell)
     beside = columns <= 36 and width > WIDTH
     height = 17 * len(topics)
-    figure = canvas(width, 24 + height + 30) if beside else canvas(width, 3 * (height + 54))
+    figure = svg.canvas(width, 24 + height + 30) if beside else svg.canvas(width, 3 * (height + 54))
     left = _left(topics, width)
     margins = _margins(figure, left, 10, top=24, bottom=30)
     gaps = {"wspace": 0.05} if beside else {"hspace": 54 / max(height, 1)}
     shape = (1, 3) if beside else (3, 1)
     maps: Any = figure.subplots(*shape, sharey=True, squeeze=False, gridspec_kw=margins | gaps)
     for axes, (field, title) in zip(maps.flat, (("p50", "p50"), ("p99", "p99"), ("p999", "p99.9")), strict=True):
-        plain(axes)
+        svg.plain(axes)
         cells: list[Sequence[tuple[float, float]]] = []
         colours: list[str] = []
         for row in rows:
             x = (row["hour"].timestamp() * 1000 - window.since) / window.cell
             y = topics.index(row["topic"])
             cells.append([(x, y), (x + 0.94, y), (x + 0.94, y + 0.92), (x, y + 0.92)])
-            colours.append(HEAT[heat_class(row[field])])
+            colours.append(svg.HEAT[heat_class(row[field])])
         axes.add_collection(_collections.PolyCollection(cells, facecolors=colours, linewidths=0))
         axes.set_xlim(0, columns)
         axes.set_ylim(len(topics), 0)
-        axes.set_title(title, loc="left", color=INK, fontsize=12, fontweight="bold")
+        axes.set_title(title, loc="left", color=svg.INK, fontsize=12, fontweight="bold")
         axes.set_yticks([n + 0.46 for n in range(len(topics))], labels=[_name(t, width) for t in topics])
-        axes.tick_params(axis="y", labelcolor=INK)
+        axes.tick_params(axis="y", labelcolor=svg.INK)
         _hours(axes, window, columns, 6 if beside else 12 if width > WIDTH else 4)
-    return svg(figure, says)
+    return svg.written(figure, says)
 
 
 def heat_class(ms: float) -> int:
-    """Which colour of `HEAT`: 0 is the best."""
+    """Which colour of `svg.HEAT`: 0 is the best."""
     return sum(ms >= bound for bound in HEAT_BOUNDS)
 
 
@@ -146,9 +138,9 @@ def ranges(rows: Rows, low: str, high: str, says: str, width: float) -> str:
     shown = [row for row in rows if row[high] is not None]
     figure, axes = _bars([words.named(row["topic"], row["group"]) for row in shown], width, right=90)
     for place, row in enumerate(shown):
-        axes.plot([_at(row[low]), _at(row[high])], [place, place], color=PALE, linewidth=8, solid_capstyle="butt")
-        axes.plot([_at(row[low])], [place], "o", color=BLUE, markersize=7)
-        axes.plot([_at(row[high])], [place], "|", color=BLUE, markersize=14, markeredgewidth=3)
+        axes.plot([_at(row[low]), _at(row[high])], [place, place], color=svg.PALE, linewidth=8, solid_capstyle="butt")
+        axes.plot([_at(row[low])], [place], "o", color=svg.BLUE, markersize=7)
+        axes.plot([_at(row[high])], [place], "|", color=svg.BLUE, markersize=14, markeredgewidth=3)
     _durations(axes, [_at(row[low]) for row in shown], [_at(row[high]) for row in shown], width)
     for place, row in enumerate(shown):
         axes.text(
@@ -158,9 +150,9 @@ def ranges(rows: Rows, low: str, high: str, says: str, width: float) -> str:
             transform=axes.get_yaxis_transform(),
             va="center",
             fontsize=12,
-            color=SOFT,
+            color=svg.SOFT,
         )
-    return svg(figure, says)
+    return svg.written(figure, says)
 
 
 def ladder(rows: Rows, says: str, width: float) -> str:
@@ -168,18 +160,18 @@ def ladder(rows: Rows, says: str, width: float) -> str:
     word = "attempt " if width > NARROW else ""
     names = [f"{word}{row['attempt']}" for row in rows]
     counts = [words.count(row["deliveries"]) for row in rows]
-    figure = canvas(width, _HEAD + _BAR * len(rows) + _FOOT)
+    figure = svg.canvas(width, _HEAD + _BAR * len(rows) + _FOOT)
     left, right, gap = _left(names, width), 20, 24 + _LETTER * max(map(len, counts))
     apart = {"wspace": 2 * gap / (width - left - right - gap)}  # of the mean width of the two
     pair: Any = figure.subplots(1, 2, squeeze=False, gridspec_kw=_margins(figure, left, right) | apart)
     funnel, shares = pair[0]
-    plain(funnel)
-    names_at_left(funnel, names)
+    svg.plain(funnel)
+    svg.names_at_left(funnel, names)
     funnel.set_xticks([])
     logs = [_magnitude(row["deliveries"]) for row in rows]
-    funnel.barh(range(len(rows)), logs, color=BLUE, height=0.62)
+    funnel.barh(range(len(rows)), logs, color=svg.BLUE, height=0.62)
     _labels(funnel, logs, counts)
-    plain(shares, grid="x")
+    svg.plain(shares, grid="x")
     shares.set_ylim(*funnel.get_ylim())
     shares.set_yticks([])
     done = [0.0] * len(rows)
@@ -189,7 +181,7 @@ def ladder(rows: Rows, says: str, width: float) -> str:
         done = [a + b for a, b in zip(done, parts, strict=True)]
     shares.set_xlim(0, 1)
     shares.set_xticks([0, 0.5, 1], labels=["0 %", "50 %", "100 %"])
-    return svg(figure, says)
+    return svg.written(figure, says)
 
 
 def bars(
@@ -198,7 +190,7 @@ def bars(
     says: str,
     width: float,
     *,
-    colour: str = BLUE,
+    colour: str = svg.BLUE,
     tail: Sequence[str] = (),
 ) -> str:
     """One bar to a name, from the top down, with its value."""
@@ -206,7 +198,7 @@ def bars(
     figure, axes = _bars(names, width, right=_room(labels))
     axes.barh(range(len(names)), values, color=colour, height=0.62)
     _labels(axes, values, labels)
-    return svg(figure, says)
+    return svg.written(figure, says)
 
 
 def due_minutes(rows: Rows, says: str, width: float) -> str:
@@ -214,19 +206,19 @@ def due_minutes(rows: Rows, says: str, width: float) -> str:
     labels = [words.count(row["messages"]) for row in rows]
     figure, axes = _bars([_minute(row["minute"], width) for row in rows], width, right=_room(labels))
     came = [row["messages"] - row["waiting"] for row in rows]
-    axes.barh(range(len(rows)), came, color=BLUE, height=0.62)
-    axes.barh(range(len(rows)), [row["waiting"] for row in rows], left=came, color=PALE, height=0.62)
+    axes.barh(range(len(rows)), came, color=svg.BLUE, height=0.62)
+    axes.barh(range(len(rows)), [row["waiting"] for row in rows], left=came, color=svg.PALE, height=0.62)
     _labels(axes, [row["messages"] for row in rows], labels)
-    return svg(figure, says)
+    return svg.written(figure, says)
 
 
 def rate(rows: Rows, window: Window, says: str, width: float) -> str:
     """Lines of messages a second: each step is as high as its mean, and a short last one no less."""
-    figure = canvas(width, 220)
+    figure = svg.canvas(width, 220)
     axes = figure.subplots(gridspec_kw=_margins(figure, 56, 16))
-    plain(axes, grid="y")
+    svg.plain(axes, grid="y")
     times = [row["at"] for row in rows] + [moment(window.until)]
-    for name, colour in (("failed", AMBER), ("acked", GREEN), ("streamed", BLUE)):
+    for name, colour in (("failed", svg.AMBER), ("acked", svg.GREEN), ("streamed", svg.BLUE)):
         heights = [row[name] / row["seconds"] for row in rows]
         axes.step(times, [*heights, heights[-1]], where="post", color=colour, linewidth=1.6)
     axes.set_ylim(bottom=0)
@@ -235,19 +227,19 @@ def rate(rows: Rows, window: Window, says: str, width: float) -> str:
     axes.yaxis.set_major_formatter(_ticker.FuncFormatter(_count_tick))
     _times(axes, width)
     axes.tick_params(axis="x", pad=10)  # a time below the left end stands clear of the 0 beside it
-    return svg(figure, says)
+    return svg.written(figure, says)
 
 
 def _minute(minute: datetime, width: float) -> str:
     return words.time(minute) if width > NARROW else f"{minute:%d %b %H:%M}"
 
 
-def _bars(names: Sequence[str], width: float, right: float) -> tuple[Drawing, Axes]:
-    figure = canvas(width, _HEAD + _BAR * len(names) + _FOOT)
+def _bars(names: Sequence[str], width: float, right: float) -> tuple[svg.Drawing, svg.Axes]:
+    figure = svg.canvas(width, _HEAD + _BAR * len(names) + _FOOT)
     margins = _margins(figure, _left(names, width), _right(right, width))
     axes = figure.subplots(gridspec_kw=margins)
-    plain(axes)
-    names_at_left(axes, [_name(name, width) for name in names])
+    svg.plain(axes)
+    svg.names_at_left(axes, [_name(name, width) for name in names])
     axes.set_xticks([])
     return figure, axes
 
@@ -277,18 +269,18 @@ def _right(pixels: float, width: float) -> float:
 
 
 def _margins(
-    figure: Drawing, left: float, right: float, *, top: float = _HEAD, bottom: float = _FOOT
+    figure: svg.Drawing, left: float, right: float, *, top: float = _HEAD, bottom: float = _FOOT
 ) -> dict[str, float]:
     width, height = (72 * inches for inches in figure.get_size_inches())
     return {"left": left / width, "right": 1 - right / width, "top": 1 - top / height, "bottom": bottom / height}
 
 
-def _labels(axes: Axes, values: Sequence[float], texts: Sequence[str]) -> None:
+def _labels(axes: svg.Axes, values: Sequence[float], texts: Sequence[str]) -> None:
     """Behind the end of each bar."""
     axes.set_xlim(0, max(values, default=1) or 1)
     for place, (value, text) in enumerate(zip(values, texts, strict=True)):
         axes.annotate(
-            text, (value, place), xytext=(7, 0), textcoords="offset points", va="center", fontsize=12, color=SOFT
+            text, (value, place), xytext=(7, 0), textcoords="offset points", va="center", fontsize=12, color=svg.SOFT
         )
 
 
@@ -306,7 +298,7 @@ def _magnitude(number: int) -> float:
     return 1 + log10(max(1, number))
 
 
-def _durations(axes: Axes, low: Sequence[float], high: Sequence[float], width: float) -> None:
+def _durations(axes: svg.Axes, low: Sequence[float], high: Sequence[float], width: float) -> None:
     axes.set_xscale("log")
     first, last = min(low, default=1), max(high, default=SECOND)
     below = max((d for d in _DURATIONS if d <= first), default=1)
@@ -317,7 +309,7 @@ def _durations(axes: Axes, low: Sequence[float], high: Sequence[float], width: f
     axes.xaxis.set_major_locator(_ticker.FixedLocator(shown[::every]))
     axes.xaxis.set_minor_locator(_ticker.NullLocator())
     axes.xaxis.set_major_formatter(_ticker.FuncFormatter(_tick))
-    axes.grid(axis="x", color=RULE, linewidth=1)
+    axes.grid(axis="x", color=svg.RULE, linewidth=1)
     axes.set_axisbelow(True)
 
 
@@ -329,7 +321,7 @@ def _tick(ms: float, _place: int) -> str:
     return words.duration(ms)
 
 
-def _times(axes: Axes, width: float) -> None:
+def _times(axes: svg.Axes, width: float) -> None:
     locator: Any = _dates.AutoDateLocator(tz=UTC, minticks=2, maxticks=8 if width > NARROW else 4)
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(
@@ -338,7 +330,7 @@ def _times(axes: Axes, width: float) -> None:
     axes.tick_params(labelbottom=True)
 
 
-def _hours(axes: Axes, window: Window, columns: int, most: int) -> None:
+def _hours(axes: svg.Axes, window: Window, columns: int, most: int) -> None:
     cell = axes.bbox.width / columns  # in pixels, as a text is
     long = _LETTER * len(words.clock(moment(window.since), window.length))
     enough = (n for n in (1, 2, 3, 4, 6, 8, 12, 24, 48) if columns / n <= most and cell * n >= long + _LETTER)

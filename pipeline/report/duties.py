@@ -8,8 +8,7 @@ those a seek went past, those retention took.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from ..schemas import INT, LONG, TEXT, TIME
-from ..tables import Tables
+from ..schemas import INT, LONG, TEXT, TIME, Tables
 from .columns import FINAL, HANDED_OUT, due_of_message, has_outcome, schema, shaped
 from .window import Window
 

@@ -8,8 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F  # noqa: N812
 
-from ..schemas import INT, LONG, TEXT, TIME
-from ..tables import Tables
+from ..schemas import INT, LONG, TEXT, TIME, Tables
 from .columns import (
     ACKED,
     DEAD,

@@ -13,8 +13,7 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812
 
 from ..arrow import pq
-from ..schemas import VERSION
-from ..tables import Tables
+from ..schemas import VERSION, Tables
 from ..times import moment, time_text
 from .catalogue import FIGURES, Figure
 from .duties import duties

@@ -55,7 +55,7 @@ def names_at_left(axes: Axes, names: Sequence[str]) -> None:
     axes.set_ylim(len(names) - 0.4, -0.6)
 
 
-def svg(figure: Drawing, says: str) -> str:
+def written(figure: Drawing, says: str) -> str:
     """The drawing, to stand in a page. `says` is what a reader who cannot see it hears."""
     held = io.StringIO()
     with _mpl.rc_context(_SETTINGS):

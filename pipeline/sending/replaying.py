@@ -15,8 +15,7 @@ from pyspark.sql import functions as fn
 
 from .. import sinks
 from ..errors import PipelineError
-from ..schemas import LONG, TEXT, TIME, schema_of
-from ..tables import Tables
+from ..schemas import LONG, TEXT, TIME, Tables, schema_of
 from . import http_import, http_replay, progress
 
 ORIGIN = "tarry-replay-of"

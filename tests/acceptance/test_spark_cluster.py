@@ -22,7 +22,7 @@ JOB = dedent("""
     from tarry.pipeline.audit.job import Audit
     from tarry.pipeline.session import open_session
     from tarry.pipeline.audit.evidence import Scope, look
-    from tarry.pipeline.tables import Tables
+    from tarry.pipeline.schemas import Tables
     from datetime import UTC, datetime
 
     folder, *master = sys.argv[1:]

@@ -17,9 +17,9 @@ from support.terminal import Terminal
 from tarry.client import Tarry
 from tarry.pipeline import schemas
 from tarry.pipeline.errors import NotFound, PipelineError
+from tarry.pipeline.schemas import Tables
 from tarry.pipeline.sending import progress, replaying
 from tarry.pipeline.sending.replaying import HISTORY, forecast, history, runs, selected, standing
-from tarry.pipeline.tables import Tables
 
 pytestmark = pytest.mark.long
 

@@ -12,8 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from support.literal_tables import literal_frame, moment
 from tarry.pipeline.audit.adjustments import OUTBOX, SEEKS, counted
 from tarry.pipeline.audit.evidence import Evidence, look
-from tarry.pipeline.schemas import OUTCOMES, TABLES
-from tarry.pipeline.tables import Tables
+from tarry.pipeline.schemas import OUTCOMES, TABLES, Tables
 
 Row = dict[str, Any]
 Book = dict[str, list[Row]]

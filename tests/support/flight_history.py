@@ -24,7 +24,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tarry.pipeline.tables import Tables
+from tarry.pipeline.schemas import Tables
 from tarry.store.ids import SEQUENCE_BITS
 
 from .literal_tables import literal_tables

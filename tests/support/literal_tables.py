@@ -10,8 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType, TimestampType
 
-from tarry.pipeline.schemas import TABLES
-from tarry.pipeline.tables import Tables
+from tarry.pipeline.schemas import TABLES, Tables
 
 Literal = Mapping[str, Any]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from support.stores import Stage
 from tarry.pipeline import history
 from tarry.pipeline.history import open_tables
+from tarry.pipeline.schemas import Tables
 from tarry.pipeline.source import facts
-from tarry.pipeline.tables import Tables
 
 pytestmark = pytest.mark.long
 
