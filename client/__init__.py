@@ -18,9 +18,8 @@ It stands alone: nothing of the service, the store or trio is imported, but for 
 and SQL.
 """
 
-from .async_delivery import AsyncDelivery
 from .async_tarry import AsyncTarry
-from .delivery import Delivery
+from .delivery import AsyncDelivery, Delivery
 from .errors import (
     BadRequest,
     Cancelled,

@@ -8,12 +8,11 @@ from typing import Any, Literal, TypeVar, cast
 from . import arguments, claims, operations
 from .batches import MAX_BYTES, MAX_MESSAGES, cut, receipts
 from .bodies import Dumps, encode, written
-from .calls import Call, Page, Reply, document_of, paged
+from .calls import Call, Page, Reply, document_of, paged, part
 from .durations import Duration, duration_out, instant_in, instant_out, milliseconds
 from .errors import OnFailure, TarryError
 from .identity import Identity, new_idempotency_key
 from .operations import OnProgress
-from .paths import part
 from .records import Claim, DeadLetter, Draft, Failed, Message, Named, Pulled, Receipt, Rescheduled, id_of
 from .transport import Transport
 

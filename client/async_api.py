@@ -5,16 +5,14 @@ from datetime import datetime
 from typing import Any, Literal, TypeVar, cast
 
 from . import arguments, claims, operations
-from .async_identity import AsyncIdentity
 from .async_transport import AsyncTransport
 from .batches import MAX_BYTES, MAX_MESSAGES, cut, receipts
 from .bodies import Dumps, encode, written
-from .calls import Call, Page, Reply, document_of, paged
+from .calls import Call, Page, Reply, document_of, paged, part
 from .durations import Duration, duration_out, instant_in, instant_out, milliseconds
 from .errors import OnFailure, TarryError
-from .identity import new_idempotency_key
+from .identity import Identity, new_idempotency_key
 from .operations import OnProgress
-from .paths import part
 from .records import Claim, DeadLetter, Draft, Failed, Message, Named, Pulled, Receipt, Rescheduled, id_of
 
 T = TypeVar("T")
@@ -27,7 +25,7 @@ class AsyncApi:
     """All that one server can be asked for."""
 
     def __init__(
-        self, transport: AsyncTransport, identity: AsyncIdentity, on_failure: OnFailure | None, json: Dumps | None
+        self, transport: AsyncTransport, identity: Identity, on_failure: OnFailure | None, json: Dumps | None
     ) -> None:
         self._transport = transport
         self._identity = identity

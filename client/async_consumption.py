@@ -15,10 +15,10 @@ from anyio import CancelScope, Event, create_task_group, move_on_after
 from anyio.lowlevel import checkpoint
 
 from . import claims
-from .async_delivery import AsyncDelivery
 from .async_tasks import start
 from .async_transport import AsyncTransport
 from .calls import Call
+from .delivery import AsyncDelivery
 from .durations import Duration
 from .errors import TarryError, Unavailable
 from .holds import Hold, Settlement

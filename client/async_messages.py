@@ -13,10 +13,9 @@ from anyio import create_task_group
 from anyio.abc import TaskGroup
 
 from .async_consumption import AsyncConsumption
-from .async_delivery import AsyncDelivery
 from .async_tasks import from_outside, start
+from .delivery import AsyncDelivery, Warner
 from .durations import Seconds, seconds
-from .warner import Warner
 
 
 class Loops:

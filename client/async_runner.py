@@ -10,7 +10,7 @@ from anyio import CancelScope, Event, create_task_group, current_time, get_cance
 
 from .async_consumption import AsyncConsumption
 from .async_tasks import from_outside, start
-from .handlers import refuse_idle
+from .runner import refuse_idle
 from .signals import ends
 
 _log = logging.getLogger("tarry.client")

@@ -5,18 +5,18 @@ from types import TracebackType
 from typing import Any, Self
 
 import httpx
-from anyio import sleep
+from anyio import get_current_task, sleep
 
 from . import arguments
 from .async_api import AsyncApi
 from .async_consumption import AsyncConsumption
-from .async_identity import AsyncIdentity
 from .async_messages import AsyncMessages, Loops
 from .async_runner import AsyncRunner, Stop
 from .async_transport import AsyncTransport
 from .bodies import Dumps
 from .durations import Duration, Seconds, milliseconds, seconds
 from .errors import OnFailure
+from .identity import Identity
 from .stock import terms_for
 
 
@@ -52,7 +52,9 @@ class AsyncTarry(AsyncApi):
             client=client,
             sleep=sleep,
         )
-        super().__init__(transport, AsyncIdentity(url), on_failure, json)
+        super().__init__(
+            transport, Identity(url, resolve=False, number=lambda: get_current_task().id), on_failure, json
+        )
         self._loops = Loops()
 
     def __repr__(self) -> str:

@@ -1,12 +1,15 @@
-"""Calls of the contract as plain values: what is asked, and how the answer is read. Pure.
+"""Calls of the contract as plain values: what is asked, and how the answer is read; names in their paths. Pure.
 
 `claims` and `operations` make them; `transport` sends them from threads, `async_transport` from tasks.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
+from urllib.parse import quote
 
 from attrs import field, frozen
+
+from .errors import BadRequest
 
 T = TypeVar("T")
 
@@ -20,6 +23,16 @@ class Reply:
     """Bytes."""
     in_doubt: bool = False
     """An earlier try of this call, whose answer was lost, may have done what was asked."""
+
+
+def part(name: str) -> str:
+    """A name as a segment of a path.
+
+    Raises `BadRequest` for one that leads elsewhere: HTTP turns `groups/..` into the topic above.
+    """
+    if name in ("", ".", ".."):
+        raise BadRequest(f"{name!r} cannot stand in an address, and is the name of nothing")
+    return quote(name, safe="")
 
 
 def document_of(reply: Reply) -> dict[str, Any]:

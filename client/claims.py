@@ -5,9 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from .bodies import encode
-from .calls import Call, Reply
+from .calls import Call, Reply, part
 from .durations import Duration, duration_out, instant_in, instant_out
-from .paths import part
 from .records import Alive, Claim, Failed, Message
 
 

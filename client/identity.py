@@ -7,23 +7,25 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 
 class Identity:
-    """The default name of a consumer, `ip-pid-uuid-thread`: it tells an operator where to look."""
+    """The default name of a consumer, `ip-pid-uuid-number`: it tells an operator where to look.
 
-    def __init__(self, url: str, *, resolve: bool = True) -> None:
+    `number` is that of the calling thread, or task. In an event loop no name is to be resolved: that would hold it up.
+    """
+
+    def __init__(self, url: str, *, resolve: bool = True, number: Callable[[], int] = threading.get_native_id) -> None:
         self._ip = _own_address(url, resolve=resolve)
         self._uuid = uuid.uuid4()
+        self._number = number
         self._consumers = itertools.count(1)
 
     def client(self) -> str:
-        """The name of the calling thread."""
+        """The name of the calling thread, or task."""
         return f"{self._ip}-{os.getpid()}-{self._uuid}-{self._number()}"
-
-    def _number(self) -> int:
-        return threading.get_native_id()
 
     def consumer(self) -> str:
         """A name for one `consume` or `run`, deregistered at its end."""

@@ -9,9 +9,8 @@ from datetime import datetime
 from typing import Any, Literal
 
 from .bodies import encode
-from .calls import Call, Page, Reply, paged
+from .calls import Call, Page, Reply, paged, part
 from .durations import instant_in, instant_out
-from .paths import part
 from .records import DeadLetter, Message
 
 _PATIENCE = 25.0

@@ -5,12 +5,12 @@ import queue
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from inspect import isawaitable, iscoroutine
+from functools import partial
+from inspect import isasyncgenfunction, isawaitable, iscoroutine, iscoroutinefunction, isgeneratorfunction
 from typing import Any
 
 from .consumption import Consumption
 from .delivery import Delivery
-from .handlers import refuse_idle
 from .signals import ends
 
 _log = logging.getLogger("tarry.client")
@@ -103,3 +103,15 @@ class Runner:
         if iscoroutine(result):
             result.close()
         self._wakes.put(TypeError("handler: it gave something to be awaited, which threads do not: use AsyncTarry.run"))
+
+
+def refuse_idle(handler: Callable[..., object], *, awaits: bool) -> None:
+    """Raises `TypeError` for a handler whose call does nothing, so that its messages would be acked unhandled."""
+    plain = handler
+    while isinstance(plain, partial):
+        plain = plain.func
+    faces = (plain, getattr(type(plain), "__call__", None))  # noqa: B004  # looked into, not whether it is there
+    if any(isgeneratorfunction(face) or isasyncgenfunction(face) for face in faces):
+        raise TypeError("handler: it is a generator, which does nothing when it is called: take out its yield")
+    if not awaits and any(iscoroutinefunction(face) for face in faces):
+        raise TypeError("handler: an async function is nothing that threads can run: give it to AsyncTarry.run")

@@ -12,14 +12,13 @@ from . import arguments
 from .api import Api
 from .bodies import Dumps
 from .consumption import Consumption
-from .delivery import Delivery
+from .delivery import Delivery, Warner
 from .durations import Duration, Seconds, milliseconds, seconds
 from .errors import OnFailure
 from .identity import Identity
 from .runner import Runner
 from .stock import terms_for
 from .transport import Transport
-from .warner import Warner
 
 
 class Tarry(Api):

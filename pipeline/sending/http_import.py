@@ -19,10 +19,9 @@ from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from ...client.calls import Call, Reply, document_of
+from ...client.calls import Call, Reply, document_of, part
 from ...client.errors import BadRequest, IdempotencyConflict
 from ...client.errors import NotFound as NotThere
-from ...client.paths import part
 from ...client.tarry import Tarry
 from ...client.transport import Transport
 from ..arrow import Batch
