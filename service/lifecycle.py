@@ -29,16 +29,16 @@ class Lifecycle:
     _make: Callable[[Clock], Node]
     ready: trio.Event = field(factory=trio.Event, init=False)
     """The store has answered: there is a node."""
-    _made: list[Node] = field(factory=list[Node], init=False)
+    _node: Node | None = field(default=None, init=False)
     _stopping: bool = field(default=False, init=False)
     _durability: list[str] = field(factory=list[str], init=False)
 
     @property
     def node(self) -> Node:
         """The node. Raises `Stopping` before there is one."""
-        if not self._made:
+        if self._node is None:
             raise Stopping("the server is starting: its store has not answered yet")
-        return self._made[0]
+        return self._node
 
     async def run(self) -> None:
         """Opens the schema, recovers and serves, until cancelled. Raises `SchemaError` when the schema is not ours."""
@@ -65,26 +65,26 @@ class Lifecycle:
         self._durability = await self._store.backend.durability()
         for warning in self._durability:
             log.warning("durability", problem=warning)
-        self._made.append(node)
+        self._node = node
         if self._stopping:
             node.stop()
 
     def stop(self) -> None:
         """No more claims, and long polls go home; everything else goes on until it is answered."""
         self._stopping = True
-        for node in self._made:
-            node.stop()
+        if self._node is not None:
+            self._node.stop()
 
     async def drain(self) -> None:
         """Waits until nothing is left to be written."""
-        while not all(node.idle for node in self._made):
+        while self._node is not None and not self._node.idle:
             await trio.sleep(0.01)
 
     async def readiness(self) -> list[tuple[str, str | None]]:
         """(check, what is wrong or None) for /readyz: store, schema, clock, hand, durability."""
-        if not self._made:
+        node = self._node
+        if node is None:
             return [("store", "the store has not answered yet")]
-        node = self.node
         checks: list[tuple[str, str | None]] = []
         try:
             await self._store.backend.now()
