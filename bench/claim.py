@@ -108,7 +108,7 @@ async def publish_on(store: Store, group: Group) -> None:
 async def measure_desk(
     store: Store, group: Group, consumers: int, size: int, seconds: float, *, ahead: bool
 ) -> Figures:
-    """The service's coordinator over the store's turns, as the engine puts them together."""
+    """The service's coordinator over the store's turns, as a node puts them together."""
     clock = Clock(store.backend.now)
     await clock.take()
 

@@ -25,7 +25,7 @@ BODY = b'"' + b"x" * 198 + b'"'
 CHUNK = 50_000
 """Rows of a statement that writes many."""
 _PAGE = 1000
-_BATCH_BYTES = 2 << 20  # as the engine's
+_BATCH_BYTES = 2 << 20  # as the node's
 _MAX_WAITING = 64 << 20
 
 
@@ -68,7 +68,7 @@ async def add_topic(store: Store, draft: TopicDraft | None = None) -> Topic:
 def group_commit(
     store: Store, clock: Callable[[], int] = now, *, writers: int = 2
 ) -> Combiner[Publication, list[Receipt] | Conflict]:
-    """Publishes are written together, as the engine does it; `writers`: so many batches at a time."""
+    """Publishes are written together, as a node does it; `writers`: so many batches at a time."""
 
     async def write(publications: Sequence[Publication]) -> list[list[Receipt] | Conflict]:
         return await store.publish(publications, clock())

@@ -9,6 +9,7 @@ import attrs
 import trio
 from starlette.types import ASGIApp
 
+from support.nodes import name_of
 from tarry.service.clock import Clock
 from tarry.service.http.app import make_app
 from tarry.service.lifecycle import Lifecycle
@@ -17,7 +18,6 @@ from tarry.service.node import Node
 from tarry.service.serve import begin
 from tarry.service.settings import Settings
 from tarry.store.catalogue import TopicDraft
-from tarry.store.groups.claim_ids import format_claim
 from tarry.store.records import Claim, ClaimRequest, Draft, Group, Publication, Receipt, Settled, Topic
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
@@ -125,7 +125,7 @@ class SpiedServer:
 
     async def settle(self, claim: Claim, verb: Literal["ack", "fail"], *ids: int, reason: str | None = None) -> Settled:
         """The claim, or these messages of it, done or failed."""
-        name = format_claim(*(one.key for one in claim.ranges))
+        name = name_of(claim)
         return await self.node.groups.settle(name, verb, ids=ids or None, reason=reason)
 
 

@@ -15,6 +15,7 @@ from anyio import CancelScope
 from anyio.lowlevel import checkpoint
 
 from support.drivers import ASYNC_DRIVERS, DRIVERS, close
+from support.nodes import name_of
 from support.stores import HOUR, MINUTE, SECOND, Kind, Stage, bodies
 from tarry.client import BadRequest, Draft, LeaseLost, Message, NotFound, TooLarge, TooLate
 from tarry.client.durations import instant_in
@@ -708,7 +709,7 @@ async def test_messages_of_every_range_of_a_claim_are_acked(stage: Stage, connec
     await stage.publish(*(stage.draft(wide, b"%d" % n, queue=n // 2) for n in range(6)))
     claim = await stage.claim(group)
     assert [len(one.messages) for one in claim.ranges] == [2, 2, 2]
-    name = format_claim(*(one.key for one in claim.ranges))
+    name = name_of(claim)
     user = connect()
     cursor = user.cursor()
     for one in claim.ranges:
@@ -731,7 +732,7 @@ async def test_messages_of_every_range_of_a_claim_are_acked(stage: Stage, connec
     await stage.fall_due()
     back = await stage.claim(group)
     assert [bodies(one) for one in back.ranges] == [[b"0", b"1"], [b"2"], [b"5"]]
-    name = format_claim(*(one.key for one in back.ranges))
+    name = name_of(back)
     for one in back.ranges:
         outbox.ack(cursor, message_of(one), claim=name)
     user.commit()
@@ -831,7 +832,7 @@ async def test_a_message_of_any_range_of_a_claim(stage: Stage, topic: Topic, con
     for attempt in (2, 1):  # what came back, and what is new
         claim = await stage.claim(group)
         assert (claim.messages[0].attempt, len(claim.ranges)) == (attempt, 3)
-        name = format_claim(*(one.key for one in claim.ranges))
+        name = name_of(claim)
         outbox.ack(cursor, message_of(claim.ranges[1]), claim=name)
         assert (await stage.ack(group, claim)).locked
         assert (await stage.store.read(catalogue.group_state, group)).claimed == 3
