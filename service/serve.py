@@ -35,7 +35,7 @@ from .settings import Settings
 from .stream.growth import Growth
 from .stream.intake import Intake
 from .stream.listeners import Listeners
-from .stream.nudges import Nudges
+from .stream.notices import Notices
 from .stream.readers import Readers
 from .stream.sealer import Sealer
 from .topics.catalogue import Catalogue
@@ -95,8 +95,8 @@ async def _serve(settings: Settings) -> int:
         metrics = Metrics()
         watched = WatchedBackend(backend, metrics.db_error)
         store = Store(watched, window=settings.idempotency_window, ladder=Ladder(settings.ladder))
-        nudges = Nudges(settings.redis, database_of(settings.dsn)) if settings.redis else None
-        lifecycle = begin(store, settings, metrics, nudges)
+        notices = Notices(settings.redis, database_of(settings.dsn)) if settings.redis else None
+        lifecycle = begin(store, settings, metrics, notices)
         app = make_app(lifecycle, settings, metrics)
         grace = settings.shutdown_grace / 1000
         left = min(_LEFT_FOR_THE_END, grace / 5)
@@ -119,14 +119,14 @@ async def _serve(settings: Settings) -> int:
 
 
 def begin(
-    store: Store, settings: Settings, metrics: Metrics, nudges: Nudges | None = None, clock: Clock | None = None
+    store: Store, settings: Settings, metrics: Metrics, notices: Notices | None = None, clock: Clock | None = None
 ) -> Lifecycle:
     """A server over this store, which is to be `run`."""
-    make = partial(make_node, store, settings, metrics, nudges)
+    make = partial(make_node, store, settings, metrics, notices)
     return Lifecycle(store, metrics, Clock(store.backend.now) if clock is None else clock, make)
 
 
-def make_node(store: Store, settings: Settings, metrics: Metrics, nudges: Nudges | None, clock: Clock) -> Node:
+def make_node(store: Store, settings: Settings, metrics: Metrics, notices: Notices | None, clock: Clock) -> Node:
     """Puts a node together. What is called later than it is made is named by a function: the hand above all."""
 
     def add(due: int, entry: int) -> None:
@@ -143,7 +143,7 @@ def make_node(store: Store, settings: Settings, metrics: Metrics, nudges: Nudges
     cleaner = Cleaner(store, directory, clock, metrics, settings, busy=busy)
     groups = Groups(store, directory, clock, metrics, rates, alarm, settings.client_timeout, add=add, see=cleaner.see)
     sealer = Sealer(store, clock, directory, widest=settings.widest_hole)
-    growth = Growth(directory, listeners, groups, sealer, nudges)
+    growth = Growth(directory, listeners, groups, sealer, notices)
     intake = Intake(store, directory, clock, metrics, rates, growth, settings.max_waiting, add=add, forget=forget)
     promotion = Promotion(store, directory, clock, metrics, growth, intake)
     now = clock.now()

@@ -241,7 +241,7 @@ class Settings:
 
     dsn: str = _setting("sqlite:///tarry.db", _dsn, "the store", masked)
     redis: str = _setting(
-        "", _redis, "a Redis for nudges and for the topics that draw offsets there; not needed", _show_redis
+        "", _redis, "a Redis for notices and for the topics that draw offsets there; not needed", _show_redis
     )
     listen: str = _setting("127.0.0.1:8277", _listen, "address and port of HTTP; loopback only")
     hosts: tuple[str, ...] = _setting(

@@ -29,8 +29,8 @@ async def run_tasks(node: Node) -> None:
         nursery.start_soon(growth.sealer.run, growth.ours)
         nursery.start_soon(every, 1, growth.sealer.look)
         nursery.start_soon(every, 60, growth.sealer.look_everywhere)
-        if growth.nudges is not None:
-            nursery.start_soon(growth.nudges.run, growth.seen)
+        if growth.notices is not None:
+            nursery.start_soon(growth.notices.run, growth.seen)
         nursery.start_soon(every, 10, node.intake.count_outbox)
         nursery.start_soon(every, 10, node.measures.take)
         await node.loader.recovered.wait()

@@ -148,10 +148,12 @@ async def find_groups(tx: Transaction, topics: Sequence[Topic], default: Ladder)
     groups: list[Group] = []
     for row in await tx.fetch("consumer_group.of_topics", GroupRow, list(by_id)):
         topic = by_id[row.topic_id]
-        retry_queues = {q.id: numbers[row.id, q.number] for q in topic.queues if (row.id, q.number) in numbers}
+        retry_queue_of = {q.id: numbers[row.id, q.number] for q in topic.queues if (row.id, q.number) in numbers}
         own = decode_ladder(row.ladder)
         rungs = own if own is not None else topic.ladder if topic.ladder is not None else default
-        groups.append(Group(row.id, topic, row.name, rungs, retry_queues, bool(row.on_exhausted), own, row.concurrency))
+        groups.append(
+            Group(row.id, topic, row.name, rungs, retry_queue_of, bool(row.on_exhausted), own, row.concurrency)
+        )
     return groups
 
 

@@ -42,7 +42,7 @@ class Group:
     topic: Topic
     name: str
     ladder: Ladder
-    retry_queues: Mapping[int, Queue]
+    retry_queue_of: Mapping[int, Queue]
     """By the id of the topic's own queue."""
     block: bool = False
     """Ordered topics: a message that exhausts the ladder comes again for ever, and its key waits."""
@@ -52,9 +52,14 @@ class Group:
     """Messages in the hands of its clients at once, at most; None is no limit."""
 
     @property
+    def retry_queues(self) -> tuple[Queue, ...]:
+        """Its own, through which its retries come back."""
+        return tuple(self.retry_queue_of.values())
+
+    @property
     def queue_ids(self) -> tuple[int, ...]:
         """All queues this group reads, its retry queues first."""
-        return (*(queue.id for queue in self.retry_queues.values()), *(queue.id for queue in self.topic.queues))
+        return (*(queue.id for queue in self.retry_queues), *(queue.id for queue in self.topic.queues))
 
 
 @frozen

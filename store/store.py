@@ -104,14 +104,14 @@ class Store:
 
     async def promote_free(
         self, entries: Sequence[int], now: int, behind: Collection[int] = ()
-    ) -> tuple[list[Promoted], timers.Held]:
+    ) -> tuple[list[Promoted], timers.ByQueue]:
         """As `promote`, without waiting for a queue; what cannot go now, by its queue. See `timers`."""
         return await self._promote(entries, now, behind)
 
     async def _promote(
         self, entries: Sequence[int], now: int, behind: Collection[int] | None
-    ) -> tuple[list[Promoted], timers.Held]:
-        async def attempt(_: int) -> tuple[list[Promoted], timers.Held]:
+    ) -> tuple[list[Promoted], timers.ByQueue]:
+        async def attempt(_: int) -> tuple[list[Promoted], timers.ByQueue]:
             return await self.write(timers.promote, entries, now, self.maker + 2, behind=behind)
 
         return await self._again(attempt, now)

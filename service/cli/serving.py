@@ -25,7 +25,7 @@ class Flags:
     dsn: Annotated[
         str | None, Parameter(help="The store: mysql://user:pw@host/db or sqlite:///tarry.db (the default).")
     ] = None
-    redis: Annotated[str | None, Parameter(help="A Redis for nudges and sequencers: redis://host:6379/0.")] = None
+    redis: Annotated[str | None, Parameter(help="A Redis for notices and sequencers: redis://host:6379/0.")] = None
     listen: Annotated[str | None, Parameter(help="Where HTTP is served; 127.0.0.1:8277 by default.")] = None
     hosts: Annotated[
         str | None, Parameter(help="Names by which clients may call the server, beside its own: a.example,b.example.")

@@ -1,7 +1,7 @@
 """A group's coordinator: its waiting acks, fails and claims go into one transaction, a turn at a time.
 
 A turn takes all that waits, which is where the gain lies. A claim that finds nothing stays here, without a
-connection or a transaction, until the group is nudged or its wait is over. A claim granted to somebody who has gone
+connection or a transaction, until there may be something or its wait is over. A claim granted to somebody who has gone
 meanwhile is given back, uncounted. Leases are watched here too: one that runs out is settled as lost. What nobody waits
 for is tried until it is done.
 """
@@ -93,7 +93,7 @@ class Coordinator:
         self._leases: list[tuple[int, int, int]] = []  # (lease_until, queue, number), a heap; may hold ended claims
         self._strangers: dict[tuple[int, int], ClaimKey] = {}  # claims not of this coordinator whose leases it watches
         self._returning: dict[tuple[int, int], Settlement] = {}  # claims that nobody took, until they are given back
-        self._nudged = True  # there may be messages; false after a turn that left none
+        self._may_find = True  # a turn may find messages; not after one that left none
         self._claiming = False  # a turn claims, and what it leaves is not known yet
         self._full = False  # the group has as many messages in hand as it may, until something is settled
         self._claims_from = 0.0  # trio's time before which a trickle is not claimed
@@ -106,18 +106,18 @@ class Coordinator:
         self._rest = _FIRST_REST  # before the next turn, while another transaction holds the group
         self.turns = 0
 
-    def nudge(self) -> None:
+    def notify(self) -> None:
         """There may be messages for this group."""
         if self._full:
             return  # none of them may be handed out before something is settled
-        self._nudged = True
+        self._may_find = True
         if self._asking:
             self._wake.set()
 
     def free(self) -> None:
         """The group may have more in hand than before, or something was settled elsewhere."""
         self._full = False
-        self.nudge()
+        self.notify()
 
     def stop(self) -> None:
         """No more claims: those that wait go home empty-handed. Settlements go on."""
@@ -145,7 +145,7 @@ class Coordinator:
     def look_around(self) -> None:
         """Somebody may have a right to messages that another has left."""
         if self._left and self._asking and self.present() != self._sharing:
-            self.nudge()
+            self.notify()
 
     def dismiss(self, client: str) -> None:
         """The client goes: it waits no longer, and what it shared in is free."""
@@ -153,7 +153,7 @@ class Coordinator:
             del self._asking[asking]
             asking.answered.set()
         if self._asked_at.pop(client, None) is not None:
-            self.nudge()
+            self.notify()
 
     def watch(self, key: ClaimKey, lease_until: int) -> None:
         """Watches the lease of a claim that another coordinator, or this one before a restart, has granted.
@@ -184,15 +184,15 @@ class Coordinator:
         if self._stopping:
             return None
         if self._find_group().topic.ordered:
-            self._nudged |= self._left or request.client not in self._asked_at
+            self._may_find |= self._left or request.client not in self._asked_at
             self._asked_at[request.client] = self._clock.now()
-        if not self._nudged and not self._claiming and wait <= 0:
+        if not self._may_find and not self._claiming and wait <= 0:
             return None  # the last turn left nothing, and nothing came since
         if len(self._asking) >= _WAITING:
             raise Overloaded("too many claims are waiting for this group; try again in a moment")
         asking = _Asking(request, final=wait <= 0)
         self._asking[asking] = None
-        if self._nudged:
+        if self._may_find:
             self._wake.set()
         try:
             with trio.move_on_after(wait / 1000 if wait > 0 else float("inf")):
@@ -244,9 +244,9 @@ class Coordinator:
             settling = [*self._settling[:_TOGETHER], *self._lost()]
             del self._settling[:_TOGETHER]
             if settling and self._full:
-                self._full, self._nudged = False, True
+                self._full, self._may_find = False, True
             asking: list[_Asking] = []
-            if self._nudged and trio.current_time() >= self._claims_from:
+            if self._may_find and trio.current_time() >= self._claims_from:
                 asking = list(islice(self._asking, _TOGETHER))
                 for one in asking:
                     del self._asking[one]
@@ -256,7 +256,7 @@ class Coordinator:
     async def _wait_for_work(self) -> None:
         while not self._settling and not self._retired:
             rest = 3600.0
-            if self._asking and self._nudged:
+            if self._asking and self._may_find:
                 rest = self._claims_from - trio.current_time()
             if self._leases:
                 rest = min(rest, self._clock.seconds_until(self._leases[0][0]))
@@ -288,7 +288,7 @@ class Coordinator:
         return lost
 
     async def _turn(self, settling: list[_Settling], asking: list[_Asking]) -> None:
-        self._nudged = self._nudged and not asking  # set again by whoever streams while the turn runs
+        self._may_find = self._may_find and not asking  # set again by whoever streams while the turn runs
         self._claiming = bool(asking)
         settlements = [s.settlement for s in settling]
         group = self._find_group()
@@ -297,13 +297,13 @@ class Coordinator:
         try:
             turn = await self._take_turn(group, settlements, [a.request for a in asking])
         except Locked:
-            self._nudged, self._claiming = True, False
+            self._may_find, self._claiming = True, False
             self._put_back(settling, asking)
             await trio.sleep(self._rest)
             self._rest = min(2 * self._rest, _LONGEST_REST)
             return
         except Exception as error:
-            self._nudged, self._claiming = True, False
+            self._may_find, self._claiming = True, False
             await self._failed(settling, asking, error)
             return
         self._rest = _FIRST_REST
@@ -314,15 +314,15 @@ class Coordinator:
             self._claiming = False
             self._left, self._sharing, self._full = turn.left, sharing, turn.full
         if self._full:
-            self._nudged = False
+            self._may_find = False
         elif turn.more:
-            self._nudged = True
+            self._may_find = True
         elif asking:
             self._claims_from = began + _PACE
         for waiting, settled in zip(settling, turn.settled, strict=True):
             waiting.settled = settled
             waiting.answered.set()
-        if asking and not self._nudged:
+        if asking and not self._may_find:
             self._send_home()
         for asker, claim in zip(asking, turn.claims, strict=True):
             asker.cut = turn.cut and claim is None and asker.request.tags is not None

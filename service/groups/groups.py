@@ -190,7 +190,7 @@ class Groups:
             self._metrics.of_group("acked", group.topic.name, group.name, acked)
         coordinator = self._coordinator(group)
         coordinator.forget(keys)
-        coordinator.nudge()
+        coordinator.notify()
 
     def present(self, group: Group | None = None) -> set[str]:
         """The clients of ordered topics that are there; of one group, or of all."""
@@ -215,14 +215,14 @@ class Groups:
         for coordinator in self._coordinators.values():
             coordinator.look_around()
 
-    def nudge(self, queue_id: int) -> None:
+    def notify(self, queue_id: int) -> None:
         """A queue has grown."""
         # Of a topic with very many groups, only those that somebody has claimed for here.
         if (topic := self._directory.topic_of_queue(queue_id)) is not None:
             for coordinator in self._of_topic.get(topic.id, ()):
-                coordinator.nudge()
+                coordinator.notify()
         elif (group := self._directory.group_of_queue(queue_id)) is not None and group.id in self._coordinators:
-            self._coordinators[group.id].nudge()
+            self._coordinators[group.id].notify()
 
     async def _group_of_claim(self, key: ClaimKey) -> Group | None:
         group = await self._directory.look_up_group(key.group_id)
@@ -286,7 +286,7 @@ class Groups:
             self.handed_out(group, claim.messages, claim.claimed_at)
 
     def _consume_timeout(self, group: Group, key: ClaimKey, settled: Settled) -> None:
-        queues = {queue.id: queue.number for queue in (*group.topic.queues, *group.retry_queues.values())}
+        queues = {queue.id: queue.number for queue in (*group.topic.queues, *group.retry_queues)}
         facts = {
             "topic": group.topic.name,
             "group": group.name,

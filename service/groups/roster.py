@@ -16,7 +16,7 @@ from .membership import Membership
 
 
 @frozen
-class Held:
+class QueueHolding:
     """What a client holds of a queue of a topic, together with what comes back to it."""
 
     group: Group
@@ -35,7 +35,7 @@ class ClientState:
     renewed_at: int | None
     alive: bool | None
     """None: it is not watched."""
-    holds: tuple[Held, ...] = ()
+    holds: tuple[QueueHolding, ...] = ()
 
 
 @define(eq=False)
@@ -54,8 +54,8 @@ class Roster:
         names = sorted(name for name in {*here, *holders} if name > after)[:limit]
         if not names:
             return []
-        held = await self._held(names)
-        return [evolve(self._state(name), holds=held.get(name, ())) for name in names]
+        holds = await self._holds(names)
+        return [evolve(self._state(name), holds=holds.get(name, ())) for name in names]
 
     def _state(self, name: str) -> ClientState:
         watched = self._membership.watched(name)
@@ -63,29 +63,29 @@ class Roster:
             return ClientState(name, None, None, None)
         return ClientState(name, *watched)
 
-    async def _held(self, names: Sequence[str]) -> dict[str, tuple[Held, ...]]:
-        places: dict[tuple[str, int, int], Held] = {}
+    async def _holds(self, names: Sequence[str]) -> dict[str, tuple[QueueHolding, ...]]:
+        places: dict[tuple[str, int, int], QueueHolding] = {}
         for holding in await self._store.read(holdings.of_clients, names):
             group = self._directory.group_by_id(holding.group_id)
             number = None if group is None else _number(group, holding.queue_id)
             if group is None or number is None:
                 continue  # made by another node a moment ago
             place = holding.client, group.id, number
-            before = places.get(place, Held(group, number, 0, owner=False))
+            before = places.get(place, QueueHolding(group, number, 0, owner=False))
             places[place] = evolve(before, claims=before.claims + holding.claims, owner=before.owner or holding.owner)
-        held: dict[str, list[Held]] = {}
+        holds: dict[str, list[QueueHolding]] = {}
         for (name, _, _), one in places.items():
-            held.setdefault(name, []).append(one)
+            holds.setdefault(name, []).append(one)
         return {
             name: tuple(sorted(several, key=lambda one: (one.group.topic.name, one.group.name, one.queue)))
-            for name, several in held.items()
+            for name, several in holds.items()
         }
 
 
 def _number(group: Group, queue_id: int) -> int | None:
     """Of a queue of the topic, or of the one that a retry queue belongs to."""
     for queue in group.topic.queues:
-        retries = group.retry_queues.get(queue.id)
+        retries = group.retry_queue_of.get(queue.id)
         if queue.id == queue_id or (retries is not None and retries.id == queue_id):
             return queue.number
     return None

@@ -5,7 +5,7 @@ from attrs import frozen
 from ..groups.groups import Groups
 from ..topics.directory import Directory
 from .listeners import Listeners
-from .nudges import Nudges
+from .notices import Notices
 from .sealer import Sealer
 
 
@@ -17,7 +17,7 @@ class Growth:
     listeners: Listeners
     groups: Groups
     sealer: Sealer
-    nudges: Nudges | None
+    notices: Notices | None
     """None without a Redis."""
 
     def committed(self, queue_id: int) -> None:
@@ -31,13 +31,13 @@ class Growth:
     def ours(self, queue_id: int) -> None:
         """It has grown by our hand: other nodes hear of it too."""
         self.seen(queue_id)
-        if self.nudges is not None:
-            self.nudges.tell(queue_id)
+        if self.notices is not None:
+            self.notices.tell(queue_id)
 
     def seen(self, queue_id: int) -> None:
         """It has grown, by whomever: its readers at this node are woken."""
         self.listeners.notify(queue_id)
-        self.groups.nudge(queue_id)
+        self.groups.notify(queue_id)
 
     @property
     def awaited(self) -> set[int]:

@@ -258,7 +258,7 @@ class Directory:
         if place[0] in self._of_topic:
             self._of_topic[place[0]].pop(group.id, None)
         for one in (group, present):
-            for queue in one.retry_queues.values() if one is not None else ():
+            for queue in one.retry_queues if one is not None else ():
                 self._group_of_queue.pop(queue.id, None)
         self.group_gone(group)
 
@@ -286,7 +286,7 @@ class Directory:
         self._groups[group.topic.id, group.name] = group
         self._by_id[group.id] = group
         self._of_topic[group.topic.id][group.id] = group
-        for queue in group.retry_queues.values():
+        for queue in group.retry_queues:
             self._group_of_queue[queue.id] = group
         return group
 

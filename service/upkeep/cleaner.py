@@ -179,7 +179,7 @@ class Cleaner:
             yield from self._places_of(group, left, limits)
 
     def _places_of(self, group: Group, left: Leftovers, limits: Limits) -> Iterator[_Place]:
-        for queue in group.retry_queues.values():
+        for queue in group.retry_queues:
             if queue.id in left.queues:
                 returns = partial(retention.clean_returns, group=group, queue=queue, limits=limits, limit=BATCH)
                 yield _Place("returns", returns, ("returns", queue.id))

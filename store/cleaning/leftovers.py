@@ -31,7 +31,7 @@ class Leftovers:
 async def find_leftovers(tx: Transaction, topics: Sequence[Topic], groups: Sequence[Group]) -> Leftovers:
     """What there may be to clean in these topics and these groups of theirs."""
     queues = [queue.id for topic in topics for queue in topic.queues]
-    queues += [queue.id for group in groups for queue in group.retry_queues.values()]
+    queues += [queue.id for group in groups for queue in group.retry_queues]
     filled: set[int] = set()
     for at in range(0, len(queues), _KEYS):
         begins = await floors(tx, queues[at : at + _KEYS])

@@ -63,7 +63,7 @@ class Removed:
 
 
 @define
-class _Held:
+class _Wanted:
     """Who still wants which messages of a stretch of a queue, all seen at one moment."""
 
     queue: Queue
@@ -79,35 +79,35 @@ class _Held:
     """(group, offset) of what came back from the ladder and is not settled since."""
 
     @classmethod
-    async def read(cls, tx: Transaction, queue: Queue, groups: Sequence[int], rows: Sequence[AgedMessage]) -> "_Held":
+    async def read(cls, tx: Transaction, queue: Queue, groups: Sequence[int], rows: Sequence[AgedMessage]) -> "_Wanted":
         of = list(groups) or [0]
         stretch = (queue.id, rows[0].place, rows[-1].place + 1)
-        held = cls(queue)
+        wanted = cls(queue)
         owners: dict[int, int] = {}
         back: list[tuple[int, int, int]] = []
         claimed: dict[int, list[range]] = defaultdict(list)
         asked = (of, of, *stretch, [row.id for row in rows], *stretch)
-        for kind, group_id, a, b, c in await tx.fetch("message.held", tuple[int, int, int, int, int], *asked):
+        for kind, group_id, a, b, c in await tx.fetch("message.wanted", tuple[int, int, int, int, int], *asked):
             if kind == _CURSOR:
-                held.positions[group_id, a] = b
+                wanted.positions[group_id, a] = b
                 owners[a] = group_id  # of the topic's own queue whichever comes last: it has no returns
             elif kind == _CLAIM and a == queue.id:
-                held.claims[group_id].append(range(b, b + c))
+                wanted.claims[group_id].append(range(b, b + c))
             elif kind == _CLAIM:
                 claimed[a].append(range(b, b + c))
             elif kind == _RETRY:
-                held.retries.append((group_id, a, b))
+                wanted.retries.append((group_id, a, b))
             elif kind == _PARKED:
-                held.parked.add(b)
+                wanted.parked.add(b)
             else:
                 back.append((a, b, c))
         for queue_id, offset, source in back:
             group = owners.get(queue_id)
             if group is None:
                 continue  # a group that is gone
-            if offset >= held.positions[group, queue_id] or any(offset in some for some in claimed[queue_id]):
-                held.returns.append((group, source))
-        return held
+            if offset >= wanted.positions[group, queue_id] or any(offset in some for some in claimed[queue_id]):
+                wanted.returns.append((group, source))
+        return wanted
 
     def offsets(self, stops: Mapping[int, int]) -> set[int]:
         """The offsets that must stay; below its stop a group holds nothing."""
@@ -137,13 +137,13 @@ async def clean_messages(
     end = old[-1].place + 1
     overdue = _old(old, now - hard, end)
     hard_end = overdue[-1].place + 1 if overdue else start
-    held = await _Held.read(tx, queue, sorted(groups), old)
+    wanted = await _Wanted.read(tx, queue, sorted(groups), old)
     stops = {group: end if seen_at <= now - hard else hard_end for group, seen_at in groups.items()}
-    lagging = {g: held.positions[g, queue.id] for g in groups if held.positions.get((g, queue.id), end) < end}
+    lagging = {g: wanted.positions[g, queue.id] for g in groups if wanted.positions.get((g, queue.id), end) < end}
     end = min([end, *(max(position, stops[group]) for group, position in lagging.items())])
     rows = [row for row in old if row.place < end]
     # Locks in the order that everybody keeps: retries, cursors, sequences; then what is written.
-    lost = [id_ for group, id_, offset in held.retries if offset < min(stops.get(group, 0), end)]
+    lost = [id_ for group, id_, offset in wanted.retries if offset < min(stops.get(group, 0), end)]
     back = await tx.fetch("retry.lock", Resting, lost) if lost else []
     expired = await _pass_over(tx, queue.id, {g for g, position in lagging.items() if position < end}, end)
     begins: dict[int, int] = {}
@@ -154,9 +154,9 @@ async def clean_messages(
         back = [row for row in back if row.return_queue_id in begins]  # the others' group has been removed
     if back:
         await stream_retries(tx, back, begins, now)
-    stay = held.offsets(stops)
+    stay = wanted.offsets(stops)
     locked = set(lost) - {row.id for row in back}  # somebody works on them: next time
-    stay |= {offset for _, id_, offset in held.retries if id_ in locked}
+    stay |= {offset for _, id_, offset in wanted.retries if id_ in locked}
     removed = await _remove_messages(tx, topic, queue, rows, stay)
     if start == floor and rows:
         await _raise_floor(tx, queue.id, min((offset for offset in stay if start <= offset < end), default=end))

@@ -155,7 +155,7 @@ class Chains:
 
     async def _release(self, tx: Transaction, released: dict[int, list[ParkedRow]]) -> None:
         """Into the retry queues, in the order of the stream."""
-        backs = {queue_id: self.group.retry_queues[queue_id].id for queue_id in released}
+        backs = {queue_id: self.group.retry_queue_of[queue_id].id for queue_id in released}
         begins = await draw_offsets(tx, {backs[queue_id]: len(rows) for queue_id, rows in released.items()})
         returned: list[Sequence[Value]] = []
         for queue_id, rows in released.items():

@@ -74,7 +74,7 @@ class Claiming:
     async def write(self, tx: Transaction) -> None:
         """Gives to everybody what there is for him."""
         group, queue_ids = self.locked.group, self._by_need()
-        self._queues = {queue.id: queue for queue in (*group.topic.queues, *group.retry_queues.values())}
+        self._queues = {queue.id: queue for queue in (*group.topic.queues, *group.retry_queues)}
         pages = await self._read_ahead(tx, queue_ids) if self.order is None else {}
         for queue_id in queue_ids:
             await self._give_of(tx, queue_id, pages.get(queue_id))
@@ -110,7 +110,7 @@ class Claiming:
 
     def _is_return(self, queue_id: int) -> bool:
         """Whether it is a retry queue of the group."""
-        return queue_id not in self.locked.group.retry_queues
+        return queue_id not in self.locked.group.retry_queue_of
 
     async def _read_ahead(self, tx: Transaction, queue_ids: Iterable[int]) -> dict[int, Page]:
         """The first messages of the queues that are likely to be claimed from, in one flight; a page of them in all."""

@@ -61,7 +61,7 @@ class Failing:
             offsets[failure.claim.queue_id].append(failure.offset)
         sources: dict[tuple[int, int], Source] = {}
         for queue_id, some in offsets.items():
-            if queue_id in self.group.retry_queues:
+            if queue_id in self.group.retry_queue_of:
                 for offset, id_ in await tx.fetch("message.ids", tuple[int, int], queue_id, min(some), max(some) + 1):
                     sources[queue_id, offset] = first_source(queue_id, offset, id_)
             else:
@@ -84,7 +84,7 @@ class Failing:
             failure.answer.dead += 1
             return Outcome.LOST_DEAD if lost else Outcome.DEAD
         id_ = self.make_id(at + rest)
-        retry_queue = self.group.retry_queues[source.message_queue_id]
+        retry_queue = self.group.retry_queue_of[source.message_queue_id]
         self._retries.append(
             (
                 *(shard_of(id_), id_, self.group.id, retry_queue.id),

@@ -70,7 +70,7 @@ class Order:
 
     def __attrs_post_init__(self) -> None:
         self._chains = Chains(self.group, self.now)
-        self._own_queues = {back.id: queue_id for queue_id, back in self.group.retry_queues.items()}
+        self._own_queues = {back.id: queue_id for queue_id, back in self.group.retry_queue_of.items()}
 
     def _own(self, queue_id: int) -> int:
         return self._own_queues.get(queue_id, queue_id)

@@ -56,7 +56,7 @@ async def redrive(
         return Redriven(0)
     ids = [row.id for row in rows]
     await tx.execute("message.restore", group.id, ids)
-    places = [(group.retry_queues[row.queue_id].id, row.queue_id, row.offset, row.id) for row in rows]
+    places = [(group.retry_queue_of[row.queue_id].id, row.queue_id, row.offset, row.id) for row in rows]
     timers = await set_retries(tx, group, places, now, make_id)
     await tx.execute("dead.remove_all", group.id, ids)
     for back, many in sorted(Counter(back for back, *_ in places).items()):

@@ -44,7 +44,7 @@ async def replay(
     tx: Transaction, group: Group, range_: Range, limit: int, now: int, make_id: Callable[[int], int]
 ) -> Replayed:
     """Replays `limit` messages at most. `make_id` makes the id of a retry from its time."""
-    backs = {queue.id: group.retry_queues[queue.id].id for queue in range_.queues}
+    backs = {queue.id: group.retry_queue_of[queue.id].id for queue in range_.queues}
     if not await tx.fetch("cursor.lock", CursorRow, group.id, sorted(backs.values())):
         raise GroupGone("the group has been removed meanwhile")
     left = await _left(tx, group, range_)

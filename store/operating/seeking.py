@@ -47,7 +47,7 @@ async def seek(
 ) -> Sought:
     """Moves the group in these queues of its topic. `make_id` makes the id of a retry from its time."""
     targets = {queue.id: await offset_of(tx, queue.id, position) for queue in queues}
-    backs = {group.retry_queues[queue.id].id for queue in queues}
+    backs = {group.retry_queue_of[queue.id].id for queue in queues}
     places = sorted([*targets, *backs])
     await tx.fetch("claim.lock_all", ClaimRow, group.id, places)
     cursors = {row.queue_id: row for row in await tx.fetch("cursor.lock", CursorRow, group.id, places)}
@@ -109,7 +109,7 @@ async def _back(
 async def _let_through(tx: Transaction, group: Group, acked: Mapping[int, Sequence[int]], now: int) -> None:
     """Ordered topics: nothing waits any more for what a user's own transaction has acked of a retry queue."""
     chains = Chains(group, now)
-    for own, back in group.retry_queues.items():
+    for own, back in group.retry_queue_of.items():
         if back.id in acked:
             sources = await tx.fetch("redelivery.sources", Source, back.id, acked[back.id])
             await chains.forget(tx, own, {source.message_offset for source in sources})

@@ -59,7 +59,7 @@ FROM redelivery /*! FORCE INDEX (idx_redelivery_message_id) */ WHERE message_id 
 SELECT `offset` AS place, streamed_at AS at, id, `key` FROM message /*! FORCE INDEX (PRIMARY) */
 WHERE queue_id = ? AND `offset` >= ? ORDER BY `offset` LIMIT ?;
 
--- name: held
+-- name: wanted
 -- Who may still want a stretch of a queue: cursors (0), open claims (1), retries (2) and returns from the ladder
 -- (3), and what is parked (4).
 -- One statement, so that all of it is seen at the same moment.

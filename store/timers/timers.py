@@ -24,13 +24,13 @@ Timer = tuple[int, int]
 Scan = tuple[int, int]
 """(id, due). Of a due scan: a start reads hundreds of thousands of them, and makes columns of them again."""
 
-Held = dict[int, list[int]]
-"""By queue id: entries that are due and cannot go there now."""
+ByQueue = dict[int, list[int]]
+"""Entries by the id of the queue that they are to go to."""
 
 
 async def promote(
     tx: Transaction, entries: Sequence[int], now: int, maker: int = 0, *, behind: Collection[int] | None = None
-) -> tuple[list[Promoted], Held]:
+) -> tuple[list[Promoted], ByQueue]:
     """Hands what is due among these entries to the stream, in one transaction.
 
     Messages of an outbox are counted here, in this maker's tally: their publish must lock no counter.
@@ -45,11 +45,11 @@ async def promote(
     resting = await tx.fetch("retry.lock", Resting, retries) if retries else []
     back = [row for row in resting if due_of(row.id) <= now]
     back.sort(key=_time_and_source)  # they were locked shard by shard
-    held: Held = {}
+    held_back: ByQueue = {}
     if behind is not None:
-        due, back = _hold_back(due, back, set(behind), held)
+        due, back = _hold_back(due, back, set(behind), held_back)
         topics = await locked_tallies(tx, {row.topic_id for row in due if row.uncounted}, maker)
-        due, back = _hold_back(due, back, {r.queue_id for r in due if r.uncounted and r.topic_id in topics}, held)
+        due, back = _hold_back(due, back, {r.queue_id for r in due if r.uncounted and r.topic_id in topics}, held_back)
     uncounted = Counter([row.topic_id for row in due if row.uncounted])
     for topic_id in sorted(uncounted):
         await count(tx, topic_id, maker, scheduled=uncounted[topic_id])
@@ -59,7 +59,7 @@ async def promote(
         begins = await draw_offsets(tx, wanted) if wanted else {}
     else:
         begins, locked = await draw_free(tx, wanted)
-        due, back = _hold_back(due, back, locked, held)
+        due, back = _hold_back(due, back, locked, held_back)
         # What is held back is counted when it goes. (The tallies are locked already, and come before the queues.)
         too_early = uncounted - Counter([row.topic_id for row in due if row.uncounted])
         for topic_id in sorted(too_early):
@@ -72,21 +72,21 @@ async def promote(
     if back:
         await stream_retries(tx, back, begins, now)
     promoted = [Promoted(row.id, row.queue_id, row.due, bool(row.uncounted)) for row in due]
-    return promoted + [Promoted(~row.id, row.return_queue_id, due_of(row.id)) for row in back], held
+    return promoted + [Promoted(~row.id, row.return_queue_id, due_of(row.id)) for row in back], held_back
 
 
-async def queues_of(tx: Transaction, entries: Sequence[int]) -> Held:
+async def queues_of(tx: Transaction, entries: Sequence[int]) -> ByQueue:
     """Where these entries go, whoever holds what; without those that are gone."""
     messages = [entry for entry in entries if entry >= 0]
     retries = [~entry for entry in entries if entry < 0]
     queues = dict(await tx.fetch("delay.queues", tuple[int, int], places_of(messages))) if messages else {}
     found = await tx.fetch("retry.queues", tuple[int, int], retries) if retries else []
     queues |= {~id_: queue_id for id_, queue_id in found}
-    held: Held = {}
+    by_queue: ByQueue = {}
     for entry in entries:
         if entry in queues:
-            held.setdefault(queues[entry], []).append(entry)
-    return held
+            by_queue.setdefault(queues[entry], []).append(entry)
+    return by_queue
 
 
 async def lock_waiting(tx: Transaction, ids: Collection[int]) -> list[Waiting]:
@@ -112,14 +112,14 @@ async def remove_waiting(tx: Transaction, rows: Collection[Waiting]) -> int:
 
 
 def _hold_back(
-    due: list[Waiting], back: list[Resting], queues: Collection[int], held: Held
+    due: list[Waiting], back: list[Resting], queues: Collection[int], held_back: ByQueue
 ) -> tuple[list[Waiting], list[Resting]]:
-    """Those messages and retries that go to other queues than these; the entries of the rest are noted in `held`."""
+    """Those messages and retries that go to other queues than these; the entries of the rest go to `held_back`."""
     if not queues:
         return due, back
     for queue_id, entry in [(row.queue_id, row.id) for row in due] + [(row.return_queue_id, ~row.id) for row in back]:
         if queue_id in queues:
-            held.setdefault(queue_id, []).append(entry)
+            held_back.setdefault(queue_id, []).append(entry)
     return (
         [row for row in due if row.queue_id not in queues],
         [row for row in back if row.return_queue_id not in queues],

@@ -121,7 +121,7 @@ class Oracle:
         for name in groups:
             group = await store.add_group(topic, name, START)
             assert group.ladder == LADDER
-            backs: dict[int, list[Hop]] = {queue.id: [] for queue in group.retry_queues.values()}
+            backs: dict[int, list[Hop]] = {queue.id: [] for queue in group.retry_queues}
             hands.append(Hand(group, dict.fromkeys(group.queue_ids, 0), backs))
         oracle = cls(store, topic, hands)
         oracle.streams = {queue.id: [] for queue in topic.queues}
@@ -284,7 +284,7 @@ class Oracle:
         """To an offset of one queue."""
         place = self.topic.queues[queue % len(self.topic.queues)]
         target = min(offset, len(self.streams[place.id]))
-        back = hand.group.retry_queues[place.id].id
+        back = hand.group.retry_queue_of[place.id].id
         closed = [h for h in hand.held if not h.ended and h.claim.key.queue_id in (place.id, back)]
         sought = await self.store.seek(hand.group, [place], Position("offset", offset), self.now)
         assert sought.queues == ((place.number, target),)
@@ -320,7 +320,7 @@ class Oracle:
         for id_, (due, entry) in zip(sorted(there), redriven.timers, strict=True):
             assert self.now <= due <= self.now + 1
             message = hand.dead.pop(id_).message
-            hand.retries[~entry] = (hand.group.retry_queues[message.queue_id].id, Hop(message))
+            hand.retries[~entry] = (hand.group.retry_queue_of[message.queue_id].id, Hop(message))
             hand.redriven += 1
 
     async def replay(self, hand: Hand, queue: int, begin: int, end: int) -> None:
@@ -336,7 +336,7 @@ class Oracle:
             done = replayed.done
         assert len(entries) == len(hops)
         for id_, hop in zip(entries, hops, strict=True):
-            hand.retries[id_] = (hand.group.retry_queues[place.id].id, Hop(hop.message))
+            hand.retries[id_] = (hand.group.retry_queue_of[place.id].id, Hop(hop.message))
         hand.redriven += len(hops)
         hand.sought = hand.sought or bool(hops)
 
@@ -419,7 +419,7 @@ class Oracle:
         assert state.claimed == sum(held.outcomes.count(Outcome.OPEN) for held in open_)
         assert sum(state.retries) == len(hand.retries)
         numbers = {queue.id: queue.number for queue in self.topic.queues}
-        numbers |= {queue.id: queue.number for queue in hand.group.retry_queues.values()}
+        numbers |= {queue.id: queue.number for queue in hand.group.retry_queues}
         assert {(q.retry, q.queue, q.offset, q.end) for q in state.queues} == {
             (queue_id not in self.streams, numbers[queue_id], position, len(self._queue(hand, queue_id)))
             for queue_id, position in hand.positions.items()
@@ -524,7 +524,7 @@ class Oracle:
         retried = dead = 0
         lost = settlement.verb == "end"
         queue_id = held.claim.key.queue_id
-        back = queue_id if queue_id not in self.streams else hand.group.retry_queues[queue_id].id
+        back = queue_id if queue_id not in self.streams else hand.group.retry_queue_of[queue_id].id
         for place in places:
             hop = held.hops[place]
             at = held.lease_until if lost else self.now

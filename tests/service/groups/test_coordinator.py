@@ -82,7 +82,7 @@ class Counter:
     async def publish(self, count: int) -> None:
         drafts = tuple(Draft(self.topic, self.topic.queues[0], b"1") for _ in range(count))
         await self.store.publish([Publication(drafts)], self.clock.now())
-        self.coordinator.nudge()
+        self.coordinator.notify()
 
     async def claim(
         self, size: int = 10, wait: int = 0, lease: int = LEASE, tags: frozenset[str] | None = None
@@ -136,7 +136,7 @@ async def test_an_empty_queue_is_asked_once(counter: Counter) -> None:
     assert len(counter.turns) == 1
 
 
-async def test_a_waiting_claim_costs_nothing_until_it_is_nudged(counter: Counter) -> None:
+async def test_a_waiting_claim_costs_nothing_until_there_may_be_something(counter: Counter) -> None:
     got: list[Claim | None] = []
 
     async def wait() -> None:
@@ -217,7 +217,7 @@ async def test_a_claim_for_a_client_that_has_gone_comes_back_uncounted(counter: 
     ((due, entry),) = counter.timers
     assert due == counter.ms, "at once"
     await counter.store.promote([entry], counter.clock.now())
-    counter.coordinator.nudge()
+    counter.coordinator.notify()
     claim = await counter.claim()
     assert claim is not None
     assert claim.messages[0].attempt == 1
@@ -252,7 +252,7 @@ async def test_what_nobody_took_is_given_back_however_long_that_takes(
     await pass_time(counter, autojump_clock, 2)
     ((due, entry),) = counter.timers
     await counter.store.promote([entry], counter.clock.now())
-    counter.coordinator.nudge()
+    counter.coordinator.notify()
     claim = await counter.claim()
     assert claim is not None
     assert claim.messages[0].attempt == 1, "it was not counted"
@@ -276,7 +276,7 @@ async def test_a_lease_that_runs_out_goes_to_the_ladder(counter: Counter) -> Non
     claim = await counter.claim(lease=1)
     assert claim is not None
     counter.ms += 1
-    counter.coordinator.nudge()
+    counter.coordinator.notify()
     await counter.claim()  # wakes the coordinator, which looks at its leases
     while not counter.timers:
         await trio.lowlevel.checkpoint()
@@ -485,7 +485,7 @@ async def test_a_lease_that_ends_while_the_group_is_held_is_ended_afterwards(cou
         counter.held = False
         while not counter.timers:
             counter.ms += 100
-            counter.coordinator.nudge()
+            counter.coordinator.notify()
             counter.coordinator.watch(claim.key, counter.ms)  # the clock is stepped by hand, and wakes nobody
             await trio.sleep(0.01)
     assert len(counter.timers) == 1

@@ -266,7 +266,7 @@ async def test_the_roster(town: Town, nursery: trio.Nursery) -> None:
     await town.pass_time(10)
     again = await town.claim("ann", 1)
     assert again is not None
-    assert again.key.queue_id in {queue.id for queue in town.group.retry_queues.values()}
+    assert again.key.queue_id in {queue.id for queue in town.group.retry_queues}
     (ann, *_) = await town.node.roster.page("", 1)
     assert [(mine.claims, mine.owner) for mine in ann.holds] == [(1, True)], (
         "what comes back is told with the queue it was of"

@@ -315,7 +315,7 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "topic.free": ({"topic": "PRIMARY"}, [([1],), ([1, 2],)]),
     "topic.names": ({"topic": "PRIMARY"}, [([1],), ([1, 2],)]),
     "message.oldest": ({"message": "PRIMARY"}, [(1, 0, 1), (1, 100, 1000)]),
-    "message.held": (
+    "message.wanted": (
         {
             "cursor": "PRIMARY",
             "claim": "PRIMARY",

@@ -147,7 +147,7 @@ class Crowd:
         retried: list[int] = []
         dead: list[int] = []
         released: list[int] = []
-        backs = {queue.id for queue in self.group.retry_queues.values()}
+        backs = {queue.id for queue in self.group.retry_queues}
         for told in self.told:
             claim = told.claim
             outcome = ended[claim.key.queue_id, claim.key.number]

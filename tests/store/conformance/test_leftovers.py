@@ -16,7 +16,7 @@ LIMITS = Limits(retention=7 * DAY, hard=28 * DAY, history=28 * DAY, dead=90 * DA
 async def what_is_left(stage: Stage, topic: Topic, *groups: Group) -> list[str]:
     left = await stage.store.read(leftovers.find_leftovers, [topic], groups)
     names = {queue.id: "topic" for queue in topic.queues}
-    names |= {queue.id: f"returns of {group.name}" for group in groups for queue in group.retry_queues.values()}
+    names |= {queue.id: f"returns of {group.name}" for group in groups for queue in group.retry_queues}
     logs = {group.id: group.name for group in groups}
     return sorted(
         [names[id_] for id_ in left.queues]

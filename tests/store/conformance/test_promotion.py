@@ -108,7 +108,7 @@ async def test_topics_queues_and_retries_in_one_transaction(stage: Stage) -> Non
     ) + await stage.publish(*(stage.draft(two, b"b%d" % i, 10 * SECOND) for i in range(3)))
     stage.now += 10 * SECOND
     entries = [entry for _, entry in failed.timers] + ids_of(receipts)
-    back = group.retry_queues[one.queues[1].id]
+    back = group.retry_queue_of[one.queues[1].id]
     await stage.store.write(timers.reschedule, [(receipts[-1].id, stage.now - 1)], stage.now)  # it lies elsewhere now
     where = await stage.store.read(timers.queues_of, [*entries, 5, ~5])
     assert list(where) == [back.id, one.queues[0].id, one.queues[1].id, two.queues[0].id]

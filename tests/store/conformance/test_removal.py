@@ -105,7 +105,7 @@ async def test_all_of_a_group_goes_and_nothing_else(stage: Stage, *, ordered: bo
     before = everything(stage)
     gone = await stage.group(topic, "audit")
     await wear(stage, gone)
-    queues = {queue.id for queue in gone.retry_queues.values()}
+    queues = {queue.id for queue in gone.retry_queues}
     there = {"consumer_group", "queue", "cursor", "claim", "delivery", "retry", "redelivery", "dead", "seek", "replay"}
     there |= {"chain", "parked", "queue_owner"} if ordered else set()
     assert remains(stage, groups=[gone.id], queues=queues).keys() == there
@@ -172,7 +172,7 @@ async def test_a_group_of_the_same_name_begins_anew(stage: Stage) -> None:
     await stage.store.write(removal.remove_group, group, stage.now)
     again = await stage.group(topic)
     assert again.id > group.id
-    assert {q.id for q in again.retry_queues.values()}.isdisjoint(q.id for q in group.retry_queues.values())
+    assert {q.id for q in again.retry_queues}.isdisjoint(q.id for q in group.retry_queues)
     stage.now += MINUTE
     await stage.fall_due()
     assert bodies(await stage.claim(again)) == [b"0", b"1", b"2", b"3"]

@@ -72,7 +72,7 @@ async def clean_returns(stage: Stage, group: Group, *, limits: Limits = LIMITS, 
 
 
 def back_of(group: Group) -> Queue:
-    return group.retry_queues[group.topic.queues[0].id]
+    return group.retry_queue_of[group.topic.queues[0].id]
 
 
 async def fill(stage: Stage, topic: Topic, count: int, key: str | None = None) -> list[int]:
@@ -483,7 +483,7 @@ async def test_returns_stay_until_their_deliveries_are_archived(stage: Stage) ->
         await stage.ack(group, await stage.claim(group, 2))
     stage.now += 28 * DAY
     await seen(stage, group)
-    back = group.retry_queues[topic.queues[0].id].id
+    back = group.retry_queue_of[topic.queues[0].id].id
     archived(stage, 0, 0, stage.now)
     assert (await clean_returns(stage, group)).rows == 0
     archived(stage, group.id, back, 1)

@@ -193,12 +193,12 @@ async def test_from_every_queue_to_its_own_retry_queue(stage: Stage) -> None:
         timers += (await stage.fail(group, await stage.claim(group, 1))).timers
     stage.now += MINUTE
     promoted = await stage.fall_due()
-    assert {p.queue_id for p in promoted} == {queue.id for queue in group.retry_queues.values()}
+    assert {p.queue_id for p in promoted} == {queue.id for queue in group.retry_queues}
     for _ in range(3):
         claim = await stage.claim(group, 1)
         ((message,), queue_id) = claim.messages, claim.key.queue_id
         own = topic.queues[message.queue]
-        assert group.retry_queues[own.id].id == queue_id
+        assert group.retry_queue_of[own.id].id == queue_id
         assert message.body == b"%d" % message.queue
 
 

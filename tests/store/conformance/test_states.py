@@ -198,7 +198,7 @@ class Lives:
 
     async def seek(self) -> None:
         """To where no message is on its way already."""
-        back = self.group.retry_queues[self.topic.queues[0].id].id
+        back = self.group.retry_queue_of[self.topic.queues[0].id].id
         away = {id_ for claim in self.claims if claim.key.queue_id == back for id_ in claim.places}
         there = self._there()
         busy = [
@@ -216,7 +216,7 @@ class Lives:
     def observe(self) -> dict[Where, State]:
         rows, group_id = self.stage.tables.rows, self.group.id
         (own,) = self.topic.queues
-        back = self.group.retry_queues[own.id]
+        back = self.group.retry_queue_of[own.id]
         found: dict[Where, State] = {}
         waiting = rows(f"SELECT id, due FROM delay WHERE topic_id = {self.topic.id}")
         self.dues = dict(waiting)

@@ -1,6 +1,6 @@
-"""Nudges: nodes tell each other over Redis which queues have grown, so that a long poll elsewhere need not look.
+"""Notices: nodes tell each other over Redis which queues have grown, so that a long poll elsewhere need not look.
 
-A nudge that is lost costs latency and nothing else: every node also looks for itself, once a second while somebody
+A notice that is lost costs latency and nothing else: every node also looks for itself, once a second while somebody
 waits. A Redis that is away is asked again from time to time.
 """
 
@@ -15,13 +15,13 @@ import trio
 _TIMEOUT = 1.0
 _PAUSES = (0.5, 1.0, 2.0, 5.0)
 _WAITING = 1_000
-"""Nudges that may wait to be sent; more are dropped, they would come late."""
+"""Notices that may wait to be sent; more are dropped, they would come late."""
 
 log = structlog.get_logger()
 
 
-class Nudges:
-    """This node's nudges over one Redis."""
+class Notices:
+    """This node's notices over one Redis, and those of the others."""
 
     def __init__(self, url: str, name: str) -> None:
         """`name` is that of the database: nodes on one database hear each other."""
@@ -31,7 +31,7 @@ class Nudges:
         self._connect: Callable[[], Any] = lambda: redis.Redis.from_url(  # pyright: ignore[reportUnknownMemberType, reportUnknownLambdaType]
             url, socket_timeout=_TIMEOUT, socket_connect_timeout=_TIMEOUT
         )
-        self._channel = f"tarry:{name}:nudge"
+        self._channel = f"tarry:{name}:grown"
         self._own = ""
         self._send, self._outgoing = trio.open_memory_channel[int](_WAITING)
 
@@ -46,8 +46,8 @@ class Nudges:
         """Sends and hears for ever, whatever becomes of Redis; `heard` is called with the id of each queue that another
         node has made grow."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._keep_at, "nudges_not_sent", self._speak)
-            nursery.start_soon(self._keep_at, "nudges_not_heard", partial(self._listen, heard))
+            nursery.start_soon(self._keep_at, "notices_not_sent", self._speak)
+            nursery.start_soon(self._keep_at, "notices_not_heard", partial(self._listen, heard))
 
     async def _keep_at(self, event: str, step: Callable[[Any], Any]) -> None:
         failures = 0

@@ -1,4 +1,4 @@
-"""Nudges between nodes over a real Redis; one that is away costs nothing but the nudge."""
+"""Notices between nodes over a real Redis; one that is away costs nothing but the notice."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from support import servers
-from tarry.service.stream.nudges import Nudges
+from tarry.service.stream.notices import Notices
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def private_redis() -> Iterator[servers.PrivateRedis]:
     server.stop()
 
 
-async def heard_from(teller: Nudges, heard: list[int], queue_id: int) -> None:
+async def heard_from(teller: Notices, heard: list[int], queue_id: int) -> None:
     """Tells until it is heard: a subscription begins at its own time."""
 
     async def is_heard() -> bool:
@@ -34,9 +34,9 @@ async def test_nodes_on_one_database_hear_each_other(private_redis: servers.Priv
     here: list[int] = []
     there: list[int] = []
     elsewhere: list[int] = []
-    one = Nudges(private_redis.url, "orders")
-    other = Nudges(private_redis.url, "orders")
-    stranger = Nudges(private_redis.url, "invoices")
+    one = Notices(private_redis.url, "orders")
+    other = Notices(private_redis.url, "orders")
+    stranger = Notices(private_redis.url, "invoices")
     async with trio.open_nursery() as nursery:
         for node, heard in ((one, here), (other, there), (stranger, elsewhere)):
             nursery.start_soon(node.run, heard.append)
@@ -50,8 +50,8 @@ async def test_nodes_on_one_database_hear_each_other(private_redis: servers.Priv
 async def test_a_redis_that_goes_and_comes_back(private_redis: servers.PrivateRedis) -> None:
     here: list[int] = []
     there: list[int] = []
-    one = Nudges(private_redis.url, "orders")
-    other = Nudges(private_redis.url, "orders")
+    one = Notices(private_redis.url, "orders")
+    other = Notices(private_redis.url, "orders")
     private_redis.stop()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(one.run, here.append)
