@@ -7,12 +7,12 @@ for is tried until it is done.
 """
 
 import heapq
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import islice
 
 import structlog
 import trio
-from attrs import define, evolve, field
+from attrs import define, field
 
 from ...store.errors import Locked, StoreError
 from ...store.records import Claim, ClaimKey, ClaimRequest, Group, Settled, Settlement, Turn
@@ -68,6 +68,18 @@ class _Settling(_Waiting):
     """Nobody waits for it."""
 
 
+@define(eq=False)
+class _Lease:
+    """An open claim whose end is watched here."""
+
+    key: ClaimKey
+    until: int
+    places: Mapping[int, int] | None = None
+    """Position by message id; None: another coordinator has granted it, or this one before a restart."""
+    giving_back: Settlement | None = None
+    """Nobody took it, and to give it back is to be tried again."""
+
+
 class Coordinator:
     """Serves one group. `take_turn` is the transaction; `done` hears of every turn that was committed.
 
@@ -89,10 +101,8 @@ class Coordinator:
         self._present_for = present_for
         self._asking: dict[_Asking, None] = {}  # in order: ten thousand may wait, and each leaves when it likes
         self._settling: list[_Settling] = []
-        self._open: dict[tuple[int, int], Claim] = {}
-        self._leases: list[tuple[int, int, int]] = []  # (lease_until, queue, number), a heap; may hold ended claims
-        self._strangers: dict[tuple[int, int], ClaimKey] = {}  # claims not of this coordinator whose leases it watches
-        self._returning: dict[tuple[int, int], Settlement] = {}  # claims that nobody took, until they are given back
+        self._leases: dict[tuple[int, int], _Lease] = {}  # by queue and number of the claim
+        self._ends: list[tuple[int, int, int]] = []  # (when to look, queue, number), a heap; may hold ended claims
         self._may_find = True  # a turn may find messages; not after one that left none
         self._claiming = False  # a turn claims, and what it leaves is not known yet
         self._full = False  # the group has as many messages in hand as it may, until something is settled
@@ -131,9 +141,7 @@ class Coordinator:
         self.stop()
         self._retired = True
         self._leases.clear()
-        self._open.clear()
-        self._strangers.clear()
-        self._returning.clear()
+        self._ends.clear()
         self._wake.set()
 
     def present(self) -> set[str]:
@@ -161,23 +169,25 @@ class Coordinator:
         Or of one of ours whose lease is another than we thought: another server may have ended it.
         """
         place = key.queue_id, key.number
-        heapq.heappush(self._leases, (lease_until, *place))
-        if (claim := self._open.get(place)) is not None and claim.key == key:
-            self._open[place] = evolve(claim, lease_until=lease_until)
+        if (lease := self._leases.get(place)) is not None and lease.key == key:
+            lease.until = lease_until
         else:
-            self._strangers[place] = key
+            self._leases[place] = _Lease(key, lease_until)
+        self._look_at(place, lease_until)
+
+    def _look_at(self, place: tuple[int, int], at: int) -> None:
+        heapq.heappush(self._ends, (at, *place))
         self._wake.set()
 
     def forget(self, keys: Sequence[ClaimKey]) -> None:
         """These claims were ended by somebody else: their leases are no business of ours any more."""
         for key in keys:
-            for places in (self._open, self._strangers, self._returning):
-                places.pop((key.queue_id, key.number), None)
+            self._leases.pop((key.queue_id, key.number), None)
 
     def places(self, key: ClaimKey) -> dict[int, int] | None:
         """Position by message id of an open claim that this coordinator granted; None when it does not know it."""
-        claim = self._open.get((key.queue_id, key.number))
-        return dict(claim.places) if claim is not None and claim.key == key else None
+        lease = self._leases.get((key.queue_id, key.number))
+        return None if lease is None or lease.key != key or lease.places is None else dict(lease.places)
 
     async def claim(self, request: ClaimRequest, wait: int) -> Claim | None:
         """A claim, or None when there is nothing within `wait` milliseconds."""
@@ -258,8 +268,8 @@ class Coordinator:
             rest = 3600.0
             if self._asking and self._may_find:
                 rest = self._claims_from - trio.current_time()
-            if self._leases:
-                rest = min(rest, self._clock.seconds_until(self._leases[0][0]))
+            if self._ends:
+                rest = min(rest, self._clock.seconds_until(self._ends[0][0]))
             if rest <= 0:
                 return
             with trio.move_on_after(rest):
@@ -270,21 +280,17 @@ class Coordinator:
         """Settlements for the leases that have run out, and for what is to be tried again."""
         lost: list[_Settling] = []
         now = self._clock.now()
-        while self._leases and self._leases[0][0] <= now and len(lost) < _TOGETHER:
-            _, queue_id, number = heapq.heappop(self._leases)
-            if (returning := self._returning.pop((queue_id, number), None)) is not None:
-                lost.append(_Settling(returning, nobody=True))
-                continue
-            claim = self._open.get((queue_id, number))
-            if claim is None:
-                key = self._strangers.pop((queue_id, number), None)
-            elif claim.lease_until > now:
-                heapq.heappush(self._leases, (claim.lease_until, queue_id, number))
-                continue
-            else:
-                key = claim.key
-            if key is not None:
-                lost.append(_Settling(Settlement(key, "end"), nobody=True))
+        while self._ends and self._ends[0][0] <= now and len(lost) < _TOGETHER:
+            _, queue_id, number = heapq.heappop(self._ends)
+            if (lease := self._leases.get((queue_id, number))) is None:
+                continue  # the claim has ended
+            if lease.giving_back is not None:
+                lost.append(_Settling(lease.giving_back, nobody=True))
+                lease.giving_back = None
+            elif lease.until <= now:
+                lost.append(_Settling(Settlement(lease.key, "end"), nobody=True))
+                if lease.places is None:
+                    self.forget([lease.key])
         return lost
 
     async def _turn(self, settling: list[_Settling], asking: list[_Asking]) -> None:
@@ -361,9 +367,8 @@ class Coordinator:
                     self.watch(key, settled.lease_until)
         for claim in turn.ranges:
             key = claim.key
-            # The bodies are not kept: what is needed later is who holds what until when.
-            self._open[key.queue_id, key.number] = evolve(claim, messages=(), others=())
-            heapq.heappush(self._leases, (claim.lease_until, key.queue_id, key.number))
+            self._leases[key.queue_id, key.number] = _Lease(key, claim.lease_until, claim.places)
+            self._look_at((key.queue_id, key.number), claim.lease_until)
 
     def _put_back(self, settling: list[_Settling], asking: list[_Asking]) -> None:
         """Another transaction holds the group, nothing was done: they come first in the next turn, or hear of it."""
@@ -411,7 +416,6 @@ class Coordinator:
         at, place = self._clock.now() + rest, (settlement.key.queue_id, settlement.key.number)
         if settlement.verb == "end":
             self.watch(settlement.key, at)
-        elif (claim := self._open.get(place)) is not None and at < claim.lease_until:
-            self._returning[place] = settlement
-            heapq.heappush(self._leases, (at, *place))
-            self._wake.set()
+        elif (lease := self._leases.get(place)) is not None and at < lease.until:
+            lease.giving_back = settlement
+            self._look_at(place, at)

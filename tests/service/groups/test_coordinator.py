@@ -268,7 +268,7 @@ async def test_what_could_not_be_given_back_by_the_end_of_its_lease_is_lost_once
     counter.held = False
     await pass_time(counter, autojump_clock, 2)
     assert [due for due, _ in counter.timers] == [began + LEASE + counter.group.ladder.rungs[0]]
-    assert not counter.coordinator._returning
+    assert not counter.coordinator._leases
 
 
 async def test_a_lease_that_runs_out_goes_to_the_ladder(counter: Counter) -> None:

@@ -54,7 +54,7 @@ class Town:
 
     def forget(self) -> None:
         """As after a restart."""
-        self.node.groups._coordinators[self.group.id]._open.clear()
+        self.node.groups._coordinators[self.group.id]._leases.clear()
 
 
 @pytest.fixture
