@@ -13,7 +13,7 @@ from cyclopts import App, CycloptsError
 
 from ... import __version__
 from ...store.extras import lacking
-from .printing import note
+from .printing import UsageError, note
 
 app = App(
     name="tarry",
@@ -47,10 +47,8 @@ FAILED, USAGE, NOT_FOUND, TOO_LATE, TRY_AGAIN, INTERRUPTED = 1, 2, 3, 4, 75, 130
 
 def _codes() -> Iterator[tuple[type[BaseException], int]]:
     """What ends with which code: the first that fits."""
-    # Loaded when something went wrong, and one after the other: what was raised is loaded already.
-    from .usage import UsageError
-
     yield UsageError, USAGE
+    # Loaded when something went wrong, and one after the other: what was raised is loaded already.
     from ..settings import SettingError
 
     yield SettingError, USAGE

@@ -12,10 +12,9 @@ from cyclopts import Parameter
 
 from ...client import Claim, Delivery, LeaseLost, Message, NotFound, Tarry
 from .operating import DryRun, Topic, Yes, confirm
-from .printing import note, print_json, print_line
+from .printing import UsageError, note, print_json, print_line
 from .rendering import body_text, message_record, raw_body, time_text
 from .server import HERE, Server
-from .usage import UsageError
 
 
 def consume(

@@ -11,10 +11,9 @@ from rich.progress import Progress, TextColumn, TimeElapsedColumn
 from ...client import DeadLetter, Tarry
 from ...store.printable import visible
 from ..durations import parse_time
-from .printing import note
+from .printing import UsageError, note
 from .rendering import body_text, message_record, time_text
 from .server import HERE, Server
-from .usage import UsageError
 
 Topic = Annotated[str, Parameter(help="The topic.")]
 Group = Annotated[str, Parameter(help="The consumer group.")]

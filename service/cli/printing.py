@@ -1,4 +1,4 @@
-"""What a command prints beside tables: one JSON line per item with `--json`, lines, notes.
+"""What a command prints beside tables: one JSON line per item with `--json`, lines, notes, what was wrong with its use.
 
 Keys, reasons and bodies are others' text: nothing of it reaches a terminal but through here (`store.printable`).
 Answers go to stdout; notes and progress to stderr, progress only on a terminal. Rich honours NO_COLOR by itself.
@@ -12,6 +12,10 @@ from ...store.printable import json_text, print_table, visible
 
 _OWN = "\n\t"
 """What our own lines are made of."""
+
+
+class UsageError(Exception):
+    """The arguments do not go together; the text says what to write instead. Exit code 2."""
 
 
 def print_json(item: Any) -> None:

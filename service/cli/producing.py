@@ -15,10 +15,9 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ...client import Draft, Receipt, Tarry
-from .printing import note
+from .printing import UsageError, note
 from .rendering import receipt_record, time_text
 from .server import HERE, Server
-from .usage import UsageError
 
 _DRAFT_FIELDS = {field.name for field in attrs.fields(Draft)}
 

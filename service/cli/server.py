@@ -8,8 +8,7 @@ import attrs
 from cyclopts import Parameter
 
 from ...client import Tarry
-from .printing import note, print_items
-from .usage import UsageError
+from .printing import UsageError, note, print_items
 
 _PATIENCE = 5.0
 """Seconds that a command tries a server that is away before it ends with 75."""
