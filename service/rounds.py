@@ -12,14 +12,19 @@ PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
 """Seconds between tries of what a start cannot do without."""
 
 
-async def every(seconds: float, step: Callable[[], Awaitable[None]]) -> None:
-    """Takes the step for ever, resting between; a store that is away is asked again at the next one."""
+async def every(seconds: float, step: Callable[[], Awaitable[object]], longest: float | None = None) -> None:
+    """Takes the step for ever, resting between; a store that is away is asked again at the next one.
+
+    With `longest` the rest is doubled, up to that, each time that the step says it has found nothing.
+    """
+    rest = seconds
     while True:
         try:
-            await step()
+            found = await step()
+            rest = seconds if found or longest is None else min(rest * 2, longest)
         except StoreError as error:
             tell_failure("round_failed", error, step=getattr(step, "__name__", str(step)))
-        await trio.sleep(seconds)
+        await trio.sleep(rest)
 
 
 async def until_done(step: Callable[[], Awaitable[None]], waited_for: tuple[type[StoreError], ...]) -> None:
@@ -33,14 +38,3 @@ async def until_done(step: Callable[[], Awaitable[None]], waited_for: tuple[type
             pause = next(pauses)
             tell_failure("not_begun", error, again_in=pause)
             await trio.sleep(pause)
-
-
-async def adaptively(seconds: float, longest: float, step: Callable[[], Awaitable[bool]]) -> None:
-    """As `every`, but the rest is doubled, up to `longest`, each time that the step finds nothing."""
-    rest = seconds
-    while True:
-        try:
-            rest = seconds if await step() else min(rest * 2, longest)
-        except StoreError as error:
-            tell_failure("round_failed", error, step=getattr(step, "__name__", str(step)))
-        await trio.sleep(rest)

@@ -6,7 +6,7 @@ import trio
 
 from ..store.errors import StoreError
 from .node import Node
-from .rounds import adaptively, every, until_done
+from .rounds import every, until_done
 
 
 async def run_tasks(node: Node) -> None:
@@ -21,7 +21,7 @@ async def run_tasks(node: Node) -> None:
             nursery.start_soon(run)
         nursery.start_soon(every, 2, node.clock_watch.take)
         nursery.start_soon(every, 10, node.directory.refresh)
-        nursery.start_soon(adaptively, 1, 5, sweeps.look)
+        nursery.start_soon(every, 1, sweeps.look, 5)
         await until_done(sweeps.watch_all, (StoreError,))
         nursery.start_soon(every, node.membership.round, partial(look_after_clients, node))
         nursery.start_soon(every, 10, sweeps.leases)

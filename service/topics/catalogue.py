@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from attrs import frozen
 
+from ...store import catalogue
 from ...store.catalogue import TopicDraft
 from ...store.errors import Refused
 from ...store.records import Group, Topic
@@ -62,11 +63,13 @@ class Catalogue:
             topic, name, create=True, asked_for=True, ladder=ladder, latest=latest, since=since
         )
         if known or block:
-            group = await self._directory.change_group(group, ladder, block=block)
+            await self._store.write(catalogue.change_group, group, ladder, block=block)
+            group = await self._directory.read_group(group)
         return group, not known
 
     async def limit_group(self, group: Group, concurrency: int | None) -> Group:
         """Sets how many messages the group's clients may have in hand at once; None is no limit."""
-        group = await self._directory.limit_group(group, concurrency)
+        await self._store.write(catalogue.limit_group, group, concurrency)
+        group = await self._directory.read_group(group)
         self._freed(group)
         return group

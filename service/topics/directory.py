@@ -214,17 +214,8 @@ class Directory:
             )
             return self._note_group(group)
 
-    async def change_group(self, group: Group, ladder: Ladder | None, *, block: bool = False) -> Group:
-        """Sets a group's own ladder, and whether an exhausted message blocks its key."""
-        await self._store.write(catalogue.change_group, group, ladder, block=block)
-        return await self._read_again(group)
-
-    async def limit_group(self, group: Group, concurrency: int | None) -> Group:
-        """Sets how many messages a group's clients may have in hand at once."""
-        await self._store.write(catalogue.limit_group, group, concurrency)
-        return await self._read_again(group)
-
-    async def _read_again(self, group: Group) -> Group:
+    async def read_group(self, group: Group) -> Group:
+        """The group as it is in the store now. Raises `UnknownGroup` when it is gone."""
         await self._read_groups(group.topic)
         if group.id not in self._by_id:
             raise UnknownGroup(f"group {group.name!r} of topic {group.topic.name!r} has been removed meanwhile")

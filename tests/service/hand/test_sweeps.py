@@ -9,7 +9,7 @@ import trio.testing
 from tarry.service.clock import Clock
 from tarry.service.hand.hand import Hand
 from tarry.service.hand.sweeps import Sweeps
-from tarry.service.rounds import adaptively
+from tarry.service.rounds import every
 from tarry.service.stream.growth import Growth
 from tarry.store import catalogue
 from tarry.store.errors import Unavailable
@@ -112,7 +112,7 @@ async def test_a_look_that_finds_nothing_is_taken_less_often(autojump_clock: tri
             raise Unavailable("away") from None
 
     with trio.move_on_after(23):
-        await adaptively(1, 5, look)
+        await every(1, look, 5)
     assert taken == [0, 1, 3, 7, 12, 17, 18, 20, 22]
 
 
