@@ -14,16 +14,14 @@ from anyio import CancelScope, move_on_after
 from ..durations import Duration
 from ..records import Claim, Draft, Message, Named, Receipt
 from ..stock import PATIENCE
+from . import guards
 from .box import Fields, Steps
-from .cursors import AsyncCursor, AsyncCursorTransaction
+from .cursors import AsyncCursor
 from .settling import AsyncConnection, DoneBefore, NoCursor
 
 
 class AsyncOutbox(Steps):
     """`Outbox`, awaited. Its methods do and raise the same."""
-
-    def _tx(self, cursor: AsyncCursor) -> AsyncCursorTransaction:
-        return AsyncCursorTransaction(cursor, self.database)
 
     async def publish(self, cursor: AsyncCursor, topic: str, body: Any, **fields: Unpack[Fields]) -> Receipt:
         """Publishes a message; see `Outbox.publish`."""
@@ -93,7 +91,7 @@ class AsyncOutbox(Steps):
 
     async def prepare(self, cursor: AsyncCursor) -> None:
         """Makes the guard table. It commits the transaction; see `Outbox.prepare`."""
-        await self._prepare(self._tx(cursor))
+        await guards.prepare(self._tx(cursor))
 
     async def forget(self, cursor: AsyncCursor, older_than: Duration = "28d", limit: int = 10_000) -> int:
         """Removes old guards; see `Outbox.forget`."""

@@ -5,7 +5,7 @@
 """
 
 import re
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, TypedDict, TypeVar, Unpack
@@ -17,16 +17,16 @@ from ...store.records import ClaimKey
 from ...store.stream import outbox as store
 from ...store.stream.placing import WrongQueue
 from ..bodies import Dumps
+from ..coroutines import drive
 from ..delivery import Delivery
 from ..durations import Duration, milliseconds
 from ..errors import BadRequest, LeaseLost, NotFound, TarryError, TooLate, Unavailable
 from ..processes import PerProcess
 from ..records import Claim, Draft, Message, Named, Receipt, id_of
 from . import guards, transactions
-from .cursors import Cursor, CursorTransaction, NoSuchTable, drive
+from .cursors import AsyncCursor, Cursor, CursorTransaction, NoSuchTable
 from .drafts import Limits, check_topic, entries
 from .settling import Connection, DoneBefore, NoCursor
-from .transactions import Transaction
 
 T = TypeVar("T")
 
@@ -63,19 +63,24 @@ class Steps:
         self._json = json
         self._ids = PerProcess(lambda: IdMaker(outbox=True))
 
-    async def _publish(self, tx: Transaction, topic: str, drafts: Iterable[Draft | dict[str, Any]]) -> list[Receipt]:
+    def _tx(self, cursor: Cursor | AsyncCursor) -> CursorTransaction:
+        return CursorTransaction(cursor, self.database)
+
+    async def _publish(
+        self, tx: CursorTransaction, topic: str, drafts: Iterable[Draft | dict[str, Any]]
+    ) -> list[Receipt]:
         check_topic(topic)
         checked = entries(drafts, self._limits, self._json)
         if not checked:
             return []
         await transactions.demand(tx)
-        accepted = await self._told(
-            lambda: store.publish(tx, self._ids.get(), topic, checked, self._limits.max_delay), topic
-        )
+        accepted = await self._told(store.publish(tx, self._ids.get(), topic, checked, self._limits.max_delay), topic)
         # Whatever waits for the commit is scheduled; what is due is in the stream soon after it.
         return [Receipt(str(one.id), topic, "scheduled", _instant(one.deliver_at)) for one in accepted]
 
-    async def _cancel(self, tx: Transaction, message: Named | None, topic: str | None, key: str | None) -> list[str]:
+    async def _cancel(
+        self, tx: CursorTransaction, message: Named | None, topic: str | None, key: str | None
+    ) -> list[str]:
         await transactions.demand(tx)
         id_ = None if message is None else id_of(message)
         if id_ is not None and topic is None and key is None:
@@ -88,22 +93,22 @@ class Steps:
             verdicts = await store.cancel(tx, ids)
             return [str(i) for i, v in zip(ids, verdicts, strict=True) if v.result == "cancelled"]
 
-        return await self._told(work, topic)
+        return await self._told(work(), topic)
 
-    async def _cancel_one(self, tx: Transaction, id_: str) -> list[str]:
+    async def _cancel_one(self, tx: CursorTransaction, id_: str) -> list[str]:
         if not _ID.fullmatch(id_) or int(id_) >= 1 << 63:
             raise NotFound(f"there is no message {id_[:100]!r}")
-        (verdict,) = await self._told(lambda: store.cancel(tx, [int(id_)]))
+        (verdict,) = await self._told(store.cancel(tx, [int(id_)]))
         if verdict.result == "too_late":
             raise TooLate(f"message {id_} was handed to the stream before")
         if verdict.result == "not_found":
             raise NotFound(f"there is no message {id_}, as far as this transaction sees")
         return [id_]
 
-    async def _ack(self, tx: Transaction, message: Message, claim: Claim | str | None) -> None:
+    async def _ack(self, tx: CursorTransaction, message: Message, claim: Claim | str | None) -> None:
         keys = _claim_keys(message, claim)
         await transactions.demand(tx)
-        done = await self._told(lambda: store.ack(tx, keys, int(message.id)))
+        done = await self._told(store.ack(tx, keys, int(message.id)))
         if done == "lost":
             raise LeaseLost(f"message {message.id}: the lease is over, or it was given back; roll your work back")
         if done == "not_in_claim":
@@ -112,7 +117,7 @@ class Steps:
                 "begin the transaction after the message was received, or use READ COMMITTED"
             )
 
-    async def _once(self, tx: Transaction, message: Message, key: str | None, group: str | None) -> bool:
+    async def _once(self, tx: CursorTransaction, message: Message, key: str | None, group: str | None) -> bool:
         name = group or (message.hold.claim.group if isinstance(message, Delivery) else None)
         if name is None:
             raise BadRequest("group: the message does not tell it; name the consumer group, group=...")
@@ -126,20 +131,17 @@ class Steps:
         except NoSuchTable as error:
             raise NotFound("there is no table tarry_once in this database: run outbox.prepare(cursor) once") from error
 
-    async def _begin(self, tx: Transaction, message: Message, key: str | None, group: str | None) -> bool:
+    async def _begin(self, tx: CursorTransaction, message: Message, key: str | None, group: str | None) -> bool:
         await transactions.begin(tx)
         return await self._once(tx, message, key, group)
 
-    async def _prepare(self, tx: Transaction) -> None:
-        await guards.prepare(tx)
-
-    async def _forget(self, tx: Transaction, older_than: Duration, limit: int) -> int:
+    async def _forget(self, tx: CursorTransaction, older_than: Duration, limit: int) -> int:
         return await guards.forget(tx, await tx.now() - milliseconds(older_than, "older_than"), limit)
 
-    async def _told(self, work: Callable[[], Coroutine[Any, Any, T]], topic: str = "") -> T:
+    async def _told(self, work: Awaitable[T], topic: str = "") -> T:
         """The store's errors in the client's words; those of the driver pass as they are."""
         try:
-            return await work()
+            return await work
         except StoreError as error:
             self._raise(error, topic)
 
@@ -167,9 +169,6 @@ class Outbox(Steps):
 
     Nothing here commits, but for `settle` and `prepare`. Errors of the driver, deadlocks included, pass as they are.
     """
-
-    def _tx(self, cursor: Cursor) -> CursorTransaction:
-        return CursorTransaction(cursor, self.database)
 
     def publish(self, cursor: Cursor, topic: str, body: Any, **fields: Unpack[Fields]) -> Receipt:
         """Publishes a message when your transaction is committed: then at once, after `delay`, or at `deliver_at`.
@@ -241,7 +240,7 @@ class Outbox(Steps):
 
     def prepare(self, cursor: Cursor) -> None:
         """Makes the table `tarry_once` in your current database, if it is missing. MySQL commits when it does."""
-        drive(self._prepare(self._tx(cursor)))
+        drive(guards.prepare(self._tx(cursor)))
 
     def forget(self, cursor: Cursor, older_than: Duration = "28d", limit: int = 10_000) -> int:
         """Removes guards of `once` older than that, `limit` at most; returns how many. Commit, and call it again.

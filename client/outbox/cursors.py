@@ -4,15 +4,15 @@ A statement goes out whole, its values written as hexadecimal literals: no param
 driver comes into it. Drivers differ in what they give back, too: dicts for rows, bytearrays for bytes.
 """
 
-from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, NoReturn, Protocol, TypeVar, cast
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from inspect import isawaitable
+from typing import Any, NoReturn, Protocol, cast
 
 from ...store.errors import DuplicateKey, StoreError
 from ...store.mysql.statements import bind, statement
 from ...store.ports import Bound, Value
 from ...store.rows import R, read
 
-T = TypeVar("T")
 Row = tuple[Any, ...]
 
 CLOCK = "CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(3)) DIV 1000 AS SIGNED)"
@@ -56,27 +56,28 @@ class NoSuchSavepoint(StoreError):
     """There is no such savepoint."""
 
 
-def drive(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a function over a plain cursor: nothing it awaits ever suspends, so one step is all."""
-    try:
-        work.send(None)
-    except StopIteration as done:
-        return cast("T", done.value)
-    work.close()
-    raise RuntimeError("an outbox function awaits something other than its transaction")
+class CursorTransaction:
+    """The store's transaction over a cursor. Over a plain one it never suspends: `drive` runs what awaits it."""
 
-
-class _OverCursor:
-    """What both kinds share: `_ask` runs a statement and returns its rows, `_run` how many it matched."""
-
-    def __init__(self, database: str | None) -> None:
+    def __init__(self, cursor: Cursor | AsyncCursor, database: str | None) -> None:
+        self._cursor = cursor
         self._database = database
 
     async def ask(self, sql: str) -> list[Row]:
-        raise NotImplementedError
+        """Runs a statement; its rows."""
+        await self.run(sql)
+        rows = self._cursor.fetchall()
+        return [_row(row) for row in (await rows if isawaitable(rows) else rows)]
 
     async def run(self, sql: str) -> int:
-        raise NotImplementedError
+        """Runs a statement; how many rows it matched."""
+        try:
+            running = self._cursor.execute(sql)
+            if isawaitable(running):
+                await running
+        except Exception as error:
+            _raise(error)
+        return self._cursor.rowcount
 
     async def now(self) -> int:
         """The database's clock."""
@@ -98,56 +99,6 @@ class _OverCursor:
         for text in prepared.bind_many(rows, max_bytes=_MAX_STATEMENT):
             inserted += await self.run(text.decode())
         return inserted
-
-    async def append(
-        self, query: str, rows: Mapping[int, Sequence[Sequence[Value]]], *, straight: bool
-    ) -> dict[int, int]:
-        """Not from here: it would hold the queue until the user commits."""
-        raise NotImplementedError("an outbox draws no offsets")
-
-
-class CursorTransaction(_OverCursor):
-    """Over a DB-API cursor; its functions are run by `drive`."""
-
-    def __init__(self, cursor: Cursor, database: str | None) -> None:
-        super().__init__(database)
-        self._cursor = cursor
-
-    async def ask(self, sql: str) -> list[Row]:
-        try:
-            self._cursor.execute(sql)
-        except Exception as error:
-            _raise(error)
-        return [_row(row) for row in self._cursor.fetchall()]
-
-    async def run(self, sql: str) -> int:
-        try:
-            self._cursor.execute(sql)
-        except Exception as error:
-            _raise(error)
-        return self._cursor.rowcount
-
-
-class AsyncCursorTransaction(_OverCursor):
-    """Over an asynchronous cursor."""
-
-    def __init__(self, cursor: AsyncCursor, database: str | None) -> None:
-        super().__init__(database)
-        self._cursor = cursor
-
-    async def ask(self, sql: str) -> list[Row]:
-        try:
-            await self._cursor.execute(sql)
-        except Exception as error:
-            _raise(error)
-        return [_row(row) for row in await self._cursor.fetchall()]
-
-    async def run(self, sql: str) -> int:
-        try:
-            await self._cursor.execute(sql)
-        except Exception as error:
-            _raise(error)
-        return self._cursor.rowcount
 
 
 def _raise(error: Exception) -> NoReturn:

@@ -1,11 +1,10 @@
 """The guard table `tarry_once`, in the consumer's own database: which work was done before."""
 
 from contextlib import suppress
-from typing import Protocol
 
 from ...store.errors import DuplicateKey
 from ...store.mysql.literals import literal
-from .cursors import CLOCK, TableExists
+from .cursors import CLOCK, CursorTransaction, TableExists
 
 DDL = """CREATE TABLE tarry_once (
   topic VARBINARY(255) NOT NULL,
@@ -17,19 +16,13 @@ DDL = """CREATE TABLE tarry_once (
 ) ENGINE=InnoDB COMMENT='work done for messages of Tarry'"""
 
 
-class Runs(Protocol):
-    """Runs a statement; how many rows it matched."""
-
-    async def run(self, sql: str) -> int: ...
-
-
-async def prepare(tx: Runs) -> None:
+async def prepare(tx: CursorTransaction) -> None:
     """Makes the table if it is missing. (IF NOT EXISTS would warn, and some make errors of warnings.)"""
     with suppress(TableExists):
         await tx.run(DDL)
 
 
-async def guard(tx: Runs, topic: str, group: str, work: str) -> bool:
+async def guard(tx: CursorTransaction, topic: str, group: str, work: str) -> bool:
     """Whether this is the first time. While another transaction does the same work, it is waited for.
 
     (An INSERT IGNORE would tell by its row count, which drivers and flags of connections give differently.)
@@ -42,6 +35,6 @@ async def guard(tx: Runs, topic: str, group: str, work: str) -> bool:
     return True
 
 
-async def forget(tx: Runs, before: int, limit: int) -> int:
+async def forget(tx: CursorTransaction, before: int, limit: int) -> int:
     """Removes guards older than `before`, Unix milliseconds, oldest first and at most `limit`; returns how many."""
     return await tx.run(f"DELETE FROM tarry_once WHERE done_at < {before:d} ORDER BY done_at LIMIT {limit:d}")  # noqa: S608  # numbers

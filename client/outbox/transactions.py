@@ -5,9 +5,7 @@ rows. A savepoint shows it: outside of a transaction it goes with the statement 
 """
 
 from ..errors import BadRequest
-from .cursors import AsyncCursorTransaction, CursorTransaction, NoSuchSavepoint
-
-Transaction = CursorTransaction | AsyncCursorTransaction
+from .cursors import CursorTransaction, NoSuchSavepoint
 
 _NONE = (
     "cursor: its connection is in autocommit mode, and no transaction is open, so nothing would be undone with your "
@@ -20,13 +18,13 @@ _OTHER = (
 )
 
 
-async def demand(tx: Transaction) -> None:
+async def demand(tx: CursorTransaction) -> None:
     """Raises `BadRequest` when what is done would be committed statement by statement."""
     if await _autocommits(tx) and not await _open(tx):
         raise BadRequest(_NONE)
 
 
-async def begin(tx: Transaction) -> None:
+async def begin(tx: CursorTransaction) -> None:
     """A transaction for what follows. Without autocommit the first statement begins it."""
     if not await _autocommits(tx):
         return
@@ -35,12 +33,12 @@ async def begin(tx: Transaction) -> None:
     await tx.run("START TRANSACTION")
 
 
-async def _autocommits(tx: Transaction) -> bool:
+async def _autocommits(tx: CursorTransaction) -> bool:
     ((mode,),) = await tx.ask("SELECT @@autocommit AS mode")
     return bool(mode)
 
 
-async def _open(tx: Transaction) -> bool:
+async def _open(tx: CursorTransaction) -> bool:
     await tx.run("SAVEPOINT tarry_outbox")
     try:
         await tx.run("RELEASE SAVEPOINT tarry_outbox")

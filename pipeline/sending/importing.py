@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as fn
 from pyspark.sql.types import BinaryType
 
-from ...client.outbox.cursors import drive
+from ...client.coroutines import drive
 from ...store.catalogue import find_topics
 from .. import sinks
 from ..errors import NotFound

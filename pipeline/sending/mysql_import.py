@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import pymysql
 from attrs import define, frozen
 
-from ...client.outbox.cursors import CursorTransaction, drive
+from ...client.coroutines import drive
+from ...client.outbox.cursors import CursorTransaction
 from ...store.errors import DuplicateKey
 from ...store.ids import MAX_MS, SHARDS, IdMaker, due_of, random_nonce, shard_for
 from ...store.ports import Queries

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from support import servers
-from tarry.client.outbox.cursors import drive
+from tarry.client.coroutines import drive
 from tarry.pipeline import mysql_connection
 from tarry.pipeline.errors import PipelineError, StoreAway
 from tarry.pipeline.source.reads import fetcher
