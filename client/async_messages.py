@@ -1,7 +1,7 @@
 """`async for message in tarry.consume(...)`, and the tasks behind it.
 
 No async generator: one that is left has no moment at which it may await. The tasks live in the block of the client
-(`Loops`), so they may outlive a loop that was left by `break`, and never the client.
+(`Consumptions`), so they may outlive a loop that was left by `break`, and never the client.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -18,7 +18,7 @@ from .delivery import AsyncDelivery, Warner
 from .durations import Seconds, seconds
 
 
-class Loops:
+class Consumptions:
     """The consumptions of one client; their tasks are in its `async with` block."""
 
     def __init__(self) -> None:
@@ -68,8 +68,8 @@ class AsyncMessages(AsyncIterator[AsyncDelivery]):
     create_task_group() as tasks`. Without a block the end of the loop gives back what is not settled by then.
     """
 
-    def __init__(self, loops: Loops, consumption: AsyncConsumption, idle_timeout: Seconds | None) -> None:
-        self._loops = loops
+    def __init__(self, consumptions: Consumptions, consumption: AsyncConsumption, idle_timeout: Seconds | None) -> None:
+        self._consumptions = consumptions
         self._idle_timeout = None if idle_timeout is None else seconds(idle_timeout, "idle_timeout")
         self._consumption = consumption
         self._begun = False
@@ -97,7 +97,7 @@ class AsyncMessages(AsyncIterator[AsyncDelivery]):
         if self._over:
             raise StopAsyncIteration
         if not self._begun:
-            self._loops.start(self._consumption)
+            self._consumptions.start(self._consumption)
             self._begun = True
             self._later = from_outside()
         try:

@@ -7,6 +7,7 @@ from inspect import isawaitable
 from typing import Any, Protocol
 
 from anyio import CancelScope, Event, create_task_group, current_time, get_cancelled_exc_class
+from attrs import define, field
 
 from .async_consumption import AsyncConsumption
 from .async_tasks import from_outside, start
@@ -24,59 +25,51 @@ class Stop(Protocol):
         ...
 
 
+@define(eq=False, kw_only=True)
 class AsyncRunner:
     """A handler in tasks, until SIGTERM or SIGINT (see `signals`) or `stop`; a second signal is not caught."""
 
-    def __init__(
-        self,
-        consumption: AsyncConsumption,
-        handler: Callable[[Any], object],
-        *,
-        whole: bool,
-        workers: int,
-        stop: Stop | None,
-        drain: float | None,
-        signals: bool | None,
-    ) -> None:
-        refuse_idle(handler, awaits=True)
-        self._consumption = consumption
-        self._handler = handler
-        self._whole = whole
-        """The handler gets the message, and not its body alone."""
-        self._workers = workers
-        self._stop = stop
-        self._drain = drain
-        self._signals = signals
-        self._over = Event()
-        self._error: BaseException | None = None
+    consumption: AsyncConsumption
+    handler: Callable[[Any], object]
+    whole: bool
+    """The handler gets the message, and not its body alone."""
+    workers: int
+    stop: Stop | None
+    drain: float | None
+    signals: bool | None
+    _over: Event = field(factory=Event, init=False)
+    _error: BaseException | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        refuse_idle(self.handler, awaits=True)
 
     async def run(self) -> None:
         """Returns when what was in flight is finished, or cancelled after `drain` seconds, and the rest given back."""
-        with ends.heard(partial(from_outside(), self._over.set), self._signals):
+        with ends.heard(partial(from_outside(), self._over.set), self.signals):
             async with create_task_group() as tasks:
-                start(tasks, self._consumption.live)
+                start(tasks, self.consumption.live)
                 try:
                     await self._work_until_over()
                 finally:
-                    await self._consumption.close()
+                    await self.consumption.close()
         if self._error is not None:
             raise self._error
 
     async def _work_until_over(self) -> None:
         with CancelScope() as scope:  # around the group: before anyio 4.7 a group's own was over while it waits
             async with create_task_group() as workers:
-                for _ in range(self._workers):
+                for _ in range(self.workers):
                     workers.start_soon(self._work)
                 async with create_task_group() as watchers:
-                    if self._stop is not None:
-                        watchers.start_soon(self._await, self._stop)
+                    if self.stop is not None:
+                        watchers.start_soon(self._await, self.stop)
                     await self._over.wait()
                     watchers.cancel_scope.cancel()
-                self._consumption.stop()
-                if self._drain is not None:
-                    scope.deadline = current_time() + self._drain
+                self.consumption.stop()
+                if self.drain is not None:
+                    scope.deadline = current_time() + self.drain
         if scope.cancelled_caught:
-            _log.warning("handlers still worked %g s after the end was asked for, and were cancelled", self._drain)
+            _log.warning("handlers still worked %g s after the end was asked for, and were cancelled", self.drain)
 
     async def _await(self, stop: Stop) -> None:
         await stop.wait()
@@ -84,9 +77,9 @@ class AsyncRunner:
 
     async def _work(self) -> None:
         try:
-            while (delivery := await self._consumption.next()) is not None:
+            while (delivery := await self.consumption.next()) is not None:
                 with delivery:
-                    result = self._handler(delivery if self._whole else delivery.body)
+                    result = self.handler(delivery if self.whole else delivery.body)
                     if isawaitable(result):
                         await result
         except get_cancelled_exc_class():

@@ -10,7 +10,7 @@ from anyio import get_current_task, sleep
 from . import arguments
 from .async_api import AsyncApi
 from .async_consumption import AsyncConsumption
-from .async_messages import AsyncMessages, Loops
+from .async_messages import AsyncMessages, Consumptions
 from .async_runner import AsyncRunner, Stop
 from .async_transport import AsyncTransport
 from .bodies import Dumps
@@ -55,24 +55,24 @@ class AsyncTarry(AsyncApi):
         super().__init__(
             transport, Identity(url, resolve=False, number=lambda: get_current_task().id), on_failure, json
         )
-        self._loops = Loops()
+        self._consumptions = Consumptions()
 
     def __repr__(self) -> str:
         return f"AsyncTarry({self._transport.url!r})"
 
     async def __aenter__(self) -> Self:
-        await self._loops.open()
+        await self._consumptions.open()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._loops.leave()
+        await self._consumptions.leave()
         await self.close()
 
     async def close(self) -> None:
         """Ends the loops of `consume` and closes the connections."""
-        await self._loops.close()
+        await self._consumptions.close()
         await self._transport.close()
 
     def consume(
@@ -118,7 +118,7 @@ class AsyncTarry(AsyncApi):
             tags=arguments.tags(tags),
             start=start,
         )
-        return AsyncMessages(self._loops, AsyncConsumption(self._transport, terms), idle_timeout)
+        return AsyncMessages(self._consumptions, AsyncConsumption(self._transport, terms), idle_timeout)
 
     async def run(
         self,
@@ -168,8 +168,8 @@ class AsyncTarry(AsyncApi):
             start=start,
         )
         await AsyncRunner(
-            AsyncConsumption(self._transport, terms),
-            handler,
+            consumption=AsyncConsumption(self._transport, terms),
+            handler=handler,
             whole=pass_message,
             workers=workers,
             stop=stop,

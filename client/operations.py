@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
+from .arguments import given
 from .bodies import encode
 from .calls import Call, Page, Reply, paged, part
 from .durations import instant_in, instant_out
@@ -53,7 +54,7 @@ def replay(
 ) -> Call[Page[int]]:
     """How many. A call is not tried again by itself: one that was done in full would be done twice."""
     request = {"from": _place(start), "to": _place(end), "queue": queue, "dry_run": dry_run, "name": name}
-    content = encode(_given(request))
+    content = encode(given(request))
 
     def read(reply: Reply) -> Page[int]:
         return Page((reply.document["replayed"],), call if reply.document["more"] else None)
@@ -83,7 +84,7 @@ def letters(
         return Page((count,), call(request | {"to": document["to"]}) if document["more"] else None)
 
     def call(request: Mapping[str, Any]) -> Call[Page[int]]:
-        return Call("POST", path, read, encode(_given(request)), wait=_PATIENCE)
+        return Call("POST", path, read, encode(given(request)), wait=_PATIENCE)
 
     return call(request)
 
@@ -128,7 +129,3 @@ def _range(start: str | datetime | None, end: str | datetime | None) -> dict[str
         "from": None if start is None else instant_out(start, "start"),
         "to": None if end is None else instant_out(end, "end"),
     }
-
-
-def _given(request: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in request.items() if value is not None}

@@ -9,6 +9,8 @@ from functools import partial
 from inspect import isasyncgenfunction, isawaitable, iscoroutine, iscoroutinefunction, isgeneratorfunction
 from typing import Any
 
+from attrs import define, field
+
 from .consumption import Consumption
 from .delivery import Delivery
 from .signals import ends
@@ -19,54 +21,48 @@ _GLANCE = 0.2
 """Seconds between two looks at the caller's own event, and for a signal that came just before the sleep."""
 
 
+@define(eq=False, kw_only=True)
 class Runner:
     """A handler in threads, until SIGTERM or SIGINT (see `signals`) or `stop`; a second signal is not caught."""
 
-    def __init__(
-        self,
-        consumption: Consumption,
-        handler: Callable[[Any], object],
-        *,
-        whole: bool,
-        workers: int,
-        stop: threading.Event | None,
-        drain: float | None,
-        signals: bool | None,
-    ) -> None:
-        refuse_idle(handler, awaits=False)
-        self._consumption = consumption
-        self._handler = handler
-        self._whole = whole
-        """The handler gets the message, and not its body alone."""
-        self._stop = stop
-        self._drain = drain
-        self._signals = signals
-        # A signal handler may put into a SimpleQueue whatever the thread it interrupts is doing.
-        self._wakes: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
-        self._threads = [
-            threading.Thread(target=self._work, name=f"tarry-worker-{number}", daemon=True) for number in range(workers)
-        ]
+    consumption: Consumption
+    handler: Callable[[Any], object]
+    whole: bool
+    """The handler gets the message, and not its body alone."""
+    workers: int
+    stop: threading.Event | None
+    drain: float | None
+    signals: bool | None
+    # A signal handler may put into a SimpleQueue whatever the thread it interrupts is doing.
+    _wakes: queue.SimpleQueue[BaseException | None] = field(init=False)
+    _threads: list[threading.Thread] = field(factory=list[threading.Thread], init=False)
+
+    def __attrs_post_init__(self) -> None:
+        refuse_idle(self.handler, awaits=False)
+        self._wakes = queue.SimpleQueue()
 
     def run(self) -> None:
         """Returns when all that was in flight is finished, for `drain` seconds at most, and the rest is given back."""
         error: BaseException | None = None
         working = 0
         try:
-            with ends.heard(lambda: self._wakes.put(None), self._signals):
-                self._consumption.start()
-                for thread in self._threads:
-                    thread.start()
+            with ends.heard(lambda: self._wakes.put(None), self.signals):
+                self.consumption.start()
+                for number in range(self.workers):
+                    name = f"tarry-worker-{number}"
+                    self._threads.append(threading.Thread(target=self._work, name=name, daemon=True))
+                    self._threads[-1].start()
                 error = self._wait()
-                self._consumption.stop()
+                self.consumption.stop()
                 working = self._finish()
         finally:
-            self._consumption.close(but_in_hands=working > 0)
+            self.consumption.close(but_in_hands=working > 0)
         if error is not None:
             raise error
 
     def _finish(self) -> int:
         """Waits for the handlers; how many still work when `drain` is over."""
-        until = None if self._drain is None else time.monotonic() + self._drain
+        until = None if self.drain is None else time.monotonic() + self.drain
         for thread in self._threads:
             thread.join(None if until is None else max(0.0, until - time.monotonic()))
         working = sum(thread.is_alive() for thread in self._threads)
@@ -74,7 +70,7 @@ class Runner:
             _log.warning(
                 "%d handlers still work %g s after the end was asked for; their messages come again",
                 working,
-                self._drain,
+                self.drain,
             )
         return working
 
@@ -83,14 +79,14 @@ class Runner:
             try:
                 return self._wakes.get(timeout=_GLANCE)
             except queue.Empty:
-                if self._stop is not None and self._stop.is_set():
+                if self.stop is not None and self.stop.is_set():
                     return None
 
     def _work(self) -> None:
         try:
-            while (delivery := self._consumption.next()) is not None:
+            while (delivery := self.consumption.next()) is not None:
                 with delivery:
-                    result = self._handler(delivery if self._whole else delivery.body)
+                    result = self.handler(delivery if self.whole else delivery.body)
                     if isawaitable(result):
                         self._refuse(delivery, result)
         except BaseException as error:

@@ -172,8 +172,8 @@ class Tarry(Api):
             start=start,
         )
         Runner(
-            Consumption(self._transport, terms),
-            handler,
+            consumption=Consumption(self._transport, terms),
+            handler=handler,
             whole=pass_message,
             workers=workers,
             stop=stop,

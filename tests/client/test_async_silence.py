@@ -57,9 +57,9 @@ def test_what_it_holds_is_asked_for_first(script: ScriptedServer, backend: str, 
             clock[0] = 16.0
             tasks.start_soon(take)
             await anyio.wait_all_tasks_blocked()
-            consuming._held.ring()
+            consuming._leases.ring()
             with anyio.fail_after(10):
-                while consuming.statistics()["waiting"]:
+                while consuming._stock.waiting:
                     await anyio.sleep(0.001)
             await consuming.close()
         await transport.close()

@@ -1,0 +1,316 @@
+"""The three loops behind `consume` and `run`, written once for threads and tasks: around a `Stock`, under one lock.
+
+The fetcher claims ahead while handlers work, the settler sends acks and fails, the keeper renews leases. A handler
+never waits for the server; a lost lease is a warning in the log, and the message comes again.
+
+In `async_consumption` each loop is a task. In `consumption` each is a thread: there what they await blocks, and so
+never suspends (`coroutines`).
+"""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from typing import Any, Generic, Protocol, TypeVar
+
+from . import claims
+from .calls import Call
+from .delivery import Delivery
+from .durations import Duration
+from .errors import TarryError, Unavailable
+from .holds import Hold, Settlement
+from .stock import PATIENCE, Stock, Terms
+
+_log = logging.getLogger("tarry.client")
+
+T = TypeVar("T")
+
+
+class Bell(Protocol):
+    """Something has changed: whoever waits looks again. It is rung, and waited for, under the lock."""
+
+    def ring(self, many: int | None = None, /) -> None:
+        """Wakes so many of those who wait, or more; None is all."""
+        ...
+
+    async def wait(self, seconds: float | None = None, /) -> None:
+        """Until it rings, for so long at most; others have the lock meanwhile."""
+        ...
+
+
+class Flag(Protocol):
+    """An event of `threading`, or of anyio."""
+
+    def is_set(self) -> bool: ...
+    def set(self) -> object: ...
+
+
+D = TypeVar("D", bound=Delivery)
+F = TypeVar("F", bound=Flag)
+
+
+class Loops(ABC, Generic[D, F]):
+    """Messages of one group, held by one client: what threads and tasks do alike."""
+
+    _delivery: type[D]
+
+    def __init__(
+        self,
+        terms: Terms,
+        clock: Callable[[], float],
+        lock: AbstractContextManager[object],
+        bell: Callable[[], Bell],
+        stopped: F,
+    ) -> None:
+        self._terms = terms
+        self._clock = clock
+        self._lock = lock
+        """Guards all below."""
+        self._stock = Stock(terms)
+        self._holds = self._stock.holds
+        # Each for whoever waits there, so that nobody is woken for nothing.
+        self._arrived = bell()
+        """For `next`."""
+        self._room = bell()
+        """For the fetcher."""
+        self._owed = bell()
+        """For the settler."""
+        self._leases = bell()
+        """For the keeper."""
+        self._sign_at = clock()
+        """When the next sign of life is due."""
+        self._registered = False
+        self._hungry = 0
+        """Those in `next` that have nothing to handle."""
+        self._draining = False
+        self._error: BaseException | None = None
+        self._stopped = stopped
+
+    @abstractmethod
+    async def _send(self, call: Call[T], *, deadline: float | None = None, claiming: bool = False) -> T:
+        """Makes a call, again and again for `deadline` seconds: a claim until `stop`, any other until all is given up.
+
+        It is made without the lock.
+        """
+
+    @abstractmethod
+    async def _pause(self, seconds: float) -> None:
+        """Rests, until `stop` at most."""
+
+    # What users' own threads and tasks do
+
+    async def _look(self, until: float | None) -> tuple[bool, D | None]:
+        """A look at what `next` has to answer: whether it is known, and the message; if not, there was a change.
+
+        Under the lock. `until` is when it has waited for long enough.
+        """
+        if self._error is not None:
+            raise self._error
+        if self._stopped.is_set():
+            return True, None
+        if (delivery := self._hand_out()) is not None:
+            return True, delivery
+        rest = None if until is None else until - self._clock()
+        if self._stock.exhausted() or (rest is not None and rest <= 0):
+            return True, None
+        self._hungry += 1
+        self._owed.ring()
+        try:
+            await self._arrived.wait(rest)
+        finally:
+            self._hungry -= 1
+        return False, None
+
+    def _hand_out(self) -> D | None:
+        taken = self._stock.take(self._clock())
+        self._room.ring()
+        if taken is None:
+            return None
+        if self._stock.exhausted():
+            self._arrived.ring()
+        hold, message = taken
+        delivery = self._delivery.of(message, hold, self)
+        self._stock.watch(delivery, hold)
+        return delivery
+
+    def ack(self, hold: Hold, id_: str) -> bool:
+        """Notes a handled message."""
+        with self._lock:
+            taken = self._stock.ack(hold, id_, self._clock())
+            self._settled(hold)
+            return taken
+
+    def fail(self, hold: Hold, id_: str, reason: str | None, retry_after: Duration | None, *, count: bool) -> bool:
+        """Notes a message to be given back."""
+        with self._lock:
+            taken = self._stock.fail(Settlement(hold, "fail", (id_,), reason, retry_after, count))
+            self._settled(hold)
+            return taken
+
+    def _settled(self, hold: Hold) -> None:
+        if hold.claim.ordered:
+            self._arrived.ring(1)  # the next of its key may be handed out
+        self._owed.ring()
+        self._room.ring()
+
+    def end_loop(self) -> None:
+        """The loop goes no further: what it has left unsettled has failed."""
+        with self._lock:
+            self._stock.end_loop()
+
+    def left(self) -> int:
+        """How many messages the loop has left unsettled."""
+        return self._stock.left
+
+    def stop(self) -> None:
+        """No more claims, and nothing more is handed out; what is being handled may be finished."""
+        with self._lock:
+            self._stopped.set()
+            self._arrived.ring()
+            self._room.ring()
+
+    # The end
+
+    async def _let_go(self, *, but_in_hands: bool = False) -> None:
+        """Gives back what is held, once the fetcher has ended; the settler ends when all that is owed was sent."""
+        await self._confirm()
+        with self._lock:
+            self._stock.give_back(but_in_hands=but_in_hands)
+            self._draining = True
+            self._owed.ring()
+            self._leases.ring()
+
+    async def _confirm(self) -> None:
+        """Confirms what was seen of a broadcast topic, by one more claim, whose own answer is not confirmed."""
+        if not self._stock.unseen:
+            return
+        try:
+            await self._send(self._stock.claim(1, last=True), deadline=PATIENCE)
+        except TarryError as error:
+            _log.warning("confirming on %s: %s; the last messages come again", self._terms.topic, error)
+        with self._lock:
+            self._stock.confirmed()
+
+    def _goodbye(self) -> Call[int] | None:
+        """The last call, when all loops have ended, if there is one."""
+        self._stock.absence.closed(self._clock())
+        leaves = self._registered and not self._stock.keeps_place
+        return claims.deregister(self._terms.client) if leaves else None
+
+    async def _guard(self, loop: Callable[[], Awaitable[None]]) -> None:
+        """A loop that breaks ends the consumption, and its error is raised from `next`."""
+        try:
+            await loop()
+        except Exception as error:
+            with self._lock:
+                self._error = error
+            self.stop()
+
+    # The fetcher
+
+    async def _fetch(self) -> None:
+        while (size := await self._await_room()) > 0:
+            asked = self._clock()
+            try:
+                claim = await self._send(self._stock.claim(size), claiming=True)
+            except Unavailable as error:
+                with self._lock:
+                    if not self._stopped.is_set():
+                        self._stock.absence.failed("claiming from", error, self._clock())
+                await self._rest(asked)
+                continue
+            with self._lock:
+                self._stock.claimed(claim, self._clock(), asked)
+                if claim is not None:
+                    self._arrived.ring(len(claim.messages))
+                    if self._stock.watched and not self._registered:
+                        self._sign_at = self._clock()  # from now on the server notices when this client dies
+                    self._leases.ring()
+            if claim is None:
+                await self._rest(asked)
+
+    async def _rest(self, asked: float) -> None:
+        # A server that does not hold the poll, as one that is stopping, is not asked in a tight loop.
+        if self._clock() - asked < self._terms.wait / 2:
+            await self._pause(0.1)
+
+    async def _await_room(self) -> int:
+        """Waits until more is wanted, and says how many; 0 when it is over."""
+        with self._lock:
+            while not self._stopped.is_set():
+                if size := self._stock.wanted():
+                    return size
+                await self._room.wait()
+            return 0
+
+    # The settler
+
+    async def _settle(self) -> None:
+        while due := await self._await_settlements():
+            for settlement in due:
+                # A result is worth sending for as long as the lease may last.
+                error = await self._failure(settlement.call(), max(30.0, self._terms.lease))
+                with self._lock:
+                    self._stock.settled(settlement, error, self._clock())
+                    if error is not None:
+                        self._leases.ring()
+
+    async def _await_settlements(self) -> list[Settlement]:
+        """Waits for calls that are due; none when it is over."""
+        with self._lock:
+            while True:
+                now = self._clock()
+                hurry = self._draining or (self._hungry > 0 and not self._stock.waiting)
+                due = self._holds.take_settlements(now, hurry=hurry)
+                if due or self._draining:
+                    return due
+                at = self._holds.next_settlement_at()
+                await self._owed.wait(None if at is None else at - now)
+
+    # The keeper
+
+    async def _keep(self) -> None:
+        while (due := await self._await_renewals()) is not None:
+            if self._clock() >= self._sign_at:
+                await self._give_sign()
+            for hold in due:
+                error = await self._failure(self._stock.extend(hold), self._terms.lease / 3)
+                with self._lock:
+                    self._stock.renewed(hold, error, self._clock())
+                    self._room.ring()
+                    self._arrived.ring()  # it may have been in doubt
+
+    async def _await_renewals(self) -> list[Hold] | None:
+        """Waits until leases are to be renewed or a sign of life is due; None when it is over."""
+        with self._lock:
+            while not self._draining:
+                now = self._clock()
+                due = self._holds.due_for_renewal(now)
+                if due or now >= self._sign_at:
+                    return due
+                at = self._holds.next_renewal_at()
+                await self._leases.wait((self._sign_at if at is None else min(at, self._sign_at)) - now)
+            return None
+
+    async def _give_sign(self) -> None:
+        if not self._stock.watched:
+            self._sign_at = self._clock() + self._stock.sign_every / 5
+            return
+        asked = self._clock()
+        try:
+            alive = await self._send(claims.renew(self._terms.client), deadline=0.0)
+            self._registered = True
+            with self._lock:
+                self._stock.note_alive(asked, alive.seconds)
+                self._arrived.ring()  # they may have waited for this
+        except TarryError as error:
+            # Without one, claims last as long as their leases, or end with the client; calls for them show which.
+            _log.debug("a sign of life to %s: %s", self._terms.topic, error)
+        self._sign_at = self._clock() + self._stock.sign_every
+
+    async def _failure(self, call: Call[Any], deadline: float) -> TarryError | None:
+        try:
+            await self._send(call, deadline=deadline)
+        except TarryError as error:
+            return error
+        return None
