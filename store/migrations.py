@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from typing import Literal
 
 from attrs import frozen
 
@@ -35,10 +36,10 @@ class Migration:
         return [statement.strip() for statement in re.split(r";\s*(?:\n|$)", code) if statement.strip()]
 
 
-def load_migrations(package: str) -> list[Migration]:
+def load_migrations(backend: Literal["mysql", "sqlite"]) -> list[Migration]:
     """The migrations of a backend, by version."""
     migrations: list[Migration] = []
-    for path in files(package).joinpath("migrations").iterdir():
+    for path in files(f"{__package__}.{backend}").joinpath("migrations").iterdir():
         if match := _FILE.fullmatch(path.name):
             migrations.append(Migration(int(match[1]), match[2], path.read_text("utf-8")))
     return sorted(migrations, key=lambda migration: migration.version)

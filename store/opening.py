@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from .errors import StoreError
-from .migrations import Migration
+from .migrations import Migration, load_migrations
 from .mysql.dsn import Dsn
 from .ports import Backend
 
@@ -54,8 +54,4 @@ def database_of(dsn: str) -> str:
 def migrations_for(dsn: str) -> list[Migration]:
     """The migrations that `open_backend(dsn).migrate()` would apply to an empty store."""
     check_dsn(dsn)
-    if dsn.startswith(_SQLITE):
-        from .sqlite.backend import migrations
-    else:
-        from .mysql.backend import migrations
-    return migrations()
+    return load_migrations("sqlite" if dsn.startswith(_SQLITE) else "mysql")

@@ -26,7 +26,7 @@ from ..errors import (
     TopicGone,
     Unavailable,
 )
-from ..migrations import Migration, load_migrations, pending
+from ..migrations import load_migrations, pending
 from ..ports import Asked, Bound, Value, Work
 from ..rows import R, read
 from .connection import Connection, connect
@@ -305,7 +305,7 @@ class MySQLBackend:
     async def _migrate(self, connection: Connection) -> list[str]:
         await connection.execute(_REMEMBER)
         applied: dict[int, bytes] = dict(await connection.fetch(_APPLIED))
-        todo = pending(migrations(), applied)
+        todo = pending(load_migrations("mysql"), applied)
         for migration in todo:
             for text in migration.statements:
                 try:
@@ -377,11 +377,6 @@ class MySQLBackend:
 
 
 _NOW = b"SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(3)) DIV 1000 AS SIGNED)"
-
-
-def migrations() -> list[Migration]:
-    """The migrations of the MySQL store."""
-    return load_migrations(__package__ or "")
 
 
 def _jitter(seconds: float) -> float:

@@ -12,7 +12,7 @@ from attrs import frozen
 
 from ..groups.locked_rows import CursorRow
 from ..ids import due_of, shard_of
-from ..ports import Transaction
+from ..ports import Transaction, Value
 from ..records import Group
 from ..rows import DeadPlace
 
@@ -56,7 +56,7 @@ async def redrive(
         return Redriven(0)
     ids = [row.id for row in rows]
     await tx.execute("message.restore", group.id, ids)
-    places = [(group.retry_queue_of[row.queue_id].id, row.queue_id, row.offset, row.id) for row in rows]
+    places = [(group.retry_queue_of[row.queue_id].id, row.queue_id, row.offset, row.id, 1, b"[]") for row in rows]
     timers = await set_retries(tx, group, places, now, make_id)
     await tx.execute("dead.remove_all", group.id, ids)
     for back, many in sorted(Counter(back for back, *_ in places).items()):
@@ -65,14 +65,14 @@ async def redrive(
 
 
 async def set_retries(
-    tx: Transaction, group: Group, places: Sequence[tuple[int, int, int, int]], now: int, make_id: Callable[[int], int]
+    tx: Transaction, group: Group, places: Sequence[Sequence[Value]], now: int, make_id: Callable[[int], int]
 ) -> tuple[tuple[int, int], ...]:
-    """Puts messages onto the ladder, due now and from the first attempt on; returns the timers, each a (due, entry).
+    """Puts messages onto the ladder, due now; returns the timers, each a (due, entry).
 
-    A place is a retry queue, and the queue, offset and id of the message that comes back there.
+    A place is a retry queue, and of the message that comes back there its queue, offset, id, attempt and history.
     """
     ids = [make_id(now) for _ in places]
-    rows = [(shard_of(id_), id_, group.id, *place, 1, b"[]", now) for id_, place in zip(ids, places, strict=True)]
+    rows = [(shard_of(id_), id_, group.id, *place, now) for id_, place in zip(ids, places, strict=True)]
     if rows:
         await tx.execute_many("retry.add", rows)
     return tuple((due_of(id_), ~id_) for id_ in ids)

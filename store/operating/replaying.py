@@ -53,7 +53,7 @@ async def replay(
     if queue_id is not None:
         at, until = left[queue_id]
         page = await tx.fetch("message.page", tuple[int, int, int], queue_id, at, until, limit)
-        places = [(backs[queue_id], queue_id, offset, id_) for offset, id_, _ in page]
+        places = [(backs[queue_id], queue_id, offset, id_, 1, b"[]") for offset, id_, _ in page]
         timers = await set_retries(tx, group, places, now, make_id)
         left[queue_id] = (page[-1][0] + 1 if len(page) == limit else until, until)
         await tx.execute("cursor.redriven", len(timers), 0, group.id, backs[queue_id])

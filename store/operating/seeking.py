@@ -17,11 +17,11 @@ from attrs import frozen
 from ..errors import GroupGone
 from ..groups.chains import Chains
 from ..groups.locked_rows import ClaimRow, CursorRow
-from ..ids import due_of, shard_of
 from ..ports import Transaction, Value
 from ..records import ClaimKey, Group, Outcome, Queue
 from ..rows import Source
 from ..stream.positions import Position, offset_of
+from .redriving import set_retries
 
 
 @frozen
@@ -81,29 +81,21 @@ async def seek(
         await _let_through(tx, group, {queue_id: through[queue_id] for queue_id in backs if through[queue_id]}, now)
     closed = [ClaimKey(group.id, claim.queue_id, claim.number, claim.first, claim.token) for claim in held]
     moved_to = tuple((queue.number, targets[queue.id]) for queue in queues)
-    return Sought(moved_to, tuple(closed), tuple(timers), acked.total())
+    return Sought(moved_to, tuple(closed), timers, acked.total())
 
 
 async def _back(
     tx: Transaction, group: Group, held: Sequence[ClaimRow], now: int, make_id: Callable[[int], int]
-) -> list[tuple[int, int]]:
+) -> tuple[tuple[int, int], ...]:
     """What claims of retry queues still hold, back onto the ladder: due now, with the attempt it had."""
     offsets: dict[int, list[int]] = defaultdict(list)
     for claim in held:
         offsets[claim.queue_id] += [claim.first + i for i, o in enumerate(claim.outcome) if o == Outcome.OPEN]
-    rows: list[Sequence[Value]] = []
-    timers: list[tuple[int, int]] = []
+    places: list[Sequence[Value]] = []
     for queue_id, some in offsets.items():
-        if not some:
-            continue
-        for row in await tx.fetch("redelivery.sources", Source, queue_id, some):
-            id_ = make_id(now)
-            timers.append((due_of(id_), ~id_))
-            source = (row.message_queue_id, row.message_offset, row.message_id, row.attempt, row.history)
-            rows.append((shard_of(id_), id_, group.id, queue_id, *source, now))
-    if rows:
-        await tx.execute_many("retry.add", rows)
-    return timers
+        sources = await tx.fetch("redelivery.sources", Source, queue_id, some) if some else []
+        places += [(queue_id, *source[1:]) for source in sources]
+    return await set_retries(tx, group, places, now, make_id)
 
 
 async def _let_through(tx: Transaction, group: Group, acked: Mapping[int, Sequence[int]], now: int) -> None:

@@ -13,7 +13,7 @@ from typing import TypeVar
 import trio
 
 from ..errors import Refused, StoreError, Unavailable
-from ..migrations import Migration, load_migrations, pending
+from ..migrations import load_migrations, pending
 from ..ports import Work
 from ..steady_clock import SteadyClock
 from .connection import SQLiteTransaction, connect, drive
@@ -82,7 +82,7 @@ class SQLiteBackend:
                 connection.execute("BEGIN IMMEDIATE")  # the lock: a second program waits here
                 connection.execute(_REMEMBER)
                 applied = dict(connection.execute(_APPLIED).fetchall())
-                todo = pending(migrations(), applied)
+                todo = pending(load_migrations("sqlite"), applied)
                 for migration in todo:
                     for statement in migration.statements:
                         connection.execute(statement)
@@ -130,11 +130,6 @@ class SQLiteBackend:
     def statistics(self) -> dict[str, int]:
         """Transactions committed, and pieces of work that went into them."""
         return {"transactions": self._writer.transactions, "works": self._writer.works}
-
-
-def migrations() -> list[Migration]:
-    """The migrations of the embedded store."""
-    return load_migrations(__package__ or "")
 
 
 def _resolved(path: Path) -> Path:

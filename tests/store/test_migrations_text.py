@@ -5,9 +5,7 @@ import re
 import pytest
 
 from tarry.store.errors import SchemaError
-from tarry.store.migrations import Migration, pending
-from tarry.store.mysql.backend import migrations as mysql_migrations
-from tarry.store.sqlite.backend import migrations as sqlite_migrations
+from tarry.store.migrations import Migration, load_migrations, pending
 
 ONE, TWO, THREE = (Migration(n, f"m{n}", f"CREATE TABLE t{n} (x INT);\n") for n in (1, 2, 3))
 
@@ -54,21 +52,21 @@ def test_statements_end_at_a_semicolon_at_the_end_of_a_line() -> None:
 
 
 def test_both_backends_have_the_same_steps() -> None:
-    mine, theirs = mysql_migrations(), sqlite_migrations()
+    mine, theirs = load_migrations("mysql"), load_migrations("sqlite")
     assert [(m.version, m.name) for m in mine] == [(m.version, m.name) for m in theirs]
     assert [m.version for m in mine] == list(range(1, len(mine) + 1))
 
 
 def test_mysql_statements_may_be_run_again() -> None:
     """MySQL commits each by itself, so an interrupted migration is run again from its beginning."""
-    for migration in mysql_migrations():
+    for migration in load_migrations("mysql"):
         for statement in migration.statements:
             if statement.startswith("CREATE"):
                 assert "IF NOT EXISTS" in statement
 
 
 def test_house_rules_of_mysql_tables() -> None:
-    for migration in mysql_migrations():
+    for migration in load_migrations("mysql"):
         for statement in migration.statements:
             assert not re.search(r"FOREIGN KEY|\bTIMESTAMP\b|\bVARCHAR\b|\bTEXT\b|\bJSON NOT\b|\bENUM\b", statement)
             for index in re.findall(r"KEY (\w+) \(", statement):

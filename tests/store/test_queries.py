@@ -13,12 +13,11 @@ from typing import Any, get_args
 import attrs
 import pytest
 
+from tarry.store.migrations import load_migrations
 from tarry.store.mysql import statements as mysql_statements
-from tarry.store.mysql.backend import migrations as mysql_migrations
 from tarry.store.queries import load_queries
 from tarry.store.rows import Content, columns_of
 from tarry.store.sqlite import statements as sqlite_statements
-from tarry.store.sqlite.backend import migrations as sqlite_migrations
 
 ROOM = Path(str(files("tarry.store")))
 NAMES = sorted(load_queries())
@@ -54,7 +53,7 @@ def test_each_is_asked_somewhere(name: str) -> None:
 @pytest.fixture
 def database() -> Iterator[sqlite3.Connection]:
     connection = sqlite3.connect(":memory:")
-    for migration in sqlite_migrations():
+    for migration in load_migrations("sqlite"):
         for statement in migration.statements:
             connection.execute(statement)
     yield connection
@@ -210,7 +209,7 @@ def test_no_ids_are_no_question() -> None:
 def test_an_index_that_is_forced_is_forced_on_both() -> None:
     forced = {match for text in load_queries().values() for match in re.findall(r"FORCE INDEX \((\w+)\)", text)}
     hinted = {match for text in load_queries().values() for match in re.findall(r"INDEX\(\w+ (\w+)\)", text)}
-    for migrations in (mysql_migrations(), sqlite_migrations()):
+    for migrations in (load_migrations("mysql"), load_migrations("sqlite")):
         schema = "\n".join(migration.text for migration in migrations)
         assert all(index == "PRIMARY" or index in schema for index in forced | hinted)
     text, _ = sqlite_statements.bind("claim.over", [1, 1])
@@ -220,7 +219,7 @@ def test_an_index_that_is_forced_is_forced_on_both() -> None:
 def test_the_tables_are_the_same_on_both() -> None:
     """Same tables, same columns in the same order: the queries are written once."""
     tables: list[dict[str, list[str]]] = []
-    for migrations in (mysql_migrations(), sqlite_migrations()):
+    for migrations in (load_migrations("mysql"), load_migrations("sqlite")):
         found: dict[str, list[str]] = {}
         for migration in migrations:
             for statement in migration.statements:
@@ -236,12 +235,12 @@ def test_the_tables_are_the_same_on_both() -> None:
 def test_the_indexes_are_the_same_on_both() -> None:
     mysql = {
         (match[0], re.sub(r"\W+", " ", match[1]).strip())
-        for migration in mysql_migrations()
+        for migration in load_migrations("mysql")
         for match in re.findall(r"KEY ((?:idx|udx)_\w+) \(([^)]*)\)", migration.text)
     }
     sqlite = {
         (match[0], re.sub(r"\W+", " ", match[1]).strip())
-        for migration in sqlite_migrations()
+        for migration in load_migrations("sqlite")
         for match in re.findall(r"INDEX ((?:idx|udx)_\w+) ON \S+ \(([^)]*)\)", migration.text)
     }
     assert mysql == sqlite

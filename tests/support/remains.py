@@ -5,7 +5,7 @@ from collections.abc import Collection
 from functools import cache
 
 from support.stores import Stage
-from tarry.store.sqlite.backend import migrations
+from tarry.store.migrations import load_migrations
 
 _COLUMNS = {
     "topic_id": "topic",
@@ -20,7 +20,7 @@ _COLUMNS = {
 def _tables() -> dict[str, list[str]]:
     """The columns of each table that name a topic, a group or a queue."""
     found: dict[str, list[str]] = {}
-    for migration in migrations():
+    for migration in load_migrations("sqlite"):
         for statement in migration.statements:
             match = re.match(r"CREATE TABLE `?(\w+)`? \((.*)\)", statement, re.DOTALL)
             if match and match[1] != "removed":

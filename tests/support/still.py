@@ -4,8 +4,8 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+from tarry.store.migrations import load_migrations
 from tarry.store.ports import Work
-from tarry.store.sqlite.backend import migrations
 from tarry.store.sqlite.connection import SQLiteTransaction
 
 T = TypeVar("T")
@@ -16,7 +16,7 @@ class StillBackend:
 
     def __init__(self) -> None:
         self._connection = sqlite3.connect(":memory:", isolation_level=None)
-        for migration in migrations():
+        for migration in load_migrations("sqlite"):
             for statement in migration.statements:
                 self._connection.execute(statement)
 
