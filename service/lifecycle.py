@@ -55,14 +55,16 @@ class Lifecycle:
 
     async def _open(self) -> None:
         """Brings the schema to this program's version, and reads what nothing can be answered without."""
-        applied = await self._store.backend.migrate()
+        with self._store.watch("read"):  # nothing to migrate is a read
+            applied = await self._store.backend.migrate()
         if applied:
             log.info("schema_migrated", migrations=applied)
         await self._clock.take()
         node = self._make(self._clock)
         await node.directory.refresh()
         await node.membership.look()
-        self._durability = await self._store.backend.durability()
+        with self._store.watch("read"):
+            self._durability = await self._store.backend.durability()
         for warning in self._durability:
             log.warning("durability", problem=warning)
         self._node = node
@@ -87,7 +89,7 @@ class Lifecycle:
             return [("store", "the store has not answered yet")]
         checks: list[tuple[str, str | None]] = []
         try:
-            await self._store.backend.now()
+            await self._store.now()
             checks.append(("store", None))
         except StoreError as error:
             checks.append(("store", str(error)))

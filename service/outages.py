@@ -6,16 +6,14 @@ say it to the debugging log alone (`tell_failure`).
 """
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
 
 import structlog
 
 from ..store.errors import DuplicateKey, OutcomeUnknown, StoreError, Unavailable
-from ..store.ports import Backend, Work
-
-T = TypeVar("T")
-Kind = Literal["read", "write"]
+from ..store.store import Kind
 
 _REMIND = 10.0
 """Seconds until the first reminder; to each next one it is twice as long."""
@@ -30,9 +28,10 @@ def tell_failure(event: str, error: Exception, **facts: Any) -> None:
 
 
 class Outage:
-    """Whether the store is away, and since when."""
+    """Whether the store is away, and since when; its failures are counted by their names."""
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, count: Callable[[str], None], monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._count = count
         self._monotonic = monotonic
         self._failing: set[Kind] = set()
         self._since = 0.0
@@ -59,18 +58,11 @@ class Outage:
             seconds = round(self._monotonic() - self._since, 1)
             log.info("store_back", seconds=seconds, failures=self._failures)
 
-
-class WatchedBackend:
-    """A `Backend` whose failures are counted by their names, and whose absences are logged."""
-
-    def __init__(self, backend: Backend, count: Callable[[str], None], outage: Outage | None = None) -> None:
-        self._backend = backend
-        self._count = count
-        self._outage = outage or Outage()
-
-    async def _watched(self, kind: Kind, answer: Awaitable[T]) -> T:
+    @contextmanager
+    def watch(self, kind: Kind) -> Generator[None, None, None]:
+        """Around a transaction, or another question to the database."""
         try:
-            result = await answer
+            yield
         except DuplicateKey:  # nothing is wrong: the same is done under another
             raise
         except StoreError as error:
@@ -78,41 +70,6 @@ class WatchedBackend:
             if isinstance(error, OutcomeUnknown):
                 log.warning("outcome_unknown", error=str(error), code=error.code)
             if isinstance(error, Unavailable):
-                self._outage.failed(kind, error)
+                self.failed(kind, error)
             raise
-        self._outage.answered(kind)
-        return result
-
-    async def write(self, work: Work[T]) -> T:
-        return await self._watched("write", self._backend.write(work))
-
-    async def read(self, work: Work[T]) -> T:
-        return await self._watched("read", self._backend.read(work))
-
-    async def now(self) -> int:
-        return await self._watched("read", self._backend.now())
-
-    def skew(self) -> int:
-        return self._backend.skew()
-
-    async def migrate(self) -> list[str]:
-        # Nothing to migrate is a read.
-        return await self._watched("read", self._backend.migrate())
-
-    async def applied(self) -> dict[int, bytes]:
-        return await self._watched("read", self._backend.applied())
-
-    def sequence(self, topic_queues: Sequence[int], *, by_redis: bool) -> None:
-        self._backend.sequence(topic_queues, by_redis=by_redis)
-
-    async def reseat(self, ends: Mapping[int, int]) -> list[int]:
-        return await self._backend.reseat(ends)
-
-    async def durability(self) -> list[str]:
-        return await self._watched("read", self._backend.durability())
-
-    async def aclose(self) -> None:
-        await self._backend.aclose()
-
-    def statistics(self) -> dict[str, int]:
-        return self._backend.statistics()
+        self.answered(kind)

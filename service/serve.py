@@ -30,7 +30,7 @@ from .http.front_door import FrontDoor
 from .lifecycle import Lifecycle
 from .metrics import Metrics
 from .node import Node
-from .outages import WatchedBackend
+from .outages import Outage
 from .settings import Settings
 from .stream.growth import Growth
 from .stream.intake import Intake
@@ -93,8 +93,8 @@ async def _serve(settings: Settings) -> int:
     backend = await open_backend(settings.dsn, settings.redis or None)
     try:
         metrics = Metrics()
-        watched = WatchedBackend(backend, metrics.db_error)
-        store = Store(watched, window=settings.idempotency_window, ladder=Ladder(settings.ladder))
+        watch = Outage(metrics.db_error).watch
+        store = Store(backend, watch=watch, window=settings.idempotency_window, ladder=Ladder(settings.ladder))
         notices = Notices(settings.redis, database_of(settings.dsn)) if settings.redis else None
         lifecycle = begin(store, settings, metrics, notices)
         app = make_app(lifecycle, settings, metrics)
@@ -123,7 +123,7 @@ def begin(
 ) -> Lifecycle:
     """A server over this store, which is to be `run`."""
     make = partial(make_node, store, settings, metrics, notices)
-    return Lifecycle(store, metrics, Clock(store.backend.now) if clock is None else clock, make)
+    return Lifecycle(store, metrics, Clock(store.now) if clock is None else clock, make)
 
 
 def make_node(store: Store, settings: Settings, metrics: Metrics, notices: Notices | None, clock: Clock) -> Node:

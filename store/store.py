@@ -5,8 +5,9 @@ than a transaction: ids to make, tallies to count in, or another try when a key 
 """
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from attrs import define, field
 
@@ -22,7 +23,7 @@ from .operating import redriving, replaying, seeking
 from .operating.redriving import Letters, Redriven
 from .operating.replaying import Range, Replayed
 from .operating.seeking import Sought
-from .ports import Backend, Transaction, Work
+from .ports import Backend, Transaction
 from .records import (
     ClaimRequest,
     Conflict,
@@ -52,6 +53,7 @@ _WIDEST_SPREAD = 1000
 
 _Function = Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]]
 _Answers = list[list[Receipt] | Conflict | None]
+Kind = Literal["read", "write"]
 
 
 @define
@@ -60,6 +62,8 @@ class Store:
     but for `OutcomeUnknown`."""
 
     backend: Backend
+    watch: Callable[[Kind], AbstractContextManager[Any]] = field(default=nullcontext, kw_only=True)
+    """Around each question to the backend."""
     ids: IdMaker = field(factory=IdMaker)
     maker: int = 0
     """Whose rows of `tally` this process counts in."""
@@ -71,11 +75,18 @@ class Store:
 
     async def read(self, function: _Function[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What a function over a transaction finds; each of its queries sees what was committed when it began."""
-        return await self.backend.read(lambda tx: function(tx, *args, **kwargs))
+        with self.watch("read"):
+            return await self.backend.read(lambda tx: function(tx, *args, **kwargs))
 
     async def write(self, function: _Function[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What a function over a transaction returns, once it is committed. It may be run again."""
-        return await self.backend.write(lambda tx: function(tx, *args, **kwargs))
+        with self.watch("write"):
+            return await self.backend.write(lambda tx: function(tx, *args, **kwargs))
+
+    async def now(self) -> int:
+        """The database's clock, Unix milliseconds."""
+        with self.watch("read"):
+            return await self.backend.now()
 
     async def publish(self, publications: Sequence[Publication], now: int) -> list[list[Receipt] | Conflict]:
         """Accepts the publications in one transaction; an answer to each, in order: its receipts, or the conflict."""
@@ -94,27 +105,21 @@ class Store:
                 run = publishing.Publishing(self.ids, now, self.window, self.maker, spread, made, free)
                 return await run.write(tx, publications)
 
-            return await self.backend.write(work)
+            return await self.write(work)
 
         return await self._again(attempt, now)
 
     async def promote(self, entries: Sequence[int], now: int) -> list[Promoted]:
         """Hands what is due among these wheel entries to the stream."""
-        return (await self._promote(entries, now, None))[0]
+        return (await self.promote_free(entries, now, None))[0]
 
     async def promote_free(
-        self, entries: Sequence[int], now: int, behind: Collection[int] = ()
+        self, entries: Sequence[int], now: int, behind: Collection[int] | None = ()
     ) -> tuple[list[Promoted], timers.ByQueue]:
-        """As `promote`, without waiting for a queue; what cannot go now, by its queue. See `timers`."""
-        return await self._promote(entries, now, behind)
-
-    async def _promote(
-        self, entries: Sequence[int], now: int, behind: Collection[int] | None
-    ) -> tuple[list[Promoted], timers.ByQueue]:
-        async def attempt(_: int) -> tuple[list[Promoted], timers.ByQueue]:
-            return await self.write(timers.promote, entries, now, self.maker + 2, behind=behind)
-
-        return await self._again(attempt, now)
+        """As `promote`, without waiting for a queue, unless `behind` is None; what cannot go now, by its queue. See
+        `timers`."""
+        maker = self.maker + 2
+        return await self._again(lambda _: self.write(timers.promote, entries, now, maker, behind=behind), now)
 
     async def cancel(self, ids: Sequence[int], now: int) -> list[Verdict]:
         """Cancels waiting messages; a verdict for each."""
@@ -122,7 +127,7 @@ class Store:
 
     async def count_outbox(self, limit: int) -> dict[int, tuple[int, int]]:
         """Counts a batch of what users have cancelled in their own transactions; see `timers`."""
-        if not await self.backend.read(lambda tx: tx.fetch("outbox_cancel.some", int)):
+        if not await self.read(lambda tx: tx.fetch("outbox_cancel.some", int)):
             return {}  # the usual case, which wants no transaction
         return await self.write(timers.count_outbox, self.maker + 3, limit)
 
@@ -139,15 +144,14 @@ class Store:
         """Settles and claims for one group in one transaction; see `turns`."""
 
         async def attempt(spread: int) -> Turn:
-            turn, expected = await self.backend.write(
-                lambda tx: turns.take(
-                    *(tx, group, settlements, requests),
-                    now=now,
-                    make_id=self._make_id(spread),
-                    present=present,
-                    expected=self._expected.get(group.id),
-                    free=free,
-                )
+            turn, expected = await self.write(
+                turns.take,
+                *(group, settlements, requests),
+                now=now,
+                make_id=self._make_id(spread),
+                present=present,
+                expected=self._expected.get(group.id),
+                free=free,
             )
             if requests:
                 self._expected[group.id] = expected
@@ -161,11 +165,11 @@ class Store:
 
     async def change_topic(self, topic: Topic, draft: TopicDraft, now: int) -> None:
         """Sets what may be changed of a topic."""
-        await self._sealing(lambda tx: catalogue.change_topic(tx, topic, draft, now))
+        await self._sealing(lambda: self.write(catalogue.change_topic, topic, draft, now))
 
     async def seal(self, queue_id: int, now: int, *, at_once: bool = False, widest: int = sealing.WIDEST) -> Sealed:
         """Moves the end of a queue on over what is committed; see `sealing`."""
-        return await self._sealing(lambda tx: sealing.seal(tx, queue_id, now, at_once=at_once, widest=widest))
+        return await self._sealing(lambda: self.write(sealing.seal, queue_id, now, at_once=at_once, widest=widest))
 
     async def groups(self, topics: Sequence[Topic]) -> list[Group]:
         """All groups of these topics."""
@@ -233,14 +237,14 @@ class Store:
                 await self._reseat(now)
         return await attempt(_WIDEST_SPREAD)
 
-    async def _sealing(self, work: Work[T]) -> T:
+    async def _sealing(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Once more when a writer has filled a hole just before its tombstone."""
         for _ in range(_KEY_TRIES - 1):
             try:
-                return await self.backend.write(work)
+                return await attempt()
             except DuplicateKey:
                 continue
-        return await self.backend.write(work)
+        return await attempt()
 
     async def _reseat(self, now: int) -> None:
         """It may have been an offset that was taken: whoever draws them hears of all that are."""

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tarry.service.outages import Outage, WatchedBackend, tell_failure
+from tarry.service.outages import Outage, tell_failure
 from tarry.store.errors import Contention, DuplicateKey, Locked, OutcomeUnknown, StoreError, Unavailable
 from tarry.store.ports import Transaction
 from tarry.store.sqlite.backend import SQLiteBackend
+from tarry.store.store import Store
 
 GONE = Unavailable("connection refused", 2003)
 
@@ -29,7 +30,7 @@ def time() -> Time:
 
 @pytest.fixture
 def outage(time: Time) -> Outage:
-    return Outage(time)
+    return Outage(lambda error: None, time)
 
 
 def told(logs: list[Any]) -> list[tuple[str, float | None]]:
@@ -89,13 +90,14 @@ def test_who_failed_because_of_it_says_so_to_the_debugging_log() -> None:
 async def test_what_the_store_could_not_do_is_counted_once(tmp_path: Path, error: StoreError) -> None:
     """Whatever asked for it; but for a key that was taken: the same is done under another."""
     counted: list[str] = []
-    backend = WatchedBackend(SQLiteBackend(tmp_path / "tarry.db"), counted.append)
+    backend = SQLiteBackend(tmp_path / "tarry.db")
+    store = Store(backend, watch=Outage(counted.append).watch)
 
     async def work(tx: Transaction) -> None:
         raise error
 
     await backend.migrate()
-    for ask in (backend.read, backend.write):
+    for ask in (store.read, store.write):
         with pytest.raises(type(error)), capture_logs() as logs:
             await ask(work)
         assert ("outcome_unknown" in {line["event"] for line in logs}) == isinstance(error, OutcomeUnknown)
