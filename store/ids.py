@@ -54,7 +54,7 @@ def due_of(id_: int) -> int:
 
 def place_of(id_: int, due: int) -> int:
     """Where in `delay` the row of a message due then lies: its id, or `~id` when it was moved and lies apart."""
-    return id_ if due == due_of(id_) else ~id_
+    return id_ if due == id_ >> SEQUENCE_BITS else ~id_
 
 
 def apart(ids: Iterable[int]) -> list[int]:
@@ -69,7 +69,7 @@ def places_of(ids: Collection[int]) -> list[int]:
 
 def shard_in_delay(place: int) -> int:
     """The shard of a place, 0 to 31."""
-    return shard_of(place) if place >= 0 else shard_of(~place) + SHARDS
+    return place & (SHARDS - 1) if place >= 0 else (~place & (SHARDS - 1)) + SHARDS
 
 
 def is_straight(id_: int) -> bool:

@@ -1,20 +1,17 @@
 """The store's queries as MySQL and MariaDB read them (see `store.queries` for the notation)."""
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
-from itertools import groupby
-from operator import itemgetter
 from typing import Any, TypeAlias
 
-from ..ids import shard_in_delay, shard_of
+from ..ids import shard_in_delay
 from ..ports import Bound
 from ..queries import load_queries
 from .literals import Sql, Statement
 
-_LIST = re.compile(
-    r"\((?P<columns>[^()?]+)\) (?:(?P<ids>(?<=\(shard, id\) )IN)|(?P<at>AT)|(?P<within>WITHIN)) \(\?\*\)"
-)
+_LIST = re.compile(r"\((?P<columns>[^()?]+)\) (?:(?<=\(shard, id\) )(?:IN|AT)|(?P<within>WITHIN)) \(\?\*\)")
 _TABLE = re.compile(r"\b(FROM|JOIN|INTO|(?<!KEY )UPDATE) (?=`?[a-z])")
 Writer: TypeAlias = Callable[[Any], Sql]
 
@@ -31,8 +28,7 @@ def statement(query: str, database: str | None = None) -> tuple[Statement, Mappi
     writers: dict[int, Writer] = {}
     for match in _LIST.finditer(text):
         columns = [column.strip() for column in match["columns"].split(",")]
-        write = _by_shard if match["ids"] else _by_place if match["at"] else partial(_within, columns)
-        writers[text[: match.start()].count("?")] = write
+        writers[text[: match.start()].count("?")] = partial(_within, columns) if match["within"] else _by_shard
     return Statement(_LIST.sub("?", text)), writers
 
 
@@ -45,23 +41,17 @@ def bind(query: str, values: Sequence[Bound], database: str | None = None) -> by
     return prepared.bind(*bound)
 
 
-def _by_shard(ids: Iterable[int]) -> Sql:
-    """A list for each shard: it costs MySQL a sixth less in a promotion than one list of pairs."""
-    return _in_shards((shard_of(id_), id_) for id_ in ids)
-
-
-def _by_place(places: Iterable[int]) -> Sql:
-    """The same for places in `delay`."""
-    return _in_shards((shard_in_delay(place), place if place >= 0 else ~place) for place in places)
-
-
-def _in_shards(pairs: Iterable[tuple[int, int]]) -> Sql:
-    lists = [
-        f"shard = {shard:d} AND id IN ({','.join([format(id_, 'd') for _, id_ in some])})"
-        for shard, some in groupby(sorted(pairs), key=itemgetter(0))
-    ]
-    if not lists:
+def _by_shard(places: Iterable[int]) -> Sql:
+    """A list for each shard: it costs MySQL a sixth less in a promotion than one list of pairs. An id is a place."""
+    shards: dict[int, list[int]] = defaultdict(list)
+    for place in places:
+        shards[shard_in_delay(place)].append(place if place >= 0 else ~place)
+    if not shards:
         raise ValueError("no ids: leave the statement out")
+    lists = [
+        f"shard = {shard} AND id IN ({','.join(map(int.__repr__, sorted(ids)))})"
+        for shard, ids in sorted(shards.items())
+    ]
     return Sql(f"({' OR '.join(lists)})")
 
 

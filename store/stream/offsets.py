@@ -23,7 +23,7 @@ async def draw_offsets(tx: Transaction, wanted: Mapping[int, int]) -> dict[int, 
         return begins
     for queue_id, next_offset in await tx.fetch("queue.lock", tuple[int, int], sorted(wanted)):
         begins[queue_id] = next_offset
-        await tx.execute("queue.advance", next_offset + wanted[queue_id], queue_id)
+        await tx.later("queue.advance", next_offset + wanted[queue_id], queue_id)
     return begins
 
 
@@ -34,7 +34,7 @@ async def draw_free(tx: Transaction, wanted: Mapping[int, int]) -> tuple[dict[in
     free, locked = await lock_free(tx, wanted)
     for queue_id, next_offset in free.items():
         begins[queue_id] = next_offset
-        await tx.execute("queue.advance", next_offset + wanted[queue_id], queue_id)
+        await tx.later("queue.advance", next_offset + wanted[queue_id], queue_id)
     return begins, locked
 
 

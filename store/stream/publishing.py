@@ -128,8 +128,8 @@ class Publishing:
         known: dict[tuple[int, str], tuple[bytes, bytes]] = {}
         for topic_id in sorted(keys):
             over: list[bytes] = []
-            named = sorted(key.encode() for key in keys[topic_id])
-            rows = await tx.fetch("idempotency.find", tuple[bytes, bytes, bytes, int], topic_id, named)
+            asked = sorted(key.encode() for key in keys[topic_id])
+            rows = await tx.fetch("idempotency.find", tuple[bytes, bytes, bytes, int], topic_id, asked)
             for key, fingerprint, receipts, expires_at in rows:
                 if expires_at <= self.now:
                     over.append(key)
@@ -139,12 +139,11 @@ class Publishing:
                 await tx.execute("idempotency.remove", topic_id, over, self.now)
         answers: list[_Answer | None] = []
         for publication in publications:
-            first = known.get((publication.drafts[0].topic.id, publication.idempotency_key or ""))
-            if publication.idempotency_key is None or first is None:
+            named = publication.idempotency_key
+            if named is None or (first := known.get((publication.drafts[0].topic.id, named))) is None:
                 answers.append(None)
             else:
-                fingerprint, receipts = first
-                answers.append(_replay(publication, fingerprint, _decode_receipts(receipts)))
+                answers.append(_replay(publication, first[0], _decode_receipts(first[1])))
         return answers
 
     def _delay_row(self, written: _Written) -> Sequence[Value]:

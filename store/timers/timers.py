@@ -104,9 +104,10 @@ async def lock_waiting(tx: Transaction, ids: Collection[int]) -> list[Waiting]:
 
 async def remove_waiting(tx: Transaction, rows: Collection[Waiting]) -> int:
     """Removes rows that `lock_waiting` has locked, and what points to those that were moved; how many were there."""
-    removed = await tx.execute("delay.remove", [place_of(row.id, row.due) for row in rows])
-    for row in rows:
-        if row.due != due_of(row.id):
+    places = {place_of(row.id, row.due): row for row in rows}
+    removed = await tx.execute("delay.remove", list(places))
+    for place, row in places.items():
+        if place < 0:
             await tx.later("moved.remove", shard_of(row.id), row.due, row.id)
     return removed
 

@@ -245,6 +245,9 @@ async def test_the_row_count_is_asserted(stage: Stage) -> None:
         async def execute_many(self, query: str, rows: list[list[Value]]) -> int:
             return await self._tx.execute_many(query, rows)
 
+        async def later(self, query: str, *values: Bound) -> None:
+            await self._tx.later(query, *values)
+
         async def draw_elsewhere(self, counts: dict[int, int]) -> dict[int, int]:
             return await self._tx.draw_elsewhere(counts)
 
