@@ -82,7 +82,7 @@ async def topics_of_groups(tx: Transaction, group_ids: Sequence[int]) -> list[st
 
 async def add_topic(tx: Transaction, draft: TopicDraft, now: int) -> Topic:
     """The topic of that name, made if it is missing; one that exists may gain queues and is otherwise left alone."""
-    await tx.fetch("topic.hold", int, draft.name.encode())
+    await tx.fetch("topic.lock_named", int, draft.name.encode())
     await tx.execute_many(
         "topic.add",
         [

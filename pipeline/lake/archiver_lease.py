@@ -32,7 +32,7 @@ class ArchiverLease:
 
     def __enter__(self) -> "ArchiverLease":
         now = self._connection.now()
-        taken = self._connection.execute("lease.take", self._holder, now + _LEASE, _NAME, now)
+        taken = self._connection.execute("lease.acquire", self._holder, now + _LEASE, _NAME, now)
         if not taken and not self._connection.execute_many("lease.add", [(_NAME, self._holder, 1, now + _LEASE)]):
             (other,) = self._connection.fetch("lease.find", _NAME)
             self._connection.close()

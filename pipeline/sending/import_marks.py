@@ -50,7 +50,7 @@ class Marks:
         self._parts = {part: self._parts.get(part) or await self._read(tx, part, now) for part in sorted(set(parts))}
         ends = dict(part.last for part in self._parts.values() if part.last is not None)
         # Held, so that the number after it is the next one to everybody.
-        if ends and dict(await tx.fetch("idempotency.hold", tuple[bytes, int], self.topic_id, list(ends))) != ends:
+        if ends and dict(await tx.fetch("idempotency.lock", tuple[bytes, int], self.topic_id, list(ends))) != ends:
             raise DuplicateKey("the marks of an earlier run are over")
 
     def has(self, part: int, mark: bytes) -> bool:

@@ -201,7 +201,7 @@ async def clear(tx: Transaction, stone: Tombstone, place: Place, limit: int) -> 
 
 async def drop_tombstone(tx: Transaction, stone: Tombstone) -> None:
     """Nothing is left of it: its tombstone goes."""
-    await tx.execute("removed.take", stone.topic_id, stone.group_id, stone.queue_id)
+    await tx.execute("removed.remove", stone.topic_id, stone.group_id, stone.queue_id)
 
 
 _Went = tuple[int, tuple[int, int] | None, bool]

@@ -41,6 +41,6 @@ async def over(tx: Transaction, now: int, limit: int) -> list[tuple[ClaimKey, in
 async def of_clients(tx: Transaction, clients: Sequence[str]) -> list[Holding]:
     """What these clients hold."""
     names = [encode(client) for client in clients]
-    claims = await tx.fetch("claim.held_by", tuple[str, int, int, int], names)
+    claims = await tx.fetch("claim.counts_of_clients", tuple[str, int, int, int], names)
     owned = await tx.fetch("queue_owner.of_clients", tuple[str, int, int], names)
     return [*(Holding(*row) for row in claims), *(Holding(*row, 0, owner=True) for row in owned)]

@@ -140,7 +140,7 @@ class Order:
         """Shares the queues among these clients and those who hold claims."""
         busy = {
             self._own(queue_id): client
-            for queue_id, client in await tx.fetch("claim.holders", tuple[int, str], self.group.id)
+            for queue_id, client in await tx.fetch("claim.clients_of_group", tuple[int, str], self.group.id)
         }
         self._owners = await share_out(tx, self.group, busy, {*clients, *busy.values()}, self.now)
 

@@ -47,13 +47,13 @@ FROM claim WHERE group_id = ?;
 -- name: spans
 -- What is in the open claims of a cursor.
 SELECT `first`, size FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND queue_id = ?;
--- name: hold
--- Locks a claim; one that is not there is put in its place, of size 0 (see delay.hold).
+-- name: lock_or_add
+-- Locks a claim; one that is not there is put in its place, of size 0 (see delay.lock_or_add).
 INSERT INTO claim (group_id, queue_id, number, token, client, `first`, size, claimed_at, lease_until, outcome,
   settled_at) VALUES (?, ?, ?, 0, '', 0, 0, 0, 9223372036854775807, '', '') /*! ON DUPLICATE KEY UPDATE token = token */;
 
--- name: held
--- The claim that `hold` has locked.
+-- name: locked
+-- The claim that `lock_or_add` has locked.
 SELECT token, `first`, size, lease_until, outcome, settled_at FROM claim
 WHERE group_id = ? AND queue_id = ? AND number = ? /*! FOR UPDATE */;
 
@@ -61,7 +61,7 @@ WHERE group_id = ? AND queue_id = ? AND number = ? /*! FOR UPDATE */;
 -- A user's transaction has acked of a claim that it holds.
 UPDATE claim SET outcome = ?, settled_at = ? WHERE group_id = ? AND queue_id = ? AND number = ?;
 
--- name: take
+-- name: remove_locked
 -- A claim that was put in its place leaves.
 DELETE FROM claim WHERE group_id = ? AND queue_id = ? AND number = ?;
 
@@ -70,8 +70,8 @@ DELETE FROM claim WHERE group_id = ? AND queue_id = ? AND number = ?;
 SELECT queue_id, number, token, client, `first`, size, claimed_at, lease_until, outcome, settled_at
 FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND queue_id IN (?*) ORDER BY queue_id, number /*! FOR UPDATE */;
 
--- name: holders
--- Who holds open claims of a group.
+-- name: clients_of_group
+-- The clients of a group that have open claims, with the queue of each claim.
 SELECT queue_id, client FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ?;
 
 -- name: of_clients
@@ -82,7 +82,7 @@ SELECT group_id, queue_id, number, `first`, token FROM claim WHERE client IN (?*
 -- Who holds open claims, by name from behind one on: a scan of what is open, for an operator's look.
 SELECT DISTINCT client FROM claim WHERE client > ? ORDER BY client LIMIT ?;
 
--- name: held_by
+-- name: counts_of_clients
 -- How many open claims these clients hold of which queues: a scan of what is open, for an operator's look.
 SELECT client, group_id, queue_id, COUNT(*) FROM claim WHERE client IN (?*) GROUP BY client, group_id, queue_id;
 

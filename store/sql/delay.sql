@@ -65,19 +65,19 @@ INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, `key`, ordering_ke
 -- The messages among these that wait, as far as this transaction sees.
 SELECT shard, id, nonce FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*);
 
--- name: hold
+-- name: lock_or_add
 -- Locks the row of a message; one that is not there is put in its place, of topic 0 and never due. A SELECT ... FOR UPDATE would at
 -- REPEATABLE READ lock the gap where a missing row was, and with it everybody who wants to publish there.
 INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, body, accepted_at, deliver_at)
 VALUES (?, ?, 9223372036854775807, 0, 0, 0, '', 0, 0) /*! ON DUPLICATE KEY UPDATE nonce = nonce */;
 
--- name: held
--- The row that `hold` has locked; of topic 0 when there was none.
+-- name: locked
+-- The row that `lock_or_add` has locked; of topic 0 when there was none.
 SELECT id, due, topic_id, queue_id, nonce, `key`, accepted_at, deliver_at, uncounted
 FROM delay WHERE shard = ? AND id = ? /*! FOR UPDATE */;
 
--- name: take
--- The row that `hold` has locked leaves.
+-- name: remove_locked
+-- The row that `lock_or_add` has locked leaves.
 DELETE FROM delay WHERE shard = ? AND id = ?;
 
 -- name: scan

@@ -10,7 +10,7 @@ INSERT INTO idempotency (topic_id, `key`, fingerprint, receipts, expires_at) VAL
 -- Those among these requests whose window is over: one may have come again meanwhile, and is new.
 DELETE FROM idempotency WHERE topic_id = ? AND `key` IN (?*) AND expires_at <= ?;
 
--- name: hold
+-- name: lock
 -- Those among these that are there; they stay so until the transaction ends. (With a column more, so that no index
 -- alone has it all.)
 SELECT `key`, expires_at FROM idempotency /*! FORCE INDEX (PRIMARY) */

@@ -6,7 +6,7 @@ SELECT holder, lease_until FROM lease WHERE name = ?;
 -- What nobody has held before.
 INSERT IGNORE INTO lease (name, holder, epoch, lease_until) VALUES ?;
 
--- name: take
+-- name: acquire
 -- It is free, and has another holder now.
 UPDATE lease SET holder = ?, epoch = epoch + 1, lease_until = ? WHERE name = ? AND lease_until <= ?;
 

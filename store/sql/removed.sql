@@ -10,6 +10,6 @@ SELECT topic_id, group_id, queue_id, removed_at FROM removed ORDER BY topic_id, 
 -- When it was removed.
 SELECT removed_at FROM removed WHERE topic_id = ? AND group_id = ? AND queue_id = ?;
 
--- name: take
+-- name: remove
 -- Nothing of it is left.
 DELETE FROM removed WHERE topic_id = ? AND group_id = ? AND queue_id = ?;

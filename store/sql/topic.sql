@@ -32,7 +32,7 @@ SELECT id FROM topic WHERE id = ? /*! FOR UPDATE */;
 -- Those of these topics that nobody else is working on, for update.
 SELECT id, name FROM topic /*! FORCE INDEX (PRIMARY) */ WHERE id IN (?*) ORDER BY id /*! FOR UPDATE SKIP LOCKED */;
 
--- name: hold
+-- name: lock_named
 -- The same by its name.
 SELECT id FROM topic WHERE name = ? /*! FOR UPDATE */;
 

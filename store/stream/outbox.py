@@ -6,7 +6,7 @@ cancels, the claim that it acks. Never a queue, a cursor or a tally. Offsets are
 what it wrote further counts it: promotion, a cancel, the next turn of the group.
 
 A row that may be missing is never looked for with a locking read: at REPEATABLE READ, the default of MySQL, that locks
-the gap where it is not, and everybody who wants to insert there waits. `hold` inserts and gives way instead.
+the gap where it is not, and everybody who wants to insert there waits. `lock_or_add` inserts and gives way instead.
 
 Like all of the store these are functions that await nothing but their transaction, so that a plain cursor can drive
 them as well as an asynchronous one.
@@ -188,9 +188,9 @@ async def _cancel(tx: OutboxTransaction, id_: int) -> Verdict:
     now = await tx.now()
     # In its own place first: while that is ours, nobody can move it back to there.
     for place in (shard, shard + SHARDS):
-        await tx.execute("delay.hold", place, id_)
-        (row,) = await tx.fetch("delay.held", Waiting, place, id_)
-        await tx.execute("delay.take", place, id_)
+        await tx.execute("delay.lock_or_add", place, id_)
+        (row,) = await tx.fetch("delay.locked", Waiting, place, id_)
+        await tx.execute("delay.remove_locked", place, id_)
         if row.topic_id:
             if row.due != due_of(id_):
                 await tx.execute("moved.remove", shard, row.due, id_)
@@ -239,7 +239,7 @@ async def labelled(tx: Queries, topic_name: str, key: str) -> list[int]:
 Acked = Literal["acked", "lost", "not_in_claim"]
 
 
-class _HeldClaim(NamedTuple):
+class _LockedClaim(NamedTuple):
     """Of size 0 when there was none, and it was put in its place."""
 
     token: int
@@ -259,10 +259,10 @@ async def ack(tx: OutboxTransaction, keys: Sequence[ClaimKey], message_id: int) 
     if key is None:
         return "not_in_claim"
     place = (key.group_id, key.queue_id, key.number)
-    await tx.execute("claim.hold", *place)
-    (claim,) = await tx.fetch("claim.held", _HeldClaim, *place)
+    await tx.execute("claim.lock_or_add", *place)
+    (claim,) = await tx.fetch("claim.locked", _LockedClaim, *place)
     if not claim.size:
-        await tx.execute("claim.take", *place)
+        await tx.execute("claim.remove_locked", *place)
         return await _acked_before(tx, key, message_id)
     if claim.token != key.token:
         return "lost"

@@ -110,7 +110,7 @@ async def test_a_refresh_of_many_topics_reads_some_in_turn(town: Town, monkeypat
     (later,) = await _made_elsewhere(town, "later")
     await town.directory.refresh()
     await town.store.remove_topic(later, 2, force=True)
-    await town.store.backend.write(lambda tx: tx.execute("removed.take", later.id, 0, 0))
+    await town.store.backend.write(lambda tx: tx.execute("removed.remove", later.id, 0, 0))
     for _ in range(6):
         await town.directory.refresh()
     assert later.name not in {topic.name for topic in town.directory.some(1000)}
