@@ -7,6 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
+from ...store.records import MAX_HEADERS
 from ...store.stream.outbox import Entry
 from ..bodies import Dumps, body_text, encode
 from ..durations import instant_in, instant_out, milliseconds
@@ -14,7 +15,6 @@ from ..errors import BadRequest, TooLarge
 from ..records import Draft
 
 MAX_BATCH = 1000
-_MAX_HEADERS = 16 << 10
 _NAME = re.compile("[A-Za-z0-9._-]{1,249}")
 _CONTENT_TYPE = re.compile("[\\x21-\\x7e][\\x20-\\x7e]{0,254}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -93,8 +93,8 @@ def _headers(headers: Mapping[str, str] | None) -> bytes | None:
         if not isinstance(name, str) or not isinstance(value, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]  # users are not all typed
             raise BadRequest("headers: names and values are text, and no name is empty")
     text = encode(dict(headers))
-    if len(text) > _MAX_HEADERS:
-        raise BadRequest(f"headers: together they may have {_MAX_HEADERS} bytes as JSON")
+    if len(text) > MAX_HEADERS:
+        raise BadRequest(f"headers: together they may have {MAX_HEADERS} bytes as JSON")
     return text
 
 

@@ -16,6 +16,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from ...store.records import MAX_HEADERS
 from ..schemas import LONG, TEXT, schema_of
 from .column_mapping import ColumnMapping
 from .input_files import Rows, is_json
@@ -56,7 +57,6 @@ class Limits:
 
     max_body: int = 256 << 10
     max_key: int = 255
-    max_headers: int = 16 << 10
     max_delay: int = 3650 * 86_400_000
     """Milliseconds."""
 
@@ -73,7 +73,7 @@ def drafts(rows: Rows, mapping: ColumnMapping, now: int, limits: Limits) -> Data
     deliver_at, wrong_time = _deliver_at(rows, mapping, now, limits)
     delay, wrong_delay = _delay(rows, mapping, limits)
     body, content_type, wrong_body = _body(rows, mapping)
-    headers, wrong_headers = _headers(rows, mapping, limits)
+    headers, wrong_headers = _headers(rows, mapping)
     labels = {
         name: _none() if column is None else rows.text(column, f"--{name.replace('_', '-')}")
         for name, column in (("key", mapping.key), ("ordering_key", mapping.ordering_key), ("tag", mapping.tag))
@@ -152,7 +152,7 @@ def _body(rows: Rows, mapping: ColumnMapping) -> tuple[Column, Column, Column]:
     return text.cast("binary"), as_is, fn.when(text.isNull(), "body: there is none")
 
 
-def _headers(rows: Rows, mapping: ColumnMapping, limits: Limits) -> tuple[Column, Column]:
+def _headers(rows: Rows, mapping: ColumnMapping) -> tuple[Column, Column]:
     if mapping.headers is None:
         return _none(), _none()
     text = rows.text(mapping.headers, "--headers")
@@ -162,9 +162,7 @@ def _headers(rows: Rows, mapping: ColumnMapping, limits: Limits) -> tuple[Column
         fn.when(text.isNotNull() & (~is_json(text) | read.isNull()), "headers: it is not a JSON object")
         .when(fn.map_contains_key(read, ""), "headers: no name is empty")
         .when(fn.exists(fn.map_values(read), lambda value: value.isNull()), "headers: values are text, not null")
-        .when(
-            fn.octet_length(headers) > limits.max_headers, f"headers: they may have {limits.max_headers} bytes as JSON"
-        )
+        .when(fn.octet_length(headers) > MAX_HEADERS, f"headers: they may have {MAX_HEADERS} bytes as JSON")
     )
     return headers, wrong
 
