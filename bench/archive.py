@@ -44,15 +44,13 @@ _AGO = 24 * 3600 * 1000
 
 def main() -> None:
     parser = databases.options("archive", __doc__, "mysql")
-    parser.add_argument("--rows", type=int, default=500_000, help="messages (default: 500000; the goal is 5000000)")
-    parser.add_argument("--callers", type=int, default=8, help="publishers, each awaiting its answer (default: 8)")
-    parser.add_argument("--seconds", type=float, default=5, help="of a window that p99 is taken of (default: 5)")
-    parser.add_argument("--jar", type=Path, default=JAR, help=f"the JDBC driver (default: {JAR})")
-    parser.add_argument("--master", default="local[2]", help="Spark's (default: local[2])")
-    parser.add_argument("--rate", type=float, help="of the archive beside publishers (default: as fast as it goes)")
+    parser.add_argument("--rows", type=databases.count, default=500_000, help="messages; the goal is 5000000")
+    parser.add_argument("--callers", type=databases.count, default=8, help="publishers, each awaiting its answer")
+    parser.add_argument("--seconds", type=databases.seconds, default=5, help="of a window that p99 is taken of")
+    parser.add_argument("--jar", type=Path, default=JAR, help="the JDBC driver")
+    parser.add_argument("--master", default="local[2]", help="Spark's")
+    parser.add_argument("--rate", type=float, help="of the archive beside publishers; else as fast as it goes")
     arguments = parser.parse_args()
-    if min(arguments.rows, arguments.callers) < 1:
-        parser.error("at least one of each")
     with (
         databases.server(arguments.dsn) as dsn,
         databases.scratch(dsn) as scratch,

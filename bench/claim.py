@@ -14,6 +14,7 @@ The last two are in bench/rival_claims.py. All alternate, run after run; ratios 
 it, see bench/lateness.py.
 """
 
+from argparse import Namespace
 from collections.abc import Sequence
 from functools import partial
 
@@ -25,62 +26,50 @@ from ..store.records import Claim, ClaimRequest, Draft, Group, Publication, Sett
 from ..store.store import Store
 from . import databases, rival_claims
 from .closed_loop import cycle, in_tasks
-from .report import Figures, chosen, column, ratios, say, show, spreads
+from .report import Figures, chosen, column, ratios, say, spreads, summarize
 from .subject import BODY, add_topic, fill, opened
 
 _LEASE = 60_000
 
 
 def main() -> None:
-    parser = databases.options("claim", __doc__)
-    parser.add_argument("--consumers", type=int, default=8, help="of one group (default: 8)")
-    parser.add_argument("--max", type=int, default=10, help="messages to a claim (default: 10)")
-    parser.add_argument(
-        "--ahead",
-        action="store_true",
-        help="each asks for the next claim while its ack is on the way, as `consume` does",
-    )
-    parser.add_argument("--producers", type=int, default=0, help="who publish meanwhile (default: 0)")
-    parser.add_argument("--rows", type=int, default=300_000, help="messages in the stream (default: 300000)")
-    parser.add_argument("--seconds", type=float, default=5, help="of each measurement (default: 5)")
-    parser.add_argument("--runs", type=int, default=5, help="runs, of which the ratios are medians (default: 5)")
+    parser = databases.options("claim", __doc__, runs=5)
+    parser.add_argument("--consumers", type=databases.count, default=8, help="of one group")
+    parser.add_argument("--max", type=databases.count, default=10, help="messages to a claim")
+    parser.add_argument("--ahead", action="store_true", help="each asks for the next claim while its ack is on the way")
+    parser.add_argument("--producers", type=int, default=0, help="who publish meanwhile")
+    parser.add_argument("--rows", type=databases.count, default=300_000, help="messages in the stream")
+    parser.add_argument("--seconds", type=databases.seconds, default=5, help="of each measurement")
     arguments = parser.parse_args()
-    if min(arguments.consumers, arguments.runs, arguments.rows) < 1 or not 1 <= arguments.max <= 1000:
-        parser.error("at least one of each, and 1 to 1000 messages to a claim")
+    if arguments.max > 1000:
+        parser.error("1000 messages to a claim at most")
     with databases.server(arguments.dsn) as dsn:
         settings = databases.durability(dsn)
         subjects = ["turn"] if dsn.startswith(databases.SQLITE) else ["turn", "lock_and_log", "skip_locked"]
-        act = partial(
-            measure,
-            rows=arguments.rows,
-            seconds=arguments.seconds,
-            consumers=arguments.consumers,
-            size=arguments.max,
-            ahead=arguments.ahead,
-            producers=arguments.producers,
-        )
-        contestants = {subject: partial(trio.run, partial(act, subject)) for subject in subjects}
+        contestants = {subject: partial(measure, subject, arguments) for subject in subjects}
         rates = column(databases.alternate(dsn, "claim", arguments.runs, contestants), "messages_per_s")
-    show(
-        {
-            "bench": "claim",
-            "summary": "medians of the runs",
-            **chosen(arguments, "consumers", "max", "ahead", "producers", "seconds", "runs"),
-            **settings,
-            "messages_per_s": spreads(rates),
-            "times": {subject: ratios(rates, "turn", subject) for subject in subjects if subject != "turn"},
-        }
+    summarize(
+        "claim",
+        **chosen(arguments, "consumers", "max", "ahead", "producers", "seconds", "runs"),
+        **settings,
+        messages_per_s=spreads(rates),
+        times={subject: ratios(rates, "turn", subject) for subject in subjects if subject != "turn"},
     )
 
 
-async def measure(
-    subject: str, dsn: str, *, rows: int, seconds: float, consumers: int, size: int, ahead: bool, producers: int
+def measure(subject: str, arguments: Namespace, dsn: str) -> Figures:
+    """One contestant on a stream of its own, beside producers who publish as much as they can."""
+    how = (arguments.consumers, arguments.max, arguments.seconds, arguments.ahead)
+    return trio.run(_measure, dsn, subject, arguments.rows, arguments.producers, *how)
+
+
+async def _measure(
+    dsn: str, subject: str, rows: int, producers: int, consumers: int, size: int, seconds: float, ahead: bool
 ) -> Figures:
-    """One contestant on a stream of its own, beside `producers` who publish as much as they can."""
     async with opened(dsn) as store:
         topic = await add_topic(store)
         await fill(store, topic, rows)
-        group = await store.add_group(topic, "bench", await store.backend.now())
+        group = await store.add_group(topic, "bench", await store.now())
         say(f"measuring {subject}")
         async with trio.open_nursery() as nursery:
             for _ in range(producers):
@@ -102,14 +91,14 @@ async def publish_on(store: Store, group: Group) -> None:
     """Ten messages at a time, until cancelled."""
     drafts = (Draft(group.topic, group.topic.queues[0], BODY),) * 10
     while True:
-        await store.publish([Publication(drafts)], await store.backend.now())
+        await store.publish([Publication(drafts)], await store.now())
 
 
 async def measure_desk(
     store: Store, group: Group, consumers: int, size: int, seconds: float, *, ahead: bool
 ) -> Figures:
     """The service's coordinator over the store's turns, as a node puts them together."""
-    clock = Clock(store.backend.now)
+    clock = Clock(store.now)
     await clock.take()
 
     async def take_turn(group: Group, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]) -> Turn:

@@ -23,7 +23,7 @@ from ..service.upkeep.cleaner import Cleaner
 from ..service.upkeep.logs import set_up_logs
 from ..store.records import Topic
 from . import databases
-from .report import Figures, show
+from .report import Figures, chosen, show
 from .subject import CHUNK, bulk_sql, opened, publish_beside
 
 _DAY = 24 * 3600 * 1000
@@ -32,24 +32,22 @@ _AGE = 8 * _DAY
 
 def main() -> None:
     parser = databases.options("cleaning", __doc__)
-    parser.add_argument("--rows", type=int, default=10_000_000, help="messages to be removed (default: 10000000)")
-    parser.add_argument("--callers", type=int, default=8, help="publishers, each awaiting its answer (default: 8)")
-    parser.add_argument("--seconds", type=float, default=10, help="of a window that p99 is taken of (default: 10)")
-    parser.add_argument("--windows", type=int, help="end after so many of them (default: with the last row)")
+    parser.add_argument("--rows", type=databases.count, default=10_000_000, help="messages to be removed")
+    parser.add_argument("--callers", type=databases.count, default=8, help="publishers, each awaiting its answer")
+    parser.add_argument("--seconds", type=databases.seconds, default=10, help="of a window that p99 is taken of")
+    parser.add_argument("--windows", type=databases.count, help="end after so many of them, not with the last row")
     arguments = parser.parse_args()
-    if min(arguments.rows, arguments.callers) < 1:
-        parser.error("at least one of each")
     with databases.server(arguments.dsn) as dsn, databases.scratch(dsn) as scratch:
         settings = databases.durability(dsn)
         figures = trio.run(measure, scratch, arguments.rows, arguments.callers, arguments.seconds, arguments.windows)
-    show({"bench": "cleaning", "rows": arguments.rows, "callers": arguments.callers, **settings, **figures})
+    show({"bench": "cleaning", **chosen(arguments, "rows", "callers"), **settings, **figures})
 
 
 async def measure(dsn: str, rows: int, callers: int, seconds: float, windows: int | None) -> Figures:
     """Before, during, and what is left."""
     set_up_logs("warning", "console")
     async with opened(dsn) as store:
-        clock = Clock(store.backend.now)
+        clock = Clock(store.now)
         await clock.take()
         directory = Directory(store, clock, auto_create=True)
         topic = await directory.topic("bench", create=True)

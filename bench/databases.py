@@ -41,16 +41,39 @@ _START_SECONDS = 60
 _COMMITS = 200
 
 
-def options(bench: str, doc: str | None, default: str = "mariadb") -> argparse.ArgumentParser:
-    """A bench by its name and the docstring of its module, with the option that every bench of a store has."""
-    parser = argparse.ArgumentParser(prog=f"python -m tarry.bench.{bench}", description=(doc or "").splitlines()[0])
+def options(bench: str, doc: str | None, default: str = "mariadb", *, runs: int = 0) -> argparse.ArgumentParser:
+    """A bench by its name and the docstring of its module, with the options that every bench of a store has.
+
+    `runs`: how many there are unless said; 0 for a bench that has none.
+    """
+    parser = argparse.ArgumentParser(
+        prog=f"python -m tarry.bench.{bench}",
+        description=(doc or "").splitlines()[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
     parser.add_argument(
         "--dsn",
         default=default,
         help="mysql://user:password@host:port/any or sqlite:///file: a database of the bench's own is made there and"
-        f" dropped; or mariadb, mysql or sqlite for a private one (default: {default})",
+        " dropped; or mariadb, mysql or sqlite for a private one",
     )
+    if runs:
+        parser.add_argument("--runs", type=count, default=runs, help="of which the figures are medians")
     return parser
+
+
+def count(text: str) -> int:
+    """The value of an option: a whole number, 1 at least."""
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError("it is 1 at least")
+    return number
+
+
+def seconds(text: str) -> float:
+    """The value of an option: more than none."""
+    if (number := float(text)) <= 0:
+        raise argparse.ArgumentTypeError("it is more than 0")
+    return number
 
 
 @contextmanager

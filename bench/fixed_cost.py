@@ -30,7 +30,7 @@ from ..store import catalogue
 from ..store.catalogue import TopicDraft
 from ..store.ids import SEQUENCE_BITS
 from ..store.records import ClaimRequest, Draft, Publication, Settlement
-from .report import ratios, say, show, spreads
+from .report import ratios, say, show, spreads, summarize
 from .subject import opened
 
 app = App(name="fixed_cost", help=__doc__)
@@ -88,16 +88,13 @@ def main(
             took[-1][name] = _timed(command, code)
         told = {name: round(seconds, 2) for name, seconds in took[-1].items()}
         show({"bench": "fixed_cost", "run": run, "load": round(os.getloadavg()[0], 1), "seconds": told})
-    show(
-        {
-            "bench": "fixed_cost",
-            "summary": "medians of the runs",
-            "rows": rows,
-            "master": master,
-            "seconds": spreads(took, 2),
-            "times_bare": {name: ratios(took, name, "bare") for name in commands if name != "bare"},
-            "goals": _GOALS,
-        }
+    summarize(
+        "fixed_cost",
+        rows=rows,
+        master=master,
+        seconds=spreads(took, 2),
+        times_bare={name: ratios(took, name, "bare") for name in commands if name != "bare"},
+        goals=_GOALS,
     )
 
 
@@ -158,7 +155,7 @@ def _pages(table: str, begin: int, end: int) -> Iterator[Any]:
 async def make_store(dsn: str) -> None:
     """Messages of some time ago, all acked by one group."""
     async with opened(dsn) as store:
-        now = await store.backend.now() - 3_600_000
+        now = await store.now() - 3_600_000
         topic = await store.write(catalogue.add_topic, TopicDraft("orders"), now)
         group = await store.add_group(topic, "billing", now)
         for _ in range(0, _AUDITED, 1000):

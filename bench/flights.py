@@ -38,7 +38,7 @@ from ..client import Draft, NotFound, Tarry
 from ..client.errors import Conflict
 from ..store.sqlite.connection import connect as connect_sqlite
 from . import databases
-from .report import Figures, chosen, ratios, say, show, spread
+from .report import Figures, chosen, ratios, say, spreads, summarize
 from .subject import now, served
 
 TOPIC = "departures"
@@ -69,42 +69,31 @@ class Flight:
 
 
 def main() -> None:
-    parser = databases.options("flights", __doc__)
+    parser = databases.options("flights", __doc__, runs=5)
     parser.add_argument("--data", type=Path, required=True, help="the year's flights: the CSV, or a zip that holds it")
-    parser.add_argument("--rows", type=int, help="only the first so many flights")
-    parser.add_argument("--publishers", type=int, default=2, help="threads that publish (default: 2)")
-    parser.add_argument("--callers", type=int, default=16, help="threads that cancel and reschedule (default: 16)")
-    parser.add_argument("--runs", type=int, default=5, help="runs, of which the ratios are medians (default: 5)")
+    parser.add_argument("--rows", type=databases.count, help="only the first so many flights")
+    parser.add_argument("--publishers", type=databases.count, default=2, help="threads that publish")
+    parser.add_argument("--callers", type=databases.count, default=16, help="threads that cancel and reschedule")
     arguments = parser.parse_args()
-    if min(arguments.publishers, arguments.callers, arguments.runs, arguments.rows or 1) < 1:
-        parser.error("at least one of each")
     if not arguments.data.is_file():
         parser.error(f"there is no file {arguments.data}")
     say(f"reading {arguments.data}")
     flights = read(arguments.data, arguments.rows)
-    found: list[Figures] = []
+    contestants: dict[str, Callable[[str], Figures]] = {
+        "baseline": lambda empty: {"baseline_per_s": insert_bare(empty, flights)},
+        "tarry": lambda empty: measure(empty, flights, arguments.publishers, arguments.callers),
+    }
     with databases.server(arguments.dsn) as dsn:
         settings = databases.durability(dsn)
-        for run in range(1, arguments.runs + 1):
-            doing = f"run {run} of {arguments.runs}"
-            with databases.scratch(dsn) as scratch:
-                say(f"{doing}: baseline")
-                baseline = insert_bare(scratch, flights)
-            with databases.scratch(dsn) as scratch:
-                figures = measure(scratch, flights, arguments.publishers, arguments.callers, doing)
-            ratio = round(figures["scheduled_per_s"] / baseline, 2)
-            found.append({**figures, "baseline_per_s": baseline, "times_the_baseline": ratio})
-            show({"bench": "flights", "run": run, **found[-1]})
-    show(
-        {
-            "bench": "flights",
-            "summary": "medians of the runs",
-            "rows": len(flights),
-            **chosen(arguments, "publishers", "callers", "runs"),
-            **settings,
-            **{name: spread([run[name] for run in found]) for name in _RATES},
-            "times_the_baseline": ratios(found, "scheduled_per_s", "baseline_per_s"),
-        }
+        found = databases.alternate(dsn, "flights", arguments.runs, contestants)
+    rates = [{name: (run["baseline"] | run["tarry"])[name] for name in _RATES} for run in found]
+    summarize(
+        "flights",
+        rows=len(flights),
+        **chosen(arguments, "publishers", "callers", "runs"),
+        **settings,
+        **spreads(rates),
+        times_the_baseline=ratios(rates, "scheduled_per_s", "baseline_per_s"),
     )
 
 
@@ -189,13 +178,11 @@ def _rows(flights: Sequence[Flight]) -> list[tuple[int, bytes, bytes]]:
     return [(flight.planned, flight.key.encode(), json.dumps(flight.body).encode()) for flight in flights]
 
 
-def measure(dsn: str, flights: Sequence[Flight], publishers: int, callers: int, doing: str) -> Figures:
+def measure(dsn: str, flights: Sequence[Flight], publishers: int, callers: int) -> Figures:
     """The whole schedule against a server of its own, and every count held against the file's."""
     with served(dsn, log_level="warning") as server:
         schedule = Schedule(server.url, flights, ahead(flights))
-        took = schedule.publish(publishers, f"{doing}: scheduling")
-        took |= schedule.cancel(callers, f"{doing}: cancelling")
-        took |= schedule.reschedule(callers, f"{doing}: rescheduling")
+        took = schedule.publish(publishers) | schedule.cancel(callers) | schedule.reschedule(callers)
         with Tarry(server.url) as tarry:
             topic = tarry.topic(TOPIC)
     answers = schedule.answers
@@ -225,7 +212,7 @@ class Schedule:
         self.answers: dict[str, int] = {}
         """How many were answered as they should be."""
 
-    def publish(self, threads: int, doing: str) -> dict[str, tuple[int, float]]:
+    def publish(self, threads: int) -> dict[str, tuple[int, float]]:
         """Every flight for its planned departure, in batches."""
 
         def publish(tarry: Tarry, start: int) -> int:
@@ -238,10 +225,10 @@ class Schedule:
             )
 
         pages = range(0, len(self._flights), _PAGE)
-        self.answers["published"], seconds = in_threads(self._url, threads, pages, publish, doing)
+        self.answers["published"], seconds = in_threads(self._url, threads, pages, publish, "scheduling")
         return {"scheduled": (len(self._flights), seconds)}
 
-    def cancel(self, threads: int, doing: str) -> dict[str, tuple[int, float]]:
+    def cancel(self, threads: int) -> dict[str, tuple[int, float]]:
         """Those that did not leave, one call each."""
 
         def cancel(tarry: Tarry, number: int) -> int:
@@ -251,10 +238,10 @@ class Schedule:
                 return 0
 
         numbers = [number for number, flight in enumerate(self._flights) if flight.cancelled]
-        self.answers["cancelled"], seconds = in_threads(self._url, threads, numbers, cancel, doing)
+        self.answers["cancelled"], seconds = in_threads(self._url, threads, numbers, cancel, "cancelling")
         return {"cancels": (len(numbers), seconds)}
 
-    def reschedule(self, threads: int, doing: str) -> dict[str, tuple[int, float]]:
+    def reschedule(self, threads: int) -> dict[str, tuple[int, float]]:
         """Those that left late, one call each."""
 
         def reschedule(tarry: Tarry, flight: tuple[int, int]) -> int:
@@ -266,7 +253,7 @@ class Schedule:
             return answer.deliver_at == self._moment(left)
 
         late = [(number, flight.left) for number, flight in enumerate(self._flights) if flight.left is not None]
-        self.answers["rescheduled"], seconds = in_threads(self._url, threads, late, reschedule, doing)
+        self.answers["rescheduled"], seconds = in_threads(self._url, threads, late, reschedule, "rescheduling")
         return {"reschedules": (len(late), seconds)}
 
     def _draft(self, flight: Flight) -> Draft:

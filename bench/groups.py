@@ -18,19 +18,16 @@ from ..service.upkeep.logs import set_up_logs
 from ..store.records import ClaimRequest, Draft, Publication
 from . import databases
 from .closed_loop import in_tasks
-from .report import Figures, chosen, ratios, say, show, spreads
+from .report import Figures, chosen, ratios, say, show, spreads, summarize
 from .subject import BODY, opened
 
 
 def main() -> None:
-    parser = databases.options("groups", __doc__)
-    parser.add_argument("--groups", type=int, default=50, help="groups of the topic (default: 50)")
-    parser.add_argument("--callers", type=int, default=20, help="callers at a time (default: 20)")
-    parser.add_argument("--seconds", type=float, default=5, help="of each measurement (default: 5)")
-    parser.add_argument("--runs", type=int, default=5, help="pairs, of which the ratio is the median (default: 5)")
+    parser = databases.options("groups", __doc__, runs=5)
+    parser.add_argument("--groups", type=databases.count, default=50, help="groups of the topic")
+    parser.add_argument("--callers", type=databases.count, default=20, help="callers at a time")
+    parser.add_argument("--seconds", type=databases.seconds, default=5, help="of each measurement")
     arguments = parser.parse_args()
-    if min(arguments.groups, arguments.callers, arguments.runs) < 1 or arguments.seconds <= 0:
-        parser.error("at least one group, one caller, one run and some time")
     tame_collector()
     set_up_logs("error")
     rates: list[dict[str, float]] = []
@@ -45,15 +42,12 @@ def main() -> None:
                     figures = trio.run(measure, scratch, groups, arguments.callers, arguments.seconds)
                 rates[-1][subject] = figures["per_s"]
                 show({"bench": "groups", "groups": groups, "run": run, **figures})
-    show(
-        {
-            "bench": "groups",
-            "summary": "medians of the runs",
-            **chosen(arguments, "groups", "callers", "seconds", "runs"),
-            **settings,
-            "per_s": spreads(rates),
-            "many_to_one": ratios(rates, "many", "one"),
-        }
+    summarize(
+        "groups",
+        **chosen(arguments, "groups", "callers", "seconds", "runs"),
+        **settings,
+        per_s=spreads(rates),
+        many_to_one=ratios(rates, "many", "one"),
     )
 
 

@@ -31,7 +31,7 @@ from ..pipeline.sending.input_files import read_rows
 from ..store.catalogue import TopicDraft
 from ..store.ids import first_id
 from . import databases
-from .report import Figures, column, ratios, say, show, spreads
+from .report import Figures, column, ratios, say, spreads, summarize
 from .subject import add_topic, opened, served
 
 _TOPIC = "bench"
@@ -40,13 +40,10 @@ _BATCH = 1000
 
 
 def main() -> None:
-    parser = databases.options("importing", __doc__)
-    parser.add_argument("--rows", type=int, default=300_000, help="of the file (default: 300000)")
-    parser.add_argument("--runs", type=int, default=3, help="runs, of which the ratios are medians (default: 3)")
-    parser.add_argument("--master", default="local[2]", help="Spark's (default: local[2])")
+    parser = databases.options("importing", __doc__, runs=3)
+    parser.add_argument("--rows", type=databases.count, default=300_000, help="of the file")
+    parser.add_argument("--master", default="local[2]", help="Spark's")
     arguments = parser.parse_args()
-    if arguments.rows < 1 or arguments.runs < 1:
-        parser.error("at least one row and one run")
     if arguments.dsn.startswith("sqlite"):
         parser.error("the import writes to MySQL and MariaDB")
     with databases.server(arguments.dsn) as dsn, tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder:
@@ -78,18 +75,15 @@ def compare(dsn: str, folder: Path, rows: int, runs: int, master: str) -> None:
         say("warming up")
         contestants["import"](scratch)  # as much as is measured: Java compiles what runs often
     rates = column(databases.alternate(dsn, "importing", runs, contestants), "per_s")
-    show(
-        {
-            "bench": "importing",
-            "summary": "medians of the runs",
-            "rows": rows,
-            "runs": runs,
-            "master": master,
-            **settings,
-            "per_s": spreads(rates),
-            "times_http": ratios(rates, "import", "http"),
-            "share_of_load_data": ratios(rates, "import", "load_data"),
-        }
+    summarize(
+        "importing",
+        rows=rows,
+        runs=runs,
+        master=master,
+        **settings,
+        per_s=spreads(rates),
+        times_http=ratios(rates, "import", "http"),
+        share_of_load_data=ratios(rates, "import", "load_data"),
     )
     spark.stop()
 

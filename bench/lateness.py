@@ -21,7 +21,7 @@ import trio
 from ..service.demo.server_process import ServerProcess
 from . import databases
 from .lean_http import LeanHTTP
-from .report import Figures, chosen, percentile, say, show, spread
+from .report import Figures, chosen, percentile, say, spread, summarize
 from .subject import now, served
 from .usage import cpu_of
 
@@ -44,35 +44,26 @@ class _Claim(msgspec.Struct):
 
 
 def main() -> None:
-    parser = databases.options("lateness", __doc__, "sqlite")
-    parser.add_argument("--rate", type=int, default=1000, help="messages due a second (default: 1000)")
-    parser.add_argument("--seconds", type=float, default=30, help="that count, of each run (default: 30)")
-    parser.add_argument("--consumers", type=int, default=4, help="connections that claim (default: 4)")
-    parser.add_argument("--max", type=int, default=100, help="messages to a claim, at most (default: 100)")
-    parser.add_argument("--runs", type=int, default=5, help="(default: 5)")
+    parser = databases.options("lateness", __doc__, "sqlite", runs=5)
+    parser.add_argument("--rate", type=databases.count, default=1000, help="messages due a second")
+    parser.add_argument("--seconds", type=databases.seconds, default=30, help="that count, of each run")
+    parser.add_argument("--consumers", type=databases.count, default=4, help="connections that claim")
+    parser.add_argument("--max", type=databases.count, default=100, help="messages to a claim, at most")
     arguments = parser.parse_args()
-    if min(arguments.rate, arguments.consumers, arguments.runs) < 1 or not 1 <= arguments.max <= 1000:
-        parser.error("at least one of each, and 1 to 1000 messages to a claim")
+    how = (arguments.rate, arguments.seconds, arguments.consumers, arguments.max)
     with databases.server(arguments.dsn) as dsn:
         settings = databases.durability(dsn)
-        found: list[Figures] = []
-        for run in range(1, arguments.runs + 1):
-            with databases.scratch(dsn) as scratch:
-                say(f"run {run} of {arguments.runs}")
-                found.append(measure(scratch, arguments.rate, arguments.seconds, arguments.consumers, arguments.max))
-            show({"bench": "lateness", "run": run, **found[-1]})
-    show(
-        {
-            "bench": "lateness",
-            "summary": "medians of the runs",
-            **chosen(arguments, "rate", "seconds", "consumers", "max", "runs"),
-            **settings,
-            **{
-                name: spread([figures[name] for figures in found], 2)
-                for name in ("p50_ms", "p99_ms", "p999_ms", "max_ms", "server_cpu", "consumers_cpu")
-            },
-            "early": sum(figures["early"] for figures in found),
-        }
+        runs = databases.alternate(dsn, "lateness", arguments.runs, {"tarry": lambda empty: measure(empty, *how)})
+    found = [run["tarry"] for run in runs]
+    summarize(
+        "lateness",
+        **chosen(arguments, "rate", "seconds", "consumers", "max", "runs"),
+        **settings,
+        **{
+            name: spread([figures[name] for figures in found], 2)
+            for name in ("p50_ms", "p99_ms", "p999_ms", "max_ms", "server_cpu", "consumers_cpu")
+        },
+        early=sum(figures["early"] for figures in found),
     )
 
 

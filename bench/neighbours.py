@@ -22,7 +22,7 @@ import trio
 
 from . import databases
 from .lean_http import LeanHTTP, RefusedError
-from .report import Figures, chosen, column, percentile, ratios, say, show, spreads
+from .report import Figures, chosen, column, percentile, ratios, say, show, spreads, summarize
 from .subject import served
 
 _WARM_UP = 2.0
@@ -33,14 +33,13 @@ _LOCK = "SELECT id FROM queue WHERE group_id = 0 AND topic_id = (SELECT id FROM 
 
 
 def main() -> None:
-    parser = databases.options("neighbours", __doc__)
-    parser.add_argument("--rate", type=int, default=10, help="publishes, and claims, a second on B (default: 10)")
-    parser.add_argument("--publishers", type=int, default=20, help="on A, while it is locked (default: 20)")
-    parser.add_argument("--seconds", type=float, default=15, help="of each measurement (default: 15)")
-    parser.add_argument("--runs", type=int, default=5, help="(default: 5)")
+    parser = databases.options("neighbours", __doc__, runs=5)
+    parser.add_argument("--rate", type=databases.count, default=10, help="publishes, and claims, a second on B")
+    parser.add_argument("--publishers", type=databases.count, default=20, help="on A, while it is locked")
+    parser.add_argument("--seconds", type=databases.seconds, default=15, help="of each measurement")
     arguments = parser.parse_args()
-    if min(arguments.rate, arguments.publishers, arguments.runs) < 1 or arguments.rate * arguments.seconds < 1:
-        parser.error("at least one of each, and time for one call")
+    if arguments.rate * arguments.seconds < 1:
+        parser.error("no time for one call")
     if arguments.dsn.startswith("sqlite"):
         parser.error("nobody else can lock a row of SQLite's: the question is one of MySQL and MariaDB")
     found: list[dict[str, Figures]] = []
@@ -58,15 +57,12 @@ def main() -> None:
         case: {name.removesuffix("_ms"): ratios(column(found, name), case, "alone") for name in names}
         for case in ("met", "known")
     }
-    show(
-        {
-            "bench": "neighbours",
-            "summary": "medians of the runs, and met and known to alone",
-            **chosen(arguments, "rate", "publishers", "seconds", "runs"),
-            **settings,
-            **cases,
-            "ratio": times,
-        }
+    summarize(
+        "neighbours",
+        **chosen(arguments, "rate", "publishers", "seconds", "runs"),
+        **settings,
+        **cases,
+        ratio=times,
     )
 
 

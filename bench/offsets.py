@@ -23,7 +23,7 @@ from ..store.mysql.literals import Statement
 from ..store.records import Conflict, Draft, Publication
 from ..store.stream import stretches
 from . import databases, published_design
-from .report import Figures, show, spreads
+from .report import Figures, spreads, summarize
 from .subject import BODY, add_topic, group_commit, now, opened
 
 _BEHIND = Statement("SELECT `offset` FROM published WHERE queue_id = 1 AND `offset` > ? ORDER BY `offset` LIMIT 1000")
@@ -32,13 +32,10 @@ _QUIET = 1.5
 
 
 def main() -> None:
-    parser = databases.options("offsets", __doc__)
-    parser.add_argument("--publishers", type=int, nargs="+", default=[4, 20], help="at a time (default: 4 20)")
-    parser.add_argument("--seconds", type=float, default=5, help="of publishing (default: 5)")
-    parser.add_argument("--runs", type=int, default=3, help="runs, of which the share is the median (default: 3)")
+    parser = databases.options("offsets", __doc__, runs=3)
+    parser.add_argument("--publishers", type=databases.count, nargs="+", default=[4, 20], help="at a time")
+    parser.add_argument("--seconds", type=databases.seconds, default=5, help="of publishing")
     arguments = parser.parse_args()
-    if min(arguments.publishers) < 1 or arguments.seconds <= 0 or arguments.runs < 1:
-        parser.error("at least one publisher, one run and some time")
     if arguments.dsn.startswith("sqlite"):
         parser.error("SQLite has one writer at a time: the question is one of MySQL and MariaDB")
     with databases.server(arguments.dsn) as dsn, databases.redis() as redis_port:
@@ -59,14 +56,7 @@ def compare(dsn: str, redis_port: int, publishers: int, seconds: float, runs: in
         {subject: 100 * figures["skipped"] / figures["acknowledged"] for subject, figures in run.items()}
         for run in found
     ]
-    show(
-        {
-            "bench": "offsets",
-            "summary": "medians of the runs",
-            "publishers": publishers,
-            "skipped_percent": spreads(shares, 2),
-        }
-    )
+    summarize("offsets", publishers=publishers, skipped_percent=spreads(shares, 2))
 
 
 async def _race(

@@ -28,7 +28,7 @@ from ..service.settings import Settings
 from ..store.records import ClaimRequest
 from . import databases
 from .lean_http import LeanHTTP, RefusedError
-from .report import Figures, percentile, say, show
+from .report import Figures, chosen, percentile, say, show
 from .subject import opened, served
 from .usage import cpu_of, rss_of
 
@@ -40,20 +40,17 @@ _SETTLED = 5
 
 def main() -> None:
     parser = databases.options("polls", __doc__)
-    parser.add_argument("--polls", type=int, default=1000, help="that wait (default: 1000)")
-    parser.add_argument("--groups", type=int, default=1, help="among which they are shared (default: 1)")
-    parser.add_argument("--seconds", type=float, default=30, help="of counting, or of a poll over HTTP (default: 30)")
+    parser.add_argument("--polls", type=databases.count, default=1000, help="that wait")
+    parser.add_argument("--groups", type=databases.count, default=1, help="among which they are shared")
+    parser.add_argument("--seconds", type=databases.seconds, default=30, help="of counting, or of a poll over HTTP")
     parser.add_argument("--http", action="store_true", help="over HTTP, each poll once")
     arguments = parser.parse_args()
-    if not 1 <= arguments.groups <= arguments.polls or arguments.seconds <= 0:
-        parser.error("at least one poll to a group, and some time")
     if arguments.dsn.startswith("sqlite") and not arguments.http:
         parser.error("SQLite does not count statements: the question is one of MySQL and MariaDB")
+    asked = chosen(arguments, "polls", "groups", "seconds", "http")
     with databases.server(arguments.dsn) as dsn, databases.scratch(dsn) as scratch:
-        if arguments.http:
-            show(over_http(scratch, arguments.polls, arguments.groups, arguments.seconds))
-        else:
-            show(trio.run(measure, scratch, arguments.polls, arguments.groups, arguments.seconds))
+        how = (scratch, arguments.polls, arguments.groups, arguments.seconds)
+        show({"bench": "polls", **asked, **(over_http(*how) if arguments.http else trio.run(measure, *how))})
 
 
 async def measure(dsn: str, polls: int, groups: int, seconds: float) -> Figures:
@@ -84,13 +81,7 @@ async def measure(dsn: str, polls: int, groups: int, seconds: float) -> Figures:
             await trio.sleep(seconds)
             asked, took = databases.asked(dsn) - databases.LOOK - before, time.monotonic() - began
             nursery.cancel_scope.cancel()
-        return {
-            "bench": "polls",
-            "polls": polls,
-            "groups": groups,
-            "seconds": seconds,
-            "statements_per_s": round(asked / took, 2),
-        }
+        return {"statements_per_s": round(asked / took, 2)}
 
 
 def over_http(dsn: str, polls: int, groups: int, seconds: float) -> Figures:
@@ -105,11 +96,6 @@ def over_http(dsn: str, polls: int, groups: int, seconds: float) -> Figures:
         cpu, rss = cpu_of(server.pid) - before, rss_of(server.pid)
     late = sorted(wave.late)
     return {
-        "bench": "polls",
-        "http": True,
-        "polls": polls,
-        "groups": groups,
-        "seconds": seconds,
         "answered": len(late),
         "refused": wave.refused,
         "lost": polls - len(late) - wave.refused,

@@ -19,37 +19,32 @@ import trio
 
 from ..store.store import Store
 from . import databases, rival_promotions
-from .report import Figures, column, percentile, ratios, say, show, spreads
+from .report import Figures, chosen, column, percentile, ratios, say, spreads, summarize
 from .subject import add_topic, fill, opened
 
 _SPAN = 60_000
 
 
 def main() -> None:
-    parser = databases.options("promote", __doc__)
-    parser.add_argument("--rows", type=int, default=200_000, help="messages to promote (default: 200000)")
-    parser.add_argument("--batches", type=int, nargs="+", default=[100, 1000, 10_000], help="(default: 100 1000 10000)")
-    parser.add_argument("--seconds", type=float, default=10, help="of a rival's measurement, at most (default: 10)")
-    parser.add_argument("--runs", type=int, default=5, help="runs, of which the ratios are medians (default: 5)")
+    parser = databases.options("promote", __doc__, runs=5)
+    parser.add_argument("--rows", type=databases.count, default=200_000, help="messages to promote")
+    parser.add_argument("--batches", type=databases.count, nargs="+", default=[100, 1000, 10_000], help="their sizes")
+    parser.add_argument("--seconds", type=databases.seconds, default=10, help="of a rival's measurement, at most")
     arguments = parser.parse_args()
-    if min(arguments.batches) < 1 or arguments.rows < max(arguments.batches) or arguments.runs < 1:
-        parser.error("at least one run and a batch's worth of rows")
+    if arguments.rows < max(arguments.batches):
+        parser.error("at least a batch's worth of rows")
     with databases.server(arguments.dsn) as dsn:
         settings = databases.durability(dsn)
         for batch in arguments.batches:
             contestants = contestants_on(dsn, arguments.rows, batch, arguments.seconds)
             rates = column(databases.alternate(dsn, "promote", arguments.runs, contestants, batch=batch), "per_s")
-            show(
-                {
-                    "bench": "promote",
-                    "summary": "medians of the runs",
-                    "batch": batch,
-                    "rows": arguments.rows,
-                    "runs": arguments.runs,
-                    **settings,
-                    "per_s": spreads(rates),
-                    "times": {other: ratios(rates, "promote", other) for other in rates[0] if other != "promote"},
-                }
+            summarize(
+                "promote",
+                batch=batch,
+                **chosen(arguments, "rows", "runs"),
+                **settings,
+                per_s=spreads(rates),
+                times={other: ratios(rates, "promote", other) for other in rates[0] if other != "promote"},
             )
 
 
@@ -105,7 +100,7 @@ def measure_rival(dsn: str, rows: int, batch: int, seconds: float) -> Figures:
 async def schedule(store: Store, rows: int) -> None:
     """Rows due in a minute that is an hour away."""
     topic = await add_topic(store)
-    first = await store.backend.now() + 3_600_000
+    first = await store.now() + 3_600_000
     await fill(store, topic, rows, lambda number: first + number * _SPAN // rows)
 
 

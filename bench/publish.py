@@ -22,20 +22,17 @@ from ..service.upkeep.collector import tame_collector
 from ..store.records import Draft, Publication
 from . import databases, published_design
 from .closed_loop import in_tasks
-from .report import Figures, column, ratios, show, spreads
+from .report import Figures, column, ratios, spreads, summarize
 from .subject import BODY, add_topic, group_commit, now, opened
 
 _DAY = 24 * 3600 * 1000
 
 
 def main() -> None:
-    parser = databases.options("publish", __doc__)
-    parser.add_argument("--callers", type=int, nargs="+", default=[20, 200], help="callers at a time (default: 20 200)")
-    parser.add_argument("--seconds", type=float, default=5, help="of each measurement (default: 5)")
-    parser.add_argument("--runs", type=int, default=5, help="runs, of which the ratios are medians (default: 5)")
+    parser = databases.options("publish", __doc__, runs=5)
+    parser.add_argument("--callers", type=databases.count, nargs="+", default=[20, 200], help="callers at a time")
+    parser.add_argument("--seconds", type=databases.seconds, default=5, help="of each measurement")
     arguments = parser.parse_args()
-    if min(arguments.callers) < 1 or arguments.seconds <= 0 or arguments.runs < 1:
-        parser.error("at least one caller, one run and some time")
     tame_collector()
     with databases.server(arguments.dsn) as dsn, databases.redis() as redis_port:
         for callers in arguments.callers:
@@ -47,20 +44,17 @@ def compare(dsn: str, redis_port: int, callers: int, seconds: float, runs: int) 
     settings = databases.durability(dsn)
     contestants = contestants_on(dsn, redis_port, callers, seconds)
     rates = column(databases.alternate(dsn, "publish", runs, contestants, callers=callers), "per_s")
-    show(
-        {
-            "bench": "publish",
-            "summary": "medians of the runs",
-            "callers": callers,
-            "seconds": seconds,
-            "runs": runs,
-            **settings,
-            "per_s": spreads(rates),
-            "times_the_published_design": times(
-                [{**run, "baseline": max(run["published"], run.get("threads", 0))} for run in rates], "baseline"
-            ),
-            "times_autocommit": times(rates, "autocommit") if "autocommit" in contestants else {},
-        }
+    summarize(
+        "publish",
+        callers=callers,
+        seconds=seconds,
+        runs=runs,
+        **settings,
+        per_s=spreads(rates),
+        times_the_published_design=times(
+            [{**run, "baseline": max(run["published"], run.get("threads", 0))} for run in rates], "baseline"
+        ),
+        times_autocommit=times(rates, "autocommit") if "autocommit" in contestants else {},
     )
 
 

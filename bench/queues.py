@@ -30,11 +30,9 @@ _BATCH = 1000
 
 def main() -> None:
     parser = databases.options("queues", __doc__, "sqlite")
-    parser.add_argument("--queues", type=int, default=1024, help="default: 1024")
-    parser.add_argument("--rounds", type=int, default=3, help="default: 3")
+    parser.add_argument("--queues", type=databases.count, default=1024, help="of the topic of many")
+    parser.add_argument("--rounds", type=databases.count, default=3, help="of all cases")
     arguments = parser.parse_args()
-    if arguments.queues < 1 or arguments.rounds < 1:
-        parser.error("at least a queue and a round")
     with databases.server(arguments.dsn) as dsn, databases.scratch(dsn) as scratch:
         settings = databases.durability(dsn)
         runs = measure(scratch, arguments.queues, arguments.rounds)

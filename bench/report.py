@@ -16,6 +16,11 @@ def show(line: Mapping[str, Any]) -> None:
     print(json.dumps(line), flush=True)
 
 
+def summarize(bench: str, **figures: Any) -> None:
+    """The line behind those of the runs: what they come to."""
+    show({"bench": bench, "summary": "medians of the runs", **figures})
+
+
 def say(progress: str) -> None:
     """What is being done, over what was done before."""
     if sys.stderr.isatty():

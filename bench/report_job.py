@@ -11,7 +11,6 @@ own, whose memory is told twice: Python's, and the Java machine's, which in `loc
 import os
 import shutil
 import tempfile
-import threading
 from pathlib import Path
 from time import monotonic
 from typing import Annotated
@@ -28,7 +27,7 @@ from ..pipeline.report.output import open_folder
 from ..pipeline.schemas import IN_LAKE, TABLES, Tables, lake_schema
 from ..pipeline.session import open_session
 from .report import say, show
-from .usage import rss_of
+from .usage import children_of, forget_peak, peak_of
 
 app = App(name="report_job", help=__doc__)
 
@@ -72,12 +71,15 @@ def main(
             show({"bench": "report", "what": "history", "rows": rows, "seconds": round(monotonic() - began, 1)})
         rows = int((place / "made").read_text())
         say(f"reporting on {rows} rows")
-        with _Watch() as watch:
-            began = monotonic()
-            report = make_report(_tables(spark, place), Known(store=False, lake=str(place), now=_END), title="Bench")
-            with open_folder(spark, str(place / "report")) as output:
-                report.write(output)
-            took = monotonic() - began
+        own = os.getpid()
+        below = children_of(own)
+        for pid in (own, *below):
+            forget_peak(pid)
+        began = monotonic()
+        report = make_report(_tables(spark, place), Known(store=False, lake=str(place), now=_END), title="Bench")
+        with open_folder(spark, str(place / "report")) as output:
+            report.write(output)
+        took = monotonic() - began
         show(
             {
                 "bench": "report",
@@ -87,8 +89,8 @@ def main(
                 "master": master,
                 "seconds": round(took, 1),
                 "rows_per_s": round(rows / took),
-                "driver_python_peak_mb": watch.python,
-                "driver_java_peak_mb": watch.java,
+                "driver_python_peak_mb": peak_of(own) // 1_000_000,
+                "driver_java_peak_mb": max(peak_of(pid) for pid in below) // 1_000_000,
                 "page_kb": (place / "report" / "index.html").stat().st_size // 1024,
             }
         )
@@ -217,50 +219,6 @@ def _dead(deliveries: DataFrame) -> DataFrame:
         F.col("claimed_at").alias("deliver_at"),
         F.to_date("settled_at").alias("day"),
     )
-
-
-class _Watch:
-    """Looks at the memory of this process and of its Java machine, twice a second; megabytes."""
-
-    def __init__(self) -> None:
-        self.python = self.java = 0
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
-
-    def __enter__(self) -> "_Watch":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _look(self) -> None:
-        own = os.getpid()
-        while not self._over.wait(0.5):
-            self.python = max(self.python, _resident(own))
-            self.java = max(self.java, *(_resident(pid) for pid in _below(own)), 0)
-
-
-def _resident(pid: int) -> int:
-    try:
-        return rss_of(pid) // 1_000_000
-    except (OSError, IndexError):
-        return 0
-
-
-def _below(pid: int) -> list[int]:
-    """The processes that this one started, and theirs."""
-    found: list[int] = []
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        try:
-            children = [int(child) for child in (thread / "children").read_text().split()]
-        except OSError:
-            continue
-        found += children
-        for child in children:
-            found += _below(child)
-    return found
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from ..service.demo.server_process import ServerProcess
 from ..store.catalogue import TopicDraft
 from . import databases
 from .lean_http import LeanHTTP, RefusedError
-from .report import Figures, chosen, say, show, spread
+from .report import Figures, chosen, say, show, spread, summarize
 from .subject import add_topic, fill, opened, served
 
 _AWAY = 2.0
@@ -33,27 +33,21 @@ _RECOVERY_SECONDS = 120
 
 
 def main() -> None:
-    parser = databases.options("restart", __doc__, "sqlite")
-    parser.add_argument("--pending", type=int, default=1_000_000, help="messages that wait (default: 1000000)")
-    parser.add_argument(
-        "--hours", type=float, default=2.5, help="over which they fall due (default: 2.5, of a horizon of 3)"
-    )
-    parser.add_argument("--runs", type=int, default=5, help="kills (default: 5)")
+    parser = databases.options("restart", __doc__, "sqlite", runs=5)
+    parser.add_argument("--pending", type=int, default=1_000_000, help="messages that wait")
+    parser.add_argument("--hours", type=float, default=2.5, help="over which they fall due; the horizon is 3")
     arguments = parser.parse_args()
-    if arguments.pending < 0 or arguments.runs < 1 or arguments.hours <= 0:
-        parser.error("at least one run")
+    if arguments.pending < 0 or arguments.hours <= 0.5:
+        parser.error("messages that fall due over more than half an hour")
     with databases.server(arguments.dsn) as dsn, databases.scratch(dsn) as scratch:
         settings = databases.durability(dsn)
         trio.run(schedule, scratch, arguments.pending, arguments.hours)
         found = measure(scratch, arguments.pending, arguments.runs)
-    show(
-        {
-            "bench": "restart",
-            "summary": "medians of the runs",
-            **chosen(arguments, "pending", "hours", "runs"),
-            **settings,
-            **{name: spread([run[name] for run in found], 2) for name in ("first_s", "all_s", "recovered_s")},
-        }
+    summarize(
+        "restart",
+        **chosen(arguments, "pending", "hours", "runs"),
+        **settings,
+        **{name: spread([run[name] for run in found], 2) for name in ("first_s", "all_s", "recovered_s")},
     )
 
 
@@ -61,7 +55,7 @@ async def schedule(dsn: str, pending: int, hours: float) -> None:
     """Straight into the store; from ten minutes on, so that none of these falls due before the bench is over."""
     async with opened(dsn) as store:
         topic = await add_topic(store, TopicDraft("pending"))
-        first, span = await store.backend.now() + 1_800_000, round(hours * 3_600_000) - 1_800_000
+        first, span = await store.now() + 1_800_000, round(hours * 3_600_000) - 1_800_000
         await fill(store, topic, pending, lambda number: first + number * span // pending)
 
 

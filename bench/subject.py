@@ -62,7 +62,7 @@ async def opened(dsn: str, redis: str | None = None) -> AsyncGenerator[Store, No
 
 async def add_topic(store: Store, draft: TopicDraft | None = None) -> Topic:
     """A new topic; one of a single queue if there is no draft."""
-    return await store.write(catalogue.add_topic, draft or TopicDraft("bench"), await store.backend.now())
+    return await store.write(catalogue.add_topic, draft or TopicDraft("bench"), await store.now())
 
 
 def group_commit(
@@ -90,7 +90,7 @@ async def publish_beside(
 
     `note` hears after each window how many there have been.
     """
-    clock = Clock(store.backend.now)
+    clock = Clock(store.now)
     await clock.take()
     combiner = group_commit(store, clock.now)
     over = trio.Event()
@@ -118,7 +118,7 @@ async def publish_beside(
 
 async def fill(store: Store, topic: Topic, rows: int, due: Callable[[int], int | None] = lambda number: None) -> None:
     """So many messages, page after page; `due` gives the time of each by its number, None is now."""
-    at = await store.backend.now()
+    at = await store.now()
     for start in range(0, rows, _PAGE):
         say(f"publishing {start} of {rows}")
         numbers = range(start, min(start + _PAGE, rows))

@@ -34,12 +34,12 @@ _ASKED = 20
 
 def main() -> None:
     parser = databases.options("topics", __doc__, "sqlite")
-    parser.add_argument("--topics", type=int, default=100_000, help="default: 100000")
-    parser.add_argument("--few", type=int, default=100, help="topics of the baseline (default: 100)")
-    parser.add_argument("--seconds", type=float, default=20.0, help="of publishing, and of rest (default: 20)")
+    parser.add_argument("--topics", type=databases.count, default=100_000, help="of the second server")
+    parser.add_argument("--few", type=databases.count, default=100, help="topics of the baseline")
+    parser.add_argument("--seconds", type=databases.seconds, default=20.0, help="of publishing, and of rest")
     arguments = parser.parse_args()
-    if not _ASKED <= arguments.few <= arguments.topics or arguments.seconds <= 0:
-        parser.error(f"at least {_ASKED} topics, and a second")
+    if not _ASKED <= arguments.few <= arguments.topics:
+        parser.error(f"at least {_ASKED} topics")
     found: list[Figures] = []
     with databases.server(arguments.dsn) as dsn:
         for many in (arguments.few, arguments.topics):
@@ -69,7 +69,7 @@ async def fill(dsn: str, many: int) -> None:
             after = ids[-1]
 
     async with opened(dsn) as store:
-        await store.backend.write(add)
+        await store.write(add)
 
 
 def measure(dsn: str, many: int, seconds: float) -> Figures:

@@ -13,3 +13,20 @@ def cpu_of(pid: int) -> float:
 def rss_of(pid: int) -> int:
     """Bytes of memory that it has now."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def forget_peak(pid: int) -> None:
+    """`peak_of` counts from now on."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def peak_of(pid: int) -> int:
+    """The most bytes of memory that it has had."""
+    (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM:")]
+    return int(line.split()[1]) * 1024
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that it has started."""
+    lists = [thread / "children" for thread in Path(f"/proc/{pid}/task").iterdir()]
+    return [int(child) for some in lists for child in some.read_text().split()]

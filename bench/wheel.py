@@ -25,10 +25,10 @@ from random import Random
 from statistics import fmean, median
 from typing import Any, Protocol
 
+from ..store.ids import SEQUENCE_BITS
 from ..wheel.timing_wheel import TimingWheel
-from .heap_wheel import SEQUENCE_BITS, HeapWheel
 from .report import say, show
-from .textbook_wheel import TextbookWheel
+from .rival_wheels import HeapWheel, TextbookWheel
 from .usage import rss_of
 
 NOW = 1_763_694_000_000  # a full hour

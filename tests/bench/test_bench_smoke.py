@@ -125,10 +125,11 @@ def test_flights(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "flights.zip", "w") as archive:
         # The cancelled ones are at the end of the day.
         archive.writestr("flights.csv", "\n".join([head, *flights[-300:], *flights[:100]]) + "\n")
-    first, summary = run(
+    baseline, first, summary = run(
         *("flights", "--dsn", "sqlite", "--data", str(tmp_path / "flights.zip"), "--rows", "350", "--runs", "1"),
         *("--publishers", "2", "--callers", "4"),
     )
+    assert baseline["baseline_per_s"] > 0
     assert (first["rows"], first["cancelled"], first["rescheduled"]) == (350, 35, 143)
     assert summary["rows"] == 350
     assert all(summary[f"{what}_per_s"]["median"] > 0 for what in ("scheduled", "baseline", "cancels", "reschedules"))
