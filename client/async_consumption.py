@@ -25,11 +25,11 @@ class _Bell:
     def __init__(self) -> None:
         self._event = Event()
 
-    def ring(self, _many: int | None = None, /) -> None:
+    def ring(self, _many: int = 1, /) -> None:
         self._event.set()
         self._event = Event()
 
-    async def wait(self, seconds: float | None = None, /) -> None:
+    async def rung(self, seconds: float | None = None, /) -> None:
         event = self._event
         with CancelScope() if seconds is None else move_on_after(seconds):
             await event.wait()
@@ -79,9 +79,10 @@ class AsyncConsumption(Loops[AsyncDelivery, Event]):
         await checkpoint()
         until = None if timeout is None else self._clock() + timeout
         while True:
-            known, delivery = await self._look(until)
+            known, delivery = self._answer(until)
             if known:
                 return delivery
+            await self._change(until)
 
     def leave(self) -> None:
         """Begins to close."""

@@ -46,20 +46,13 @@ class _Lock:
         signals.__exit__()
 
 
-class _Bell:
-    def __init__(self, lock: _Lock) -> None:
-        self._condition = threading.Condition(lock.lock)
+class _Bell(threading.Condition):
+    ring = threading.Condition.notify
 
-    def ring(self, many: int | None = None, /) -> None:
-        if many is None:
-            self._condition.notify_all()
-        else:
-            self._condition.notify(many)
-
-    async def wait(self, seconds: float | None = None, /) -> None:
+    async def rung(self, seconds: float | None = None, /) -> None:
         if threading.current_thread() is threading.main_thread():
             seconds = _GLANCE if seconds is None else min(seconds, _GLANCE)
-        self._condition.wait(seconds)
+        self.wait(seconds)
 
 
 class Consumption(Loops[Delivery, threading.Event]):
@@ -69,7 +62,7 @@ class Consumption(Loops[Delivery, threading.Event]):
 
     def __init__(self, transport: Transport, terms: Terms, clock: Callable[[], float] = time.monotonic) -> None:
         lock = _Lock()
-        super().__init__(terms, clock, lock, partial(_Bell, lock), threading.Event())
+        super().__init__(terms, clock, lock, partial(_Bell, lock.lock), threading.Event())
         self._transport = transport
         self._owner = Owner()
         self._abandoned = threading.Event()
@@ -99,9 +92,10 @@ class Consumption(Loops[Delivery, threading.Event]):
         until = None if timeout is None else self._clock() + timeout
         while True:
             with self._lock:
-                known, delivery = drive(self._look(until))
+                known, delivery = self._answer(until)
                 if known:
                     return delivery
+                drive(self._change(until))
 
     def ack(self, hold: Hold, id_: str) -> bool:
         """Notes a handled message."""

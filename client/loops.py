@@ -25,16 +25,19 @@ _log = logging.getLogger("tarry.client")
 
 T = TypeVar("T")
 
+_ALL = 1 << 30
+"""More than ever wait."""
+
 
 class Bell(Protocol):
     """Something has changed: whoever waits looks again. It is rung, and waited for, under the lock."""
 
-    def ring(self, many: int | None = None, /) -> None:
-        """Wakes so many of those who wait, or more; None is all."""
+    def ring(self, many: int = 1, /) -> None:
+        """Wakes so many of those who wait, or more."""
         ...
 
-    async def wait(self, seconds: float | None = None, /) -> None:
-        """Until it rings, for so long at most; others have the lock meanwhile."""
+    async def rung(self, seconds: float | None = None, /) -> None:
+        """Waits until it rings, for so long at most; others have the lock meanwhile."""
         ...
 
 
@@ -99,27 +102,24 @@ class Loops(ABC, Generic[D, F]):
 
     # What users' own threads and tasks do
 
-    async def _look(self, until: float | None) -> tuple[bool, D | None]:
-        """A look at what `next` has to answer: whether it is known, and the message; if not, there was a change.
-
-        Under the lock. `until` is when it has waited for long enough.
-        """
+    def _answer(self, until: float | None) -> tuple[bool, D | None]:
+        """Under the lock: whether `next` has its answer, and the message. It has waited for long enough at `until`."""
         if self._error is not None:
             raise self._error
         if self._stopped.is_set():
             return True, None
         if (delivery := self._hand_out()) is not None:
             return True, delivery
-        rest = None if until is None else until - self._clock()
-        if self._stock.exhausted() or (rest is not None and rest <= 0):
-            return True, None
+        return self._stock.exhausted() or (until is not None and self._clock() >= until), None
+
+    async def _change(self, until: float | None) -> None:
+        """Under the lock: waits until there may be another answer."""
         self._hungry += 1
         self._owed.ring()
         try:
-            await self._arrived.wait(rest)
+            await self._arrived.rung(None if until is None else until - self._clock())
         finally:
             self._hungry -= 1
-        return False, None
 
     def _hand_out(self) -> D | None:
         taken = self._stock.take(self._clock())
@@ -127,7 +127,7 @@ class Loops(ABC, Generic[D, F]):
         if taken is None:
             return None
         if self._stock.exhausted():
-            self._arrived.ring()
+            self._arrived.ring(_ALL)
         hold, message = taken
         delivery = self._delivery.of(message, hold, self)
         self._stock.watch(delivery, hold)
@@ -149,7 +149,7 @@ class Loops(ABC, Generic[D, F]):
 
     def _settled(self, hold: Hold) -> None:
         if hold.claim.ordered:
-            self._arrived.ring(1)  # the next of its key may be handed out
+            self._arrived.ring()  # the next of its key may be handed out
         self._owed.ring()
         self._room.ring()
 
@@ -166,7 +166,7 @@ class Loops(ABC, Generic[D, F]):
         """No more claims, and nothing more is handed out; what is being handled may be finished."""
         with self._lock:
             self._stopped.set()
-            self._arrived.ring()
+            self._arrived.ring(_ALL)
             self._room.ring()
 
     # The end
@@ -240,7 +240,7 @@ class Loops(ABC, Generic[D, F]):
             while not self._stopped.is_set():
                 if size := self._stock.wanted():
                     return size
-                await self._room.wait()
+                await self._room.rung()
             return 0
 
     # The settler
@@ -265,7 +265,7 @@ class Loops(ABC, Generic[D, F]):
                 if due or self._draining:
                     return due
                 at = self._holds.next_settlement_at()
-                await self._owed.wait(None if at is None else at - now)
+                await self._owed.rung(None if at is None else at - now)
 
     # The keeper
 
@@ -278,7 +278,7 @@ class Loops(ABC, Generic[D, F]):
                 with self._lock:
                     self._stock.renewed(hold, error, self._clock())
                     self._room.ring()
-                    self._arrived.ring()  # it may have been in doubt
+                    self._arrived.ring(_ALL)  # it may have been in doubt
 
     async def _await_renewals(self) -> list[Hold] | None:
         """Waits until leases are to be renewed or a sign of life is due; None when it is over."""
@@ -289,7 +289,7 @@ class Loops(ABC, Generic[D, F]):
                 if due or now >= self._sign_at:
                     return due
                 at = self._holds.next_renewal_at()
-                await self._leases.wait((self._sign_at if at is None else min(at, self._sign_at)) - now)
+                await self._leases.rung((self._sign_at if at is None else min(at, self._sign_at)) - now)
             return None
 
     async def _give_sign(self) -> None:
@@ -302,7 +302,7 @@ class Loops(ABC, Generic[D, F]):
             self._registered = True
             with self._lock:
                 self._stock.note_alive(asked, alive.seconds)
-                self._arrived.ring()  # they may have waited for this
+                self._arrived.ring(_ALL)  # they may have waited for this
         except TarryError as error:
             # Without one, claims last as long as their leases, or end with the client; calls for them show which.
             _log.debug("a sign of life to %s: %s", self._terms.topic, error)
