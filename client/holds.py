@@ -6,7 +6,7 @@ No thread and no clock lives here: `consumption` brings the time, keeps the lock
 import math
 from typing import Any, Literal
 
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 
 from . import claims
 from .calls import Call
@@ -124,7 +124,7 @@ class Holds:
         return True
 
     def let_go(self, hold: Hold) -> None:
-        """Of a broadcast topic: an answer that is done with."""
+        """Forgets a claim, or an answer of a broadcast topic, that is done with."""
         for id_ in list(hold.open):
             self._close(hold, id_)
         self._holds = [other for other in self._holds if other is not hold]
@@ -186,10 +186,8 @@ class Holds:
     def lose(self, hold: Hold) -> int:
         """The lease is over: forgets the claim; how many messages come again, with those whose ack was not sent."""
         lost = len(hold.open) + len(hold.acks)
-        for id_ in list(hold.open):
-            self._close(hold, id_)
+        self.let_go(hold)
         hold.lost = True
-        self._holds = [other for other in self._holds if other is not hold]
         return lost
 
     def drop(self, hold: Hold, ids: list[str]) -> None:
@@ -205,10 +203,9 @@ class Holds:
         """Everything that is still open, or `only` these, goes back at once, uncounted; the rest is let go of."""
         for hold in self._holds:
             if hold.open:
-                blank = Settlement(hold, "fail", (), "given back", 0, count=False)
                 ids = tuple(message.id for message in hold.claim.messages if message.id in hold.open)
                 for id_ in ids:
                     self._close(hold, id_)
                 hold.lost = True
                 if named := tuple(id_ for id_ in ids if only is None or id_ in only):
-                    self._fails.append(evolve(blank, ids=named))
+                    self._fails.append(Settlement(hold, "fail", named, "given back", 0, count=False))

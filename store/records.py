@@ -64,6 +64,11 @@ class Group:
         """All queues this group reads, its retry queues first."""
         return (*(queue.id for queue in self.retry_queues), *(queue.id for queue in self.topic.queues))
 
+    def number_of(self, queue_id: int) -> int | None:
+        """The number of a queue of the topic, or of the one that a retry queue stands beside; None for any other."""
+        queues = (*self.topic.queues, *self.retry_queues)
+        return next((queue.number for queue in queues if queue.id == queue_id), None)
+
 
 @frozen
 class Draft:

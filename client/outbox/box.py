@@ -76,7 +76,10 @@ class Steps:
         await transactions.demand(tx)
         accepted = await self._told(store.publish(tx, self._ids.get(), topic, checked, self._limits.max_delay), topic)
         # Whatever waits for the commit is scheduled; what is due is in the stream soon after it.
-        return [Receipt(str(one.id), topic, "scheduled", _instant(one.deliver_at)) for one in accepted]
+        return [
+            Receipt(str(one.id), topic, "scheduled", _EPOCH + timedelta(milliseconds=one.deliver_at))
+            for one in accepted
+        ]
 
     async def _cancel(
         self, tx: CursorTransaction, message: Named | None, topic: str | None, key: str | None
@@ -259,7 +262,3 @@ def _claim_keys(message: Message, claim: Claim | str | None) -> tuple[ClaimKey, 
     if not keys or not _ID.fullmatch(message.id):
         raise NotFound("there is no such claim")
     return keys
-
-
-def _instant(ms: int) -> datetime:
-    return _EPOCH + timedelta(milliseconds=ms)

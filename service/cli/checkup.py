@@ -26,8 +26,6 @@ from .printing import print_items
 from .serving import Flags
 
 _SQLITE = "sqlite:///"
-_OLDEST_PYTHON = (3, 11)
-_OLDEST_SQLITE = (3, 35)
 _SKEW = 1000
 """Milliseconds between this clock and the database's that are worth a word: it is the database's that counts."""
 
@@ -54,8 +52,8 @@ def doctor(
     """Check Python, the store, its schema and durability, clocks, Redis and port. Exit code 1 when one is wrong."""
     settings = flags.settings()
     findings = [
-        _python(),
-        _sqlite(),
+        _version("python", sys.version_info[:3], (3, 11), "Tarry"),
+        _version("sqlite", sqlite3.sqlite_version_info, (3, 35), "the embedded store"),
         *_store(settings.dsn, settings.widest_hole),
         *_redis(settings),
         _port(settings.listen),
@@ -65,18 +63,11 @@ def doctor(
     return int(any(finding.state == "wrong" for finding in findings))
 
 
-def _python() -> Finding:
-    version = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info < _OLDEST_PYTHON:
-        return Finding("python", "wrong", f"{version}; Tarry needs 3.11 or newer")
-    return Finding("python", "ok", version)
-
-
-def _sqlite() -> Finding:
-    version = sqlite3.sqlite_version
-    if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
-        return Finding("sqlite", "wrong", f"{version}; the embedded store needs 3.35 or newer")
-    return Finding("sqlite", "ok", version)
+def _version(check: str, here: tuple[int, ...], oldest: tuple[int, int], who: str) -> Finding:
+    version = ".".join(map(str, here))
+    if here < oldest:
+        return Finding(check, "wrong", f"{version}; {who} needs {oldest[0]}.{oldest[1]} or newer")
+    return Finding(check, "ok", version)
 
 
 def _store(dsn: str, widest: int) -> list[Finding]:

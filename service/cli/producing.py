@@ -3,8 +3,8 @@
 import base64
 import json as json_text
 import sys
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -108,7 +108,8 @@ def _headers(pairs: list[str] | None) -> dict[str, str] | None:
 def _publish_file(tarry: Tarry, topic: str, file: Path, pattern: Draft) -> list[Receipt]:
     console = Console(stderr=True)
     columns = (TextColumn("publishing"), MofNCompleteColumn(), TimeElapsedColumn())
-    with _lines(file) as lines, Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+    source = nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb")
+    with source as lines, Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("publishing", total=None)
 
         def count(receipts: list[Receipt]) -> None:
@@ -117,16 +118,7 @@ def _publish_file(tarry: Tarry, topic: str, file: Path, pattern: Draft) -> list[
         return tarry.publish_many(topic, _drafts(lines, pattern), on_batch=count)
 
 
-@contextmanager
-def _lines(file: Path) -> Generator[Iterator[bytes], None, None]:
-    if str(file) == "-":
-        yield iter(sys.stdin.buffer)
-    else:
-        with file.open("rb") as lines:
-            yield iter(lines)
-
-
-def _drafts(lines: Iterator[bytes], pattern: Draft) -> Iterator[Draft]:
+def _drafts(lines: Iterable[bytes], pattern: Draft) -> Iterator[Draft]:
     """A draft for each line; what a line leaves out comes from the flags."""
     for number, line in enumerate(lines, 1):
         if not line.strip():

@@ -20,7 +20,7 @@ from ...store.printable import print_table
 from ..cli.printing import note, print_json, print_line
 from .flights import load_day
 from .ledger import Lateness, Ledger
-from .replay import GROUP, TOPIC, Announcer, Squeeze, schedule_day, work
+from .replay import GROUP, TOPIC, Announcer, Squeeze, now, schedule_day, work
 from .server_process import ServerFailed, ServerProcess
 
 DAY_MS = 30_000
@@ -89,7 +89,7 @@ class Show:
         with _progress(len(day)) as report, Tarry(self.server.url) as tarry:
             report("starting the server", 0)
             self.server.start()
-            squeeze = Squeeze.over(day, _now() + LEAD_MS, DAY_MS)
+            squeeze = Squeeze.over(day, now() + LEAD_MS, DAY_MS)
             report("scheduling", 0)
             ledger = Ledger(schedule_day(tarry, day, squeeze, len(RUNGS)), RUNGS)
             stop = threading.Event()
@@ -128,12 +128,12 @@ class Show:
         total = len(ledger.entries)
         while (left := ledger.open()) and time.monotonic() < limit and not self._errors:
             report("departures", total - left)
-            if not killed and _now() >= begins + KILL_AFTER_MS:
+            if not killed and now() >= begins + KILL_AFTER_MS:
                 report("the server is killed, and started again", total - left)
-                killed = _now()
+                killed = now()
                 self.server.kill()
                 self.server.start()
-                ready = _now()
+                ready = now()
                 self.away_ms = ready - killed
             time.sleep(0.05)
         report("the last count", total - ledger.open())
@@ -239,7 +239,3 @@ def _quietly() -> Generator[None, None, None]:
         yield
     finally:
         log.setLevel(level)
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

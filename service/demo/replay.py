@@ -103,7 +103,7 @@ class Announcer:
             try:
                 self._announce(entry)
             except TooLate:
-                self._examine(entry, _now())
+                self._examine(entry, now())
 
     def _next(self) -> Entry | None:
         with self._lock:
@@ -134,13 +134,14 @@ def work(tarry: Tarry, ledger: Ledger, workers: int, stop: threading.Event) -> N
     """Handles departures until `stop`."""
 
     def handle(message: Delivery) -> None:
-        if ledger.see(message.id, message.attempt, _now(), _unix(message.deliver_at)):
+        if ledger.see(message.id, message.attempt, now(), _unix(message.deliver_at)):
             raise HandlerFailed(f"attempt {message.attempt} of {message.key} fails as planned")
 
     tarry.run(TOPIC, GROUP, handle, workers, pass_message=True, max=20, lease=_LEASE, wait="1s", stop=stop)
 
 
-def _now() -> int:
+def now() -> int:
+    """Unix milliseconds."""
     return time.time_ns() // 1_000_000
 
 

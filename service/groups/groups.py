@@ -286,11 +286,10 @@ class Groups:
             self.handed_out(group, claim.messages, claim.claimed_at)
 
     def _consume_timeout(self, group: Group, key: ClaimKey, settled: Settled) -> None:
-        queues = {queue.id: queue.number for queue in (*group.topic.queues, *group.retry_queues)}
         facts = {
             "topic": group.topic.name,
             "group": group.name,
-            "queue": queues.get(key.queue_id),
+            "queue": group.number_of(key.queue_id),
             # Without its token: whoever has the whole name may settle the claim.
             "claim": format_claim(key).rpartition("-")[0],
             "retried": settled.retried,

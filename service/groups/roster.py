@@ -67,7 +67,7 @@ class Roster:
         places: dict[tuple[str, int, int], QueueHolding] = {}
         for holding in await self._store.read(holdings.of_clients, names):
             group = self._directory.group_by_id(holding.group_id)
-            number = None if group is None else _number(group, holding.queue_id)
+            number = None if group is None else group.number_of(holding.queue_id)
             if group is None or number is None:
                 continue  # made by another node a moment ago
             place = holding.client, group.id, number
@@ -80,12 +80,3 @@ class Roster:
             name: tuple(sorted(several, key=lambda one: (one.group.topic.name, one.group.name, one.queue)))
             for name, several in holds.items()
         }
-
-
-def _number(group: Group, queue_id: int) -> int | None:
-    """Of a queue of the topic, or of the one that a retry queue belongs to."""
-    for queue in group.topic.queues:
-        retries = group.retry_queue_of.get(queue.id)
-        if queue.id == queue_id or (retries is not None and retries.id == queue_id):
-            return queue.number
-    return None

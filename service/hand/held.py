@@ -162,20 +162,9 @@ class Held:
         while True:
             await self._until(lambda: self._apart)
             queue_id = self._first_of(self._apart)
-            entries = self._take(queue_id, self._apart)
-            try:
-                promoted, held = await self._promote_free(entries)
-            except Locked:
-                self._put([queue_id], self._apart)
+            await self._try_together([queue_id], self._apart, held=self._stuck)
+            if queue_id in self._apart:
                 await trio.sleep(_LOOK)
-            except StoreError as error:
-                await self._failed(error, entries)
-                self._put([queue_id], self._apart)
-            else:
-                if held:
-                    self._put([queue_id], self._stuck)
-                else:
-                    self._through(queue_id, entries, promoted)
 
     async def _until(self, there: Callable[[], object]) -> None:
         while not there() or self._doubted():
