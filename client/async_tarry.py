@@ -14,7 +14,7 @@ from .async_messages import AsyncMessages, Consumptions
 from .async_runner import AsyncRunner, Stop
 from .async_transport import AsyncTransport
 from .bodies import Dumps
-from .durations import Duration, Seconds, milliseconds, seconds
+from .durations import Duration, Seconds, milliseconds
 from .errors import OnFailure
 from .identity import Identity
 from .stock import terms_for
@@ -45,13 +45,7 @@ class AsyncTarry(AsyncApi):
         json: Dumps | None = None,
         sleep: Callable[[float], Awaitable[None]] = sleep,
     ) -> None:
-        transport = AsyncTransport(
-            url,
-            timeout=seconds(timeout, "timeout"),
-            deadline=seconds(deadline, "deadline"),
-            client=client,
-            sleep=sleep,
-        )
+        transport = AsyncTransport(url, timeout=timeout, deadline=deadline, client=client, sleep=sleep)
         super().__init__(
             transport, Identity(url, resolve=False, number=lambda: get_current_task().id), on_failure, json
         )

@@ -9,6 +9,7 @@ from anyio import CancelScope, Event, move_on_after, sleep
 from tenacity import AsyncRetrying, RetryCallState, stop_before_delay
 
 from .calls import Call, Page, Reply
+from .durations import Seconds, seconds
 from .errors import TarryError
 from .processes import PerProcess
 from .transport import HEADERS, LIMITS, RETRY, Doubt, checked, lent, options, pause, read, unanswered
@@ -23,14 +24,14 @@ class AsyncTransport:
         self,
         url: str,
         *,
-        timeout: float,
-        deadline: float,
+        timeout: Seconds,
+        deadline: Seconds,
         client: httpx.AsyncClient | None = None,
         sleep: Callable[[float], Awaitable[None]] = sleep,
     ) -> None:
         self.url = checked(url)
-        self._timeout = timeout
-        self._deadline = deadline
+        self._timeout = seconds(timeout, "timeout")
+        self._deadline = seconds(deadline, "deadline")
         self._owned = client is None
         self._http = PerProcess(
             partial(httpx.AsyncClient, limits=LIMITS, headers=HEADERS) if client is None else lent(client)

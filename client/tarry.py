@@ -45,13 +45,7 @@ class Tarry(Api):
         json: Dumps | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        transport = Transport(
-            url,
-            timeout=seconds(timeout, "timeout"),
-            deadline=seconds(deadline, "deadline"),
-            client=client,
-            sleep=sleep,
-        )
+        transport = Transport(url, timeout=timeout, deadline=deadline, client=client, sleep=sleep)
         super().__init__(transport, Identity(url), on_failure, json)
 
     def __repr__(self) -> str:

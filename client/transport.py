@@ -27,6 +27,7 @@ from tenacity import (
 
 from .. import __version__  # `mypy .` ends here: use `make check`
 from .calls import Call, Page, Reply
+from .durations import Seconds, seconds
 from .errors import TarryError, Unavailable, refusal
 from .processes import Owner, PerProcess
 
@@ -78,14 +79,14 @@ class Transport:
         self,
         url: str,
         *,
-        timeout: float,
-        deadline: float,
+        timeout: Seconds,
+        deadline: Seconds,
         client: httpx.Client | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.url = checked(url)
-        self._timeout = timeout
-        self._deadline = deadline
+        self._timeout = seconds(timeout, "timeout")
+        self._deadline = seconds(deadline, "deadline")
         self._owned = client is None
         self._http = PerProcess(
             partial(httpx.Client, limits=LIMITS, headers=HEADERS) if client is None else lent(client)

@@ -25,7 +25,7 @@ class ClockWatch:
         self._clock = clock
         self._alarm = alarm
         self._skew = skew
-        self._held = False
+        self._in_doubt = False
         self._jumps = 0
         self._told: int | None = None
         """The skew that was reported last; None: there was none."""
@@ -53,13 +53,13 @@ class ClockWatch:
 
     def _tell_jump(self, before: int) -> None:
         clock = self._clock
-        if clock.in_doubt and not self._held:
+        if clock.in_doubt and not self._in_doubt:
             self._say("clock_jumped", by_ms=clock.doubted_by, promotion="waits until three samples agree")
         elif clock.jumps != self._jumps:
             self._say("clock_followed", by_ms=clock.now() - before, promotion="goes on")
-        elif self._held and not clock.in_doubt:
+        elif self._in_doubt and not clock.in_doubt:
             self._say("clock_as_before", by_ms=0, promotion="goes on")
-        self._held, self._jumps = clock.in_doubt, clock.jumps
+        self._in_doubt, self._jumps = clock.in_doubt, clock.jumps
 
     def _tell_skew(self) -> None:
         skew = self._skew()
