@@ -8,6 +8,8 @@ publish, not what their consumers cost the machine. One group and many alternate
 database.
 """
 
+from collections.abc import Callable
+
 import trio
 
 from ..service.metrics import Metrics
@@ -18,7 +20,7 @@ from ..service.upkeep.logs import set_up_logs
 from ..store.records import ClaimRequest, Draft, Publication
 from . import databases
 from .closed_loop import in_tasks
-from .report import Figures, chosen, ratios, say, show, spreads, summarize
+from .report import Figures, chosen, column, ratios, spreads, summarize
 from .subject import BODY, opened
 
 
@@ -30,18 +32,14 @@ def main() -> None:
     arguments = parser.parse_args()
     tame_collector()
     set_up_logs("error")
-    rates: list[dict[str, float]] = []
+    how = (arguments.callers, arguments.seconds)
+    contestants: dict[str, Callable[[str], Figures]] = {
+        "one": lambda empty: trio.run(measure, empty, 1, *how),
+        "many": lambda empty: trio.run(measure, empty, arguments.groups, *how),
+    }
     with databases.server(arguments.dsn) as dsn:
         settings = databases.durability(dsn)
-        for run in range(1, arguments.runs + 1):
-            rates.append({})
-            pair = [("one", 1), ("many", arguments.groups)]
-            for subject, groups in pair if run % 2 else reversed(pair):
-                say(f"run {run} of {arguments.runs}: {groups} groups")
-                with databases.scratch(dsn) as scratch:
-                    figures = trio.run(measure, scratch, groups, arguments.callers, arguments.seconds)
-                rates[-1][subject] = figures["per_s"]
-                show({"bench": "groups", "groups": groups, "run": run, **figures})
+        rates = column(databases.alternate(dsn, "groups", arguments.runs, contestants), "per_s")
     summarize(
         "groups",
         **chosen(arguments, "groups", "callers", "seconds", "runs"),
@@ -69,7 +67,7 @@ async def measure(dsn: str, groups: int, callers: int, seconds: float) -> Figure
 
             figures = await in_tasks([publish] * callers, seconds)
             nursery.cancel_scope.cancel()
-        return figures
+        return {"groups": groups, **figures}
 
 
 if __name__ == "__main__":

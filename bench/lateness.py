@@ -106,7 +106,7 @@ class _Run:
         }
 
     async def _schedule(self, first: int) -> None:
-        async with LeanHTTP("127.0.0.1", self._server.port) as http:
+        async with LeanHTTP(self._server.port) as http:
             for start in range(0, self._total, _PAGE):
                 say(f"scheduling {start} of {self._total}")
                 numbers = range(start, min(start + _PAGE, self._total))
@@ -118,7 +118,7 @@ class _Run:
 
     async def _consume(self, client: str) -> None:
         claim = msgspec.json.encode({"client": client, "max": self._size, "wait": "2s"})
-        async with LeanHTTP("127.0.0.1", self._server.port) as http:
+        async with LeanHTTP(self._server.port) as http:
             while self._acked < self._total:
                 answer = await http.post("/v1/topics/bench/groups/bench/claim", claim)
                 if answer.startswith(b'{"claim":null'):

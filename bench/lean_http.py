@@ -23,10 +23,9 @@ class RefusedError(Exception):
 
 
 class LeanHTTP:
-    """One connection to a server, made anew when the server has ended it; one task at a time."""
+    """One connection to a server on this machine, made anew when the server has ended it; one task at a time."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self._host = host
+    def __init__(self, port: int) -> None:
         self._port = port
         self._stream: trio.SocketStream | None = None
         self.arrived = 0
@@ -44,14 +43,14 @@ class LeanHTTP:
     async def open(self) -> trio.SocketStream:
         """The connection, made if there is none."""
         if self._stream is None:
-            self._stream = await trio.open_tcp_stream(self._host, self._port)
+            self._stream = await trio.open_tcp_stream("127.0.0.1", self._port)
         return self._stream
 
     async def post(self, path: str, body: bytes) -> bytes:
         """The body of the answer. Raises `RefusedError`."""
         stream = await self.open()
         head = (
-            f"POST {path} HTTP/1.1\r\nhost: {self._host}:{self._port}\r\ncontent-type: application/json\r\n"
+            f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1:{self._port}\r\ncontent-type: application/json\r\n"
             f"content-length: {len(body)}\r\n\r\n"
         )
         await stream.send_all(head.encode() + body)

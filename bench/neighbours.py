@@ -73,7 +73,7 @@ def measure(dsn: str, rate: int, publishers: int, seconds: float) -> dict[str, F
 
 
 async def _measure(port: int, dsn: str, rate: int, publishers: int, seconds: float) -> dict[str, Figures]:
-    async with LeanHTTP("127.0.0.1", port) as http:
+    async with LeanHTTP(port) as http:
         await http.post("/v1/topics/a/messages", _BODY)
         await http.post("/v1/topics/b/messages", _BODY)
         await http.post("/v1/topics/b/groups/g/claim", _CLAIM)
@@ -94,7 +94,7 @@ async def _measure(port: int, dsn: str, rate: int, publishers: int, seconds: flo
 
 
 async def _insist(port: int, told: list[int]) -> None:
-    async with LeanHTTP("127.0.0.1", port) as http:
+    async with LeanHTTP(port) as http:
         while True:
             try:
                 await http.post("/v1/topics/a/messages", _BODY)
@@ -108,7 +108,7 @@ async def _call_b(port: int, rate: int, seconds: float) -> Figures:
     """Both kinds of calls for so long; how long they took."""
     published: list[float] = []
     claimed: list[float] = []
-    async with LeanHTTP("127.0.0.1", port) as producer, LeanHTTP("127.0.0.1", port) as consumer:
+    async with LeanHTTP(port) as producer, LeanHTTP(port) as consumer:
 
         async def publish() -> None:
             await producer.post("/v1/topics/b/messages", _BODY)

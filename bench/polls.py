@@ -129,7 +129,7 @@ class Wave:
         path = f"/v1/topics/idle/groups/group-{number % self._groups}/claim"
         body = msgspec.json.encode({"client": f"client-{number}", "wait": round(self._seconds * 1000)})
         with suppress(OSError, trio.BrokenResourceError):
-            async with LeanHTTP("127.0.0.1", self._port) as http:
+            async with LeanHTTP(self._port) as http:
                 await http.open()
                 self.opened = asked = time.perf_counter()
                 try:

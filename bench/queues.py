@@ -56,7 +56,7 @@ def measure(dsn: str, queues: int, rounds: int) -> list[dict[str, Figures]]:
 async def take_round(port: int, dsn: str, queues: int) -> dict[str, Figures]:
     """The three cases, one after another."""
     found: dict[str, Figures] = {}
-    async with LeanHTTP("127.0.0.1", port) as http:
+    async with LeanHTTP(port) as http:
         for case, topic, size in (("one", "one", 1000), ("singly", "one", 1), ("many", "many", 1000)):
             say(f"{case}: {queues} messages")
             await publish(http, topic, range(queues) if topic == "many" else [0] * queues)

@@ -93,7 +93,7 @@ async def publish_overdue(port: int) -> None:
     """Messages that fall due when the server is away."""
     due = datetime.fromtimestamp(time.time() + _AWAY / 2, UTC).isoformat(timespec="milliseconds")
     page = [{"body": number, "deliver_at": due} for number in range(_OVERDUE)]
-    async with LeanHTTP("127.0.0.1", port) as http:
+    async with LeanHTTP(port) as http:
         await http.post("/v1/topics/outage/messages", msgspec.json.encode({"messages": page}))
 
 
@@ -122,7 +122,7 @@ async def start_and_claim(server: ServerProcess) -> Figures:
 async def claim_some(port: int) -> int:
     """How many messages of the outage one claim gave, acknowledged."""
     wish = msgspec.json.encode({"client": "bench", "max": _OVERDUE, "wait": "5s"})
-    async with LeanHTTP("127.0.0.1", port) as http:
+    async with LeanHTTP(port) as http:
         answer = msgspec.json.decode(await http.post("/v1/topics/outage/groups/bench/claim", wish))
         if answer["claim"] is None:
             raise AssertionError("nothing within 5 s")

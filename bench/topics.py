@@ -87,7 +87,7 @@ def measure(dsn: str, many: int, seconds: float) -> Figures:
 async def ask(port: int, many: int, seconds: float) -> Figures:
     """Publishes, one after another."""
     body = msgspec.json.encode({"body": "x" * 200})
-    async with LeanHTTP("127.0.0.1", port) as http:
+    async with LeanHTTP(port) as http:
         turn = 0
 
         async def publish() -> None:
