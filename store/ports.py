@@ -54,6 +54,10 @@ class Transaction(Queries, Protocol):
         bytes."""
         ...
 
+    async def execute_all(self, statements: Sequence[tuple[str, Sequence[Bound]]]) -> list[int]:
+        """Runs statements, in order without a wait in between; how many rows each matched."""
+        ...
+
     async def later(self, query: str, *values: Bound) -> None:
         """Runs a statement, in its place, whose outcome nobody waits for: at the latest before the COMMIT."""
         ...

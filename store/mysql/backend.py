@@ -91,6 +91,12 @@ class MySQLTransaction:
         """Runs a statement; how many rows it matched."""
         return await self._execute(bind(query, values))
 
+    async def execute_all(self, statements: Sequence[tuple[str, Sequence[Bound]]]) -> list[int]:
+        """Runs statements in one flight; how many rows each matched."""
+        self._note()
+        flight = [*self._take_later(), *(bind(query, values) for query, values in statements)]
+        return [done.affected for done in await self._connection.execute_all(flight)][-len(statements) :]
+
     async def execute_many(self, query: str, rows: Sequence[Sequence[Value]]) -> int:
         """Inserts the rows in as few statements as the server's max_allowed_packet lets."""
         prepared, _ = statement(query)

@@ -67,6 +67,10 @@ class SQLiteTransaction:
         for asked in queries:
             asked.rows = await self.fetch(asked.query, asked.row, *asked.values)
 
+    async def execute_all(self, statements: Sequence[tuple[str, Sequence[Bound]]]) -> list[int]:
+        """Runs statements; how many rows each matched."""
+        return [await self.execute(query, *values) for query, values in statements]
+
     async def later(self, query: str, *values: Bound) -> None:
         """Runs a statement: nothing is far away here."""
         await self.execute(query, *values)

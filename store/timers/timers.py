@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 
 from ..errors import StoreError
 from ..ids import apart, due_of, first_id, place_of, places_of, shard_in_delay, shard_of
-from ..ports import Transaction, Value
+from ..ports import Bound, Transaction, Value
 from ..records import Promoted, Verdict
 from ..rows import Cancelled, Resting, Scheduled, Streamed, Waiting
 from ..stream.offsets import draw_free, draw_offsets
@@ -102,14 +102,16 @@ async def lock_waiting(tx: Transaction, ids: Collection[int]) -> list[Waiting]:
     return rows
 
 
-async def remove_waiting(tx: Transaction, rows: Collection[Waiting]) -> int:
-    """Removes rows that `lock_waiting` has locked, and what points to those that were moved; how many were there."""
+async def remove_waiting(
+    tx: Transaction, rows: Collection[Waiting], *, behind: Sequence[tuple[str, Sequence[Bound]]] = ()
+) -> list[int]:
+    """Removes rows that `lock_waiting` has locked, and what points to those that were moved, `behind` other statements
+    in the same flight; how many rows each matched."""
     places = {place_of(row.id, row.due): row for row in rows}
-    removed = await tx.execute("delay.remove", list(places))
     for place, row in places.items():
         if place < 0:
             await tx.later("moved.remove", shard_of(row.id), row.due, row.id)
-    return removed
+    return await tx.execute_all([*behind, ("delay.remove", [list(places)])])
 
 
 def _hold_back(
@@ -136,10 +138,13 @@ async def _stream_messages(tx: Transaction, due: Sequence[Waiting], begins: dict
     by_queue: dict[int, list[int]] = defaultdict(list)
     for row in due:
         by_queue[row.queue_id].append(place_of(row.id, row.due))
-    for queue_id, places in by_queue.items():
-        streamed = await tx.execute("message.promote", begins[queue_id], now, places)
-        _exactly(len(places), streamed, "streamed")
-    _exactly(len(due), await remove_waiting(tx, due), "taken from delay")
+    promotions: list[tuple[str, Sequence[Bound]]] = [
+        ("message.promote", [begins[queue_id], now, places]) for queue_id, places in by_queue.items()
+    ]
+    *streamed, removed = await remove_waiting(tx, due, behind=promotions)
+    for places, many in zip(by_queue.values(), streamed, strict=True):
+        _exactly(len(places), many, "streamed")
+    _exactly(len(due), removed, "taken from delay")
 
 
 async def stream_retries(tx: Transaction, back: Sequence[Resting], begins: dict[int, int], now: int) -> None:
@@ -150,7 +155,7 @@ async def stream_retries(tx: Transaction, back: Sequence[Resting], begins: dict[
         source = (row.message_queue_id, row.message_offset, row.message_id, row.attempt, row.history)
         rows.append((row.return_queue_id, ends[row.return_queue_id], row.id, *source, now))
         ends[row.return_queue_id] += 1
-    await tx.execute_many("redelivery.add", rows)
+    await tx.later_many("redelivery.add", rows)
     ids = [row.id for row in back]
     _exactly(len(ids), await tx.execute("retry.remove", ids), "taken from retry")
 

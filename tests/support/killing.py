@@ -70,6 +70,9 @@ class WatchedTransaction:
         self._killer.reach(f"{query}:after")
         return matched
 
+    async def execute_all(self, statements: Sequence[tuple[str, Sequence[Bound]]]) -> list[int]:
+        return [await self.execute(query, *values) for query, values in statements]
+
     async def execute_many(self, query: str, rows: Sequence[Sequence[Value]]) -> int:
         self._before(query)
         inserted = await self._tx.execute_many(query, rows)

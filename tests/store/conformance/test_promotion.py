@@ -245,6 +245,9 @@ async def test_the_row_count_is_asserted(stage: Stage) -> None:
         async def execute_many(self, query: str, rows: list[list[Value]]) -> int:
             return await self._tx.execute_many(query, rows)
 
+        async def execute_all(self, statements: list[tuple[str, list[Bound]]]) -> list[int]:
+            return [await self.execute(query, *values) for query, values in statements]
+
         async def later(self, query: str, *values: Bound) -> None:
             await self._tx.later(query, *values)
 
