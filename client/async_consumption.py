@@ -47,11 +47,6 @@ class AsyncConsumption(Loops[AsyncDelivery, Event]):
         self._drained = Event()
         self._ended = Event()
 
-    @property
-    def topic(self) -> str:
-        """What is consumed."""
-        return self._terms.topic
-
     async def live(self) -> None:
         """Claims, settles and renews until `close`; then gives back what is held and sends what is owed."""
         try:

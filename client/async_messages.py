@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 
 from .async_consumption import AsyncConsumption
 from .async_tasks import from_outside, start
-from .delivery import AsyncDelivery, Warner
+from .delivery import AsyncDelivery
 from .durations import Seconds, seconds
 
 
@@ -75,7 +75,6 @@ class AsyncMessages(AsyncIterator[AsyncDelivery]):
         self._begun = False
         self._block = False
         self._over = False
-        self._warner = Warner(consumption.topic)
         self._later: Callable[[Callable[[], object]], object] | None = None
 
     async def __aenter__(self) -> Self:
@@ -87,7 +86,7 @@ class AsyncMessages(AsyncIterator[AsyncDelivery]):
     ) -> None:
         # In the block other tasks had the messages; at its end they are done with them.
         await (self._end() if error is None and self._begun else self.close())
-        self._warner.look(self._consumption.left())
+        self._consumption.warn_of_left()
 
     def __aiter__(self) -> Self:
         return self
@@ -108,9 +107,9 @@ class AsyncMessages(AsyncIterator[AsyncDelivery]):
         if delivery is None:
             if not self._block:
                 await self._end()
-                self._warner.look(self._consumption.left())
+                self._consumption.warn_of_left()
             raise StopAsyncIteration
-        self._warner.look(self._consumption.left())
+        self._consumption.warn_of_left()
         return delivery
 
     async def _end(self) -> None:

@@ -1,7 +1,6 @@
 """A message in a handler's hands: `with message:`, or `async with message:`, around the work settles it."""
 
 import logging
-import warnings
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -95,22 +94,3 @@ class AsyncDelivery(Delivery):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         return self.__exit__(kind, error, trace)
-
-
-class Warner:
-    """Warns once for each loop over a topic that messages leave it unsettled, at the line of the loop."""
-
-    def __init__(self, topic: str) -> None:
-        self._topic = topic
-        self._warned = False
-
-    def look(self, left: int) -> None:
-        """Warns if the loop has `left` any. To be called from what the loop calls: the warning names its line."""
-        if left and not self._warned:
-            self._warned = True
-            warnings.warn(
-                f"a message of {self._topic} left the loop unsettled, which counts as a failed attempt: handle it in "
-                "`with message:`, or call its ack, fail or retry",
-                RuntimeWarning,
-                stacklevel=3,
-            )

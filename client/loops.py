@@ -8,10 +8,14 @@ never suspends (`coroutines`).
 """
 
 import logging
+import threading
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from typing import Any, Generic, Protocol, TypeVar
+
+import anyio
 
 from . import claims
 from .calls import Call
@@ -41,18 +45,11 @@ class Bell(Protocol):
         ...
 
 
-class Flag(Protocol):
-    """An event of `threading`, or of anyio."""
-
-    def is_set(self) -> bool: ...
-    def set(self) -> object: ...
-
-
 D = TypeVar("D", bound=Delivery)
-F = TypeVar("F", bound=Flag)
+E = TypeVar("E", threading.Event, anyio.Event)
 
 
-class Loops(ABC, Generic[D, F]):
+class Loops(ABC, Generic[D, E]):
     """Messages of one group, held by one client: what threads and tasks do alike."""
 
     _delivery: type[D]
@@ -63,7 +60,7 @@ class Loops(ABC, Generic[D, F]):
         clock: Callable[[], float],
         lock: AbstractContextManager[object],
         bell: Callable[[], Bell],
-        stopped: F,
+        stopped: E,
     ) -> None:
         self._terms = terms
         self._clock = clock
@@ -87,7 +84,8 @@ class Loops(ABC, Generic[D, F]):
         """Those in `next` that have nothing to handle."""
         self._draining = False
         self._error: BaseException | None = None
-        self._stopped = stopped
+        self._stopped: E = stopped
+        self._warned = False
 
     @abstractmethod
     async def _send(self, call: Call[T], *, deadline: float | None = None, claiming: bool = False) -> T:
@@ -158,9 +156,16 @@ class Loops(ABC, Generic[D, F]):
         with self._lock:
             self._stock.end_loop()
 
-    def left(self) -> int:
-        """How many messages the loop has left unsettled."""
-        return self._stock.left
+    def warn_of_left(self) -> None:
+        """Warns once that the loop has left messages unsettled; it names the line that asked its caller for more."""
+        if self._stock.left and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"a message of {self._terms.topic} left the loop unsettled, which counts as a failed attempt: handle "
+                "it in `with message:`, or call its ack, fail or retry",
+                RuntimeWarning,
+                stacklevel=3,
+            )
 
     def stop(self) -> None:
         """No more claims, and nothing more is handed out; what is being handled may be finished."""

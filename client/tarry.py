@@ -12,7 +12,7 @@ from . import arguments
 from .api import Api
 from .bodies import Dumps
 from .consumption import Consumption
-from .delivery import Delivery, Warner
+from .delivery import Delivery
 from .durations import Duration, Seconds, milliseconds, seconds
 from .errors import OnFailure
 from .identity import Identity
@@ -105,16 +105,15 @@ class Tarry(Api):
             start=start,
         )
         consumption = Consumption(self._transport, terms)
-        warner = Warner(topic)
         idle = None if idle_timeout is None else seconds(idle_timeout, "idle_timeout")
         try:
             consumption.start()
             while (delivery := consumption.next(idle)) is not None:
-                warner.look(consumption.left())
+                consumption.warn_of_left()
                 yield delivery
                 del delivery  # whoever let go of it is not to be mistaken for having it
             consumption.end_loop()
-            warner.look(consumption.left())
+            consumption.warn_of_left()
         finally:
             consumption.close()
 
