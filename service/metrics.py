@@ -32,10 +32,11 @@ class Metrics:
         self._published = self._counter("tarry_messages_published", "Messages accepted.", "topic")
         self._cancelled = self._counter("tarry_messages_cancelled", "Messages cancelled before their time.", "topic")
         self._of_group = {
-            "delivered": self._group_counter("tarry_messages_delivered", "Messages handed out in claims."),
-            "acked": self._group_counter("tarry_messages_acked", "Messages acknowledged."),
-            "retried": self._group_counter("tarry_messages_retried", "Failures put on the ladder."),
-            "dead": self._group_counter("tarry_messages_dead", "Messages that exhausted their ladder."),
+            "delivered": self._counter("tarry_messages_delivered", "Messages handed out in claims.", "topic", "group"),
+            "acked": self._counter("tarry_messages_acked", "Messages acknowledged.", "topic", "group"),
+            "retried": self._counter("tarry_messages_retried", "Failures put on the ladder.", "topic", "group"),
+            "dead": self._counter("tarry_messages_dead", "Messages that exhausted their ladder.", "topic", "group"),
+            "expired": self._counter("tarry_messages_expired", "Taken by retention unsettled.", "topic", "group"),
         }
         self._lateness = Histogram(
             *("tarry_delivery_lateness_seconds", "From deliver_at to the first hand-out.", ["topic"]),
@@ -50,7 +51,6 @@ class Metrics:
         self._lease_lost = self._counter("tarry_lease_lost", "Claims whose lease ran out with messages unsettled.")
         self._fenced_writes = self._counter("tarry_fenced_writes", "Acks, fails and extensions refused.")
         self._db_errors = self._counter("tarry_db_errors", "What the store could not do.", "code")
-        self._of_group["expired"] = self._group_counter("tarry_messages_expired", "Taken by retention unsettled.")
         self._cleaned = self._counter("tarry_cleaned_rows", "Removed because its time was over.", "what")
         self._http_requests = self._counter("tarry_http_requests", "Requests answered.", "route", "method", "status")
         self._wheel_entries = self._gauge("tarry_wheel_entries", "Timers in the wheel.")
@@ -156,9 +156,6 @@ class Metrics:
                 return (OTHER, OTHER)
             self._names.add(names)
         return names
-
-    def _group_counter(self, name: str, about: str) -> Counter:
-        return self._counter(name, about, "topic", "group")
 
     def _counter(self, name: str, about: str, *labels: str) -> Counter:
         return Counter(name, about, labels, registry=self.registry)
