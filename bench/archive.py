@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, lit, timestamp_millis, to_date
 
 from ..pipeline import session
-from ..pipeline.lake.archive import Archiver, holder
+from ..pipeline.lake.archive import Archiver
 from ..pipeline.lake.archiver_lease import ArchiverLease
 from ..pipeline.lake.lake import Lake
 from ..pipeline.session import Later
@@ -123,7 +123,7 @@ def _session(master: str, jar: Path) -> SparkSession:
 
 
 def _archive(spark: SparkSession, dsn: str, lake: Path) -> dict[str, float]:
-    with ArchiverLease(dsn, holder()) as lease:
+    with ArchiverLease(dsn) as lease:
         began = time.perf_counter()
         until = 0.0
 

@@ -3,9 +3,10 @@
 import sys
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-from attrs import asdict, frozen
+from attrs import asdict
 from cyclopts import Parameter
 
 from ...store.printable import json_text, print_table
@@ -51,63 +52,40 @@ def archive(
         raise ValueError("--lake is missing: name a folder or a URL")
     if instead:
         return _keep_up(dsn, lake, compact=compact, vacuum=vacuum, yes=yes, as_json=as_json)
-    pace = _Pace(rows, rate, every if watch else None)
-    return _archive(dsn, lake, master, pace, new_lake=new_lake, as_json=as_json)
-
-
-@frozen
-class _Pace:
-    rows: int
-    rate: float | None
-    every: int | None
-    """Seconds; None: once."""
-
-
-def _archive(dsn: str, lake: str, master: str | None, pace: _Pace, *, new_lake: bool, as_json: bool) -> int:
     from .. import session
 
     session.check_installed()  # before anything that loads PySpark
-    from ..lake.archive import Archiver, holder
+    from ..lake import watching
+    from ..lake.archive import Archiver
     from ..lake.archiver_lease import ArchiverLease
     from ..lake.lake import Lake
-    from ..lake.watching import until_told
-    from ..lake.watching import watch as go_on
 
     over = threading.Event()
-    with ArchiverLease(dsn, holder()) as lease, session.Later("archive", master) as spark:
-        archiver = Archiver(spark, dsn, Lake(lake), lease, pace.rows, rate=pace.rate)
-        archiver.progress = _Progress(archiver)
+    with ArchiverLease(dsn) as lease, session.Later("archive", master) as spark:
+        archiver = Archiver(spark, dsn, Lake(lake), lease, rows, rate=rate)
+        if sys.stderr.isatty():
+            archiver.progress = partial(_show, archiver)
         archiver.begin(new_lake=new_lake)
-        if pace.every is not None:
-            with until_told(over):
-                go_on(archiver, pace.every, over)
+        if watch:
+            with watching.until_told(over):
+                watching.watch(archiver, every, over)
         else:
             archiver.run()
     _print(as_json, [{"table": table, "rows": many} for table, many in archiver.rows.items() if many])
     return 0
 
 
-class _Progress:
+def _show(archiver: "Archiver", table: str, _rows: int) -> None:
     """A line on a terminal: how far, of how much there was when it began."""
-
-    def __init__(self, archiver: "Archiver") -> None:
-        self._archiver = archiver
-        self._rows = 0
-        self._shown = sys.stderr.isatty()
-
-    def __call__(self, table: str, rows: int) -> None:
-        self._rows += rows
-        if self._shown:
-            every = max(self._archiver.planned, self._rows)
-            sys.stderr.write(f"\rarchived {self._rows:,} of about {every:,} rows, {table} last\x1b[K")
-            sys.stderr.flush()
+    done = sum(archiver.rows.values())
+    sys.stderr.write(f"\rarchived {done:,} of about {max(archiver.planned, done):,} rows, {table} last\x1b[K")
+    sys.stderr.flush()
 
 
 def _keep_up(dsn: str, lake: str, *, compact: bool, vacuum: int | None, yes: bool, as_json: bool) -> int:
     from .. import session
 
     session.check()
-    from ..lake.archive import holder
     from ..lake.archiver_lease import ArchiverLease
     from ..lake.lake import Lake
     from ..lake.upkeep import LEAST_HOURS, keep_up
@@ -116,7 +94,7 @@ def _keep_up(dsn: str, lake: str, *, compact: bool, vacuum: int | None, yes: boo
         raise ValueError("--vacuum: hours, 0 or more")
     if vacuum is not None and vacuum < LEAST_HOURS:
         _confirm(f"remove files that a reader of the last {LEAST_HOURS} hours may be reading", yes=yes)
-    with ArchiverLease(dsn, holder()):  # the files of an archiver at work are in no snapshot yet
+    with ArchiverLease(dsn):  # the files of an archiver at work are in no snapshot yet
         done = keep_up(Lake(lake), compact=compact, vacuum=vacuum)
     _print(as_json, [asdict(one) for one in done])
     return 0

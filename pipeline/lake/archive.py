@@ -9,13 +9,10 @@ Dead letters and cancelled messages have no such order: they are looked for by t
 transaction of a user's own may be that late, and what the lake has is left out.
 """
 
-import os
-import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
-from uuid import uuid4
 
 from attrs import define, field
 
@@ -26,7 +23,7 @@ from ..schemas import LAKE_DAYS, TABLES
 from ..session import Later
 from ..sinks import drain
 from ..source import source
-from ..source.facts import Facts, read_facts
+from ..source.facts import Facts, facts_of, read_facts
 from ..source.spans import bundle, ends, head, plan
 from ..store_connection import StoreConnection, absolute, name_of
 from . import local_reads
@@ -50,11 +47,6 @@ _SELDOM = 3_600_000
 
 Progress = Callable[[str, int], None]
 """Told of a table and the rows of each commit."""
-
-
-def holder() -> str:
-    """A name for this process among archivers."""
-    return f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
 
 
 @define
@@ -95,7 +87,7 @@ class Archiver:
 
     def _come(self) -> tuple[dict[str, dict[str, int]], dict[str, int | None]]:
         """How far the lake has come, by ranges and by time."""
-        facts = self._facts()
+        facts = facts_of(self.dsn)
         positions = {table: self._positions(self.lake.ensure(table), facts) for table in RANGED}
         return positions, {table: self.lake.ensure(table).position("") for table in TIMED}
 
@@ -112,9 +104,8 @@ class Archiver:
     def catch_up(self, over: threading.Event | None = None) -> None:
         """The messages and deliveries there are now, or those until `over` is set. What comes meanwhile is not of it:
         beside publishers it would never end."""
-        facts = self._facts()
-        todo = {table: self._planned(table, facts) for table in RANGED}
-        self.planned = sum(todo.values())
+        facts = facts_of(self.dsn)
+        self.planned = sum(self._planned(table, facts) for table in RANGED)
         if self.planned > HERE:
             self.spark()
         for table in RANGED:
@@ -127,7 +118,7 @@ class Archiver:
         with self._lock:
             if self._over:
                 return False
-            facts = self._facts()
+            facts = facts_of(self.dsn)
             snapshot = self.lake.ensure(table)
             before = self._positions(snapshot, facts)
             spans = head(plan(table, facts, before, upto), self._rows_to_a_commit)
@@ -213,10 +204,6 @@ class Archiver:
         rows = sum(file.rows for file in files)
         self.rows[table] = self.rows.get(table, 0) + rows
         self.progress(table, rows)
-
-    def _facts(self) -> Facts:
-        with StoreConnection(self.dsn) as connection:
-            return read_facts(connection)
 
     def _positions(self, snapshot: Snapshot, facts: Facts) -> dict[str, int]:
         known = ends(snapshot.table, facts)

@@ -4,9 +4,12 @@ Tiny statements, each committed by itself, beside whatever the server does. Rete
 archived as long as the row of `archived` is there whose ids are both 0.
 """
 
+import os
+import socket
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from uuid import uuid4
 
 from ..errors import InUse, LakeError, PipelineError
 from ..store_connection import StoreConnection, text_of
@@ -21,10 +24,11 @@ _KNOWN = b"lake:"
 
 
 class ArchiverLease:
-    """`with ArchiverLease(dsn, holder)`: the one archiver of this store. Raises `InUse` when there is another."""
+    """`with ArchiverLease(dsn)`: the one archiver of this store. Raises `InUse` when there is another."""
 
-    def __init__(self, dsn: str, holder: str) -> None:
-        self._dsn, self._holder = dsn, holder.encode()
+    def __init__(self, dsn: str, holder: str = "") -> None:
+        """`holder` is the archiver's name; else one for this process is made."""
+        self._holder = (holder or f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}").encode()
         self._lock = threading.Lock()
         self._connection = StoreConnection(dsn, write=True)
         self._over = threading.Event()

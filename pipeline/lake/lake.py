@@ -118,10 +118,7 @@ class Snapshot:
             rows = reader.parquet(*files)
         except PySparkException as error:
             if "PATH_NOT_FOUND" in str(error):
-                raise LakeError(
-                    f"a file that the lake lists is missing: {_quoted(error)}. Put it back from a backup,"
-                    f" or take it out of the table with DeltaTable({self.place!r}).repair()"
-                ) from error
+                raise self.lacks(_quoted(error)) from error
             raise
         # Spark takes the folder of a topic of this name for one of rows that have no topic.
         rows = rows.withColumn("topic", coalesce(col("topic"), lit(_NULL_TO_SPARK))).select(*schema.names)
@@ -133,6 +130,13 @@ class Snapshot:
         if until is not None:
             rows = rows.where(at < lit(moment(until)))
         return rows
+
+    def lacks(self, file: str) -> LakeError:
+        """A file that the table lists is not there."""
+        return LakeError(
+            f"a file that the lake lists is missing: {file}. Put it back from a backup,"
+            f" or take it out of the table with DeltaTable({self.place!r}).repair()"
+        )
 
 
 class Lake:

@@ -100,9 +100,8 @@ class _File:
 class _Writer:
     def __init__(self, place: str, table: str) -> None:
         self._table = table
-        self._files = filesystem(place)
+        self._files, self._root = filesystem(place)
         self._local = "://" not in place
-        self._root = place if self._local else place.partition("://")[2]
         self._schema: Schema = pa.schema([f for f in arrow_schema(TABLES[table]) if f.name != "topic"])
         self._ranged = [f.name for f in TABLES[table].fields if f.dataType.typeName() in _STATS]
         self._open: dict[tuple[str, str], _File] = {}
@@ -176,9 +175,9 @@ class _Writer:
                 self._files.delete_file(f"{self._root}/{path}")
 
 
-def filesystem(place: str) -> Any:
-    """Where the files of a lake are."""
-    return fs.FileSystem.from_uri(place)[0] if "://" in place else fs.LocalFileSystem()
+def filesystem(place: str) -> tuple[Any, str]:
+    """Where the files of a lake are, and what `place` is called there."""
+    return fs.FileSystem.from_uri(place) if "://" in place else (fs.LocalFileSystem(), place)
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:

@@ -65,8 +65,7 @@ def read(snapshot: Snapshot, some: Sequence[File], columns: Sequence[str], wante
     for name, values in wanted.items():
         one = pc.field(name).isin(pa.array(list(values), arrow_schema(TABLES[snapshot.table]).field(name).type))
         where = one if where is None else where & one
-    opened = filesystem(snapshot.place)
-    root = snapshot.place if "://" not in snapshot.place else snapshot.place.partition("://")[2]
+    opened, root = filesystem(snapshot.place)
     found: list[Table] = []
     for file in some:
         try:
@@ -74,10 +73,7 @@ def read(snapshot: Snapshot, some: Sequence[File], columns: Sequence[str], wante
                 f"{root}/{file['path']}", columns=inside, filesystem=opened, filters=where, partitioning=None
             )
         except FileNotFoundError as error:
-            raise LakeError(
-                f"a file that the lake lists is missing: {snapshot.place}/{file['path']}. Put it back from a backup,"
-                f" or take it out of the table with DeltaTable({snapshot.place!r}).repair()"
-            ) from error
+            raise snapshot.lacks(f"{snapshot.place}/{file['path']}") from error
         except (OSError, pa.ArrowInvalid) as error:
             raise LakeError(
                 f"a Parquet file is damaged: {snapshot.place}/{file['path']}. Put it back from a backup"

@@ -4,7 +4,6 @@ from attrs import frozen
 from deltalake.exceptions import DeltaError
 
 from ..errors import LakeError
-from ..schemas import IN_LAKE
 from .lake import Lake
 
 LEAST_HOURS = 168
@@ -25,10 +24,7 @@ class Kept:
 def keep_up(lake: Lake, *, compact: bool = False, vacuum: int | None = None) -> list[Kept]:
     """Puts small files together, then removes files that nobody can need after `vacuum` hours. Raises `LakeError`."""
     done: list[Kept] = []
-    for table in IN_LAKE:
-        snapshot = lake.open(table)
-        if snapshot is None:
-            continue
+    for table, snapshot in lake.tables(alone=True).items():
         before = len(snapshot.files())
         removed: list[str] = []
         try:
@@ -42,6 +38,4 @@ def keep_up(lake: Lake, *, compact: bool = False, vacuum: int | None = None) -> 
             raise LakeError(f"the lake at {snapshot.place} cannot be kept up: {error}") from error
         after = lake.open(table)
         done.append(Kept(table, before, 0 if after is None else len(after.files()), len(removed)))
-    if not done:
-        raise LakeError(f"there is no lake at {lake.place}: archive something to it first, or correct --lake")
     return done

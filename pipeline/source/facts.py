@@ -76,3 +76,9 @@ def read_facts(connection: StoreConnection) -> Facts:
     kept = {queue.id: queue for queue in queues if queue.topic_id in topics}
     known = tuple(c for c in cursors if c.queue_id in kept and c.group_id in groups)
     return Facts(topics, groups, kept, known, tallies)
+
+
+def facts_of(dsn: str) -> Facts:
+    """Read over a connection of their own. Raises as `read_facts` does."""
+    with StoreConnection(dsn) as connection:
+        return read_facts(connection)

@@ -4,15 +4,15 @@ Equality and IN on the topic decide which ranges are read; on other columns, and
 become conditions of every statement.
 """
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 from attrs import define, field
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 
 from ..schemas import TABLES
+from ..times import milliseconds_of
 from .shapes import SHAPES, SOURCES, TIMES
 
-_OPERATORS = {GreaterThan: ">=", GreaterThanOrEqual: ">=", LessThan: "<=", LessThanOrEqual: "<="}
 _EXACT = ("long", "integer", "string")
 
 
@@ -33,11 +33,10 @@ class Pushed:
         elif isinstance(one, In):
             self._among(one.attribute, one.value)
         elif isinstance(one, GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual):
-            at = one.value
-            if one.attribute == (TIMES.get(self.table),) and isinstance(at, datetime):
-                milliseconds = _milliseconds(at)
-                late = isinstance(one, LessThan | LessThanOrEqual)
-                self.conditions.append(f"{TIMES[self.table]} {_OPERATORS[type(one)]} {milliseconds + late}")
+            time = TIMES.get(self.table)
+            if one.attribute == (time,) and isinstance(one.value, datetime):
+                operator = "<=" if isinstance(one, LessThan | LessThanOrEqual) else ">="
+                self.conditions.append(f"{time} {operator} {milliseconds_of(one.value)}")
 
     def _among(self, attribute: tuple[str, ...], values: tuple[object, ...]) -> None:
         if len(attribute) != 1 or any(value is None for value in values) or len(values) > 1000:
@@ -71,9 +70,3 @@ def _literal(value: object) -> str | None:
     if isinstance(value, str):
         return f"X'{value.encode().hex()}'"
     return None
-
-
-def _milliseconds(at: datetime) -> int:
-    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-    delta = at - datetime(1970, 1, 1, tzinfo=UTC)
-    return (delta.days * 86_400 + delta.seconds) * 1000 + delta.microseconds // 1000

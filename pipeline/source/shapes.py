@@ -4,11 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import frozen
 
-_CONTENT = {
-    name: f"`{name}`"
-    for name in ("key", "ordering_key", "tag", "headers", "content_type", "body", "accepted_at", "deliver_at")
-}
-
 
 @frozen
 class Shape:
@@ -40,14 +35,20 @@ class Shape:
         return f"SELECT {shown} FROM `{self.table}` WHERE {where} ORDER BY {self.key}{limited}"  # noqa: S608
 
 
-_LOG = {name: f"`{name}`" for name in ("number", "client", "first", "size", "claimed_at", "outcome", "settled_at")}
+def _same(*names: str) -> dict[str, str]:
+    """Columns that have the same name in the store."""
+    return {name: f"`{name}`" for name in names}
+
+
+_CONTENT = _same("key", "ordering_key", "tag", "headers", "content_type", "body", "accepted_at", "deliver_at")
+_LOG = _same("number", "client", "first", "size", "claimed_at", "outcome", "settled_at")
 
 SHAPES = {
     "message": Shape(
         "message",
         "`offset`",
         True,
-        {"offset": "`offset`", "id": "id", **_CONTENT, "streamed_at": "streamed_at"},
+        {"id": "id", **_same("offset", "streamed_at"), **_CONTENT},
         ("body", "headers"),
         "id >= 0",  # a tombstone closes a hole, and is no message
     ),
@@ -56,33 +57,25 @@ SHAPES = {
         "`offset`",
         True,
         {
-            **{name: f"`{name}`" for name in ("offset", "message_queue_id", "message_offset", "message_id")},
-            **{name: name for name in ("attempt", "history", "streamed_at")},
+            **_same("offset", "message_queue_id", "message_offset", "message_id", "attempt", "history", "streamed_at"),
             "due": "NULLIF(retry_id >> 21, 0)",
         },
         ("history",),
     ),
-    "delivery": Shape("delivery", "number", True, {**_LOG, "claim": "claim", "ended_at": "ended_at"}, ("size",)),
+    "delivery": Shape("delivery", "number", True, {**_LOG, **_same("claim", "ended_at")}, ("size",)),
     "claim": Shape("claim", "number", False, {**_LOG, "claim": "number"}, ("size",)),
     "dead": Shape(
         "dead",
         "id",
         False,
-        {
-            "id": "id",
-            "dead_at": "dead_at",
-            "history": "history",
-            "queue_id": "queue_id",
-            "offset": "`offset`",
-            **_CONTENT,
-        },
+        _same("id", "dead_at", "history", "queue_id", "offset") | _CONTENT,
         ("body", "headers", "history"),
     ),
     "delay": Shape(
         "delay",
         "id",
         False,
-        {"topic_id": "topic_id", "queue_id": "queue_id", "id": "id", "due": "due", **_CONTENT},
+        _same("topic_id", "queue_id", "id", "due") | _CONTENT,
         ("body", "headers"),
         owner="topic_id",
     ),
@@ -90,7 +83,7 @@ SHAPES = {
         "cancelled",
         "id",
         False,
-        {name: f"`{name}`" for name in ("topic_id", "id", "key", "accepted_at", "deliver_at", "cancelled_at")},
+        _same("topic_id", "id", "key", "accepted_at", "deliver_at", "cancelled_at"),
         owner="topic_id",
     ),
     "retry": Shape(
@@ -98,10 +91,9 @@ SHAPES = {
         "id",
         False,
         {
+            **_same("group_id", "message_queue_id", "message_offset", "message_id", "attempt", "history", "failed_at"),
             "retry_id": "id",
             "due": "id >> 21",
-            **{name: name for name in ("group_id", "message_queue_id", "message_offset", "message_id")},
-            **{name: name for name in ("attempt", "history", "failed_at")},
             "parked": "0",
         },
         ("history",),
@@ -112,10 +104,10 @@ SHAPES = {
         "message_offset",
         False,
         {
+            **_same("group_id", "message_offset", "message_id", "attempt", "history"),
             "retry_id": "0",
             "due": "parked_at",
             "message_queue_id": "queue_id",
-            **{name: name for name in ("group_id", "message_offset", "message_id", "attempt", "history")},
             "failed_at": "NULLIF(parked_at, parked_at)",
             "parked": "1",
         },

@@ -21,8 +21,8 @@ from pyspark.sql.types import StructType
 from ..arrow import Batch, pa
 from ..columns import arrow_schema
 from ..schemas import TABLES
-from ..store_connection import StoreConnection, absolute
-from .facts import Facts, read_facts
+from ..store_connection import absolute
+from .facts import Facts, facts_of
 from .pages import read_spans
 from .pushing import Pushed
 from .shapes import TIMES
@@ -115,8 +115,7 @@ class Reader(DataSourceReader):
         return filters
 
     def partitions(self) -> Sequence[InputPartition]:
-        with StoreConnection(self.dsn) as connection:
-            facts = read_facts(connection)
+        facts = facts_of(self.dsn)
         if self.table in SMALL:
             return [InputPartition(_rows(self.table, facts, self.pushed.topics))]
         spans = plan(self.table, facts, self.after, self.upto if self.capped else None, self.pushed.topics)

@@ -4,7 +4,6 @@ Its offsets are marks as in `spans`. A batch holds what came since the last one,
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
@@ -13,8 +12,7 @@ from pyspark.sql.types import StructType
 from ..arrow import Batch, pa
 from ..columns import arrow_schema
 from ..schemas import LONG, TEXT, schema_of
-from ..store_connection import StoreConnection
-from .facts import Facts, read_facts
+from .facts import facts_of
 from .pages import read_spans
 from .spans import Span, bundle, head, plan
 
@@ -43,13 +41,13 @@ class StreamReader(DataSourceStreamReader):
         return ReadMaxRows(self.rows)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        spans = plan(self.table, self._facts(), start)
+        spans = plan(self.table, facts_of(self.dsn), start)
         if not isinstance(limit, ReadAllAvailable):
             spans = head(spans, min(self.rows, limit.max_rows) if isinstance(limit, ReadMaxRows) else self.rows)
         return start | {span.mark: span.last for span in spans}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        spans = plan(self.table, self._facts(), start, end)
+        spans = plan(self.table, facts_of(self.dsn), start, end)
         return [InputPartition(some) for some in bundle(spans)] or [InputPartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[Batch]:
@@ -58,13 +56,3 @@ class StreamReader(DataSourceStreamReader):
             return read_spans(self.dsn, spans, self.schema)
         rows = [{"table": s.table, "mark": s.mark, "first": s.first, "last": s.last} for s in spans]
         return iter([pa.RecordBatch.from_pylist(rows, schema=arrow_schema(self.schema))])
-
-    def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: what has been read stays where it is."""
-
-    def stop(self) -> None:
-        """Nothing is open between batches."""
-
-    def _facts(self) -> Facts:
-        with StoreConnection(self.dsn) as connection:
-            return read_facts(connection)
