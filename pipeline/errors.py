@@ -1,8 +1,15 @@
 """What can go wrong in a job, each as one sentence that says what to do."""
 
+FAILED = 1
+"""The exit code of a command that failed, or did not find all well."""
+_TRY_AGAIN = 75
+
 
 class PipelineError(Exception):
     """The job stopped. Nothing was lost, and the next run goes on."""
+
+    exit_code = FAILED
+    """Of the command."""
 
 
 class SetUpError(PipelineError):
@@ -16,13 +23,19 @@ class LakeError(PipelineError):
 class InUse(PipelineError):
     """Another archiver is at work on the same store."""
 
+    exit_code = _TRY_AGAIN
+
 
 class StoreAway(PipelineError):
     """The store went away, or refused."""
 
+    exit_code = _TRY_AGAIN
+
 
 class NotFound(PipelineError):
-    """A file, a topic or a group that the job names is not there."""
+    """A file, a topic, a group or a message that the job names is not there."""
+
+    exit_code = 3
 
 
 def no_such_topic(topic: str, *, store: bool, lake: bool) -> NotFound:

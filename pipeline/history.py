@@ -15,9 +15,8 @@ from .lake.archive import RANGED, TIMED
 from .lake.lake import Lake, Snapshot
 from .schemas import IN_LAKE, TABLES, Tables
 from .source import source
-from .source.facts import Facts, read_facts
+from .source.facts import Facts, facts_of
 from .source.spans import ends, plan
-from .store_connection import StoreConnection
 
 MANY = 1_000_000
 """What a file of the lake counts for, of which the table does not tell how many rows it has."""
@@ -31,6 +30,7 @@ def open_tables(
     topics: Collection[str] | None = None,
     since: int | None = None,
     until: int | None = None,
+    limited: Collection[str] = IN_LAKE,
     moving: bool = False,
 ) -> Tables:
     """The tables of a store, of a lake, or of both.
@@ -38,27 +38,14 @@ def open_tables(
     Each claim is among the claims or among the deliveries, as it was at this moment, however long the job takes, unless
     the tables are to be `moving`: then each is as it is when it is read, and the open claims are to be read first.
     `topics` leaves out all others. `since` and `until` are Unix milliseconds, the latter not included, and go by the
-    time that `schemas.LAKE_DAYS` names; tables that are not archived are as they are now, without regard to them.
+    time that `schemas.LAKE_DAYS` names; they are for tables that are archived, all or those that are to be `limited`.
     Raises `LakeError`, `StoreAway`, `NotFound` for a topic that is in neither, or ValueError when neither is named.
     """
-    reads = _Reads(spark, dsn, lake, topics, since, until)
+    reads = _Reads(spark, dsn, lake, topics, since, until, limited)
     reads.places.check_topics(topics)
     if dsn is not None and not moving:
         reads.stand_still()
     return Tables(**{table: reads.whole(table) for table in TABLES})
-
-
-def open_table(
-    spark: SparkSession,
-    dsn: str | None,
-    lake: str | None,
-    table: str,
-    *,
-    topics: Collection[str] | None = None,
-    since: int | None = None,
-) -> DataFrame:
-    """One of them alone, likewise."""
-    return _Reads(spark, dsn, lake, topics, since).whole(table)
 
 
 def open_live(
@@ -86,10 +73,7 @@ class _Places:
             raise ValueError("name a store with --dsn, a lake with --lake, or both")
         self.dsn = dsn
         self.snapshots = {} if lake is None else Lake(lake).tables(alone=dsn is None)
-        self.facts: Facts | None = None
-        if dsn is not None:
-            with StoreConnection(dsn) as connection:
-                self.facts = read_facts(connection)
+        self.facts = None if dsn is None else facts_of(dsn)
 
     def rows(self) -> int:
         """About, and of all topics."""
@@ -144,6 +128,8 @@ class _Reads:
     topics: Collection[str] | None = None
     since: int | None = None
     until: int | None = None
+    limited: Collection[str] = IN_LAKE
+    """The tables that `since` and `until` are for."""
     places: _Places = field(init=False)
     _upto: dict[str, int] | None = field(default=None, init=False)
     _claims: DataFrame | None = field(default=None, init=False)
@@ -157,8 +143,7 @@ class _Reads:
         """From now on claims and deliveries are those of this moment: a claim that ends later counts as open."""
         begin = ends("deliveries", self.facts)
         claims = self.live("claims", None).localCheckpoint()
-        with StoreConnection(self.dsn or "") as connection:
-            self._upto = ends("deliveries", read_facts(connection))
+        self._upto = ends("deliveries", facts_of(self.dsn or ""))
         lately = self._reader("deliveries").option("after", json.dumps(begin)).option("upto", json.dumps(self._upto))
         key = ["group_id", "queue_id", "claim"]
         self._claims = claims.join(lately.load().select(*key), key, "left_anti").select(*TABLES["claims"].names)
@@ -171,7 +156,8 @@ class _Reads:
     def whole(self, table: str) -> DataFrame:
         """Each row once."""
         lake = self.places.snapshots.get(table)
-        old = None if lake is None else lake.frame(self.spark, self.topics, self.since, self.until)
+        window = (self.since, self.until) if table in self.limited else (None, None)
+        old = None if lake is None else lake.frame(self.spark, self.topics, *window)
         new = frame(self.spark, [], TABLES[table]) if self.dsn is None else self.live(table, lake)
         if old is None:
             return new
@@ -199,7 +185,7 @@ class _Reads:
             options["upto"] = json.dumps(self._upto)
         if self.topics is not None:
             options["topics"] = json.dumps(sorted(self.topics))
-        times = {"since": self.since if since is None else since, "until": self.until} if table in IN_LAKE else {}
+        times = {"since": self.since if since is None else since, "until": self.until} if table in self.limited else {}
         options |= {name: str(at) for name, at in times.items() if at is not None}
         if lake is not None and table in RANGED:
             options["after"] = json.dumps(lake.positions(ends(table, self.facts)))

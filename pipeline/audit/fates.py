@@ -134,15 +134,17 @@ _COUNTS = ("own", "ends", "waiting", "open", "parked", "parkings")
 
 def _flows(evidence: Evidence) -> DataFrame:
     """By message and group: its beginnings, its ends, and what of it is on the way."""
-    every = (
-        _flowed(_handed(evidence)).unionByName(_flowed(_returned(evidence))).unionByName(_flowed(_resting(evidence)))
-    )
-    return every.groupBy(*_MESSAGE).agg(
-        *(f.sum(name).alias(name) for name in _COUNTS),
-        f.greatest(f.sum("fresh"), f.lit(0)).alias("fresh"),
-        f.max("end")["outcome"].alias("last"),
-        f.max("end")["at"].alias("last_at"),
-        f.min("claimed_at").alias("claimed_at"),
+    kinds = (_handed(evidence), _returned(evidence), _resting(evidence))
+    return (
+        together(*map(_flowed, kinds))
+        .groupBy(*_MESSAGE)
+        .agg(
+            *(f.sum(name).alias(name) for name in _COUNTS),
+            f.greatest(f.sum("fresh"), f.lit(0)).alias("fresh"),
+            f.max("end")["outcome"].alias("last"),
+            f.max("end")["at"].alias("last_at"),
+            f.min("claimed_at").alias("claimed_at"),
+        )
     )
 
 

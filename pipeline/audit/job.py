@@ -1,15 +1,29 @@
-"""The audit: every check over the evidence of one look at the tables, and what could be checked by counters only."""
+"""The audit of a store and a lake: every check over the evidence of a look at their tables, two looks, the report.
+
+The report is bounded in all: equations, findings, and what could be checked by counters only.
+"""
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
 
 from attrs import frozen
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from ..history import open_tables
 from . import balances, copies, earliness, fates, holes, log_copies, promotions
-from .evidence import Evidence, Scope
-from .findings import again, together
-from .pairs import Pairs
+from .adjustments import StoreAdjustments
+from .evidence import Evidence, Scope, look
+from .findings import KINDS, again, listed, together
+from .pairs import Pairs, open_pairs
+
+_ROWS = 1000
+"""Lines of a table that are shown."""
+_TOPICS = 100
+"""As many are named when a second look is limited to them; beyond that it looks at all."""
+_MARGIN = timedelta(hours=1)
+"""Messages are in the order of their commits, and only nearly in that of their times: so much more is read."""
 
 
 @frozen
@@ -58,19 +72,14 @@ class Audit:
         lowest = self.evidence.messages.groupBy("queue_id").agg(f.min("offset").alias("lowest"))
         own = self.evidence.queues.where("group_id = 0 AND floor > 0").join(lowest, "queue_id", "left")
         begin = f.coalesce("lowest", "next_offset") if self.scope.archived else f.col("floor")
-        below = own.groupBy("topic").agg(f.sum(f.least("next_offset", begin)).alias("count")).where("count > 0")
-        older = self.lives.where("before_log").groupBy("topic", "group").agg(f.count("*").alias("count"))
-        columns = ("topic", "group", "what", "count")
-        no_group = f.lit(None).cast("string")
-        floor = below.select("topic", no_group.alias("group"), f.lit("below_floor").alias("what"), "count")
-        older = older.withColumn("what", f.lit("before_log")).select(*columns)
-        clocks = earliness.within_clocks(self.lives).groupBy("topic", "group").agg(f.count("*").alias("count"))
-        clocks = clocks.withColumn("what", f.lit("within_clocks")).select(*columns)
-        return together(floor, older, clocks).orderBy(*columns[:3])
-
-
-_TOPICS = 100
-"""As many are named when a second look is limited to them; beyond that it looks at all."""
+        below = own.groupBy("topic", f.lit(None).cast("string").alias("group"))
+        counts = {
+            "below_floor": below.agg(f.sum(f.least("next_offset", begin)).alias("count")).where("count > 0"),
+            "before_log": self.lives.where("before_log").groupBy("topic", "group").count(),
+            "within_clocks": earliness.within_clocks(self.lives).groupBy("topic", "group").count(),
+        }
+        rows = (some.select("topic", "group", f.lit(what).alias("what"), "count") for what, some in counts.items())
+        return together(*rows).orderBy("topic", "group", "what")
 
 
 def confirmed(first: Audit, look_again: Callable[[Sequence[str] | None], Audit]) -> DataFrame:
@@ -81,3 +90,58 @@ def confirmed(first: Audit, look_again: Callable[[Sequence[str] | None], Audit])
         return suspects
     second = look_again(None if len(topics) > _TOPICS or None in topics else topics)
     return again(suspects, second.findings())
+
+
+def examine(
+    spark: SparkSession, dsn: str, lake: str | None, scope: Scope, topics: Sequence[str] | None, limit: int
+) -> dict[str, Any]:
+    """The report: the equations, what was found, `limit` of each kind, and what only counters tell of."""
+    first = _look(spark, dsn, lake, scope, topics)
+    looks = [first]
+
+    def look_again(some: Sequence[str] | None) -> Audit:
+        looks.append(_look(spark, dsn, lake, scope, some or topics))
+        return looks[-1]
+
+    found = _rows(listed(confirmed(first, look_again), limit), len(KINDS) * limit)
+    kinds: dict[str, dict[str, Any]] = {}
+    for row in found:
+        kind, total = row.pop("kind"), row.pop("total")
+        entry = kinds.setdefault(kind, {"what": KINDS[kind], "total": total, "listed": []})
+        entry["listed"].append(row | {"id": None if row["id"] is None else str(row["id"])})
+    report = {
+        "clean": not kinds,
+        "from": scope.since,
+        "to": scope.until,
+        "topics": settled(_rows(balances.topics(first.evidence), _ROWS), kinds.get("topic_counters")),
+        "groups": settled(_rows(balances.groups(first.evidence), _ROWS), kinds.get("group_counters")),
+        "hours": _rows(fates.hours(first.lives), _ROWS),
+        "unchecked": _rows(first.unchecked(), _ROWS),
+        "findings": kinds,
+    }
+    for one in looks:
+        one.evidence.close()
+    return report
+
+
+def settled(rows: list[dict[str, Any]], broken: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """An equation that did not hold at the first look and did at the second is no finding: its parts moved."""
+    told: list[dict[str, Any]] = [] if broken is None else broken["listed"]
+    if broken is not None and broken["total"] > len(told):
+        return rows
+    topics = {one["topic"] for one in told}
+    moved = {"holds": None, "busy": True}
+    return [row if row["holds"] or row["topic"] in topics else row | moved for row in rows]
+
+
+def _look(spark: SparkSession, dsn: str, lake: str | None, scope: Scope, topics: Sequence[str] | None) -> Audit:
+    since = None if scope.since is None else int((scope.since - _MARGIN).timestamp() * 1000)
+    # What waits or is claimed is looked at whole, and what was cancelled: counters are of all times.
+    late = ("messages", "deliveries", "dead")
+    tables = open_tables(spark, dsn, lake, topics=topics, since=since, limited=late, moving=True)
+    pairs = None if lake is None else open_pairs(spark, dsn, lake, topics=topics, since=since)
+    return Audit.of(look(tables, topics, StoreAdjustments(spark, dsn)), scope, pairs)
+
+
+def _rows(frame: DataFrame, limit: int) -> list[dict[str, Any]]:
+    return [row.asDict() for row in frame.limit(limit).collect()]

@@ -1,9 +1,14 @@
-"""`tarry pipeline`: the commands, and every error as one sentence on stderr with its exit code."""
+"""`tarry pipeline`: the commands, a Ctrl-C, and every error as one sentence on stderr with its exit code."""
 
 import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Sequence
+from contextlib import suppress
+from types import FrameType
+from typing import Any
 
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
@@ -11,13 +16,11 @@ from rich.console import Console
 from ... import __version__
 from ...store.extras import lacking
 from ...store.printable import visible
-from ..errors import InUse, NotFound, PipelineError, SetUpError, StoreAway
+from ..errors import PipelineError, SetUpError
 from ..spark_errors import translate
 from .archiving import archive
 from .auditing import audit
-from .codes import FAILED, INTERRUPTED, NOT_FOUND, TRY_AGAIN, USAGE
 from .importing import import_
-from .interruption import Interruption
 from .replaying import replay
 from .reporting import report
 from .tracing import trace
@@ -38,22 +41,46 @@ app.command(trace)
 app.command(import_, name="import")
 app.command(replay)
 
-_CODES: tuple[tuple[type[BaseException], int], ...] = (
-    (InUse, TRY_AGAIN),
-    (StoreAway, TRY_AGAIN),
-    (NotFound, NOT_FOUND),
-    (PipelineError, FAILED),
-    (ValueError, USAGE),
-)
-"""The first that fits."""
-
-_interruption = Interruption()
+_USAGE, _INTERRUPTED = 2, 130
+"""Exit codes beside those of the pipeline's errors."""
 
 _OWN = "\n\t"
 """What our own sentences are made of; the rest may be somebody's key."""
 
 _GIVES_WAY = 10
 """Steps of niceness."""
+_CANCEL_EVERY = 0.5
+"""Seconds: a command has several jobs, and the next one is not to begin either."""
+
+
+class _Interruption:
+    """The handler of SIGINT. The second Ctrl-C, and one without Spark, is a KeyboardInterrupt.
+
+    PySpark's own handler calls into Java in the midst of another call, and says so at length; a KeyboardInterrupt there
+    leaves a connection with half an answer. So the jobs are cancelled from another thread, and the call that waits for
+    them ends by itself.
+    """
+
+    def __init__(self) -> None:
+        self.happened = False
+
+    def handle(self, _number: int, _frame: FrameType | None) -> None:
+        pyspark: Any = sys.modules.get("pyspark")  # it is not loaded for this, and has no other way to its context
+        context = None if pyspark is None else pyspark.SparkContext._active_spark_context
+        if self.happened or context is None:
+            raise KeyboardInterrupt
+        self.happened = True
+        threading.Thread(target=_cancel, args=(context,), name="tarry-interruption", daemon=True).start()
+
+
+def _cancel(context: Any) -> None:
+    while True:
+        with suppress(Exception):
+            context.cancelAllJobs()
+        time.sleep(_CANCEL_EVERY)
+
+
+_interruption = _Interruption()
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -64,25 +91,25 @@ def run(arguments: Sequence[str]) -> int:
             list(arguments), exit_on_error=False, print_error=True, error_console=console, result_action="return_value"
         )
     except CycloptsError:
-        return USAGE
+        return _USAGE
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return _INTERRUPTED
     except Exception as error:
         if (sentence := lacking("spark", error)) is not None:
             return _say(SetUpError(sentence))
         if _interruption.happened:
             print("tarry pipeline: interrupted", file=sys.stderr)
-            return INTERRUPTED
-        known = error if isinstance(error, tuple(kind for kind, _ in _CODES)) else translate(error)
+            return _INTERRUPTED
+        known = error if isinstance(error, ValueError) else translate(error)
         if known is None:  # out of the depths of Spark
             raise
         return _say(known)
     return code if isinstance(code, int) else 0
 
 
-def _say(error: BaseException) -> int:
+def _say(error: PipelineError | ValueError) -> int:
     print(f"tarry pipeline: {visible(str(error), keep=_OWN)}", file=sys.stderr)
-    return next(code for kind, code in _CODES if isinstance(error, kind))
+    return error.exit_code if isinstance(error, PipelineError) else _USAGE
 
 
 def main() -> None:

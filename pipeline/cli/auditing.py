@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from ...store.printable import json_text, print_table
+from ..errors import FAILED
 from ..times import moment, time_text
-from .codes import FAILED
 from .options import AsJson, Dsn, LakePlace, Master, Since, Topics, Until, store_of, window
 
 _REST = timedelta(seconds=10)
@@ -45,7 +45,7 @@ def audit(
     spark = open_session("audit", master, check_places(dsn, lake, topic))
     try:
         from ..audit.evidence import Scope
-        from ..audit.examining import examine
+        from ..audit.job import examine
 
         scope = Scope(
             latest if end is None else moment(end), None if begin is None else moment(begin), archived=lake is not None

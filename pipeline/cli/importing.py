@@ -5,8 +5,8 @@ from typing import Literal
 from attrs import frozen
 
 from ...client.durations import milliseconds
+from ..errors import FAILED
 from ..sending.column_mapping import ColumnMapping
-from .codes import FAILED
 from .options import AsJson, Flat, Master, check_rate, store_of
 from .summary import show_summary
 

@@ -19,19 +19,10 @@ T = TypeVar("T")
 Flat: TypeAlias = Annotated[T, Parameter(name="*")]
 """A record whose fields are options, each with the text below it as its help."""
 
-Dsn: TypeAlias = Annotated[
-    str | None,
-    Parameter(
-        name="--dsn", help=f"The store: sqlite:///FILE or mysql://USER:PASSWORD@HOST/DATABASE. [TARRY_DSN, or {_DSN}]"
-    ),
-]
+_STORE = "The store: sqlite:///FILE or mysql://USER:PASSWORD@HOST/DATABASE."
+Dsn: TypeAlias = Annotated[str | None, Parameter(name="--dsn", help=f"{_STORE} [TARRY_DSN, or {_DSN}]")]
 DsnOrLake: TypeAlias = Annotated[
-    str | None,
-    Parameter(
-        name="--dsn",
-        help="The store: sqlite:///FILE or mysql://USER:PASSWORD@HOST/DATABASE."
-        f" [TARRY_DSN, or {_DSN} when there is no --lake]",
-    ),
+    str | None, Parameter(name="--dsn", help=f"{_STORE} [TARRY_DSN, or {_DSN} when there is no --lake]")
 ]
 LakePlace: TypeAlias = Annotated[str | None, Parameter(name="--lake", help="The lake: a folder or a URL.")]
 Topics: TypeAlias = Annotated[list[str] | None, Parameter(name="--topic", help="Only this topic; may be repeated.")]

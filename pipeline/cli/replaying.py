@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 
 from attrs import asdict, frozen
 
-from ..errors import StoreAway
-from .codes import FAILED
+from ..errors import FAILED, StoreAway
 from .options import AsJson, DsnOrLake, Flat, LakePlace, Master, Since, Until, check_rate, store_beside, window
 from .summary import show_summary
 

@@ -8,8 +8,8 @@ from typing import Any
 from attrs import asdict
 
 from ...store.printable import json_text, print_table
+from ..errors import NotFound
 from ..times import moment, time_text
-from .codes import NOT_FOUND
 from .options import AsJson, DsnOrLake, LakePlace, Topics, store_beside
 
 _COLUMNS = ("at", "what", "group", "client", "attempt", "reason", "place", ">held")
@@ -50,8 +50,7 @@ def trace(
     found = tracing.trace(dsn, lake, topics=topic, ids=ids, key=key, most=max)
     if not found.events:
         what = f"message {', '.join(id or ())}" if key is None else f"message with the key {key}"
-        print(f"tarry pipeline: there is no {what}, as far as is known", file=sys.stderr)
-        return NOT_FOUND
+        raise NotFound(f"there is no {what}, as far as is known")
     if found.more:
         print(f"tarry pipeline: there are more than {max} messages; these are the first", file=sys.stderr)
     show((asdict(event) for event in found.events), as_json=as_json)

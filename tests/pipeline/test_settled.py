@@ -1,6 +1,6 @@
 """What the tables of an audit say of equations that did not hold at the first look."""
 
-from tarry.pipeline.audit.examining import settled
+from tarry.pipeline.audit.job import settled
 
 BROKEN = {"topic": "broken", "holds": False, "busy": False}
 MOVED = {"topic": "moved", "holds": False, "busy": False}

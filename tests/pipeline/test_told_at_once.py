@@ -12,7 +12,7 @@ from support.story import live
 from support.terminal import Terminal
 from tarry.pipeline import session
 from tarry.pipeline.cli.app import run
-from tarry.pipeline.cli.codes import FAILED, NOT_FOUND
+from tarry.pipeline.errors import FAILED, NotFound
 from tarry.pipeline.lake.archive import HERE
 from tarry.pipeline.lake.lake import Lake
 from tarry.pipeline.schemas import IN_LAKE
@@ -53,7 +53,7 @@ async def test_a_wrong_topic_and_a_wrong_lake(
 ) -> None:
     await stage.publish(stage.draft(await stage.topic("orders")))
     places = ["--dsn", stage.dsn]
-    assert run([*_JOBS[job], *places, "--topic", "oders"]) == NOT_FOUND
+    assert run([*_JOBS[job], *places, "--topic", "oders"]) == NotFound.exit_code
     assert "--topic oders: there is no such topic in the store" in capsys.readouterr().err
     other = tmp_path / "other"
     (other / "messages").mkdir(parents=True)

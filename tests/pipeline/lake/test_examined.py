@@ -11,7 +11,7 @@ from support.spark_settings import small
 from support.stores import Stage
 from support.story import live
 from tarry.pipeline.audit.evidence import Scope
-from tarry.pipeline.audit.examining import examine
+from tarry.pipeline.audit.job import examine
 
 pytestmark = pytest.mark.long
 

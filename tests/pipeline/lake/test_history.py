@@ -1,7 +1,6 @@
 """Lake and store together while the service goes on."""
 
 from functools import partial
-from typing import Any
 
 import pytest
 import trio
@@ -30,16 +29,15 @@ async def test_a_claim_that_ends_meanwhile_is_seen_once(
     one, two, three = [await stage.claim(group, 1) for _ in range(3)]
     await stage.ack(group, one)
     looks = 0
-    read_facts: Any = facts.read_facts
 
-    def end_one_first(connection: Any) -> Any:
+    def end_one_first(dsn: str) -> facts.Facts:
         nonlocal looks
         looks += 1
         if looks == 2:  # the open claims have been read, and the end of the log has not
             trio.from_thread.run(stage.ack, group, two)
-        return read_facts(connection)
+        return facts.facts_of(dsn)
 
-    monkeypatch.setattr(history, "read_facts", end_one_first)
+    monkeypatch.setattr(history, "facts_of", end_one_first)
     tables = await trio.to_thread.run_sync(partial(open_tables, spark, stage.dsn, None))
     await stage.ack(group, three)
     await stage.claim(group, 1)

@@ -16,7 +16,7 @@ from support.story import live
 from support.timeline_rows import rows_by_table
 from tarry.pipeline import session
 from tarry.pipeline.cli.app import run
-from tarry.pipeline.cli.codes import NOT_FOUND
+from tarry.pipeline.errors import NotFound
 from tarry.pipeline.history import open_tables
 from tarry.pipeline.lake import local_reads
 from tarry.pipeline.lake.lake import Lake
@@ -132,11 +132,11 @@ async def test_as_a_command(stage: Stage, capsys: pytest.CaptureFixture[str], mo
     assert (code, len(out.splitlines())) == (0, 5)
     assert err == "tarry pipeline: there are more than 1 messages; these are the first\n"
 
-    assert call("--id", "9") == (NOT_FOUND, "", "tarry pipeline: there is no message 9, as far as is known\n")
-    assert call("--key", "Order-7")[0] == NOT_FOUND
+    assert call("--id", "9") == (NotFound.exit_code, "", "tarry pipeline: there is no message 9, as far as is known\n")
+    assert call("--key", "Order-7")[0] == NotFound.exit_code
     assert call("--key", "order-7", "--topic", "other", "--json")[1].count("\n") == 2
     code, _, err = call("--key", "k", "--topic", "t", "--topic", "nowhere")
-    assert (code, err) == (NOT_FOUND, "tarry pipeline: --topic nowhere: there is no such topic in the store\n")
+    assert (code, err) == (NotFound.exit_code, "tarry pipeline: --topic nowhere: there is no such topic in the store\n")
 
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "160")
