@@ -1,13 +1,19 @@
 """A connection to the store for the pipeline: small reads and tiny writes, one statement each, in autocommit.
 
-Large reads go through `source/reads`. Nothing here loads trio, since Spark's workers import it.
+Large reads go through `source/reads`. `open_mysql` is how all else opens MySQL, too: the way a DSN says, with times in
+UTC, reading what is committed. Nothing here loads trio, since Spark's workers import it.
 """
 
 import sqlite3
+import ssl
 import urllib.parse
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
+
+import pymysql
+import pymysql.connections
+import pymysql.cursors
 
 from ..client.outbox.cursors import CLOCK
 from ..store.mysql.dsn import Dsn
@@ -21,7 +27,9 @@ from .errors import PipelineError, StoreAway
 _SQLITE = "sqlite:///"
 _WAIT = 30
 """Seconds for a statement on the embedded store to wait for its writer."""
-READ_TIMEOUT = 300
+_CONNECT = 10
+"""Seconds for MySQL to let us in."""
+_READ_TIMEOUT = 300
 """Seconds without a byte from MySQL; every statement is bounded, so none takes as long."""
 _SQLITE_NOW = "SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 _NO_DATABASE = 1049
@@ -30,7 +38,10 @@ _REFUSED = (1045, 1044, 1142, 1143)
 
 _MAX_STATEMENT = 1 << 20
 """Bytes."""
+_ERRORS = (sqlite3.Error, pymysql.err.Error, OSError)
+"""Of the drivers."""
 
+Connection: TypeAlias = "pymysql.connections.Connection[pymysql.cursors.Cursor]"
 Row = dict[str, Any]
 """By the names of the columns."""
 T = TypeVar("T")
@@ -67,7 +78,12 @@ class StoreConnection:
     def __init__(self, dsn: str, *, write: bool = False) -> None:
         self.dsn = dsn
         self.kind = kind_of(dsn)
-        self._connection, self._errors = _connect_mysql(dsn) if self.kind == "mysql" else _connect_sqlite(dsn, write)
+        self._connection: Any
+        """As DB-API has it."""
+        if self.kind == "mysql":
+            self._connection = open_mysql(dsn, seconds=_READ_TIMEOUT, autocommit=True)
+        else:
+            self._connection = _open_sqlite(dsn, write)
 
     def __enter__(self) -> "StoreConnection":
         return self
@@ -131,7 +147,7 @@ class StoreConnection:
                 return ask(cursor)
             finally:
                 cursor.close()
-        except self._errors as error:
+        except _ERRORS as error:
             raise trouble(self.dsn, error) from error
 
 
@@ -146,8 +162,7 @@ def text_of(value: bytes | str) -> str:
     return value if isinstance(value, str) else bytes(value).decode("utf-8", "replace")
 
 
-def _connect_sqlite(dsn: str, write: bool) -> tuple[Any, tuple[type[Exception], ...]]:
-    """A connection as DB-API has it, and what it raises."""
+def _open_sqlite(dsn: str, write: bool) -> sqlite3.Connection:
     path = Path(dsn.removeprefix(_SQLITE))
     if not path.is_file():
         raise PipelineError(
@@ -160,19 +175,37 @@ def _connect_sqlite(dsn: str, write: bool) -> tuple[Any, tuple[type[Exception], 
         connection.execute(f"PRAGMA busy_timeout = {_WAIT * 1000}")
     except sqlite3.Error as error:
         raise trouble(dsn, error) from error
-    return connection, (sqlite3.Error,)
+    return connection
 
 
-def _connect_mysql(dsn: str) -> tuple[Any, tuple[type[Exception], ...]]:
-    import pymysql
+def open_mysql(dsn: str, *, seconds: int, autocommit: bool, settings: str = "") -> Connection:
+    """`seconds` without a byte end a statement; `settings` are more of a session's, with commas.
 
-    from .mysql_connection import open_mysql
-
-    errors = (pymysql.err.Error, OSError)
+    Raises `StoreAway` or another `PipelineError`, and ValueError for a DSN that is none.
+    """
+    to = Dsn.parse(dsn)
     try:
-        return open_mysql(dsn, seconds=READ_TIMEOUT, autocommit=True), errors
-    except errors as error:
+        tls: dict[str, Any] = {"ssl": ssl.create_default_context(cafile=to.ca)} if to.tls else {"ssl_disabled": True}
+        connection: Connection = pymysql.connect(
+            host=to.host or None,
+            port=to.port,
+            unix_socket=to.socket,
+            user=to.user,
+            password=to.password,
+            database=to.database,
+            autocommit=autocommit,
+            charset="utf8mb4",
+            connect_timeout=_CONNECT,
+            read_timeout=seconds,
+            write_timeout=seconds,
+            **tls,
+        )
+        with connection.cursor() as cursor:
+            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")  # a variable has two names for it
+            cursor.execute("SET SESSION time_zone = '+00:00'" + (settings and f", {settings}"))
+    except _ERRORS as error:
         raise trouble(dsn, error) from error
+    return connection
 
 
 def trouble(dsn: str, error: BaseException) -> PipelineError:

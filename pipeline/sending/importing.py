@@ -7,6 +7,7 @@ That is its idempotency key; a run that finds it passes the row over, so a file 
 import hashlib
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -17,10 +18,10 @@ from pyspark.sql import functions as fn
 from pyspark.sql.types import BinaryType
 
 from ...client.coroutines import drive
+from ...client.outbox.cursors import CursorTransaction
 from ...store.catalogue import find_topics
 from .. import sinks
 from ..errors import NotFound
-from ..mysql_connection import opened
 from ..spark_errors import translated
 from ..times import moment, time_text
 from . import http_import, mysql_import, progress
@@ -191,8 +192,8 @@ class _Topic:
         if server:
             ordered = bool(http_import.check_topic(server, topic).get("ordered"))
             return cls(0, (), ordered, http_import.clock_of(server, topic))
-        with opened(dsn) as tx:
-            found = drive(find_topics(tx, [topic]))
+        with closing(mysql_import.connect(dsn)) as connection:
+            found = drive(find_topics(CursorTransaction(connection.cursor(), None), [topic]))
         if not found:
             raise NotFound(http_import.NO_TOPIC.format(topic=topic))
         return cls(found[0].id, tuple(queue.id for queue in found[0].queues), found[0].ordered)

@@ -8,6 +8,7 @@ This runs in Spark's workers; neither Spark's session nor trio is known here.
 """
 
 import random
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -25,8 +26,8 @@ from ...store.stream.publishing import add_waiting
 from ...store.stream.tallies import count
 from ..arrow import Batch
 from ..errors import StoreAway
-from ..mysql_connection import Connection, connect, may_succeed, rest
 from ..pace import Pace
+from ..store_connection import Connection, open_mysql
 from .import_marks import Marks
 from .row_counts import Place, tell
 
@@ -34,6 +35,14 @@ CHUNK = 4000
 """Rows of a transaction."""
 _CHUNK_BYTES = 3 << 20
 """Of its bodies and headers; a statement has them as hexadecimal digits."""
+_TIMEOUT = 120
+"""Seconds without a byte: a chunk is written in one statement."""
+_SETTINGS = "sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', wait_timeout = 60, innodb_lock_wait_timeout = 5"
+"""Much as in the service's own sessions."""
+_AGAIN = {1205, 1213}
+"""Lock wait and deadlock: the same transaction may succeed on another try."""
+_LOST = {2003, 2006, 2013, 2014, 1053, 1927, 1040, 4031}
+"""The connection is gone: the transaction may or may not be kept."""
 _TRIES = 8
 _SPREAD = 1000
 """Milliseconds over which the chunks of messages for now are spread, so that two tasks do not meet in one."""
@@ -90,6 +99,11 @@ DETAILS = _Row._fields[6:]
 """All of them are among the columns, or none, of a target that is `bare`."""
 
 
+def connect(dsn: str) -> Connection:
+    """For what writes. Raises `StoreAway` or another `PipelineError`, and ValueError for a DSN that is none."""
+    return open_mysql(dsn, seconds=_TIMEOUT, autocommit=False, settings=_SETTINGS)
+
+
 def write(target: Target, batches: Iterable[Batch]) -> Written:
     """All rows of a task. Raises `StoreAway`."""
     writer = _Writer(target)
@@ -118,6 +132,12 @@ def _chunks(target: Target, batches: Iterable[Batch], most: int) -> Iterator[lis
             size += row.size
     if chunk:
         yield chunk
+
+
+def _may_succeed(error: Exception) -> bool:
+    """On another try."""
+    code = error.args[0] if error.args else 0
+    return isinstance(error, pymysql.err.InterfaceError) or code in _LOST or code in _AGAIN
 
 
 class _Writer:
@@ -158,7 +178,7 @@ class _Writer:
             except (DuplicateKey, pymysql.err.MySQLError) as error:
                 tried += 1
                 taken = isinstance(error, DuplicateKey)
-                if tried >= _TRIES or not (taken or may_succeed(error)):
+                if tried >= _TRIES or not (taken or _may_succeed(error)):
                     said = error.args[-1] if error.args else type(error).__name__
                     raise StoreAway(f"the store refuses, and the job stopped: {said}") from error
                 if taken:
@@ -169,7 +189,7 @@ class _Writer:
                 if tried >= _TRIES:
                     raise
             self._marks.forget()
-            rest(tried)
+            time.sleep(min(2.0, 0.05 * 2**tried))
         self.written.imported += len(absent)
         self.written.skipped += len(chunk) - len(absent)
 

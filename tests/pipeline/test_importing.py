@@ -21,7 +21,6 @@ from support.server import client_of, start_server
 from support.servers import database
 from support.stores import MySQLTables, migrate
 from support.terminal import Terminal
-from tarry.pipeline import mysql_connection
 from tarry.pipeline.errors import NotFound, StoreAway
 from tarry.pipeline.pace import Pace
 from tarry.pipeline.sending import import_marks, importing, mysql_import, progress
@@ -199,7 +198,7 @@ def test_a_chunk_whose_commit_was_not_answered_is_written_once(
     mysql_import.write(target, [batch(1, 2)])
     answers = iter(["lost"])
 
-    original = mysql_connection.connect
+    original = mysql_import.connect
 
     def connected(dsn: str) -> Any:
         connection = original(dsn)
