@@ -6,28 +6,17 @@ them. A message lies at (queue_id, offset); its `id` is a name, not a place.
 
 from attrs import frozen
 from pyspark.sql import DataFrame
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    DataType,
-    DateType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql import types as t
 
 VERSION = 1
 """Of these schemas. A lake remembers the one it was written with; a newer one is refused."""
 
-TEXT, INT, LONG, TIME = StringType(), IntegerType(), LongType(), TimestampType()
+TEXT, INT, LONG, TIME = t.StringType(), t.IntegerType(), t.LongType(), t.TimestampType()
 
 
-def schema_of(*fields: tuple[str, DataType] | tuple[str, DataType, bool]) -> StructType:
+def schema_of(*fields: tuple[str, t.DataType] | tuple[str, t.DataType, bool]) -> t.StructType:
     """A field is (name, type), or (name, type, True) when it may be null."""
-    return StructType([StructField(field[0], field[1], len(field) == 3) for field in fields])
+    return t.StructType([t.StructField(field[0], field[1], len(field) == 3) for field in fields])
 
 
 _CONTENT = (
@@ -36,7 +25,7 @@ _CONTENT = (
     ("tag", TEXT, True),
     ("headers", TEXT, True),
     ("content_type", TEXT, True),  # null: the body is JSON text
-    ("body", BinaryType()),
+    ("body", t.BinaryType()),
     ("accepted_at", TIME),
     ("deliver_at", TIME),
 )
@@ -91,7 +80,7 @@ RETRIES = schema_of(
     ("attempt", INT),
     ("history", TEXT),
     ("failed_at", TIME, True),
-    ("parked", BooleanType()),  # behind one of its key, of an ordered topic; `due` is then when it was parked
+    ("parked", t.BooleanType()),  # behind one of its key, of an ordered topic; `due` is then when it was parked
 )
 """Messages on a rung of a group's ladder, or parked: not in the lake."""
 
@@ -201,6 +190,11 @@ class Tables:
     cursors: DataFrame
     tallies: DataFrame
 
+    @property
+    def handled(self) -> DataFrame:
+        """All that was claimed: the deliveries, and the claims that are open."""
+        return self.deliveries.unionByName(self.claims)
+
 
 IN_LAKE = ("messages", "deliveries", "dead", "cancelled")
 """The tables that are archived; in the lake each has `day` too, of the time that `LAKE_DAYS` names."""
@@ -224,6 +218,6 @@ OUTCOMES = {
 """The words for `store.records.Outcome`."""
 
 
-def lake_schema(table: str) -> StructType:
+def lake_schema(table: str) -> t.StructType:
     """The schema of a table in the lake, which is parted by `topic` and `day`."""
-    return StructType([*TABLES[table].fields, StructField("day", DateType(), False)])
+    return t.StructType([*TABLES[table].fields, t.StructField("day", t.DateType(), False)])

@@ -8,9 +8,9 @@ was lost. Where there may have been one, the message is asked when it was accept
 """
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import datetime
 from typing import Any
 
@@ -20,17 +20,16 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from ...client.calls import Call, Reply, document_of, part
-from ...client.errors import BadRequest, IdempotencyConflict
+from ...client.errors import BadRequest, IdempotencyConflict, TarryError, Unavailable
 from ...client.errors import NotFound as NotThere
 from ...client.tarry import Tarry
 from ...client.transport import Transport
 from ..arrow import Batch
-from ..errors import NotFound
+from ..errors import NotFound, PipelineError, StoreAway
 from ..pace import Pace
 from ..times import milliseconds_of
 from .mysql_import import Written
 from .row_counts import Place, tell
-from .server_errors import translated
 
 NO_TOPIC = (
     "there is no topic {topic!r}, and this job makes none: make it once, "
@@ -53,6 +52,19 @@ class Target:
     began: int
     """When this import did, Unix milliseconds by the store's clock, as `clock_of` has it."""
     watcher: Place | None = None
+
+
+@contextmanager
+def translated() -> Generator[None]:
+    """Around calls to a server. Raises `NotFound`, `StoreAway` and `PipelineError` for the client's errors."""
+    try:
+        yield
+    except NotThere as error:
+        raise NotFound(str(error)) from error
+    except Unavailable as error:
+        raise StoreAway(f"the server is away, and the job stopped: {error}") from error
+    except TarryError as error:
+        raise PipelineError(f"the server refuses: {error}") from error
 
 
 def look_up(server: str, topic: str, group: str | None = None, *, deadline: float = 10.0) -> dict[str, Any]:
@@ -78,23 +90,18 @@ def clock_of(server: str, topic: str) -> int:
 
 def columns(parted: DataFrame) -> DataFrame:
     """The columns that `write` takes: the request as JSON, but for a delay or time, which are milliseconds."""
-    text = fn.col("body").cast("string")
-    content = fn.when(fn.col("content_type").isNull(), fn.concat(fn.lit('"body":'), text)).otherwise(
-        fn.concat(
-            fn.lit('"body_base64":"'),
-            fn.base64(fn.col("body")),
-            fn.lit('","content_type":'),
-            _json(fn.col("content_type")),
-        )
-    )
-    fields = [fn.concat(fn.lit(f',"{name}":'), _json(fn.col(name))) for name in ("key", "ordering_key", "tag")]
-    fields.append(fn.concat(fn.lit(',"headers":'), fn.col("headers")))
-    fields.append(fn.concat(fn.lit(',"delay":'), fn.col("delay").cast("string")))
-    at = fn.date_format(fn.timestamp_millis("deliver_at"), "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")
-    fields.append(fn.concat(fn.lit(',"deliver_at":"'), at, fn.lit('"')))
-    fields.append(fn.concat(fn.lit(',"idempotency_key":'), _json(fn.col("mark"))))
-    request = fn.concat(fn.lit("{"), content, fn.concat_ws("", *fields), fn.lit("}"))
-    return parted.select(request.alias("request"), "ordering_key")
+    body, content_type = fn.col("body"), fn.col("content_type")
+    values = {
+        "body": fn.when(content_type.isNull(), body.cast("string")),
+        "body_base64": fn.when(content_type.isNotNull(), fn.concat(fn.lit('"'), fn.base64(body), fn.lit('"'))),
+        **{name: _json(fn.col(name)) for name in ("content_type", "key", "ordering_key", "tag")},
+        "headers": fn.col("headers"),
+        "delay": fn.col("delay").cast("string"),
+        "deliver_at": _json(fn.date_format(fn.timestamp_millis("deliver_at"), "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")),
+        "idempotency_key": _json(fn.col("mark")),
+    }
+    fields = fn.concat_ws(",", *(fn.concat(fn.lit(f'"{name}":'), value) for name, value in values.items()))
+    return parted.select(fn.concat(fn.lit("{"), fields, fn.lit("}")).alias("request"), "ordering_key")
 
 
 def _json(text: Column) -> Column:

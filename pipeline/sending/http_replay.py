@@ -1,4 +1,4 @@
-"""Runs of offsets to one group, by the service's own replay. This runs in Spark's workers, without Spark or trio."""
+"""Runs of offsets to one group, by the service's own replay. This runs in Spark's workers, without trio."""
 
 from collections.abc import Iterable, Iterator
 
@@ -7,8 +7,8 @@ from attrs import frozen
 from ...client.tarry import Tarry
 from ..arrow import Batch
 from ..pace import Pace
+from .http_import import translated
 from .row_counts import Place, tell
-from .server_errors import translated
 
 
 @frozen

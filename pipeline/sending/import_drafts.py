@@ -3,18 +3,12 @@
 A row that cannot be a message keeps its `reason`; the others have none, and are ready to be written.
 """
 
+from functools import reduce
+
 from attrs import frozen
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
-from pyspark.sql.types import (
-    BinaryType,
-    DateType,
-    IntegralType,
-    StringType,
-    TimestampNTZType,
-    TimestampType,
-    VariantType,
-)
+from pyspark.sql import types as t
 
 from ...store.records import MAX_HEADERS
 from ..schemas import LONG, TEXT, schema_of
@@ -33,7 +27,7 @@ DRAFTS = schema_of(
     ("tag", TEXT, True),
     ("headers", TEXT, True),  # a JSON object
     ("content_type", TEXT, True),  # null: the body is JSON
-    ("body", BinaryType(), True),
+    ("body", t.BinaryType(), True),
     ("row", TEXT, True),  # as it came, as JSON where it was not text
     ("reason", TEXT, True),  # why it cannot be a message
 )
@@ -78,22 +72,8 @@ def drafts(rows: Rows, mapping: ColumnMapping, now: int, limits: Limits) -> Data
         name: _none() if column is None else rows.text(column, f"--{name.replace('_', '-')}")
         for name, column in (("key", mapping.key), ("ordering_key", mapping.ordering_key), ("tag", mapping.tag))
     }
-    wrong_labels = [
-        fn.when(
-            fn.octet_length(fn.coalesce(text, fn.lit(""))) > limits.max_key,
-            fn.concat(
-                fn.lit(f"{name}: it has "),
-                fn.octet_length(text).cast("string"),
-                fn.lit(f" bytes, and may have {limits.max_key}"),
-            ),
-        )
-        for name, text in labels.items()
-    ]
-    size = fn.octet_length(fn.coalesce(body, fn.lit(b"")))
-    too_large = fn.when(
-        size > limits.max_body,
-        fn.concat(fn.lit("body: it has "), size.cast("string"), fn.lit(f" bytes, and may have {limits.max_body}")),
-    )
+    too_large = _too_large("body", body, limits.max_body)
+    wrong_labels = [_too_large(name, text, limits.max_key) for name, text in labels.items()]
     reason = fn.coalesce(
         rows.torn(), wrong_body, too_large, wrong_time, wrong_delay, *wrong_labels, wrong_headers, _none()
     )
@@ -111,6 +91,12 @@ def drafts(rows: Rows, mapping: ColumnMapping, now: int, limits: Limits) -> Data
         rows.whole().alias("row"),
         reason.alias("reason"),
     )
+
+
+def _too_large(name: str, value: Column, most: int) -> Column:
+    """Why this part cannot be sent: so many bytes are too many."""
+    size = fn.octet_length(value)
+    return fn.when(size > most, fn.format_string(f"{name}: it has %d bytes, and may have {most}", size))
 
 
 def _identity(rows: Rows, mapping: ColumnMapping, deliver_at: Column) -> Column:
@@ -133,18 +119,18 @@ def _body(rows: Rows, mapping: ColumnMapping) -> tuple[Column, Column, Column]:
         return rows.whole().cast("binary"), as_is, _none()
     column = rows.column(mapping.body, "--body")
     type_ = rows.type_of(mapping.body)
-    if isinstance(type_, BinaryType):
+    if isinstance(type_, t.BinaryType):
         body, kind = column, fn.lit(mapping.content_type or "application/octet-stream")
         return body, kind, fn.when(column.isNull(), "body: there is none")
     if mapping.content_type is not None:
         text = rows.text(mapping.body, "--body")
         return text.cast("binary"), as_is, fn.when(text.isNull(), "body: there is none")
-    if isinstance(type_, StringType):
+    if isinstance(type_, t.StringType):
         wrong = fn.when(column.isNull(), "body: there is none").when(
             ~is_json(column), "body: it is not JSON; for plain text say --content-type text/plain"
         )
         return column.cast("binary"), as_is, wrong
-    if isinstance(type_, VariantType):
+    if isinstance(type_, t.VariantType):
         text = fn.to_json(column)
     else:
         listed = fn.to_json(fn.array(column), {"ignoreNullFields": "false"})
@@ -174,11 +160,11 @@ def _deliver_at(rows: Rows, mapping: ColumnMapping, now: int, limits: Limits) ->
     column = rows.column(mapping.deliver_at, "--deliver-at")
     type_ = rows.type_of(mapping.deliver_at)
     text = rows.text(mapping.deliver_at, "--deliver-at")
-    if isinstance(type_, IntegralType):
+    if isinstance(type_, t.IntegralType):
         time = column.cast("long")
-    elif isinstance(type_, TimestampType):
+    elif isinstance(type_, t.TimestampType):
         time = _up(fn.unix_micros(column))
-    elif isinstance(type_, TimestampNTZType | DateType):
+    elif isinstance(type_, t.TimestampNTZType | t.DateType):
         if mapping.zone is None:
             raise ValueError(
                 f"--deliver-at {mapping.deliver_at}: its times have no zone; say --zone UTC or another one"
@@ -193,7 +179,7 @@ def _deliver_at(rows: Rows, mapping: ColumnMapping, now: int, limits: Limits) ->
             fn.concat(fn.lit("deliver_at: it is no time as in RFC 3339"), fn.lit(zone)),
         )
         .when(
-            fn.lit(isinstance(type_, IntegralType)) & time.between(1, _SECONDS),
+            fn.lit(isinstance(type_, t.IntegralType)) & time.between(1, _SECONDS),
             "deliver_at: it looks like seconds, and milliseconds are wanted",
         )
         .when(time > now + limits.max_delay, "deliver_at: it is further ahead than a message may wait")
@@ -221,23 +207,18 @@ def _delay(rows: Rows, mapping: ColumnMapping, limits: Limits) -> tuple[Column, 
     if mapping.delay is None:
         return fn.lit(None).cast("long"), _none()
     text = rows.text(mapping.delay, "--delay")
-    short, iso = _SHORT, _ISO
-    number = _NUMBER
 
     def part(pattern: str, group: int, unit: str) -> Column:
         found = fn.regexp_extract(text, pattern, group)
         return fn.coalesce(fn.when(found != "", found.cast("decimal(28,9)")), fn.lit(0)) * _UNITS[unit]
 
     def total(parts: list[Column]) -> Column:
-        summed = parts[0]
-        for one in parts[1:]:
-            summed = summed + one
-        return fn.least(fn.ceil(summed), fn.lit(10**15)).cast("long")
+        return fn.least(fn.ceil(reduce(Column.__add__, parts)), fn.lit(10**15)).cast("long")
 
     delay = (
         fn.when(text.rlike(r"^\d{1,18}$"), text.cast("long"))
-        .when(text.rlike(short), total([part(rf"{number}{unit}(?![a-z])", 1, unit) for unit in _UNITS]))
-        .when(text.rlike(iso), total([part(iso, group, unit) for group, unit in enumerate("wdhms", 1)]))
+        .when(text.rlike(_SHORT), total([part(rf"{_NUMBER}{unit}(?![a-z])", 1, unit) for unit in _UNITS]))
+        .when(text.rlike(_ISO), total([part(_ISO, group, unit) for group, unit in enumerate("wdhms", 1)]))
     )
     wrong = fn.when(
         text.isNotNull() & delay.isNull(), 'delay: it is no duration: milliseconds, "10m", "1h30m" or "PT10M"'

@@ -76,42 +76,30 @@ class Replayed:
 
 def history(tables: Tables) -> DataFrame:
     """`HISTORY`, and where each message lies."""
-    handed = tables.deliveries.unionByName(tables.claims)
     last = fn.try_element_at(fn.from_json("history", "array<struct<reason string>>"), fn.lit(-1))["reason"]
-    letters = tables.dead.select(
-        fn.col("group_id"), fn.col("queue_id"), fn.col("offset"), fn.col("dead_at"), last.alias("died_of")
-    )
     # A message may die more than once, when it was redriven: its last reason counts.
-    letters = letters.groupBy("group_id", "queue_id", "offset").agg(fn.max_by("died_of", "dead_at").alias("died_of"))
-    outcomes = handed.select(
+    places = [fn.col(name).alias(f"_{name}") for name in ("group_id", "queue_id", "offset")]
+    died = tables.dead.groupBy(*places).agg(fn.max_by(last, "dead_at").alias("_died_of"))
+    outcomes = tables.handled.select(
         fn.col("message_queue_id").alias("_queue_id"),
         fn.col("message_offset").alias("_offset"),
         fn.col("group_id").alias("_group_id"),
         *("group", "outcome", "attempt", "client", "settled_at"),
         last.alias("_before"),
     )
-    died = letters.select(
-        *(fn.col(name).alias(f"_died_{name}") for name in ("group_id", "queue_id", "offset")), fn.col("died_of")
-    )
     joined = (
         tables.messages.withColumnsRenamed({"queue_id": "_queue_id"})
         .withColumn("_offset", fn.col("offset"))
         .join(outcomes, list(_PLACE), "left")
-        .join(
-            died,
-            (fn.col("_group_id") == fn.col("_died_group_id"))
-            & (fn.col("_queue_id") == fn.col("_died_queue_id"))
-            & (fn.col("_offset") == fn.col("_died_offset"))
-            & fn.col("outcome").isin("dead", "lost_dead"),
-            "left",
-        )
+        .join(died, ["_group_id", *_PLACE], "left")
     )
+    died_of = fn.when(fn.col("outcome").isin("dead", "lost_dead"), fn.col("_died_of"))
     columns = {
         "id": fn.col("id").cast("string"),
         "body": fn.decode("body", "UTF-8"),
         "queue": fn.col("queue").cast("long"),
         "attempt": fn.col("attempt").cast("long"),
-        "reason": fn.coalesce("died_of", "_before"),
+        "reason": fn.coalesce(died_of, "_before"),
     }
     return joined.select(*(columns.get(n, fn.col(f"`{n}`")).alias(n) for n in HISTORY.names), *_PLACE)
 
