@@ -22,8 +22,8 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documenta
 
 from ..pipeline.columns import frame
 from ..pipeline.report.job import make_report
-from ..pipeline.report.known import Known
 from ..pipeline.report.output import open_folder
+from ..pipeline.report.page import Known
 from ..pipeline.schemas import IN_LAKE, TABLES, Tables, lake_schema
 from ..pipeline.session import open_session
 from .report import say, show

@@ -31,8 +31,7 @@ def report(
 
     check()
     from .. import history
-    from ..report.job import make_report, wanted
-    from ..report.known import known_of
+    from ..report.job import known_of, make_report, wanted
     from ..report.output import check as check_folder
     from ..report.output import open_folder
 

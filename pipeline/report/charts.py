@@ -13,7 +13,10 @@ from ..times import moment
 from . import svg, words
 from .window import DAY, HOUR, MINUTE, SECOND, Window
 
-Rows = Sequence[Mapping[str, Any]]
+Row = Mapping[str, Any]
+Rows = Sequence[Row]
+Parts = Sequence[tuple[str, Sequence[float]]]
+"""Of bars: each a colour, and how much of each bar it is."""
 
 _collections: Any = import_module("matplotlib.collections")
 _dates: Any = import_module("matplotlib.dates")
@@ -28,6 +31,8 @@ _BAR, _HEAD, _FOOT = 26, 10, 34
 _LONGEST_NAME, _LONGEST_WHEN_NARROW = 30, 15
 _LETTER = 6.7
 """About how wide one is, in pixels."""
+_BESIDE: Any = {"va": "center", "fontsize": 12}
+"""Of a text beside what it tells of."""
 
 OUTCOMES = (("acked", svg.GREEN), ("failed", svg.AMBER), ("lost", svg.VIOLET), ("dead", svg.RED), ("other", svg.GREY))
 
@@ -41,20 +46,11 @@ _DURATIONS = (1, 10, 100, SECOND, 10 * SECOND, MINUTE, 10 * MINUTE, HOUR, 6 * HO
 _DURATIONS_WHEN_NARROW = 3
 
 
-def backlog(rows: Rows, window: Window, says: str, width: float) -> str:
+def backlog(groups: Mapping[str, Rows], says: str, width: float) -> str:
     """A strip for each group, each on a scale of its own, all on one time."""
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(words.named(row["topic"], row["group"]), []).append(row)
     figure = svg.canvas(width, _HEAD + 50 * len(groups) + _FOOT)
-    left = _left(groups, width)
-    strips: Any = figure.subplots(
-        len(groups),
-        1,
-        sharex=True,
-        squeeze=False,
-        gridspec_kw=_margins(figure, left, _right(70, width)) | {"hspace": 0.35},
-    )
+    grid = _margins(figure, _left(groups, width), _right(70, width)) | {"hspace": 0.35}
+    strips: Any = figure.subplots(len(groups), 1, sharex=True, squeeze=False, gridspec_kw=grid)
     for axes, (name, points) in zip(strips[:, 0], groups.items(), strict=True):
         svg.plain(axes)
         times, heights = [point["at"] for point in points], [max(0, point["backlog"]) for point in points]
@@ -64,36 +60,11 @@ def backlog(rows: Rows, window: Window, says: str, width: float) -> str:
         axes.set_ylim(0, max(top, 1) * 1.08)
         axes.set_yticks([])
         axes.axhline(0, color=svg.RULE, linewidth=1)
-        axes.text(
-            -0.012,
-            0.5,
-            _name(name, width),
-            transform=axes.transAxes,
-            ha="right",
-            va="center",
-            fontsize=12,
-            color=svg.INK,
-        )
-        axes.text(
-            1.012, 0.5, words.short_count(top), transform=axes.transAxes, va="center", fontsize=12, color=svg.SOFT
-        )
+        axes.text(-0.012, 0.5, _name(name, width), transform=axes.transAxes, ha="right", color=svg.INK, **_BESIDE)
+        axes.text(1.012, 0.5, words.short_count(top), transform=axes.transAxes, color=svg.SOFT, **_BESIDE)
         axes.set_xlim(times[0], times[-1])
         axes.tick_params(labelbottom=False)
     _times(strips[-1, 0], width)
-    return svg.written(figure, says)
-
-
-def topics(rows: Rows, says: str, width: float) -> str:
-    """Bars: what came at once, and what was scheduled ahead of its time; the growth behind it."""
-    labels = [f"{words.count(row['messages'])}{_growth(row['growth'])}" for row in rows]
-    figure, axes = _bars([row["topic"] for row in rows], width, right=_room(labels))
-    ahead = [row["scheduled"] for row in rows]
-    all_ = [row["messages"] for row in rows]
-    axes.barh(range(len(rows)), ahead, color=svg.BLUE, height=0.62)
-    axes.barh(
-        range(len(rows)), [a - b for a, b in zip(all_, ahead, strict=True)], left=ahead, color=svg.PALE, height=0.62
-    )
-    _labels(axes, all_, labels)
     return svg.written(figure, says)
 
 
@@ -141,17 +112,9 @@ def ranges(rows: Rows, low: str, high: str, says: str, width: float) -> str:
         axes.plot([_at(row[low]), _at(row[high])], [place, place], color=svg.PALE, linewidth=8, solid_capstyle="butt")
         axes.plot([_at(row[low])], [place], "o", color=svg.BLUE, markersize=7)
         axes.plot([_at(row[high])], [place], "|", color=svg.BLUE, markersize=14, markeredgewidth=3)
+        beside = axes.get_yaxis_transform()
+        axes.text(1.015, place, words.duration(row[high]), transform=beside, color=svg.SOFT, **_BESIDE)
     _durations(axes, [_at(row[low]) for row in shown], [_at(row[high]) for row in shown], width)
-    for place, row in enumerate(shown):
-        axes.text(
-            1.015,
-            place,
-            words.duration(row[high]),
-            transform=axes.get_yaxis_transform(),
-            va="center",
-            fontsize=12,
-            color=svg.SOFT,
-        )
     return svg.written(figure, says)
 
 
@@ -169,47 +132,30 @@ def ladder(rows: Rows, says: str, width: float) -> str:
     svg.names_at_left(funnel, names)
     funnel.set_xticks([])
     logs = [_magnitude(row["deliveries"]) for row in rows]
-    funnel.barh(range(len(rows)), logs, color=svg.BLUE, height=0.62)
-    _labels(funnel, logs, counts)
+    _labels(funnel, _stack(funnel, [(svg.BLUE, logs)]), counts)
     svg.plain(shares, grid="x")
     shares.set_ylim(*funnel.get_ylim())
     shares.set_yticks([])
-    done = [0.0] * len(rows)
-    for outcome, colour in OUTCOMES:
-        parts = [row[outcome] / row["deliveries"] for row in rows]
-        shares.barh(range(len(rows)), parts, left=done, color=colour, height=0.62)
-        done = [a + b for a, b in zip(done, parts, strict=True)]
+    _stack(shares, [(colour, [row[outcome] / row["deliveries"] for row in rows]) for outcome, colour in OUTCOMES])
     shares.set_xlim(0, 1)
     shares.set_xticks([0, 0.5, 1], labels=["0 %", "50 %", "100 %"])
     return svg.written(figure, says)
 
 
-def bars(
-    names: Sequence[str],
-    values: Sequence[float],
-    says: str,
-    width: float,
-    *,
-    colour: str = svg.BLUE,
-    tail: Sequence[str] = (),
-) -> str:
-    """One bar to a name, from the top down, with its value."""
-    labels = tail or [words.count(round(value)) for value in values]
+def bars(names: Sequence[str], parts: Parts, labels: Sequence[str], says: str, width: float) -> str:
+    """One bar to a name, from the top down, with its label behind it."""
     figure, axes = _bars(names, width, right=_room(labels))
-    axes.barh(range(len(names)), values, color=colour, height=0.62)
-    _labels(axes, values, labels)
+    _labels(axes, _stack(axes, parts), labels)
     return svg.written(figure, says)
 
 
-def due_minutes(rows: Rows, says: str, width: float) -> str:
-    """The busiest minutes: what came, and what is still to come."""
-    labels = [words.count(row["messages"]) for row in rows]
-    figure, axes = _bars([_minute(row["minute"], width) for row in rows], width, right=_room(labels))
-    came = [row["messages"] - row["waiting"] for row in rows]
-    axes.barh(range(len(rows)), came, color=svg.BLUE, height=0.62)
-    axes.barh(range(len(rows)), [row["waiting"] for row in rows], left=came, color=svg.PALE, height=0.62)
-    _labels(axes, [row["messages"] for row in rows], labels)
-    return svg.written(figure, says)
+def _stack(axes: svg.Axes, parts: Parts) -> list[float]:
+    """Draws the parts of bars one behind the other; how long the bars are."""
+    ends = [0.0] * len(parts[0][1])
+    for colour, values in parts:
+        axes.barh(range(len(ends)), values, left=ends, color=colour, height=0.62)
+        ends = [end + value for end, value in zip(ends, values, strict=True)]
+    return ends
 
 
 def rate(rows: Rows, window: Window, says: str, width: float) -> str:
@@ -228,10 +174,6 @@ def rate(rows: Rows, window: Window, says: str, width: float) -> str:
     _times(axes, width)
     axes.tick_params(axis="x", pad=10)  # a time below the left end stands clear of the 0 beside it
     return svg.written(figure, says)
-
-
-def _minute(minute: datetime, width: float) -> str:
-    return words.time(minute) if width > NARROW else f"{minute:%d %b %H:%M}"
 
 
 def _bars(names: Sequence[str], width: float, right: float) -> tuple[svg.Drawing, svg.Axes]:
@@ -279,13 +221,7 @@ def _labels(axes: svg.Axes, values: Sequence[float], texts: Sequence[str]) -> No
     """Behind the end of each bar."""
     axes.set_xlim(0, max(values, default=1) or 1)
     for place, (value, text) in enumerate(zip(values, texts, strict=True)):
-        axes.annotate(
-            text, (value, place), xytext=(7, 0), textcoords="offset points", va="center", fontsize=12, color=svg.SOFT
-        )
-
-
-def _growth(growth: float | None) -> str:
-    return "" if growth is None else f"  ({words.share(growth, signed=True)})"
+        axes.annotate(text, (value, place), xytext=(7, 0), textcoords="offset points", color=svg.SOFT, **_BESIDE)
 
 
 def _at(ms: int) -> float:

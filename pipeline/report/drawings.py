@@ -10,10 +10,9 @@ from typing import Any
 from attrs import frozen
 
 from . import charts, words
-from .svg import RED, VIOLET
+from .charts import Row, Rows
+from .svg import BLUE, PALE, RED, VIOLET
 from .window import Window
-
-Rows = Sequence[Mapping[str, Any]]
 
 _BARS = 15
 """In a chart; the table beside it ends there too."""
@@ -59,7 +58,6 @@ def drawn(name: str, figures: Mapping[str, Rows], window: Window) -> Drawn | Non
     return _DRAWINGS[name](rows, window) if rows else None
 
 
-Row = Mapping[str, Any]
 Cell = tuple[str, Callable[[Any], str]] | Callable[[Row], str]
 """A column of the figure, and how it is written; or what is written of a row."""
 
@@ -109,15 +107,15 @@ def _queues(rows: Rows, window: Window) -> Drawn:
         ">skew": ("skew", words.times),
     }
     says = f"Skew of the queues of {min(len(rows), _BARS)} topics. The most uneven is {rows[0]['topic']}."
-    names, values = [row["topic"] for row in rows[:_BARS]], [row["skew"] for row in rows[:_BARS]]
-    tail = [f"{words.times(row['skew'])}, queue {row['fullest']}" for row in rows[:_BARS]]
-    return Drawn(lambda width: charts.bars(names, values, says, width, tail=tail), _table(rows, columns))
+    names, parts = [row["topic"] for row in rows[:_BARS]], [(BLUE, [row["skew"] for row in rows[:_BARS]])]
+    labels = [f"{words.times(row['skew'])}, queue {row['fullest']}" for row in rows[:_BARS]]
+    return Drawn(lambda width: charts.bars(names, parts, labels, says, width), _table(rows, columns))
 
 
 def _backlog(rows: Rows, window: Window) -> Drawn:
-    groups: dict[str, list[Mapping[str, Any]]] = {}
+    groups: dict[str, list[Row]] = {}
     for row in rows:
-        groups.setdefault(words.named(row["topic"], row["group"]), []).append(row)
+        groups.setdefault(_group(row), []).append(row)
     peaks = {name: max(points, key=lambda point: point["backlog"]) for name, points in groups.items()}
     columns: Mapping[str, Cell] = {
         "group": ("group", str),
@@ -136,7 +134,7 @@ def _backlog(rows: Rows, window: Window) -> Drawn:
     )
     worst = max(peaks, key=lambda name: peaks[name]["backlog"])
     says = f"Backlog of {len(groups)} groups over time. The highest peak, {peaks[worst]['backlog']}, is of {worst}."
-    return Drawn(lambda width: charts.backlog(rows, window, says, width), table)
+    return Drawn(lambda width: charts.backlog(groups, says, width), table)
 
 
 def _slow_groups(rows: Rows, window: Window) -> Drawn:
@@ -168,7 +166,15 @@ def _topics(rows: Rows, window: Window) -> Drawn:
     }
     says = f"Messages of {min(len(rows), _BARS)} topics. The biggest is {rows[0]['topic']} with {rows[0]['messages']}."
     legend = (("blue", "scheduled ahead of its time"), ("pale", "published to come at once"))
-    return Drawn(lambda width: charts.topics(rows[:_BARS], says, width), _table(rows, columns), legend)
+    shown = rows[:_BARS]
+    at_once = [row["messages"] - row["scheduled"] for row in shown]
+    parts = [(BLUE, [row["scheduled"] for row in shown]), (PALE, at_once)]
+    names, labels = [row["topic"] for row in shown], [words.count(row["messages"]) + _growth(row) for row in shown]
+    return Drawn(lambda width: charts.bars(names, parts, labels, says, width), _table(rows, columns), legend)
+
+
+def _growth(row: Row) -> str:
+    return "" if row["growth"] is None else f"  ({words.share(row['growth'], signed=True)})"
 
 
 def _lateness(rows: Rows, window: Window) -> Drawn:
@@ -232,9 +238,10 @@ def _dead_letters(rows: Rows, window: Window) -> Drawn:
         "last": lambda row: words.clock(row["last"], window.length),
     }
     names, values = _summed(map(_reason, rows), [row["reason_dead"] for row in rows])
+    labels = list(map(words.count, values))
     says = f"Dead letters by reason. The most frequent is “{names[0]}” with {values[0]}."
     return Drawn(
-        lambda width: charts.bars(names, values, says, width, colour=RED),
+        lambda width: charts.bars(names, [(RED, values)], labels, says, width),
         _table(rows, columns),
         follow="The last that died of each",
         ids=_ids(rows, "last_id"),
@@ -255,8 +262,9 @@ def _lost_leases(rows: Rows, window: Window) -> Drawn:
         ">held, median": ("held_p50", words.duration),
     }
     names, values = _summed([row["client"] for row in rows], [row["client_lost"] for row in rows])
+    labels = list(map(words.count, values))
     says = f"Messages lost by client. {names[0]} lost most, {values[0]}."
-    return Drawn(lambda width: charts.bars(names, values, says, width, colour=VIOLET), _table(rows, columns))
+    return Drawn(lambda width: charts.bars(names, [(VIOLET, values)], labels, says, width), _table(rows, columns))
 
 
 def _summed(names: Iterable[str], sums: Sequence[int]) -> tuple[list[str], list[int]]:
@@ -274,8 +282,18 @@ def _due_minutes(rows: Rows, window: Window) -> Drawn:
         ">with": ("topic_messages", words.count),
     }
     says = f"The busiest minutes. The first is {words.time(rows[0]['minute'])} with {rows[0]['messages']} messages."
-    legend = (("blue", "came"), ("pale", "still to come")) if any(row["waiting"] for row in rows[:_BARS]) else ()
-    return Drawn(lambda width: charts.due_minutes(rows[:_BARS], says, width), _table(rows, columns), legend)
+    shown = rows[:_BARS]
+    waiting = [row["waiting"] for row in shown]
+    parts = [(BLUE, [row["messages"] - row["waiting"] for row in shown]), (PALE, waiting)]
+    labels = [words.count(row["messages"]) for row in shown]
+
+    def chart(width: float) -> str:
+        wide = width > charts.NARROW
+        minutes = [words.time(row["minute"]) if wide else f"{row['minute']:%d %b %H:%M}" for row in shown]
+        return charts.bars(minutes, parts, labels, says, width)
+
+    legend = (("blue", "came"), ("pale", "still to come")) if any(waiting) else ()
+    return Drawn(chart, _table(rows, columns), legend)
 
 
 def _group(row: Row) -> str:

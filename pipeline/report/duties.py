@@ -29,7 +29,8 @@ _PLACE = ["group_id", "queue_id", "offset"]
 
 def duties(tables: Tables, window: Window) -> DataFrame:
     """`DUTIES`. Two shuffles by message; the driver sees nothing of it."""
-    handled = tables.deliveries.unionByName(tables.claims)
+    message = {"queue_id": F.col("message_queue_id"), "offset": F.col("message_offset")}
+    handled = tables.handled.where("message_queue_id IS NOT NULL").withColumns(message)
     taken = _taken(handled)
     cursors = _cursors(tables, handled, window)
     messages = tables.messages.select("queue_id", "offset", "id", due_of_message(), "streamed_at")
@@ -42,14 +43,10 @@ def duties(tables: Tables, window: Window) -> DataFrame:
 def _taken(handled: DataFrame) -> DataFrame:
     """What was ever claimed, by group and message."""
     ended = F.coalesce("settled_at", "ended_at", "claimed_at")
-    return (
-        handled.where(F.col("message_queue_id").isNotNull())
-        .groupBy("group_id", F.col("message_queue_id").alias("queue_id"), F.col("message_offset").alias("offset"))
-        .agg(
-            F.lit(1).alias("taken"),
-            F.min(F.when((F.col("attempt") == 1) & has_outcome(HANDED_OUT), F.col("claimed_at"))).alias("handed_at"),
-            F.min(F.when(has_outcome(FINAL), ended)).alias("settled_at"),
-        )
+    return handled.groupBy(*_PLACE).agg(
+        F.lit(1).alias("taken"),
+        F.min(F.when((F.col("attempt") == 1) & has_outcome(HANDED_OUT), F.col("claimed_at"))).alias("handed_at"),
+        F.min(F.when(has_outcome(FINAL), ended)).alias("settled_at"),
     )
 
 
@@ -59,11 +56,7 @@ def _cursors(tables: Tables, handled: DataFrame, window: Window) -> DataFrame:
     The store knows that of the present; of the past the furthest offset handed out then tells it.
     """
     names = ["group_id", "topic", "group"]
-    seen = (
-        handled.where(F.col("message_queue_id").isNotNull())
-        .groupBy(*names, F.col("message_queue_id").alias("queue_id"))
-        .agg((F.max("message_offset") + 1).alias("seen"))
-    )
+    seen = handled.groupBy(*names, "queue_id").agg((F.max("offset") + 1).alias("seen"))
     known = tables.cursors.select(*names, "queue_id", "origin", F.col("position").alias("stands"))
     order: list[str] = ["stands", "seen"] if window.is_now else ["seen", "origin"]
     position: Column = F.coalesce(*order)

@@ -59,7 +59,7 @@ def overview(tables: Tables, window: Window) -> DataFrame:
         F.min("streamed_at").alias("first"),
         F.max("streamed_at").alias("last"),
     )
-    handled = tables.deliveries.unionByName(tables.claims).where(window.has(F.col("claimed_at")))
+    handled = tables.handled.where(window.has(F.col("claimed_at")))
     deliveries = handled.agg(
         F.count_if(has_outcome(HANDED_OUT)).alias("deliveries"),
         F.count_if(has_outcome(ACKED)).alias("acked"),
@@ -121,9 +121,7 @@ HANDLING = schema(("topic", TEXT), ("group", TEXT), ("handled", LONG), ("p50", L
 
 def handling(tables: Tables, window: Window) -> DataFrame:
     """`HANDLING`: from the hand-out to the ack or the fail, the slowest p99 first. Lost leases are not in it."""
-    handled = tables.deliveries.unionByName(tables.claims).where(
-        has_outcome((*ACKED, *FAILED, "dead")) & window.has(F.col("settled_at"))
-    )
+    handled = tables.handled.where(has_outcome((*ACKED, *FAILED, "dead")) & window.has(F.col("settled_at")))
     took = span("settled_at", "claimed_at")
     rows = (
         handled.groupBy("topic", "group")
@@ -148,7 +146,7 @@ LADDER = schema(
 
 def ladder(tables: Tables, window: Window) -> DataFrame:
     """`LADDER`: what became of first, second, ... attempts, handed out in the window."""
-    handed = tables.deliveries.unionByName(tables.claims).where(
+    handed = tables.handled.where(
         has_outcome(HANDED_OUT) & window.has(F.col("claimed_at")) & F.col("attempt").isNotNull()
     )
     rows = (
@@ -236,7 +234,7 @@ LOST_LEASES = schema(
 def lost_leases(tables: Tables, window: Window) -> DataFrame:
     """`LOST_LEASES` of the clients that ran out of time or went away most, by group."""
     ended = F.coalesce("settled_at", "ended_at")
-    handed = tables.deliveries.unionByName(tables.claims).where(has_outcome(HANDED_OUT) & window.has(ended))
+    handed = tables.handled.where(has_outcome(HANDED_OUT) & window.has(ended))
     gone = has_outcome(LOST)
     rows = (
         handed.groupBy("client", "topic", "group")
@@ -299,7 +297,7 @@ RATE = schema(
 def rate(tables: Tables, window: Window) -> DataFrame:
     """`RATE`: each step of the window, also those in which nothing happened."""
     came = tables.messages.select(F.col("streamed_at").alias("time"), F.lit("streamed").alias("what"))
-    ended = tables.deliveries.unionByName(tables.claims).select(
+    ended = tables.handled.select(
         F.coalesce("settled_at", "ended_at").alias("time"),
         F.when(has_outcome(ACKED), F.lit("acked")).when(has_outcome((*FAILED, *LOST, "dead")), F.lit("failed")),
     )

@@ -1,14 +1,12 @@
 """What stands out: a few sentences out of the figures, the worst first. Knows nothing of Spark."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping
 
 from attrs import frozen
 
 from . import words
+from .charts import Rows
 from .window import MINUTE, SECOND, Window
-
-Rows = Sequence[Mapping[str, Any]]
 
 BAD, WARN, PLAIN = "bad", "warn", "plain"
 _MOST = 8

@@ -4,6 +4,7 @@ The driver holds what is shown and nothing else: each figure is aggregated and l
 """
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from io import BytesIO
 from typing import Any
@@ -14,15 +15,14 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from ..arrow import pq
 from ..schemas import VERSION, Tables
+from ..store_connection import StoreConnection, text_of
 from ..times import moment, time_text
 from .catalogue import FIGURES, Figure
+from .charts import Rows
 from .duties import duties
-from .known import Known
 from .output import Folder
-from .page import page
+from .page import Known, page
 from .window import LOOK_AHEAD, LOOK_BACK, Window, window_to_now
-
-Rows = Sequence[Mapping[str, Any]]
 
 
 @frozen
@@ -76,6 +76,15 @@ class Report:
         return json.dumps(content, default=time_text, ensure_ascii=False, indent=1).encode()
 
 
+def known_of(dsn: str | None, lake: str | None) -> Known:
+    """Looked up before Spark starts. Raises `PipelineError` when the store cannot be asked."""
+    if dsn is None:
+        return Known(store=False, lake=lake, now=round(time.time() * 1000))
+    with StoreConnection(dsn) as connection:
+        unread = frozenset(text_of(row["name"]) for row in connection.fetch("topic.unread"))
+        return Known(store=True, lake=lake, now=connection.now(), unread=unread)
+
+
 def wanted(since: int | None, until: int | None, now: int) -> tuple[int | None, int | None]:
     """From when and until when rows are needed for the report of a window, in milliseconds; None: all to that side.
 
@@ -122,7 +131,7 @@ def reach(tables: Tables, now: int, since: int | None = None, until: int | None 
 
 
 def _made(figure: Figure, tables: Tables, each: Any, window: Window) -> Made:
-    frame: Any = figure.frame(tables, each, window)  # Arrow has no types
+    frame: Any = figure.make(each if figure.of_duties else tables, window)  # Arrow has no types
     table = frame.toArrow()
     return Made(figure, table.to_pylist(), table)
 

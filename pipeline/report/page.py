@@ -5,17 +5,29 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
+from attrs import frozen
 from jinja2 import Environment, StrictUndefined, select_autoescape
 
 from ... import __version__
 from . import words
 from .catalogue import FIGURES
+from .charts import Rows
 from .drawings import NAMES, Drawn, drawn
 from .findings import findings
-from .known import Known
 from .window import LOOK_AHEAD, LOOK_BACK, Window
 
-Rows = Sequence[Mapping[str, Any]]
+
+@frozen
+class Known:
+    """What is known beside the rows. What only the other of store and lake would know is not in the report."""
+
+    store: bool
+    lake: str | None
+    """Where it is; None: only the store was read."""
+    now: int
+    """By the clock of the store; without one by that of this machine. Milliseconds."""
+    unread: frozenset[str] = frozenset()
+    """Topics that have no group at all."""
 
 
 def page(title: str, window: Window, figures: Mapping[str, Rows], known: Known, topics: Sequence[str] = ()) -> str:

@@ -169,8 +169,8 @@ class _History:
 
 def main() -> None:
     from tarry.pipeline.report.job import make_report
-    from tarry.pipeline.report.known import Known
     from tarry.pipeline.report.output import open_folder
+    from tarry.pipeline.report.page import Known
     from tarry.pipeline.session import open_session
 
     folder = sys.argv[1]

@@ -17,8 +17,8 @@ from tarry.pipeline.errors import PipelineError
 from tarry.pipeline.report.catalogue import FIGURES
 from tarry.pipeline.report.findings import findings
 from tarry.pipeline.report.job import Report, make_report
-from tarry.pipeline.report.known import Known
 from tarry.pipeline.report.output import open_folder
+from tarry.pipeline.report.page import Known
 from tarry.pipeline.report.window import HOUR
 
 pytestmark = pytest.mark.long

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from support.screens import contrast, cut_texts, width_of
-from tarry.pipeline.report.known import Known
-from tarry.pipeline.report.page import page
+from tarry.pipeline.report.page import Known, page
 from tarry.pipeline.report.window import MINUTE, Window
 from tarry.pipeline.times import moment
 
