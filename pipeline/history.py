@@ -4,9 +4,9 @@ What lies below the lake's position is read from the lake, though the store may 
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
-from attrs import define, field, frozen
+from attrs import define, field
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from .columns import frame
@@ -41,7 +41,7 @@ def open_tables(
     time that `schemas.LAKE_DAYS` names; they are for tables that are archived, all or those that are to be `limited`.
     Raises `LakeError`, `StoreAway`, `NotFound` for a topic that is in neither, or ValueError when neither is named.
     """
-    reads = _Reads(spark, dsn, lake, topics, since, until, limited)
+    reads = Reads(spark, dsn, lake, topics, since, until, limited)
     reads.places.check_topics(topics)
     if dsn is not None and not moving:
         reads.stand_still()
@@ -52,7 +52,7 @@ def open_live(
     spark: SparkSession, dsn: str, table: str, *columns: str, topics: Collection[str] | None = None
 ) -> DataFrame:
     """These columns of what the store has of a table, whatever of it is in a lake."""
-    return _Reads(spark, dsn, None, topics).live(table, None, *columns)
+    return Reads(spark, dsn, None, topics).live(table, None, *columns)
 
 
 def check(dsn: str | None, lake: str | None, topics: Collection[str] | None = None) -> int:
@@ -94,33 +94,9 @@ class _Places:
                 raise no_such_topic(topic, store=self.dsn is not None, lake=bool(self.snapshots))
 
 
-@frozen
-class Twofold:
-    """What the store has of the tables that are archived, and what the lake has of them."""
-
-    store: Mapping[str, DataFrame]
-    lake: Mapping[str, DataFrame]
-    snapshots: Mapping[str, Snapshot]
-    """Of the lake, by table; opened before the store was read."""
-    facts: Facts
-
-
-def open_twofold(
-    spark: SparkSession, dsn: str, lake: str, since: Mapping[str, int | None], *, topics: Collection[str] | None = None
-) -> Twofold:
-    """Both sides of each table, from a time of its own on."""
-    reads = _Reads(spark, dsn, lake, topics)
-    return Twofold(
-        {table: reads.live(table, None, since=since.get(table)) for table in IN_LAKE},
-        {table: reads.archived(table, since=since.get(table)) for table in IN_LAKE},
-        reads.places.snapshots,
-        reads.facts,
-    )
-
-
 @define
-class _Reads:
-    """What is read of the lake, and of the live store."""
+class Reads:
+    """What is read of the lake, opened first, and of the live store."""
 
     spark: SparkSession
     dsn: str | None

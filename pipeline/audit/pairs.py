@@ -10,10 +10,10 @@ from attrs import frozen
 from pyspark.sql import DataFrame, SparkSession
 
 from ..columns import frame
-from ..history import Twofold, open_twofold
+from ..history import Reads
 from ..lake.archive import OVERLAP
 from ..lake.archiver_lease import archived_by
-from ..schemas import INT, LONG, TEXT, schema_of
+from ..schemas import IN_LAKE, INT, LONG, TEXT, schema_of
 from ..source.spans import ends
 from ..store_connection import StoreConnection, text_of
 
@@ -56,22 +56,25 @@ def open_pairs(
         asked = archived_by(connection)
         whole = connection.kind == "sqlite"
     begins = {table: max(since or 0, taken.get(name, 0)) or None for table, name in _NAMES.items()}
-    both = open_twofold(spark, dsn, lake, begins | {"messages": since}, topics=topics)
+    begins["messages"] = since
+    reads = Reads(spark, dsn, lake, topics)
+    store = {table: reads.live(table, None, since=begins[table]) for table in IN_LAKE}
+    archived = {table: reads.archived(table, since=begins[table]) for table in IN_LAKE}
     looked = 0
-    messages = both.snapshots.get("messages")
+    messages = reads.places.snapshots.get("messages")
     if asked is not None and messages is not None and asked[0] == messages.identity():
         looked = asked[1] + OVERLAP - _REST
-    short = _short(both, topics)
-    reaches = _reaches(both, looked, None if whole else {row["topic"] for row in short})
-    return Pairs(both.store, both.lake, frame(spark, reaches, REACHES), frame(spark, short, SHORT))
+    short = _short(reads)
+    reaches = _reaches(reads, looked, None if whole else {row["topic"] for row in short})
+    return Pairs(store, archived, frame(spark, reaches, REACHES), frame(spark, short, SHORT))
 
 
-def _short(both: Twofold, topics: Sequence[str] | None) -> list[dict[str, Any]]:
-    snapshot = both.snapshots.get("cancelled")
+def _short(reads: Reads) -> list[dict[str, Any]]:
+    snapshot = reads.places.snapshots.get("cancelled")
     if snapshot is None:
         return []
     there = snapshot.rows()
-    names = [name for name in both.facts.topics.values() if topics is None or name in topics]
+    names = [name for name in reads.facts.topics.values() if reads.topics is None or name in reads.topics]
     return [
         {"topic": name, "there": there.get(name, 0), "archived": archived}
         for name in names
@@ -79,13 +82,13 @@ def _short(both: Twofold, topics: Sequence[str] | None) -> list[dict[str, Any]]:
     ]
 
 
-def _reaches(both: Twofold, looked: int, short: set[str] | None) -> Iterator[dict[str, Any]]:
+def _reaches(reads: Reads, looked: int, short: set[str] | None) -> Iterator[dict[str, Any]]:
     """`looked`: when the archiver last looked, by time.
 
     `short`: the topics that lack a cancelled message in the lake; of others a user's transaction may have been open
     while the archiver looked, and be found the next time. None: there are no such transactions.
     """
-    facts, snapshots = both.facts, both.snapshots
+    facts, snapshots = reads.facts, reads.places.snapshots
     if (log := snapshots.get("deliveries")) is not None:
         marks = ends("deliveries", facts)
         positions = log.positions(marks)

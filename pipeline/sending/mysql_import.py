@@ -10,7 +10,7 @@ This runs in Spark's workers; neither Spark's session nor trio is known here.
 import random
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any, NamedTuple
 
 import pymysql
@@ -106,15 +106,12 @@ def connect(dsn: str) -> Connection:
 
 def write(target: Target, batches: Iterable[Batch]) -> Written:
     """All rows of a task. Raises `StoreAway`."""
-    writer = _Writer(target)
-    try:
+    with closing(_Writer(target)) as writer:
         for chunk in _chunks(target, batches, writer.pace.at_a_time(CHUNK)):
             writer.pace.take(len(chunk))
             writer.write(chunk)
             tell(target.watcher, len(chunk))
         writer.pace.finish()
-    finally:
-        writer.close()
     return writer.written
 
 

@@ -100,8 +100,8 @@ class Reader(DataSourceReader):
     def __init__(self, table: str, schema: StructType, options: Mapping[str, str]) -> None:
         self.table, self.schema = table, schema
         self.dsn = absolute(_dsn(options))
-        self.after, self.upto = marks_of(options.get("after"), "after"), marks_of(options.get("upto"), "upto")
-        self.capped = "upto" in options
+        self.after = marks_of(options.get("after"), "after")
+        self.upto = marks_of(options["upto"], "upto") if "upto" in options else None
         topics = json.loads(options["topics"]) if options.get("topics") else None
         self.pushed = Pushed(table, set(topics) if topics is not None else None)
         for option, operator in (("since", ">="), ("until", "<")):
@@ -118,7 +118,7 @@ class Reader(DataSourceReader):
         facts = facts_of(self.dsn)
         if self.table in SMALL:
             return [InputPartition(_rows(self.table, facts, self.pushed.topics))]
-        spans = plan(self.table, facts, self.after, self.upto if self.capped else None, self.pushed.topics)
+        spans = plan(self.table, facts, self.after, self.upto, self.pushed.topics)
         return [InputPartition(some) for some in bundle(spans)] or [InputPartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[Batch]:
