@@ -25,8 +25,8 @@ from .hand.hand import Hand
 from .hand.loader import Loader
 from .hand.promotion import Promotion
 from .hand.sweeps import Sweeps
-from .http.app import make_app
-from .http.front_door import FrontDoor
+from .http.app import App
+from .http.server.front_door import FrontDoor
 from .lifecycle import Lifecycle
 from .metrics import Metrics
 from .node import Node
@@ -97,10 +97,10 @@ async def _serve(settings: Settings) -> int:
         store = Store(backend, watch=watch, window=settings.idempotency_window, ladder=Ladder(settings.ladder))
         notices = Notices(settings.redis, database_of(settings.dsn)) if settings.redis else None
         lifecycle = begin(store, settings, metrics, notices)
-        app = make_app(lifecycle, settings, metrics)
+        app = App(lifecycle, settings, metrics)
         grace = settings.shutdown_grace / 1000
         left = min(_LEFT_FOR_THE_END, grace / 5)
-        door = FrontDoor(app, grace=grace - 2 * left)
+        door = FrontDoor(app, grace - 2 * left, settings.max_incoming, settings.body_timeout / 1000)
         ending = _Ending()
         async with trio.open_nursery() as nursery:
             await nursery.start(_watch_signals, lifecycle, ending, settings, nursery.cancel_scope)

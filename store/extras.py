@@ -8,10 +8,9 @@ from collections.abc import Mapping
 _SERVER = {
     "cryptography": "cryptography",
     "cyclopts": "cyclopts",
-    "hypercorn": "Hypercorn",
+    "httptools": "httptools",
     "prometheus_client": "prometheus-client",
     "rich": "rich",
-    "starlette": "Starlette",
     "structlog": "structlog",
     "trio": "trio",
     "trio_mysql": "trio-mysql",

@@ -7,9 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 import trio
-from attrs import frozen
-from starlette.requests import Request
-from starlette.responses import Response
+from attrs import define
 
 from ...store.ids import MAX_MS
 from ...store.records import Group, Topic
@@ -18,10 +16,11 @@ from ..lifecycle import Lifecycle
 from ..metrics import Metrics
 from ..node import Node
 from ..settings import Settings
+from .asgi import Request, Response
 from .names import parse_id, wrong_client, wrong_name
-from .pace import ARRIVED
 from .problems import Problem, bad_field, bad_parameter
 from .reading import Body, ClientGone, decode, read_body
+from .server.ports import ARRIVED, PRESENCE, Presence
 
 _LATEST = MAX_MS - 2000
 """An id carries no later time, and may be made up to a second later than its message is due."""
@@ -32,7 +31,7 @@ B = TypeVar("B", bound=Body)
 T = TypeVar("T")
 
 
-@frozen
+@define
 class Call:
     """A request and what it takes to serve it. What is wrong with it is raised as a `Problem`."""
 
@@ -49,11 +48,11 @@ class Call:
     def check(self, parameters: Collection[str]) -> None:
         """Names in the path are such as may be; the query has these parameters alone, each at most once."""
         for what, wrong_one in (("topic", wrong_name), ("group", wrong_name), ("client", wrong_client)):
-            name = self.request.path_params.get(what)
+            name = self.request.parts.get(what)
             if name is not None and (wrong := wrong_one(name)):
                 raise Problem("bad-request", f"{what} {name[:100]!r}: {wrong}")
         seen: set[str] = set()
-        for name, _ in self.request.query_params.multi_items():
+        for name, _ in self.request.parameters:
             if name not in parameters:
                 near = get_close_matches(name[:100], parameters, 1)
                 raise bad_parameter(name[:100], f"unknown parameter{f'; did you mean {near[0]}?' if near else ''}")
@@ -65,8 +64,7 @@ class Call:
 
     def part(self, name: str) -> str:
         """What stands in the path at this place, such as `{topic}`."""
-        part: str = self.request.path_params[name]
-        return part
+        return self.request.parts[name]
 
     async def topic(self) -> Topic:
         """The topic of the path, which is there. Raises `UnknownTopic`."""
@@ -99,7 +97,7 @@ class Call:
     @property
     def query(self) -> Mapping[str, str]:
         """The query's parameters."""
-        return self.request.query_params
+        return self.request.query
 
     def query_time(self, name: str) -> int | None:
         """A time of the query, Unix milliseconds; None when it is not given."""
@@ -173,36 +171,10 @@ class Call:
 
     async def unless_gone(self, work: Callable[[], Awaitable[T]]) -> T:
         """The answer to `work`, which is cancelled when the client goes away: nobody is left to take what it gives."""
-        answers: list[T] = []
-        error: Exception | None = None
-        async with trio.open_nursery() as nursery:
-
-            async def watch() -> None:
-                nonlocal error
-                try:
-                    await self._until_gone()
-                except Exception as raised:
-                    error = raised
-                nursery.cancel_scope.cancel()
-
-            nursery.start_soon(watch)
-            try:
-                answers.append(await work())
-            except Exception as raised:  # taken out of the nursery, which would wrap it in a group
-                error = raised
-            nursery.cancel_scope.cancel()
-        if error is not None:
-            raise error
-        if not answers:
-            raise ClientGone
-        return answers[0]
-
-    async def _until_gone(self) -> None:
-        left = Body.limit  # nobody wants what is left of the request
-        while (message := await self.request.receive())["type"] != "http.disconnect":
-            left -= len(message.get("body", b""))
-            if left < 0:
-                raise Problem("too-large", f"the request may have {Body.limit} bytes at most", executed=False)
+        presence: Presence = self.request.scope.get(PRESENCE) or Presence()
+        with presence.waited_for():
+            return await work()
+        raise ClientGone
 
 
 @contextmanager
@@ -219,4 +191,4 @@ Handler = Callable[[Call], Awaitable[Response]]
 
 def answer(body: Any, status: int = 200) -> Response:
     """JSON."""
-    return Response(msgspec.json.encode(body), status, media_type="application/json")
+    return Response(msgspec.json.encode(body), status, "application/json")

@@ -4,7 +4,6 @@ import re
 from functools import partial
 
 from msgspec import UNSET
-from starlette.responses import Response
 
 from ...store import records
 from ...store.groups.claim_ids import format_claim
@@ -13,6 +12,7 @@ from ...store.records import ClaimRequest, Group, Queue, ReadAnswer, ReadRequest
 from ...store.stream.placing import queues_there
 from ..durations import format_time
 from . import answers, rendering
+from .asgi import Response
 from .call import Call, answer, of_query
 from .names import parse_ids, wrong_client, wrong_label
 from .problems import Problem, bad_field

@@ -1,9 +1,8 @@
 """Clients: signs of life, and going."""
 
-from starlette.responses import Response
-
 from ..durations import format_time
 from . import answers, rendering
+from .asgi import Response
 from .call import Call, answer
 from .messages import PAGE
 from .names import wrong_client

@@ -3,14 +3,13 @@
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from starlette.responses import Response
-
 from ...store.looking import dead_letters
 from ...store.looking.dead_letters import DeadSearch
 from ...store.operating.redriving import Letters
 from ..durations import format_time
 from ..groups.operations import Worked
 from . import answers, rendering, requests
+from .asgi import Response
 from .call import Call, answer
 from .messages import PAGE, cursor
 from .names import parse_ids, wrong_label

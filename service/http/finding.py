@@ -3,14 +3,13 @@
 import re
 from collections.abc import Mapping
 
-from starlette.responses import Response
-
 from ...store.looking import finding, found_pages
 from ...store.looking.finding import Place, Wanted
 from ...store.records import Found, Topic
 from ...store.states import FINDABLE, Findable
 from ..durations import format_time
 from . import answers, rendering
+from .asgi import Response
 from .call import Call, answer, of_query
 from .messages import PAGE, cursor
 from .names import wrong_label, wrong_name

@@ -1,10 +1,9 @@
 """What probes, scrapers and lost visitors ask for."""
 
-from starlette.responses import Response
-
 from ... import __version__
 from ..metrics import CONTENT_TYPE
 from . import answers
+from .asgi import Response
 from .call import Call, answer
 from .problems import KINDS, Check, Problem
 
@@ -34,7 +33,7 @@ async def ready(call: Call) -> Response:
 
 async def metrics(call: Call) -> Response:
     """For Prometheus."""
-    return Response(call.metrics.text(), headers={"content-type": CONTENT_TYPE})
+    return Response(call.metrics.text(), media_type=CONTENT_TYPE)
 
 
 async def welcome(call: Call) -> Response:

@@ -1,11 +1,10 @@
 """/v1/messages: look, find, cancel, reschedule."""
 
-from starlette.responses import Response
-
 from ...store.looking import tracing
 from ...store.records import Verdict
 from ..durations import format_time
 from . import answers, rendering
+from .asgi import Response
 from .call import Call, answer
 from .names import parse_id
 from .problems import Problem, bad_field, bad_parameter

@@ -4,13 +4,13 @@ from functools import partial
 from hashlib import sha256
 
 import msgspec
-from starlette.responses import Response
 
 from ...store.operating.replaying import Range
 from ...store.records import Queue, Topic
 from ...store.stream.placing import queues_there
 from ...store.stream.positions import Position
 from . import answers
+from .asgi import Response
 from .call import Call, answer
 from .problems import Problem, bad_field
 from .requests import Replay, Seek

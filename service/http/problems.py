@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 import structlog
-from starlette.responses import Response
 
 from ...store.errors import Contention, GroupGone, OutcomeUnknown, Refused, StoreError, TopicGone, Unavailable
 from .. import errors
 from ..outages import tell_failure
+from .asgi import Response
 
 log = structlog.get_logger()
 
@@ -24,8 +24,8 @@ KINDS: Mapping[str, tuple[int, str]] = {
     "unknown-queue": (404, "There is no such queue"),
     "unknown-claim": (404, "There is no such claim"),
     "unknown-message": (404, "There is no such message"),
-    "too-slow": (408, "The body did not come in time"),
     "method-not-allowed": (405, "The path does not know this method"),
+    "too-slow": (408, "The request did not come in time"),
     "topic-conflict": (409, "The topic cannot be changed in this way"),
     "nothing-to-settle": (409, "Messages of a broadcast topic are neither acked nor failed"),
     "too-late": (409, "The message had been handed to the stream"),
@@ -35,13 +35,16 @@ KINDS: Mapping[str, tuple[int, str]] = {
     "unsupported-media-type": (415, "The body is not JSON"),
     "wrong-host": (421, "The server is not called by this name"),
     "idempotency-conflict": (422, "The idempotency key was used with another request"),
+    "head-too-large": (431, "The request line and the headers are too large"),
     "internal": (500, "Something is wrong with the server"),
+    "not-implemented": (501, "The server knows no such transfer coding"),
     "busy": (503, "Somebody else holds what this needs; try again in a moment"),
     "overloaded": (503, "Too much is waiting; try again in a moment"),
     "stopping": (503, "The server is starting or stopping"),
     "not-ready": (503, "The server is not ready"),
     "store-unavailable": (503, "The store is away"),
     "outcome-unknown": (503, "The store was lost while it wrote"),
+    "http-version": (505, "The server does not speak this version of HTTP"),
 }
 
 
@@ -109,10 +112,13 @@ class Problem(Exception):
             checks=list(checks) or msgspec.UNSET,
         )
 
+    def encoded(self) -> bytes:
+        """The answer's body."""
+        return msgspec.json.encode(self.body)
+
     def response(self) -> Response:
         """The answer."""
-        body = msgspec.json.encode(self.body)
-        return Response(body, self.status, headers=self.headers, media_type=MEDIA_TYPE)
+        return Response(self.encoded(), self.status, MEDIA_TYPE, self.headers)
 
 
 def bad_field(pointer: str, detail: str) -> Problem:

@@ -7,11 +7,11 @@ import msgspec
 import trio
 from attrs import define, field, frozen
 from msgspec import UNSET
-from starlette.responses import Response
 
 from ...store.records import Conflict, Draft, Publication, Queue, Topic
 from ...store.stream.placing import WrongQueue, named_queue
 from . import answers, rendering
+from .asgi import Response
 from .call import Call, answer
 from .names import wrong_content_type, wrong_headers, wrong_label
 from .problems import Fault, Problem, bad_field
@@ -90,7 +90,7 @@ def _idempotency_key(call: Call, named: str | None) -> str | None:
     limit = call.settings.max_key
     if named is not None and (wrong := wrong_label(named, limit)):
         raise bad_field("/idempotency_key", wrong)
-    headers = [value for name, value in call.request.headers.raw if name.lower() == b"idempotency-key"]
+    headers = call.request.headers(b"idempotency-key")
     if not headers:
         return named
     try:

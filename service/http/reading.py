@@ -7,8 +7,8 @@ from typing import Any, ClassVar, TypeVar
 
 import msgspec
 import msgspec.inspect
-from starlette.requests import Request
 
+from .asgi import Request
 from .problems import Fault, Problem, bad_field
 
 _AT = re.compile(r" - at `(?:key in )?(?P<path>\$[^`]*)`$")
@@ -32,7 +32,7 @@ B = TypeVar("B", bound=Body)
 async def read_body(request: Request, limit: int) -> bytes:
     """The whole body. One that is said to be over the limit is not read at all, and one that turns out to be is cut."""
     _check_headers(request)
-    length = request.headers.get("content-length", "")
+    length = request.header(b"content-length") or ""
     if length.isascii() and length.isdigit() and (len(length) > 15 or int(length) > limit):
         raise _too_large(limit)
     body = bytearray()
@@ -54,14 +54,14 @@ class ClientGone(Exception):
 
 
 def _check_headers(request: Request) -> None:
-    media, _, parameters = request.headers.get("content-type", "application/json").partition(";")
+    media, _, parameters = (request.header(b"content-type") or "application/json").partition(";")
     media = media.strip().lower()
     if media != "application/json" and not (media.startswith("application/") and media.endswith("+json")):
         raise Problem("unsupported-media-type", f"send JSON as application/json, not as {media[:_SHOWN]!r}")
     charset = re.search(r"charset\s*=\s*\"?([^\s;\"]+)", parameters, re.IGNORECASE)
     if charset and charset[1].lower() not in ("utf-8", "utf8", "us-ascii"):
         raise Problem("unsupported-media-type", "send JSON in UTF-8")
-    if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+    if (request.header(b"content-encoding") or "identity").strip().lower() != "identity":
         raise Problem("unsupported-media-type", "send the body as it is, without Content-Encoding")
 
 

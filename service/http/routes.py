@@ -1,7 +1,9 @@
-"""The table of all calls: Starlette routes by it, and /openapi.json is made from it, so that neither knows more.
+"""The table of all calls: `Router` finds by it, and /openapi.json is made from it, so that neither knows more.
 
 What a call is about is the first line of its handler's docstring.
 """
+
+from functools import cached_property
 
 from attrs import frozen
 
@@ -38,7 +40,7 @@ class Parameter:
     """A text of this form."""
 
 
-@frozen
+@frozen(slots=False)
 class Operation:
     """One method of one path."""
 
@@ -57,6 +59,11 @@ class Operation:
     statuses: tuple[int, ...] = (200,)
     """Of its answers."""
 
+    @cached_property
+    def parameters(self) -> frozenset[str]:
+        """Names of what the query may have."""
+        return frozenset(parameter.name for parameter in self.query)
+
     @property
     def about(self) -> str:
         """What it does, on one line."""
@@ -69,12 +76,12 @@ class Operation:
             return ()
         return self.answer if isinstance(self.answer, tuple) else (self.answer,)
 
-    @property
+    @cached_property
     def waits_for_start(self) -> bool:
         """Until the store has answered, this is `stopping`."""
         return "stopping" in self.problems
 
-    @property
+    @cached_property
     def is_checked(self) -> bool:
         """It says no to names and parameters that it does not know."""
         return "bad-request" in self.problems

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 from attrs import evolve
 from msgspec import UNSET, UnsetType
-from starlette.responses import Response
 
 from ...store import catalogue
 from ...store.catalogue import TopicDraft
@@ -13,6 +12,7 @@ from ...wheel.ladder import MAX_REST_MS, Ladder
 from ..errors import UnknownGroup, UnknownTopic
 from ..topics.ranking import Place, Sort
 from . import answers, rendering
+from .asgi import Response
 from .call import Call, answer
 from .messages import PAGE
 from .names import wrong_name

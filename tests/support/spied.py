@@ -7,11 +7,11 @@ from typing import Any, Literal, NamedTuple, cast
 
 import attrs
 import trio
-from starlette.types import ASGIApp
 
 from support.nodes import name_of
 from tarry.service.clock import Clock
-from tarry.service.http.app import make_app
+from tarry.service.http.app import App
+from tarry.service.http.server.ports import App as ASGIApp
 from tarry.service.lifecycle import Lifecycle
 from tarry.service.metrics import Metrics
 from tarry.service.node import Node
@@ -89,7 +89,7 @@ class SpiedServer:
 
     def app(self) -> ASGIApp:
         """What a server serves, over spies."""
-        return make_app(cast(Lifecycle, Spied(self)), self.settings, self.metrics)
+        return App(cast(Lifecycle, Spied(self)), self.settings, self.metrics)
 
     def all(self, verb: str) -> list[tuple[Any, ...]]:
         """The arguments of every such call, in order."""

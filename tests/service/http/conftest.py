@@ -8,10 +8,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from starlette.types import ASGIApp
 
 from support.documented import documented
 from support.spied import SpiedServer, spied
+from tarry.service.http.server.ports import App as ASGIApp
 from tarry.service.metrics import Metrics
 from tarry.service.settings import Settings
 

@@ -6,11 +6,11 @@ from typing import Any
 import httpx
 import pytest
 import trio
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from support.nodes import name_of
 from support.spied import NOW, SpiedServer
-from tarry.service.http.pace import ARRIVED
+from tarry.service.http.server.ports import ARRIVED, Receive, Scope, Send
+from tarry.service.http.server.ports import App as ASGIApp
 from tarry.store.groups import holdings
 from tarry.store.groups.claim_ids import parse_claim
 from tarry.store.records import ClaimRequest, ReadRequest, Topic

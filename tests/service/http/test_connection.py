@@ -4,17 +4,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from math import inf
 
-import h11
 import pytest
 import trio
-from hypercorn.trio.worker_context import WorkerContext
-from starlette.types import Message, Receive, Scope, Send
 from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair
 
-from tarry.service.http import connection
-from tarry.service.http.connection import Connection
-from tarry.service.http.front_door import KEEP_ALIVE, make_config
-from tarry.service.http.pace import ARRIVED, Pace
+from tarry.service.http.server import channel, connection, exchange
+from tarry.service.http.server.common import Common, Incoming
+from tarry.service.http.server.connection import KEEP_ALIVE, Connection
+from tarry.service.http.server.exchange import AppFault
+from tarry.service.http.server.ports import ARRIVED, Message, Receive, Scope, Send
 
 GET = b"GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n"
 UPLOAD = b"POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n" + b"x" * 50
@@ -60,15 +58,15 @@ def app() -> App:
 async def served(app: App, pair: tuple[Stream, Stream] | None = None) -> AsyncIterator[tuple[Stream, Connection]]:
     """A client's end, and the connection that serves the other; at the block's end it has ended, in its own time."""
     near, far = pair or memory_stream_pair()
-    pace = Pace()
-    serving = Connection(app, far, make_config(), WorkerContext(None), pace)
+    common = Common(app, Incoming(1 << 30), 20)
+    serving = Connection(common, far)
 
     async def serve() -> None:
         async with far:
             await serving.run()
 
     async with trio.open_nursery() as pacing:
-        pacing.start_soon(pace.run)
+        pacing.start_soon(common.pace.run)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(serve)
             await trio.testing.wait_all_tasks_blocked()
@@ -114,7 +112,7 @@ async def test_a_head_that_trickles_is_not_waited_for(app: App, autojump_clock: 
             await client.send_all(bytes([byte]))
             await trio.sleep(1)
         await everything(client)
-    assert trio.current_time() - began < KEEP_ALIVE + 2 * connection.LINGER
+    assert trio.current_time() - began < KEEP_ALIVE + 2 * channel.LINGER
     assert app.scopes == []
 
 
@@ -160,7 +158,7 @@ async def test_an_answer_before_the_end_of_its_request_arrives(app: App, autojum
         await client.send_all(UPLOAD)
         assert (await everything(client)).startswith(b"HTTP/1.1 200")
         await client.send_all(b"x" * 50)
-    assert trio.current_time() - began == pytest.approx(connection.LINGER)
+    assert trio.current_time() - began == pytest.approx(exchange.LITTLE_TIME + channel.LINGER)
 
 
 async def test_who_uploads_without_end_is_not_read_for_ever(app: App, autojump_clock: MockClock) -> None:
@@ -211,7 +209,7 @@ async def test_who_takes_nothing_of_its_answer_is_gone(app: App, autojump_clock:
     began = trio.current_time()
     async with served(app, lockstep_stream_pair()) as (client, _):
         await client.send_all(GET)
-    assert trio.current_time() - began == pytest.approx(connection.SENDING)
+    assert trio.current_time() - began == pytest.approx(channel.SENDING)
 
 
 async def test_who_takes_its_answer_slowly_gets_it(app: App, autojump_clock: MockClock) -> None:
@@ -221,7 +219,7 @@ async def test_who_takes_its_answer_slowly_gets_it(app: App, autojump_clock: Moc
         await client.send_all(GET)
         while got < len(app.body):
             got += len(await client.receive_some(10_000))
-            await trio.sleep(connection.SENDING / 10)
+            await trio.sleep(channel.SENDING / 10)
         await client.aclose()
 
 
@@ -238,8 +236,7 @@ async def test_the_end_waits_for_an_answer(app: App, autojump_clock: MockClock) 
         await client.send_all(GET)
         await trio.testing.wait_all_tasks_blocked()
         serving.finish()
-        serving._config.keep_alive_max_requests = 0
-        await serving._context.terminated.set()
+        serving._common.closing = True
         answer = await everything(client)
         assert answer.startswith(b"HTTP/1.1 200")
         assert b"connection: close" in answer.lower()
@@ -266,4 +263,4 @@ async def test_more_than_was_said_is_a_fault_of_the_app(autojump_clock: MockCloc
     with pytest.raises(ExceptionGroup) as raised:
         async with served(Liar()) as (client, _):
             await client.send_all(GET)
-    assert raised.group_contains(h11.LocalProtocolError)
+    assert raised.group_contains(AppFault)

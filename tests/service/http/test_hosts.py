@@ -4,9 +4,10 @@ from typing import Any
 
 import httpx
 import pytest
-from starlette.types import ASGIApp, Message
 
 from support.spied import SpiedServer
+from tarry.service.http.server.ports import App as ASGIApp
+from tarry.service.http.server.ports import Message
 from tarry.service.settings import SettingError, Settings
 
 ORDERS = "/v1/topics/orders/messages"

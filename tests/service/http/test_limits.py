@@ -9,11 +9,12 @@ from typing import Any
 import httpx
 import pytest
 import trio
-from starlette.types import ASGIApp, Message
 
 from support.nodes import name_of
 from support.spied import SpiedServer
-from tarry.service.http.front_door import FrontDoor
+from tarry.service.http.server.front_door import FrontDoor
+from tarry.service.http.server.ports import PRESENCE, Message, Presence
+from tarry.service.http.server.ports import App as ASGIApp
 from tarry.service.metrics import Metrics
 
 ORDERS = "/v1/topics/orders/messages"
@@ -52,7 +53,6 @@ async def test_a_length_over_the_limit_is_refused_unread(
     body = Endless()
     response = await body.post(client, path, {"Content-Length": str(length)})
     assert (response.status_code, response.json()["type"]) == (413, "/problems/too-large")
-    assert response.headers["connection"] == "close"
     assert str(limit) in response.json()["detail"]
     assert body.taken == 0
     assert server.asked == []
@@ -165,24 +165,21 @@ async def test_a_client_that_goes_away_ends_its_long_poll(
     app: ASGIApp, server: SpiedServer, method: str, path: str, query: bytes, body: bytes
 ) -> None:
     await server.topic()
-    gone = trio.Event()
+    presence = Presence()
     incoming: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
     sent: list[Message] = []
 
     async def receive() -> Message:
-        if incoming:
-            return incoming.pop()
-        await gone.wait()
-        return {"type": "http.disconnect"}
+        return incoming.pop()
 
     async def send(message: Message) -> None:
         sent.append(message)
 
     with trio.fail_after(10):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(app, scope(method, path, query), receive, send)
+            nursery.start_soon(app, {**scope(method, path, query), PRESENCE: presence}, receive, send)
             await somebody_waits(server)
-            gone.set()
+            presence.leave()
     assert not server.node.growth.awaited
     assert [message["status"] for message in sent if "status" in message] == [499]
 
@@ -224,7 +221,9 @@ async def test_the_door_refuses_a_length_over_the_limit_and_hangs_up(address: tu
     with trio.fail_after(10):
         async with await trio.open_tcp_stream(*address) as stream:
             await stream.send_all(head(ORDERS, "Content-Length: 10000000000"))
-            assert (await answered(stream)).startswith(b"HTTP/1.1 413")
+            answer = await answered(stream)
+            assert answer.startswith(b"HTTP/1.1 413")
+            assert b"connection: close" in answer
 
 
 async def test_the_door_cuts_an_endless_body(address: tuple[str, int]) -> None:

@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from tarry.service.http.pace import ROUND, Pace
+from tarry.service.http.server.pace import ROUND, Pace
 
 
 class Rounds(trio.abc.Instrument):

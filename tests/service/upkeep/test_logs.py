@@ -31,11 +31,11 @@ def test_a_pipe_gets_a_json_object_a_line() -> None:
     set_up_logs("info", "auto", out)
     structlog.get_logger().info("listening", url="http://é")
     structlog.get_logger().debug("unheard")
-    logging.getLogger("hypercorn.error").error("Error in %s", "ASGI")
+    logging.getLogger("somebody.error").error("Error in %s", "ASGI")
     first, second = map(json.loads, out.getvalue().splitlines())
     assert (first["event"], first["url"], first["level"]) == ("listening", "http://é", "info")
     assert first["timestamp"].endswith("Z")
-    assert (second["event"], second["logger"], second["level"]) == ("Error in ASGI", "hypercorn.error", "error")
+    assert (second["event"], second["logger"], second["level"]) == ("Error in ASGI", "somebody.error", "error")
 
 
 def test_an_exception_is_one_line_of_json() -> None:

@@ -15,7 +15,8 @@ import structlog
 import trio
 from attrs import define, field
 
-from .problems import KINDS, MEDIA_TYPE, Problem
+from ..problems import KINDS, Problem
+from .heads import refusal
 
 MOST = 20_000
 """Connections, where the system allows for so many."""
@@ -50,10 +51,8 @@ def room() -> int:
 
 
 def _refusal() -> bytes:
-    problem = Problem("overloaded", f"{KINDS['overloaded'][1]}: too many connections", executed=False).response()
-    body = bytes(problem.body)
-    head = f"HTTP/1.1 503 \r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\n"
-    return head.encode() + b"retry-after: 1\r\nconnection: close\r\n\r\n" + body
+    detail = f"{KINDS['overloaded'][1]}: too many connections"
+    return refusal(Problem("overloaded", detail, executed=False, headers={"Retry-After": "1"}))
 
 
 @define(eq=False)

@@ -8,8 +8,6 @@ the first is answered with the last. So what is new waits here, and what has beg
 import trio
 from attrs import define, field
 
-ARRIVED = "tarry.arrived"
-"""In a request's scope: when it came, the event loop's time."""
 ROUND = 64
 """Requests and answers that begin in a round: a tenth of a second of work at most. With 16 each publish over 200
 connections took a tenth more processor time; with 64 no more than without a bound."""

@@ -1,0 +1,102 @@
+"""One client's stream: bytes come in as requests, answers go out, and each has its time."""
+
+from collections import deque
+from contextlib import suppress
+
+import trio
+from attrs import define, field
+
+from .parser import End, Head, RequestParser
+from .ports import Presence
+
+LINGER = 1.0
+"""Seconds to read on after an answer that came before the request's end: a close at once would take the answer away."""
+_LINGER_BYTES = 16 << 20
+SENDING = 30.0
+"""Seconds for a piece of an answer; who takes none of it so long is gone."""
+_PIECE = 64 << 10
+
+
+@define(eq=False)
+class Channel:
+    """`events` holds what has come and was not taken; `more` waits for more."""
+
+    _stream: trio.abc.Stream
+    presence: Presence = field(factory=Presence, init=False)
+    arrived: float = field(default=0.0, init=False)
+    """When the last bytes came."""
+    lost: bool = field(default=False, init=False)
+    """Nothing can be sent any more."""
+    ended: bool = field(default=False, init=False)
+    """The client sends no more."""
+    _parser: RequestParser = field(factory=RequestParser, init=False)
+    _ahead: bytes = field(default=b"", init=False)
+    """What came while nobody wanted a request."""
+    _waiting: trio.CancelScope | None = field(default=None, init=False)
+    """Around the wait for bytes."""
+
+    @property
+    def events(self) -> "deque[Head | bytes | End]":
+        """Requests, and pieces of them."""
+        return self._parser.events
+
+    @property
+    def parser(self) -> RequestParser:
+        """What it knows of the requests."""
+        return self._parser
+
+    async def more(self, until: float) -> bool:
+        """Whether more has come before the client's end. Raises `trio.TooSlowError` at `until`, the loop's time."""
+        data = self._ahead
+        self._ahead = b""
+        if not data and not self.ended:
+            with trio.CancelScope(deadline=until) as self._waiting:
+                data = await self._receive()
+            if self._waiting.cancelled_caught:
+                raise trio.TooSlowError
+            self._waiting = None
+        if data:
+            self._parser.feed(data)
+        return bool(data)
+
+    def hurry(self, until: float) -> None:
+        """Whoever waits in `more` waits no longer than until then."""
+        if self._waiting is not None:
+            self._waiting.deadline = min(self._waiting.deadline, until)
+
+    async def until_gone(self) -> None:
+        """Waits until the client sends no more. It may send one piece ahead, which is kept; its leaving is told then
+        by `Presence` alone."""
+        if not self._ahead and not self.ended:
+            self._ahead = await self._receive()
+        if not self.ended and not self.presence.gone:
+            with self.presence.waited_for():
+                await trio.sleep_forever()
+
+    async def _receive(self) -> bytes:
+        data: bytes | bytearray = b""
+        with suppress(trio.BrokenResourceError):
+            data = await self._stream.receive_some(_PIECE)
+        self.arrived = trio.current_time()
+        self.ended = not data
+        return data  # trio's streams give bytes, or bytearrays that nobody else has
+
+    async def write(self, data: bytes) -> None:
+        """Sends it; to who does not take it for long, nothing more."""
+        for start in range(0, len(data), _PIECE):
+            if not self.lost:
+                self.lost = True
+                with trio.move_on_after(SENDING), suppress(trio.BrokenResourceError):
+                    await self._stream.send_all(data[start : start + _PIECE] if len(data) > _PIECE else data)
+                    self.lost = False
+
+    async def linger(self) -> None:
+        """Reads on for a moment what nobody wants, so that the answer before it arrives."""
+        if self.lost or not (self._ahead or self._parser.has_unread):
+            return
+        with trio.move_on_after(LINGER), suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            if isinstance(self._stream, trio.abc.HalfCloseableStream):
+                await self._stream.send_eof()
+            left = _LINGER_BYTES
+            while left > 0 and (data := await self._stream.receive_some(_PIECE)):
+                left -= len(data)

@@ -1,0 +1,132 @@
+"""One client's connection: its requests, one after the other, and everything that may end it.
+
+HTTP/1.0 and 1.1, nothing else: who asks for HTTP/2 or a WebSocket in an upgrade is answered as if it had not, which the
+standard allows. The app runs in the connection's own task, and only what it takes of a body is read meanwhile. What
+goes wrong here is raised, and `FrontDoor` contains it.
+"""
+
+from urllib.parse import unquote
+
+import httptools
+import trio
+from attrs import define, field
+
+from ..problems import Problem
+from .channel import Channel
+from .common import Common
+from .exchange import Exchange
+from .heads import refusal
+from .parser import Head
+from .ports import ARRIVED, PRESENCE, Scope
+
+KEEP_ALIVE = 75.0
+"""Seconds that a connection may rest between two requests, or take for the head of one."""
+AFTER_LEAVING = 1.5
+"""Seconds for the answer to a client that has left, or that only says that it sends no more: which, nobody can tell."""
+ON_ITS_WAY = 0.1
+"""Seconds in which a resting connection may still bring a request, when the server stops."""
+
+Address = tuple[str, int] | None
+
+
+@define(eq=False)
+class Connection:
+    """`run` serves until the client has enough, or the server has."""
+
+    _common: Common
+    _stream: trio.abc.Stream
+    _scheme: str = "http"
+    client: Address = None
+    server: Address = None
+    _channel: Channel = field(init=False)
+    _serving: trio.CancelScope = field(factory=trio.CancelScope, init=False)
+    _rests: bool = field(default=True, init=False)
+    """No request is under way."""
+
+    def __attrs_post_init__(self) -> None:
+        self._channel = Channel(self._stream)
+
+    async def run(self) -> None:
+        """To the end; the stream is left to the caller to close."""
+        with self._serving:
+            while (request := await self._next()) is not None and await self._answer(request):
+                pass
+            await self._channel.linger()
+
+    def left(self) -> None:
+        """The client has closed its side. What waits for it is cancelled, and the rest has little time."""
+        self._channel.presence.leave()
+        self._serving.deadline = min(self._serving.deadline, trio.current_time() + AFTER_LEAVING)
+
+    def finish(self) -> None:
+        """The server stops: the answer under way is the last, and a connection that rests is over."""
+        if self._rests:
+            self._channel.hurry(trio.current_time() + ON_ITS_WAY)
+
+    async def _next(self) -> Head | None:
+        channel, self._rests = self._channel, True
+        until = trio.current_time() + (ON_ITS_WAY if self._common.closing else KEEP_ALIVE)
+        while not channel.events:
+            if channel.parser.refused is not None:
+                await channel.write(refusal(channel.parser.refused))
+                return None
+            if channel.parser.last:
+                return None
+            try:
+                if not await channel.more(until):
+                    return None
+            except trio.TooSlowError:
+                if channel.parser.in_head and not self._common.closing:
+                    detail = f"the request's head did not come within {KEEP_ALIVE:g} s"
+                    await channel.write(refusal(Problem("too-slow", detail, executed=False)))
+                return None
+        self._rests = False
+        await self._common.pace.turn()
+        event = channel.events.popleft()
+        return event if isinstance(event, Head) else None
+
+    async def _answer(self, request: Head) -> bool:
+        """Whether another request may follow."""
+        exchange = Exchange(self._channel, request, self._common)
+        try:
+            await self._common.app(self._scope(request), exchange.receive, exchange.send)
+        finally:
+            exchange.release()
+        exchange.end()
+        return exchange.keeps and not self._channel.lost
+
+    def _scope(self, request: Head) -> Scope:
+        target, headers = request.target, request.headers
+        if not target.startswith(b"/"):
+            target, headers = _origin_form(target, headers)
+        path, _, query = target.partition(b"?")
+        text = path.decode("latin-1")
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": request.version,
+            "method": request.method,
+            "scheme": self._scheme,
+            "path": unquote(text) if "%" in text else text,
+            "raw_path": path,
+            "query_string": query,
+            "root_path": "",
+            "headers": headers,
+            "client": self.client,
+            "server": self.server,
+            ARRIVED: self._channel.arrived,
+            PRESENCE: self._channel.presence,
+        }
+
+
+def _origin_form(target: bytes, headers: list[tuple[bytes, bytes]]) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+    """Of a target with a scheme and a host, which a proxy is sent: that host is the one meant (RFC 9112, 3.2.2)."""
+    if not target.lower().startswith((b"http://", b"https://")):
+        return target, headers
+    try:
+        url = httptools.parse_url(target)
+    except httptools.HttpParserInvalidURLError:
+        return target, headers
+    host = url.host if url.port is None else b"%b:%d" % (url.host, url.port)
+    path = (url.path or b"/") + (b"" if url.query is None else b"?" + url.query)
+    return path, [*[one for one in headers if one[0] != b"host"], (b"host", host)]

@@ -1,0 +1,206 @@
+"""A request and its answer: what the app receives and sends, and what HTTP/1 makes of it."""
+
+import trio
+from attrs import define, field
+
+from ...errors import Overloaded
+from ..problems import Problem
+from .channel import Channel
+from .common import Common
+from .heads import CONTINUE, head
+from .parser import End, Head
+from .ports import Message
+
+BODY_PACE = 64 << 10
+"""Bytes that buy a body another second: who sends it byte by byte must not hold a connection and what it has sent."""
+_LITTLE = 64 << 10
+"""Bytes of a body that nobody wanted, which are read and dropped so that its connection goes on."""
+LITTLE_TIME = 1.0
+"""Seconds for them."""
+_NO_BODY = (204, 304)
+
+
+class AppFault(RuntimeError):
+    """The app does not keep to ASGI, or to the length that it said."""
+
+
+@define(eq=False)
+class Exchange:
+    """`receive` and `send` are for the app, `end` for when it has returned."""
+
+    _channel: Channel
+    _head: Head
+    _common: Common
+    keeps: bool = field(init=False)
+    """Another request may follow on the connection."""
+
+    # The request
+    _complete: bool = field(default=False, init=False)
+    """It has come whole."""
+    _read: bool = field(default=False, init=False)
+    """The app knows that it is whole."""
+    _expects: bool = field(init=False)
+    """The client waits for a 100."""
+    _until: float = field(default=0.0, init=False)
+    """When the body must have come; 0 before anybody asks for it."""
+    _size: int = field(default=0, init=False)
+    """Bytes of the body so far: they are held until the answer."""
+
+    # The answer
+    _status: int = field(default=0, init=False)
+    _headers: list[tuple[bytes, bytes]] = field(factory=list[tuple[bytes, bytes]], init=False)
+    _sent: bool = field(default=False, init=False)
+    """Its head is."""
+    _left: int | None = field(default=None, init=False)
+    """Bytes that its body still has; None when its chunks, or its end, say."""
+    _chunked: bool = field(default=False, init=False)
+    _ended: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.keeps, self._expects = self._head.keeps, self._head.expects
+
+    # The request
+
+    async def receive(self) -> Message:
+        """The next piece of the body; behind the last, the client's end. Raises `Problem` and `Overloaded`."""
+        if self._read:
+            await self._channel.until_gone()
+            return {"type": "http.disconnect"}
+        piece = await self._piece()
+        if piece is None:
+            return {"type": "http.disconnect"}
+        self._read = self._complete
+        return {"type": "http.request", "body": piece, "more_body": not self._complete}
+
+    async def _piece(self) -> bytes | None:
+        """What has come, or comes next, of a body that is not complete; None when the client is gone."""
+        if not self._until:
+            self._until = trio.current_time() + self._common.body_time
+            self._common.incoming.check(self._size, self._head.length or 0)
+        events = self._channel.events
+        if not events:
+            if self._expects:
+                self._expects = False
+                await self._channel.write(CONTINUE)
+            if not await self._more():
+                return None
+        self._expects = False
+        piece = events.popleft() if isinstance(events[0], bytes) else b""
+        if events and isinstance(events[0], End):
+            events.popleft()
+            self._complete = True
+        self._common.incoming.check(self._size, len(piece))
+        self._size += len(piece)
+        self._common.incoming.held += len(piece)
+        self._until += len(piece) / BODY_PACE
+        return piece
+
+    async def _more(self) -> bool:
+        """Whether something came of the body. Bytes may come, and no event: the size of a chunk, or a part of it."""
+        try:
+            while await self._channel.more(self._until):
+                if self._channel.events:
+                    return True
+                if self._channel.parser.refused is not None:
+                    raise self._channel.parser.refused
+        except trio.TooSlowError:
+            seconds, kib = f"{self._common.body_time:g} s", BODY_PACE >> 10
+            detail = f"the body did not come within {seconds} and a second for each {kib} KiB of it"
+            raise Problem("too-slow", detail, executed=False, headers={"Connection": "close"}) from None
+        return False
+
+    async def _drop_rest(self) -> None:
+        """Reads a little of what the app did not want; else the connection ends with the answer."""
+        left = _LITTLE - (self._head.length or 0)
+        with trio.move_on_after(LITTLE_TIME):
+            while not self._complete and left >= 0 and (not self._expects or self._channel.events):
+                if self._head.length is None and not self._channel.events:
+                    break  # of chunks nobody knows how many come
+                piece = await self._piece()
+                if piece is None:
+                    break
+        self.keeps = self.keeps and self._complete
+
+    # The answer
+
+    async def send(self, message: Message) -> None:
+        """Raises `AppFault` and `ValueError`: nothing is sent that is no answer."""
+        if message["type"] == "http.response.start":
+            if self._status:
+                raise AppFault("a second answer to one request")
+            self._status, self._headers = message["status"], list(message.get("headers", ()))
+            await self._common.pace.turn()
+        elif message["type"] == "http.response.body":
+            if not self._status or self._ended:
+                raise AppFault("a body before the answer's head, or behind its end")
+            await self._send_body(message.get("body", b""), more=message.get("more_body", False))
+
+    async def _send_body(self, piece: bytes, *, more: bool) -> None:
+        data = b""
+        if not self._sent:
+            data = await self._answer_head(len(piece), more=more)
+        if self._left is not None:
+            self._left -= len(piece)
+            if self._left < 0 or (self._left and not more):
+                raise AppFault("the answer's body has another length than its head says")
+        self._ended = not more
+        if not self._has_body:
+            piece = b""
+        elif self._chunked:
+            piece = b"%x\r\n%b\r\n" % (len(piece), piece) if piece else b""
+            piece += b"" if more else b"0\r\n\r\n"
+        await self._channel.write(data + piece if data else piece)
+
+    @property
+    def _has_body(self) -> bool:
+        return self._head.method != "HEAD" and self._status not in _NO_BODY
+
+    async def _answer_head(self, size: int, *, more: bool) -> bytes:
+        if not self._complete:
+            await self._drop_rest_of_body()
+        headers = self._headers
+        said = closes = False
+        for name, value in headers:
+            name = name.lower()
+            if name == b"content-length":
+                said, self._left = True, int(value)
+            elif name == b"connection":
+                closes = value.lower() == b"close"
+                self.keeps = self.keeps and not closes
+        if not said and self._status not in _NO_BODY:
+            if not more:
+                headers.append((b"content-length", b"%d" % size))
+            elif self._head.version == "1.1":
+                self._chunked = True
+                headers.append((b"transfer-encoding", b"chunked"))
+            else:
+                self.keeps = False
+        if self._common.closing:
+            self.keeps = False
+        if not self.keeps and not closes:
+            headers.append((b"connection", b"close"))
+        self._sent = True
+        return head(self._status, headers)
+
+    async def _drop_rest_of_body(self) -> None:
+        if any(name.lower() == b"connection" for name, _ in self._headers):
+            self.keeps = False
+        else:
+            try:
+                await self._drop_rest()
+            except (Problem, Overloaded):
+                self.keeps = False  # what came is no body, or too much for all
+
+    def release(self) -> None:
+        """Gives back what the body held."""
+        self._common.incoming.held -= self._size
+        self._size = 0
+
+    def end(self) -> None:
+        """The app has returned. Raises `AppFault` when it has not answered."""
+        if not self._ended:
+            self.keeps = False
+            if not (self._channel.presence.gone or self._channel.ended or self._channel.lost):
+                raise AppFault("the app did not answer, or not to the end")
+        if not self._complete:
+            self.keeps = False

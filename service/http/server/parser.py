@@ -1,0 +1,212 @@
+"""From bytes to requests: httptools (llhttp) reads them strictly; what it lets pass that HTTP forbids is refused here.
+
+Every refusal ends the connection: behind bytes that two readers may read in two ways nothing can be trusted
+(RFC 9112, 11.2). Nothing is raised to who feeds; a fault is found behind the requests that came before it.
+"""
+
+from collections import deque
+
+import httptools
+from attrs import define, field, frozen
+
+from ..problems import Problem
+
+MAX_HEAD = 16 << 10
+"""Bytes of a request line and its headers."""
+
+
+@frozen(eq=False)
+class Head:
+    """A request, before its body."""
+
+    method: str
+    target: bytes
+    version: str
+    """1.0 or 1.1."""
+    headers: list[tuple[bytes, bytes]]
+    """Names in lower case."""
+    length: int | None
+    """Bytes of the body; None when its chunks will say."""
+    keeps: bool
+    """Another request may follow on its connection."""
+    expects: bool
+    """It waits for a 100 before it sends its body."""
+
+
+class End:
+    """The end of a request."""
+
+
+END = End()
+
+
+@define(eq=False)
+class RequestParser:
+    """`feed` turns bytes into `events`: each request is a `Head`, pieces of its body, and `END`."""
+
+    events: deque[Head | bytes | End] = field(factory=deque[Head | bytes | End], init=False)
+    refused: Problem | None = field(default=None, init=False)
+    """Why nothing more can be read; what came before is in `events`."""
+    last: bool = field(default=False, init=False)
+    """The last request of the connection has come whole; nothing behind it is read."""
+    over: bool = field(default=False, init=False)
+    """Something came that was not read."""
+
+    _target: bytes = field(default=b"", init=False)
+    _headers: list[tuple[bytes, bytes]] = field(factory=list[tuple[bytes, bytes]], init=False)
+    _size: int = field(default=0, init=False)
+    """Of the head so far, without what is not complete."""
+    _waiting: int = field(default=0, init=False)
+    """Bytes fed since the feed in which this head began: they bound what llhttp keeps of it."""
+    _begun: int = field(default=0, init=False)
+    """Heads."""
+    _ended: int = field(default=0, init=False)
+    """Heads that are whole."""
+    _head: Head | None = field(default=None, init=False)
+    _passes_on: bool = field(default=True, init=False)
+    """False while a head is read that the client did not send."""
+    _parser: httptools.HttpRequestParser = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._parser = httptools.HttpRequestParser(self)
+
+    @property
+    def in_head(self) -> bool:
+        """Whether the head of a request has begun, and is not whole."""
+        return self._begun > self._ended
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether the client may be sending still, or has sent more than was read."""
+        return self.over or self.in_head or self.refused is not None or self._head is not None or bool(self.events)
+
+    def feed(self, data: bytes) -> None:
+        """Takes the next bytes of the connection."""
+        if self.last or self.refused is not None:
+            self.over = True
+            return
+        begun = self._begun
+        try:
+            self._feed(data)
+        except httptools.HttpParserError as error:
+            if self.last:
+                self.over = True
+            elif self.refused is None:
+                self.refused = _fault(error)
+        else:
+            self._waiting = self._waiting + len(data) if self.in_head and self._begun == begun else 0
+            if self._waiting > MAX_HEAD:
+                self.refused = _too_long()
+
+    def _feed(self, data: bytes) -> None:
+        while True:
+            try:
+                self._parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                # Who asks for another protocol is answered in this one, as RFC 9110, 7.8 allows. For llhttp the body of
+                # such a request is of the other protocol, and would be read as the next request.
+                data = data[upgrade.args[0] :]
+                if self._head is not None:
+                    self._read_body_of(self._head)
+                if not data:
+                    return
+
+    def _read_body_of(self, head: Head) -> None:
+        framing = b"transfer-encoding: chunked" if head.length is None else b"content-length: %d" % head.length
+        self._parser = httptools.HttpRequestParser(self)
+        self._passes_on = False
+        self._parser.feed_data(b"POST / HTTP/1.1\r\n" + framing + b"\r\n\r\n")
+        self._passes_on = True
+
+    # What httptools calls. What is raised here comes out of its feed_data.
+
+    def on_message_begin(self) -> None:
+        """A request line begins."""
+        if self._passes_on:
+            self._target, self._headers, self._size = b"", [], 0
+            self._begun += 1
+
+    def on_url(self, url: bytes) -> None:
+        """The target, or a part of it."""
+        if self._passes_on:
+            self._target += url
+            self._size += len(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header, or a trailer, which nobody reads."""
+        if self._passes_on and self.in_head:
+            self._size += len(name) + len(value) + 4
+            self._headers.append((name.lower(), value.rstrip(b" \t")))
+
+    def on_headers_complete(self) -> None:
+        """The head is whole."""
+        if not self._passes_on:
+            return
+        self._ended += 1
+        if self._size > MAX_HEAD:
+            self._refuse(_too_long())
+        version = self._parser.get_http_version()
+        if version not in ("1.0", "1.1"):
+            self._refuse(_wrong_version())
+        length: int | None = 0
+        expects = False
+        hosts = 0
+        for name, value in self._headers:
+            if name == b"content-length":
+                length = int(value)
+            elif name == b"transfer-encoding":
+                if version == "1.0" or length is None:
+                    self._refuse(_malformed("Transfer-Encoding is given twice, or in HTTP/1.0"))
+                if value.lower() != b"chunked":
+                    self._refuse(Problem("not-implemented", "send the body as it is, or chunked", executed=False))
+                length = None
+            elif name == b"host":
+                hosts += 1
+            elif name == b"expect":
+                expects = version == "1.1" and value.lower() == b"100-continue"
+        if hosts != 1 and not (hosts == 0 and version == "1.0"):
+            self._refuse(_malformed("there is one header Host"))
+        keeps = version == "1.1" and self._parser.should_keep_alive()
+        method = self._parser.get_method().decode("ascii")
+        self._head = Head(method, self._target, version, self._headers, length, keeps, expects)
+        self.events.append(self._head)
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body."""
+        self.events.append(body)
+
+    def on_message_complete(self) -> None:
+        """The request is whole; or, for llhttp, what follows is of another protocol."""
+        head = self._head
+        if head is None or (self._parser.should_upgrade() and head.length != 0):
+            return
+        self.events.append(END)
+        self.last = not head.keeps
+        self._head = None
+
+    def _refuse(self, problem: Problem) -> None:
+        self.refused = problem
+        raise ValueError
+
+
+def _fault(error: httptools.HttpParserError) -> Problem:
+    text = str(error)
+    if text in ("Invalid HTTP version", "Pause on PRI/Upgrade"):
+        return _wrong_version()
+    if text == "Content-Length overflow":
+        return Problem("too-large", "Content-Length is a number beyond all limits", executed=False)
+    return _malformed(text)
+
+
+def _malformed(why: str) -> Problem:
+    return Problem("bad-request", f"this is no request of HTTP/1.1: {why}", executed=False)
+
+
+def _wrong_version() -> Problem:
+    return Problem("http-version", "the server speaks HTTP/1.1 and HTTP/1.0", executed=False)
+
+
+def _too_long() -> Problem:
+    detail = f"the request line and the headers may have {MAX_HEAD} bytes together"
+    return Problem("head-too-large", detail, executed=False)
