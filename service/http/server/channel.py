@@ -79,7 +79,7 @@ class Channel:
             data = await self._stream.receive_some(_PIECE)
         self.arrived = trio.current_time()
         self.ended = not data
-        return data  # trio's streams give bytes, or bytearrays that nobody else has
+        return bytes(data)
 
     async def write(self, data: bytes) -> None:
         """Sends it; to who does not take it for long, nothing more."""

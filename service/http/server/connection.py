@@ -5,9 +5,9 @@ standard allows. The app runs in the connection's own task, and only what it tak
 goes wrong here is raised, and `FrontDoor` contains it.
 """
 
+import re
 from urllib.parse import unquote
 
-import httptools
 import trio
 from attrs import define, field
 
@@ -25,6 +25,8 @@ AFTER_LEAVING = 1.5
 """Seconds for the answer to a client that has left, or that only says that it sends no more: which, nobody can tell."""
 ON_ITS_WAY = 0.1
 """Seconds in which a resting connection may still bring a request, when the server stops."""
+
+_HOST_AND_PATH = re.compile(rb"^([^/?]*)(.*)", re.DOTALL)
 
 Address = tuple[str, int] | None
 
@@ -121,12 +123,9 @@ class Connection:
 
 def _origin_form(target: bytes, headers: list[tuple[bytes, bytes]]) -> tuple[bytes, list[tuple[bytes, bytes]]]:
     """Of a target with a scheme and a host, which a proxy is sent: that host is the one meant (RFC 9112, 3.2.2)."""
-    if not target.lower().startswith((b"http://", b"https://")):
+    scheme, found, rest = target.partition(b"://")
+    if not found or scheme.lower() not in (b"http", b"https"):
         return target, headers
-    try:
-        url = httptools.parse_url(target)
-    except httptools.HttpParserInvalidURLError:
-        return target, headers
-    host = url.host if url.port is None else b"%b:%d" % (url.host, url.port)
-    path = (url.path or b"/") + (b"" if url.query is None else b"?" + url.query)
+    host, path = _HOST_AND_PATH.findall(rest)[0]
+    path = path if path.startswith(b"/") else b"/" + path
     return path, [*[one for one in headers if one[0] != b"host"], (b"host", host)]

@@ -85,7 +85,10 @@ class Exchange:
             if not await self._more():
                 return None
         self._expects = False
-        piece = events.popleft() if isinstance(events[0], bytes) else b""
+        piece = b""
+        if isinstance(events[0], bytes):
+            piece = events[0]
+            events.popleft()
         if events and isinstance(events[0], End):
             events.popleft()
             self._complete = True

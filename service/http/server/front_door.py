@@ -2,6 +2,7 @@
 
 import select
 from functools import partial
+from typing import Any
 
 import structlog
 import trio
@@ -26,9 +27,9 @@ class FrontDoor:
     """Bytes of bodies of requests that are not answered yet."""
     _body_time: float = 20.0
     """Seconds for the body of a request."""
-    _most: int = field(factory=room)
+    most: int = field(factory=room)
     """Connections."""
-    _entrance: Entrance = field(init=False, default=Factory(lambda door: Entrance(door._most), takes_self=True))
+    _entrance: Entrance = field(init=False, default=Factory(lambda door: Entrance(door.most), takes_self=True))
     _common: Common = field(init=False)
     _open: dict[int, Connection] = field(factory=dict[int, Connection], init=False)
     """By descriptor."""
@@ -88,6 +89,6 @@ class FrontDoor:
                     connection.left()
 
 
-def _address(name: object) -> Address:
+def _address(name: Any) -> Address:
     """Of the internet; a Unix socket's has no host."""
-    return (name[0], name[1]) if isinstance(name, tuple) else None
+    return None if isinstance(name, str) else (name[0], name[1])

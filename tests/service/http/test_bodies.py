@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
-from trio.testing import MockClock, memory_stream_pair
+from trio.testing import MemoryReceiveStream, MemorySendStream, MockClock, memory_stream_pair
 
 from tarry.service.errors import Overloaded
 from tarry.service.http.problems import Problem
@@ -14,6 +14,7 @@ from tarry.service.http.server.connection import Connection
 from tarry.service.http.server.exchange import BODY_PACE, LITTLE_TIME
 from tarry.service.http.server.ports import Receive, Scope, Send
 
+Client = trio.StapledStream[MemorySendStream, MemoryReceiveStream]
 Reads = Callable[[Receive], Awaitable[object]]
 
 GET = b"GET /b HTTP/1.1\r\nHost: h\r\n\r\n"
@@ -66,7 +67,7 @@ class Server:
         return self.common.incoming.held
 
     @asynccontextmanager
-    async def connected(self) -> AsyncIterator[trio.StapledStream[trio.abc.SendStream, trio.abc.ReceiveStream]]:
+    async def connected(self) -> AsyncIterator[Client]:
         """A client's end; what it leaves is over when it goes."""
         near, far = memory_stream_pair()
 

@@ -96,6 +96,28 @@ async def test_a_connection_serves_one_request_after_the_other(app: App, autojum
     assert [scope["path"] for scope in app.scopes] == ["/a", "/a", "/b"]
 
 
+@pytest.mark.parametrize(
+    ("target", "path", "host"),
+    [
+        (b"http://b:80/a%20b?c=%2F", "/a b", b"b:80"),
+        (b"HTTP://b", "/", b"b"),
+        (b"http://b?c=/d", "/", b"b"),
+        (b"ftp://b/a", "ftp://b/a", b"localhost"),
+        (b"*", "*", b"localhost"),
+    ],
+)
+async def test_the_host_of_a_whole_address_is_the_one_meant(
+    app: App, target: bytes, path: str, host: bytes, autojump_clock: MockClock
+) -> None:
+    async with served(app) as (client, _):
+        await client.send_all(GET.replace(b"/a", target))
+        await client.send_eof()
+        await everything(client)
+    (scope,) = app.scopes
+    assert scope["path"] == path
+    assert [value for name, value in scope["headers"] if name == b"host"] == [host]
+
+
 async def test_who_rests_too_long_is_let_go(app: App, autojump_clock: MockClock) -> None:
     began = trio.current_time()
     async with served(app) as (client, _):
