@@ -6,6 +6,7 @@ goes wrong here is raised, and `FrontDoor` contains it.
 """
 
 import re
+from math import inf
 from urllib.parse import unquote
 
 import trio
@@ -37,52 +38,62 @@ class Connection:
 
     _common: Common
     _stream: trio.abc.Stream
+    descriptor: int | None = None
+    """The socket's, when the stream is no more than it."""
     _scheme: str = "http"
     client: Address = None
     server: Address = None
     _channel: Channel = field(init=False)
     _serving: trio.CancelScope = field(factory=trio.CancelScope, init=False)
+    _gone_by: float = field(default=inf, init=False)
+    """When the connection of a client that has left is over."""
     _rests: bool = field(default=True, init=False)
     """No request is under way."""
 
     def __attrs_post_init__(self) -> None:
-        self._channel = Channel(self._stream)
+        self._channel = Channel(self._stream, self.descriptor)
 
     async def run(self) -> None:
         """To the end; the stream is left to the caller to close."""
         with self._serving:
             while (request := await self._next()) is not None and await self._answer(request):
                 pass
+        if self._serving.cancelled_caught and self._rests and self._channel.parser.in_head:
+            detail = f"the request's head did not come within {KEEP_ALIVE:g} s"
+            await self._channel.write(refusal(Problem("too-slow", detail, executed=False)))
+        elif self._serving.cancelled_caught:
+            return
+        with trio.CancelScope(deadline=self._gone_by):
             await self._channel.linger()
 
     def left(self) -> None:
         """The client has closed its side. What waits for it is cancelled, and the rest has little time."""
         self._channel.presence.leave()
-        self._serving.deadline = min(self._serving.deadline, trio.current_time() + AFTER_LEAVING)
+        self._gone_by = trio.current_time() + AFTER_LEAVING
+        self._end_by(self._serving.deadline)
 
     def finish(self) -> None:
         """The server stops: the answer under way is the last, and a connection that rests is over."""
         if self._rests:
-            self._channel.hurry(trio.current_time() + ON_ITS_WAY)
+            self._end_by(trio.current_time() + ON_ITS_WAY)
+
+    def _end_by(self, time: float) -> None:
+        self._serving.deadline = min(time, self._gone_by)
 
     async def _next(self) -> Head | None:
         channel, self._rests = self._channel, True
-        until = trio.current_time() + (ON_ITS_WAY if self._common.closing else KEEP_ALIVE)
+        if not channel.events:
+            self._end_by(trio.current_time() + (ON_ITS_WAY if self._common.closing else KEEP_ALIVE))
         while not channel.events:
             if channel.parser.refused is not None:
                 await channel.write(refusal(channel.parser.refused))
                 return None
             if channel.parser.last:
                 return None
-            try:
-                if not await channel.more(until):
-                    return None
-            except trio.TooSlowError:
-                if channel.parser.in_head and not self._common.closing:
-                    detail = f"the request's head did not come within {KEEP_ALIVE:g} s"
-                    await channel.write(refusal(Problem("too-slow", detail, executed=False)))
+            if not await channel.more():
                 return None
         self._rests = False
+        self._end_by(inf)
         await self._common.pace.turn()
         event = channel.events.popleft()
         return event if isinstance(event, Head) else None

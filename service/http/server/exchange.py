@@ -100,17 +100,16 @@ class Exchange:
 
     async def _more(self) -> bool:
         """Whether something came of the body. Bytes may come, and no event: the size of a chunk, or a part of it."""
-        try:
-            while await self._channel.more(self._until):
+        with trio.CancelScope(deadline=self._until):
+            while await self._channel.more():
                 if self._channel.events:
                     return True
                 if self._channel.parser.refused is not None:
                     raise self._channel.parser.refused
-        except trio.TooSlowError:
-            seconds, kib = f"{self._common.body_time:g} s", BODY_PACE >> 10
-            detail = f"the body did not come within {seconds} and a second for each {kib} KiB of it"
-            raise Problem("too-slow", detail, executed=False, headers={"Connection": "close"}) from None
-        return False
+            return False
+        seconds, kib = f"{self._common.body_time:g} s", BODY_PACE >> 10
+        detail = f"the body did not come within {seconds} and a second for each {kib} KiB of it"
+        raise Problem("too-slow", detail, executed=False, headers={"Connection": "close"})
 
     async def _drop_rest(self) -> None:
         """Reads a little of what the app did not want; else the connection ends with the answer."""

@@ -66,7 +66,7 @@ class FrontDoor:
         descriptor = stream.socket.fileno()
         try:
             client, server = _address(stream.socket.getpeername()), _address(stream.socket.getsockname())
-            connection = Connection(self._common, stream, client=client, server=server)
+            connection = Connection(self._common, stream, descriptor, client=client, server=server)
             self._open[descriptor] = connection
             # The kernel says so even while nobody reads from it.
             leaving.register(descriptor, select.EPOLLRDHUP | select.EPOLLONESHOT)
