@@ -1,0 +1,229 @@
+"""What does a user get: through real sockets, the real server and the real client?
+
+    python -m tarry.bench.front --dsn sqlite
+    python -m tarry.bench.front --dsn mysql --runs 5 --seconds 5
+    python -m tarry.bench.front --only publish run
+
+Each subject has a server and an empty database of its own. `server_cpu_us` is the server's processor time for one
+request, or for one message where a request has many; of the clients that share the machine it has no part. Baselines of
+the same run: the same app behind Hypercorn, and two bytes from uvicorn. Connections, threads and tasks are how many at
+once; of `claim` they are messages to a claim, of 8 consumers.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import httpx
+import trio
+
+from ..client import AsyncTarry, Tarry
+from ..service.demo.server_process import free_port, python_path
+from . import databases
+from .closed_loop import in_tasks, in_threads
+from .raw_load import Script, again, drive, request
+from .report import Figures, chosen, column, ratios, spreads, summarize
+from .subject import BODY, served
+from .usage import cpu_of
+
+_LIVE = request("GET", "/livez")
+_PUBLISH = request("POST", "/v1/topics/orders/messages", b'{"body":' + BODY + b"}")
+_CONSUMERS = 8
+_START_SECONDS = 30
+_BEHIND = "hypercorn_"
+_BODY = json.loads(BODY)
+
+
+def main() -> None:
+    parser = databases.options("front", __doc__, default="sqlite", runs=5)
+    parser.add_argument("--seconds", type=databases.seconds, default=3, help="of each measurement")
+    parser.add_argument("--at-once", type=databases.count, nargs="+", default=[1, 20, 200], help="connections, threads")
+    parser.add_argument("--messages", type=databases.count, default=20_000, help="that claims and run find waiting")
+    parser.add_argument("--only", nargs="+", help="subjects whose names begin so")
+    arguments = parser.parse_args()
+    with databases.server(arguments.dsn) as dsn:
+        contestants = {
+            name: measure
+            for name, measure in contestants_on(arguments.at_once, arguments.seconds, arguments.messages).items()
+            if not arguments.only or name.startswith(tuple(arguments.only))
+        }
+        if not contestants:
+            parser.error("no subject has such a name")
+        settings = databases.durability(dsn)
+        runs = databases.alternate(dsn, "front", arguments.runs, contestants)
+        rates = column(runs, "per_s")
+        summarize(
+            "front",
+            **chosen(arguments, "seconds", "runs"),
+            **settings,
+            per_s=spreads(rates),
+            server_cpu_us=spreads(column(runs, "server_cpu_us"), 1),
+            p50_ms=spreads(column(runs, "p50_ms"), 2),
+            p99_ms=spreads(column(runs, "p99_ms"), 2),
+            times_hypercorn={
+                name: ratios(rates, name, _BEHIND + name) for name in contestants if _BEHIND + name in contestants
+            },
+        )
+
+
+def contestants_on(at_once: list[int], seconds: float, messages: int) -> dict[str, Callable[[str], Figures]]:
+    """By name: what is measured on an empty database."""
+    found: dict[str, Callable[[str], Figures]] = {}
+    for number in at_once:
+        for name, data in (("livez", _LIVE), ("publish", _PUBLISH)):
+            found[f"{name}_{number}"] = partial(over_sockets, data, number, seconds, served)
+            found[f"{_BEHIND}{name}_{number}"] = partial(over_sockets, data, number, seconds, behind_hypercorn)
+        found[f"uvicorn_{number}"] = partial(over_sockets, _LIVE, number, seconds, bare_uvicorn)
+    for size in (1, 10, 100):
+        found[f"claim_{size}"] = partial(claims, size, seconds, messages)
+    for number in at_once:
+        found[f"threads_{number}"] = partial(from_threads, number, seconds)
+        found[f"tasks_{number}"] = partial(from_tasks, number, seconds)
+    found["run"] = partial(consumed, messages)
+    return found
+
+
+# Servers
+
+
+class Other:
+    """A server that is not `tarry serve`."""
+
+    def __init__(self, name: str, dsn: str) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        command = [sys.executable, "-P", "-m", "tarry.bench.other_servers", name, str(self.port), dsn]
+        self.process = subprocess.Popen(command, env=os.environ | python_path(), stdout=subprocess.DEVNULL)
+        self.pid = self.process.pid
+
+    def wait(self) -> None:
+        """Until it answers."""
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
+            try:
+                if httpx.get(f"{self.url}/readyz").is_success:
+                    return
+            except httpx.TransportError:
+                if time.monotonic() > deadline or self.process.poll() is not None:
+                    raise
+            time.sleep(0.05)
+
+
+@contextmanager
+def _other(name: str, dsn: str) -> Generator[Other, None, None]:
+    server = Other(name, dsn)
+    try:
+        server.wait()
+        yield server
+    finally:
+        server.process.kill()
+        server.process.wait()
+
+
+behind_hypercorn = partial(_other, "hypercorn")
+bare_uvicorn = partial(_other, "uvicorn")
+
+
+# Subjects
+
+
+def over_sockets(data: bytes, connections: int, seconds: float, start: Callable[[str], Any], dsn: str) -> Figures:
+    """The same request over so many connections."""
+    with start(dsn) as server:
+        scripts = [again(data) for _ in range(connections)]
+        return drive(server.port, scripts, seconds, lambda: cpu_of(server.pid))
+
+
+def claims(size: int, seconds: float, messages: int, dsn: str) -> Figures:
+    """Claims of so many messages and their acks; the figures are of messages."""
+    messages = min(messages, size * 20_000)
+    counted = {"messages": 0}
+
+    def consumer(number: int) -> Script:
+        body = json.dumps({"client": f"c{number}", "max": size, "wait": "1s"}).encode()
+        while True:
+            claim = json.loads((yield request("POST", "/v1/topics/orders/groups/g/claim", body)))
+            if not claim["claim"]:
+                return
+            yield request("POST", f"/v1/claims/{claim['claim']}/ack", b"{}")
+            counted["messages"] += len(claim["messages"])
+
+    with served(dsn) as server:
+        publish(server.url, messages)
+        scripts = [consumer(number) for number in range(_CONSUMERS)]
+        before, began = cpu_of(server.pid), time.perf_counter()
+        figures = drive(server.port, scripts, seconds, lambda: cpu_of(server.pid))
+        took, used = time.perf_counter() - began, cpu_of(server.pid) - before
+    done = counted["messages"]
+    return figures | {"per_s": round(done / took), "server_cpu_us": round(used / done * 1e6, 1)}
+
+
+def from_threads(number: int, seconds: float, dsn: str) -> Figures:
+    """`Tarry.publish` from so many threads of this process."""
+    with served(dsn) as server, Tarry(server.url) as tarry:
+        before = cpu_of(server.pid)
+        figures = in_threads([lambda: tarry.publish("orders", _BODY)] * number, seconds)
+        return _with_server(figures, cpu_of(server.pid) - before)
+
+
+def from_tasks(number: int, seconds: float, dsn: str) -> Figures:
+    """`AsyncTarry.publish` from so many tasks, on trio."""
+
+    async def measure(url: str) -> Figures:
+        async with AsyncTarry(url) as tarry:
+            return await in_tasks([lambda: tarry.publish("orders", _BODY)] * number, seconds)
+
+    with served(dsn) as server:
+        before = cpu_of(server.pid)
+        figures = trio.run(measure, server.url)
+        return _with_server(figures, cpu_of(server.pid) - before)
+
+
+def _with_server(figures: Figures, used: float) -> Figures:
+    client_cpu = figures.pop("cpu_us")
+    return figures | {"server_cpu_us": round(used / figures["answered"] * 1e6, 1), "client_cpu_us": client_cpu}
+
+
+def consumed(messages: int, dsn: str) -> Figures:
+    """`Tarry.run` with a handler that does nothing, until all that wait are handled; the times are of the whole."""
+    left = messages
+    stop, counting = threading.Event(), threading.Lock()
+
+    def handle(body: object) -> None:
+        nonlocal left
+        with counting:
+            left -= 1
+            if not left:
+                stop.set()
+
+    with served(dsn) as server, Tarry(server.url) as tarry:
+        publish(server.url, messages)
+        before, began, own = cpu_of(server.pid), time.perf_counter(), time.process_time()
+        tarry.run("orders", "g", handle, stop=stop)
+        took = time.perf_counter() - began
+        return {
+            "per_s": round(messages / took),
+            "server_cpu_us": round((cpu_of(server.pid) - before) / messages * 1e6, 1),
+            "client_cpu_us": round((time.process_time() - own) / messages * 1e6, 1),
+            "p50_ms": round(took * 1000, 2),
+            "p99_ms": round(took * 1000, 2),
+        }
+
+
+def publish(url: str, messages: int) -> None:
+    """So many messages to `orders`, which a group has that begins before them."""
+    with Tarry(url) as tarry:
+        httpx.put(f"{url}/v1/topics/orders", json={}).raise_for_status()
+        httpx.put(f"{url}/v1/topics/orders/groups/g", json={"from": "earliest"}).raise_for_status()
+        tarry.publish_many("orders", [{"body": _BODY}] * messages)
+
+
+if __name__ == "__main__":
+    main()
