@@ -32,7 +32,7 @@ async def behind_hypercorn(port: int, dsn: str) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(lifecycle.run)
             await lifecycle.ready.wait()
-            await hypercorn.trio.serve(cast(Any, App(lifecycle, settings, metrics)), config)
+            await cast(Any, hypercorn.trio).serve(App(lifecycle, settings, metrics), config)
 
 
 def hello(port: int) -> None:

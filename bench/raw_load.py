@@ -77,8 +77,8 @@ def drive(port: int, scripts: list[Script], seconds: float, cpu: Callable[[], fl
             one.ask(next(one.script))
         begins = time.perf_counter() + seconds * _WARM_UP
         ends, times, used = begins + seconds, list[float](), 0.0
-        waiting = len(connections)
-        while waiting and (now := time.perf_counter()) < ends:
+        waiting, now = len(connections), 0.0
+        while waiting and now < ends:
             for descriptor, _ in ready.poll(1):
                 one = connections[descriptor]
                 if not one.answered():
