@@ -5,12 +5,13 @@ are bounded too: past `MAX_NAMES` pairs the rest is counted under "(other)", whi
 """
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
 from .. import __version__
+from .lateness import Lateness
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MAX_NAMES = 1000
@@ -38,11 +39,9 @@ class Metrics:
             "dead": self._counter("tarry_messages_dead", "Messages that exhausted their ladder.", "topic", "group"),
             "expired": self._counter("tarry_messages_expired", "Taken by retention unsettled.", "topic", "group"),
         }
-        self._lateness = Histogram(
-            *("tarry_delivery_lateness_seconds", "From deliver_at to the first hand-out.", ["topic"]),
-            buckets=_LATENESS,
-            registry=self.registry,
-        )
+        about = "From deliver_at to the first hand-out."
+        self._lateness = Lateness("tarry_delivery_lateness_seconds", about, _LATENESS)
+        self.registry.register(self._lateness)
         self._promote_batch = Histogram(
             *("tarry_promote_batch_duration_seconds", "One transaction of promotion."),
             buckets=_DURATIONS,
@@ -94,9 +93,9 @@ class Metrics:
         or among the dead letters; or taken by the hard limit of retention, though the group had not settled them."""
         self._of_group[what].labels(*self._bounded(topic, group)).inc(messages)
 
-    def lateness(self, topic: str, seconds: float) -> None:
-        """How long after its `deliver_at` a message was first handed out."""
-        self._lateness.labels(self._bounded(topic)[0]).observe(seconds)
+    def lateness(self, topic: str, seconds: Iterable[float]) -> None:
+        """How long after their `deliver_at` messages were first handed out."""
+        self._lateness.observe(self._bounded(topic)[0], seconds)
 
     def pending(self, topic: str, scheduled: int, retrying: int) -> None:
         """How many of a topic's messages wait for their time, and how many deliveries for their rung."""

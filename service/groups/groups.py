@@ -301,11 +301,9 @@ class Groups:
     def handed_out(self, group: Group, messages: Sequence[Delivered], at: int) -> None:
         self._metrics.of_group("delivered", group.topic.name, group.name, len(messages))
         self._rates.count(group.topic.id, delivered=len(messages))
-        for message in messages:
-            if message.attempt == 1:
-                # What was asked for in the past was due when it was accepted.
-                due = max(message.deliver_at, message.published_at)
-                self._metrics.lateness(group.topic.name, (at - due) / 1000)
+        # What was asked for in the past was due when it was accepted.
+        dues = [max(message.deliver_at, message.published_at) for message in messages if message.attempt == 1]
+        self._metrics.lateness(group.topic.name, [(at - due) / 1000 for due in dues])
 
     async def watch(self, key: ClaimKey, lease_until: int) -> None:
         group = await self._group_of_claim(key)

@@ -23,8 +23,8 @@ def test_everything_is_counted_under_the_contracts_name() -> None:
     metrics.of_group("acked", "orders", "billing", 2)
     metrics.of_group("retried", "orders", "billing", 1)
     metrics.of_group("dead", "orders", "billing", 1)
-    metrics.lateness("orders", 0.0004)
-    metrics.lateness("orders", 7200)
+    metrics.lateness("orders", [0.0004, 7200])
+    metrics.lateness("orders", [0.001, 0.0011])
     metrics.promote_batch(0.004)
     metrics.lease_lost(2)
     metrics.fenced_write()
@@ -34,9 +34,11 @@ def test_everything_is_counted_under_the_contracts_name() -> None:
     for verb, count in (("delivered", 2), ("acked", 2), ("retried", 1), ("dead", 1)):
         assert value(metrics, f'tarry_messages_{verb}_total{{group="billing",topic="orders"}}') == count
     lateness = "tarry_delivery_lateness_seconds"
-    assert value(metrics, f'{lateness}_bucket{{le="0.001",topic="orders"}}') == 1
-    assert value(metrics, f'{lateness}_bucket{{le="3600.0",topic="orders"}}') == 1
-    assert value(metrics, f'{lateness}_bucket{{le="+Inf",topic="orders"}}') == 2
+    assert value(metrics, f'{lateness}_bucket{{le="0.001",topic="orders"}}') == 2
+    assert value(metrics, f'{lateness}_bucket{{le="3600.0",topic="orders"}}') == 3
+    assert value(metrics, f'{lateness}_bucket{{le="+Inf",topic="orders"}}') == 4
+    assert value(metrics, f'{lateness}_count{{topic="orders"}}') == 4
+    assert value(metrics, f'{lateness}_sum{{topic="orders"}}') == pytest.approx(7200.0025)
     assert value(metrics, 'tarry_promote_batch_duration_seconds_bucket{le="0.005"}') == 1
     assert value(metrics, "tarry_lease_lost_total") == 2
     assert value(metrics, "tarry_fenced_writes_total") == 1
