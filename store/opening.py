@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from .errors import StoreError
-from .migrations import Migration, load_migrations
+from .errors import SchemaError, StoreError
+from .migrations import Migration, load_migrations, pending
 from .mysql.dsn import Dsn
-from .ports import Backend
+from .ports import Backend, Guest
 
 _SQLITE = "sqlite:///"
 
@@ -44,6 +44,31 @@ async def open_backend(dsn: str, redis: str | None = None) -> Backend:
     from .mysql.backend import MySQLBackend  # nor the embedded store the MySQL driver
 
     return MySQLBackend(dsn, redis)
+
+
+async def open_guest(dsn: str) -> Guest:
+    """Opens the store named by `dsn` beside its server: it is not locked, and its schema is not touched.
+
+    Raises `SchemaError` where there is no store yet, or one of another version, `BadDSN` and `Unavailable`.
+    """
+    check_dsn(dsn)
+    guest: Guest
+    if dsn.startswith(_SQLITE):
+        from .sqlite.guest import SQLiteGuest
+
+        guest = SQLiteGuest(Path(dsn.removeprefix(_SQLITE)))
+    else:
+        guest = await open_backend(dsn)
+    try:
+        if todo := pending(migrations_for(dsn), await guest.applied()):
+            raise SchemaError(
+                f"the schema lacks {todo[0].version:04} ({todo[0].name}): "
+                "`tarry migrate`, or a start of `tarry serve` of this version, brings it up to date"
+            )
+    except StoreError:
+        await guest.aclose()
+        raise
+    return guest
 
 
 def database_of(dsn: str) -> str:

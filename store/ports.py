@@ -84,8 +84,9 @@ class Transaction(Queries, Protocol):
 Work = Callable[[Transaction], Coroutine[Any, Any, T]]
 
 
-class Backend(Protocol):
-    """A database. Closed with `aclose`; every method may raise the errors of `store.errors`."""
+class Guest(Protocol):
+    """What a program beside the server does with a store that is there: `opening.open_guest`. Every method may raise
+    the errors of `store.errors`."""
 
     async def write(self, work: Work[T]) -> T:
         """Runs `work` in a transaction and commits it; a deadlock runs it again, five times at most.
@@ -104,6 +105,18 @@ class Backend(Protocol):
         """The database's clock, Unix milliseconds; never ahead of the moment of the answer."""
         ...
 
+    async def applied(self) -> dict[int, bytes]:
+        """The checksums of the migrations applied, by version; empty when there is no schema yet."""
+        ...
+
+    async def aclose(self) -> None:
+        """Ends what is in flight and lets go of files, threads and connections."""
+        ...
+
+
+class Backend(Guest, Protocol):
+    """A database. Closed with `aclose`; every method may raise the errors of `store.errors`."""
+
     def skew(self) -> int:
         """By how many milliseconds the host's clock is ahead of where it was when the store's time began with it.
 
@@ -118,10 +131,6 @@ class Backend(Protocol):
         """
         ...
 
-    async def applied(self) -> dict[int, bytes]:
-        """The checksums of the migrations applied, by version; empty when there is no schema yet."""
-        ...
-
     def sequence(self, topic_queues: Sequence[int], *, by_redis: bool) -> None:
         """Says who draws the offsets of a topic's queues. Raises `Refused` where there is no choice."""
         ...
@@ -132,10 +141,6 @@ class Backend(Protocol):
 
     async def durability(self) -> list[str]:
         """Under which settings an acknowledged publish can be lost, one sentence each; empty when all is well."""
-        ...
-
-    async def aclose(self) -> None:
-        """Ends what is in flight and lets go of files, threads and connections."""
         ...
 
     def statistics(self) -> dict[str, int]:

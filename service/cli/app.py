@@ -13,7 +13,7 @@ from cyclopts import App, CycloptsError
 
 from ... import __version__
 from ...store.extras import lacking
-from .printing import UsageError, note
+from .printing import NotThere, UsageError, note
 
 app = App(
     name="tarry",
@@ -38,6 +38,7 @@ app.command(f"{_ROOM}.operating:clients")
 app.command(f"{_ROOM}.operating:seek")
 app.command(f"{_ROOM}.operating:dead")
 app.command(f"{_ROOM}.pipelining:pipeline", help_flags=[], version_flags=[])
+app.command(f"{_ROOM}.keys:keys")
 config = App(name="config", help="The settings of the server.")
 config.command(f"{_ROOM}.serving:show")
 app.command(config)
@@ -48,6 +49,7 @@ FAILED, USAGE, NOT_FOUND, TOO_LATE, TRY_AGAIN, INTERRUPTED = 1, 2, 3, 4, 75, 130
 def _codes() -> Iterator[tuple[type[BaseException], int]]:
     """What ends with which code: the first that fits."""
     yield UsageError, USAGE
+    yield NotThere, NOT_FOUND
     # Loaded when something went wrong, and one after the other: what was raised is loaded already.
     from ..settings import SettingError
 

@@ -18,6 +18,10 @@ class UsageError(Exception):
     """The arguments do not go together; the text says what to write instead. Exit code 2."""
 
 
+class NotThere(Exception):
+    """There is nothing of this name; the text says of what. Exit code 3."""
+
+
 def print_json(item: Any) -> None:
     """One line."""
     sys.stdout.write(json_text(item) + "\n")

@@ -49,6 +49,7 @@ TABLES = (
     *("outbox_cancel", "seek", "replay"),
     *("chain", "parked", "queue_owner"),
     *("reader", "removed", "witness"),
+    *("access_key", "client_owner"),
 )
 
 

@@ -1,0 +1,24 @@
+"""The text of a key: `tarry_` and 32 random bytes. It is shown once; what is kept is its SHA-256."""
+
+import hashlib
+import re
+import secrets
+
+PREFIX = "tarry_"
+"""By which a key that got into a log or a repository is recognised."""
+_FORM = re.compile(rb"tarry_[A-Za-z0-9_-]{43}")
+
+
+def make_token() -> str:
+    """A new one."""
+    return PREFIX + secrets.token_urlsafe(32)
+
+
+def digest(token: str | bytes) -> bytes:
+    """What is kept of it. The text has 256 random bits, so that nothing slower is needed."""
+    return hashlib.sha256(token.encode() if isinstance(token, str) else token).digest()
+
+
+def is_token(text: bytes) -> bool:
+    """Whether it has the form of a key."""
+    return _FORM.fullmatch(text) is not None

@@ -1,0 +1,148 @@
+"""`keys create|list|revoke`: who may ask the server for what.
+
+They work on the store itself, beside a server that may be running: it knows of a key, and of its end, within 5 s.
+"""
+
+import re
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import attrs
+from cyclopts import App, Parameter
+
+from ...store.errors import DuplicateKey
+from ...store.opening import open_guest
+from ...store.operating.keys import MAX_SCOPES, Key, add, all_keys, revoke
+from ...store.ports import Guest
+from ..access.scopes import wrong_scope
+from ..access.tokens import digest, make_token
+from ..settings import Settings
+from .printing import NotThere, UsageError, note, print_items, print_line
+from .rendering import time_text
+
+T = TypeVar("T")
+
+keys = App(name="keys", help="The keys by which clients get in. They lie in the store; a server need not run.")
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+
+Name = Annotated[str, Parameter(help="The key's name, which the server's log tells.")]
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True)
+class Place:
+    """Which store."""
+
+    config: Annotated[Path | None, Parameter(help="Read this file instead of ./tarry.toml.")] = None
+    dsn: Annotated[
+        str | None, Parameter(help="The store: mysql://user:pw@host/db or sqlite:///tarry.db (the default).")
+    ] = None
+
+    def run(self, work: Callable[[Guest], Awaitable[T]]) -> T:
+        """What `work` does in the store, beside its server."""
+        import trio
+
+        dsn = Settings.load(config=self.config, flags={"dsn": self.dsn}).dsn
+
+        async def run() -> T:
+            guest = await open_guest(dsn)
+            try:
+                return await work(guest)
+            finally:
+                await guest.aclose()
+
+        return trio.run(run)
+
+
+_HERE = Place()
+
+
+@keys.command
+def create(
+    name: Name,
+    /,
+    *,
+    scope: Annotated[
+        list[str],
+        Parameter(
+            negative=(),
+            help="What it may do; may be repeated: publish:TOPIC, consume:TOPIC/GROUP, operate:TOPIC, read:TOPIC, "
+            "admin. A name may end with a star.",
+        ),
+    ],
+    place: Place = _HERE,
+) -> int:
+    """Make a key and print it, this once. A running server knows it within 5 s."""
+    if _NAME.fullmatch(name) is None:
+        raise UsageError("a key's name is 1 to 64 letters, digits, dots, underscores and hyphens")
+    for text in scope:
+        if wrong := wrong_scope(text):
+            raise UsageError(f"--scope {wrong}")
+    scopes = tuple(dict.fromkeys(scope))
+    if len(" ".join(scopes)) > MAX_SCOPES:
+        raise UsageError(f"the scopes of a key have {MAX_SCOPES} bytes together at most: use stars, or several keys")
+    token = make_token()
+
+    async def work(guest: Guest) -> None:
+        key = Key(name, digest(token), scopes, await guest.now())
+        await guest.write(partial(add, key=key))
+
+    try:
+        place.run(work)
+    except DuplicateKey:
+        raise UsageError(f"there is a key {name!r}, or there was: a name is given once, take another") from None
+    note("Keep it now: it is shown this once, and is not in the store.")
+    print_line(token)
+    return 0
+
+
+@keys.command(name="list")
+def list_keys(
+    *,
+    json: Annotated[bool, Parameter(negative=(), help="One JSON line per key.")] = False,
+    place: Place = _HERE,
+) -> int:
+    """List the keys that there are and were, with their scopes. The keys themselves nobody has."""
+
+    async def work(guest: Guest) -> list[Key]:
+        return await guest.read(all_keys)
+
+    found = place.run(work)
+    records = [
+        {
+            "name": key.name,
+            "scopes": list(key.scopes),
+            "created_at": _time(key.created_at),
+            "revoked_at": None if key.revoked_at is None else _time(key.revoked_at),
+        }
+        for key in found
+    ]
+    rows = [
+        (key.name, " ".join(key.scopes), _time(key.created_at), "" if key.revoked_at is None else _time(key.revoked_at))
+        for key in found
+    ]
+    print_items(records, ("name", "scopes", "created at", "revoked at"), rows, json=json)
+    return 0
+
+
+@keys.command(name="revoke")
+def revoke_key(name: Name, /, *, place: Place = _HERE) -> int:
+    """End a key for good. A running server refuses it within 5 s."""
+
+    async def work(guest: Guest) -> str:
+        now = await guest.now()
+        return await guest.write(partial(revoke, name=name, now=now))
+
+    result = place.run(work)
+    if result == "unknown":
+        raise NotThere(f"there is no key {name!r}")
+    note("revoked" if result == "revoked" else "it was revoked before")
+    return 0
+
+
+def _time(ms: int) -> str:
+    return time_text(datetime.fromtimestamp(ms / 1000, UTC))

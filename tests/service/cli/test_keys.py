@@ -1,0 +1,110 @@
+"""`tarry keys`: on the store itself, with and without a server beside it."""
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+import trio
+
+from tarry.service.access.tokens import digest, is_token
+from tarry.service.cli.app import run
+from tarry.store.sqlite.backend import SQLiteBackend
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> Path:
+    """A store in the folder that the command is given in."""
+    monkeypatch.chdir(tmp_path)
+    assert run(["migrate"]) == 0
+    capsys.readouterr()
+    return tmp_path / "tarry.db"
+
+
+def rows(store: Path) -> list[tuple[bytes, ...]]:
+    connection = sqlite3.connect(store)
+    try:
+        return connection.execute("SELECT name, digest, scopes FROM access_key").fetchall()
+    finally:
+        connection.close()
+
+
+def test_the_key_is_all_of_stdout_and_nowhere_else(store: Path, capsys: Captured) -> None:
+    assert run(["keys", "create", "billing", "--scope", "publish:a*", "--scope", "consume:a/b"]) == 0
+    captured = capsys.readouterr()
+    token = captured.out.strip()
+    assert is_token(token.encode())
+    assert token not in captured.err
+    assert rows(store) == [(b"billing", digest(token), b"publish:a* consume:a/b")]
+    assert run(["keys", "list", "--json"]) == 0
+    listed = capsys.readouterr().out
+    assert token not in listed
+    assert digest(token).hex() not in listed
+    assert json.loads(listed)["scopes"] == ["publish:a*", "consume:a/b"]
+    for file in store.parent.glob("tarry.db*"):
+        assert token.encode() not in file.read_bytes()
+
+
+def test_revoke(capsys: Captured) -> None:
+    assert run(["keys", "create", "billing", "--scope", "admin"]) == 0
+    assert run(["keys", "revoke", "billing"]) == 0
+    assert run(["keys", "revoke", "billing"]) == 0
+    assert run(["keys", "revoke", "Billing"]) == 3
+    assert "there is no key 'Billing'" in capsys.readouterr().err
+    assert run(["keys", "list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["revoked_at"]
+
+
+def test_a_name_is_given_once(capsys: Captured) -> None:
+    assert run(["keys", "create", "billing", "--scope", "admin"]) == 0
+    assert run(["keys", "create", "billing", "--scope", "admin"]) == 2
+    assert "a name is given once" in capsys.readouterr().err
+
+
+def test_without_a_store(tmp_path: Path, capsys: Captured) -> None:
+    missing = tmp_path / "missing.db"
+    assert run(["keys", "list", "--dsn", f"sqlite:///{missing}"]) == 1
+    assert "tarry migrate" in capsys.readouterr().err
+    assert not missing.exists()
+
+
+def test_of_an_older_schema(store: Path, capsys: Captured) -> None:
+    with sqlite3.connect(store) as connection:
+        connection.execute("DELETE FROM migration WHERE version = 5")
+    connection.close()
+    assert run(["keys", "list"]) == 1
+    assert "lacks 0005" in capsys.readouterr().err
+
+
+def test_beside_a_server_that_is_writing(store: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    """A writer that holds the file for longer than SQLite itself waits."""
+    monkeypatch.setattr("tarry.store.sqlite.connection._PRAGMAS", ("PRAGMA busy_timeout = 10",))
+    other = sqlite3.connect(store, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    done: list[int] = []
+
+    async def both() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(release)
+            done.append(await trio.to_thread.run_sync(run, ["keys", "create", "billing", "--scope", "admin"]))
+
+    async def release() -> None:
+        await trio.sleep(0.5)
+        other.execute("COMMIT")
+
+    trio.run(both)
+    other.close()
+    assert done == [0]
+    assert len(rows(store)) == 1
+
+
+def test_the_server_keeps_its_lock(store: Path) -> None:
+    async def serve() -> None:
+        backend = SQLiteBackend(store)
+        assert await trio.to_thread.run_sync(run, ["keys", "create", "billing", "--scope", "admin"]) == 0
+        await backend.aclose()
+
+    trio.run(serve)
+    assert len(rows(store)) == 1
