@@ -61,6 +61,7 @@ class Lifecycle:
             log.info("schema_migrated", migrations=applied)
         await self._clock.take()
         node = self._make(self._clock)
+        await node.keyring.refresh()
         await node.directory.refresh()
         await node.membership.look()
         with self._store.watch("read"):

@@ -8,6 +8,8 @@ import trio
 from attrs import field, frozen
 
 from ..store.store import Store
+from .access.clients import ClientOwners
+from .access.keyring import Keyring
 from .alarm import Alarm
 from .clock import Clock
 from .groups.groups import Groups
@@ -55,6 +57,8 @@ class Node:
     measures: Measures
     alarm: Alarm
     clock_watch: ClockWatch
+    keyring: Keyring
+    client_owners: ClientOwners
     counting: trio.Lock = field(factory=trio.Lock, init=False)
     """Held by who counts rows of everybody's: one after another, for the readers are for others, too."""
 

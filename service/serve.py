@@ -15,6 +15,8 @@ from ..store.store import Store
 from ..wheel.horizon import Horizon
 from ..wheel.ladder import Ladder
 from ..wheel.timing_wheel import TimingWheel
+from .access.clients import ClientOwners
+from .access.keyring import Keyring
 from .alarm import Alarm
 from .clock import Clock
 from .groups.groups import Groups
@@ -151,6 +153,7 @@ def make_node(store: Store, settings: Settings, metrics: Metrics, notices: Notic
     hand = Hand(wheel, horizon, clock, promotion.promote, promotion.streamed, aside=promotion.held)
     membership = Membership(store, clock, groups.dismiss, settings.client_timeout)
     forgetting = Forgetting(store, metrics, listeners, groups, cleaner)
+    keyring = Keyring(store, always=settings.always_asks)
     directory.topic_gone, directory.group_gone = forgetting.topic_gone, forgetting.group_gone
     return Node(
         store=store,
@@ -174,6 +177,8 @@ def make_node(store: Store, settings: Settings, metrics: Metrics, notices: Notic
         measures=Measures(store, directory, metrics),
         alarm=alarm,
         clock_watch=ClockWatch(clock, alarm, store.backend.skew),
+        keyring=keyring,
+        client_owners=ClientOwners(store, clock, keyring),
     )
 
 

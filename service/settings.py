@@ -140,20 +140,22 @@ def _redis(value: object) -> str:
     return value
 
 
+_UNIX = "unix:"
+_LONGEST_PATH = 107
+"""Bytes of a Unix socket's path, on Linux."""
+
+
 def _listen(value: object) -> str:
+    if isinstance(value, str) and value.startswith(_UNIX):
+        path = value.removeprefix(_UNIX)
+        if not path or "\0" in path or len(path.encode()) > _LONGEST_PATH:
+            raise ValueError(
+                f"{value!r} is not unix:PATH, such as unix:/run/tarry.sock, of {_LONGEST_PATH} bytes at most"
+            )
+        return value
     match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):([0-9]{1,5})", value) if isinstance(value, str) else None
     if match is None or int(match[2]) > 65535:
-        raise ValueError(f"{value!r} is not host:port, such as 127.0.0.1:8277 or [::1]:8277")
-    host = match[1].strip("[]")
-    try:
-        loopback = host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback:
-        raise ValueError(
-            f"{host} is not this machine alone: there is no authentication yet, so Tarry listens on 127.0.0.1, ::1"
-            " or localhost; put a proxy that authenticates before it"
-        )
+        raise ValueError(f"{value!r} is not host:port, such as 127.0.0.1:8277 or [::1]:8277, nor unix:PATH")
     return match[0]
 
 
@@ -243,7 +245,10 @@ class Settings:
     redis: str = _setting(
         "", _redis, "a Redis for notices and for the topics that draw offsets there; not needed", _show_redis
     )
-    listen: str = _setting("127.0.0.1:8277", _listen, "address and port of HTTP; loopback only")
+    listen: str = _setting(
+        "127.0.0.1:8277", _listen, "where HTTP is served: host:port, or unix:PATH; beyond loopback keys are asked for"
+    )
+    insecure_listen: bool = _setting(False, _yes_or_no, "listen beyond loopback though there is no key", _yes)
     hosts: tuple[str, ...] = _setting(
         (), _hosts, "names by which clients may call the server, beside that of listen", _show_hosts
     )
@@ -326,9 +331,28 @@ class Settings:
         return cls(**values, origins=origins)  # type: ignore[arg-type]  # each is what its own parser gave
 
     @property
+    def listen_path(self) -> str | None:
+        """The path of the Unix socket in `listen`, if it is one."""
+        return self.listen.removeprefix(_UNIX) if self.listen.startswith(_UNIX) else None
+
+    @property
     def listen_host(self) -> str:
-        """The host of `listen`."""
-        return self.listen.rpartition(":")[0].strip("[]")
+        """The host of `listen`; of a Unix socket `localhost`, which is what its clients say."""
+        return "localhost" if self.listen_path is not None else self.listen.rpartition(":")[0].strip("[]")
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether others than this machine can reach the server."""
+        host = self.listen_host
+        try:
+            return not (host == "localhost" or ip_address(host).is_loopback)
+        except ValueError:
+            return True
+
+    @property
+    def always_asks(self) -> bool:
+        """Whether keys are asked for even where there never was one."""
+        return self.is_beyond and not self.insecure_listen
 
     def origin(self, name: str) -> str:
         """Where the value came from: "default", the file, the variable or the flag."""

@@ -5,6 +5,7 @@ from functools import partial
 import trio
 
 from ..store.errors import StoreError
+from .access import keyring
 from .node import Node
 from .rounds import every, until_done
 
@@ -21,11 +22,13 @@ async def run_tasks(node: Node) -> None:
             nursery.start_soon(run)
         nursery.start_soon(every, 2, node.clock_watch.take)
         nursery.start_soon(every, 10, node.directory.refresh)
+        nursery.start_soon(every, keyring.EVERY, node.keyring.refresh)
         nursery.start_soon(every, 1, sweeps.look, 5)
         await until_done(sweeps.watch_all, (StoreError,))
         nursery.start_soon(every, node.membership.round, partial(look_after_clients, node))
         nursery.start_soon(every, 10, sweeps.leases)
         nursery.start_soon(every, 60, sweeps.idempotency_keys)
+        nursery.start_soon(every, 60, node.client_owners.forget_unused)
         nursery.start_soon(growth.sealer.run, growth.ours)
         nursery.start_soon(every, 1, growth.sealer.look)
         nursery.start_soon(every, 60, growth.sealer.look_everywhere)

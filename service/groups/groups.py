@@ -149,6 +149,11 @@ class Groups:
             self._metrics.fenced_write()
         return settled
 
+    async def group_of(self, claim_id: str) -> Group | None:
+        """The group that a claim is of, by its name outside; there need be no such claim."""
+        keys = parse_claim(claim_id)
+        return await self._group_of_claim(keys[0]) if keys else None
+
     async def _find(
         self, coordinator: Coordinator, keys: Sequence[ClaimKey], ids: Sequence[int]
     ) -> dict[ClaimKey, tuple[int, ...]] | None:

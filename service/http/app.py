@@ -1,15 +1,19 @@
 """Puts the app together: a plain ASGI callable that any server can run on trio."""
 
+from functools import partial
 from urllib.parse import urlsplit
 from uuid import uuid4
 
 import structlog
 from attrs import define, field
 
+from ..access.keyring import NOBODY
 from ..lifecycle import Lifecycle
 from ..metrics import Metrics
 from ..settings import Settings
+from .access import NOTHING, Of, check, holder_of
 from .asgi import Request, Response
+from .audit import audited
 from .call import Call, answer
 from .hosts import Hosts
 from .openapi import PATH, document
@@ -44,7 +48,7 @@ class App:
 
     def __attrs_post_init__(self) -> None:
         self._hosts = Hosts((self._settings.listen_host, *self._settings.hosts))
-        self.router.add((*OPERATIONS, Operation("GET", PATH, _openapi, "application/json")))
+        self.router.add((*OPERATIONS, Operation("GET", PATH, _openapi, "application/json", NOTHING)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -62,17 +66,28 @@ class App:
             self._hosts.check(request)
             operation = self._operation(request)
             _refuse_other_sites(request)
-            call = Call(request, self._lifecycle, self._settings, self._metrics)
-            if operation.waits_for_start:
-                _ = call.node  # raises
-            if operation.is_checked:
-                call.check(operation.parameters)
-            return await operation.handler(call)
+            return await self._answer(request, operation)
         except ClientGone:
             return Response(status=_GONE)  # nobody reads it, but it is counted
         except Exception as error:
             problem = problem_of(error) or _unexpected(request, error)
             return problem.response()
+
+    async def _answer(self, request: Request, operation: Operation) -> Response:
+        holder, need = NOBODY, operation.need
+        if need.of is not Of.NOTHING:
+            holder = holder_of(request, self._lifecycle.node.keyring)  # before the store has answered, `node` raises
+        call = Call(request, self._lifecycle, self._settings, self._metrics, holder)
+        if need.is_audited:
+            return await audited(call, operation.name, partial(self._act, call, operation))
+        return await self._act(call, operation)
+
+    async def _act(self, call: Call, operation: Operation) -> Response:
+        if operation.is_checked:
+            call.check(operation.parameters)
+        if operation.need.of is not Of.NOTHING:
+            check(operation.need, call.holder, call.request)
+        return await operation.handler(call)
 
     def _operation(self, request: Request) -> Operation:
         route, operations, parts = self.router.find(request.path)
@@ -88,7 +103,7 @@ class App:
 
 
 def _refuse_other_sites(request: Request) -> None:
-    """There is no authentication yet, so a page of some other site must not write through its reader's browser."""
+    """A page of some other site must not write through its reader's browser, where no key is asked for."""
     origin = request.header(b"origin")
     if origin is None or request.method in _SAFE:
         return

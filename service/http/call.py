@@ -10,12 +10,15 @@ import trio
 from attrs import define
 
 from ...store.ids import MAX_MS
+from ...store.looking import tracing
 from ...store.records import Group, Topic
+from ..access.keyring import Holder
 from ..durations import format_duration, parse_duration, parse_time
 from ..lifecycle import Lifecycle
 from ..metrics import Metrics
 from ..node import Node
 from ..settings import Settings
+from .access import forbidden, scope_text, unauthorized
 from .asgi import Request, Response
 from .names import parse_id, wrong_client, wrong_name
 from .problems import Problem, bad_field, bad_parameter
@@ -39,6 +42,8 @@ class Call:
     lifecycle: Lifecycle
     settings: Settings
     metrics: Metrics
+    holder: Holder
+    """Who asks."""
 
     @property
     def node(self) -> Node:
@@ -93,6 +98,40 @@ class Call:
     def unknown_message(self) -> Problem:
         """404 for the message of the path."""
         return Problem("unknown-message", f"there is no message {self.part('id')[:100]!r}")
+
+    # Who asks, where the path does not say of what
+
+    def demand(self, verb: str, topic: str) -> None:
+        """Raises a `Problem`, 403, where the key's scopes do not reach this topic, which the body names."""
+        if not self.holder.scopes.reach(verb, topic):
+            raise forbidden(self.holder, scope_text(verb, topic))
+
+    async def own_message(self, verb: str) -> int:
+        """The message of the path; for a key whose scopes do not reach its topic there is none."""
+        id_ = self.message_id
+        scopes = self.holder.scopes
+        if not scopes.reach_all(verb):
+            topic = await self.node.store.read(tracing.topic_of, id_)
+            if topic is None or not scopes.reach(verb, topic):
+                raise self.unknown_message()
+        return id_
+
+    async def own_claim(self) -> str:
+        """The claim of the path; for a key whose scopes do not reach its group there is none."""
+        name, scopes = self.claim_id, self.holder.scopes
+        if not scopes.reach_all("consume") and name != "null":
+            group = await self.node.groups.group_of(name)
+            if group is None or not scopes.reach("consume", group.topic.name, group.name):
+                raise Problem("unknown-claim", f"there is no claim {name[:100]!r}")
+        return name
+
+    async def own_client(self, client: str) -> str:
+        """The client; it is this key's from now on. Raises a `Problem`, 403, where it is another's."""
+        owner = await self.node.client_owners.take(client, self.holder)
+        if owner != self.holder.name:
+            detail = f"the client {client[:100]!r} belongs to another key: choose a name of your own"
+            raise Problem("forbidden", detail, executed=False)
+        return client
 
     @property
     def query(self) -> Mapping[str, str]:
@@ -170,10 +209,19 @@ class Call:
         return number
 
     async def unless_gone(self, work: Callable[[], Awaitable[T]]) -> T:
-        """The answer to `work`, which is cancelled when the client goes away: nobody is left to take what it gives."""
+        """The answer to `work`, which is cancelled when the client goes away: nobody is left to take what it gives; or
+        when its key is revoked."""
+        if self.holder.revoked:
+            raise unauthorized("the key was revoked meanwhile")
         presence: Presence = self.request.scope.get(PRESENCE) or Presence()
-        with presence.waited_for():
-            return await work()
+        self.holder.waiting.add(presence.let_go)
+        try:
+            with presence.waited_for():
+                return await work()
+        finally:
+            self.holder.waiting.discard(presence.let_go)
+        if self.holder.revoked:
+            raise unauthorized("the key was revoked meanwhile")
         raise ClientGone
 
 

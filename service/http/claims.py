@@ -38,6 +38,7 @@ async def claim(call: Call) -> Response:
     lease = settings.lease if request.lease is None else _lease(call, request.lease)
     latest, since = call.start(request.from_, "/from")
     tags = _tags(call, request.tags)
+    await call.own_client(request.client)
     topic = await call.node.directory.topic(call.part("topic"))
     if request.after and topic.kind != "broadcast":
         raise bad_field("/after", f"topic {topic.name!r} is no broadcast topic: ack the claim, and leave it out")
@@ -118,14 +119,16 @@ def _after(topic: Topic, after: str | None) -> tuple[Queue, int] | None:
 
 async def ack(call: Call) -> Response:
     """The messages are done."""
+    claim = await call.own_claim()
     request = await call.read(Ack)
-    settled = await call.node.groups.settle(call.claim_id, "ack", ids=parse_ids(request.ids))
+    settled = await call.node.groups.settle(claim, "ack", ids=parse_ids(request.ids))
     _unless_lost(settled)
     return answer(answers.AckAnswer(acked=settled.acked))
 
 
 async def fail(call: Call) -> Response:
     """The messages failed: onto the ladder, or dead."""
+    claim = await call.own_claim()
     request = await call.read(Fail)
     rest = None
     if request.retry_after is not None:
@@ -133,7 +136,7 @@ async def fail(call: Call) -> Response:
         if call.node.clock.now() + rest > MAX_MS:
             raise bad_field("/retry_after", "it ends after 2109")
     settled = await call.node.groups.settle(
-        call.claim_id,
+        claim,
         "fail",
         ids=parse_ids(request.ids),
         reason=None if request.reason is None else _cut(request.reason),
@@ -152,8 +155,9 @@ def _cut(reason: str) -> str:
 
 async def extend(call: Call) -> Response:
     """The lease begins anew."""
+    claim = await call.own_claim()
     request = await call.read(Extend)
-    settled = await call.node.groups.settle(call.claim_id, "extend", lease=_lease(call, request.lease))
+    settled = await call.node.groups.settle(claim, "extend", lease=_lease(call, request.lease))
     _unless_lost(settled)
     return answer(answers.ExtendAnswer(lease_until=format_time(settled.lease_until)))
 

@@ -27,7 +27,7 @@ async def renew(call: Call) -> Response:
 
     It is dead when nothing is heard of it any more.
     """
-    name = call.part("client")
+    name = await call.own_client(call.part("client"))
     alive_until = await call.node.membership.renew(name)
     alive_for = call.settings.client_timeout
     return answer(answers.RenewAnswer(client=name, alive_until=format_time(alive_until), alive_for=alive_for))
@@ -35,6 +35,7 @@ async def renew(call: Call) -> Response:
 
 async def deregister(call: Call) -> Response:
     """The client goes, and its claims end at once."""
-    name = call.part("client")
+    name = await call.own_client(call.part("client"))
     registered, claims = await call.node.membership.deregister(name)
+    await call.node.client_owners.leave(name, call.holder)
     return answer(answers.DeregisterAnswer(client=name, registered=registered, claims=claims))

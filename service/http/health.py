@@ -1,8 +1,11 @@
 """What probes, scrapers and lost visitors ask for."""
 
 from ... import __version__
+from ...store.errors import StoreError
+from ..errors import Stopping
 from ..metrics import CONTENT_TYPE
 from . import answers
+from .access import holder_of
 from .asgi import Response
 from .call import Call, answer
 from .problems import KINDS, Check, Problem
@@ -22,13 +25,24 @@ async def live(call: Call) -> Response:
 
 async def ready(call: Call) -> Response:
     """The server can accept and deliver."""
-    verbose = "verbose" in call.query
+    verbose = "verbose" in call.query and _may_know(call)
     checks = [Check(name, ok=wrong is None, detail=wrong) for name, wrong in await call.lifecycle.readiness()]
     failed = [check for check in checks if not check.ok and check.check not in _WARNINGS]
     if failed:
         detail = "; ".join(f"{check.check}: {check.detail}" for check in failed) if verbose else "see /readyz?verbose"
         raise Problem("not-ready", detail, checks=checks if verbose else (), headers={"Retry-After": "1"})
     return answer(answers.Ready(ready=True, checks=checks) if verbose else answers.Ready(ready=True))
+
+
+def _may_know(call: Call) -> bool:
+    """What is wrong with a store is nobody's business who has no key, where one is asked for."""
+    try:
+        holder_of(call.request, call.lifecycle.node.keyring)
+    except Stopping:
+        return True  # there is nothing to tell yet
+    except (Problem, StoreError):
+        return False
+    return True
 
 
 async def metrics(call: Call) -> Response:

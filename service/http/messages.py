@@ -16,7 +16,7 @@ PAGE = 100
 async def get_message(call: Call) -> Response:
     """A message and its life."""
     found = await call.node.store.read(tracing.find_message, call.message_id)
-    if found is None:
+    if found is None or not call.holder.scopes.reach("read", found.topic):
         raise call.unknown_message()
     return answer(rendering.found(found))
 
@@ -34,7 +34,7 @@ async def cancel(call: Call) -> Response:
 
     The verdict is exact.
     """
-    verdict = await call.node.intake.cancel(call.message_id)
+    verdict = await call.node.intake.cancel(await call.own_message("publish"))
     if verdict.result != "cancelled":
         raise _no(call, verdict)
     return answer(answers.CancelAnswer())
@@ -42,7 +42,7 @@ async def cancel(call: Call) -> Response:
 
 async def reschedule(call: Call) -> Response:
     """Give a message that still waits another time."""
-    id_ = call.message_id
+    id_ = await call.own_message("publish")
     request = await call.read(Reschedule)
     if request.delay is None and request.deliver_at is None:
         raise bad_field("/delay", "say delay or deliver_at")

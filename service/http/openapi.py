@@ -9,6 +9,7 @@ import msgspec
 
 from ... import __version__
 from . import schemas
+from .access import Of
 from .hosts import FOR_PROBES
 from .problems import KINDS, MEDIA_TYPE, ProblemBody
 from .reading import Body
@@ -17,6 +18,11 @@ from .schemas import Json
 
 PATH = "/openapi.json"
 _REF = "#/components/schemas/{name}"
+_SCHEME: Json = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "a key of `tarry keys create`; a server that never had one, and is its own machine's, needs none",
+}
 _PARTS: dict[str, Json] = {
     "topic": schemas.NAME,
     "group": schemas.NAME,
@@ -55,13 +61,13 @@ def document() -> Json:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": dict(paths),
-        "components": {"schemas": components},
+        "components": {"schemas": components, "securitySchemes": {"key": _SCHEME}},
     }
 
 
 def _operation(operation: Operation, by_type: dict[type, Json]) -> Json:
     described: Json = {
-        "operationId": getattr(operation.handler, "__name__", ""),
+        "operationId": operation.name,
         "summary": operation.about,
         "parameters": [
             *(
@@ -73,6 +79,8 @@ def _operation(operation: Operation, by_type: dict[type, Json]) -> Json:
         ],
         "responses": _responses(operation, by_type),
     }
+    if operation.need.of is not Of.NOTHING:
+        described["security"] = [{"key": []}, {}]
     if operation.requests:
         schema = _one_of([by_type[type_] for type_ in operation.requests])
         described["requestBody"] = {
@@ -108,7 +116,7 @@ def _responses(operation: Operation, by_type: dict[type, Json]) -> Json:
         for status in operation.statuses
     }
     ours = () if operation.path in FOR_PROBES else ("wrong-host",)
-    return responses | _problems((*operation.problems, *ours, "internal"), by_type)
+    return responses | _problems((*operation.kinds, *ours, "internal"), by_type)
 
 
 def _problems(kinds: Sequence[str], by_type: dict[type, Json]) -> Json:

@@ -17,6 +17,8 @@ MEDIA_TYPE = "application/problem+json"
 KINDS: Mapping[str, tuple[int, str]] = {
     "bad-request": (400, "The request is not valid"),
     "not-built": (400, "This version cannot do that yet"),
+    "unauthorized": (401, "A key is needed"),
+    "forbidden": (403, "The key does not reach this"),
     "cross-origin": (403, "The request comes from another site's page"),
     "not-found": (404, "There is no such path"),
     "unknown-topic": (404, "There is no such topic"),

@@ -22,6 +22,21 @@ from . import (
     schemas,
     topics,
 )
+from .access import (
+    CONSUME,
+    CONSUME_LATER,
+    KNOW,
+    NOTHING,
+    OPERATE,
+    PUBLISH,
+    PUBLISH_LATER,
+    READ,
+    READ_ALL,
+    READ_LATER,
+    READ_QUERY,
+    Need,
+    Of,
+)
 from .call import Handler
 
 
@@ -49,6 +64,8 @@ class Operation:
     handler: Handler
     answer: type | tuple[type, ...] | str
     """This struct, or one of these; or the media type of what is no struct."""
+    need: Need
+    """What a key must reach to ask for it."""
     requests: tuple[type, ...] = ()
     """One of these structs is the body."""
     problems: tuple[str, ...] = ()
@@ -65,6 +82,11 @@ class Operation:
         return frozenset(parameter.name for parameter in self.query)
 
     @property
+    def name(self) -> str:
+        """What the document and the log call it."""
+        return getattr(self.handler, "__name__", "")
+
+    @property
     def about(self) -> str:
         """What it does, on one line."""
         return (self.handler.__doc__ or "").partition("\n")[0].removesuffix(".")
@@ -77,14 +99,15 @@ class Operation:
         return self.answer if isinstance(self.answer, tuple) else (self.answer,)
 
     @cached_property
-    def waits_for_start(self) -> bool:
-        """Until the store has answered, this is `stopping`."""
-        return "stopping" in self.problems
-
-    @cached_property
     def is_checked(self) -> bool:
         """It says no to names and parameters that it does not know."""
         return "bad-request" in self.problems
+
+    @cached_property
+    def kinds(self) -> tuple[str, ...]:
+        """All kinds of problems that it may answer."""
+        access = () if self.need.of is Of.NOTHING else ("unauthorized", "forbidden", *_READS)
+        return tuple(dict.fromkeys((*self.problems, *access)))
 
 
 _TOPIC = "/v1/topics/{topic}"
@@ -155,99 +178,140 @@ OPERATIONS: tuple[Operation, ...] = (
         f"{_TOPIC}/messages",
         publishing.publish,
         (answers.ReceiptAnswer, answers.BatchAnswer),
+        PUBLISH,
         requests=(requests.Message, requests.Batch),
         headers=(_IDEMPOTENCY,),
         problems=(*_BODY, "unknown-topic", "idempotency-conflict", *_WRITES),
         statuses=(201,),
     ),
-    Operation("GET", "/v1/messages", finding.find_messages, answers.FoundPage, query=_FOUND, problems=_NO_TOPIC),
     Operation(
-        "GET", f"{_TOPIC}/upcoming", finding.upcoming, answers.UpcomingAnswer, query=_UPCOMING, problems=_NO_TOPIC
+        "GET", "/v1/messages", finding.find_messages, answers.FoundPage, READ_QUERY, query=_FOUND, problems=_NO_TOPIC
     ),
     Operation(
-        *("GET", _MESSAGE, messages.get_message, answers.FoundAnswer),
+        "GET", f"{_TOPIC}/upcoming", finding.upcoming, answers.UpcomingAnswer, READ, query=_UPCOMING, problems=_NO_TOPIC
+    ),
+    Operation(
+        *("GET", _MESSAGE, messages.get_message, answers.FoundAnswer, READ_LATER),
         problems=("bad-request", "unknown-message", *_READS),
     ),
     Operation(
-        *("DELETE", _MESSAGE, messages.cancel, answers.CancelAnswer),
+        *("DELETE", _MESSAGE, messages.cancel, answers.CancelAnswer, PUBLISH_LATER),
         problems=(*_NO_BODY, "unknown-message", "too-late", *_WRITES),
     ),
     Operation(
-        *("PATCH", _MESSAGE, messages.reschedule, answers.RescheduleAnswer, (requests.Reschedule,)),
+        *("PATCH", _MESSAGE, messages.reschedule, answers.RescheduleAnswer, PUBLISH_LATER, (requests.Reschedule,)),
         problems=(*_BODY, "unknown-message", "too-late", "cancelled", *_WRITES),
     ),
     Operation(
-        *("POST", f"{_GROUP}/claim", claims.claim, answers.ClaimAnswer, (requests.Claim,)),
+        *("POST", f"{_GROUP}/claim", claims.claim, answers.ClaimAnswer, CONSUME, (requests.Claim,)),
         problems=(*_BODY, "not-built", "unknown-topic", "unknown-group", *_WRITES),
     ),
-    Operation("POST", f"{_CLAIM}/ack", claims.ack, answers.AckAnswer, (requests.Ack,), _SETTLES, body_required=False),
     Operation(
-        "POST", f"{_CLAIM}/fail", claims.fail, answers.FailAnswer, (requests.Fail,), _SETTLES, body_required=False
+        "POST",
+        f"{_CLAIM}/ack",
+        claims.ack,
+        answers.AckAnswer,
+        CONSUME_LATER,
+        (requests.Ack,),
+        _SETTLES,
+        body_required=False,
     ),
-    Operation("POST", f"{_CLAIM}/extend", claims.extend, answers.ExtendAnswer, (requests.Extend,), _SETTLES),
     Operation(
-        *("POST", "/v1/nudge", topics.nudge, answers.NudgeAnswer, (requests.Nudge,)),
+        "POST",
+        f"{_CLAIM}/fail",
+        claims.fail,
+        answers.FailAnswer,
+        CONSUME_LATER,
+        (requests.Fail,),
+        _SETTLES,
+        body_required=False,
+    ),
+    Operation(
+        "POST", f"{_CLAIM}/extend", claims.extend, answers.ExtendAnswer, CONSUME_LATER, (requests.Extend,), _SETTLES
+    ),
+    Operation(
+        *("POST", "/v1/nudge", topics.nudge, answers.NudgeAnswer, PUBLISH_LATER, (requests.Nudge,)),
         problems=(*_BODY, "unknown-topic", *_READS),
         body_required=False,
         statuses=(202,),
     ),
     Operation(
-        "GET", "/v1/clients", clients.list_clients, answers.ClientPage, query=_PAGE, problems=("bad-request", *_READS)
+        "GET",
+        "/v1/clients",
+        clients.list_clients,
+        answers.ClientPage,
+        READ_ALL,
+        query=_PAGE,
+        problems=("bad-request", *_READS),
     ),
-    Operation("POST", f"{_CLIENT}/renew", clients.renew, answers.RenewAnswer, problems=(*_NO_BODY, *_WRITES)),
-    Operation("DELETE", _CLIENT, clients.deregister, answers.DeregisterAnswer, problems=(*_NO_BODY, *_WRITES)),
     Operation(
-        *("GET", "/v1/topics", topics.list_topics, answers.TopicList),
+        "POST", f"{_CLIENT}/renew", clients.renew, answers.RenewAnswer, CONSUME_LATER, problems=(*_NO_BODY, *_WRITES)
+    ),
+    Operation(
+        "DELETE", _CLIENT, clients.deregister, answers.DeregisterAnswer, CONSUME_LATER, problems=(*_NO_BODY, *_WRITES)
+    ),
+    Operation(
+        *("GET", "/v1/topics", topics.list_topics, answers.TopicList, READ_ALL),
         query=(_SORT, *_PAGE),
         problems=("bad-request", *_READS),
     ),
-    Operation("GET", _TOPIC, topics.get_topic, answers.TopicDetail, problems=_NO_TOPIC),
+    Operation("GET", _TOPIC, topics.get_topic, answers.TopicDetail, READ, problems=_NO_TOPIC),
     Operation(
-        *("PUT", _TOPIC, topics.put_topic, answers.TopicAnswer, (requests.PutTopic,)),
+        *("PUT", _TOPIC, topics.put_topic, answers.TopicAnswer, OPERATE, (requests.PutTopic,)),
         problems=(*_BODY, "not-built", "topic-conflict", *_WRITES),
         body_required=False,
         statuses=(200, 201),
     ),
     Operation(
-        *("DELETE", _TOPIC, topics.remove_topic, answers.RemovedTopic),
+        *("DELETE", _TOPIC, topics.remove_topic, answers.RemovedTopic, OPERATE),
         query=(_FORCE,),
         problems=(*_NO_BODY, "unknown-topic", "topic-conflict", *_WRITES),
     ),
-    Operation("GET", f"{_TOPIC}/groups", topics.list_groups, answers.GroupList, problems=_NO_TOPIC),
-    Operation("GET", _GROUP, topics.get_group, answers.GroupDetail, problems=_NO_GROUP),
+    Operation("GET", f"{_TOPIC}/groups", topics.list_groups, answers.GroupList, READ, problems=_NO_TOPIC),
+    Operation("GET", _GROUP, topics.get_group, answers.GroupDetail, KNOW, problems=_NO_GROUP),
     Operation(
-        *("PUT", _GROUP, topics.put_group, answers.GroupSummary, (requests.PutGroup,)),
+        *("PUT", _GROUP, topics.put_group, answers.GroupSummary, OPERATE, (requests.PutGroup,)),
         problems=(*_BODY, "not-built", "unknown-topic", "unknown-group", *_WRITES),
         body_required=False,
         statuses=(200, 201),
     ),
     Operation(
-        *("DELETE", _GROUP, topics.remove_group, answers.RemovedGroup),
+        *("DELETE", _GROUP, topics.remove_group, answers.RemovedGroup, OPERATE),
         problems=(*_NO_BODY, "unknown-topic", "unknown-group", *_WRITES),
     ),
-    Operation("GET", f"{_GROUP}/dead", dead.list_dead, answers.DeadPage, query=_DEAD, problems=_NO_GROUP),
+    Operation("GET", f"{_GROUP}/dead", dead.list_dead, answers.DeadPage, READ, query=_DEAD, problems=_NO_GROUP),
     Operation(
-        *("POST", f"{_GROUP}/dead/redrive", dead.redrive, answers.RedriveAnswer, (requests.Letters,), _OPERATES),
+        *(
+            "POST",
+            f"{_GROUP}/dead/redrive",
+            dead.redrive,
+            answers.RedriveAnswer,
+            OPERATE,
+            (requests.Letters,),
+            _OPERATES,
+        ),
         body_required=False,
     ),
     Operation(
-        *("POST", f"{_GROUP}/dead/purge", dead.purge, answers.PurgeAnswer, (requests.Letters,), _OPERATES),
+        *("POST", f"{_GROUP}/dead/purge", dead.purge, answers.PurgeAnswer, OPERATE, (requests.Letters,), _OPERATES),
         body_required=False,
     ),
-    Operation("POST", f"{_GROUP}/seek", positions.seek, answers.SeekAnswer, (requests.Seek,), _MOVES),
-    Operation("POST", f"{_GROUP}/replay", positions.replay, answers.ReplayAnswer, (requests.Replay,), _MOVES),
+    Operation("POST", f"{_GROUP}/seek", positions.seek, answers.SeekAnswer, OPERATE, (requests.Seek,), _MOVES),
+    Operation("POST", f"{_GROUP}/replay", positions.replay, answers.ReplayAnswer, OPERATE, (requests.Replay,), _MOVES),
     Operation(
-        *("GET", f"{_TOPIC}/queues/{{queue}}/messages", claims.pull, answers.PullAnswer),
+        *("GET", f"{_TOPIC}/queues/{{queue}}/messages", claims.pull, answers.PullAnswer, READ),
         query=_PULL,
         problems=("bad-request", *_INCOMING, "unknown-topic", "unknown-queue", *_READS),
     ),
-    Operation("GET", "/livez", health.live, answers.Live, problems=("bad-request",)),
+    Operation("GET", "/livez", health.live, answers.Live, NOTHING, problems=("bad-request",)),
     Operation(
-        *("GET", "/readyz", health.ready, answers.Ready),
+        *("GET", "/readyz", health.ready, answers.Ready, NOTHING),
         query=(Parameter("verbose", "tell each check"),),
         problems=("bad-request", "not-ready"),
     ),
-    Operation("GET", "/metrics", health.metrics, "text/plain"),
-    Operation("GET", "/", health.welcome, answers.Welcome),
-    Operation("GET", "/problems/{kind}", health.kind_of_problem, answers.KindOfProblem, problems=("not-found",)),
+    Operation("GET", "/metrics", health.metrics, "text/plain", READ_ALL),
+    Operation("GET", "/", health.welcome, answers.Welcome, NOTHING),
+    Operation(
+        "GET", "/problems/{kind}", health.kind_of_problem, answers.KindOfProblem, NOTHING, problems=("not-found",)
+    ),
 )

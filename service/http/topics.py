@@ -71,6 +71,7 @@ async def nudge(call: Call) -> Response:
     if request.topic is not None:
         if wrong := wrong_name(request.topic):
             raise bad_field("/topic", wrong)
+        call.demand("publish", request.topic)
         await call.node.directory.topic(request.topic, create=False)
     call.node.sweeps.nudge()
     return answer(answers.NudgeAnswer(), 202)

@@ -29,6 +29,15 @@ async def find_message(tx: Transaction, id_: int) -> Found | None:
     return (await find_messages(tx, [id_])).get(id_)
 
 
+async def topic_of(tx: Transaction, id_: int) -> str | None:
+    """The name of a message's topic, which stays the same wherever the message moves."""
+    ids: set[int] = {row.topic_id for row in await tx.fetch("delay.find", Scheduled, places_of([id_]))}
+    ids |= {row.topic_id for row in await tx.fetch("cancelled.find", Cancelled, [id_])}
+    ids |= {row.topic_id for row in await tx.fetch("message.find", Streamed, [id_])}
+    names = await tx.fetch("topic.names", tuple[int, str], sorted(ids)) if ids else []
+    return names[0][1] if names else None
+
+
 async def find_messages(tx: Transaction, ids: Sequence[int]) -> dict[int, Found]:
     """Those of these messages that there are, by id. Looks in the order in which a message can move, so that none can
     slip by."""

@@ -83,9 +83,8 @@ def test_values_are_read(name: str, written: object, value: object) -> None:
     [
         ("dsn", "postgres://a@b/c", "sqlite:///path or mysql://"),
         ("dsn", 5, "sqlite:///path or mysql://"),
-        ("listen", "0.0.0.0:8277", "no authentication yet"),
-        ("listen", "[::]:8277", "no authentication yet"),
-        ("listen", "example.com:80", "no authentication yet"),
+        ("listen", "unix:", "unix:PATH"),
+        ("listen", "unix:/" + "x" * 107, "107 bytes"),
         ("listen", ":8277", "host:port"),
         ("listen", "127.0.0.1", "host:port"),
         ("listen", "127.0.0.1:99999", "host:port"),
@@ -228,3 +227,23 @@ def test_values_are_listed_as_they_are_written() -> None:
     assert (shown["lease"], shown["max_body"], shown["auto_create"]) == ("1m", "256KiB", "true")
     again = load(flags=dict(shown))
     assert again == Settings()
+
+
+@pytest.mark.parametrize(
+    ("listen", "host", "beyond"),
+    [
+        ("127.0.0.1:8277", "127.0.0.1", False),
+        ("127.9.9.9:1", "127.9.9.9", False),
+        ("[::1]:8277", "::1", False),
+        ("localhost:8277", "localhost", False),
+        ("unix:/run/tarry.sock", "localhost", False),
+        ("0.0.0.0:8277", "0.0.0.0", True),
+        ("[::]:8277", "::", True),
+        ("192.0.2.7:8277", "192.0.2.7", True),
+        ("tarry.example:8277", "tarry.example", True),
+    ],
+)
+def test_who_can_reach_the_server(listen: str, host: str, beyond: bool) -> None:
+    settings = Settings(listen=listen)
+    assert (settings.listen_host, settings.is_beyond, settings.always_asks) == (host, beyond, beyond)
+    assert not Settings(listen=listen, insecure_listen=True).always_asks

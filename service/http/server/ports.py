@@ -41,5 +41,9 @@ class Presence:
     def leave(self) -> None:
         """It has closed its side."""
         self.gone = True
+        self.let_go()
+
+    def let_go(self) -> None:
+        """What waits for it waits no longer."""
         if self.waiting is not None:
             self.waiting.cancel()

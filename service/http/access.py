@@ -1,0 +1,113 @@
+"""Whether who asks may: what an operation needs, as the table of all calls says, and the key that a request brings.
+
+Key and path are looked at before the body is read; what only the body names, or the message or the claim of the path
+tell, is looked at by the call itself, before it does anything (`Call.demand`, `Call.own_message`, `Call.own_claim`).
+"""
+
+from enum import Enum
+
+from attrs import frozen
+
+from ..access.keyring import Holder, Keyring, NoKey
+from .asgi import Request
+from .problems import Problem
+
+_BEARER = {"WWW-Authenticate": "Bearer"}
+
+
+class Of(Enum):
+    """Of what an operation needs its scope."""
+
+    NOTHING = "nothing"
+    """It needs no key at all."""
+    PATH = "path"
+    """Of the topic in the path, and its group."""
+    QUERY = "query"
+    """Of the topic in the query."""
+    ALL = "all"
+    """Of everything."""
+    LATER = "later"
+    """Of what the call finds out: here it is enough that there is any such scope."""
+
+
+@frozen
+class Need:
+    """What an operation needs: a scope by one of these verbs."""
+
+    of: Of
+    verbs: tuple[str, ...] = ()
+
+    @property
+    def is_audited(self) -> bool:
+        """Whether it is an operator's."""
+        return self.verbs == ("operate",)
+
+
+NOTHING = Need(Of.NOTHING)
+PUBLISH = Need(Of.PATH, ("publish",))
+PUBLISH_LATER = Need(Of.LATER, ("publish",))
+CONSUME = Need(Of.PATH, ("consume",))
+CONSUME_LATER = Need(Of.LATER, ("consume",))
+OPERATE = Need(Of.PATH, ("operate",))
+READ = Need(Of.PATH, ("read",))
+READ_QUERY = Need(Of.QUERY, ("read",))
+READ_LATER = Need(Of.LATER, ("read",))
+READ_ALL = Need(Of.ALL, ("read",))
+KNOW = Need(Of.PATH, ("read", "consume"))
+"""Also who consumes asks whether a group is there."""
+
+
+def token_of(request: Request) -> bytes | None:
+    """The text of the key that a request brings, if any."""
+    sent = request.headers(b"authorization")
+    if len(sent) != 1:
+        return None
+    scheme, _, token = sent[0].partition(b" ")
+    return token.strip() if scheme.lower() == b"bearer" else None
+
+
+def holder_of(request: Request, keyring: Keyring) -> Holder:
+    """Who asks. Raises a `Problem`, 401, and `Unavailable` where nobody can tell."""
+    if keyring.anybody is not None:
+        return keyring.anybody
+    try:
+        return keyring.find(token_of(request))
+    except NoKey as error:
+        raise unauthorized(str(error)) from None
+
+
+def unauthorized(detail: str) -> Problem:
+    """401."""
+    return Problem("unauthorized", detail, executed=False, headers=_BEARER)
+
+
+def check(need: Need, holder: Holder, request: Request) -> None:
+    """Raises a `Problem`, 403, where the key's scopes do not reach what the operation is about."""
+    scopes = holder.scopes
+    if scopes.admin:
+        return
+    if need.of is Of.LATER:
+        reached = any(scopes.have(verb) for verb in need.verbs)
+        wanted = " or ".join(f"{verb}:..." for verb in need.verbs)
+    elif need.of is Of.ALL:
+        reached = any(scopes.reach_all(verb) for verb in need.verbs)
+        wanted = " or ".join(f"{verb}:*" for verb in need.verbs)
+    else:
+        asked = request.query if need.of is Of.QUERY else request.parts
+        topic, group = asked.get("topic"), request.parts.get("group")
+        if topic is None:
+            return  # the call says that it is required
+        reached = any(scopes.reach(verb, topic, group) for verb in need.verbs)
+        wanted = " or ".join(scope_text(verb, topic, group) for verb in need.verbs)
+    if not reached:
+        raise forbidden(holder, wanted)
+
+
+def forbidden(holder: Holder, wanted: str) -> Problem:
+    """403 for a key that lacks a scope."""
+    return Problem("forbidden", f"the key {holder.name!r} has no scope {wanted}", executed=False)
+
+
+def scope_text(verb: str, topic: str, group: str | None = None) -> str:
+    """A scope as it is written."""
+    return f"{verb}:{topic[:249]}/{(group or '*')[:249]}" if verb == "consume" else f"{verb}:{topic[:249]}"

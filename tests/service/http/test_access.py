@@ -1,0 +1,297 @@
+"""Who may ask for what: every operation wants a scope, and is refused before anything is read or done without it."""
+
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+import structlog
+import trio
+
+from support.spied import SpiedServer
+from tarry.service.access.tokens import digest, make_token
+from tarry.service.http.access import Of
+from tarry.service.http.routes import OPERATIONS, Operation
+from tarry.store.errors import Unavailable
+from tarry.store.operating import keys
+from tarry.store.operating.keys import Key
+
+PARTS = {"topic": "orders", "group": "billing", "id": "7", "queue": "0", "client": "c1", "claim": "1-1-1-1-1"}
+CLOSED = [operation for operation in OPERATIONS if operation.need.of is not Of.NOTHING]
+OPEN = {"/livez", "/readyz", "/", "/problems/{kind}"}
+
+
+class Ring:
+    """Makes keys, and revokes them."""
+
+    def __init__(self, server: SpiedServer) -> None:
+        self._server = server
+
+    async def make(self, name: str, *scopes: str) -> dict[str, str]:
+        """The header that brings a new key."""
+        token = make_token()
+        await self._server.store.write(keys.add, Key(name, digest(token), scopes, 0))
+        await self._server.node.keyring.refresh()
+        return {"Authorization": f"Bearer {token}"}
+
+    async def revoke(self, name: str) -> None:
+        assert await self._server.store.write(keys.revoke, name, 1) == "revoked"
+        await self._server.node.keyring.refresh()
+
+
+@pytest.fixture
+async def ring(server: SpiedServer) -> AsyncIterator[Ring]:
+    yield Ring(server)
+
+
+def path_of(operation: Operation) -> str:
+    return re.sub("{(.+?)}", lambda part: PARTS.get(part[1], "x"), operation.path)
+
+
+def asked(operation: Operation) -> dict[str, Any]:
+    """What makes the call reach its handler: the parameters that it needs."""
+    return {one.name: {"topic": "orders", "state": "scheduled"}[one.name] for one in operation.query if one.required}
+
+
+def kind(response: httpx.Response) -> str:
+    assert response.headers["content-type"] == "application/problem+json"
+    told: str = response.json()["type"]
+    return told.removeprefix("/problems/")
+
+
+class Unread(httpx.AsyncByteStream):
+    """A body that must not be read."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        raise AssertionError("the body was read")
+        yield b""
+
+
+def each(operations: list[Operation]) -> Any:
+    return pytest.mark.parametrize("operation", operations, ids=lambda one: f"{one.method} {one.path}")
+
+
+def test_what_needs_no_key_tells_nothing() -> None:
+    assert {one.path for one in OPERATIONS if one.need.of is Of.NOTHING} == OPEN
+
+
+@each(CLOSED)
+async def test_none_is_done_without_a_key(
+    client: httpx.AsyncClient, server: SpiedServer, ring: Ring, operation: Operation
+) -> None:
+    await ring.make("somebody", "admin")
+    server.asked.clear()
+    wrong = [{}, {"Authorization": f"Bearer {make_token()}"}, {"Authorization": "Basic YTpi"}, {"Authorization": ""}]
+    for headers in wrong:
+        response = await client.request(
+            operation.method, path_of(operation), params=asked(operation), headers=headers, content=Unread()
+        )
+        assert (response.status_code, kind(response)) == (401, "unauthorized")
+        assert response.headers["www-authenticate"] == "Bearer"
+    assert server.asked == []
+
+
+def wanted(operation: Operation) -> list[str]:
+    """Scopes of which each lets the call in."""
+    return [
+        {"consume": "consume:*/*"}.get(verb, f"{verb}:*")
+        if operation.need.of is Of.ALL
+        else {"consume": "consume:ord*/billing"}.get(verb, f"{verb}:orders")
+        for verb in operation.need.verbs
+    ]
+
+
+@each(CLOSED)
+async def test_none_is_done_without_its_scope(
+    client: httpx.AsyncClient, server: SpiedServer, ring: Ring, operation: Operation
+) -> None:
+    """A key that may do all else: every other verb everywhere, and this one elsewhere."""
+    await server.group(await server.topic())
+    others = {"publish:*", "consume:*/*", "operate:*", "read:*"} - {
+        "consume:*/*" if verb == "consume" else f"{verb}:*" for verb in operation.need.verbs
+    }
+    elsewhere = [
+        one
+        for verb in operation.need.verbs
+        for one in (["consume:orders/other", "consume:other/*"] if verb == "consume" else [f"{verb}:order"])
+    ]
+    key = await ring.make("somebody", *others, *elsewhere)
+    server.asked.clear()
+    later = operation.need.of is Of.LATER
+    content = {} if later else {"content": Unread()}
+    if later and operation.requests:
+        content = {"content": b"{}"}
+    if operation.name == "nudge":
+        content = {"content": b'{"topic": "orders"}'}
+    if operation.name in ("renew", "deregister"):
+        await server.store.write(keys.add, Key("owner", bytes(32), ("admin",), 0))
+        await server.node.keyring.refresh()
+        owner = server.node.keyring._holders[bytes(32)]
+        await server.node.client_owners.take("c1", owner)
+    response = await client.request(
+        operation.method, path_of(operation), params=asked(operation), headers=key, **content
+    )
+    if later and not operation.name.startswith(("nudge", "renew", "deregister")):
+        assert response.status_code == 404, response.text
+    else:
+        assert (response.status_code, kind(response)) == (403, "forbidden"), response.text
+    effects = [one.verb for one in server.asked if not one.verb.startswith(("store.topic_of", "store.find_message"))]
+    assert [one for one in effects if one != "groups.group_of"] == []
+
+
+@each(CLOSED)
+async def test_each_is_done_with_its_scope(
+    client: httpx.AsyncClient, server: SpiedServer, ring: Ring, operation: Operation
+) -> None:
+    await server.group(await server.topic())
+    for number, scope in enumerate([*wanted(operation), "admin"]):
+        key = await ring.make(f"key-{number}", scope)
+        response = await client.request(
+            operation.method, path_of(operation), params=asked(operation), headers=key, content=b"{}"
+        )
+        assert response.status_code not in (401, 403), response.text
+        if response.status_code == 200 and operation.method == "DELETE":
+            await server.group(await server.topic())
+        if operation.name in ("renew", "deregister", "claim"):
+            await ring.revoke(f"key-{number}")  # else the client is its own
+
+
+async def test_a_server_that_never_had_a_key_asks_for_none(client: httpx.AsyncClient, ring: Ring) -> None:
+    assert (await client.get("/v1/topics")).status_code == 200
+    assert (await client.get("/v1/topics", headers={"Authorization": "Bearer x"})).status_code == 200
+    key = await ring.make("first", "admin")
+    assert (await client.get("/v1/topics")).status_code == 401
+    assert (await client.get("/v1/topics", headers=key)).status_code == 200
+    await ring.revoke("first")
+    assert (await client.get("/v1/topics", headers=key)).status_code == 401
+    assert (await client.get("/v1/topics")).status_code == 401
+
+
+async def test_several_keys_at_once(client: httpx.AsyncClient, ring: Ring) -> None:
+    old, new = await ring.make("old", "read:*"), await ring.make("new", "read:*")
+    for key in (old, new):
+        assert (await client.get("/v1/topics", headers=key)).status_code == 200
+    await ring.revoke("old")
+    assert (await client.get("/v1/topics", headers=old)).status_code == 401
+    assert (await client.get("/v1/topics", headers=new)).status_code == 200
+
+
+async def test_while_the_store_is_away(
+    client: httpx.AsyncClient, server: SpiedServer, ring: Ring, autojump_clock: trio.testing.MockClock
+) -> None:
+    key = await ring.make("known", "read:*")
+    server.node.keyring._read_at -= 60
+    assert (await client.get("/openapi.json", headers=key)).status_code == 200
+    response = await client.get("/metrics", headers={"Authorization": f"Bearer {make_token()}"})
+    assert (response.status_code, kind(response)) == (503, "store-unavailable")
+    assert response.headers["retry-after"]
+    assert (await client.get("/metrics", headers=key)).status_code == 200
+    assert (await client.get("/metrics")).status_code == 401
+
+
+async def test_probes_tell_the_holder_of_a_key_alone_what_is_wrong(
+    client: httpx.AsyncClient, server: SpiedServer, ring: Ring
+) -> None:
+    assert "checks" in (await client.get("/readyz?verbose")).json()
+    key = await ring.make("known", "publish:x")
+    assert (await client.get("/readyz?verbose")).json() == {"ready": True}
+    assert "checks" in (await client.get("/readyz?verbose", headers=key)).json()
+
+
+async def test_a_long_poll_ends_with_its_key(client: httpx.AsyncClient, server: SpiedServer, ring: Ring) -> None:
+    await server.group(await server.topic())
+    key = await ring.make("worker", "consume:orders/billing")
+    answers: list[httpx.Response] = []
+
+    async def poll() -> None:
+        body = {"client": "c1", "wait": "30s"}
+        answers.append(await client.post("/v1/topics/orders/groups/billing/claim", json=body, headers=key))
+
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(poll)
+            while not server.all("groups.claim"):
+                await trio.sleep(0.01)
+            await ring.revoke("worker")
+    assert [one.status_code for one in answers] == [401]
+
+
+async def test_a_message_out_of_reach_is_not_there(client: httpx.AsyncClient, server: SpiedServer, ring: Ring) -> None:
+    topic = await server.topic()
+    waiting, sent = [(await server.publish(topic, b"1", deliver_at=at))[0].id for at in (server.ms + 60_000, None)]
+    mine = await ring.make("mine", "publish:orders", "read:orders")
+    theirs = await ring.make("theirs", "publish:other*", "read:other*")
+    for id_ in (waiting, sent):
+        missing = await client.get("/v1/messages/99", headers=theirs)
+        response = await client.get(f"/v1/messages/{id_}", headers=theirs)
+        assert (response.status_code, kind(response)) == (404, "unknown-message")
+        assert response.json()["detail"].replace(str(id_), "99") == missing.json()["detail"]
+        assert (await client.get(f"/v1/messages/{id_}", headers=mine)).status_code == 200
+    for call in (client.delete, client.patch):
+        asked: dict[str, Any] = {"json": {"delay": 5}} if call == client.patch else {}
+        assert (await call(f"/v1/messages/{waiting}", headers=theirs, **asked)).status_code == 404
+    assert (await client.delete(f"/v1/messages/{waiting}", headers=mine)).status_code == 200
+    again = await client.delete(f"/v1/messages/{waiting}", headers=theirs)
+    assert again.status_code == 404
+    assert (await client.get(f"/v1/messages/{waiting}", headers=mine)).json()["state"] == "cancelled"
+
+
+async def test_a_claim_out_of_reach_is_not_there(client: httpx.AsyncClient, server: SpiedServer, ring: Ring) -> None:
+    topic = await server.topic()
+    await server.group(topic)
+    await server.publish(topic, b"1")
+    mine = await ring.make("mine", "consume:orders/billing")
+    theirs = await ring.make("theirs", "consume:orders/other", "consume:other/billing")
+    body = {"client": "c1"}
+    claim = (await client.post("/v1/topics/orders/groups/billing/claim", json=body, headers=mine)).json()["claim"]
+    for verb, asked in (("ack", {}), ("fail", {}), ("extend", {"lease": 9})):
+        response = await client.post(f"/v1/claims/{claim}/{verb}", json=asked, headers=theirs)
+        assert (response.status_code, kind(response)) == (404, "unknown-claim")
+    assert (await client.post(f"/v1/claims/{claim}/ack", headers=mine)).json() == {"acked": 1}
+
+
+async def test_a_client_belongs_to_a_key(client: httpx.AsyncClient, server: SpiedServer, ring: Ring) -> None:
+    await server.group(await server.topic())
+    one, two = await ring.make("one", "consume:*/*"), await ring.make("two", "consume:*/*")
+    claim = "/v1/topics/orders/groups/billing/claim"
+    assert (await client.post(claim, json={"client": "c"}, headers=one)).status_code == 200
+    assert (await client.post("/v1/clients/c/renew", headers=one)).status_code == 200
+    for response in (
+        await client.post(claim, json={"client": "c"}, headers=two),
+        await client.post("/v1/clients/c/renew", headers=two),
+        await client.delete("/v1/clients/c", headers=two),
+    ):
+        assert (response.status_code, kind(response)) == (403, "forbidden")
+    assert (await client.delete("/v1/clients/c", headers=one)).json()["registered"] is True
+    assert (await client.post(claim, json={"client": "c"}, headers=two)).status_code == 200
+
+
+async def test_operators_are_told_of_in_the_log(client: httpx.AsyncClient, server: SpiedServer, ring: Ring) -> None:
+    await server.group(await server.topic())
+    operator = await ring.make("ops", "operate:orders")
+    with structlog.testing.capture_logs() as logs:
+        await client.post("/v1/topics/orders/groups/billing/seek", json={"to": "latest"}, headers=operator)
+        await client.delete("/v1/topics/other?force=true", headers=operator)
+        await client.delete("/v1/topics/orders", headers=operator)
+        await client.get("/v1/topics", headers=operator)
+    told = [entry for entry in logs if entry["event"] == "operated"]
+    assert [(one["operation"], one["key"], one["target"], one["status"], one["outcome"]) for one in told] == [
+        ("seek", "ops", {"topic": "orders", "group": "billing"}, 200, "done"),
+        ("remove_topic", "ops", {"topic": "other", "force": "true"}, 403, "forbidden"),
+        ("remove_topic", "ops", {"topic": "orders"}, 200, "done"),
+    ]
+    assert operator["Authorization"].removeprefix("Bearer ") not in str(logs)
+
+
+async def test_the_store_may_be_lost_while_keys_are_read(server: SpiedServer, ring: Ring) -> None:
+    await ring.make("known", "read:*")
+
+    async def lost(_: object) -> None:
+        raise Unavailable("away")
+
+    server.node.keyring._store.backend.read, was = lost, server.node.keyring._store.backend.read  # type: ignore[method-assign]
+    with pytest.raises(Unavailable):
+        await server.node.keyring.refresh()
+    server.node.keyring._store.backend.read = was  # type: ignore[method-assign]
+    assert server.node.keyring.names == {"known"}
