@@ -3,7 +3,10 @@
 import signal
 import sys
 import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 
 import structlog
 import trio
@@ -29,6 +32,7 @@ from .hand.promotion import Promotion
 from .hand.sweeps import Sweeps
 from .http.app import App
 from .http.server.front_door import FrontDoor
+from .http.server.listening import listen_on_path
 from .lifecycle import Lifecycle
 from .metrics import Metrics
 from .node import Node
@@ -65,6 +69,10 @@ _BEHIND = 1000
 log = structlog.get_logger()
 
 
+class Unguarded(Exception):
+    """The server would be open to others than this machine; the text says what to do."""
+
+
 @define
 class _Ending:
     """What the signals have said so far."""
@@ -83,7 +91,7 @@ def run(settings: Settings) -> int:
     code = 1
     try:
         code = trio.run(_serve, settings)
-    except* (StoreError, OSError) as errors:
+    except* (StoreError, OSError, Unguarded) as errors:
         wrong = _leaves(errors)
     for error in wrong:
         where = f"cannot listen on {settings.listen}: " if isinstance(error, OSError) else ""
@@ -107,9 +115,10 @@ async def _serve(settings: Settings) -> int:
         async with trio.open_nursery() as nursery:
             await nursery.start(_watch_signals, lifecycle, ending, settings, nursery.cancel_scope)
             nursery.start_soon(lifecycle.run)
-            listeners = await _listen(settings.listen)
-            log.info("listening", url=f"http://{settings.listen}")
-            await door.serve(listeners, ending.stopped)
+            if settings.is_beyond:
+                nursery.start_soon(_look_for_keys, lifecycle, settings)
+            async with _listening(settings) as listeners:
+                await door.serve(listeners, ending.stopped)
             with trio.move_on_after(left):
                 await lifecycle.drain()
             nursery.cancel_scope.cancel()
@@ -182,9 +191,33 @@ def make_node(store: Store, settings: Settings, metrics: Metrics, notices: Notic
     )
 
 
-async def _listen(address: str) -> list[trio.SocketListener]:
-    host, _, port = address.rpartition(":")
-    return await trio.open_tcp_listeners(int(port), host=host.strip("[]"))
+@asynccontextmanager
+async def _listening(settings: Settings) -> AsyncGenerator[list[trio.SocketListener], None]:
+    path = settings.listen_path
+    if path is None:
+        port = int(settings.listen.rpartition(":")[2])
+        listeners = await trio.open_tcp_listeners(port, host=settings.listen_host)
+        log.info("listening", url=f"http://{settings.listen}")
+        yield listeners
+        return
+    with listen_on_path(Path(path)) as listener:
+        log.info("listening", url=settings.listen)
+        yield [listener]
+
+
+async def _look_for_keys(lifecycle: Lifecycle, settings: Settings) -> None:
+    """Where others than this machine reach the server. Until the store has answered it lets nobody in."""
+    await lifecycle.ready.wait()
+    keyring = lifecycle.node.keyring
+    if keyring.anybody is not None:
+        log.warning("open_to_all", listen=settings.listen, because="insecure_listen, and there is no key")
+    elif not keyring.there:
+        raise Unguarded(
+            f"{settings.listen} is not this machine alone, and there is no key: make one with `tarry keys create NAME"
+            " --scope SCOPE` on this store, or listen on 127.0.0.1; --insecure-listen lets everybody do everything"
+        )
+    elif not keyring.names:
+        log.warning("nobody_gets_in", because="every key is revoked")
 
 
 async def _watch_signals(

@@ -141,8 +141,8 @@ def _redis(value: object) -> str:
 
 
 _UNIX = "unix:"
-_LONGEST_PATH = 107
-"""Bytes of a Unix socket's path, on Linux."""
+_LONGEST_PATH = 96
+"""Bytes of a Unix socket's path: Linux takes 107, and it is made under a longer name first."""
 
 
 def _listen(value: object) -> str:

@@ -20,6 +20,7 @@ from ...store.migrations import pending
 from ...store.opening import migrations_for, open_backend
 from ...store.ports import Backend
 from ...store.stream.sealing import wide_holes
+from ..http.server.listening import check_path
 from ..settings import SettingError, Settings, masked
 from ..upkeep.redis_check import ping_redis
 from .printing import print_items
@@ -56,7 +57,7 @@ def doctor(
         _version("sqlite", sqlite3.sqlite_version_info, (3, 35), "the embedded store"),
         *_store(settings.dsn, settings.widest_hole),
         *_redis(settings),
-        _port(settings.listen),
+        _door(settings),
     ]
     rows = [(one.check, one.state, one.detail) for one in findings]
     print_items(map(asdict, findings), ("check", "state", "detail"), rows, json=json)
@@ -190,6 +191,19 @@ def _redis(settings: Settings) -> list[Finding]:
     if wrong is not None:
         return [Finding("redis", "note", f"{shown} does not answer, and Tarry works without: {wrong}")]
     return [Finding("redis", "ok", f"{shown} answers")]
+
+
+def _door(settings: Settings) -> Finding:
+    if settings.listen_path is None:
+        return _port(settings.listen)
+    path = Path(settings.listen_path)
+    try:
+        check_path(path)
+    except OSError as error:
+        return Finding("port", "note" if path.is_socket() else "wrong", str(error))
+    if not os.access(path.absolute().parent, os.W_OK):
+        return Finding("port", "wrong", f"{path.absolute().parent} is no directory that can be written to")
+    return Finding("port", "ok", f"{settings.listen} is free")
 
 
 def _port(listen: str) -> Finding:

@@ -26,7 +26,12 @@ class Flags:
         str | None, Parameter(help="The store: mysql://user:pw@host/db or sqlite:///tarry.db (the default).")
     ] = None
     redis: Annotated[str | None, Parameter(help="A Redis for notices and sequencers: redis://host:6379/0.")] = None
-    listen: Annotated[str | None, Parameter(help="Where HTTP is served; 127.0.0.1:8277 by default.")] = None
+    listen: Annotated[
+        str | None, Parameter(help="Where HTTP is served: host:port or unix:PATH; 127.0.0.1:8277 by default.")
+    ] = None
+    insecure_listen: Annotated[
+        bool | None, Parameter(negative=(), help="Listen beyond this machine though there is no key.")
+    ] = None
     hosts: Annotated[
         str | None, Parameter(help="Names by which clients may call the server, beside its own: a.example,b.example.")
     ] = None

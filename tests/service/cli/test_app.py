@@ -107,7 +107,7 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
         ["consume", "t", "--group", "g", "--no-ack", "--follow"],
         ["consume", "t", "--group", "g", "--max", "0"],
         ["cancel"],
-        ["config", "show", "--listen", "0.0.0.0:1"],
+        ["config", "show", "--listen", "0.0.0.0"],
         ["keys", "create", "k"],
         ["keys", "create", "k", "--scope", "consume:orders"],
         ["keys", "create", "my key", "--scope", "admin"],

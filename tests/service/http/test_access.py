@@ -41,8 +41,8 @@ class Ring:
 
 
 @pytest.fixture
-async def ring(server: SpiedServer) -> AsyncIterator[Ring]:
-    yield Ring(server)
+def ring(server: SpiedServer) -> Ring:
+    return Ring(server)
 
 
 def path_of(operation: Operation) -> str:
@@ -68,7 +68,7 @@ class Unread(httpx.AsyncByteStream):
         yield b""
 
 
-def each(operations: list[Operation]) -> Any:
+def each(operations: list[Operation]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("operation", operations, ids=lambda one: f"{one.method} {one.path}")
 
 
@@ -119,18 +119,18 @@ async def test_none_is_done_without_its_scope(
     key = await ring.make("somebody", *others, *elsewhere)
     server.asked.clear()
     later = operation.need.of is Of.LATER
-    content = {} if later else {"content": Unread()}
-    if later and operation.requests:
-        content = {"content": b"{}"}
-    if operation.name == "nudge":
-        content = {"content": b'{"topic": "orders"}'}
+    body: Unread | bytes | None = b"{}" if operation.requests else None
+    if not later:
+        body = Unread()
+    elif operation.name == "nudge":
+        body = b'{"topic": "orders"}'
     if operation.name in ("renew", "deregister"):
         await server.store.write(keys.add, Key("owner", bytes(32), ("admin",), 0))
         await server.node.keyring.refresh()
         owner = server.node.keyring._holders[bytes(32)]
         await server.node.client_owners.take("c1", owner)
     response = await client.request(
-        operation.method, path_of(operation), params=asked(operation), headers=key, **content
+        operation.method, path_of(operation), params=asked(operation), headers=key, content=body
     )
     if later and not operation.name.startswith(("nudge", "renew", "deregister")):
         assert response.status_code == 404, response.text
@@ -284,14 +284,15 @@ async def test_operators_are_told_of_in_the_log(client: httpx.AsyncClient, serve
     assert operator["Authorization"].removeprefix("Bearer ") not in str(logs)
 
 
-async def test_the_store_may_be_lost_while_keys_are_read(server: SpiedServer, ring: Ring) -> None:
+async def test_the_store_may_be_lost_while_keys_are_read(
+    server: SpiedServer, ring: Ring, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await ring.make("known", "read:*")
 
     async def lost(_: object) -> None:
         raise Unavailable("away")
 
-    server.node.keyring._store.backend.read, was = lost, server.node.keyring._store.backend.read  # type: ignore[method-assign]
+    monkeypatch.setattr(server.store.backend, "read", lost)
     with pytest.raises(Unavailable):
         await server.node.keyring.refresh()
-    server.node.keyring._store.backend.read = was  # type: ignore[method-assign]
     assert server.node.keyring.names == {"known"}
