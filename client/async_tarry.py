@@ -29,15 +29,18 @@ class AsyncTarry(AsyncApi):
     idempotency key of its own, and acks and cancels count once. Only a claim whose answer was lost costs something: its
     messages come again when their lease is over, with one attempt used.
 
-    `timeout` is for one try. `client` is an httpx client of your own (proxies, certificates, credentials). `on_failure`
-    is called with topic, body (a list of them for a batch) and error when a publish has finally failed, before the
-    error is raised. `json` writes bodies, from any value to JSON text: `msgspec.json.encode`, `orjson.dumps`.
+    `key` is what the server knows you by; else `TARRY_KEY`, or what the file named in `TARRY_KEY_FILE` holds. It is
+    never shown. `timeout` is for one try. `client` is an httpx client of your own (proxies, certificates, credentials),
+    for which the environment's key is not taken. `on_failure` is called with topic, body (a list of them for a batch)
+    and error when a publish has finally failed, before the error is raised. `json` writes bodies, from any value to
+    JSON text: `msgspec.json.encode`, `orjson.dumps`.
     """
 
     def __init__(
         self,
         url: str = "http://127.0.0.1:8277",
         *,
+        key: str | None = None,
         timeout: Seconds = 10.0,
         deadline: Seconds = 30.0,
         client: httpx.AsyncClient | None = None,
@@ -45,7 +48,7 @@ class AsyncTarry(AsyncApi):
         json: Dumps | None = None,
         sleep: Callable[[float], Awaitable[None]] = sleep,
     ) -> None:
-        transport = AsyncTransport(url, timeout=timeout, deadline=deadline, client=client, sleep=sleep)
+        transport = AsyncTransport(url, timeout=timeout, deadline=deadline, key=key, client=client, sleep=sleep)
         super().__init__(
             transport, Identity(url, resolve=False, number=lambda: get_current_task().id), on_failure, json
         )

@@ -9,6 +9,7 @@ from anyio import CancelScope, Event, move_on_after, sleep
 from tenacity import AsyncRetrying, RetryCallState, stop_before_delay
 
 from .calls import Call, Page, Reply
+from .credentials import authorization
 from .durations import Seconds, seconds
 from .errors import TarryError
 from .processes import PerProcess
@@ -26,6 +27,7 @@ class AsyncTransport:
         *,
         timeout: Seconds,
         deadline: Seconds,
+        key: str | None = None,
         client: httpx.AsyncClient | None = None,
         sleep: Callable[[float], Awaitable[None]] = sleep,
     ) -> None:
@@ -33,6 +35,7 @@ class AsyncTransport:
         self._timeout = seconds(timeout, "timeout")
         self._deadline = seconds(deadline, "deadline")
         self._owned = client is None
+        self._authorization = authorization(key, own=self._owned)
         self._http = PerProcess(
             partial(httpx.AsyncClient, limits=LIMITS, headers=HEADERS) if client is None else lent(client)
         )
@@ -79,7 +82,8 @@ class AsyncTransport:
     async def _once(self, call: Call[Any]) -> Reply:
         url = self.url + call.path
         try:
-            response = await self._http.get().request(call.method, url, **options(call, self._timeout))
+            asked = options(call, self._timeout, self._authorization)
+            response = await self._http.get().request(call.method, url, **asked)
         except httpx.RequestError as error:
             raise unanswered(self.url, error) from error
         return read(self.url, response)

@@ -8,7 +8,7 @@ A repeated claim may leave the first one's messages to their lease, which then c
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -27,6 +27,7 @@ from tenacity import (
 
 from .. import __version__  # `mypy .` ends here: use `make check`
 from .calls import Call, Page, Reply
+from .credentials import authorization
 from .durations import Seconds, seconds
 from .errors import TarryError, Unavailable, refusal
 from .processes import Owner, PerProcess
@@ -81,6 +82,7 @@ class Transport:
         *,
         timeout: Seconds,
         deadline: Seconds,
+        key: str | None = None,
         client: httpx.Client | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -88,6 +90,7 @@ class Transport:
         self._timeout = seconds(timeout, "timeout")
         self._deadline = seconds(deadline, "deadline")
         self._owned = client is None
+        self._authorization = authorization(key, own=self._owned)
         self._http = PerProcess(
             partial(httpx.Client, limits=LIMITS, headers=HEADERS) if client is None else lent(client)
         )
@@ -128,7 +131,7 @@ class Transport:
     def _once(self, call: Call[Any]) -> Reply:
         url = self.url + call.path
         try:
-            response = self._http.get().request(call.method, url, **options(call, self._timeout))
+            response = self._http.get().request(call.method, url, **options(call, self._timeout, self._authorization))
         except httpx.RequestError as error:
             raise unanswered(self.url, error) from error
         return read(self.url, response)
@@ -156,7 +159,7 @@ def checked(url: str) -> str:
     return url.rstrip("/")
 
 
-def options(call: Call[Any], timeout: float) -> dict[str, Any]:
+def options(call: Call[Any], timeout: float, authorization: Mapping[str, str]) -> dict[str, Any]:
     """What httpx's `request` takes beside method and address; `timeout` is seconds for each step of a try.
 
     Not `send`: clients of users' own add credentials in `request`.
@@ -164,7 +167,7 @@ def options(call: Call[Any], timeout: float) -> dict[str, Any]:
     return {
         "content": call.content,
         "params": call.params,
-        "headers": None if call.content is None else {"Content-Type": "application/json"},
+        "headers": authorization if call.content is None else {"Content-Type": "application/json", **authorization},
         "timeout": httpx.Timeout(timeout, read=timeout + call.wait),
     }
 

@@ -14,12 +14,13 @@ from contextlib import closing, contextmanager
 from datetime import datetime
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from ...client.calls import Call, Reply, document_of, part
+from ...client.credentials import key_from
 from ...client.errors import BadRequest, IdempotencyConflict, TarryError, Unavailable
 from ...client.errors import NotFound as NotThere
 from ...client.tarry import Tarry
@@ -52,6 +53,8 @@ class Target:
     began: int
     """When this import did, Unix milliseconds by the store's clock, as `clock_of` has it."""
     watcher: Place | None = None
+    key: str | None = field(factory=key_from, repr=False, kw_only=True)
+    """What the server knows the job by: the environment of who started it is not that of its tasks."""
 
 
 @contextmanager
@@ -116,7 +119,7 @@ def write(target: Target, batches: Iterable[Batch]) -> Written:
     pace = Pace(target.rate)
     task = TaskContext.get()
     again = task is not None and task.attemptNumber() > 0
-    transport = Transport(target.server, timeout=10, deadline=60)
+    transport = Transport(target.server, timeout=10, deadline=60, key=target.key)
     with translated(), closing(transport), ThreadPoolExecutor(_THREADS) as threads:
         publisher = _Publisher(transport, target, again)
         for chunk in _chunks(batches, pace.at_a_time(_CHUNK)):

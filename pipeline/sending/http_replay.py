@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
-from attrs import frozen
+from attrs import field, frozen
 
+from ...client.credentials import key_from
 from ...client.tarry import Tarry
 from ..arrow import Batch
 from ..pace import Pace
@@ -22,6 +23,8 @@ class Target:
     """Of the replay."""
     rate: float | None
     watcher: Place | None = None
+    key: str | None = field(factory=key_from, repr=False, kw_only=True)
+    """What the server knows the job by: the environment of who started it is not that of its tasks."""
 
 
 def write(target: Target, batches: Iterable[Batch]) -> tuple[int, int]:
@@ -31,7 +34,7 @@ def write(target: Target, batches: Iterable[Batch]) -> tuple[int, int]:
     """
     pace = Pace(target.rate)
     count = wanted = 0
-    with translated(), Tarry(target.server, timeout=10, deadline=60) as tarry:
+    with translated(), Tarry(target.server, timeout=10, deadline=60, key=target.key) as tarry:
         for batch in batches:
             columns = [batch.column(name).to_pylist() for name in ("queue", "begin", "end")]
             for queue, begin, end in zip(*columns, strict=True):
