@@ -33,6 +33,7 @@ from .hand.sweeps import Sweeps
 from .http.app import App
 from .http.server.front_door import FrontDoor
 from .http.server.listening import listen_on_path
+from .http.server.tls import BadCertificate, Certificate
 from .lifecycle import Lifecycle
 from .metrics import Metrics
 from .node import Node
@@ -91,7 +92,7 @@ def run(settings: Settings) -> int:
     code = 1
     try:
         code = trio.run(_serve, settings)
-    except* (StoreError, OSError, Unguarded) as errors:
+    except* (StoreError, OSError, Unguarded, BadCertificate) as errors:
         wrong = _leaves(errors)
     for error in wrong:
         where = f"cannot listen on {settings.listen}: " if isinstance(error, OSError) else ""
@@ -100,6 +101,7 @@ def run(settings: Settings) -> int:
 
 
 async def _serve(settings: Settings) -> int:
+    certificate = Certificate(Path(settings.tls_cert), Path(settings.tls_key)) if settings.tls_cert else None
     backend = await open_backend(settings.dsn, settings.redis or None)
     try:
         metrics = Metrics()
@@ -110,10 +112,12 @@ async def _serve(settings: Settings) -> int:
         app = App(lifecycle, settings, metrics)
         grace = settings.shutdown_grace / 1000
         left = min(_LEFT_FOR_THE_END, grace / 5)
-        door = FrontDoor(app, grace - 2 * left, settings.max_incoming, settings.body_timeout / 1000)
+        limits = (settings.max_incoming, settings.body_timeout / 1000)
+        door = FrontDoor(app, grace - 2 * left, *limits, certificate=certificate)
         ending = _Ending()
         async with trio.open_nursery() as nursery:
-            await nursery.start(_watch_signals, lifecycle, ending, settings, nursery.cancel_scope)
+            watching = (lifecycle, ending, settings, certificate, nursery.cancel_scope)
+            await nursery.start(_watch_signals, *watching)
             nursery.start_soon(lifecycle.run)
             if settings.is_beyond:
                 nursery.start_soon(_look_for_keys, lifecycle, settings)
@@ -197,11 +201,11 @@ async def _listening(settings: Settings) -> AsyncGenerator[list[trio.SocketListe
     if path is None:
         port = int(settings.listen.rpartition(":")[2])
         listeners = await trio.open_tcp_listeners(port, host=settings.listen_host)
-        log.info("listening", url=f"http://{settings.listen}")
+        log.info("listening", url=settings.url)
         yield listeners
         return
     with listen_on_path(Path(path)) as listener:
-        log.info("listening", url=settings.listen)
+        log.info("listening", url=settings.url)
         yield [listener]
 
 
@@ -224,13 +228,20 @@ async def _watch_signals(
     lifecycle: Lifecycle,
     ending: _Ending,
     settings: Settings,
+    certificate: Certificate | None,
     everything: trio.CancelScope,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """First signal: no more claims, finish what is in flight. Second: at once."""
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    """First signal: no more claims, finish what is in flight. Second: at once. SIGHUP: the certificate is read anew."""
+    watched = [signal.SIGTERM, signal.SIGINT]
+    if certificate is not None:
+        watched.append(signal.SIGHUP)
+    with trio.open_signal_receiver(*watched) as signals:
         task_status.started()
         async for number in signals:
+            if number == signal.SIGHUP and certificate is not None:
+                certificate.reload()
+                continue
             name = signal.Signals(number).name
             if ending.stopped.is_set():
                 log.warning("stopping_at_once", signal=name)

@@ -170,6 +170,16 @@ def _hosts(value: object) -> tuple[str, ...]:
     return tuple(cast("list[str]", value))
 
 
+def _file(value: object) -> str:
+    if not isinstance(value, str) or "\0" in value:
+        raise ValueError(f"{value!r} is not a file's name")
+    return "" if value == "none" else value
+
+
+def _show_file(name: str) -> str:
+    return name or "none"
+
+
 def _alarm_url(value: object) -> str:
     if value in ("", "none"):
         return ""
@@ -249,6 +259,8 @@ class Settings:
         "127.0.0.1:8277", _listen, "where HTTP is served: host:port, or unix:PATH; beyond loopback keys are asked for"
     )
     insecure_listen: bool = _setting(False, _yes_or_no, "listen beyond loopback though there is no key", _yes)
+    tls_cert: str = _setting("", _file, "a certificate, PEM, with those that it was signed with: HTTPS", _show_file)
+    tls_key: str = _setting("", _file, "its key, PEM", _show_file)
     hosts: tuple[str, ...] = _setting(
         (), _hosts, "names by which clients may call the server, beside that of listen", _show_hosts
     )
@@ -299,6 +311,8 @@ class Settings:
     _origins: Mapping[str, str] = attrs.field(factory=dict[str, str], repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
+        if bool(self.tls_cert) != bool(self.tls_key):
+            raise SettingError("tls_cert and tls_key go together: a certificate, and its key")
         for small, large in _AT_MOST.items():
             if getattr(self, small) > getattr(self, large):
                 raise SettingError(
@@ -339,6 +353,13 @@ class Settings:
     def listen_host(self) -> str:
         """The host of `listen`; of a Unix socket `localhost`, which is what its clients say."""
         return "localhost" if self.listen_path is not None else self.listen.rpartition(":")[0].strip("[]")
+
+    @property
+    def url(self) -> str:
+        """Where the server is, as a client writes it; of a Unix socket `listen` itself."""
+        if self.listen_path is not None:
+            return self.listen
+        return f"{'https' if self.tls_cert else 'http'}://{self.listen}"
 
     @property
     def is_beyond(self) -> bool:

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
+import httpx
 import trio
 from attrs import asdict, frozen
 from cyclopts import Parameter
@@ -21,6 +22,7 @@ from ...store.opening import migrations_for, open_backend
 from ...store.ports import Backend
 from ...store.stream.sealing import wide_holes
 from ..http.server.listening import check_path
+from ..http.server.tls import BadCertificate, Certificate
 from ..settings import SettingError, Settings, masked
 from ..upkeep.redis_check import ping_redis
 from .printing import print_items
@@ -57,6 +59,7 @@ def doctor(
         _version("sqlite", sqlite3.sqlite_version_info, (3, 35), "the embedded store"),
         *_store(settings.dsn, settings.widest_hole),
         *_redis(settings),
+        *_certificate(settings),
         _door(settings),
     ]
     rows = [(one.check, one.state, one.detail) for one in findings]
@@ -193,9 +196,19 @@ def _redis(settings: Settings) -> list[Finding]:
     return [Finding("redis", "ok", f"{shown} answers")]
 
 
+def _certificate(settings: Settings) -> list[Finding]:
+    if not settings.tls_cert:
+        return []
+    try:
+        Certificate(Path(settings.tls_cert), Path(settings.tls_key))
+    except BadCertificate as error:
+        return [Finding("certificate", "wrong", str(error))]
+    return [Finding("certificate", "ok", f"{settings.tls_cert} and its key")]
+
+
 def _door(settings: Settings) -> Finding:
     if settings.listen_path is None:
-        return _port(settings.listen)
+        return _port(settings)
     path = Path(settings.listen_path)
     try:
         check_path(path)
@@ -206,7 +219,8 @@ def _door(settings: Settings) -> Finding:
     return Finding("port", "ok", f"{settings.listen} is free")
 
 
-def _port(listen: str) -> Finding:
+def _port(settings: Settings) -> Finding:
+    listen = settings.listen
     host, _, port = listen.rpartition(":")
     family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -214,12 +228,17 @@ def _port(listen: str) -> Finding:
         try:
             probe.bind((host.strip("[]"), int(port)))
         except OSError as error:
-            return _taken(listen, error)
+            return _taken(settings, error)
     return Finding("port", "ok", f"{listen} is free")
 
 
-def _taken(listen: str, error: OSError) -> Finding:
-    with Tarry(f"http://{listen}", timeout=2.0, deadline=0.0) as tarry:
+def _taken(settings: Settings, error: OSError) -> Finding:
+    listen = settings.listen
+    # Whose certificate it is does not matter: nothing is said to it.
+    with (
+        httpx.Client(verify=not settings.tls_cert) as client,
+        Tarry(settings.url, timeout=2.0, deadline=0.0, client=client) as tarry,
+    ):
         if tarry.ready():
             return Finding("port", "ok", f"a Tarry serves on {listen}")
     return Finding("port", "wrong", f"{listen}: {error.strerror}; nothing that answers as Tarry is there")

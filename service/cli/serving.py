@@ -32,6 +32,8 @@ class Flags:
     insecure_listen: Annotated[
         bool | None, Parameter(negative=(), help="Listen beyond this machine though there is no key.")
     ] = None
+    tls_cert: Annotated[str | None, Parameter(help="A certificate, PEM, with its chain: serve HTTPS.")] = None
+    tls_key: Annotated[str | None, Parameter(help="The certificate's key, PEM.")] = None
     hosts: Annotated[
         str | None, Parameter(help="Names by which clients may call the server, beside its own: a.example,b.example.")
     ] = None

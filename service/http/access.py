@@ -54,7 +54,7 @@ READ_QUERY = Need(Of.QUERY, ("read",))
 READ_LATER = Need(Of.LATER, ("read",))
 READ_ALL = Need(Of.ALL, ("read",))
 KNOW = Need(Of.PATH, ("read", "consume"))
-"""Also who consumes asks whether a group is there."""
+"""Also who consumes asks whether a topic and its group are there."""
 
 
 def token_of(request: Request) -> bytes | None:

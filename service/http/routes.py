@@ -255,7 +255,7 @@ OPERATIONS: tuple[Operation, ...] = (
         query=(_SORT, *_PAGE),
         problems=("bad-request", *_READS),
     ),
-    Operation("GET", _TOPIC, topics.get_topic, answers.TopicDetail, READ, problems=_NO_TOPIC),
+    Operation("GET", _TOPIC, topics.get_topic, answers.TopicDetail, KNOW, problems=_NO_TOPIC),
     Operation(
         *("PUT", _TOPIC, topics.put_topic, answers.TopicAnswer, OPERATE, (requests.PutTopic,)),
         problems=(*_BODY, "not-built", "topic-conflict", *_WRITES),

@@ -5,8 +5,6 @@ name running servers to use instead; their user must be allowed to create databa
 """
 
 import ctypes
-import datetime
-import ipaddress
 import os
 import random
 import shutil
@@ -26,10 +24,8 @@ import attrs
 import pymysql
 import pytest
 import trio
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+
+from support.certificates import write_certificates
 
 START_SECONDS = 60.0
 
@@ -262,7 +258,7 @@ def _private(kind: str, program: str, make: Sequence[str], *options: str) -> Ite
     directory = Path(tempfile.mkdtemp(prefix=f"tarry-{kind}-"))
     data, log, ready = directory / "data", directory / "log", directory / "pid"
     (directory / "init.sql").write_text(_INIT)
-    ca = _write_certificates(directory)
+    ca = write_certificates(directory)
     user = ["--user=root"] if os.getuid() == 0 else []
     with log.open("wb") as output:
         making = subprocess.run(
@@ -313,39 +309,3 @@ def _wait_until_up(server: PrivateServer, log: Path) -> None:
                     f"the server did not come up:\n{log.read_text('utf-8', 'replace')[-2000:]}"
                 ) from None
             time.sleep(0.05)
-
-
-def _write_certificates(directory: Path) -> Path:
-    """An authority, `ca.pem`, and its certificate for 127.0.0.1, good for a day."""
-    now = datetime.datetime.now(datetime.UTC)
-    authority_key, server_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-
-    def certificate(subject: str, key: ec.EllipticCurvePrivateKey, *, authority: bool) -> bytes:
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject)]))
-            .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Tarry tests")]))
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
-            .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False
-            )
-            .add_extension(
-                x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
-            )
-        )
-        return builder.sign(authority_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-
-    ca = directory / "ca.pem"
-    ca.write_bytes(certificate("Tarry tests", authority_key, authority=True))
-    (directory / "server.pem").write_bytes(certificate("127.0.0.1", server_key, authority=False))
-    (directory / "server-key.pem").write_bytes(
-        server_key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-    )
-    return ca

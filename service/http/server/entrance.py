@@ -60,6 +60,8 @@ class Entrance:
     """`take` takes those who come to a listener, for ever, and gives each to `serve` in a task of its own."""
 
     most: int
+    tells: bool = True
+    """Who is one too many is told so; where TLS is spoken he would not understand."""
     inside: int = field(default=0, init=False)
     _leaving: int = field(default=0, init=False)
     """Refused, and not gone yet."""
@@ -115,7 +117,8 @@ class Entrance:
     async def _refuse(self, stream: trio.SocketStream) -> None:
         try:
             with trio.move_on_after(_LEAVING), suppress(trio.BrokenResourceError):
-                await stream.send_all(self._refusal)
+                if self.tells:
+                    await stream.send_all(self._refusal)
                 await stream.send_eof()
                 while await stream.receive_some(1 << 16):
                     pass  # a close at once would take the answer away

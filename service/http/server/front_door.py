@@ -12,8 +12,13 @@ from .common import Common, Incoming
 from .connection import Address, Connection
 from .entrance import Entrance, room
 from .ports import App
+from .tls import HANDSHAKE, Certificate
 
 log = structlog.get_logger()
+
+
+def _entrance(door: "FrontDoor") -> Entrance:
+    return Entrance(door.most, tells=door.certificate is None)
 
 
 @define(eq=False)
@@ -29,10 +34,14 @@ class FrontDoor:
     """Seconds for the body of a request."""
     most: int = field(factory=room)
     """Connections."""
-    _entrance: Entrance = field(init=False, default=Factory(lambda door: Entrance(door.most), takes_self=True))
+    certificate: Certificate | None = None
+    """Of a server that speaks TLS, and nothing else."""
+    _entrance: Entrance = field(init=False, default=Factory(_entrance, takes_self=True))
     _common: Common = field(init=False)
     _open: dict[int, Connection] = field(factory=dict[int, Connection], init=False)
     """By descriptor."""
+    _greeting: set[trio.CancelScope] = field(factory=set[trio.CancelScope], init=False)
+    """Handshakes."""
 
     def __attrs_post_init__(self) -> None:
         self._common = Common(self.app, Incoming(self._max_incoming), self._body_time)
@@ -60,13 +69,23 @@ class FrontDoor:
         self._common.closing = True
         for connection in self._open.values():
             connection.finish()
+        for handshake in self._greeting:
+            handshake.cancel()
 
     async def _contain(self, leaving: select.epoll, stream: trio.SocketStream) -> None:
         """A connection, whose faults are its own."""
         descriptor = stream.socket.fileno()
         try:
             client, server = _address(stream.socket.getpeername()), _address(stream.socket.getsockname())
-            connection = Connection(self._common, stream, descriptor, client=client, server=server)
+            sealed = await self._sealed(stream)
+            if sealed is None:
+                return
+            plain = sealed is stream
+            connection = Connection(
+                *(self._common, sealed, descriptor if plain else None, "http" if plain else "https"),
+                client=client,
+                server=server,
+            )
             self._open[descriptor] = connection
             # The kernel says so even while nobody reads from it.
             leaving.register(descriptor, select.EPOLLRDHUP | select.EPOLLONESHOT)
@@ -79,6 +98,22 @@ class FrontDoor:
             self._open.pop(descriptor, None)
             with trio.CancelScope(shield=True):
                 await trio.aclose_forcefully(stream)
+
+    async def _sealed(self, stream: trio.SocketStream) -> trio.abc.Stream | None:
+        """What is said over it; None when no handshake comes about in time."""
+        if self.certificate is None:
+            return stream
+        if self._common.closing:
+            return None
+        await self._common.pace.turn()
+        sealed = self.certificate.seal(stream)
+        with trio.move_on_after(HANDSHAKE) as handshake:
+            self._greeting.add(handshake)
+            try:
+                await sealed.do_handshake()
+            finally:
+                self._greeting.discard(handshake)
+        return None if handshake.cancelled_caught else sealed
 
     async def _watch(self, leaving: select.epoll) -> None:
         """Hears of clients that close their side."""
