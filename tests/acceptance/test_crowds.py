@@ -1,0 +1,110 @@
+"""A crowd at the front door of a real server: those who say nothing, or too little, keep nobody else out."""
+
+import os
+import resource
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+
+from support.server import start_server
+from support.waiting import wait_until
+from tarry.client import Tarry
+from tarry.service.demo.server_process import ServerProcess, free_port, python_path
+
+IDLE, SLOW_HEADS, SLOW_BODIES = 2000, 300, 100
+SMALL_LIMIT = 256
+"""Descriptors of a server that was started with `ulimit -n 256`."""
+
+
+@pytest.fixture(autouse=True)
+def many_descriptors() -> Iterator[None]:
+    """For this side of so many connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = IDLE + SLOW_HEADS + SLOW_BODIES + 500
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        pytest.skip(f"the system allows {hard} open files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def connected(port: int, count: int, first: bytes = b"") -> list[socket.socket]:
+    """So many connections, on each of which this has been said."""
+    found: list[socket.socket] = []
+    for _ in range(count):
+        one = socket.create_connection(("127.0.0.1", port), timeout=20)
+        one.sendall(first)
+        found.append(one)
+    return found
+
+
+def descriptors_of(server: ServerProcess) -> int:
+    return len(os.listdir(f"/proc/{server.pid}/fd"))
+
+
+def test_a_crowd_that_says_too_little_keeps_nobody_out(tmp_path: Path) -> None:
+    head = b"POST /v1/topics/orders/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n"
+    with start_server(tmp_path) as server:
+        before = descriptors_of(server)
+        crowd = connected(server.port, IDLE)
+        crowd += connected(server.port, SLOW_HEADS, head)
+        crowd += connected(server.port, SLOW_BODIES, head + b"\r\n{")
+        wait_until(lambda: descriptors_of(server) >= before + len(crowd))
+        with httpx.Client(base_url=server.url, timeout=20) as client:
+            for number in range(50):
+                for one in crowd[IDLE : IDLE + SLOW_HEADS]:
+                    one.sendall(b"X")  # a letter of a header's name, again and again
+                assert client.get("/livez").status_code == 200
+                assert client.post("/v1/topics/orders/messages", json={"body": number}).status_code == 201
+        for one in crowd:
+            one.close()
+        wait_until(lambda: descriptors_of(server) <= before + 2)
+        assert "Traceback" not in server.tail(1 << 20)
+
+
+@pytest.fixture
+def small_server(tmp_path: Path) -> Iterator[tuple[str, int, Path]]:
+    """The URL, the process and the log of a server that `ulimit -n 256` leaves few descriptors."""
+    port, log = free_port(), tmp_path / "log"
+    serve = f"exec {sys.executable} -m tarry.service.cli.app serve --dsn sqlite:///t.db --listen 127.0.0.1:{port}"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            ["sh", "-c", f"ulimit -n {SMALL_LIMIT}; {serve}"],
+            cwd=tmp_path,
+            env=os.environ | python_path(),
+            stdout=out,
+            stderr=out,
+        )
+    try:
+        with Tarry(f"http://127.0.0.1:{port}") as tarry:
+            wait_until(tarry.ready)
+        yield f"http://127.0.0.1:{port}", port, log
+        process.terminate()
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_with_few_descriptors_it_says_no_and_goes_on(small_server: tuple[str, int, Path]) -> None:
+    url, port, log = small_server
+    crowd = connected(port, 400)
+    answers: list[bytes] = []
+    for one in crowd:
+        with suppress(OSError):
+            one.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            one.settimeout(3)
+            answers.append(one.recv(12))
+        if len(answers) > 100:
+            break
+    assert {b"HTTP/1.1 200", b"HTTP/1.1 503"} == set(answers)
+    for one in crowd:
+        one.close()
+    wait_until(lambda: httpx.get(f"{url}/livez").status_code == 200)
+    assert "Traceback" not in log.read_text()
