@@ -223,7 +223,7 @@ class Wire(_TrioMysql):
                 waiting += packets
                 held += len(payload)
                 if held >= _SENT_TOGETHER or not followed:
-                    await stream.send_all(b"".join(waiting))
+                    await self._send(stream, b"".join(waiting))
                     waiting.clear()
                     held = 0
             rest = b""
@@ -255,11 +255,34 @@ class Wire(_TrioMysql):
         stream = self._stream()
         return (stream if isinstance(stream, trio.SocketStream) else stream.transport_stream).socket
 
+    async def _send(self, stream: _Stream, data: bytes) -> None:
+        if isinstance(stream, trio.SocketStream):
+            # At once: what waits for its answer next needs no round of the event loop before.
+            try:
+                sent = os.write(stream.socket.fileno(), data)
+            except BlockingIOError:
+                sent = 0
+            except OSError as error:
+                raise trio.BrokenResourceError from error
+            if sent == len(data):
+                return
+            data = data[sent:]
+        await stream.send_all(data)
+
     async def _receive(self, stream: _Stream) -> bytes:
-        data = await stream.receive_some(_READ_BYTES)
+        if isinstance(stream, trio.SocketStream):
+            await trio.lowlevel.wait_readable(stream.socket)  # no answer is there so soon that to look first would help
+            try:
+                data = os.read(stream.socket.fileno(), _READ_BYTES)
+            except BlockingIOError:
+                return await self._receive(stream)
+            except OSError as error:
+                raise trio.BrokenResourceError from error
+        else:
+            data = bytes(await stream.receive_some(_READ_BYTES))
         if not data:
             raise trio.BrokenResourceError("the server hung up")
-        return bytes(data)
+        return data
 
     async def _get_server_information(self) -> None:
         await super()._get_server_information()
