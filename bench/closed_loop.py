@@ -4,6 +4,7 @@ The first tenth of the time is for warming up and does not count. `cpu_us` is wh
 processor time, which a busy machine disturbs less than the rest.
 """
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -87,6 +88,19 @@ async def in_tasks(callers: Sequence[Callable[[], Awaitable[object]]], seconds: 
     async with trio.open_nursery() as nursery:
         for act in callers:
             nursery.start_soon(call, act)
+    return tally.figures()
+
+
+async def in_asyncio(callers: Sequence[Callable[[], Awaitable[object]]], seconds: float) -> Figures:
+    """Each caller in a task of asyncio, where a client knows no other loop."""
+    tally = _Tally(seconds)
+
+    async def call(act: Callable[[], Awaitable[object]]) -> None:
+        while (began := time.perf_counter()) < tally.ends:
+            await act()
+            tally.note(began)
+
+    await asyncio.gather(*map(call, callers))
     return tally.figures()
 
 

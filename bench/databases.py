@@ -239,13 +239,13 @@ def redis() -> Generator[int, None, None]:
 def _private(kind: str) -> Generator[str, None, None]:
     with tempfile.TemporaryDirectory(prefix="tarry-bench-", ignore_cleanup_errors=True) as folder:
         port = free_port()
-        with _running(_server_command(kind, Path(folder), port), port):
+        with _running(server_command(kind, Path(folder), port), port):
             yield f"mysql://tarry:tarry@127.0.0.1:{port}/tarry"
 
 
-def _server_command(kind: str, folder: Path, port: int) -> list[str]:
-    """Makes the server's own tables; what starts it on them."""
-    program = _program("mariadbd" if kind == "mariadb" else "mysqld", kind)
+def server_command(kind: str, folder: Path, port: int) -> list[str]:
+    """Makes the server's own tables in an empty folder; what starts it on them, with the user and database `tarry`."""
+    program = program_of("mariadbd" if kind == "mariadb" else "mysqld", kind)
     user = ["--user=root"] if os.getuid() == 0 else []
     data = f"--datadir={folder / 'data'}"
     (folder / "init.sql").write_text(
@@ -269,7 +269,8 @@ def _server_command(kind: str, folder: Path, port: int) -> list[str]:
     ]
 
 
-def _program(name: str, kind: str) -> str:
+def program_of(name: str, kind: str) -> str:
+    """The path of the server `name`, if it is one of this kind; else `SystemExit`."""
     path = shutil.which(name) or shutil.which(name, path="/usr/sbin")
     if path is not None:
         told = subprocess.run([path, "--no-defaults", "--version"], capture_output=True, text=True, check=False).stdout

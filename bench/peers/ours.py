@@ -1,0 +1,161 @@
+"""Tarry: a real server on SQLite or on a private MySQL or MariaDB, over HTTP, through `Tarry`: threads of one process.
+
+`run` with 8 workers and the defaults beside.
+"""
+
+import threading
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pymysql
+
+from ... import __version__
+from ...client import Tarry
+from ...service.demo.server_process import ServerProcess, free_port
+from .. import databases
+from ..closed_loop import in_threads
+from ..report import Figures
+from .peer import CONSUMERS, PAGE, QUEUE, Arrival, arrival, body
+from .processes import Program, program_version
+
+
+class TarryOnSQLite:
+    """The embedded store."""
+
+    durability = "Commit on SQLite, `synchronous=FULL`"
+    lacks = ""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._server = self._serve(f"{databases.SQLITE}{folder / 'tarry.db'}")
+
+    def _serve(self, dsn: str) -> ServerProcess:
+        return ServerProcess(self._folder, dsn, environment={"TARRY_LOG_LEVEL": "warning"})
+
+    def missing(self) -> str:
+        return ""
+
+    def version(self) -> str:
+        return f"Tarry {__version__}"
+
+    def start(self) -> None:
+        self._server.start()
+
+    def publish(self, callers: int, seconds: float) -> Figures:
+        message = body(0, 0)
+        with self._client() as tarry:
+            return in_threads([lambda: tarry.publish(QUEUE, message)] * callers, seconds)
+
+    def _client(self) -> Tarry:
+        return Tarry(self._server.url)
+
+    def schedule(self, dues: Sequence[int]) -> float:
+        began = time.perf_counter()
+        with self._client() as tarry:
+            for start in range(0, len(dues), PAGE):
+                page = [
+                    {"body": body(number, due)}
+                    | ({"deliver_at": datetime.fromtimestamp(due / 1000, UTC)} if due else {})
+                    for number, due in enumerate(dues[start : start + PAGE], start)
+                ]
+                tarry.publish_many(QUEUE, page)
+        return time.perf_counter() - began
+
+    def consume(self, total: int, patience: float) -> list[Arrival]:
+        arrivals: list[Arrival] = []
+        stop = threading.Event()
+
+        def handle(message: dict[str, int]) -> None:
+            arrivals.append(arrival(message, time.time_ns()))
+            if len(arrivals) >= total:
+                stop.set()
+
+        timer = threading.Timer(patience, stop.set)
+        timer.start()
+        try:
+            with self._client() as tarry:
+                tarry.run(QUEUE, "bench", handle, CONSUMERS, stop=stop, signals=False, start="earliest")
+        finally:
+            timer.cancel()
+        return arrivals
+
+    def pending(self) -> int:
+        with self._client() as tarry:
+            return int(tarry.topic(QUEUE)["pending"])
+
+    def asked(self) -> int | None:
+        return None
+
+    def pids(self) -> list[int]:
+        return [self._server.pid]
+
+    def kill(self) -> None:
+        self._server.kill()
+
+    def stop(self) -> None:
+        self._server.stop()
+
+
+class TarryOnMySQL(TarryOnSQLite):
+    """With a MySQL of its own, which is killed with it."""
+
+    durability = "Commit on MySQL, `innodb_flush_log_at_trx_commit=1`, `sync_binlog=1`"
+    _kind = "mysql"
+    _name = "mysqld"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        port = free_port()
+        self._dsn = f"mysql://tarry:tarry@127.0.0.1:{port}/tarry"
+        self._database = Program(folder / "database.log", self._answers)
+        self._command: list[str] = []
+        self._server = self._serve(self._dsn)
+        self._port = port
+
+    def missing(self) -> str:
+        try:
+            databases.program_of(self._name, self._kind)
+        except SystemExit:
+            return f"a {self._name} of {self._kind} on PATH"
+        return ""
+
+    def version(self) -> str:
+        return f"{super().version()}, {self._kind} {program_version(self._name, '--no-defaults', '--version')}"
+
+    def start(self) -> None:
+        if not self._command:
+            (self._folder / "database").mkdir()
+            self._command = databases.server_command(self._kind, self._folder / "database", self._port)
+        self._database.start(self._command)
+        super().start()
+
+    def _answers(self) -> bool:
+        try:
+            with databases.log_in(self._dsn):
+                return True
+        except pymysql.err.OperationalError:
+            return False
+
+    def asked(self) -> int | None:
+        return databases.asked(self._dsn) - databases.LOOK
+
+    def pids(self) -> list[int]:
+        return [self._server.pid, self._database.pid]
+
+    def kill(self) -> None:
+        super().kill()
+        self._database.kill()
+
+    def stop(self) -> None:
+        super().stop()
+        self._database.stop()
+
+
+class TarryOnMariaDB(TarryOnMySQL):
+    """With a MariaDB of its own."""
+
+    durability = "Commit on MariaDB, `innodb_flush_log_at_trx_commit=1`, no binary log"
+    _kind = "mariadb"
+    _name = "mariadbd"
