@@ -16,9 +16,11 @@ import pymysql.connections
 import pymysql.cursors
 
 from ..client.outbox.cursors import CLOCK
+from ..store.errors import Refused
 from ..store.mysql.dsn import Dsn
 from ..store.mysql.statements import bind as bind_for_mysql
 from ..store.mysql.statements import statement
+from ..store.mysql.trust import trust
 from ..store.ports import Value
 from ..store.sqlite.statements import bind as bind_for_sqlite
 from ..store.sqlite.statements import insert
@@ -185,7 +187,10 @@ def open_mysql(dsn: str, *, seconds: int, autocommit: bool, settings: str = "") 
     """
     to = Dsn.parse(dsn)
     try:
-        tls: dict[str, Any] = {"ssl": ssl.create_default_context(cafile=to.ca)} if to.tls else {"ssl_disabled": True}
+        context = trust(to.ssl_mode, to.ssl_ca)
+        tls: dict[str, Any] = {"ssl_disabled": True} if context is None else {"ssl": context}
+        if to.ssl_mode == "PREFERRED":
+            tls = {}  # the driver's own way: TLS where the server offers it
         connection: Connection = pymysql.connect(
             host=to.host or None,
             port=to.port,
@@ -200,9 +205,14 @@ def open_mysql(dsn: str, *, seconds: int, autocommit: bool, settings: str = "") 
             write_timeout=seconds,
             **tls,
         )
+        if "ssl" in tls and not isinstance(getattr(connection, "_sock", None), ssl.SSLSocket):
+            connection.close()  # older drivers go on in clear where the server offers none
+            raise StoreAway(f"{name_of(dsn)} offers no TLS: set it up there, or say ssl_mode=DISABLED")
         with connection.cursor() as cursor:
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")  # a variable has two names for it
             cursor.execute("SET SESSION time_zone = '+00:00'" + (settings and f", {settings}"))
+    except Refused as error:
+        raise PipelineError(str(error)) from error
     except _ERRORS as error:
         raise trouble(dsn, error) from error
     return connection

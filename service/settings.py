@@ -225,7 +225,16 @@ def _show_redis(url: str) -> str:
     return masked(url) or "none"
 
 
-_OPEN = {"tls", "ca", "socket", "db", "protocol", "socket_timeout", "socket_connect_timeout", "health_check_interval"}
+_OPEN = {
+    "ssl_mode",
+    "ssl_ca",
+    "socket",
+    "db",
+    "protocol",
+    "socket_timeout",
+    "socket_connect_timeout",
+    "health_check_interval",
+}
 """Options of a DSN that anybody may see; the value of any other may be a password."""
 
 

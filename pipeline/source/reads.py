@@ -24,7 +24,7 @@ def fetcher(dsn: str) -> Fetch:
     """Reads statements from the store."""
     if kind_of(dsn) == "mysql":
         to = Dsn.parse(dsn)
-        if not to.tls and to.socket is None:
+        if to.ssl_mode == "DISABLED" and to.socket is None:
             return partial(_by_connectorx, dsn)
     return partial(_row_by_row, dsn)
 

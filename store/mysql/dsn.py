@@ -1,7 +1,8 @@
 """Where the database is and how to get in: `mysql://user:password@host:port/database?option=value`.
 
-    tls=verify|off   verify checks the server's certificate and name; default off on loopback and sockets, else verify
-    ca=path          the certificates to trust instead of the system's (PEM); asks for tls=verify
+    ssl_mode=MODE    DISABLED, PREFERRED, REQUIRED, VERIFY_CA or VERIFY_IDENTITY, as MySQL's own clients have it; unless
+                     said, DISABLED on loopback and sockets, else VERIFY_IDENTITY
+    ssl_ca=path      the certificates to trust instead of the system's (PEM)
     socket=path      a Unix socket; the host is then left empty: mysql://user@/database?socket=/run/mysqld/mysqld.sock
 
 What stands between the separators is percent-encoded where it holds `:/@?#[]%`. No message here repeats the password.
@@ -9,13 +10,20 @@ What stands between the separators is percent-encoded where it holds `:/@?#[]%`.
 
 from difflib import get_close_matches
 from ipaddress import ip_address
+from typing import Literal, get_args
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import attrs
 
 DEFAULT_PORT = 3306
 
-_OPTIONS = ("tls", "ca", "socket")
+_OPTIONS = ("ssl_mode", "ssl_ca", "socket")
+
+SslMode = Literal["DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"]
+"""No TLS; TLS where the server offers it; TLS, with whomever; with a server whose certificate is trusted; and is its
+own."""
+_MODES: dict[str, SslMode] = {mode: mode for mode in get_args(SslMode)}
+_VERIFYING: tuple[SslMode, ...] = ("VERIFY_CA", "VERIFY_IDENTITY")
 _FORM = "mysql://user:password@host:port/database"
 
 
@@ -28,8 +36,8 @@ class Dsn:
     host: str = ""
     port: int = DEFAULT_PORT
     database: str
-    tls: bool = False
-    ca: str | None = None
+    ssl_mode: SslMode = "DISABLED"
+    ssl_ca: str | None = None
     socket: str | None = None
 
     @classmethod
@@ -71,8 +79,8 @@ class Dsn:
             host=host,
             port=port or DEFAULT_PORT,
             database=database,
-            tls=_tls(options, local=socket is not None or _is_loopback(host)),
-            ca=options.get("ca"),
+            ssl_mode=_ssl_mode(options, local=socket is not None or _is_loopback(host)),
+            ssl_ca=options.get("ssl_ca"),
             socket=socket,
         )
 
@@ -102,15 +110,18 @@ def _options(query: str) -> dict[str, str]:
     return options
 
 
-def _tls(options: dict[str, str], *, local: bool) -> bool:
-    choice = options.get("tls")
-    if choice not in (None, "verify", "off"):
-        raise ValueError(f"tls={choice}: it is verify or off")
-    if choice == "verify" and "socket" in options:
-        raise ValueError("tls=verify over a socket: there is no name to verify, leave tls out")
-    if "ca" in options and (choice == "off" or "socket" in options):
-        raise ValueError("ca without TLS: write tls=verify, or leave ca out")
-    return choice == "verify" or (choice is None and ("ca" in options or not local))
+def _ssl_mode(options: dict[str, str], *, local: bool) -> SslMode:
+    said = options.get("ssl_mode")
+    mode: SslMode | None = None if said is None else _MODES.get(said.upper())
+    if said is not None and mode is None:
+        raise ValueError(f"ssl_mode={said}: it is one of {', '.join(_MODES)}")
+    if mode not in (None, "DISABLED") and "socket" in options:
+        raise ValueError(f"ssl_mode={mode} over a socket: nobody listens there, leave ssl_mode out")
+    if "ssl_ca" in options:
+        if (mode is not None and mode not in _VERIFYING) or "socket" in options:
+            raise ValueError("ssl_ca without a look at the certificate: say ssl_mode=VERIFY_IDENTITY, or leave it out")
+        return mode or "VERIFY_IDENTITY"
+    return mode or ("DISABLED" if local else "VERIFY_IDENTITY")
 
 
 def _is_loopback(host: str) -> bool:

@@ -18,11 +18,9 @@ holds a remedy for each of its faults, numbered here and in the tests:
 import os
 import select
 import socket
-import ssl
 import struct
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 import trio
@@ -30,6 +28,7 @@ import trio
 from ..errors import Refused, Unavailable
 from .dsn import Dsn
 from .rows import MAX_PAYLOAD, Answer, ProtocolError
+from .trust import trust
 
 if TYPE_CHECKING:
     # trio-mysql carries no types: this is all of it that is used here, as it is in 1.0.3.
@@ -82,14 +81,6 @@ _CLIENT_FOUND_ROWS, _CLIENT_SSL, _CLIENT_DEPRECATE_EOF = 1 << 1, 1 << 11, 1 << 2
 _READ_BYTES = 1 << 16
 
 
-@lru_cache(4)
-def _trust(ca: str | None) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=ca)
-    except (OSError, ssl.SSLError) as error:
-        raise Refused(f"ca={ca}: no certificates could be read ({error})") from error
-
-
 class _CachingSha2:
     """Fault 1. The login of MySQL 8+: a hash if the server remembers the password, else the password, sealed by TLS or
     by the server's RSA key."""
@@ -123,7 +114,9 @@ class _RefuseClear:
 
     async def authenticate(self, request: "_Packet") -> "_Packet":
         if not self._wire.sealed:
-            raise Refused("the server asks for the password in clear: use tls=verify, or another account", 2061)
+            raise Refused(
+                "the server asks for the password in clear: say ssl_mode=VERIFY_IDENTITY, or use another account", 2061
+            )
         return await self._wire.exchange(self._wire.password + b"\0")
 
 
@@ -142,7 +135,7 @@ class Wire(_TrioMysql):
     """trio-mysql's connection with the remedies."""
 
     def __init__(self, dsn: Dsn, timeout: float) -> None:
-        self._wants_tls = dsn.tls
+        self._ssl_mode = dsn.ssl_mode
         self._spent = False
         # A statement is on its way, or its answer.
         self._busy = False
@@ -160,7 +153,7 @@ class Wire(_TrioMysql):
             autocommit=None,
             client_flag=_CLIENT_FOUND_ROWS,  # fault 6: and nothing else
             connect_timeout=timeout,
-            ssl=_trust(dsn.ca) if dsn.tls else None,
+            ssl=trust(dsn.ssl_mode, dsn.ssl_ca),
             auth_plugin_map={
                 "caching_sha2_password": _CachingSha2,
                 "mysql_clear_password": _RefuseClear,
@@ -177,6 +170,11 @@ class Wire(_TrioMysql):
     def sealed(self) -> bool:
         """TLS or a Unix socket: nobody listens."""
         return self._secure
+
+    @property
+    def verified(self) -> bool:
+        """And it is the server that was meant."""
+        return self._secure and self._ssl_mode not in ("PREFERRED", "REQUIRED")
 
     def is_readable(self) -> bool:
         poll = select.poll()
@@ -286,12 +284,12 @@ class Wire(_TrioMysql):
 
     async def _get_server_information(self) -> None:
         await super()._get_server_information()
-        if self._wants_tls:
-            # Fault 8. And what was said in clear must not be taken for what comes under TLS.
-            if not self.server_capabilities & _CLIENT_SSL:
-                raise Unavailable("the server offers no TLS: set it up there, or say tls=off", 2026)
-            if self._rbuf_offset != len(self._rbuf):
-                raise ProtocolError("bytes between the greeting and TLS")
+        offered = bool(self.server_capabilities & _CLIENT_SSL)
+        if self._ssl_mode not in ("DISABLED", "PREFERRED") and not offered:
+            raise Unavailable("the server offers no TLS: set it up there, or say ssl_mode=DISABLED", 2026)  # fault 8
+        # What was said in clear must not be taken for what comes under TLS.
+        if self._ssl_mode != "DISABLED" and offered and self._rbuf_offset != len(self._rbuf):
+            raise ProtocolError("bytes between the greeting and TLS")
         if self._auth_plugin_name != "mysql_native_password":
             # Fault 1: with no name the server asks for its method, and then `auth_plugin_map` is heeded.
             self._auth_plugin_name = ""

@@ -39,11 +39,14 @@ def test_tls_with_an_authority_of_our_own(mariadb_server: str) -> None:
     ((ca,),) = servers.run_sql(mariadb_server, "SELECT @@ssl_ca")
     if not ca or not Path(str(ca)).is_file():
         pytest.skip("a server that is not the tests' own")
-    dsn = f"{mariadb_server}?ca={ca}"
+    dsn = f"{mariadb_server}?ssl_ca={ca}"
     with StoreConnection(dsn) as connection, opened(dsn) as session:
         for ((_, cipher),) in (connection.rows(CIPHER), drive(session.ask(CIPHER))):
             assert cipher
     assert fetcher(dsn)("SELECT 1 AS one").to_pylist() == [{"one": 1}]
+    for mode in ("PREFERRED", "REQUIRED"):
+        with StoreConnection(f"{mariadb_server}?ssl_mode={mode}") as connection:
+            assert connection.rows(CIPHER)[0][1]
     wrong = dsn.replace("127.0.0.1", "localhost")
     with pytest.raises(StoreAway, match="CERTIFICATE_VERIFY_FAILED"):
         StoreConnection(wrong)

@@ -182,12 +182,12 @@ def test_variables_that_are_not_settings_are_left_alone() -> None:
     [
         (SECRET, "mysql://tarry:***@db/tarry"),
         ("mysql://tarry@db/tarry", "mysql://tarry@db/tarry"),
-        ("mysql://tarry:a@b:c@db:3306/tarry?tls=off", "mysql://tarry:***@db:3306/tarry?tls=off"),
+        ("mysql://tarry:a@b:c@db:3306/tarry?ssl_mode=DISABLED", "mysql://tarry:***@db:3306/tarry?ssl_mode=DISABLED"),
         ("mysql://:hunter2@db/tarry", "mysql://:***@db/tarry"),
         ("mysql://tarry:hun/ter2@db/tarry", "mysql://tarry:***@db/tarry"),
         ("sqlite:///tarry.db", "sqlite:///tarry.db"),
         ("mysql://tarry:hun?ter2@db/tarry", "mysql://***"),
-        ("mysql://tarry:hun?ter2@x@db/tarry?tls=off", "mysql://***"),
+        ("mysql://tarry:hun?ter2@x@db/tarry?ssl_mode=DISABLED", "mysql://***"),
         (
             "mysql://tarry:x@db/tarry?socket=/run/s&password=hunter2",
             "mysql://tarry:***@db/tarry?socket=/run/s&password=***",

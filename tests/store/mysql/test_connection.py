@@ -1,7 +1,6 @@
 import gc
 import os
 import socket
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,7 +15,7 @@ from tarry.store.errors import Contention, DuplicateKey, Locked, OutcomeUnknown,
 from tarry.store.mysql import connection as module
 from tarry.store.mysql import wire
 from tarry.store.mysql.connection import Connection, connect
-from tarry.store.mysql.dsn import Dsn
+from tarry.store.mysql.dsn import Dsn, SslMode
 from tarry.store.mysql.errors import to_store_error
 
 Open = Callable[..., Awaitable[Connection]]
@@ -204,10 +203,15 @@ async def test_fault_8_tls_that_the_server_does_not_offer() -> None:
         async for data in stream:
             heard += data
 
+    for mode in ("REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"):
+        async with listener(greet) as dsn:
+            with pytest.raises(Unavailable, match="offers no TLS"):
+                await connect(attrs.evolve(dsn, ssl_mode=mode), write=True)
+        assert heard == b""
     async with listener(greet) as dsn:
-        with pytest.raises(Unavailable, match="offers no TLS"):
-            await connect(attrs.evolve(dsn, tls=True), write=True)
-    assert heard == b""
+        with pytest.raises(Unavailable):
+            await connect(attrs.evolve(dsn, ssl_mode="PREFERRED"), write=True, timeout=0.2)
+    assert heard, "it would have gone on without"
 
 
 @pytest.mark.parametrize("plugin", [b"mysql_clear_password", b"dialog"])
@@ -288,22 +292,21 @@ async def test_an_old_server_is_refused(dsn: Dsn, monkeypatch: pytest.MonkeyPatc
         await connect(dsn, write=True)
 
 
-async def test_tls(dsn: Dsn, open_connection: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(Unavailable, match="CERTIFICATE_VERIFY_FAILED"):
-        await connect(attrs.evolve(dsn, tls=True), write=True)
+async def test_tls(dsn: Dsn, open_connection: Open) -> None:
+    for mode in ("VERIFY_CA", "VERIFY_IDENTITY"):
+        with pytest.raises(Unavailable, match="CERTIFICATE_VERIFY_FAILED"):
+            await connect(attrs.evolve(dsn, ssl_mode=mode), write=True)
     with pytest.raises(Refused, match="no certificates"):
-        await connect(attrs.evolve(dsn, tls=True, ca="/nowhere.pem"), write=True)
-    anyone = ssl.create_default_context()
-    anyone.check_hostname = False
-    anyone.verify_mode = ssl.CERT_NONE
-    monkeypatch.setattr(wire, "_trust", lambda _: anyone)
+        await connect(attrs.evolve(dsn, ssl_mode="VERIFY_CA", ssl_ca="/nowhere.pem"), write=True)
     before = open_files()
-    connection = await open_connection(attrs.evolve(dsn, tls=True))
-    ((_, cipher),) = await connection.fetch(b"SHOW SESSION STATUS LIKE 'Ssl_cipher'")
-    assert cipher
-    assert await connection.fetch(b"SELECT REPEAT('x', 1000000)") == [("x" * 1_000_000,)]
-    assert not connection.is_stale()
-    connection.close()
+    unverified: tuple[SslMode, ...] = ("PREFERRED", "REQUIRED")
+    for mode in unverified:
+        connection = await open_connection(attrs.evolve(dsn, ssl_mode=mode))
+        ((_, cipher),) = await connection.fetch(b"SHOW SESSION STATUS LIKE 'Ssl_cipher'")
+        assert cipher
+        assert await connection.fetch(b"SELECT REPEAT('x', 1000000)") == [("x" * 1_000_000,)]
+        assert not connection.is_stale()
+        connection.close()
     assert open_files() == before
 
 
@@ -311,11 +314,18 @@ async def test_tls_with_an_authority_of_our_own(mariadb_server: str) -> None:
     ((ca,),) = servers.run_sql(mariadb_server, "SELECT @@ssl_ca")
     if not ca or not await trio.Path(str(ca)).is_file():
         pytest.skip("a server that is not the tests' own")
-    connection = await connect(Dsn.parse(f"{mariadb_server}?ca={ca}"), write=True)
-    assert await connection.fetch(b"SELECT 1") == [(1,)]
-    connection.close()
+    other_name = mariadb_server.replace("127.0.0.1", "localhost")
+    for text in (
+        f"{mariadb_server}?ssl_ca={ca}",
+        f"{mariadb_server}?ssl_mode=VERIFY_CA&ssl_ca={ca}",
+        f"{other_name}?ssl_mode=VERIFY_CA&ssl_ca={ca}",
+        f"{other_name}?ssl_mode=REQUIRED",
+    ):
+        connection = await connect(Dsn.parse(text), write=True)
+        assert await connection.fetch(b"SELECT 1") == [(1,)]
+        connection.close()
     with pytest.raises(Unavailable, match="CERTIFICATE_VERIFY_FAILED"):
-        await connect(Dsn.parse(f"{mariadb_server}?ca={ca}".replace("127.0.0.1", "localhost")), write=True)
+        await connect(Dsn.parse(f"{other_name}?ssl_ca={ca}"), write=True)
 
 
 # Statements and their answers.

@@ -4,9 +4,15 @@ from tarry.store.mysql.dsn import Dsn
 
 
 def test_all_parts() -> None:
-    dsn = Dsn.parse("mysql://us%40er:p%3Aw%2F@db.example:3307/na%2Dme?tls=verify&ca=/etc/ca.pem")
+    dsn = Dsn.parse("mysql://us%40er:p%3Aw%2F@db.example:3307/na%2Dme?ssl_mode=VERIFY_CA&ssl_ca=/etc/ca.pem")
     assert dsn == Dsn(
-        user="us@er", password="p:w/", host="db.example", port=3307, database="na-me", tls=True, ca="/etc/ca.pem"
+        user="us@er",
+        password="p:w/",
+        host="db.example",
+        port=3307,
+        database="na-me",
+        ssl_mode="VERIFY_CA",
+        ssl_ca="/etc/ca.pem",
     )
 
 
@@ -15,23 +21,28 @@ def test_defaults() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "tls"),
+    ("text", "mode"),
     [
-        ("mysql://u@127.0.0.1/d", False),
-        ("mysql://u@127.8.9.1/d", False),
-        ("mysql://u@[::1]/d", False),
-        ("mysql://u@localhost/d", False),
-        ("mysql://u@/d?socket=/run/mysqld/mysqld.sock", False),
-        ("mysql://u@10.0.0.1/d", True),
-        ("mysql://u@localhost.example/d", True),
-        ("mysql://u@db/d", True),
-        ("mysql://u@db/d?tls=off", False),
-        ("mysql://u@127.0.0.1/d?tls=verify", True),
-        ("mysql://u@127.0.0.1/d?ca=/ca.pem", True),
+        ("mysql://u@127.0.0.1/d", "DISABLED"),
+        ("mysql://u@127.8.9.1/d", "DISABLED"),
+        ("mysql://u@[::1]/d", "DISABLED"),
+        ("mysql://u@localhost/d", "DISABLED"),
+        ("mysql://u@/d?socket=/run/mysqld/mysqld.sock", "DISABLED"),
+        ("mysql://u@10.0.0.1/d", "VERIFY_IDENTITY"),
+        ("mysql://u@localhost.example/d", "VERIFY_IDENTITY"),
+        ("mysql://u@db/d", "VERIFY_IDENTITY"),
+        ("mysql://u@db/d?ssl_mode=DISABLED", "DISABLED"),
+        ("mysql://u@db/d?ssl_mode=preferred", "PREFERRED"),
+        ("mysql://u@db/d?ssl_mode=Required", "REQUIRED"),
+        ("mysql://u@db/d?ssl_mode=VERIFY_CA", "VERIFY_CA"),
+        ("mysql://u@db/d?ssl_mode=VERIFY_CA&ssl_ca=/ca.pem", "VERIFY_CA"),
+        ("mysql://u@127.0.0.1/d?ssl_mode=VERIFY_IDENTITY", "VERIFY_IDENTITY"),
+        ("mysql://u@127.0.0.1/d?ssl_ca=/ca.pem", "VERIFY_IDENTITY"),
+        ("mysql://u@/d?socket=/s&ssl_mode=DISABLED", "DISABLED"),
     ],
 )
-def test_tls_is_verified_unless_it_stays_on_the_machine(text: str, tls: bool) -> None:
-    assert Dsn.parse(text).tls is tls
+def test_tls_is_verified_unless_it_stays_on_the_machine(text: str, mode: str) -> None:
+    assert Dsn.parse(text).ssl_mode == mode
 
 
 @pytest.mark.parametrize(
@@ -63,16 +74,18 @@ def test_the_password_is_not_shown() -> None:
         ("mysql://u:geheim/x@h/d", "percent-encode"),
         ("mysql://u:geheim#x@h/d", "%23"),
         ("mysql://u@[::1/d", "IPv6"),
-        ("mysql://u@h/d?tsl=off", "did you mean tls"),
+        ("mysql://u@h/d?ssl_mod=DISABLED", "did you mean ssl_mode"),
         ("mysql://u@h/d?charset=utf8", "unknown option 'charset'"),
-        ("mysql://u@h/d?tls", "name=value"),
-        ("mysql://u@h/d?tls=", "tls is empty"),
-        ("mysql://u@h/d?tls=maybe", "verify or off"),
-        ("mysql://u@h/d?tls=off&tls=verify", "twice"),
-        ("mysql://u@h/d?tls=off&ca=/ca.pem", "ca without TLS"),
+        ("mysql://u@h/d?ssl_mode", "name=value"),
+        ("mysql://u@h/d?ssl_mode=", "ssl_mode is empty"),
+        ("mysql://u@h/d?ssl_mode=maybe", "one of DISABLED, PREFERRED"),
+        ("mysql://u@h/d?ssl_mode=REQUIRED&ssl_mode=DISABLED", "twice"),
+        ("mysql://u@h/d?ssl_mode=DISABLED&ssl_ca=/ca.pem", "without a look"),
+        ("mysql://u@h/d?ssl_mode=PREFERRED&ssl_ca=/ca.pem", "without a look"),
+        ("mysql://u@h/d?ssl_mode=REQUIRED&ssl_ca=/ca.pem", "without a look"),
         ("mysql://u@h/d?socket=/s", "leave one of them out"),
-        ("mysql://u@/d?socket=/s&tls=verify", "leave tls out"),
-        ("mysql://u@/d?socket=/s&ca=/ca.pem", "ca without TLS"),
+        ("mysql://u@/d?socket=/s&ssl_mode=REQUIRED", "leave ssl_mode out"),
+        ("mysql://u@/d?socket=/s&ssl_ca=/ca.pem", "without a look"),
     ],
 )
 def test_what_is_wrong_is_named_and_the_password_is_not(text: str, says: str) -> None:
