@@ -204,7 +204,7 @@ async def _listening(settings: Settings) -> AsyncGenerator[list[trio.SocketListe
         log.info("listening", url=settings.url)
         yield listeners
         return
-    with listen_on_path(Path(path)) as listener:
+    with listen_on_path(Path(path), settings.socket_mode) as listener:
         log.info("listening", url=settings.url)
         yield [listener]
 

@@ -170,6 +170,18 @@ def _hosts(value: object) -> tuple[str, ...]:
     return tuple(cast("list[str]", value))
 
 
+def _mode(value: object) -> int:
+    if isinstance(value, str) and re.fullmatch("0?[0-7]{3}", value):
+        value = int(value, 8)
+    if not isinstance(value, int) or isinstance(value, bool) or value & ~0o777 or value & 0o600 != 0o600:
+        raise ValueError(f'{value!r} is not a mode that lets its owner in: write "600" or "660"')
+    return value
+
+
+def _show_mode(mode: int) -> str:
+    return f"{mode:o}"
+
+
 def _file(value: object) -> str:
     if not isinstance(value, str) or "\0" in value:
         raise ValueError(f"{value!r} is not a file's name")
@@ -267,6 +279,7 @@ class Settings:
     listen: str = _setting(
         "127.0.0.1:8277", _listen, "where HTTP is served: host:port, or unix:PATH; beyond loopback keys are asked for"
     )
+    socket_mode: int = _setting(0o600, _mode, "of a Unix socket that is listened on", _show_mode)
     insecure_listen: bool = _setting(False, _yes_or_no, "listen beyond loopback though there is no key", _yes)
     tls_cert: str = _setting("", _file, "a certificate, PEM, with those that it was signed with: HTTPS", _show_file)
     tls_key: str = _setting("", _file, "its key, PEM", _show_file)

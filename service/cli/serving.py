@@ -29,6 +29,7 @@ class Flags:
     listen: Annotated[
         str | None, Parameter(help="Where HTTP is served: host:port or unix:PATH; 127.0.0.1:8277 by default.")
     ] = None
+    socket_mode: Annotated[str | None, Parameter(help="Of the Unix socket in --listen; 600 by default.")] = None
     insecure_listen: Annotated[
         bool | None, Parameter(negative=(), help="Listen beyond this machine though there is no key.")
     ] = None

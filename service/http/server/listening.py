@@ -1,4 +1,4 @@
-"""A Unix socket to listen on: nobody's but its owner's from its first moment, and gone with the server."""
+"""A Unix socket to listen on: for whom it is from its first moment on, and gone with the server."""
 
 import os
 import socket
@@ -9,14 +9,12 @@ from pathlib import Path
 
 import trio
 
-MODE = 0o600
-"""Of a Unix socket: its owner's alone. Who wants a group to have it changes the mode, or the folder's."""
 _BACKLOG = 4096
 """The kernel cuts it to what it allows."""
 
 
 @contextmanager
-def listen_on_path(path: Path) -> Generator[trio.SocketListener, None, None]:
+def listen_on_path(path: Path, mode: int) -> Generator[trio.SocketListener, None, None]:
     """On a Unix socket, which goes with the block. One that nobody listens on, as a killed server leaves it, is
     replaced. Raises `OSError`."""
     check_path(path)
@@ -27,7 +25,7 @@ def listen_on_path(path: Path) -> Generator[trio.SocketListener, None, None]:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.bind(str(made))
-        made.chmod(MODE)
+        made.chmod(mode)
         sock.listen(_BACKLOG)
         sock.setblocking(False)
         made.rename(path)
