@@ -16,9 +16,10 @@ from .call import Call, answer
 from .names import wrong_content_type, wrong_headers, wrong_label
 from .problems import Fault, Problem, bad_field
 from .reading import check_json, decode, read_body
-from .requests import Batch, Message, Shape
+from .requests import Batch, Message, Shape, Single
 
 BYTES = "application/octet-stream"
+_read_single = msgspec.json.Decoder(Single).decode
 
 _SLACK = 64 << 10
 """What a request may have beyond the batch's limit: the fields around a single body."""
@@ -41,7 +42,7 @@ async def publish(call: Call) -> Response:
     publication = Publication(
         drafts=tuple(draft.placed(topic, _queue(call, topic, draft)) for draft in drafts),
         idempotency_key=key,
-        fingerprint=_fingerprint(name, data),
+        fingerprint=b"" if key is None else _fingerprint(name, data),
     )
     receipts = await call.node.intake.publish(publication)
     if isinstance(receipts, Conflict):
@@ -58,8 +59,7 @@ def _fingerprint(topic: str, data: bytes) -> bytes:
 
 def _messages(call: Call, data: bytes) -> tuple[Sequence[Message], str | None, bool]:
     """The messages, the idempotency key of the request, and whether it is a single message."""
-    if not _is_batch(data):
-        message = decode(data, Message)
+    if (message := _single(data)) is not None:
         return [message], _idempotency_key(call, message.idempotency_key), True
     batch = decode(data, Batch)
     if len(batch.messages) > call.settings.max_batch:
@@ -76,6 +76,15 @@ def _messages(call: Call, data: bytes) -> tuple[Sequence[Message], str | None, b
                 "a batch is accepted all or none: put idempotency_key beside messages",
             )
     return batch.messages, _idempotency_key(call, batch.idempotency_key), False
+
+
+def _single(data: bytes) -> Message | None:
+    """None for a batch."""
+    try:
+        message = _read_single(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None if _is_batch(data) else decode(data, Message)  # which says what is wrong
+    return message if message.messages is UNSET else None
 
 
 def _is_batch(data: bytes) -> bool:

@@ -73,6 +73,12 @@ class Message(Body):
     idempotency_key: Annotated[Label | None, Meta(description="of a single message; a batch has its own")] = None
 
 
+class Single(Message):
+    """A message as most come: read at once, and known for none when it has `messages`."""
+
+    messages: msgspec.Raw | UnsetType = UNSET
+
+
 class Batch(Body):
     """Messages that are accepted all or none. The idempotency key covers them all."""
 

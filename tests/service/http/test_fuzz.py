@@ -209,7 +209,7 @@ def check_promises(asked: list[Asked]) -> None:
         if verb == "intake.publish":
             (publication,) = args
             assert 1 <= len(publication.drafts) <= SETTINGS.max_batch
-            assert len(publication.fingerprint) == 32
+            assert len(publication.fingerprint) == (0 if publication.idempotency_key is None else 32)
             assert publication.idempotency_key is None or 1 <= len(publication.idempotency_key.encode()) <= 255
             for draft in publication.drafts:
                 check_draft(draft)
