@@ -3,7 +3,7 @@
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from .problems import Check
+from .problems import Check, ProblemBody
 
 
 class Answer(msgspec.Struct):
@@ -27,6 +27,13 @@ class BatchAnswer(Answer, kw_only=True):
     """The receipts, in order."""
 
     messages: list[ReceiptAnswer]
+
+
+class LineFault(Answer):
+    """A line whose message was not accepted: why, and which, from 1."""
+
+    error: ProblemBody
+    line: int
 
 
 class Content(Answer, kw_only=True):
@@ -163,6 +170,22 @@ class FailAnswer(Answer, kw_only=True):
 
     retried: int
     dead: int
+
+
+class SettledAnswer(Answer, kw_only=True, omit_defaults=True):
+    """How many messages of a claim are done, rest for another try and are dead; or `error`, and beside it how many were
+    acked before it."""
+
+    acked: int | UnsetType = UNSET
+    retried: int | UnsetType = UNSET
+    dead: int | UnsetType = UNSET
+    error: ProblemBody | UnsetType = UNSET
+
+
+class SettleAnswer(Answer, kw_only=True):
+    """One for each settlement, in order."""
+
+    settled: list[SettledAnswer]
 
 
 class ExtendAnswer(Answer, kw_only=True):

@@ -2,9 +2,7 @@
 
 from functools import partial
 from urllib.parse import urlsplit
-from uuid import uuid4
 
-import structlog
 from attrs import define, field
 
 from ..access.keyring import NOBODY
@@ -17,13 +15,11 @@ from .audit import audited
 from .call import Call, answer
 from .hosts import Hosts
 from .openapi import PATH, document
-from .problems import Problem, problem_of
+from .problems import Problem, problem_of, unexpected
 from .reading import ClientGone
 from .router import Router
 from .routes import OPERATIONS, Operation
 from .server.ports import Receive, Scope, Send
-
-log = structlog.get_logger()
 
 _UNMATCHED = "(unmatched)"
 _SAFE = {"GET", "HEAD", "OPTIONS"}
@@ -70,7 +66,7 @@ class App:
         except ClientGone:
             return Response(status=_GONE)  # nobody reads it, but it is counted
         except Exception as error:
-            problem = problem_of(error) or _unexpected(request, error)
+            problem = problem_of(error) or unexpected(error, request.route)
             return problem.response()
 
     async def _answer(self, request: Request, operation: Operation) -> Response:
@@ -113,10 +109,3 @@ def _refuse_other_sites(request: Request) -> None:
         site = ""
     if not site or site != (request.header(b"host") or "").lower():
         raise Problem("cross-origin", "a page of another site may not do this", executed=False)
-
-
-def _unexpected(request: Request, error: Exception) -> Problem:
-    request_id = uuid4().hex
-    log.error("request_failed", request_id=request_id, route=request.route or None, exc_info=error)
-    detail = f"something is wrong with the server; its log tells more under {request_id}"
-    return Problem("internal", detail, request_id=request_id)

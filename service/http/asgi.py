@@ -1,6 +1,6 @@
 """A request and its answer, in the words of ASGI and no framework's: one costs half of a publish's time."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from urllib.parse import parse_qsl
 
@@ -62,3 +62,23 @@ class Response:
         """As ASGI has it."""
         await send({"type": "http.response.start", "status": self.status, "headers": self._headers})
         await send({"type": "http.response.body", "body": self.body})
+
+
+class Stream(Response):
+    """An answer in pieces, which are made while it is sent, and while the request is being read."""
+
+    def __init__(self, make: Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]], media_type: str) -> None:
+        """`make` is called with what sends a piece; the answer ends when it returns."""
+        super().__init__(media_type=media_type)
+        self._make = make
+
+    async def send(self, send: Send) -> None:
+        """As ASGI has it. Raises `OSError` or `trio.BrokenResourceError` when nobody takes the pieces."""
+
+        async def send_piece(piece: bytes) -> None:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+        headers = [one for one in self._headers if one[0] != b"content-length"]
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        await self._make(send_piece)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -80,14 +80,6 @@ class Call:
         return await self.node.directory.group(await self.topic(), self.part("group"), create=False)
 
     @property
-    def claim_id(self) -> str:
-        """The claim of the path; the node knows which there are."""
-        name = self.part("claim")
-        if not (len(name) <= _LONGEST_CLAIM and name.isascii() and name.isprintable()):
-            raise Problem("unknown-claim", "there is no such claim")
-        return name
-
-    @property
     def message_id(self) -> int:
         """The message of the path."""
         id_ = parse_id(self.part("id"))
@@ -118,12 +110,19 @@ class Call:
 
     async def own_claim(self) -> str:
         """The claim of the path; for a key whose scopes do not reach its group there is none."""
-        name, scopes = self.claim_id, self.holder.scopes
+        name = self.part("claim")
+        await self.check_claim(name)
+        return name
+
+    async def check_claim(self, name: str) -> None:
+        """There may be a claim of this name, and the key's scopes reach its group. Raises a `Problem`."""
+        if not (len(name) <= _LONGEST_CLAIM and name.isascii() and name.isprintable()):
+            raise Problem("unknown-claim", "there is no such claim")
+        scopes = self.holder.scopes
         if not scopes.reach_all("consume") and name != "null":
             group = await self.node.groups.group_of(name)
             if group is None or not scopes.reach("consume", group.topic.name, group.name):
                 raise Problem("unknown-claim", f"there is no claim {name[:100]!r}")
-        return name
 
     async def own_client(self, client: str) -> str:
         """The client; it is this key's from now on. Raises a `Problem`, 403, where it is another's."""

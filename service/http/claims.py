@@ -1,6 +1,7 @@
 """Claiming messages, settling claims, and pulling by offset."""
 
 import re
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from msgspec import UNSET
@@ -17,6 +18,8 @@ from .call import Call, answer, of_query
 from .names import parse_ids, wrong_client, wrong_label
 from .problems import Problem, bad_field
 from .requests import Ack, Claim, Extend, Fail
+
+Settling = Callable[[], Awaitable[Settled]]
 
 MAX_REASON = 1 << 10
 _NEXT = re.compile(r"(\d{1,5})-(\d{1,19})", re.ASCII)
@@ -121,8 +124,7 @@ async def ack(call: Call) -> Response:
     """The messages are done."""
     claim = await call.own_claim()
     request = await call.read(Ack)
-    settled = await call.node.groups.settle(claim, "ack", ids=parse_ids(request.ids))
-    _unless_lost(settled)
+    settled = unless_lost(await acking(call, claim, request.ids)())
     return answer(answers.AckAnswer(acked=settled.acked))
 
 
@@ -130,21 +132,31 @@ async def fail(call: Call) -> Response:
     """The messages failed: onto the ladder, or dead."""
     claim = await call.own_claim()
     request = await call.read(Fail)
+    settled = unless_lost(await failing(call, claim, request)())
+    return answer(answers.FailAnswer(retried=settled.retried, dead=settled.dead))
+
+
+def acking(call: Call, claim: str, ids: Sequence[str] | None, pointer: str = "/ids") -> Settling:
+    """An ack, yet to be done; None is all that is open. Raises a `Problem` when it cannot be."""
+    return partial(call.node.groups.settle, claim, "ack", ids=parse_ids(ids, pointer))
+
+
+def failing(call: Call, claim: str, request: Fail, pointer: str = "") -> Settling:
+    """A fail, yet to be done. Raises a `Problem` when it cannot be."""
     rest = None
     if request.retry_after is not None:
-        rest = call.duration(request.retry_after, "/retry_after", high=call.settings.max_delay)
+        rest = call.duration(request.retry_after, f"{pointer}/retry_after", high=call.settings.max_delay)
         if call.node.clock.now() + rest > MAX_MS:
-            raise bad_field("/retry_after", "it ends after 2109")
-    settled = await call.node.groups.settle(
+            raise bad_field(f"{pointer}/retry_after", "it ends after 2109")
+    return partial(
+        call.node.groups.settle,
         claim,
         "fail",
-        ids=parse_ids(request.ids),
+        ids=parse_ids(request.ids, f"{pointer}/ids"),
         reason=None if request.reason is None else _cut(request.reason),
         retry_after=rest,
         count=request.count is not False,
     )
-    _unless_lost(settled)
-    return answer(answers.FailAnswer(retried=settled.retried, dead=settled.dead))
 
 
 def _cut(reason: str) -> str:
@@ -157,15 +169,16 @@ async def extend(call: Call) -> Response:
     """The lease begins anew."""
     claim = await call.own_claim()
     request = await call.read(Extend)
-    settled = await call.node.groups.settle(claim, "extend", lease=_lease(call, request.lease))
-    _unless_lost(settled)
+    settled = unless_lost(await call.node.groups.settle(claim, "extend", lease=_lease(call, request.lease)))
     return answer(answers.ExtendAnswer(lease_until=format_time(settled.lease_until)))
 
 
-def _unless_lost(settled: Settled) -> None:
+def unless_lost(settled: Settled) -> Settled:
+    """What was done. Raises a `Problem` when nothing was."""
     if settled.lost:
         detail = "the lease is over, or the claim does not hold all of these messages; nothing was done"
         raise Problem("lease-lost", detail, result="lease_lost")
+    return settled
 
 
 async def pull(call: Call) -> Response:

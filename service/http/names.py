@@ -67,7 +67,7 @@ def parse_id(text: str) -> int | None:
     return id_ if id_ is not None and id_ <= _MAX_ID else None
 
 
-def parse_ids(texts: Sequence[str] | None) -> tuple[int, ...] | None:
+def parse_ids(texts: Sequence[str] | None, pointer: str = "/ids") -> tuple[int, ...] | None:
     """The ids of a settlement, each once; None means all, and no ids means none."""
     if texts is None:
         return None
@@ -75,6 +75,6 @@ def parse_ids(texts: Sequence[str] | None) -> tuple[int, ...] | None:
     for index, text in enumerate(texts):
         id_ = parse_id(text)
         if id_ is None:
-            raise bad_field(f"/ids/{index}", "it is no message's id")
+            raise bad_field(f"{pointer}/{index}", "it is no message's id")
         ids[id_] = None
     return tuple(ids)

@@ -11,6 +11,7 @@ from ... import __version__
 from . import schemas
 from .access import Of
 from .hosts import FOR_PROBES
+from .ndjson import MEDIA_TYPE as NDJSON
 from .problems import KINDS, MEDIA_TYPE, ProblemBody
 from .reading import Body
 from .routes import OPERATIONS, Operation, Parameter
@@ -37,7 +38,7 @@ _PARTS: dict[str, Json] = {
 @cache
 def document() -> Json:
     """The whole document, made once."""
-    types = list({type_: None for one in OPERATIONS for type_ in (*one.requests, *one.answers)})
+    types = list({type_: None for one in OPERATIONS for type_ in _types(one)})
     found, components = msgspec.json.schema_components([*types, ProblemBody], ref_template=_REF)
     for body in Body.__subclasses__():
         if body.__name__ in components:
@@ -65,6 +66,12 @@ def document() -> Json:
     }
 
 
+def _types(operation: Operation) -> tuple[type, ...]:
+    """Of what comes in and goes out."""
+    line, answers = operation.lines or (None, ())
+    return (*operation.requests, *operation.answers, *([] if line is None else [line]), *answers)
+
+
 def _operation(operation: Operation, by_type: dict[type, Json]) -> Json:
     described: Json = {
         "operationId": operation.name,
@@ -87,6 +94,11 @@ def _operation(operation: Operation, by_type: dict[type, Json]) -> Json:
             "required": operation.body_required,
             "content": {"application/json": {"schema": schema}},
         }
+    if operation.lines is not None:
+        line, answers = operation.lines
+        described["requestBody"]["content"][NDJSON] = {"schema": _each_line([by_type[line]])}
+        content = {NDJSON: {"schema": _each_line([by_type[type_] for type_ in answers])}}
+        described["responses"]["200"] = {"description": "An answer to each line, in order", "content": content}
     return described
 
 
@@ -131,6 +143,11 @@ def _problems(kinds: Sequence[str], by_type: dict[type, Json]) -> Json:
             header = {"description": "seconds", "schema": {"type": "integer"}}
             responses[str(status)]["headers"] = {"Retry-After": header}
     return responses
+
+
+def _each_line(schemas: Sequence[Json]) -> Json:
+    """OpenAPI 3.1 has no words for a sequence."""
+    return {"description": "Each line is one of these"} | ({"anyOf": list(schemas)})
 
 
 def _one_of(schemas: Sequence[Json]) -> Json:

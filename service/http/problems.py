@@ -1,6 +1,7 @@
 """Problems: every answer that is not a yes, after RFC 9457. What each kind means stands in the table here, once."""
 
 from collections.abc import Mapping, Sequence
+from uuid import uuid4
 
 import msgspec
 import structlog
@@ -40,6 +41,7 @@ KINDS: Mapping[str, tuple[int, str]] = {
     "head-too-large": (431, "The request line and the headers are too large"),
     "internal": (500, "Something is wrong with the server"),
     "not-implemented": (501, "The server knows no such transfer coding"),
+    "held-back": (503, "An earlier message of its ordering key failed"),
     "busy": (503, "Somebody else holds what this needs; try again in a moment"),
     "overloaded": (503, "Too much is waiting; try again in a moment"),
     "stopping": (503, "The server is starting or stopping"),
@@ -133,6 +135,11 @@ def bad_parameter(name: str, detail: str) -> Problem:
     return Problem("bad-request", f"?{name}: {detail}", faults=[Fault(detail, parameter=name)])
 
 
+def idempotency_conflict() -> Problem:
+    """422 for a publication."""
+    return Problem("idempotency-conflict", "this topic has seen the idempotency key with another request")
+
+
 # The first that fits; a number is Retry-After in seconds, and then nothing was done.
 _SERVICE: tuple[tuple[type[errors.ServiceError], str, int | None], ...] = (
     (errors.UnknownTopic, "unknown-topic", None),
@@ -159,6 +166,14 @@ def problem_of(error: Exception) -> Problem | None:
                     return Problem(kind, detail)
                 return Problem(kind, detail, executed=False, headers={"Retry-After": str(again)})
     return _problem_of_store(error) if isinstance(error, StoreError) else None
+
+
+def unexpected(error: Exception, route: str) -> Problem:
+    """The problem of what should not have happened; the log has the rest of it."""
+    request_id = uuid4().hex
+    log.error("request_failed", request_id=request_id, route=route or None, exc_info=error)
+    detail = f"something is wrong with the server; its log tells more under {request_id}"
+    return Problem("internal", detail, request_id=request_id)
 
 
 def _problem_of_store(error: StoreError) -> Problem | None:

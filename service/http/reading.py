@@ -15,6 +15,7 @@ _AT = re.compile(r" - at `(?:key in )?(?P<path>\$[^`]*)`$")
 _MISSING = re.compile(r"^Object missing required field `(?P<name>[^`]+)`")
 _UNKNOWN = re.compile(r"^Object contains unknown field `(?P<name>.*)`", re.DOTALL)
 _SHOWN = 100
+JSON = "application/json"
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -53,12 +54,22 @@ class ClientGone(Exception):
     """The client closed the connection before it was answered."""
 
 
+def media_type(request: Request) -> str:
+    """What its body is said to be, in lower case and without parameters; JSON unless it is said."""
+    return (request.header(b"content-type") or JSON).partition(";")[0].strip().lower()
+
+
 def _check_headers(request: Request) -> None:
-    media, _, parameters = (request.header(b"content-type") or "application/json").partition(";")
-    media = media.strip().lower()
-    if media != "application/json" and not (media.startswith("application/") and media.endswith("+json")):
+    media = media_type(request)
+    if media != JSON and not (media.startswith("application/") and media.endswith("+json")):
         raise Problem("unsupported-media-type", f"send JSON as application/json, not as {media[:_SHOWN]!r}")
-    charset = re.search(r"charset\s*=\s*\"?([^\s;\"]+)", parameters, re.IGNORECASE)
+    check_coding(request)
+
+
+def check_coding(request: Request) -> None:
+    """Its body is sent as it is, in UTF-8. Raises a `Problem`."""
+    parameters = (request.header(b"content-type") or "").partition(";")[2]
+    charset = parameters and re.search(r"charset\s*=\s*\"?([^\s;\"]+)", parameters, re.IGNORECASE)
     if charset and charset[1].lower() not in ("utf-8", "utf8", "us-ascii"):
         raise Problem("unsupported-media-type", "send JSON in UTF-8")
     if (request.header(b"content-encoding") or "identity").strip().lower() != "identity":
@@ -154,9 +165,10 @@ def _unknown_field(pointer: str, name: str, struct: type[Any]) -> Problem:
 
 
 def _struct_at(path: str, type_: type[Any]) -> type[Any]:
-    """The struct that a path such as `$.messages[3]` leads to, by lists of structs."""
+    """The struct that a path such as `$.messages[3]` leads to, by structs and lists of them."""
     for name in re.findall(r"\.([A-Za-z_]+)", path):
         for inner in _types_of(name, type_):
-            if isinstance(inner, msgspec.inspect.ListType) and isinstance(inner.item_type, msgspec.inspect.StructType):
-                type_ = inner.item_type.cls
+            one = inner.item_type if isinstance(inner, msgspec.inspect.ListType) else inner
+            if isinstance(one, msgspec.inspect.StructType):
+                type_ = one.cls
     return type_

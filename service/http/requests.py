@@ -138,6 +138,25 @@ class Fail(Body):
     count: Annotated[bool | None, Meta(description="false: the attempt is not counted")] = None
 
 
+class Settlement(Body):
+    """What became of messages of a claim: those that are done, and then those that failed."""
+
+    together: ClassVar[Mapping[str, Any]] = {
+        "anyOf": [schemas.given("ack"), schemas.given("fail")],
+        "not": {"allOf": [schemas.given("fail"), {"required": ["ack"], "properties": {"ack": {"enum": ["all"]}}}]},
+    }
+    claim: str
+    ack: Annotated[Ids | Literal["all"] | None, Meta(description="ids, or all")] = None
+    fail: Fail | None = None
+
+
+class Settle(Body):
+    """Settlements of many claims; those of one claim are done in their order. 10,000 ids at most together."""
+
+    limit: ClassVar[int] = 4 << 20
+    settle: Annotated[list[Settlement], Meta(max_length=1000)]
+
+
 class Extend(Body):
     """The lease, from now."""
 

@@ -20,6 +20,7 @@ from . import (
     publishing,
     requests,
     schemas,
+    settling,
     topics,
 )
 from .access import (
@@ -75,6 +76,8 @@ class Operation:
     body_required: bool = True
     statuses: tuple[int, ...] = (200,)
     """Of its answers."""
+    lines: tuple[type, tuple[type, ...]] | None = None
+    """It takes lines of the one, too (application/x-ndjson), and answers each with one of the others."""
 
     @cached_property
     def parameters(self) -> frozenset[str]:
@@ -183,6 +186,7 @@ OPERATIONS: tuple[Operation, ...] = (
         headers=(_IDEMPOTENCY,),
         problems=(*_BODY, "unknown-topic", "idempotency-conflict", *_WRITES),
         statuses=(201,),
+        lines=(requests.Message, (answers.ReceiptAnswer, answers.LineFault)),
     ),
     Operation(
         "GET", "/v1/messages", finding.find_messages, answers.FoundPage, READ_QUERY, query=_FOUND, problems=_NO_TOPIC
@@ -215,6 +219,10 @@ OPERATIONS: tuple[Operation, ...] = (
         (requests.Ack,),
         _SETTLES,
         body_required=False,
+    ),
+    Operation(
+        *("POST", "/v1/claims/settle", settling.settle, answers.SettleAnswer, CONSUME_LATER, (requests.Settle,)),
+        problems=(*_BODY, *_READS),
     ),
     Operation(
         "POST",

@@ -2,12 +2,12 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import trio
 from attrs import define, field
 
-from ...store.errors import TopicGone
+from ...store.errors import Refused, StoreError, TopicGone
 from ...store.records import Conflict, Publication, Queue, Receipt, Topic, Verdict
 from ...store.store import Store
 from ...store.stream.placing import queue_of_key
@@ -15,6 +15,7 @@ from ...store.timers import timers
 from ..batching.combiner import Combiner
 from ..batching.patience import until_free
 from ..clock import Clock
+from ..errors import Busy, ServiceError
 from ..metrics import Metrics
 from ..topics.directory import Directory
 from ..topics.rates import Rates
@@ -23,6 +24,10 @@ from .growth import Growth
 _BATCH_BYTES = 2 << 20
 _OUTBOX_ROWS = 1000
 """Cancels of users' own transactions that are counted together."""
+
+Answer = list[Receipt] | Conflict
+_Some = Sequence[Publication]
+"""Publications that are asked for together, in their order."""
 
 
 @define(eq=False)
@@ -39,7 +44,7 @@ class Intake:
     _add: Callable[[int, int], None] = field(kw_only=True, alias="add")
     _forget: Callable[[int, int], None] = field(kw_only=True, alias="forget")
     _turn: Iterator[int] = field(factory=itertools.count, init=False)
-    _publishing: Combiner[Publication, list[Receipt] | Conflict] = field(init=False)
+    _publishing: Combiner[_Some, Sequence[Answer | None]] = field(init=False)
     _cancelling: Combiner[int, Verdict] = field(init=False)
     _rescheduling: Combiner[tuple[int, int], Verdict] = field(init=False)
 
@@ -48,7 +53,7 @@ class Intake:
             self._publish,
             write_free=self._publish_free,
             lane=self._lane,
-            weigh=lambda publication: publication.weight,
+            weigh=lambda some: sum([publication.weight for publication in some]),
             batch=_BATCH_BYTES,
             waiting=self._max_waiting,
             # While the database writes one batch, the callers of the other are answered and their next are taken.
@@ -71,13 +76,45 @@ class Intake:
         """Whether nothing is left to be written."""
         return self._publishing.idle and self._cancelling.idle and self._rescheduling.idle
 
-    async def publish(self, publication: Publication) -> list[Receipt] | Conflict:
+    async def publish(self, publication: Publication) -> Answer:
         """Publishes all of it or nothing."""
         try:
-            return await self._publishing.ask(publication)
+            (answer,) = await self._publishing.ask((publication,))
         except TopicGone:
             self._directory.forget_topic(publication.drafts[0].topic)
             raise
+        return answer  # type: ignore[return-value]  # None only beside others that have an answer
+
+    async def publish_each(self, publications: _Some) -> list[Answer | ServiceError | StoreError]:
+        """Publishes them in one transaction where that can be, each of them all or nothing: an answer to each, in
+        order, or what went wrong with it. Where something did for the store's or the service's sake, so it did with
+        all behind it that were not done yet."""
+        answers: dict[int, Answer | ServiceError | StoreError] = {}
+        left = list(range(len(publications)))
+        while left:
+            tried = await self._try([publications[place] for place in left])
+            answers |= {place: answer for place, answer in zip(left, tried, strict=True) if answer is not None}
+            left = [place for place in left if place not in answers]  # what needs a row that somebody holds
+        return [answers[place] for place in range(len(publications))]
+
+    async def _try(self, publications: _Some) -> Sequence[Answer | ServiceError | StoreError | None]:
+        try:
+            return await self._publishing.ask(publications)
+        except TopicGone as error:
+            self._directory.forget_topic(publications[0].drafts[0].topic)
+            return [error] * len(publications)
+        except Refused as error:  # for one of them
+            middle = len(publications) // 2
+            if not middle:
+                return [error]
+            first, second = await self._try(publications[:middle]), publications[middle:]
+            if any(
+                isinstance(answer, ServiceError | StoreError) and not isinstance(answer, Refused) for answer in first
+            ):
+                return [*first, *[Busy("what lies before it could not be done")] * len(second)]
+            return [*first, *await self._try(second)]
+        except (ServiceError, StoreError) as error:
+            return [error] * len(publications)
 
     async def cancel(self, id_: int) -> Verdict:
         """Cancels a waiting message. Raises `Busy` while somebody's transaction holds it."""
@@ -107,23 +144,26 @@ class Intake:
             self._metrics.published(self._directory.name_of(topic_id), messages)
             self._rates.count(topic_id, published=messages)
 
-    def _lane(self, publication: Publication) -> tuple[int, ...]:
-        """What it shares with others: the queues it goes to now, or its topic's tally when all of it is for later."""
+    def _lane(self, publications: _Some) -> tuple[int, ...]:
+        """What they share with others: the queues they go to now, or their topic's tally when all are for later."""
         now = self._clock.now()
-        queues = {d.queue.id for d in publication.drafts if d.deliver_at is None or d.deliver_at <= now}
-        return tuple(sorted(queues)) or (-publication.drafts[0].topic.id,)
+        drafts = [draft for publication in publications for draft in publication.drafts]
+        queues = {draft.queue.id for draft in drafts if draft.deliver_at is None or draft.deliver_at <= now}
+        return tuple(sorted(queues)) or (-drafts[0].topic.id,)
 
-    async def _publish(self, publications: Sequence[Publication]) -> list[list[Receipt] | Conflict]:
+    async def _publish(self, asked: Sequence[_Some]) -> list[Sequence[Answer | None]]:
+        publications = [publication for some in asked for publication in some]
         answers = await self._store.publish(publications, self._clock.now())
         self._tell(publications, answers)
-        return answers
+        return _dealt(asked, answers)
 
-    async def _publish_free(self, publications: Sequence[Publication]) -> list[list[Receipt] | Conflict | None]:
+    async def _publish_free(self, asked: Sequence[_Some]) -> list[Sequence[Answer | None] | None]:
+        publications = [publication for some in asked for publication in some]
         answers = await self._store.publish_free(publications, self._clock.now())
         self._tell(publications, answers)
-        return answers
+        return [None if all(one is None for one in some) else some for some in _dealt(asked, answers)]
 
-    def _tell(self, publications: Sequence[Publication], answers: Sequence[list[Receipt] | Conflict | None]) -> None:
+    def _tell(self, publications: _Some, answers: Sequence[Answer | None]) -> None:
         grown: set[int] = set()
         accepted: Counter[int] = Counter()
         for publication, answer in zip(publications, answers, strict=True):
@@ -157,6 +197,12 @@ class Intake:
                 self._forget(verdict.due_before, id_)
                 self._add(verdict.due, id_)
         return verdicts
+
+
+def _dealt(asked: Sequence[_Some], answers: Iterable[Answer | None]) -> list[Sequence[Answer | None]]:
+    """To each who asked, the answers to his own."""
+    rest = iter(answers)
+    return [list(itertools.islice(rest, len(some))) for some in asked]
 
 
 def _is_locked(verdict: Verdict) -> bool:

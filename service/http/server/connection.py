@@ -18,7 +18,7 @@ from .common import Common
 from .exchange import Exchange
 from .heads import refusal
 from .parser import Head
-from .ports import ARRIVED, PRESENCE, Scope
+from .ports import ARRIVED, PRESENCE, TAKEN, Scope
 
 KEEP_ALIVE = 75.0
 """Seconds that a connection may rest between two requests, or take for the head of one."""
@@ -49,6 +49,8 @@ class Connection:
     """When the connection of a client that has left is over."""
     _rests: bool = field(default=True, init=False)
     """No request is under way."""
+    _exchange: Exchange | None = field(default=None, init=False)
+    """The request under way."""
 
     def __attrs_post_init__(self) -> None:
         self._channel = Channel(self._stream, self.descriptor)
@@ -73,9 +75,13 @@ class Connection:
         self._end_by(self._serving.deadline)
 
     def finish(self) -> None:
-        """The server stops: the answer under way is the last, and a connection that rests is over."""
+        """The server stops: the answer under way is the last, and a connection that rests is over. Of a body that is
+        taken by pieces no more is read than has come."""
+        by = trio.current_time() + ON_ITS_WAY
         if self._rests:
-            self._end_by(trio.current_time() + ON_ITS_WAY)
+            self._end_by(by)
+        elif self._exchange is not None:
+            self._exchange.finish(by)
 
     def _end_by(self, time: float) -> None:
         self._serving.deadline = min(time, self._gone_by)
@@ -100,15 +106,16 @@ class Connection:
 
     async def _answer(self, request: Head) -> bool:
         """Whether another request may follow."""
-        exchange = Exchange(self._channel, request, self._common)
+        exchange = self._exchange = Exchange(self._channel, request, self._common)
         try:
-            await self._common.app(self._scope(request), exchange.receive, exchange.send)
+            await self._common.app(self._scope(request, exchange), exchange.receive, exchange.send)
         finally:
             exchange.release()
+            self._exchange = None
         exchange.end()
         return exchange.keeps and not self._channel.lost
 
-    def _scope(self, request: Head) -> Scope:
+    def _scope(self, request: Head, exchange: Exchange) -> Scope:
         target, headers = request.target, request.headers
         if not target.startswith(b"/"):
             target, headers = _origin_form(target, headers)
@@ -129,6 +136,7 @@ class Connection:
             "server": self.server,
             ARRIVED: self._channel.arrived,
             PRESENCE: self._channel.presence,
+            TAKEN: exchange.taken,
         }
 
 

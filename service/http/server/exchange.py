@@ -1,9 +1,13 @@
-"""A request and its answer: what the app receives and sends, and what HTTP/1 makes of it."""
+"""A request and its answer: what the app receives and sends, and what HTTP/1 makes of it.
+
+An answer that comes in pieces may begin before the request has come whole, and the app goes on receiving meanwhile, in
+another task.
+"""
 
 import trio
 from attrs import define, field
 
-from ...errors import Overloaded
+from ...errors import Overloaded, Stopping
 from ..problems import Problem
 from .channel import Channel
 from .common import Common
@@ -18,6 +22,7 @@ _LITTLE = 64 << 10
 LITTLE_TIME = 1.0
 """Seconds for them."""
 _NO_BODY = (204, 304)
+_NO_MORE = "the server is stopping: it has read no more than this"
 
 
 class AppFault(RuntimeError):
@@ -44,7 +49,11 @@ class Exchange:
     _until: float = field(default=0.0, init=False)
     """When the body must have come; 0 before anybody asks for it."""
     _size: int = field(default=0, init=False)
-    """Bytes of the body so far: they are held until the answer."""
+    """Bytes of the body so far: they are held until the answer, unless the app has done with them."""
+    _by_pieces: bool = field(default=False, init=False)
+    """The app takes the body by pieces, and keeps little of it."""
+    _receiving: trio.CancelScope | None = field(default=None, init=False)
+    """Around the last wait for a piece."""
 
     # The answer
     _status: int = field(default=0, init=False)
@@ -72,6 +81,18 @@ class Exchange:
         self._read = self._complete
         return {"type": "http.request", "body": piece, "more_body": not self._complete}
 
+    def taken(self, kept: int) -> None:
+        """See `ports.Taken`."""
+        self._by_pieces = True
+        self._common.incoming.held += kept - self._size
+        self._size = kept
+        self._until = trio.current_time() + self._common.body_time + kept / BODY_PACE
+
+    def finish(self, by: float) -> None:
+        """The server stops: of a body that the app takes by pieces no more is read than has come by then."""
+        if self._by_pieces and self._receiving is not None:
+            self._receiving.deadline = min(self._receiving.deadline, by)
+
     async def _piece(self) -> bytes | None:
         """What has come, or comes next, of a body that is not complete; None when the client is gone."""
         if not self._until:
@@ -79,7 +100,7 @@ class Exchange:
             self._common.incoming.check(self._size, self._head.length or 0)
         events = self._channel.events
         if not events:
-            if self._expects:
+            if self._expects and not self._sent:
                 self._expects = False
                 await self._channel.write(CONTINUE)
             if not await self._more():
@@ -100,13 +121,17 @@ class Exchange:
 
     async def _more(self) -> bool:
         """Whether something came of the body. Bytes may come, and no event: the size of a chunk, or a part of it."""
-        with trio.CancelScope(deadline=self._until):
+        if self._by_pieces and self._common.closing:
+            raise Stopping(_NO_MORE)
+        with trio.CancelScope(deadline=self._until) as self._receiving:
             while await self._channel.more():
                 if self._channel.events:
                     return True
                 if self._channel.parser.refused is not None:
                     raise self._channel.parser.refused
             return False
+        if self._by_pieces and self._common.closing:
+            raise Stopping(_NO_MORE)
         seconds, kib = f"{self._common.body_time:g} s", BODY_PACE >> 10
         detail = f"the body did not come within {seconds} and a second for each {kib} KiB of it"
         raise Problem("too-slow", detail, executed=False, headers={"Connection": "close"})
@@ -140,7 +165,9 @@ class Exchange:
     async def _send_body(self, piece: bytes, *, more: bool) -> None:
         data = b""
         if not self._sent:
-            data = await self._answer_head(len(piece), more=more)
+            if not self._complete and not more:
+                await self._drop_rest_of_body()
+            data = self._answer_head(len(piece), more=more)
         if self._left is not None:
             self._left -= len(piece)
             if self._left < 0 or (self._left and not more):
@@ -152,14 +179,14 @@ class Exchange:
             piece = b"%x\r\n%b\r\n" % (len(piece), piece) if piece else b""
             piece += b"" if more else b"0\r\n\r\n"
         await self._channel.write(data + piece if data else piece)
+        if more and self._channel.lost:
+            raise trio.BrokenResourceError("the client takes nothing of the answer")
 
     @property
     def _has_body(self) -> bool:
         return self._head.method != "HEAD" and self._status not in _NO_BODY
 
-    async def _answer_head(self, size: int, *, more: bool) -> bytes:
-        if not self._complete:
-            await self._drop_rest_of_body()
+    def _answer_head(self, size: int, *, more: bool) -> bytes:
         headers = self._headers
         said = closes = False
         for name, value in headers:

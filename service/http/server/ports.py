@@ -17,6 +17,12 @@ ARRIVED = "tarry.arrived"
 """In a request's scope: when it came, the event loop's time."""
 PRESENCE = "tarry.presence"
 """In a request's scope: its client's `Presence`."""
+TAKEN = "tarry.taken"
+"""In a request's scope: its `Taken`, for an app that takes a body of any length piece by piece."""
+
+Taken = Callable[[int], None]
+"""The app keeps so many bytes of what it has received, and has done with the rest: only these count as held, and the
+next piece has the time that a body has from its beginning on."""
 
 
 @define(eq=False)

@@ -144,6 +144,22 @@ VALUES: dict[str, list[Any]] = {
     "on_exhausted": ["dead", "block", "other"],
     "concurrency": [1, 1_000_000, 0, 1_000_001],
     "rate": [1, 100_000, 0, 100_001],
+    "settle": [
+        *(
+            [],
+            {},
+            [{}],
+            [{"claim": "c"}],
+            [{"ack": "all"}],
+            [{"claim": 1, "ack": "all"}],
+            [{"claim": "c", "ack": "none"}],
+        ),
+        *([{"claim": "c", "ack": ids}] for ids in ["all", *IDS]),
+        *([{"claim": "c", "ack": ack, "fail": {}}] for ack in ("all", ["7"], None)),
+        *([{"claim": "c", "fail": {"retry_after": one}}] for one in DURATIONS),
+        *([{"claim": "c", "fail": fail}] for fail in ({"ids": ["7"]}, {"ids": "all"}, {"reason": 1}, {"bdoy": 1}, [])),
+        *([{"claim": "c", "ack": "all"}] * number for number in (1000, 1001)),
+    ],
     "bdoy": [1],
 }
 

@@ -1,0 +1,47 @@
+"""What one task hands on to another: in order, all that is there at once, and no more of it than a weight."""
+
+from typing import Generic, TypeVar
+
+import trio
+from attrs import define, field
+
+T = TypeVar("T")
+
+
+@define(eq=False)
+class Passage(Generic[T]):
+    """`put` and `end` are for the one task, `take` for the other."""
+
+    _limit: int
+    """The weight with which it is full."""
+    _things: list[T] = field(factory=list[T], init=False)
+    _weight: int = field(default=0, init=False)
+    _ended: bool = field(default=False, init=False)
+    _changed: trio.Event = field(factory=trio.Event, init=False)
+
+    async def put(self, things: list[T], weight: int) -> bool:
+        """Hands these on, and waits while it is full. Whether it had to."""
+        self._things += things
+        self._weight += weight
+        self._change()
+        waits = self._weight > self._limit
+        while self._weight > self._limit:
+            await self._changed.wait()
+        return waits
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        self._ended = True
+        self._change()
+
+    async def take(self) -> list[T]:
+        """All that is there, as soon as there is something; nothing at the end."""
+        while not self._things and not self._ended:
+            await self._changed.wait()
+        things, self._things, self._weight = self._things, [], 0
+        self._change()
+        return things
+
+    def _change(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
