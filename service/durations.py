@@ -130,6 +130,7 @@ def _offset(zone: str) -> timedelta:
     return -offset if zone[0] == "-" else offset
 
 
+@lru_cache(1024)  # what is published, claimed or settled together has the same times
 def format_time(ms: int) -> str:
     """RFC 3339 in UTC with milliseconds: 2026-11-21T10:00:00.000Z."""
     second, rest = divmod(ms, 1000)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 import trio
-from attrs import define, field, frozen
+from attrs import define, field
 from msgspec import UNSET
 
 from ...store.records import Draft, Queue, Topic
@@ -26,8 +26,7 @@ _WEIGHT = 2 << 10
 """Others have their turn after so many bytes of bodies, a message counting as so many beside its own."""
 
 
-@frozen
-class Checked:
+class Checked(msgspec.Struct, frozen=True):
     """A message that is in order, but for its queue, which only the topic knows."""
 
     message: Message
@@ -69,14 +68,12 @@ class Faults:
         """More would not be read."""
         return len(self.found) >= _MOST_FAULTS
 
-    def raise_any(self) -> None:
-        """Raises a `Problem` when there are some."""
-        if not self.found:
-            return
+    def problem(self) -> Problem:
+        """There are some."""
         first, more = self.found[0], len(self.found) - 1
         detail = f"{first.pointer}: {first.detail}" + (f" (and {more} more)" if more else "")
         kind = "too-large" if self.too_large == len(self.found) else "bad-request"
-        raise Problem(kind, detail, faults=self.found, executed=False if kind == "too-large" else None)
+        return Problem(kind, detail, faults=self.found, executed=False if kind == "too-large" else None)
 
 
 async def checked(call: Call, messages: Sequence[Message]) -> list[Checked]:
@@ -94,7 +91,8 @@ async def checked(call: Call, messages: Sequence[Message]) -> list[Checked]:
         if since_pause > _AT_ONCE:
             since_pause = 0
             await trio.lowlevel.checkpoint()
-    faults.raise_any()
+    if faults.found:
+        raise faults.problem()
     return found
 
 
@@ -103,8 +101,8 @@ def check_single(call: Call, message: Message) -> Checked:
     faults = Faults()
     one = check(call, message, "", faults)
     if one is None:
-        faults.raise_any()
-    return one  # type: ignore[return-value]  # None has faults
+        raise faults.problem()
+    return one
 
 
 def check(call: Call, message: Message, pointer: str, faults: Faults) -> Checked | None:
@@ -147,10 +145,13 @@ def _body(call: Call, message: Message, pointer: str, faults: Faults) -> bytes:
 
 
 def _check_labels(call: Call, message: Message, pointer: str, faults: Faults) -> None:
-    for name in ("key", "ordering_key", "tag"):
-        label: str | None = getattr(message, name)
-        if label is not None:
-            faults.add(f"{pointer}/{name}", wrong_label(label, call.settings.max_key))
+    limit = call.settings.max_key
+    if message.key is not None:
+        faults.add(f"{pointer}/key", wrong_label(message.key, limit))
+    if message.ordering_key is not None:
+        faults.add(f"{pointer}/ordering_key", wrong_label(message.ordering_key, limit))
+    if message.tag is not None:
+        faults.add(f"{pointer}/tag", wrong_label(message.tag, limit))
     if message.headers is not None:
         faults.add(f"{pointer}/headers", wrong_headers(message.headers))
 

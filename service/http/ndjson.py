@@ -17,7 +17,7 @@ from . import rendering
 from .answers import Answer, LineFault
 from .asgi import Response, Stream
 from .call import Call
-from .drafts import SLACK, Checked, check_single, fingerprint
+from .drafts import SLACK, Checked, Faults, check, fingerprint
 from .lines import Line, Lines
 from .names import wrong_label
 from .passage import Passage
@@ -76,6 +76,8 @@ class _Publishing:
     _failed: dict[str, None] = field(factory=dict[str, None], init=False)
     """Ordering keys of which a message failed, so that what comes behind it must not go before it."""
 
+    _faults: Faults = field(factory=Faults, init=False)
+    """What is wrong with the line that is being checked."""
     _last: tuple[Exception, Problem] | None = field(default=None, init=False)
     """The last error."""
 
@@ -139,9 +141,16 @@ class _Publishing:
             key = message.idempotency_key
             if key is not None and (wrong := wrong_label(key, self._call.settings.max_key)):
                 raise bad_field("/idempotency_key", wrong)
-            return _Read(number, text, check_single(self._call, message))
+            return _Read(number, text, self._check_message(message))
         except Problem as problem:
             return _Read(number, text, problem)
+
+    def _check_message(self, message: Message) -> Checked:
+        checked = check(self._call, message, "", self._faults)
+        if checked is None:
+            faults, self._faults = self._faults, Faults()
+            raise faults.problem()
+        return checked
 
     # Publishing
 
@@ -155,63 +164,66 @@ class _Publishing:
 
     async def _publish(self, read: Sequence[_Read]) -> list[Answer]:
         """The answers to these lines."""
-        known = [self._known(one) for one in read]
-        wanted = [
-            (place, one, one.found)
-            for place, one in enumerate(read)
-            if known[place] is None and isinstance(one.found, Checked)
-        ]
-        outcomes: dict[int, Answer | Problem] = {place: one for place, one in enumerate(known) if one is not None}
-        if wanted:
-            asked = await self._ask([(one, checked) for _, one, checked in wanted])
-            outcomes |= zip([place for place, _, _ in wanted], asked, strict=True)
-        return [self._told(one, outcomes[place]) for place, one in enumerate(read)]
+        topic = await self._topic(read)
+        publications: list[Publication] = []
+        problems: dict[int, Problem] = {}  # by number of the line
+        for one in read:
+            try:
+                publications.append(self._publication(topic, one))
+            except Problem as problem:
+                problems[one.number] = problem
+        verdicts = iter(await self._verdicts(publications))
+        return [self._answer(topic, one, problems.get(one.number) or next(verdicts)) for one in read]
 
-    def _known(self, one: _Read) -> Problem | None:
-        """What is wrong with it before it is asked for."""
-        if isinstance(one.found, Problem):
-            return one.found
-        key = one.found.message.ordering_key
-        if key is None or not (key in self._failed or len(self._failed) > _REMEMBERED):
+    async def _topic(self, read: Sequence[_Read]) -> Topic | Problem | None:
+        """None when there is nothing to be published: it comes into being with its first message."""
+        if all(isinstance(one.found, Problem) for one in read):
             return None
-        detail = "a message of its ordering key failed before it: send both again, in their order"
-        return Problem("held-back", detail, executed=False)
-
-    async def _ask(self, lines: Sequence[tuple[_Read, Checked]]) -> list[Answer | Problem]:
-        name = self._call.part("topic")
         try:
-            topic = await self._call.node.directory.topic(name)
-            wanted = [self._publication(topic, one, checked) for one, checked in lines]
-            publications = [one for one in wanted if isinstance(one, Publication)]
-            verdicts = iter(await self._call.node.intake.publish_each(publications))
+            return await self._call.node.directory.topic(self._call.part("topic"))
         except Exception as error:
-            return [self._problem(error)] * len(lines)
-        return [one if isinstance(one, Problem) else self._answer(topic, next(verdicts)) for one in wanted]
+            return self._problem(error)
 
-    def _publication(self, topic: Topic, one: _Read, checked: Checked) -> Publication | Problem:
-        key = checked.message.idempotency_key
+    def _publication(self, topic: Topic | Problem | None, one: _Read) -> Publication:
+        """What is to be asked for. Raises a `Problem` when nothing is."""
+        found = one.found
+        if isinstance(found, Problem):
+            raise found
+        message = found.message
+        if message.ordering_key is not None and self._is_held_back(message.ordering_key):
+            detail = "a message of its ordering key failed before it: send both again, in their order"
+            raise Problem("held-back", detail, executed=False)
+        if not isinstance(topic, Topic):
+            raise topic or bad_field("", "it is no message")
+        key = message.idempotency_key
+        return Publication(
+            (found.placed(self._call, topic),), key, b"" if key is None else fingerprint(topic.name, one.text)
+        )
+
+    def _is_held_back(self, ordering_key: str) -> bool:
+        return ordering_key in self._failed or len(self._failed) > _REMEMBERED
+
+    async def _verdicts(self, publications: Sequence[Publication]) -> Sequence[list[Receipt] | Conflict | Exception]:
+        if not publications:
+            return []
         try:
-            draft = checked.placed(self._call, topic)
-        except Problem as problem:
-            return problem
-        return Publication((draft,), key, b"" if key is None else fingerprint(topic.name, one.text))
+            return await self._call.node.intake.publish_each(publications)
+        except Exception as error:
+            return [error] * len(publications)
 
-    def _answer(self, topic: Topic, verdict: list[Receipt] | Conflict | Exception) -> Answer | Problem:
-        if isinstance(verdict, list):
+    def _answer(
+        self, topic: Topic | Problem | None, one: _Read, verdict: list[Receipt] | Conflict | Exception
+    ) -> Answer:
+        if isinstance(verdict, list) and isinstance(topic, Topic):
             return rendering.receipt(topic, verdict[0])
-        return idempotency_conflict() if isinstance(verdict, Conflict) else self._problem(verdict)
+        problem = self._problem(verdict) if isinstance(verdict, Exception) else idempotency_conflict()
+        key = one.found.message.ordering_key if isinstance(one.found, Checked) else None
+        if problem.status >= _TROUBLE and key is not None and len(self._failed) <= _REMEMBERED:
+            self._failed[key] = None
+        return LineFault(error=problem.body, line=one.number)
 
     def _problem(self, error: Exception) -> Problem:
         """Made once for an error that many lines have in common."""
         if self._last is None or self._last[0] is not error:
             self._last = error, problem_of(error) or unexpected(error, self._call.request.route)
         return self._last[1]
-
-    def _told(self, one: _Read, outcome: Answer | Problem) -> Answer:
-        if not isinstance(outcome, Problem):
-            return outcome
-        if outcome.status >= _TROUBLE and isinstance(one.found, Checked) and len(self._failed) <= _REMEMBERED:
-            key = one.found.message.ordering_key
-            if key is not None:
-                self._failed[key] = None
-        return LineFault(error=outcome.body, line=one.number)

@@ -89,13 +89,13 @@ class Intake:
         """Publishes them in one transaction where that can be, each of them all or nothing: an answer to each, in
         order, or what went wrong with it. Where something did for the store's or the service's sake, so it did with
         all behind it that were not done yet."""
-        answers: dict[int, Answer | ServiceError | StoreError] = {}
-        left = list(range(len(publications)))
-        while left:
-            tried = await self._try([publications[place] for place in left])
-            answers |= {place: answer for place, answer in zip(left, tried, strict=True) if answer is not None}
-            left = [place for place in left if place not in answers]  # what needs a row that somebody holds
-        return [answers[place] for place in range(len(publications))]
+        answers = list(await self._try(publications)) if publications else []
+        while left := [place for place, answer in enumerate(answers) if answer is None]:
+            # They need a row that somebody holds.
+            again = await self._try([publications[place] for place in left])
+            for place, answer in zip(left, again, strict=True):
+                answers[place] = answer
+        return answers  # type: ignore[return-value]  # none of them is None
 
     async def _try(self, publications: _Some) -> Sequence[Answer | ServiceError | StoreError | None]:
         try:

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Coroutine, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,6 +34,10 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
+_TOGETHER = 25
+"""Rows of one INSERT: for each the thread gives way to others, and one by one they took a fifth more processor time."""
+
+
 class SQLiteTransaction:
     """A `store.ports.Transaction` whose methods never suspend."""
 
@@ -57,10 +62,17 @@ class SQLiteTransaction:
 
     async def execute_many(self, query: str, rows: Sequence[Sequence[Value]]) -> int:
         """Inserts the rows."""
+        width, many, execute = len(rows[0]), 0, self._connection.execute
+        whole = len(rows) - len(rows) % _TOGETHER
         try:
-            return self._connection.executemany(insert(query, len(rows[0])), rows).rowcount
+            for start in range(0, whole, _TOGETHER):
+                values = list(chain.from_iterable(rows[start : start + _TOGETHER]))
+                many += execute(insert(query, width, _TOGETHER), values).rowcount
+            if whole < len(rows):
+                many += self._connection.executemany(insert(query, width), rows[whole:]).rowcount
         except (sqlite3.Error, OverflowError) as error:
             raise translate(error) from error
+        return many
 
     async def fetch_all(self, queries: Sequence[Asked[Any]]) -> None:
         """Several SELECTs."""

@@ -78,6 +78,7 @@ def _any_of(text: str, rows: int) -> str:
 
 
 @cache
-def insert(query: str, width: int) -> str:
-    """An INSERT for rows of that many columns."""
-    return _text(query).replace("VALUES ?", f"VALUES ({', '.join('?' * width)})")
+def insert(query: str, width: int, rows: int = 1) -> str:
+    """An INSERT for so many rows of that many columns."""
+    row = f"({', '.join('?' * width)})"
+    return _text(query).replace("VALUES ?", f"VALUES {', '.join([row] * rows)}")

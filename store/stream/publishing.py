@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
-from attrs import define, evolve, field
+from attrs import define, field
 
 from ..errors import DuplicateKey, TopicGone
 from ..ids import MAX_MS, IdMaker, apart, due_of, random_nonce, shard_for, shard_of
@@ -26,8 +26,7 @@ T = TypeVar("T")
 _Answer = list[Receipt] | Conflict
 
 
-@define
-class _Written:
+class _Written(msgspec.Struct):
     """A draft with the identity it was given, and its offset once that is drawn."""
 
     draft: Draft
@@ -114,13 +113,16 @@ class Publishing:
 
     def _identify(self, draft: Draft, place: tuple[int, int]) -> _Written:
         waits = self._waits(draft)
-        if place not in self.made:
+        id_ = self.made.get(place)
+        if id_ is None:
             due = min(draft.deliver_at or 0, _HORIZON_OF_IDS) if waits else self.now
             shard = None if draft.ordering_key is None else shard_for(draft.topic.id, draft.ordering_key)
-            self.made[place] = self.ids.make(due, shard=shard, straight=not waits, spread=self.spread)
-        return _Written(draft, waits, self.made[place], random_nonce())
+            id_ = self.made[place] = self.ids.make(due, shard=shard, straight=not waits, spread=self.spread)
+        return _Written(draft, waits, id_, random_nonce())
 
     async def _replays(self, tx: Transaction, publications: Sequence[Publication]) -> list[_Answer | None]:
+        if all(publication.idempotency_key is None for publication in publications):
+            return [None] * len(publications)
         keys: dict[int, set[str]] = defaultdict(set)
         for publication in publications:
             if publication.idempotency_key is not None:
@@ -223,12 +225,13 @@ async def forget(tx: Transaction, now: int, limit: int) -> int:
 
 
 def _content(draft: Draft) -> tuple[Value, ...]:
+    key, ordering_key, tag, content_type = draft.key, draft.ordering_key, draft.tag, draft.content_type
     return (
-        encode(draft.key),
-        encode(draft.ordering_key),
-        encode(draft.tag),
+        None if key is None else key.encode(),
+        None if ordering_key is None else ordering_key.encode(),
+        None if tag is None else tag.encode(),
         draft.headers,
-        encode(draft.content_type),
+        None if content_type is None else content_type.encode(),
         draft.body,
     )
 
@@ -236,7 +239,7 @@ def _content(draft: Draft) -> tuple[Value, ...]:
 def _replay(publication: Publication, fingerprint: bytes, receipts: _Answer | None) -> _Answer:
     if not isinstance(receipts, list) or fingerprint != publication.fingerprint:
         return Conflict(publication.idempotency_key or "")
-    return [evolve(receipt, replayed=True) for receipt in receipts]
+    return [msgspec.structs.replace(receipt, replayed=True) for receipt in receipts]
 
 
 def _encode_receipts(receipts: Sequence[Receipt]) -> bytes:

@@ -7,6 +7,7 @@ readers pull from their own offset on and a group claims, each asking only for w
 import random
 
 import attrs
+import msgspec
 import trio
 
 from support.stores import MINUTE, Stage, ids_of
@@ -51,7 +52,9 @@ class Readers:
 
     async def stock(self) -> None:
         """More than a page of each queue is there before anybody reads."""
-        drafts = tuple(attrs.evolve(self._draft(), deliver_at=None) for _ in range(400 * len(self.topic.queues)))
+        drafts = tuple(
+            msgspec.structs.replace(self._draft(), deliver_at=None) for _ in range(400 * len(self.topic.queues))
+        )
         self.accepted |= set(ids_of(await self.stage.publish(*drafts)))
 
     async def _write(self, number: int) -> None:

@@ -109,6 +109,7 @@ DURATIONS = [
 TIMES = [TIME, "2026-12-01t00:00:00.123456+01:00", "2026-13-01T00:00:00Z", "2026-12-01T00:00:00", "now", "", 0]
 LABELS = ["", "k", "k" * 255, "k" * 256, 7]
 IDS = [[], ["7"], ["0"], ["07"], ["x"], [7], "7", [""], [str((1 << 63) - 1)]]
+FAILS: list[Any] = [{"ids": ["7"]}, {"ids": "all"}, {"reason": 1}, {"bdoy": 1}, []]
 FLAGS = [True, False, 0, "true"]
 OFFSETS = [0, 7, -1, (1 << 63) - 1, 1 << 63, 0.5]
 
@@ -157,7 +158,7 @@ VALUES: dict[str, list[Any]] = {
         *([{"claim": "c", "ack": ids}] for ids in ["all", *IDS]),
         *([{"claim": "c", "ack": ack, "fail": {}}] for ack in ("all", ["7"], None)),
         *([{"claim": "c", "fail": {"retry_after": one}}] for one in DURATIONS),
-        *([{"claim": "c", "fail": fail}] for fail in ({"ids": ["7"]}, {"ids": "all"}, {"reason": 1}, {"bdoy": 1}, [])),
+        *([{"claim": "c", "fail": fail}] for fail in FAILS),
         *([{"claim": "c", "ack": "all"}] * number for number in (1000, 1001)),
     ],
     "bdoy": [1],

@@ -7,6 +7,7 @@ import random
 from collections.abc import AsyncIterator
 
 import attrs
+import msgspec
 import pytest
 import trio
 
@@ -46,7 +47,7 @@ class Ledger:
         """Another number is another request; the same one is the same, whenever it is made."""
         delays = (None, HOUR + number)[: 1 + number % 2]
         drafts = [
-            attrs.evolve(
+            msgspec.structs.replace(
                 self.stage.draft(topic, b"%d/%d" % (number, i), key="label"),
                 deliver_at=None if delay is None else START + 1000 * IDEMPOTENCY_WINDOW + delay,
             )
@@ -66,7 +67,7 @@ class Ledger:
             if first.fingerprint != publication.fingerprint:
                 assert answer == Conflict(publication.idempotency_key)
             else:
-                assert answer == [attrs.evolve(receipt, replayed=True) for receipt in first.receipts]
+                assert answer == [msgspec.structs.replace(receipt, replayed=True) for receipt in first.receipts]
             return
         assert not isinstance(answer, Conflict)
         assert len(answer) == len(publication.drafts)
