@@ -8,11 +8,13 @@ import pytest
 import trio
 from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair
 
+from tarry.service.errors import Stopping
+from tarry.service.http.problems import Problem
 from tarry.service.http.server import channel, connection, exchange
 from tarry.service.http.server.common import Common, Incoming
 from tarry.service.http.server.connection import KEEP_ALIVE, Connection
 from tarry.service.http.server.exchange import AppFault
-from tarry.service.http.server.ports import ARRIVED, Message, Receive, Scope, Send
+from tarry.service.http.server.ports import ARRIVED, TAKEN, Message, Receive, Scope, Send
 
 GET = b"GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n"
 UPLOAD = b"POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n" + b"x" * 50
@@ -286,3 +288,89 @@ async def test_more_than_was_said_is_a_fault_of_the_app(autojump_clock: MockCloc
         async with served(Liar()) as (client, _):
             await client.send_all(GET)
     assert raised.group_contains(AppFault)
+
+
+class Echo(App):
+    """Sends each piece of the body back while the next is on its way; `kept` of it stay with the app."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = 0
+        self.failed: Exception | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        more = True
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        try:
+            while more:
+                scope[TAKEN](self.kept)
+                message = await receive()
+                self.told.append(message)
+                more = message.get("more_body", False)
+                await send({"type": "http.response.body", "body": message.get("body", b""), "more_body": True})
+        except (Problem, Stopping, trio.BrokenResourceError) as error:
+            self.failed = error
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+UPLOADING = b"POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"
+
+
+async def test_an_answer_may_begin_before_the_request_has_come_whole(autojump_clock: MockClock) -> None:
+    echo = Echo()
+    async with served(echo) as (client, serving):
+        await client.send_all(UPLOADING)
+        for _ in range(10):
+            await trio.sleep(15)  # each piece has the time of a body
+            await client.send_all(b"0123456789")
+            await trio.testing.wait_all_tasks_blocked()
+            assert serving._common.incoming.held == 0
+        assert (await client.receive_some()).count(b"0123456789") == 10
+        await client.send_eof()
+        await everything(client)
+    assert echo.failed is None
+    assert serving._common.incoming.held == 0
+
+
+async def test_what_the_app_keeps_is_held(autojump_clock: MockClock) -> None:
+    echo = Echo()
+    echo.kept = 1000
+    async with served(echo) as (client, serving):
+        await client.send_all(UPLOADING + b"x" * 50)
+        await trio.testing.wait_all_tasks_blocked()
+        assert serving._common.incoming.held == 1000
+        await client.aclose()
+
+
+async def test_the_next_piece_of_an_endless_body_comes_in_time(autojump_clock: MockClock) -> None:
+    echo = Echo()
+    began = trio.current_time()
+    async with served(echo) as (client, _):
+        await client.send_all(UPLOADING + b"x" * 50)
+        got = await everything(client)
+        assert got.endswith(b"0\r\n\r\n")
+        await client.aclose()
+    assert isinstance(echo.failed, Problem)
+    assert echo.failed.kind == "too-slow"
+    assert trio.current_time() - began == pytest.approx(20)
+
+
+async def test_who_takes_nothing_of_an_endless_answer_is_gone(autojump_clock: MockClock) -> None:
+    echo = Echo()
+    began = trio.current_time()
+    async with served(echo, lockstep_stream_pair()) as (client, _):
+        await client.send_all(UPLOADING + b"x" * 50)
+    assert isinstance(echo.failed, trio.BrokenResourceError)
+    assert trio.current_time() - began == pytest.approx(channel.SENDING)
+
+
+async def test_the_end_cuts_an_endless_body(autojump_clock: MockClock) -> None:
+    echo = Echo()
+    async with served(echo) as (client, serving):
+        await client.send_all(UPLOADING + b"x" * 50)
+        await trio.testing.wait_all_tasks_blocked()
+        serving._common.closing = True
+        serving.finish()
+        assert (await everything(client)).endswith(b"0\r\n\r\n")
+    assert isinstance(echo.failed, Stopping)
+    assert trio.current_time() == pytest.approx(connection.ON_ITS_WAY + channel.LINGER)
