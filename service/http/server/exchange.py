@@ -164,9 +164,9 @@ class Exchange:
 
     async def _send_body(self, piece: bytes, *, more: bool) -> None:
         data = b""
+        if not self._complete and not more:
+            await self._drop_rest_of_body()
         if not self._sent:
-            if not self._complete and not more:
-                await self._drop_rest_of_body()
             data = self._answer_head(len(piece), more=more)
         if self._left is not None:
             self._left -= len(piece)
@@ -217,7 +217,7 @@ class Exchange:
         else:
             try:
                 await self._drop_rest()
-            except (Problem, Overloaded):
+            except (Problem, Overloaded, Stopping):
                 self.keeps = False  # what came is no body, or too much for all
 
     def release(self) -> None:
