@@ -131,6 +131,8 @@ async def test_none_is_done_without_its_scope(
         body = Unread()
     elif operation.name == "nudge":
         body = b'{"topic": "orders"}'
+    elif operation.name == "settle":
+        body = b'{"settle": [{"claim": "1-1-1-1-1", "ack": "all"}]}'
     if operation.name in ("renew", "deregister"):
         await server.store.write(keys.add, Key("owner", bytes(32), ("admin",), 0))
         await server.node.keyring.refresh()
@@ -139,7 +141,9 @@ async def test_none_is_done_without_its_scope(
     response = await client.request(
         operation.method, path_of(operation), params=asked(operation), headers=key, content=body
     )
-    if later and not operation.name.startswith(("nudge", "renew", "deregister")):
+    if operation.name == "settle":
+        assert response.json()["settled"][0]["error"]["status"] == 404, response.text
+    elif later and not operation.name.startswith(("nudge", "renew", "deregister")):
         assert response.status_code == 404, response.text
     else:
         assert (response.status_code, kind(response)) == (403, "forbidden"), response.text
@@ -255,6 +259,9 @@ async def test_a_claim_out_of_reach_is_not_there(client: httpx.AsyncClient, serv
     for verb, asked in (("ack", {}), ("fail", {}), ("extend", {"lease": 9})):
         response = await client.post(f"/v1/claims/{claim}/{verb}", json=asked, headers=theirs)
         assert (response.status_code, kind(response)) == (404, "unknown-claim")
+    settle = {"settle": [{"claim": claim, "ack": "all"}]}
+    (settled,) = (await client.post("/v1/claims/settle", json=settle, headers=theirs)).json()["settled"]
+    assert settled["error"]["type"] == "/problems/unknown-claim"
     assert (await client.post(f"/v1/claims/{claim}/ack", headers=mine)).json() == {"acked": 1}
 
 
