@@ -14,6 +14,7 @@ from attrs import define, field
 from ...store.records import Conflict, Publication, Receipt, Topic
 from ..errors import ServiceError
 from . import rendering
+from .access import unauthorized
 from .answers import Answer, LineFault
 from .asgi import Response, Stream
 from .call import Call
@@ -113,6 +114,8 @@ class _Publishing:
             message = await request.receive()
             if message["type"] == "http.disconnect":
                 return  # what has begun is nothing that the client has sent
+            if self._call.holder.revoked:
+                raise unauthorized("the key was revoked meanwhile")
             last = lines.number
             more = message.get("more_body", False)
             found = lines.feed(message.get("body", b""))

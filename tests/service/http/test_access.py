@@ -1,5 +1,6 @@
 """Who may ask for what: every operation wants a scope, and is refused before anything is read or done without it."""
 
+import json
 import re
 from collections.abc import AsyncIterator
 from typing import Any
@@ -226,6 +227,22 @@ async def test_a_long_poll_ends_with_its_key(client: httpx.AsyncClient, server: 
                 await trio.sleep(0.01)
             await ring.revoke("worker")
     assert [one.status_code for one in answers] == [401]
+
+
+async def test_lines_end_with_their_key(client: httpx.AsyncClient, server: SpiedServer, ring: Ring) -> None:
+    key = await ring.make("worker", "publish:orders")
+
+    async def lines() -> AsyncIterator[bytes]:
+        yield b'{"body": 1}\n'
+        while not server.all("intake.publish_each"):
+            await trio.sleep(0.01)
+        await ring.revoke("worker")
+        yield b'{"body": 2}\n'
+
+    headers = key | {"Content-Type": "application/x-ndjson"}
+    response = await client.post("/v1/topics/orders/messages", content=lines(), headers=headers)
+    answers = [json.loads(line) for line in response.text.splitlines()]
+    assert [answer.get("state") or answer["error"]["status"] for answer in answers] == ["published", 401]
 
 
 async def test_a_message_out_of_reach_is_not_there(client: httpx.AsyncClient, server: SpiedServer, ring: Ring) -> None:
