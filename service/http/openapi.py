@@ -90,15 +90,12 @@ def _operation(operation: Operation, by_type: dict[type, Json]) -> Json:
         described["security"] = [{"key": []}, {}]
     if operation.requests:
         schema = _one_of([by_type[type_] for type_ in operation.requests])
-        described["requestBody"] = {
-            "required": operation.body_required,
-            "content": {"application/json": {"schema": schema}},
-        }
-    if operation.lines is not None:
-        line, answers = operation.lines
-        described["requestBody"]["content"][NDJSON] = {"schema": _each_line([by_type[line]])}
-        content = {NDJSON: {"schema": _each_line([by_type[type_] for type_ in answers])}}
-        described["responses"]["200"] = {"description": "An answer to each line, in order", "content": content}
+        content: Json = {"application/json": {"schema": schema}}
+        if operation.lines is not None:
+            line, answers = operation.lines
+            content[NDJSON] = {"schema": _each_line([by_type[line]])}
+            described["responses"] |= _responses_to_lines([by_type[type_] for type_ in answers])
+        described["requestBody"] = {"required": operation.body_required, "content": content}
     return described
 
 
@@ -145,9 +142,14 @@ def _problems(kinds: Sequence[str], by_type: dict[type, Json]) -> Json:
     return responses
 
 
+def _responses_to_lines(schemas: Sequence[Json]) -> Json:
+    content = {NDJSON: {"schema": _each_line(schemas)}}
+    return {"200": {"description": "An answer to each line, in order", "content": content}}
+
+
 def _each_line(schemas: Sequence[Json]) -> Json:
     """OpenAPI 3.1 has no words for a sequence."""
-    return {"description": "Each line is one of these"} | ({"anyOf": list(schemas)})
+    return {"description": "Each line is one of these", "anyOf": list(schemas)}
 
 
 def _one_of(schemas: Sequence[Json]) -> Json:

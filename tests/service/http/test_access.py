@@ -229,18 +229,30 @@ async def test_a_long_poll_ends_with_its_key(client: httpx.AsyncClient, server: 
     assert [one.status_code for one in answers] == [401]
 
 
-async def test_lines_end_with_their_key(client: httpx.AsyncClient, server: SpiedServer, ring: Ring) -> None:
-    key = await ring.make("worker", "publish:orders")
+class Lines(httpx.AsyncByteStream):
+    """A message a line; before the second the key is revoked. (httpx closes no generator that is left unread.)"""
 
-    async def lines() -> AsyncIterator[bytes]:
-        yield b'{"body": 1}\n'
-        while not server.all("intake.publish_each"):
+    def __init__(self, server: SpiedServer, ring: Ring) -> None:
+        self._server, self._ring = server, ring
+        self._sent = 0
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while self._sent and not self._server.all("intake.publish_each"):
             await trio.sleep(0.01)
-        await ring.revoke("worker")
-        yield b'{"body": 2}\n'
+        if self._sent == 1:
+            await self._ring.revoke("worker")
+        self._sent += 1
+        return b'{"body": 1}\n'
 
-    headers = key | {"Content-Type": "application/x-ndjson"}
-    response = await client.post("/v1/topics/orders/messages", content=lines(), headers=headers)
+
+async def test_lines_end_with_their_key(client: httpx.AsyncClient, server: SpiedServer, ring: Ring) -> None:
+    headers = await ring.make("worker", "publish:orders") | {"Content-Type": "application/x-ndjson"}
+    request = client.build_request("POST", "/v1/topics/orders/messages", content=b"", headers=headers)
+    request.stream = Lines(server, ring)
+    response = await client.send(request)
     answers = [json.loads(line) for line in response.text.splitlines()]
     assert [answer.get("state") or answer["error"]["status"] for answer in answers] == ["published", 401]
 
