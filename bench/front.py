@@ -7,7 +7,7 @@
 Each subject has a server and an empty database of its own. `server_cpu_us` is the server's processor time for one
 request, or for one message where a request has many; of the clients that share the machine it has no part. Baselines of
 the same run: the same app behind Hypercorn, and two bytes from uvicorn. Connections, threads and tasks are how many at
-once; of `claim` they are messages to a claim, of 8 consumers.
+once; of `claim` they are messages to a claim, of 8 consumers. `lines` are five times `--messages` in one request.
 """
 
 import json
@@ -28,6 +28,7 @@ from ..client import AsyncTarry, Tarry
 from ..service.demo.server_process import free_port, python_path
 from . import databases
 from .closed_loop import in_tasks, in_threads
+from .line_load import publish_lines
 from .raw_load import Script, again, drive, request
 from .report import Figures, chosen, column, ratios, spreads, summarize
 from .subject import BODY, served
@@ -36,6 +37,8 @@ from .usage import cpu_of
 _LIVE = request("GET", "/livez")
 _PUBLISH = request("POST", "/v1/topics/orders/messages", b'{"body":' + BODY + b"}")
 _CONSUMERS = 8
+_WARM_UP = 1000
+"""Messages before those that count."""
 _START_SECONDS = 30
 _BEHIND = "hypercorn_"
 _BODY = json.loads(BODY)
@@ -86,6 +89,8 @@ def contestants_on(at_once: list[int], seconds: float, messages: int) -> dict[st
     for number in at_once:
         found[f"threads_{number}"] = partial(from_threads, number, seconds)
         found[f"tasks_{number}"] = partial(from_tasks, number, seconds)
+    found["lines"] = partial(lines, 5 * messages, False)
+    found["lines_keyed"] = partial(lines, 5 * messages, True)
     found["run"] = partial(consumed, messages)
     return found
 
@@ -139,6 +144,22 @@ def over_sockets(data: bytes, connections: int, seconds: float, start: Callable[
     with start(dsn) as server:
         scripts = [again(data) for _ in range(connections)]
         return drive(server.port, scripts, seconds, lambda: cpu_of(server.pid))
+
+
+def lines(messages: int, keyed: bool, dsn: str) -> Figures:
+    """Messages as lines of one request, without idempotency keys or each with its own; the times are of the whole."""
+    with served(dsn) as server:
+        publish_lines(server.port, BODY, _WARM_UP, keyed=False)
+        before, began, own = cpu_of(server.pid), time.perf_counter(), time.process_time()
+        publish_lines(server.port, BODY, messages, keyed=keyed)
+        took = time.perf_counter() - began
+        return {
+            "per_s": round(messages / took),
+            "server_cpu_us": round((cpu_of(server.pid) - before) / messages * 1e6, 1),
+            "client_cpu_us": round((time.process_time() - own) / messages * 1e6, 1),
+            "p50_ms": round(took * 1000, 2),
+            "p99_ms": round(took * 1000, 2),
+        }
 
 
 def claims(size: int, seconds: float, messages: int, dsn: str) -> Figures:

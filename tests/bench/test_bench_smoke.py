@@ -61,9 +61,9 @@ def test_help_says_what_the_question_is(module: str) -> None:
 def test_front() -> None:
     """Through real servers: Tarry's, the same app behind Hypercorn, and uvicorn."""
     small = ("--runs", "1", "--seconds", "0.2", "--at-once", "2", "--messages", "100", "--only")
-    names = ("publish", "hypercorn_publish", "uvicorn", "claim_10", "threads", "tasks", "run")
+    names = ("publish", "hypercorn_publish", "uvicorn", "claim_10", "threads", "tasks", "lines", "run")
     *lines, summary = run("front", "--dsn", "sqlite", *small, *names)
-    assert len({line["subject"] for line in lines}) == 8  # claim_100 begins so too
+    assert len({line["subject"] for line in lines}) == 10  # claim_100 and lines_keyed begin so, too
     assert all(line["per_s"] > 0 and line["server_cpu_us"] >= 0 for line in lines)
     assert summary["times_hypercorn"]["publish_2"]["median"] > 0
 
