@@ -18,7 +18,8 @@ from cyclopts import Parameter
 from ...client import Tarry
 from ...store.errors import SchemaError, StoreError, StoreInUse
 from ...store.migrations import pending
-from ...store.opening import migrations_for, open_backend
+from ...store.opening import migrations_for, open_backend, open_guest
+from ...store.operating.keys import Key, all_keys
 from ...store.ports import Backend
 from ...store.stream.sealing import wide_holes
 from ..http.server.listening import check_path
@@ -60,6 +61,7 @@ def doctor(
         *_store(settings.dsn, settings.widest_hole),
         *_redis(settings),
         *_certificate(settings),
+        *_keys(settings),
         _door(settings),
     ]
     rows = [(one.check, one.state, one.detail) for one in findings]
@@ -204,6 +206,29 @@ def _certificate(settings: Settings) -> list[Finding]:
     except BadCertificate as error:
         return [Finding("certificate", "wrong", str(error))]
     return [Finding("certificate", "ok", f"{settings.tls_cert} and its key")]
+
+
+def _keys(settings: Settings) -> list[Finding]:
+    """Whether a server may begin to listen where others reach it."""
+    if not settings.always_asks:
+        return []
+    try:
+        keys = trio.run(_read_keys, settings.dsn)
+    except StoreError as error:
+        return [Finding("keys", "note", f"they cannot be read: {error}")]
+    if not keys:
+        told = f"{settings.listen} is not this machine alone, and there is no key: `tarry keys create` makes one"
+        return [Finding("keys", "wrong", told)]
+    holding = sum(key.revoked_at is None for key in keys)
+    return [Finding("keys", "ok" if holding else "note", f"{holding} that hold")]
+
+
+async def _read_keys(dsn: str) -> list[Key]:
+    guest = await open_guest(dsn)
+    try:
+        return await guest.read(all_keys)
+    finally:
+        await guest.aclose()
 
 
 def _door(settings: Settings) -> Finding:

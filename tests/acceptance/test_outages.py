@@ -46,6 +46,32 @@ def is_ready(url: str) -> bool:
         return False
 
 
+def test_keys_that_are_known_hold_while_the_database_is_away(gate: tuple[Gate, str], tmp_path: Path) -> None:
+    door, dsn = gate
+    with start_server(tmp_path, dsn) as server:
+        made = subprocess.run(
+            [sys.executable, "-m", "tarry.service.cli.app", "keys", "create", "probe", "--scope", "read:*"],
+            env=os.environ | python_path() | {"TARRY_DSN": dsn},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        known = {"Authorization": f"Bearer {made.stdout.split()[-1]}"}
+        unknown = {"Authorization": "Bearer tarry_unknown"}
+
+        def status(headers: dict[str, str]) -> int:
+            return httpx.get(f"{server.url}/metrics", headers=headers).status_code
+
+        wait_for(lambda: status(unknown) == 401, 5)
+        assert status(known) == 200
+        door.shut()
+        wait_for(lambda: status(unknown) == 503)
+        assert (status(known), status({})) == (200, 401)
+        door.open()
+        wait_for(lambda: status(unknown) == 401)
+        assert status(known) == 200
+
+
 def test_a_database_that_goes_away_is_told_and_nothing_is_lost(gate: tuple[Gate, str], tmp_path: Path) -> None:
     door, dsn = gate
     with start_server(tmp_path, dsn) as server, client_of(server) as tarry:

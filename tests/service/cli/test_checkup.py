@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from support.certificates import write_certificates
 from support.scripted_server import Answer, scripted_server
 from support.servers import NoServerError, PrivateRedis, free_port, skip_or_fail
 from tarry.service.cli.app import run
@@ -149,3 +150,33 @@ def test_a_redis_without_its_library(monkeypatch: pytest.MonkeyPatch, capsys: py
     monkeypatch.setenv("TARRY_REDIS", "redis://:geheim@127.0.0.1:1/0")
     state, detail = findings(capsys, 1)["redis"]
     assert (state, "tarry[redis]" in detail, "geheim" in detail) == ("wrong", True, False)
+
+
+def test_keys_where_others_reach_the_server(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TARRY_LISTEN", f"0.0.0.0:{free_port()}")
+    assert findings(capsys, 0)["keys"][0] == "note"
+    assert run(["migrate"]) == 0
+    state, detail = findings(capsys, 1)["keys"]
+    assert state == "wrong"
+    assert "tarry keys create" in detail
+    assert run(["keys", "create", "k", "--scope", "admin"]) == 0
+    assert findings(capsys, 0)["keys"] == ("ok", "1 that hold")
+    assert run(["keys", "revoke", "k"]) == 0
+    assert findings(capsys, 0)["keys"] == ("note", "0 that hold")
+
+
+def test_a_socket_and_a_certificate(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TARRY_LISTEN", "unix:t.sock")
+    assert findings(capsys, 0)["port"] == ("ok", "unix:t.sock is free")
+    (folder / "t.sock").write_text("")
+    assert findings(capsys, 1)["port"][0] == "wrong"
+    monkeypatch.setenv("TARRY_LISTEN", f"127.0.0.1:{free_port()}")
+    monkeypatch.setenv("TARRY_TLS_CERT", "server.pem")
+    monkeypatch.setenv("TARRY_TLS_KEY", "server-key.pem")
+    assert findings(capsys, 1)["certificate"][0] == "wrong"
+    write_certificates(folder)
+    assert findings(capsys, 0)["certificate"][0] == "ok"
