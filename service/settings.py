@@ -19,6 +19,7 @@ import attrs
 from ..store.environment import FILE, secret
 from ..store.stream.sealing import WIDEST
 from ..wheel.ladder import DEFAULT_RUNGS, Ladder
+from . import places
 from .durations import format_duration, parse_duration
 
 CONFIG_NAME = "tarry.toml"
@@ -126,86 +127,6 @@ def _rungs(value: object) -> tuple[int, ...]:
     return Ladder(rungs).rungs
 
 
-def _dsn(value: object) -> str:
-    if not isinstance(value, str) or not value.startswith(("sqlite:///", "mysql://")):
-        raise ValueError("a store is sqlite:///path or mysql://user:password@host:port/database")
-    return value
-
-
-def _redis(value: object) -> str:
-    if value == "none":
-        return ""
-    if not isinstance(value, str) or (value and not value.startswith(("redis://", "rediss://", "unix://"))):
-        raise ValueError("a Redis is redis://[:password@]host:port/number")
-    return value
-
-
-_UNIX = "unix:"
-_LONGEST_PATH = 96
-"""Bytes of a Unix socket's path: Linux takes 107, and it is made under a longer name first."""
-
-
-def _listen(value: object) -> str:
-    if isinstance(value, str) and value.startswith(_UNIX):
-        path = value.removeprefix(_UNIX)
-        if not path or "\0" in path or len(path.encode()) > _LONGEST_PATH:
-            raise ValueError(
-                f"{value!r} is not unix:PATH, such as unix:/run/tarry.sock, of {_LONGEST_PATH} bytes at most"
-            )
-        return value
-    match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):([0-9]{1,5})", value) if isinstance(value, str) else None
-    if match is None or int(match[2]) > 65535:
-        raise ValueError(f"{value!r} is not host:port, such as 127.0.0.1:8277 or [::1]:8277, nor unix:PATH")
-    return match[0]
-
-
-def _hosts(value: object) -> tuple[str, ...]:
-    if isinstance(value, str):
-        value = [name.strip() for name in value.split(",")] if value not in ("", "none") else []
-    if not isinstance(value, list | tuple):
-        raise ValueError('they are a list of names, such as ["tarry.internal"]')
-    for name in cast("list[object]", value):
-        if not isinstance(name, str) or not re.fullmatch("[A-Za-z0-9._-]{1,253}", name):
-            raise ValueError(f"{name!r} is not a host's name, without scheme and port")
-    return tuple(cast("list[str]", value))
-
-
-def _mode(value: object) -> int:
-    if isinstance(value, str) and re.fullmatch("0?[0-7]{3}", value):
-        value = int(value, 8)
-    if not isinstance(value, int) or isinstance(value, bool) or value & ~0o777 or value & 0o600 != 0o600:
-        raise ValueError(f'{value!r} is not a mode that lets its owner in: write "600" or "660"')
-    return value
-
-
-def _show_mode(mode: int) -> str:
-    return f"{mode:o}"
-
-
-def _file(value: object) -> str:
-    if not isinstance(value, str) or "\0" in value:
-        raise ValueError(f"{value!r} is not a file's name")
-    return "" if value == "none" else value
-
-
-def _show_file(name: str) -> str:
-    return name or "none"
-
-
-def _alarm_url(value: object) -> str:
-    if value in ("", "none"):
-        return ""
-    if not isinstance(value, str) or not re.fullmatch(r"https?://[^\s/?#]+\S*", value):
-        raise ValueError("an alarm goes to http:// or https:// and a host")
-    return value
-
-
-def _show_alarm_url(url: str) -> str:
-    """Its host alone: webhooks carry their secret in the path, the query or before the @."""
-    match = re.match(r"(https?://)[^/?#]*?([^/?#@]+)(?:[/?#]|$)", url)
-    return f"{match[1]}{match[2]}/***" if match else "none"
-
-
 def _node(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is not a name")
@@ -229,62 +150,30 @@ def _show_rungs(rungs: tuple[int, ...]) -> str:
     return ",".join(map(format_duration, rungs))
 
 
-def _show_hosts(hosts: tuple[str, ...]) -> str:
-    return ",".join(hosts) or "none"
-
-
-def _show_redis(url: str) -> str:
-    return masked(url) or "none"
-
-
-_OPEN = {
-    "ssl_mode",
-    "ssl_ca",
-    "socket",
-    "db",
-    "protocol",
-    "socket_timeout",
-    "socket_connect_timeout",
-    "health_check_interval",
-}
-"""Options of a DSN that anybody may see; the value of any other may be a password."""
-
-
-def masked(dsn: str) -> str:
-    """The DSN without its secrets, which stand before the @ and in options."""
-    scheme, mark, rest = dsn.partition("://")
-    place, question, options = rest.partition("?")
-    if "@" in options:
-        return f"{scheme}{mark}***"  # a password with a bare `?` or `@` in it: nobody can tell where it ends
-    # Up to the last @: a password that holds one unescaped must not show its tail.
-    place = re.sub(r"^([^:@/]*):.*@", r"\1:***@", place, flags=re.DOTALL)
-    return f"{scheme}{mark}{place}{question}{'&'.join(map(_masked_option, options.split('&')))}"
-
-
-def _masked_option(option: str) -> str:
-    name, equals, _ = option.partition("=")
-    if not option or name in _OPEN:
-        return option
-    return f"{name}=***" if equals else "***"
-
-
 @attrs.frozen(kw_only=True)
 class Settings:
     """Every setting; durations in milliseconds, sizes in bytes. `load` reads them from where users write them."""
 
-    dsn: str = _setting("sqlite:///tarry.db", _dsn, "the store", masked)
+    dsn: str = _setting("sqlite:///tarry.db", places.dsn, "the store", places.masked)
     redis: str = _setting(
-        "", _redis, "a Redis for notices and for the topics that draw offsets there; not needed", _show_redis
+        "",
+        places.redis,
+        "a Redis for notices and for the topics that draw offsets there; not needed",
+        places.show_redis,
     )
     listen: str = _setting(
-        "127.0.0.1:8277", _listen, "where HTTP is served: host:port, or unix:PATH; beyond loopback keys are asked for"
+        "127.0.0.1:8277",
+        places.listen,
+        "where HTTP is served: host:port, or unix:PATH; beyond loopback keys are asked for",
     )
-    socket_mode: int = _setting(0o600, _mode, "of a Unix socket that is listened on", _show_mode)
+    socket_mode: int = _setting(0o600, places.socket_mode, "of a Unix socket that is listened on", places.show_mode)
     insecure_listen: bool = _setting(False, _yes_or_no, "listen beyond loopback though there is no key", _yes)
-    tls_cert: str = _setting("", _file, "a certificate, PEM, with those that it was signed with: HTTPS", _show_file)
-    tls_key: str = _setting("", _file, "its key, PEM", _show_file)
+    tls_cert: str = _setting(
+        "", places.file, "a certificate, PEM, with those that it was signed with: HTTPS", places.show_file
+    )
+    tls_key: str = _setting("", places.file, "its key, PEM", places.show_file)
     hosts: tuple[str, ...] = _setting(
-        (), _hosts, "names by which clients may call the server, beside that of listen", _show_hosts
+        (), places.hosts, "names by which clients may call the server, beside that of listen", places.show_hosts
     )
     node: str = _setting("", _node, "this server's name; by default the host's")
     auto_create: bool = _setting(True, _yes_or_no, "topics and groups come into being when first used", _yes)
@@ -324,7 +213,10 @@ class Settings:
     shutdown_grace: int = _setting(25 * _SECOND, _duration(0, _HOUR), "from SIGTERM to the end", format_duration)
 
     alarm_url: str = _setting(
-        "", _alarm_url, "events such as consume_timeout are posted there as JSON; empty: nowhere", _show_alarm_url
+        "",
+        places.alarm_url,
+        "events such as consume_timeout are posted there as JSON; empty: nowhere",
+        places.show_alarm_url,
     )
 
     log_level: str = _setting("info", _choice("debug", "info", "warning", "error"), "the least that is logged")
@@ -369,7 +261,7 @@ class Settings:
     @property
     def listen_path(self) -> str | None:
         """The path of the Unix socket in `listen`, if it is one."""
-        return self.listen.removeprefix(_UNIX) if self.listen.startswith(_UNIX) else None
+        return self.listen.removeprefix(places.UNIX) if self.listen.startswith(places.UNIX) else None
 
     @property
     def listen_host(self) -> str:

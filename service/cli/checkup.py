@@ -24,7 +24,8 @@ from ...store.ports import Backend
 from ...store.stream.sealing import wide_holes
 from ..http.server.listening import check_path
 from ..http.server.tls import BadCertificate, Certificate
-from ..settings import SettingError, Settings, masked
+from ..places import masked
+from ..settings import SettingError, Settings
 from ..upkeep.redis_check import ping_redis
 from .printing import print_items
 from .serving import Flags

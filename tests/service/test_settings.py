@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tarry.service.settings import SettingError, Settings, masked
+from tarry.service.places import masked
+from tarry.service.settings import SettingError, Settings
 from tarry.wheel.ladder import DEFAULT_RUNGS, Ladder
 
 SECRET = "mysql://tarry:hunter2@db/tarry"
