@@ -67,6 +67,9 @@ class Exchange:
 
     def __attrs_post_init__(self) -> None:
         self.keeps, self._expects = self._head.keeps, self._head.expects
+        if self._head.length == 0:  # its end is behind its head
+            self._channel.events.popleft()
+            self._complete = True
 
     # The request
 
@@ -75,7 +78,7 @@ class Exchange:
         if self._read:
             await self._channel.until_gone()
             return {"type": "http.disconnect"}
-        piece = await self._piece()
+        piece = b"" if self._complete else await self._piece()
         if piece is None:
             return {"type": "http.disconnect"}
         self._read = self._complete
