@@ -17,11 +17,15 @@ from ..report import Figures
 from .peer import CONSUMERS, QUEUE, Arrival, arrival, text
 from .processes import Program, found, lacking, program_version
 
+_WAIT = 10
+"""Seconds of a `reserve`: long, because each is a command of an idle consumer."""
+
 
 class Beanstalkd:
     """See the module."""
 
     durability = "Binlog, a sync for each write (`-b -f 0`)"
+    in_memory = True
     lacks = "Delays in whole seconds; no idempotency key, no call for many; all in memory beside the binlog"
 
     def __init__(self, folder: Path) -> None:
@@ -79,7 +83,7 @@ class Beanstalkd:
         def work(client: Any) -> None:
             while not over.is_set() and time.monotonic() < deadline:
                 try:
-                    job = client.reserve(timeout=1)
+                    job = client.reserve(timeout=_WAIT)
                 except timed_out:
                     continue
                 arrivals.append(arrival(json.loads(job.body), time.time_ns()))

@@ -26,6 +26,7 @@ class TarryOnSQLite:
 
     durability = "Commit on SQLite, `synchronous=FULL`"
     lacks = ""
+    in_memory = True
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

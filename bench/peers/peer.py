@@ -40,6 +40,8 @@ class Peer(Protocol):
     """What an answered publish means."""
     lacks: str
     """What Tarry has and this has not, or what it does otherwise, where it concerns a figure."""
+    in_memory: bool
+    """Whether a pending message takes memory of the server's; else it is a row and no more."""
 
     def __init__(self, folder: Path) -> None: ...
 

@@ -18,6 +18,7 @@ class PostgreSQL:
     """The server of the peers that are on PostgreSQL."""
 
     durability = "`fsync` and `synchronous_commit` on"
+    in_memory = False
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "postgresql"
@@ -99,7 +100,7 @@ def lacking_server() -> str:
 def server_version() -> str:
     """As the program tells it."""
     told = subprocess.run([_program("postgres"), "--version"], capture_output=True, text=True, check=True).stdout
-    return told.split("(")[0].removeprefix("postgres (PostgreSQL)").split()[-1]
+    return told.split()[2]
 
 
 def _program(name: str) -> str:

@@ -16,6 +16,7 @@ class PrivateRedis:
     """The server of the peers that are on Redis."""
 
     durability = "Append-only file, a sync for each round of writes (`appendfsync always`)"
+    in_memory = True
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,6 +1,7 @@
 """The table of a run, in Markdown, as it stands in docs/benchmarks.md."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from statistics import median
 from typing import Any
 
@@ -71,14 +72,18 @@ def markdown(found: Found, peers: Mapping[str, Peer], callers: Sequence[int], ve
 
 def _faults(found: Found) -> list[str]:
     """What came twice, early or not at all."""
-    said = {"missing": "not handed out in time", "doubled": "doubled", "early": "early", "lost": "lost"}
-    told: list[str] = []
-    for work, by_peer in found.items():
-        for name, runs in by_peer.items():
-            for fault, words in said.items():
-                if number := sum(figures.get(fault, 0) for figures in runs):
-                    told.append(f"- {name}, work {work}: {number:,} {words}.")
-    return told or ["- None was early, doubled or lost."]
+    wrong = [_told(found, fault, fault) for fault in ("early", "doubled", "lost")]
+    late = _told(found, "missing", "not handed out in time")
+    return [*(list(chain(*wrong)) or ["- None was early, doubled or lost."]), *late]
+
+
+def _told(found: Found, fault: str, words: str) -> list[str]:
+    return [
+        f"- {name}, work {work}: {number:,} {words}."
+        for work, by_peer in found.items()
+        for name, runs in by_peer.items()
+        if (number := sum(figures.get(fault, 0) for figures in runs))
+    ]
 
 
 def _cell(runs: Sequence[Figures], row: Row) -> str:
@@ -99,8 +104,9 @@ def _times(by_peer: Mapping[str, Sequence[Figures]], ours: str, others: Sequence
     ratios: list[float] = []
     for number, figures in enumerate(by_peer[ours]):
         rivals = [by_peer[name][number][row.figure] for name in others if number < len(by_peer[name])]
+        rivals = [rival for rival in rivals if rival is not None]
         mine = figures[row.figure]
-        if rivals and min(mine, *rivals) > 0:
+        if rivals and mine is not None and min(mine, *rivals) > 0:
             best = row.best(rivals)
             ratios.append(mine / best if row.best is max else best / mine)
     return f"{median(ratios):.2f}" if ratios else ""

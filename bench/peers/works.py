@@ -94,7 +94,7 @@ def schedule(peer: Peer, sizes: Sizes) -> Figures:
     return {
         "per_s": round(sizes.pending / took),
         "memory_mb": round(after / 1e6, 1),
-        "bytes_each": round((after - before) / sizes.pending),
+        "bytes_each": round((after - before) / sizes.pending) if peer.in_memory else None,
         "ready_s": round(ready, 2),
         "first_s": round((arrivals[0][2] - began_ns) / 1e9, 2),
         "lost": sizes.pending - peer.pending(),
