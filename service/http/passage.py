@@ -19,15 +19,13 @@ class Passage(Generic[T]):
     _ended: bool = field(default=False, init=False)
     _changed: trio.Event = field(factory=trio.Event, init=False)
 
-    async def put(self, things: list[T], weight: int) -> bool:
-        """Hands these on, and waits while it is full. Whether it had to."""
+    async def put(self, things: list[T], weight: int) -> None:
+        """Hands these on, and waits while it is full."""
         self._things += things
         self._weight += weight
         self._change()
-        waits = self._weight > self._limit
         while self._weight > self._limit:
             await self._changed.wait()
-        return waits
 
     def end(self) -> None:
         """Nothing more comes."""
