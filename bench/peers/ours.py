@@ -7,11 +7,11 @@ import threading
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
 import pymysql
 
-from ... import __version__
 from ...client import Tarry
 from ...service.demo.server_process import ServerProcess, free_port
 from .. import databases
@@ -39,7 +39,7 @@ class TarryOnSQLite:
         return ""
 
     def version(self) -> str:
-        return f"Tarry {__version__}"
+        return f"Tarry {version('tarry')}"
 
     def start(self) -> None:
         self._server.start()
