@@ -4,6 +4,8 @@
 - `calls`         a call as a plain value, and how its answer is read; `claims` and `operations` make them. What threads
                   and tasks both send is written there once.
 - `bodies`        requests as JSON; `batches` cuts long ones.
+- `sharing`       callers at the same time share requests, in threads: `gathering` is who goes with whom, `shares` what
+                  each puts in and gets back (both pure).
 - `consumption`   what is behind `consume` and `run`, in threads: `loops` is what it does, in tasks too, `stock` and
                   `holds` are its state (pure), `delivery` what the user holds, `runner` the workers.
 - `coroutines`    how threads run what is written once for them and for tasks.

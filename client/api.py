@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypeVar, cast
 
-from . import arguments, claims, operations
-from .batches import MAX_BYTES, MAX_MESSAGES, cut, receipts
+from . import arguments, claims, operations, shares
+from .batches import MAX_BYTES, MAX_MESSAGES, cut, receipt, receipts
 from .bodies import Dumps, encode, written
-from .calls import Call, Page, Reply, document_of, paged, part
+from .calls import Call, Page, document_of, paged, part
 from .durations import Duration, duration_out, instant_in, instant_out, milliseconds
 from .errors import OnFailure, TarryError
 from .identity import Identity, new_idempotency_key
@@ -63,7 +63,8 @@ class Api:
             queue=queue,
         )
         content = written(draft, self._json, idempotency_key=idempotency_key or new_idempotency_key())
-        return self._publish(topic, content, body, lambda reply: Receipt.read(reply.document))
+        path = f"/v1/topics/{part(topic)}/messages"
+        return self._publish(topic, Call("POST", path, receipt, content, share=shares.message(path, content)), body)
 
     def publish_many(
         self,
@@ -81,15 +82,16 @@ class Api:
         landed: list[Receipt] = []
         for batch in cut(messages, max_messages, max_bytes, self._json):
             bodies = [draft.body for draft in batch.drafts]
-            done = self._publish(topic, batch.request(new_idempotency_key()), bodies, receipts)
+            content = batch.request(new_idempotency_key())
+            done = self._publish(topic, Call("POST", f"/v1/topics/{part(topic)}/messages", receipts, content), bodies)
             landed.extend(done)
             if on_batch is not None:
                 on_batch(done)
         return landed
 
-    def _publish(self, topic: str, content: bytes, body: Any, read: Callable[[Reply], T]) -> T:
+    def _publish(self, topic: str, call: Call[T], body: Any) -> T:
         try:
-            return self._transport.send(Call("POST", f"/v1/topics/{part(topic)}/messages", read, content))
+            return self._transport.send(call)
         except TarryError as error:
             if self._on_failure is not None:
                 self._on_failure(topic, body, error)
@@ -157,7 +159,8 @@ class Api:
 
     def ack(self, claim: Claim | str, ids: Iterable[Named] | None = None) -> int:
         """Settles messages of a claim, all when `ids` is left out; returns how many. Raises `LeaseLost`."""
-        return self._transport.send(claims.ack(arguments.claim_id(claim), arguments.ids(ids)))
+        named = arguments.ids(ids)
+        return self._transport.send(claims.ack(arguments.claim_id(claim), named, arguments.claim_place(claim)))
 
     def fail(
         self,
@@ -174,7 +177,14 @@ class Api:
         """
         named = arguments.ids(ids)
         return self._transport.send(
-            claims.fail(arguments.claim_id(claim), named, reason=reason, retry_after=retry_after, count=count)
+            claims.fail(
+                arguments.claim_id(claim),
+                named,
+                reason=reason,
+                retry_after=retry_after,
+                count=count,
+                place=arguments.claim_place(claim),
+            )
         )
 
     def extend(self, claim: Claim | str, lease: Duration) -> datetime:

@@ -14,6 +14,11 @@ def claim_id(claim: Claim | str) -> str:
     return claim.id if isinstance(claim, Claim) else claim
 
 
+def claim_place(claim: Claim | str) -> tuple[str, str] | None:
+    """Topic and group of a claim; None where its id is all that is known."""
+    return (claim.topic, claim.group) if isinstance(claim, Claim) else None
+
+
 def ids(messages: Iterable[Named] | None) -> list[str] | None:
     """The ids of messages; None means all."""
     return None if messages is None else [id_of(message) for message in _listed("ids", messages)]

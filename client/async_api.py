@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypeVar, cast
 
-from . import arguments, claims, operations
+from . import arguments, claims, operations, shares
 from .async_transport import AsyncTransport
-from .batches import MAX_BYTES, MAX_MESSAGES, cut, receipts
+from .batches import MAX_BYTES, MAX_MESSAGES, cut, receipt, receipts
 from .bodies import Dumps, encode, written
-from .calls import Call, Page, Reply, document_of, paged, part
+from .calls import Call, Page, document_of, paged, part
 from .durations import Duration, duration_out, instant_in, instant_out, milliseconds
 from .errors import OnFailure, TarryError
 from .identity import Identity, new_idempotency_key
@@ -62,7 +62,10 @@ class AsyncApi:
             queue=queue,
         )
         content = written(draft, self._json, idempotency_key=idempotency_key or new_idempotency_key())
-        return await self._publish(topic, content, body, lambda reply: Receipt.read(reply.document))
+        path = f"/v1/topics/{part(topic)}/messages"
+        return await self._publish(
+            topic, Call("POST", path, receipt, content, share=shares.message(path, content)), body
+        )
 
     async def publish_many(
         self,
@@ -80,15 +83,18 @@ class AsyncApi:
         landed: list[Receipt] = []
         for batch in cut(messages, max_messages, max_bytes, self._json):
             bodies = [draft.body for draft in batch.drafts]
-            done = await self._publish(topic, batch.request(new_idempotency_key()), bodies, receipts)
+            content = batch.request(new_idempotency_key())
+            done = await self._publish(
+                topic, Call("POST", f"/v1/topics/{part(topic)}/messages", receipts, content), bodies
+            )
             landed.extend(done)
             if on_batch is not None:
                 on_batch(done)
         return landed
 
-    async def _publish(self, topic: str, content: bytes, body: Any, read: Callable[[Reply], T]) -> T:
+    async def _publish(self, topic: str, call: Call[T], body: Any) -> T:
         try:
-            return await self._transport.send(Call("POST", f"/v1/topics/{part(topic)}/messages", read, content))
+            return await self._transport.send(call)
         except TarryError as error:
             if self._on_failure is not None:
                 self._on_failure(topic, body, error)
@@ -156,7 +162,8 @@ class AsyncApi:
 
     async def ack(self, claim: Claim | str, ids: Iterable[Named] | None = None) -> int:
         """Settles messages of a claim, all when `ids` is left out; returns how many. Raises `LeaseLost`."""
-        return await self._transport.send(claims.ack(arguments.claim_id(claim), arguments.ids(ids)))
+        named = arguments.ids(ids)
+        return await self._transport.send(claims.ack(arguments.claim_id(claim), named, arguments.claim_place(claim)))
 
     async def fail(
         self,
@@ -173,7 +180,14 @@ class AsyncApi:
         """
         named = arguments.ids(ids)
         return await self._transport.send(
-            claims.fail(arguments.claim_id(claim), named, reason=reason, retry_after=retry_after, count=count)
+            claims.fail(
+                arguments.claim_id(claim),
+                named,
+                reason=reason,
+                retry_after=retry_after,
+                count=count,
+                place=arguments.claim_place(claim),
+            )
         )
 
     async def extend(self, claim: Claim | str, lease: Duration) -> datetime:

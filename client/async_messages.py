@@ -31,6 +31,10 @@ class Consumptions:
         await tasks.__aenter__()
         self._tasks = tasks
 
+    def room(self) -> TaskGroup | None:
+        """Where the client's own tasks live; None outside of the block."""
+        return self._tasks
+
     def start(self, consumption: AsyncConsumption) -> None:
         """Begins one. Raises `RuntimeError` outside of the block."""
         if self._tasks is None:

@@ -48,11 +48,19 @@ class AsyncTarry(AsyncApi):
         json: Dumps | None = None,
         sleep: Callable[[float], Awaitable[None]] = sleep,
     ) -> None:
-        transport = AsyncTransport(url, timeout=timeout, deadline=deadline, key=key, client=client, sleep=sleep)
+        self._consumptions = Consumptions()
+        transport = AsyncTransport(
+            url,
+            timeout=timeout,
+            deadline=deadline,
+            key=key,
+            client=client,
+            sleep=sleep,
+            room=self._consumptions.room,
+        )
         super().__init__(
             transport, Identity(url, resolve=False, number=lambda: get_current_task().id), on_failure, json
         )
-        self._consumptions = Consumptions()
 
     def __repr__(self) -> str:
         return f"AsyncTarry({self._transport.url!r})"

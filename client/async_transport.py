@@ -1,19 +1,37 @@
 """HTTP for asyncio and trio: `transport` with awaits. What a request and an answer mean is written there."""
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 
 import httpx
 from anyio import CancelScope, Event, move_on_after, sleep
+from anyio.abc import TaskGroup
 from tenacity import AsyncRetrying, RetryCallState, stop_before_delay
 
-from .calls import Call, Page, Reply
+from .async_sharing import AsyncSharing
+from .calls import Call, Page, Reply, Share
 from .credentials import authorization
 from .durations import Seconds, seconds
-from .errors import TarryError
+from .errors import TarryError, Unavailable
 from .processes import PerProcess
-from .transport import HEADERS, LIMITS, RETRY, Doubt, checked, lent, options, pause, read, unanswered
+from .transport import (
+    HEADERS,
+    LIMITS,
+    RETRY,
+    Doubt,
+    Tries,
+    check_shared,
+    checked,
+    lent,
+    options,
+    pause,
+    read,
+    shared_options,
+    streams,
+    unanswered,
+)
 
 T = TypeVar("T")
 
@@ -30,6 +48,7 @@ class AsyncTransport:
         key: str | None = None,
         client: httpx.AsyncClient | None = None,
         sleep: Callable[[float], Awaitable[None]] = sleep,
+        room: Callable[[], TaskGroup | None] = lambda: None,
     ) -> None:
         self.url = checked(url)
         self._timeout = seconds(timeout, "timeout")
@@ -40,6 +59,7 @@ class AsyncTransport:
             partial(httpx.AsyncClient, limits=LIMITS, headers=HEADERS) if client is None else lent(client)
         )
         self._sleep = sleep
+        self._sharing = AsyncSharing(self, room)
 
     async def close(self) -> None:
         """Closes the connections, unless they are the caller's own; also where all else is cancelled."""
@@ -49,7 +69,16 @@ class AsyncTransport:
 
     async def send(self, call: Call[T], *, deadline: float | None = None, abandon: Event | None = None) -> T:
         """Makes a call; again while the server is away, until `deadline` seconds have passed or `abandon` is set."""
-        late = stop_before_delay(0.0 if call.once else self._deadline if deadline is None else deadline)
+        limit = 0.0 if call.once else self._deadline if deadline is None else deadline
+        began = time.monotonic()
+        try:
+            return call.read(await self._try(call, limit))
+        except Unavailable as error:
+            first = error
+        return await self._send_again(call, first, limit - (time.monotonic() - began), abandon)
+
+    async def _send_again(self, call: Call[T], first: Unavailable, limit: float, abandon: Event | None) -> T:
+        late = stop_before_delay(limit)
 
         def stop(state: RetryCallState) -> bool:
             return late(state) or (abandon is not None and abandon.is_set())
@@ -62,13 +91,24 @@ class AsyncTransport:
                     await abandon.wait()
 
         doubt = Doubt()
+        tries = Tries(first)
         retrying = AsyncRetrying(retry=RETRY, wait=pause, stop=stop, sleep=nap, before_sleep=doubt.note, reraise=True)
+
+        async def attempt() -> Reply:
+            tries.begin()
+            return await self._try(call, limit)
+
         try:
-            reply: Reply = await retrying(self._once, call)
+            reply: Reply = await retrying(attempt)
         except TarryError as error:
             doubt.mark_error(error)
             raise
         return call.read(doubt.mark(reply))
+
+    async def _try(self, call: Call[Any], limit: float) -> Reply:
+        if call.share is None:
+            return await self.once(call)
+        return await self._sharing.ask(call, call.share, max(limit, self._timeout))
 
     async def pages(self, call: Call[Page[T]]) -> AsyncIterator[T]:
         """Items page by page; each page is asked for when those of the one before have been taken."""
@@ -79,7 +119,8 @@ class AsyncTransport:
                 yield item
             following = page.next
 
-    async def _once(self, call: Call[Any]) -> Reply:
+    async def once(self, call: Call[Any]) -> Reply:
+        """One try of a call. Raises `TarryError`."""
         url = self.url + call.path
         try:
             asked = options(call, self._timeout, self._authorization)
@@ -87,3 +128,23 @@ class AsyncTransport:
         except httpx.RequestError as error:
             raise unanswered(self.url, error) from error
         return read(self.url, response)
+
+    async def stream(self, share: Share, content: bytes, took: Callable[[bytes], None]) -> None:
+        """One try of a request that calls share; `took` is given the answer as it comes. Raises `TarryError`."""
+        url = self.url + share.path
+        http = self._http.get()
+        asked = shared_options(share, content, self._timeout, self._authorization)
+        try:
+            if not streams(http):
+                response = await http.request("POST", url, **asked)
+                check_shared(self.url, response, share)
+                took(response.content)
+                return
+            async with http.stream("POST", url, **asked) as response:
+                if not response.is_success:
+                    await response.aread()
+                check_shared(self.url, response, share)
+                async for piece in response.aiter_bytes():
+                    took(piece)
+        except httpx.RequestError as error:
+            raise unanswered(self.url, error) from error

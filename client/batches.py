@@ -25,6 +25,11 @@ class Batch:
         return b'{"messages":[%b],"idempotency_key":%b}' % (b",".join(self.wires), encode(idempotency_key))
 
 
+def receipt(reply: Reply) -> Receipt:
+    """The receipt of a message."""
+    return Receipt.read(reply.document)
+
+
 def receipts(reply: Reply) -> list[Receipt]:
     """The receipts of a batch, in its order."""
     return [Receipt.read(record) for record in reply.document["messages"]]

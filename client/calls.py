@@ -3,13 +3,13 @@
 `claims` and `operations` make them; `transport` sends them from threads, `async_transport` from tasks.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import quote
 
 from attrs import field, frozen
 
-from .errors import BadRequest
+from .errors import BadRequest, TarryError
 
 T = TypeVar("T")
 
@@ -40,6 +40,48 @@ def document_of(reply: Reply) -> dict[str, Any]:
     return reply.document
 
 
+class Answers(Protocol):
+    """The answer to a request that many share, as it comes in. Raises `ValueError` for what is none."""
+
+    def feed(self, piece: bytes, /) -> Sequence[Reply | TarryError]:
+        """The answers that this piece completes, in the order of what was asked."""
+        ...
+
+    def end(self) -> Sequence[Reply | TarryError]:
+        """Those that the end completes."""
+        ...
+
+
+class Form(Protocol):
+    """How many share a request."""
+
+    @property
+    def media_type(self) -> str:
+        """Of the request, and of its answer."""
+        ...
+
+    def content(self, shares: Sequence[bytes], /) -> bytes:
+        """The request's body."""
+        ...
+
+    def answers(self) -> Answers:
+        """To one request."""
+        ...
+
+
+@frozen
+class Share:
+    """What a call puts into a request that it shares with others."""
+
+    place: Hashable
+    """Those that are for one place go together."""
+    path: str
+    form: Form
+    content: bytes
+    size: int
+    """What it weighs of a request's bytes."""
+
+
 @frozen
 class Call(Generic[T]):
     """One call, which may be sent again."""
@@ -54,6 +96,8 @@ class Call(Generic[T]):
     """Seconds that the server may rightly take, on top of the time-out."""
     once: bool = field(default=False, kw_only=True)
     """It is not tried again."""
+    share: Share | None = field(default=None, kw_only=True)
+    """How it may go together with others; None when it goes alone."""
 
 
 @frozen

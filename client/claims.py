@@ -1,13 +1,18 @@
 """Claim, ack, fail, extend, and the signs of life of who claims: the calls of `consume`, `run` and of users. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from . import shares
 from .bodies import encode
 from .calls import Call, Reply, part
 from .durations import Duration, duration_out, instant_in, instant_out
+from .errors import TarryError
 from .records import Alive, Claim, Failed, Message
+
+Place = tuple[str, str]
+"""Topic and group."""
 
 
 def claim(
@@ -57,19 +62,31 @@ def deregister(client: str) -> Call[int]:
     return Call("DELETE", f"/v1/clients/{part(client)}", lambda reply: int(reply.document["claims"]))
 
 
-def ack(claim: str, ids: Iterable[str] | None) -> Call[int]:
-    """How many were acked; `LeaseLost` when none was."""
-    request = {} if ids is None else {"ids": list(ids)}
-    return Call("POST", _path(claim, "ack"), lambda reply: int(reply.document.get("acked", 0)), encode(request))
+def ack(claim: str, ids: Sequence[str] | None, place: Place | None = None) -> Call[int]:
+    """How many were acked; `LeaseLost` when none was. `place` is where the claim is of, if it is known."""
+    request = {} if ids is None else {"ids": ids}
+
+    def read(reply: Reply) -> int:
+        return int(reply.document.get("acked", 0))
+
+    content = encode({"claim": claim, "ack": "all" if ids is None else ids})
+    share = shares.settlement(place, content, 0 if ids is None else len(ids))
+    return Call("POST", _path(claim, "ack"), read, encode(request), share=share)
 
 
 def fail(
-    claim: str, ids: Iterable[str] | None, *, reason: str | None, retry_after: Duration | None, count: bool
+    claim: str,
+    ids: Sequence[str] | None,
+    *,
+    reason: str | None,
+    retry_after: Duration | None,
+    count: bool,
+    place: Place | None = None,
 ) -> Call[Failed]:
     """What became of them; `LeaseLost` when nothing was done, or when a try whose answer was lost did it."""
     request: dict[str, Any] = {"count": count}
     if ids is not None:
-        request["ids"] = list(ids)
+        request["ids"] = ids
     if reason is not None:
         request["reason"] = reason
     if retry_after is not None:
@@ -78,7 +95,38 @@ def fail(
     def read(reply: Reply) -> Failed:
         return Failed(int(reply.document.get("retried", 0)), int(reply.document.get("dead", 0)))
 
-    return Call("POST", _path(claim, "fail"), read, encode(request))
+    share = shares.settlement(place, encode({"claim": claim, "fail": request}), 0 if ids is None else len(ids))
+    return Call("POST", _path(claim, "fail"), read, encode(request), share=share)
+
+
+def together(calls: Iterable[Call[Any]]) -> Iterator[list[Call[Any]]]:
+    """Acks and fails as they may go in one request, in their order; one that may not is by itself."""
+    some: list[Call[Any]] = []
+    size = 0
+    for call in calls:
+        size += shares.MAX_BYTES if call.share is None else call.share.size + 1
+        if some and (size > shares.MAX_BYTES or len(some) == shares.MAX_SHARES):
+            yield some
+            some, size = [], 0 if call.share is None else call.share.size + 1
+        some.append(call)
+    if some:
+        yield some
+
+
+def settle(calls: Sequence[Call[Any]]) -> Call[list[TarryError | None]]:
+    """Acks and fails together: of each its error, or None. All of them may be shared."""
+    parts = [call.share.content for call in calls if call.share is not None]
+
+    def read(reply: Reply) -> list[TarryError | None]:
+        if len(reply.document.get("settled", ())) != len(parts):
+            raise TarryError("of acks and fails that were sent together not each was answered: is it Tarry?")
+        errors = [None if isinstance(one, Reply) else one for one in shares.settled(reply.document)]
+        for error in errors:
+            if error is not None:
+                error.in_doubt = reply.in_doubt
+        return errors
+
+    return Call("POST", shares.SETTLE, read, shares.SETTLEMENTS.content(parts))
 
 
 def extend(claim: str, lease: int) -> Call[datetime]:

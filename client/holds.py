@@ -67,10 +67,13 @@ class Settlement:
 
     def call(self) -> Call[Any]:
         """As it goes to the server."""
-        claim = self.hold.claim.id
+        claim = self.hold.claim
+        place = claim.topic, claim.group
         if self.verb == "ack":
-            return claims.ack(claim, self.ids)
-        return claims.fail(claim, self.ids, reason=self.reason, retry_after=self.retry_after, count=self.count)
+            return claims.ack(claim.id, self.ids, place)
+        return claims.fail(
+            claim.id, self.ids, reason=self.reason, retry_after=self.retry_after, count=self.count, place=place
+        )
 
 
 class Holds:

@@ -13,6 +13,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
+from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
 import anyio
@@ -252,13 +253,31 @@ class Loops(ABC, Generic[D, E]):
 
     async def _settle(self) -> None:
         while due := await self._await_settlements():
-            for settlement in due:
-                # A result is worth sending for as long as the lease may last.
-                error = await self._failure(settlement.call(), max(30.0, self._terms.lease))
+            settlements = iter(due)
+            for calls in claims.together(settlement.call() for settlement in due):
+                errors = await self._failures(calls)
                 with self._lock:
-                    self._stock.settled(settlement, error, self._clock())
-                    if error is not None:
-                        self._leases.ring()
+                    for settlement, error in zip(islice(settlements, len(calls)), errors, strict=True):
+                        self._stock.settled(settlement, error, self._clock())
+                        if error is not None:
+                            self._leases.ring()
+
+    async def _failures(self, calls: list[Call[Any]]) -> list[TarryError | None]:
+        """Sends acks and fails: the error of each, or None."""
+        # A result is worth sending for as long as the lease may last.
+        patience = max(30.0, self._terms.lease)
+        if len(calls) == 1:
+            return [await self._failure(calls[0], patience)]
+        try:
+            errors = await self._send(claims.settle(calls), deadline=patience)
+        except Unavailable as error:
+            return [error] * len(calls)
+        except TarryError:  # of the request as a whole: each asks for its own answer
+            return [await self._failure(call, patience) for call in calls]
+        return [
+            await self._failure(call, patience) if isinstance(error, Unavailable) else error
+            for call, error in zip(calls, errors, strict=True)
+        ]
 
     async def _await_settlements(self) -> list[Settlement]:
         """Waits for calls that are due; none when it is over."""

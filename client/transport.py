@@ -26,11 +26,12 @@ from tenacity import (
 )
 
 from .. import __version__  # `mypy .` ends here: use `make check`
-from .calls import Call, Page, Reply
+from .calls import Call, Page, Reply, Share
 from .credentials import authorization
 from .durations import Seconds, seconds
 from .errors import TarryError, Unavailable, refusal
 from .processes import Owner, PerProcess
+from .sharing import Sharing
 
 T = TypeVar("T")
 
@@ -40,6 +41,8 @@ _KNOCK = wait_random_exponential(multiplier=0.05, max=0.5)
 """The same where nothing listens: trying burdens no server, and all that falls due before the next try is late."""
 
 RETRY = retry_if_exception_type(Unavailable)
+
+_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, TimeoutError)
 
 LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=64)
 HEADERS = {"User-Agent": f"tarry-client/{__version__}"}
@@ -67,9 +70,22 @@ class Doubt:
             error.add_note("An earlier try, whose answer was lost, may have done it.")
 
 
+class Tries:
+    """The first of them has failed before they were counted."""
+
+    def __init__(self, first: Unavailable) -> None:
+        self._first: Unavailable | None = first
+
+    def begin(self) -> None:
+        """Raises the error of the first, once."""
+        first, self._first = self._first, None
+        if first is not None:
+            raise first
+
+
 def may_have_run(error: Unavailable) -> bool:
     """False when the request never got there, or the server says that it did nothing."""
-    never_sent = isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
+    never_sent = isinstance(error.__cause__, _NEVER_SENT)
     return not never_sent and error.status != 429 and error.problem.get("executed") is not False
 
 
@@ -95,6 +111,7 @@ class Transport:
             partial(httpx.Client, limits=LIMITS, headers=HEADERS) if client is None else lent(client)
         )
         self._sleep = sleep
+        self._sharing = Sharing(self)
 
     def close(self) -> None:
         """Closes the connections, unless they are the caller's own."""
@@ -103,8 +120,19 @@ class Transport:
 
     def send(self, call: Call[T], *, deadline: float | None = None, abandon: threading.Event | None = None) -> T:
         """Makes a call; again while the server is away, until `deadline` seconds have passed or `abandon` is set."""
-        stop = stop_before_delay(0.0 if call.once else self._deadline if deadline is None else deadline)
+        limit = 0.0 if call.once else self._deadline if deadline is None else deadline
+        began = time.monotonic()
+        try:
+            return call.read(self._try(call, limit))
+        except Unavailable as error:
+            first = error
+        return self._send_again(call, first, limit - (time.monotonic() - began), abandon)
+
+    def _send_again(self, call: Call[T], first: Unavailable, limit: float, abandon: threading.Event | None) -> T:
+        """After a try that has failed. `Retrying` costs what a call does, so those that succeed go without."""
+        stop = stop_before_delay(limit)
         doubt = Doubt()
+        tries = Tries(first)
         retrying = Retrying(
             retry=RETRY,
             wait=pause,
@@ -113,12 +141,22 @@ class Transport:
             before_sleep=doubt.note,
             reraise=True,
         )
+
+        def attempt() -> Reply:
+            tries.begin()
+            return self._try(call, limit)
+
         try:
-            reply = retrying(self._once, call)
+            reply = retrying(attempt)
         except TarryError as error:
             doubt.mark_error(error)
             raise
         return call.read(doubt.mark(reply))
+
+    def _try(self, call: Call[Any], limit: float) -> Reply:
+        if call.share is None:
+            return self.once(call)
+        return self._sharing.ask(call, call.share, max(limit, self._timeout))
 
     def pages(self, call: Call[Page[T]]) -> Iterator[T]:
         """Items page by page; each page is asked for when those of the one before have been taken."""
@@ -128,13 +166,34 @@ class Transport:
             yield from page.items
             following = page.next
 
-    def _once(self, call: Call[Any]) -> Reply:
+    def once(self, call: Call[Any]) -> Reply:
+        """One try of a call. Raises `TarryError`."""
         url = self.url + call.path
         try:
             response = self._http.get().request(call.method, url, **options(call, self._timeout, self._authorization))
         except httpx.RequestError as error:
             raise unanswered(self.url, error) from error
         return read(self.url, response)
+
+    def stream(self, share: Share, content: bytes, took: Callable[[bytes], None]) -> None:
+        """One try of a request that calls share; `took` is given the answer as it comes. Raises `TarryError`."""
+        url = self.url + share.path
+        http = self._http.get()
+        asked = shared_options(share, content, self._timeout, self._authorization)
+        try:
+            if not streams(http):
+                response = http.request("POST", url, **asked)
+                check_shared(self.url, response, share)
+                took(response.content)
+                return
+            with http.stream("POST", url, **asked) as response:
+                if not response.is_success:
+                    response.read()
+                check_shared(self.url, response, share)
+                for piece in response.iter_bytes():
+                    took(piece)
+        except httpx.RequestError as error:
+            raise unanswered(self.url, error) from error
 
 
 def lent(client: T) -> Callable[[], T]:
@@ -170,6 +229,26 @@ def options(call: Call[Any], timeout: float, authorization: Mapping[str, str]) -
         "headers": authorization if call.content is None else {"Content-Type": "application/json", **authorization},
         "timeout": httpx.Timeout(timeout, read=timeout + call.wait),
     }
+
+
+def shared_options(share: Share, content: bytes, timeout: float, authorization: Mapping[str, str]) -> dict[str, Any]:
+    """The same for a request that calls share."""
+    headers = {"Content-Type": share.form.media_type, **authorization}
+    return {"content": content, "headers": headers, "timeout": timeout}
+
+
+def streams(client: httpx.Client | httpx.AsyncClient) -> bool:
+    """Whether answers can be had as they come: not past a `request` that adds credentials."""
+    return type(client).request in (httpx.Client.request, httpx.AsyncClient.request)
+
+
+def check_shared(url: str, response: httpx.Response, share: Share) -> None:
+    """Raises `TarryError` unless it has an answer for each of those who share it."""
+    if not response.is_success:
+        read(url, response)
+    kind = response.headers.get("Content-Type", "no content")
+    if not kind.startswith(share.form.media_type):
+        raise TarryError(f"{url} answered with {kind}: is it Tarry?", status=response.status_code)
 
 
 def unanswered(url: str, error: httpx.RequestError) -> Unavailable:

@@ -38,6 +38,12 @@ class OneClaim:
                 self.rest.wait(0.01)
                 return Answer(200, {"claim": None, "messages": []})
             return Answer(200, {"claim": "c1", "ordered": True, "lease_until": _TIME, "messages": records})
+        if verb == "settle":
+            told = [
+                ("ack", one["ack"]) if "ack" in one else ("fail", one["fail"]["ids"]) for one in request.json["settle"]
+            ]
+            self.told += told
+            return Answer(200, {"settled": [{"acked": 1, "retried": 1, "dead": 0}] * len(told)})
         self.told.append((verb, request.json.get("ids")))
         return Answer(200, {"acked": 1, "retried": 1, "dead": 0})
 

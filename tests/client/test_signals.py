@@ -50,7 +50,10 @@ class OneClaim(Transport):
             elif abandon is not None:
                 abandon.wait()
         elif call.content is not None:
-            self.settled += json.loads(call.content)["ids"]
+            request = json.loads(call.content)
+            parts = [one.get("fail") or {"ids": one["ack"]} for one in request.get("settle", ())]
+            self.settled += [id_ for one in parts or [request] for id_ in one["ids"]]
+            document["settled"] = [{}] * len(parts)
         return call.read(Reply(document, 0))
 
 

@@ -27,13 +27,14 @@ class Request:
 
 @frozen
 class Answer:
-    """What is said. `lost`: the request is heard, and the connection cut instead of an answer."""
+    """What is said. `lost`: the request is heard, and the connection cut instead of an answer; `cut`: within it."""
 
     status: int = 200
     document: Any = field(factory=dict[str, Any])
     headers: Mapping[str, str] = field(factory=dict[str, str])
     content: bytes | None = None
     lost: bool = False
+    cut: bool = False
 
 
 LOST = Answer(lost=True)
@@ -83,10 +84,11 @@ def scripted_server() -> Generator[ScriptedServer, None, None]:
                 return
             body = json.dumps(answer.document).encode() if answer.content is None else answer.content
             self.send_response(answer.status)
-            for name, value in {"Content-Length": str(len(body)), **answer.headers}.items():
+            for name, value in {"Content-Length": str(len(body) + answer.cut), **answer.headers}.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
+            self.close_connection |= answer.cut
 
         do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815 - the base class's names
 

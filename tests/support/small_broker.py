@@ -28,7 +28,12 @@ class SmallBroker:
     def respond(self, request: Request) -> Answer:
         parts = request.path.split("/")
         with self.called:
-            answer = self._claim(request) if parts[-1] == "claim" else self._settle(parts[-1], parts[-2], request)
+            if parts[-1] == "claim":
+                answer = self._claim(request)
+            elif parts[-1] == "settle":
+                answer = self._settle_each(request)
+            else:
+                answer = self._settle(parts[-1], parts[-2], request.json)
             self.called.notify_all()
         return answer
 
@@ -52,14 +57,25 @@ class SmallBroker:
         times = {"published_at": _SOME_TIME, "deliver_at": _SOME_TIME}
         return {"id": id_, "topic": "t", "queue": 0, "offset": int(id_), "attempt": 1, "body": body, **times}
 
-    def _settle(self, verb: str, claim: str, request: Request) -> Answer:
-        self.calls.append((verb, request.json))
+    def _settle_each(self, request: Request) -> Answer:
+        """Noted as if each had come by itself."""
+        settled: list[dict[str, Any]] = []
+        for one in request.json["settle"]:
+            if "ack" in one:
+                answer = self._settle("ack", one["claim"], {} if one["ack"] == "all" else {"ids": one["ack"]})
+            else:
+                answer = self._settle("fail", one["claim"], one["fail"])
+            settled.append(answer.document if answer.status == 200 else {"error": answer.document})
+        return Answer(200, {"settled": settled}, {"Content-Type": "application/json"})
+
+    def _settle(self, verb: str, claim: str, request: dict[str, Any]) -> Answer:
+        self.calls.append((verb, request))
         if self.lost:
             return problem(409, result="lease_lost", detail="the lease is over")
         if verb == "extend":
             return Answer(200, {"lease_until": _SOME_TIME})
         held = self._claims[claim]
-        bodies = [held[id_] for id_ in request.json.get("ids", held)]
+        bodies = [held[id_] for id_ in request.get("ids", held)]
         if verb == "ack":
             return Answer(200, {"acked": len(bodies)})
         if self.returning:

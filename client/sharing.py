@@ -1,0 +1,177 @@
+"""Calls of threads that go together in one request: each waits for its own answer.
+
+No thread of the client's own: the first caller sends, and when its request has ended, one of those who came meanwhile.
+Whoever sends hands the answers out as they come; the others sleep, each on a lock of its own.
+"""
+
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any, Protocol
+
+from attrs import define, field
+
+from .calls import Call, Reply, Share
+from .gathering import Distribution, Gathering, Turn, not_sent
+from .processes import PerProcess
+from .shares import Alone
+
+_HANDING_OUT = 0.05
+"""Seconds, at most."""
+
+
+def _held() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
+
+
+@define(eq=False)
+class _Turn(Turn):
+    wake: threading.Lock = field(factory=_held, init=False)
+    """Let go of when there is an outcome, or its caller is to send."""
+    following: "_Turn | None" = field(default=None, init=False)
+    """Whom its caller wakes, once it is awake itself."""
+    gone: bool = field(default=False, init=False)
+    """Its caller has given up, and wakes nobody any more."""
+
+    def hand_on(self) -> None:
+        """Wakes the next."""
+        turn = self
+        while (following := turn.following) is not None:
+            turn.following = None
+            with suppress(RuntimeError):  # two that wake it, as one of them gives up
+                following.wake.release()
+            if not following.gone:
+                return
+            turn = following
+
+
+class Sender(Protocol):
+    """Makes one try of a request."""
+
+    def once(self, call: Call[Any]) -> Reply:
+        """Of a call that goes alone. Raises `TarryError`."""
+        ...
+
+    def stream(self, share: Share, content: bytes, took: Callable[[bytes], None]) -> None:
+        """Of a shared request; `took` is given the answer as it comes. Raises `TarryError`."""
+        ...
+
+
+@define(eq=False)
+class _Desk:
+    """What the threads of a process have in common."""
+
+    lock: threading.Lock = field(factory=threading.Lock)
+    gatherings: dict[Hashable, Gathering[_Turn]] = field(factory=dict[Hashable, Gathering[_Turn]])
+    """By place; none where nothing is under way."""
+
+
+class Sharing:
+    """Calls of threads that go together. Safe to share between threads."""
+
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+        self._desks = PerProcess(_Desk)
+
+    def ask(self, call: Call[Any], share: Share, patience: float) -> Reply:
+        """One try of a call: alone when nothing is under way for its place, else with others after that.
+
+        Raises `TarryError`; `Unavailable` when its turn has not come in `patience` seconds.
+        """
+        desk = self._desks.get()
+        turn = _Turn(call, share)
+        with desk.lock:
+            gathering = desk.gatherings.get(share.place)
+            if gathering is None:
+                gathering = desk.gatherings[share.place] = Gathering()
+            gathering.enter(turn)
+        try:
+            if not turn.sends:
+                self._await(desk, gathering, turn, patience)
+            if turn.sends:
+                self._send(desk, gathering, turn)
+        except BaseException:
+            turn.gone = True
+            turn.hand_on()
+            self._leave(desk, gathering, turn)
+            raise
+        outcome = turn.outcome
+        if isinstance(outcome, Reply):
+            return outcome
+        if outcome is None or isinstance(outcome, Alone):
+            return self._sender.once(call)
+        raise outcome
+
+    def _await(self, desk: _Desk, gathering: Gathering[_Turn], turn: _Turn, patience: float) -> None:
+        if turn.wake.acquire(timeout=min(patience, threading.TIMEOUT_MAX)):
+            turn.hand_on()
+            return
+        with desk.lock:
+            if turn.sends:
+                return
+            if gathering.unsent(turn):
+                raise not_sent(patience)
+        turn.wake.acquire()  # it was sent, and a request has time-outs of its own
+        turn.hand_on()
+
+    def _send(self, desk: _Desk, gathering: Gathering[_Turn], turn: _Turn) -> None:
+        with desk.lock:
+            turns = gathering.take()
+        if len(turns) == 1:
+            turn.outcome = self._sender.once(turn.call)
+        else:
+            self._send_together(turns, turn)
+        self._leave(desk, gathering, turn)
+
+    def _send_together(self, turns: list[_Turn], own: _Turn) -> None:
+        distribution = Distribution(turns)
+        woken = False
+
+        def wake(done: Sequence[_Turn]) -> None:
+            nonlocal woken
+            others = [turn for turn in done if turn is not own]
+            if done and done[-1] is turns[-1]:
+                others.insert(len(others) // 2, own)
+                woken = True
+            _wake(others)
+
+        error: BaseException | None = None
+        try:
+            self._sender.stream(
+                distribution.share, distribution.content(), lambda piece: wake(distribution.feed(piece))
+            )
+            wake(distribution.end())
+        except Exception as caught:
+            error = caught  # each has its own, or asks for it
+        except BaseException as caught:
+            wake(distribution.fail(caught))
+            raise
+        wake(distribution.fail(error))
+        if woken:
+            # The request is under way until half of them have their answers, and may have something again: that makes
+            # the next one of many, and leaves the other half to gather while it is on its way.
+            own.wake.acquire(timeout=_HANDING_OUT)
+            own.hand_on()
+
+    def _leave(self, desk: _Desk, gathering: Gathering[_Turn], turn: _Turn) -> None:
+        """It is done, or gives up: whoever sends in its place is woken."""
+        with desk.lock:
+            successor = gathering.leave(turn)
+            if successor is not None:
+                successor.wake.release()
+            elif not gathering.busy and desk.gatherings.get(turn.share.place) is gathering:
+                del desk.gatherings[turn.share.place]
+
+
+def _wake(turns: Sequence[_Turn]) -> None:
+    """Each wakes the next: hundreds that woke together would wait for Python's lock, and disturb each other there."""
+    for turn, following in pairwise(turns):
+        turn.following = following
+    if turns:
+        first = turns[0]
+        first.wake.release()
+        if first.gone:
+            first.hand_on()

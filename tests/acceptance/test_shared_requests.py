@@ -1,0 +1,184 @@
+"""Callers of one process who share requests, through a real server: faster together, and each for itself."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from support.server import client_of, start_server
+from tarry.client import AsyncTarry, Claim, LeaseLost, NotFound, Tarry, TarryError
+from tarry.service.demo.server_process import ServerProcess
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with start_server(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.fixture
+def tarry(server: ServerProcess) -> Iterator[Tarry]:
+    with client_of(server) as tarry:
+        yield tarry
+
+
+def everything(tarry: Tarry, topic: str) -> Counter[Any]:
+    """What a topic of one queue has."""
+    found: Counter[Any] = Counter()
+    offset = 0
+    while (pulled := tarry.pull(topic, 0, offset, 1000)).messages:
+        found.update(message.body for message in pulled.messages)
+        offset = pulled.next_offset
+    return found
+
+
+def rate(tarry: Tarry, topic: str, threads: int) -> float:
+    """Publishes a second."""
+    ends = time.monotonic() + 1.0
+    counts = [0] * threads
+
+    def go_on(number: int) -> None:
+        while time.monotonic() < ends:
+            tarry.publish(topic, number)
+            counts[number] += 1
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(go_on, range(threads)))
+    assert sum(everything(tarry, topic).values()) == sum(counts)
+    return sum(counts)
+
+
+def test_many_threads_are_faster_than_one(tarry: Tarry) -> None:
+    """A machine that does something else meanwhile may say otherwise once."""
+    rates: list[tuple[float, ...]] = []
+    for attempt in range(4):
+        for threads in (1, 20, 200):
+            tarry.put_topic(f"rate-{attempt}-{threads}", queues=1)
+        one, twenty, many = [rate(tarry, f"rate-{attempt}-{threads}", threads) for threads in (1, 20, 200)]
+        if twenty > 3 * one and many > twenty:
+            return
+        rates.append((one, twenty, many))
+    pytest.fail(f"of 1, 20 and 200 threads: {rates}")
+
+
+def caught(tarry: Tarry, topic: str, body: Any, **options: Any) -> tuple[Any, ...]:
+    """What comes of a publish."""
+    try:
+        return (tarry.publish(topic, body, **options).state,)
+    except TarryError as error:
+        return type(error), str(error), error.status, error.errors, error.in_doubt, error.problem
+
+
+def test_each_has_its_own_receipt_or_error(tarry: Tarry) -> None:
+    tarry.put_topic("errors", queues=1)
+    wrong: list[tuple[Any, dict[str, Any]]] = [
+        ("queue", {"queue": 7}),
+        ("x" * (300 << 10), {}),
+        ("delay", {"delay": "20y"}),
+        ("key", {"key": "k" * 300}),
+        ("again", {"idempotency_key": "given"}),
+    ]
+    tarry.publish("errors", 0, idempotency_key="given")
+    alone = [caught(tarry, "errors", body, **options) for body, options in wrong]
+    assert [kind[0].__name__ for kind in alone] == [
+        "BadRequest", "TooLarge", "BadRequest", "BadRequest", "IdempotencyConflict"
+    ]  # fmt: skip
+    right = range(1, 401)
+    with ThreadPoolExecutor(60) as pool:
+        fine = [pool.submit(tarry.publish, "errors", number) for number in right]
+        bad = [pool.submit(caught, tarry, "errors", body, **options) for body, options in wrong * 20]
+        fine += [pool.submit(tarry.publish, "errors", number) for number in (401, 402)]
+    assert [one.result() for one in bad] == alone * 20
+    ids = [one.result().id for one in fine]
+    assert len(set(ids)) == 402
+    assert everything(tarry, "errors") == Counter(range(403))
+    bodies = {message.id: message.body for message in tarry.pull("errors", 0, 0, 1000).messages}
+    assert [bodies[id_] for id_ in ids] == [*right, 401, 402], "the receipt is of its own message"
+
+
+def test_acks_and_fails_together(tarry: Tarry) -> None:
+    tarry.put_topic("settled", queues=1)
+    tarry.publish_many("settled", [{"body": number} for number in range(200)])
+    claims: list[Claim] = []
+    while (claim := tarry.claim("settled", "g", client="c", max=4)) is not None:
+        claims.append(claim)
+    assert len(claims) == 50
+    half = [[message.id for message in claim.messages[:2]] for claim in claims]
+    with ThreadPoolExecutor(50) as pool:
+        assert list(pool.map(tarry.ack, claims, half)) == [2] * 50
+        failed = pool.map(lambda claim: tarry.fail(claim, reason="no", retry_after="1h"), claims)
+        assert [one.retried for one in failed] == [2] * 50
+        unknown = Claim("c9-9-9-nobody", "settled", "g", claims[0].lease_until, ())
+        errors = [pool.submit(tarry.ack, one, [one.messages[2].id]) for one in claims[:10]]
+        errors.append(pool.submit(tarry.ack, unknown))
+        assert [type(one.exception()) for one in errors] == [LeaseLost] * 10 + [NotFound]
+    group = tarry.group("settled", "g")
+    assert (group["acked"], group["retried"]) == (100, 100)
+
+
+@pytest.mark.filterwarnings("ignore:Async generator 'httpx._content:ResourceWarning")  # of a request cut as it is sent
+@pytest.mark.parametrize("kind", ["threads", "asyncio", "trio"])
+def test_a_server_that_is_killed_loses_nothing_and_has_nothing_twice(tmp_path: Path, kind: str) -> None:
+    """Each answer that was lost is asked for again, by its own idempotency key."""
+    callers, each = 40, 25
+    with start_server(tmp_path) as server, client_of(server) as watcher:
+        watcher.put_topic("killed", queues=1)
+        enough = threading.Semaphore(0)
+
+        def kill() -> None:
+            for rounds in range(1, 3):
+                for _ in range(rounds * callers * each // 4):
+                    enough.acquire()
+                server.kill()
+                server.start()
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        bodies = [[f"{caller}-{number}" for number in range(each)] for caller in range(callers)]
+        if kind == "threads":
+            ids = _from_threads(server.url, bodies, enough)
+        else:
+            ids = anyio.run(_from_tasks, server.url, bodies, enough, backend=kind)
+        killer.join()
+        assert len(set(ids)) == callers * each
+        assert everything(watcher, "killed") == Counter(body for some in bodies for body in some)
+
+
+def _from_threads(url: str, bodies: list[list[str]], done: threading.Semaphore) -> list[str]:
+    with Tarry(url, deadline=60) as tarry, ThreadPoolExecutor(len(bodies)) as pool:
+
+        def publish(some: list[str]) -> list[str]:
+            ids: list[str] = []
+            for body in some:
+                ids.append(tarry.publish("killed", body).id)
+                done.release()
+            return ids
+
+        return [id_ for ids in pool.map(publish, bodies) for id_ in ids]
+
+
+async def _from_tasks(url: str, bodies: list[list[str]], done: threading.Semaphore) -> list[str]:
+    ids: list[str] = []
+
+    async def publish(tarry: AsyncTarry, some: list[str]) -> None:
+        for body in some:
+            ids.append((await tarry.publish("killed", body)).id)
+            done.release()
+
+    async with AsyncTarry(url, deadline=60) as tarry, anyio.create_task_group() as tasks:
+        for some in bodies:
+            tasks.start_soon(publish, tarry, some)
+    return ids
+
+
+def test_those_whose_topic_is_not_there_all_hear_of_it(tmp_path: Path) -> None:
+    with start_server(tmp_path, env={"TARRY_AUTO_CREATE": "false"}) as server, client_of(server) as tarry:
+        with ThreadPoolExecutor(20) as pool:
+            errors = [pool.submit(tarry.publish, "nowhere", number) for number in range(100)]
+        assert {type(one.exception()) for one in errors} == {NotFound}
