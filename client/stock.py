@@ -31,6 +31,22 @@ SIGNS = 3
 """Signs in the time that one counts: one or two may be lost."""
 
 
+MANY = 100
+"""Messages of a claim, unless another number is said: of ten, the claims are most of the work."""
+_MOST = 1000
+"""That the server gives in one."""
+
+
+def claim_size(workers: int, max_messages: int) -> int:
+    """Messages of one claim for so many workers: two for each, and enough to be worth a claim."""
+    return min(max(MANY, 2 * workers), max_messages, _MOST)
+
+
+def ahead(size: int, workers: int) -> int:
+    """How many may wait when the next claim is made: work for all until it is answered."""
+    return max(workers, size // 2)
+
+
 @frozen(kw_only=True)
 class Terms:
     """What is consumed, and how. Times are seconds."""

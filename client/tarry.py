@@ -17,7 +17,7 @@ from .durations import Duration, Seconds, milliseconds, seconds
 from .errors import OnFailure
 from .identity import Identity
 from .runner import Runner
-from .stock import terms_for
+from .stock import MANY, ahead, claim_size, terms_for
 from .transport import Transport
 
 
@@ -71,7 +71,7 @@ class Tarry(Api):
         topic: str,
         group: str,
         *,
-        max: int = 10,  # noqa: A002 - the contract's word
+        max: int = MANY,  # noqa: A002 - the contract's word
         lease: Duration = "60s",
         wait: Duration = "2s",
         client: str | None = None,
@@ -83,7 +83,8 @@ class Tarry(Api):
         """Messages, one after the other, each to be handled in a `with message:`.
 
         While one is handled the next claim is made and leases are renewed, in threads of its own. Acks go out with the
-        others of their claim, 100 ms later at most. It ends after `limit` messages, or `idle_timeout` seconds without
+        others of their claim, 100 ms later at most. A claim asks for `max` messages: where one takes long, a smaller
+        number leaves more of them to other clients. It ends after `limit` messages, or `idle_timeout` seconds without
         one. Leaving the loop gives back what was not handled, uncounted; that takes up to `wait`, because a claim in
         flight is waited for.
 
@@ -149,19 +150,22 @@ class Tarry(Api):
         `signals` says whether SIGTERM and SIGINT are heard. Unless it is said, they are where this is the main program:
         in the main thread, and where nobody else has a handler for SIGTERM.
 
-        No claim is made while `max_cached` messages or `max_cached_bytes` are held. `tags`, `start` and broadcast
+        A claim asks for `max` messages: unless it is said, for 100, or for two for each worker where these are more.
+        Where a message takes long, a smaller `max` leaves more of them to other clients. No claim is made while
+        `max_cached` messages or `max_cached_bytes` are held. `tags`, `start` and broadcast
         topics: as in `consume`.
         """
         arguments.at_least_one(workers=workers, max_cached=max_cached, max_cached_bytes=max_cached_bytes)
+        size = max or claim_size(workers, max_cached)
         terms = terms_for(
             self._identity,
             topic=topic,
             group=group,
             client=client,
-            size=max or min(2 * workers, 1000),
+            size=size,
             lease=lease,
             wait=wait,
-            ahead=workers,
+            ahead=ahead(size, workers),
             max_messages=max_cached,
             max_bytes=max_cached_bytes,
             tags=arguments.tags(tags),
