@@ -40,7 +40,9 @@ def run(module: str, *arguments: str) -> list[dict[str, Any]]:
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    text, _, table = done.stdout.partition("\n| ")
+    assert bool(table) == (module == "front")
+    return [json.loads(line) for line in text.splitlines()]
 
 
 @pytest.mark.parametrize("module", MODULES)
