@@ -134,7 +134,7 @@ class Sharing:
             nonlocal woken
             others = [turn for turn in done if turn is not own]
             if done and done[-1] is turns[-1]:
-                others.insert(len(others) // 2, own)
+                others.append(own)
                 woken = True
             _wake(others)
 
@@ -151,8 +151,7 @@ class Sharing:
             raise
         wake(distribution.fail(error))
         if woken:
-            # The request is under way until half of them have their answers, and may have something again: that makes
-            # the next one of many, and leaves the other half to gather while it is on its way.
+            # The request is under way until all have their answers, and may have something again: the next has it all.
             own.wake.acquire(timeout=_HANDING_OUT)
             own.hand_on()
 
