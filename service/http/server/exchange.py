@@ -127,12 +127,12 @@ class Exchange:
         if self._by_pieces and self._common.closing:
             raise Stopping(_NO_MORE)
         with trio.CancelScope(deadline=self._until) as self._receiving:
-            while await self._channel.more():
-                if self._channel.events:
-                    return True
-                if self._channel.parser.refused is not None:
+            while not self._channel.events:
+                if self._channel.parser.refused is not None:  # it may have come with the head
                     raise self._channel.parser.refused
-            return False
+                if not await self._channel.more():
+                    return False
+            return True
         if self._by_pieces and self._common.closing:
             raise Stopping(_NO_MORE)
         seconds, kib = f"{self._common.body_time:g} s", BODY_PACE >> 10

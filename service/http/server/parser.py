@@ -57,7 +57,8 @@ class RequestParser:
     _size: int = field(default=0, init=False)
     """Of the head so far, without what is not complete."""
     _waiting: int = field(default=0, init=False)
-    """Bytes fed since the feed in which this head began: they bound what llhttp keeps of it."""
+    """Bytes fed of an unfinished request since the last feed that told of something: they bound what llhttp keeps of
+    its head and its trailers."""
     _begun: int = field(default=0, init=False)
     """Heads."""
     _ended: int = field(default=0, init=False)
@@ -85,7 +86,7 @@ class RequestParser:
         if self.last or self.refused is not None:
             self.over = True
             return
-        begun = self._begun
+        begun, told = self._begun, len(self.events)
         try:
             self._feed(data)
         except httptools.HttpParserError as error:
@@ -94,7 +95,9 @@ class RequestParser:
             elif self.refused is None:
                 self.refused = _fault(error)
         else:
-            self._waiting = self._waiting + len(data) if self.in_head and self._begun == begun else 0
+            unfinished = self.in_head or self._head is not None
+            goes_on = unfinished and self._begun == begun and len(self.events) == told
+            self._waiting = self._waiting + len(data) if goes_on else 0
             if self._waiting > MAX_HEAD:
                 self.refused = _too_long()
 
@@ -208,5 +211,5 @@ def _wrong_version() -> Problem:
 
 
 def _too_long() -> Problem:
-    detail = f"the request line and the headers may have {MAX_HEAD} bytes together"
+    detail = f"the request line and the headers may have {MAX_HEAD} bytes together, and so may trailers"
     return Problem("head-too-large", detail, executed=False)

@@ -124,7 +124,7 @@ async def test_a_body_that_trickles_is_408(pieces: list[bytes], rest: float, aut
 async def test_the_sizes_of_chunks_are_no_body(autojump_clock: MockClock) -> None:
     """What comes is of the framing, and buys no time."""
     app = App()
-    await Server(app).ask(head(), [b"1;"] + [b"x" * 1000] * 100, 1.0)
+    await Server(app).ask(head(), [b"1;"] + [b"x" * 500] * 100, 1.0)
     (problem,) = app.raised
     assert isinstance(problem, Problem)
     assert problem.status == 408

@@ -374,3 +374,24 @@ async def test_the_end_cuts_an_endless_body(autojump_clock: MockClock) -> None:
         assert (await everything(client)).endswith(b"0\r\n\r\n")
     assert isinstance(echo.failed, Stopping)
     assert trio.current_time() == pytest.approx(connection.ON_ITS_WAY + channel.LINGER)
+
+
+@pytest.mark.parametrize("body", [b"zz\r\n", b"1\nx\r\n0\r\n\r\n", b"1\r\nxxx0\r\n\r\n"])
+async def test_a_body_that_is_none_is_refused_as_soon_as_it_has_come(body: bytes, autojump_clock: MockClock) -> None:
+    refused: list[tuple[int, float]] = []
+
+    async def take_all(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            while (await receive())["more_body"]:
+                pass
+        except Problem as problem:
+            refused.append((problem.status, trio.current_time()))
+        await send({"type": "http.response.start", "status": 400, "headers": []})
+        await send({"type": "http.response.body"})
+
+    near, far = memory_stream_pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Connection(Common(take_all, Incoming(1 << 20), 20), far).run)
+        began = trio.current_time()
+        await near.send_all(b"POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n" + body + GET)
+    assert refused == [(400, began)]

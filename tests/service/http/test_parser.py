@@ -175,6 +175,26 @@ async def test_a_head_of_many_feeds_keeps_no_more_than_it_may() -> None:
     assert fed <= MAX_HEAD + 100
 
 
+@pytest.mark.parametrize("framing", [b"0\r\nX: ", b"1;x="])
+def test_what_is_about_a_body_and_nothing_of_it_has_a_bound(framing: bytes) -> None:
+    """llhttp would keep a trailer of any length."""
+    parser = RequestParser()
+    parser.feed(CHUNKED + b"1\r\na\r\n" + framing)
+    fed = 0
+    while parser.refused is None and fed < 1 << 20:
+        parser.feed(b"x" * 100)
+        fed += 100
+    assert fed <= MAX_HEAD + 100
+    assert parser.refused is not None
+    assert parser.refused.status == 431
+
+
+def test_a_body_of_many_small_chunks_has_no_such_bound() -> None:
+    whole, parser = parsed(CHUNKED, *[b"1;x=y\r\na", b"\r\n"] * MAX_HEAD, b"0\r\nX: y\r\n\r\n")
+    assert parser.refused is None
+    assert whole[0].body == b"a" * MAX_HEAD
+
+
 names = st.sampled_from(
     [b"Host", b"Content-Length", b"Transfer-Encoding", b"Connection", b"Upgrade", b"Expect", b"X-a"]
 )
