@@ -86,7 +86,7 @@ class App:
         return await operation.handler(call)
 
     def _operation(self, request: Request) -> Operation:
-        route, operations, parts = self.router.find(request.path)
+        route, operations, parts = self.router.find(request.segments)
         operation = operations.get("GET" if request.method == "HEAD" else request.method)
         if operation is not None:
             request.route, request.parts = route, parts

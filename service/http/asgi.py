@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 from .server.ports import Receive, Scope, Send
 
@@ -20,6 +20,14 @@ class Request:
         """The path's template, when there is one."""
         self.parts: Mapping[str, str] = {}
         """Of the path, by the names that the route gives them."""
+
+    @property
+    def segments(self) -> list[str]:
+        """What stands between the slashes of the path, decoded: an encoded slash belongs to a name, as of a client."""
+        raw: bytes = self.scope.get("raw_path") or b""
+        if b"%" not in raw:
+            return self.path.split("/")[1:]
+        return [unquote(part) for part in raw.decode("latin-1").split("/")[1:]]
 
     def header(self, name: bytes) -> str | None:
         """The first header of this name, in lower case."""

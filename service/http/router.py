@@ -1,6 +1,6 @@
 """From a path to its route: a tree of the path's parts."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from attrs import define, field
 
@@ -40,10 +40,10 @@ class Router:
             place.route = operation.path
             place.operations[operation.method] = operation
 
-    def find(self, path: str) -> tuple[str, Mapping[str, Operation], dict[str, str]]:
+    def find(self, segments: Sequence[str]) -> tuple[str, Mapping[str, Operation], dict[str, str]]:
         """The route, its operations by method, and the path's named parts; no operations where no route is."""
         place, parts = self._root, dict[str, str]()
-        for part in path.split("/")[1:]:
+        for part in segments:
             known = place.next.get(part)
             if known is None:
                 if place.named is None or not part:

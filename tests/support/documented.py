@@ -11,7 +11,8 @@ _PATHS = document()["paths"]
 
 async def documented(response: httpx.Response) -> None:
     """Fails when the document does not know this answer."""
-    method, path = response.request.method.lower().replace("head", "get"), response.request.url.path
+    method = response.request.method.lower().replace("head", "get")
+    path = response.request.url.raw_path.partition(b"?")[0].decode()  # not decoded: a name may have a slash in it
     known = [
         operations for template, operations in _PATHS.items() if re.fullmatch(re.sub("{.+?}", "[^/]+", template), path)
     ]

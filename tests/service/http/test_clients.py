@@ -26,6 +26,13 @@ async def test_a_client_goes(client: httpx.AsyncClient, server: SpiedServer) -> 
     assert (response.status_code, response.json()) == (200, {"client": "a b", "registered": True, "claims": 2})
 
 
+async def test_a_slash_in_a_name_divides_no_path(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    response = await client.post("/v1/clients/host%2Fworker/renew")
+    assert (response.status_code, response.json()["client"]) == (200, "host/worker")
+    assert (await client.delete("/v1/clients/host%2Fworker")).json()["client"] == "host/worker"
+    assert (await client.get("/v1%2Ftopics")).status_code == 404
+
+
 @pytest.mark.parametrize("name", ["x" * 256, "a%00b"])
 async def test_what_is_no_name(client: httpx.AsyncClient, server: SpiedServer, name: str) -> None:
     assert (await client.post(f"/v1/clients/{name}/renew")).status_code == 400
