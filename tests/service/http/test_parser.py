@@ -235,7 +235,14 @@ def streams(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
-@settings(max_examples=2000, deadline=None)
+@pytest.mark.parametrize("data", [b"\r" + GET, b"\n" + GET, b"\r\n\r\n" + GET, GET.replace(b"GET ", b"GET  ")])
+def test_what_llhttp_lets_pass_is_read_in_one_way(data: bytes) -> None:
+    """h11 refuses all but the third; there is no second request in any of them."""
+    whole, parser = parsed(data + GET)
+    assert ([one.target for one in whole], parser.refused) == ([b"/a", b"/a"], None)
+
+
+@settings(max_examples=2000, deadline=None, derandomize=True)
 @given(data=streams(), cuts=st.lists(st.integers(0, 300), max_size=4))
 @example(data=GET + GET, cuts=[5])
 def test_it_reads_what_h11_reads(data: bytes, cuts: list[int]) -> None:
