@@ -5,8 +5,8 @@ import resource
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import httpx
@@ -18,6 +18,8 @@ from tarry.client import Tarry
 from tarry.service.demo.server_process import ServerProcess, free_port, python_path
 
 IDLE, SLOW_HEADS, SLOW_BODIES = 2000, 300, 100
+OWN = 10
+"""Descriptors that come and go with the server's own work, and with who asks whether it is ready."""
 SMALL_LIMIT = 256
 """Descriptors of a server that was started with `ulimit -n 256`."""
 
@@ -34,28 +36,37 @@ def many_descriptors() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def connected(port: int, count: int, first: bytes = b"") -> list[socket.socket]:
-    """So many connections, on each of which this has been said."""
-    found: list[socket.socket] = []
-    for _ in range(count):
-        one = socket.create_connection(("127.0.0.1", port), timeout=20)
-        one.sendall(first)
-        found.append(one)
-    return found
+Connect = Callable[..., list[socket.socket]]
+
+
+@pytest.fixture
+def connect() -> Iterator[Connect]:
+    """Makes so many connections, on each of which this is said; all are closed at the end."""
+    with ExitStack() as stack:
+
+        def connected(port: int, count: int, first: bytes = b"") -> list[socket.socket]:
+            found: list[socket.socket] = []
+            for _ in range(count):
+                one = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
+                one.sendall(first)
+                found.append(one)
+            return found
+
+        yield connected
 
 
 def descriptors_of(server: ServerProcess) -> int:
     return len(os.listdir(f"/proc/{server.pid}/fd"))
 
 
-def test_a_crowd_that_says_too_little_keeps_nobody_out(tmp_path: Path) -> None:
+def test_a_crowd_that_says_too_little_keeps_nobody_out(tmp_path: Path, connect: Connect) -> None:
     head = b"POST /v1/topics/orders/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n"
-    with start_server(tmp_path) as server:
+    with start_server(tmp_path, env={"TARRY_BODY_TIMEOUT": "1h"}) as server:
         before = descriptors_of(server)
-        crowd = connected(server.port, IDLE)
-        crowd += connected(server.port, SLOW_HEADS, head)
-        crowd += connected(server.port, SLOW_BODIES, head + b"\r\n{")
-        wait_until(lambda: descriptors_of(server) >= before + len(crowd))
+        crowd = connect(server.port, IDLE)
+        crowd += connect(server.port, SLOW_HEADS, head)
+        crowd += connect(server.port, SLOW_BODIES, head + b"\r\n{")
+        wait_until(lambda: descriptors_of(server) >= before + len(crowd) - OWN)
         with httpx.Client(base_url=server.url, timeout=20) as client:
             for number in range(50):
                 for one in crowd[IDLE : IDLE + SLOW_HEADS]:
@@ -64,7 +75,7 @@ def test_a_crowd_that_says_too_little_keeps_nobody_out(tmp_path: Path) -> None:
                 assert client.post("/v1/topics/orders/messages", json={"body": number}).status_code == 201
         for one in crowd:
             one.close()
-        wait_until(lambda: descriptors_of(server) <= before + 2)
+        wait_until(lambda: descriptors_of(server) <= before + OWN)
         assert "Traceback" not in server.tail(1 << 20)
 
 
@@ -92,9 +103,9 @@ def small_server(tmp_path: Path) -> Iterator[tuple[str, int, Path]]:
         process.wait()
 
 
-def test_with_few_descriptors_it_says_no_and_goes_on(small_server: tuple[str, int, Path]) -> None:
+def test_with_few_descriptors_it_says_no_and_goes_on(small_server: tuple[str, int, Path], connect: Connect) -> None:
     url, port, log = small_server
-    crowd = connected(port, 400)
+    crowd = connect(port, 400)
     answers: list[bytes] = []
     for one in crowd:
         with suppress(OSError):

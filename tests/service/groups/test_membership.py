@@ -469,6 +469,7 @@ async def test_a_burial_that_cannot_end_the_claims_at_once_is_finished_later(
         while await store_open(town):
             await trio.lowlevel.checkpoint()
     await town.pass_time(2_000)
-    again = await town.claim("bob")
-    assert again is not None
+    with trio.fail_after(20):
+        while (again := await town.claim("bob")) is None:  # what fell due is on its way
+            await trio.lowlevel.checkpoint()
     assert [(m.body, m.attempt) for m in again.messages] == [(b"a", 2)]
