@@ -130,18 +130,10 @@ class AsyncSharing:
 
     async def _send_together(self, turns: Sequence[_Turn]) -> None:
         distribution = Distribution(turns)
-        error: BaseException | None = None
-        try:
+        with distribution.handed_out(_wake):
             await self._sender.stream(
                 distribution.share, distribution.content(), lambda piece: _wake(distribution.feed(piece))
             )
-            _wake(distribution.end())
-        except Exception as caught:
-            error = caught  # each has its own, or asks for it
-        except BaseException as caught:
-            _wake(distribution.fail(caught))
-            raise
-        _wake(distribution.fail(error))
 
     def _leave(self, gathering: Gathering[_Turn], turn: _Turn) -> None:
         """It is done, or gives up: somebody else sends the next."""

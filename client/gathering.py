@@ -4,7 +4,8 @@ Nothing lingers: who comes when nothing is under way sends at once. The next req
 order, up to its limits. `sharing` puts threads around it, `async_sharing` tasks; both bring the lock and the requests.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 from attrs import define, field
@@ -115,6 +116,20 @@ class Distribution(Generic[T]):
             turn.outcome = fate(error)
         self._answered = len(self._turns)
         return left
+
+    @contextmanager
+    def handed_out(self, wake: Callable[[Sequence[T]], object]) -> Generator[None, None, None]:
+        """Around the request that brings the answers: at its end `wake` has had everybody, whatever became of it."""
+        error: BaseException | None = None
+        try:
+            yield
+            wake(self.end())
+        except Exception as caught:
+            error = caught  # each has its own, or asks for it
+        except BaseException as caught:
+            wake(self.fail(caught))
+            raise
+        wake(self.fail(error))
 
     def _hand_out(self, outcomes: Sequence[Outcome]) -> Sequence[T]:
         first = self._answered

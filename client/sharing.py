@@ -138,18 +138,10 @@ class Sharing:
                 woken = True
             _wake(others)
 
-        error: BaseException | None = None
-        try:
+        with distribution.handed_out(wake):
             self._sender.stream(
                 distribution.share, distribution.content(), lambda piece: wake(distribution.feed(piece))
             )
-            wake(distribution.end())
-        except Exception as caught:
-            error = caught  # each has its own, or asks for it
-        except BaseException as caught:
-            wake(distribution.fail(caught))
-            raise
-        wake(distribution.fail(error))
         if woken:
             # The request is under way until all have their answers, and may have something again: the next has it all.
             own.wake.acquire(timeout=_HANDING_OUT)
