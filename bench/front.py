@@ -167,16 +167,7 @@ def lines(messages: int, keyed: bool, dsn: str) -> Figures:
     """Messages as lines of one request, without idempotency keys or each with its own; the times are of the whole."""
     with served(dsn) as server:
         publish_lines(server.port, BODY, _WARM_UP, keyed=False)
-        before, began, own = cpu_of(server.pid), time.perf_counter(), time.process_time()
-        publish_lines(server.port, BODY, messages, keyed=keyed)
-        took = time.perf_counter() - began
-        return {
-            "per_s": round(messages / took),
-            "server_cpu_us": round((cpu_of(server.pid) - before) / messages * 1e6, 1),
-            "client_cpu_us": round((time.process_time() - own) / messages * 1e6, 1),
-            "p50_ms": round(took * 1000, 2),
-            "p99_ms": round(took * 1000, 2),
-        }
+        return of_the_whole(messages, server.pid, lambda: publish_lines(server.port, BODY, messages, keyed=keyed))
 
 
 def claims(size: int, seconds: float, messages: int, dsn: str) -> Figures:
@@ -243,16 +234,21 @@ def consumed(messages: int, dsn: str) -> Figures:
 
     with served(dsn) as server, Tarry(server.url) as tarry:
         publish(server.url, messages)
-        before, began, own = cpu_of(server.pid), time.perf_counter(), time.process_time()
-        tarry.run("orders", "g", handle, stop=stop)
-        took = time.perf_counter() - began
-        return {
-            "per_s": round(messages / took),
-            "server_cpu_us": round((cpu_of(server.pid) - before) / messages * 1e6, 1),
-            "client_cpu_us": round((time.process_time() - own) / messages * 1e6, 1),
-            "p50_ms": round(took * 1000, 2),
-            "p99_ms": round(took * 1000, 2),
-        }
+        return of_the_whole(messages, server.pid, lambda: tarry.run("orders", "g", handle, stop=stop))
+
+
+def of_the_whole(messages: int, pid: int, work: Callable[[], object]) -> Figures:
+    """The figures of a work on so many messages, whose times are those of the whole; `pid` is the server's."""
+    before, began, own = cpu_of(pid), time.perf_counter(), time.process_time()
+    work()
+    took = time.perf_counter() - began
+    return {
+        "per_s": round(messages / took),
+        "server_cpu_us": round((cpu_of(pid) - before) / messages * 1e6, 1),
+        "client_cpu_us": round((time.process_time() - own) / messages * 1e6, 1),
+        "p50_ms": round(took * 1000, 2),
+        "p99_ms": round(took * 1000, 2),
+    }
 
 
 def publish(url: str, messages: int) -> None:
