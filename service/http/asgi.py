@@ -1,4 +1,4 @@
-"""A request and its answer, in the words of ASGI and no framework's: one costs half of a publish's time."""
+"""A request and its answer, in the words of ASGI and no framework's."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
@@ -60,7 +60,7 @@ class Response:
     ) -> None:
         self.body = body
         self.status = status
-        self._headers = [(b"content-length", b"%d" % len(body))]
+        self._headers: list[tuple[bytes, bytes]] = []
         if media_type:
             self._headers.append((b"content-type", media_type.encode()))
         for name, value in (headers or {}).items():
@@ -68,7 +68,8 @@ class Response:
 
     async def send(self, send: Send) -> None:
         """As ASGI has it."""
-        await send({"type": "http.response.start", "status": self.status, "headers": self._headers})
+        headers = [(b"content-length", b"%d" % len(self.body)), *self._headers]
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
         await send({"type": "http.response.body", "body": self.body})
 
 
@@ -86,7 +87,6 @@ class Stream(Response):
         async def send_piece(piece: bytes) -> None:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
 
-        headers = [one for one in self._headers if one[0] != b"content-length"]
-        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        await send({"type": "http.response.start", "status": self.status, "headers": self._headers})
         await self._make(send_piece)
         await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -32,19 +32,14 @@ class Channel:
     """Nothing can be sent any more."""
     ended: bool = field(default=False, init=False)
     """The client sends no more."""
-    _parser: RequestParser = field(factory=RequestParser, init=False)
+    parser: RequestParser = field(factory=RequestParser, init=False)
     _ahead: bytes = field(default=b"", init=False)
     """What came while nobody wanted a request."""
 
     @property
     def events(self) -> "deque[Head | bytes | End]":
         """Requests, and pieces of them."""
-        return self._parser.events
-
-    @property
-    def parser(self) -> RequestParser:
-        """What it knows of the requests."""
-        return self._parser
+        return self.parser.events
 
     async def more(self) -> bool:
         """Whether more has come before the client's end."""
@@ -53,7 +48,7 @@ class Channel:
         if not data and not self.ended:
             data = await self._receive()
         if data:
-            self._parser.feed(data)
+            self.parser.feed(data)
         return bool(data)
 
     async def until_gone(self) -> None:
@@ -100,7 +95,7 @@ class Channel:
 
     async def linger(self) -> None:
         """Reads on for a moment what nobody wants, so that the answer before it arrives."""
-        if self.lost or not (self._ahead or self._parser.has_unread):
+        if self.lost or not (self._ahead or self.parser.has_unread):
             return
         with trio.move_on_after(LINGER), suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             if isinstance(self._stream, trio.abc.HalfCloseableStream):
