@@ -66,12 +66,20 @@ class Channel:
             with suppress(trio.BrokenResourceError):
                 data = bytes(await self._stream.receive_some(_PIECE))
         else:
-            await trio.lowlevel.wait_readable(self._descriptor)
-            with suppress(OSError):
-                data = os.read(self._descriptor, _PIECE)
+            data = await self._read(self._descriptor)
         self.arrived = trio.current_time()
         self.ended = not data
         return data
+
+    async def _read(self, descriptor: int) -> bytes:
+        while True:
+            await trio.lowlevel.wait_readable(descriptor)
+            try:
+                return os.read(descriptor, _PIECE)
+            except BlockingIOError:
+                continue  # woken for nothing, which is not the client's end
+            except OSError:
+                return b""
 
     async def write(self, data: bytes) -> None:
         """Sends it; to who does not take it for long, nothing more."""
