@@ -143,6 +143,10 @@ class Backend(Guest, Protocol):
         """Under which settings an acknowledged publish can be lost, one sentence each; empty when all is well."""
         ...
 
+    async def advice(self) -> list[str]:
+        """Which settings cost time and nothing else, one sentence each with what to do; empty when all is well."""
+        ...
+
     def statistics(self) -> dict[str, int]:
         """Counts of the backend's own, for `/metrics` and the tests."""
         ...

@@ -101,6 +101,7 @@ async def _examine(dsn: str, widest: int) -> list[Finding]:
         applied = await backend.applied()
         findings.append(_judge(dsn, applied))
         findings += await _durability(backend)
+        findings += [Finding("commits", "note", advice) for advice in await backend.advice()]
         if applied:
             findings += [_stands(*hole) for hole in await backend.read(partial(wide_holes, widest=widest))]
         findings.append(_skew(now, before, after))

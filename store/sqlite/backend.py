@@ -120,6 +120,10 @@ class SQLiteBackend:
         """The pragmas are set by every connection, so there is nothing to find."""
         return []
 
+    async def advice(self) -> list[str]:
+        """For the same reason there is none."""
+        return []
+
     async def aclose(self) -> None:
         """Ends the writer after what waits for it, and lets the file go."""
         await self._writer.aclose()

@@ -48,6 +48,9 @@ class StillBackend:
     async def durability(self) -> list[str]:
         return []
 
+    async def advice(self) -> list[str]:
+        return []
+
     def sequence(self, topic_queues: Sequence[int], *, by_redis: bool) -> None:
         del topic_queues, by_redis
 

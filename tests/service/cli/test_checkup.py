@@ -1,4 +1,4 @@
-"""The doctor, on the embedded store."""
+"""The doctor, on the embedded store, and on MySQL where it says more."""
 
 import json
 import socket
@@ -11,7 +11,7 @@ import pytest
 
 from support.certificates import write_certificates
 from support.scripted_server import Answer, scripted_server
-from support.servers import NoServerError, PrivateRedis, free_port, skip_or_fail
+from support.servers import NoServerError, PrivateRedis, free_port, run_sql, skip_or_fail
 from tarry.service.cli.app import run
 
 
@@ -128,6 +128,26 @@ def test_a_server_that_is_away_is_named_once(
     monkeypatch.setenv("TARRY_DSN", f"mysql://root@127.0.0.1:{free_port()}/tarry")
     state, detail = findings(capsys, 1)["store"]
     assert (state, detail.count("mysql://")) == ("wrong", 1)
+
+
+def test_commits_that_take_100_ms(
+    mysql_dsn: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By a setting that MySQL has, and MariaDB has not."""
+    monkeypatch.setenv("TARRY_DSN", mysql_dsn)
+    found = run_sql(mysql_dsn, "SHOW GLOBAL VARIABLES LIKE 'innodb_log_writer_threads'")
+    if not found:
+        assert "commits" not in findings(capsys, 0)
+        return
+    ((_, before),) = found
+    try:
+        run_sql(mysql_dsn, "SET GLOBAL innodb_log_writer_threads = OFF")
+        state, detail = findings(capsys, 0)["commits"]
+        assert (state, "SET PERSIST innodb_log_writer_threads = ON" in detail) == ("note", True)
+        run_sql(mysql_dsn, "SET GLOBAL innodb_log_writer_threads = ON")
+        assert "commits" not in findings(capsys, 0)
+    finally:
+        run_sql(mysql_dsn, f"SET GLOBAL innodb_log_writer_threads = {before}")
 
 
 def test_a_redis(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
