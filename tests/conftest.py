@@ -51,3 +51,14 @@ def fresh_database() -> Iterator[Callable[[str], str]]:
 def mysql_dsn(request: pytest.FixtureRequest, fresh_database: Callable[[str], str]) -> str:
     """A new, empty database, on MariaDB and then on MySQL."""
     return fresh_database(request.getfixturevalue(f"{request.param}_server"))
+
+
+@pytest.fixture
+def private_redis() -> Iterator[servers.PrivateRedis]:
+    """A Redis of the test's own."""
+    try:
+        server = servers.PrivateRedis()
+    except servers.NoServerError as missing:
+        servers.skip_or_fail(str(missing))
+    yield server
+    server.stop()

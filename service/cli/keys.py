@@ -4,58 +4,26 @@ They work on the store itself, beside a server that may be running: it knows of 
 """
 
 import re
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
-import attrs
 from cyclopts import App, Parameter
 
 from ...store.errors import DuplicateKey
-from ...store.opening import open_guest
 from ...store.operating.keys import MAX_SCOPES, Key, add, all_keys, revoke
 from ...store.ports import Guest
 from ..access.scopes import wrong_scope
 from ..access.tokens import digest, make_token
-from ..settings import Settings
+from .place import Place
 from .printing import NotThere, UsageError, note, print_items, print_line
 from .rendering import time_text
-
-T = TypeVar("T")
 
 keys = App(name="keys", help="The keys by which clients get in. They lie in the store; a server need not run.")
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
 Name = Annotated[str, Parameter(help="The key's name, which the server's log tells.")]
-
-
-@Parameter(name="*")
-@attrs.frozen(kw_only=True)
-class Place:
-    """Which store."""
-
-    config: Annotated[Path | None, Parameter(help="Read this file instead of ./tarry.toml.")] = None
-    dsn: Annotated[
-        str | None, Parameter(help="The store: mysql://user:pw@host/db or sqlite:///tarry.db (the default).")
-    ] = None
-
-    def run(self, work: Callable[[Guest], Awaitable[T]]) -> T:
-        """What `work` does in the store, beside its server."""
-        import trio
-
-        dsn = Settings.load(config=self.config, flags={"dsn": self.dsn}).dsn
-
-        async def run() -> T:
-            guest = await open_guest(dsn)
-            try:
-                return await work(guest)
-            finally:
-                await guest.aclose()
-
-        return trio.run(run)
 
 
 _HERE = Place()

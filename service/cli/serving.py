@@ -3,28 +3,23 @@
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated
 
 import attrs
 from cyclopts import Parameter
 
 from ...store.opening import check_dsn, migrations_for, open_backend
-from ..settings import Settings
 from ..upkeep.collector import still_collector
 from ..upkeep.redis_check import check_redis
+from .place import Place
 from .printing import note, print_items, print_line
 
 
 @Parameter(name="*")
 @attrs.frozen(kw_only=True)
-class Flags:
+class Flags(Place):
     """The settings that have flags. Those left out come from the environment, the file or the defaults."""
 
-    config: Annotated[Path | None, Parameter(help="Read this file instead of ./tarry.toml.")] = None
-    dsn: Annotated[
-        str | None, Parameter(help="The store: mysql://user:pw@host/db or sqlite:///tarry.db (the default).")
-    ] = None
     redis: Annotated[str | None, Parameter(help="A Redis for notices and sequencers: redis://host:6379/0.")] = None
     listen: Annotated[
         str | None, Parameter(help="Where HTTP is served: host:port or unix:PATH; 127.0.0.1:8277 by default.")
@@ -41,11 +36,6 @@ class Flags:
     node: Annotated[str | None, Parameter(help="This server's name; nothing uses it yet.")] = None
     log_level: Annotated[str | None, Parameter(help="debug, info, warning or error.")] = None
     log_format: Annotated[str | None, Parameter(help="console, json, or auto: console on a terminal.")] = None
-
-    def settings(self) -> Settings:
-        """All settings; raises `SettingError`."""
-        flags = attrs.asdict(self)
-        return Settings.load(config=flags.pop("config"), flags=flags)
 
 
 _NO_FLAGS = Flags()

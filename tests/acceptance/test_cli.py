@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -24,15 +24,8 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with start_server(tmp_path_factory.mktemp("server"), env={"TARRY_LADDER": "50ms,50ms"}) as server:
-        yield server
-
-
-@pytest.fixture
-def tarry(server: ServerProcess) -> Iterator[Tarry]:
-    with client_of(server) as tarry:
-        yield tarry
+def environment() -> dict[str, str]:
+    return {"TARRY_LADDER": "50ms,50ms"}
 
 
 @pytest.fixture

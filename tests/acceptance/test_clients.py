@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +19,8 @@ from tarry.service.demo.server_process import ServerProcess, python_path
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    env = {"TARRY_LADDER": ",".join(["20ms"] * 60)}
-    with start_server(tmp_path_factory.mktemp("server"), env=env) as server:
-        yield server
-
-
-@pytest.fixture
-def tarry(server: ServerProcess) -> Iterator[Tarry]:
-    with client_of(server) as tarry:
-        yield tarry
+def environment() -> dict[str, str]:
+    return {"TARRY_LADDER": ",".join(["20ms"] * 60)}
 
 
 def claimed(tarry: Tarry, topic: str, client: str, group: str = "g", **how: Any) -> Claim:

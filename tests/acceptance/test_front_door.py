@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,13 +23,6 @@ LEFT_SECONDS = 2.0
 STOP_SECONDS = 3
 """From the signal to the end of the process. It takes a tenth of one; a server that waits for clients to go takes what
 its grace leaves to requests, 15."""
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """One for all who only look at it from outside."""
-    with start_server(tmp_path_factory.mktemp("server")) as server:
-        yield server
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

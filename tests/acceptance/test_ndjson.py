@@ -3,7 +3,7 @@
 import json
 import time
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,6 @@ from support.server import client_of, start_server
 from tarry.service.demo.server_process import ServerProcess
 
 LINES = "application/x-ndjson"
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """One for all who leave it as it was."""
-    with start_server(tmp_path_factory.mktemp("server")) as server:
-        yield server
 
 
 class Upload:

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,18 +15,6 @@ from support.server import client_of, start_server
 from support.waiting import wait_until
 from tarry.client import LeaseLost, Tarry
 from tarry.service.demo.server_process import ServerProcess, python_path
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with start_server(tmp_path_factory.mktemp("server")) as server:
-        yield server
-
-
-@pytest.fixture
-def tarry(server: ServerProcess) -> Iterator[Tarry]:
-    with client_of(server) as tarry:
-        yield tarry
 
 
 def command(server: ServerProcess, *arguments: str) -> subprocess.CompletedProcess[str]:

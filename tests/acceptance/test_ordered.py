@@ -2,11 +2,10 @@
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
 
 import pytest
 
-from support.server import client_of, start_server
+from support.server import client_of
 from tarry.client import BadRequest, Conflict, Delivery, LeaseLost, Tarry
 from tarry.service.demo.server_process import ServerProcess
 
@@ -14,15 +13,8 @@ KEYS = [f"account-{number}" for number in range(8)]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with start_server(tmp_path_factory.mktemp("server"), env={"TARRY_LADDER": "20ms,50ms,50ms,50ms,50ms"}) as server:
-        yield server
-
-
-@pytest.fixture
-def tarry(server: ServerProcess) -> Iterator[Tarry]:
-    with client_of(server) as tarry:
-        yield tarry
+def environment() -> dict[str, str]:
+    return {"TARRY_LADDER": "20ms,50ms,50ms,50ms,50ms"}
 
 
 def test_two_consumers_share_the_keys_and_each_is_in_order(tarry: Tarry, server: ServerProcess) -> None:

@@ -1,24 +1,12 @@
 """A topic whose offsets come from Redis, through the front door, with a Redis that comes and goes."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
-import pytest
 
 from support import servers
 from support.server import start_server
 from tarry.client import Tarry
-
-
-@pytest.fixture
-def private_redis() -> Iterator[servers.PrivateRedis]:
-    try:
-        server = servers.PrivateRedis()
-    except servers.NoServerError as missing:
-        servers.skip_or_fail(str(missing))
-    yield server
-    server.stop()
 
 
 def take(tarry: Tarry, many: int) -> list[object]:

@@ -3,7 +3,6 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,19 +12,6 @@ import pytest
 
 from support.server import client_of, start_server
 from tarry.client import AsyncTarry, Claim, LeaseLost, NotFound, Tarry, TarryError
-from tarry.service.demo.server_process import ServerProcess
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with start_server(tmp_path_factory.mktemp("server")) as server:
-        yield server
-
-
-@pytest.fixture
-def tarry(server: ServerProcess) -> Iterator[Tarry]:
-    with client_of(server) as tarry:
-        yield tarry
 
 
 def everything(tarry: Tarry, topic: str) -> Counter[Any]:

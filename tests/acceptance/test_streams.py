@@ -25,12 +25,6 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
         yield server
 
 
-@pytest.fixture
-def tarry(server: ServerProcess) -> Iterator[Tarry]:
-    with client_of(server) as tarry:
-        yield tarry
-
-
 def take(tarry: Tarry, client: str, count: int, seen: list[int]) -> None:
     for message in tarry.consume("news", "screens", client=client, limit=count, idle_timeout=20):
         with message:

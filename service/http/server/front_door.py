@@ -28,9 +28,9 @@ class FrontDoor:
     app: App
     grace: float
     """Seconds after `stopped` in which requests under way may end."""
-    _max_incoming: int = 256 << 20
+    _max_incoming: int
     """Bytes of bodies of requests that are not answered yet."""
-    _body_time: float = 20.0
+    _body_time: float
     """Seconds for the body of a request."""
     most: int = field(factory=room)
     """Connections."""

@@ -11,9 +11,9 @@ import structlog
 import trio
 import trio.testing
 
+from support.doors import front_door
 from tarry.service.http.server import entrance
 from tarry.service.http.server.entrance import MOST, Entrance, room
-from tarry.service.http.server.front_door import FrontDoor
 from tarry.service.http.server.ports import Receive, Scope, Send
 
 GET = b"GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -55,7 +55,7 @@ async def heard_by(many: int, listener: trio.SocketListener) -> list[bytes]:
 
 
 async def test_one_too_many_is_told_so_and_comes_in_later(listener: trio.SocketListener, nursery: trio.Nursery) -> None:
-    nursery.start_soon(FrontDoor(app, 1, most=ROOM).serve, [listener], trio.Event())
+    nursery.start_soon(front_door(app, most=ROOM).serve, [listener], trio.Event())
     async with AsyncExitStack() as stack:
         inside = [await ask(listener, stack) for _ in range(ROOM)]
         assert {answer[:12] for _, answer in inside} == {b"HTTP/1.1 200"}
@@ -78,14 +78,14 @@ async def test_who_cannot_be_told_waits_outside(
     listener: trio.SocketListener, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(entrance, "_REFUSING", 1)
-    nursery.start_soon(FrontDoor(app, 1, most=1).serve, [listener], trio.Event())
+    nursery.start_soon(front_door(app, most=1).serve, [listener], trio.Event())
     async with AsyncExitStack() as stack:
         await ask(listener, stack)
         assert await heard_by(5, listener) == [b"HTTP/1.1 503"] * 5
 
 
 async def test_very_many_at_once_are_all_served(listener: trio.SocketListener, nursery: trio.Nursery) -> None:
-    nursery.start_soon(FrontDoor(app, 1).serve, [listener], trio.Event())
+    nursery.start_soon(front_door(app).serve, [listener], trio.Event())
     assert await heard_by(300, listener) == [b"HTTP/1.1 200"] * 300
 
 

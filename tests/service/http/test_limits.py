@@ -10,9 +10,9 @@ import httpx
 import pytest
 import trio
 
+from support.doors import front_door
 from support.nodes import name_of
 from support.spied import SpiedServer
-from tarry.service.http.server.front_door import FrontDoor
 from tarry.service.http.server.ports import PRESENCE, Message, Presence
 from tarry.service.http.server.ports import App as ASGIApp
 from tarry.service.metrics import Metrics
@@ -204,7 +204,7 @@ async def test_a_client_that_goes_away_in_its_body_asks_for_nothing(app: ASGIApp
 async def address(app: ASGIApp, nursery: trio.Nursery) -> tuple[str, int]:
     """Of the front door, with the app behind it."""
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    nursery.start_soon(FrontDoor(app, grace=1).serve, [listener], trio.Event())
+    nursery.start_soon(front_door(app).serve, [listener], trio.Event())
     port: int = listener.socket.getsockname()[1]
     return "127.0.0.1", port
 

@@ -12,8 +12,8 @@ import trio
 from cryptography.hazmat.primitives import serialization as form
 
 from support.certificates import write_certificates
-from tarry.service.http.server import front_door
-from tarry.service.http.server.front_door import FrontDoor
+from support.doors import front_door
+from tarry.service.http.server import front_door as door_module
 from tarry.service.http.server.ports import Receive, Scope, Send
 from tarry.service.http.server.tls import BadCertificate, Certificate, SealedStream
 
@@ -64,7 +64,7 @@ async def opened(files: tuple[Path, Path]) -> AsyncIterator[Door]:
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     door.port = listener.socket.getsockname()[1]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(FrontDoor(app, 1, certificate=door.certificate).serve, [listener], door.stopped)
+        nursery.start_soon(front_door(app, certificate=door.certificate).serve, [listener], door.stopped)
         try:
             yield door
         finally:
@@ -125,7 +125,7 @@ async def test_one_bad_handshake_hurts_nobody(files: tuple[Path, Path], trusting
 async def test_a_handshake_has_its_time(
     files: tuple[Path, Path], trusting: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(front_door, "HANDSHAKE", 0.1)
+    monkeypatch.setattr(door_module, "HANDSHAKE", 0.1)
     async with opened(files) as door:
         slow = await door.plain()
         with trio.fail_after(5):

@@ -1,22 +1,9 @@
 """Notices between nodes over a real Redis; one that is away costs nothing but the notice."""
 
-from collections.abc import Iterator
-
-import pytest
 import trio
 
 from support import servers
 from tarry.service.stream.notices import Notices
-
-
-@pytest.fixture
-def private_redis() -> Iterator[servers.PrivateRedis]:
-    try:
-        server = servers.PrivateRedis()
-    except servers.NoServerError as missing:
-        servers.skip_or_fail(str(missing))
-    yield server
-    server.stop()
 
 
 async def heard_from(teller: Notices, heard: list[int], queue_id: int) -> None:

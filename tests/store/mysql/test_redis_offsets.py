@@ -4,7 +4,7 @@ The store is real, so is Redis. The clock of the store is moved by hand.
 """
 
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 import redis
@@ -21,16 +21,6 @@ from tarry.store.records import Topic
 from tarry.store.store import Store
 from tarry.store.stream import sealing, stretches
 from tarry.store.stream.sealing import HOLE_AGE
-
-
-@pytest.fixture(scope="module")
-def private_redis() -> Iterator[servers.PrivateRedis]:
-    try:
-        server = servers.PrivateRedis()
-    except servers.NoServerError as missing:
-        servers.skip_or_fail(str(missing))
-    yield server
-    server.stop()
 
 
 @pytest.fixture

@@ -1,0 +1,28 @@
+"""What the tests through the front door share: a server in a process of its own, and a client of it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from support.server import client_of, start_server
+from tarry.client import Tarry
+from tarry.service.demo.server_process import ServerProcess
+
+
+@pytest.fixture(scope="module")
+def environment() -> dict[str, str]:
+    """Settings of the module's server; a module may have its own."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Iterator[ServerProcess]:
+    """One for all of a module who leave it as it was."""
+    with start_server(tmp_path_factory.mktemp("server"), env=environment) as server:
+        yield server
+
+
+@pytest.fixture
+def tarry(server: ServerProcess) -> Iterator[Tarry]:
+    with client_of(server) as tarry:
+        yield tarry
