@@ -1,7 +1,7 @@
 """The writer thread: one connection, and everything that waits goes into one transaction.
 
-Each piece of work runs in a savepoint of its own, so that one that fails is undone alone; then all are committed
-together, and only then answered. One fsync serves all that came while the one before it ran.
+Where there are several, each runs in a savepoint of its own, so that one that fails is undone alone; then all are
+committed together, and only then answered. One fsync serves all that came while the one before it ran.
 """
 
 import queue
@@ -85,8 +85,11 @@ class Writer:
     def _together(self, jobs: list[_Job[Any]]) -> None:
         try:
             self._connection.execute("BEGIN IMMEDIATE")
-            for job in jobs:
-                self._one(job)
+            if len(jobs) == 1:
+                self._alone(jobs[0])
+            else:
+                for job in jobs:
+                    self._one(job)
             self._connection.execute("COMMIT")
             self.transactions += 1
             self.works += len(jobs)
@@ -96,6 +99,13 @@ class Writer:
                 job.error = job.error or translate(error)
         for job in jobs:
             job.finish()
+
+    def _alone(self, job: _Job[Any]) -> None:
+        try:
+            job.result = drive(job.work(SQLiteTransaction(self._connection)))
+        except Exception as error:
+            job.error = error
+            raise
 
     def _one(self, job: _Job[Any]) -> None:
         self._connection.execute("SAVEPOINT work")

@@ -314,6 +314,29 @@ class TestWriter:
         assert outcomes.count("refused") == 10
         assert sorted(stage.column("SELECT id FROM label")) == [n for n in range(30) if n % 3]
 
+    async def test_one_that_fails_alone_is_undone_and_hears_why(self, stage: Stage) -> None:
+        topic = await stage.topic()
+
+        async def work(tx: Transaction) -> None:
+            await tx.execute("queue.draw", 1, 1, topic.queues[0].id)
+            raise RuntimeError("after all")
+
+        with pytest.raises(RuntimeError, match="after all"):
+            await stage.store.write(work)
+        assert (await stage.publish(stage.draft(topic)))[0].offset == 0
+
+    @pytest.mark.parametrize("many", [1, 3, 31, 32, 33, 100])
+    async def test_each_row_of_many_is_there_once(self, stage: Stage, many: int) -> None:
+        """However they are put into statements, and beside others of the same batch."""
+        topic = await stage.topic(queues=2)
+        drafts = [stage.draft(topic, b"%d" % number, queue=number % 3 // 2) for number in range(many)]
+        receipts = await stage.publish(*drafts)
+        kept = stage.tables.rows("SELECT id, queue_id, `offset`, body FROM message")
+        assert sorted(kept) == sorted(
+            (receipt.id, draft.queue.id, receipt.offset, draft.body)
+            for receipt, draft in zip(receipts, drafts, strict=True)
+        )
+
     async def test_a_cancelled_caller_s_work_is_done_all_the_same(self, stage: Stage) -> None:
         topic = await stage.topic()
         with trio.CancelScope() as scope:
