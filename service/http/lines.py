@@ -1,5 +1,7 @@
 """A body of any length as lines: it comes in pieces, and no more is kept than the beginning of one line."""
 
+from collections.abc import Iterator
+
 from attrs import define, field
 
 Line = tuple[int, bytes | None]
@@ -29,27 +31,28 @@ class Lines:
         """Whether the next line is too long, and nothing of it is kept."""
         return self._too_long
 
-    def feed(self, piece: bytes) -> list[Line]:
-        """The lines that end in this piece, but for blank ones."""
-        *whole, rest = piece.split(b"\n")
-        lines: list[Line] = []
-        for text in whole:
+    def feed(self, piece: bytes) -> Iterator[Line]:
+        """The lines that end in this piece, but for blank ones; each is cut when it is asked for, for all of a piece
+        may take forty times its bytes. Nothing else may be fed before the last has been."""
+        start = 0
+        while (end := piece.find(b"\n", start)) >= 0:
+            text, start = piece[start:end], end + 1
             self.number += 1
             if self._begun or self._too_long or len(text) > self.limit:
                 self._keep(text)
                 text = bytes(self._begun)
                 self._begun.clear()
             if self._too_long:
-                lines.append((self.number, None))
                 self._too_long = False
+                yield self.number, None
             elif text and not text.isspace():
-                lines.append((self.number, text))
-        self._keep(rest)
-        return lines
+                yield self.number, text
+        self._keep(piece[start:])
 
-    def end(self) -> list[Line]:
+    def end(self) -> Iterator[Line]:
         """The last line, when the body has come whole and has no line break at its end."""
-        return self.feed(b"\n") if self._begun or self._too_long else []
+        if self._begun or self._too_long:
+            yield from self.feed(b"\n")
 
     def _keep(self, text: bytes) -> None:
         if self._too_long or len(self._begun) + len(text) > self.limit:

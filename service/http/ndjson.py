@@ -6,6 +6,7 @@ the lines of an ordering key are written in their order.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import chain, islice
 
 import msgspec
 import trio
@@ -33,10 +34,12 @@ _TOGETHER = 512 << 10
 """Bytes of lines that wait while those before them are written."""
 _WEIGHT = 300
 """A line counts as so many beside its own."""
+_BAD_WEIGHT = 1500
+"""One that is no message: what is wrong with it takes more than the message that it is not."""
 _AT_ONCE = 128
-"""Lines that are checked before others have their turn."""
-_UNREAD = 1 << 20
-"""Bytes of answers that wait for the client to take them; then nothing more is read."""
+"""Lines that are checked before others have their turn, and that are answered in one piece."""
+_UNREAD = 512 << 10
+"""Bytes of answers that wait while as many are on their way to the client; then nothing more is read."""
 _REMEMBERED = 10_000
 """Ordering keys of which a message failed; when there are more, every one counts as such."""
 _TROUBLE = 429
@@ -92,7 +95,8 @@ class _Publishing:
             nursery.start_soon(self._read)
             nursery.start_soon(self._publish_all)
             while pieces := await self._answered.take():
-                await send(b"".join(pieces))
+                for piece in pieces:
+                    await send(piece)
 
     # Reading
 
@@ -118,18 +122,17 @@ class _Publishing:
                 raise unauthorized("the key was revoked meanwhile")
             last = lines.number
             more = message.get("more_body", False)
-            found = lines.feed(message.get("body", b""))
-            if not more:
-                found += lines.end()
-            for start in range(0, len(found), _AT_ONCE):
-                await self._hand_on(found[start : start + _AT_ONCE])
+            found = chain(lines.feed(message.get("body", b"")), () if more else lines.end())
+            while some := list(islice(found, _AT_ONCE)):
+                await self._hand_on(some)
             moved_on = lines.number > last or lines.skips
 
     async def _hand_on(self, lines: Sequence[Line]) -> None:
         read = [self._check(number, text) for number, text in lines]
-        weight = sum([len(one.text) for one in read])
-        self._held += weight
-        await self._checked.put(read, weight + _WEIGHT * len(read))
+        held = sum([len(one.text) for one in read])
+        self._held += held
+        weight = held + sum([_BAD_WEIGHT if isinstance(one.found, Problem) else _WEIGHT for one in read])
+        await self._checked.put(read, weight)
         await trio.lowlevel.checkpoint()
 
     def _check(self, number: int, text: bytes | None) -> _Read:
@@ -146,7 +149,7 @@ class _Publishing:
                 raise bad_field("/idempotency_key", wrong)
             return _Read(number, text, self._check_message(message))
         except Problem as problem:
-            return _Read(number, text, problem)
+            return _Read(number, b"", _bare(problem))
 
     def _check_message(self, message: Message) -> Checked:
         checked = check(self._call, message, "", self._faults)
@@ -161,8 +164,9 @@ class _Publishing:
         while read := await self._checked.take():
             answers = await self._publish(read)
             self._held -= sum([len(one.text) for one in read])
-            piece = _encode(answers)
-            await self._answered.put([piece], len(piece))
+            for start in range(0, len(answers), _AT_ONCE):
+                piece = _encode(answers[start : start + _AT_ONCE])
+                await self._answered.put([piece], len(piece))
         self._answered.end()
 
     async def _publish(self, read: Sequence[_Read]) -> list[Answer]:
@@ -171,10 +175,11 @@ class _Publishing:
         publications: list[Publication] = []
         problems: dict[int, Problem] = {}  # by number of the line
         for one in read:
-            try:
-                publications.append(self._publication(topic, one))
-            except Problem as problem:
-                problems[one.number] = problem
+            asked = self._publication(topic, one)
+            if isinstance(asked, Problem):
+                problems[one.number] = asked
+            else:
+                publications.append(asked)
         verdicts = iter(await self._verdicts(publications))
         return [self._answer(topic, one, problems.get(one.number) or next(verdicts)) for one in read]
 
@@ -187,21 +192,23 @@ class _Publishing:
         except Exception as error:
             return self._problem(error)
 
-    def _publication(self, topic: Topic | Problem | None, one: _Read) -> Publication:
-        """What is to be asked for. Raises a `Problem` when nothing is."""
+    def _publication(self, topic: Topic | Problem | None, one: _Read) -> Publication | Problem:
+        """What is to be asked for, or why nothing is."""
         found = one.found
         if isinstance(found, Problem):
-            raise found
+            return found
         message = found.message
         if message.ordering_key is not None and self._is_held_back(message.ordering_key):
             detail = "a message of its ordering key failed before it: send both again, in their order"
-            raise Problem("held-back", detail, executed=False)
+            return Problem("held-back", detail, executed=False)
         if not isinstance(topic, Topic):
-            raise topic or bad_field("", "it is no message")
+            return topic or bad_field("", "it is no message")
+        try:
+            draft = found.placed(self._call, topic)
+        except Problem as problem:
+            return _bare(problem)
         key = message.idempotency_key
-        return Publication(
-            (found.placed(self._call, topic),), key, b"" if key is None else fingerprint(topic.name, one.text)
-        )
+        return Publication((draft,), key, b"" if key is None else fingerprint(topic.name, one.text))
 
     def _is_held_back(self, ordering_key: str) -> bool:
         return ordering_key in self._failed or len(self._failed) > _REMEMBERED
@@ -230,3 +237,10 @@ class _Publishing:
         if self._last is None or self._last[0] is not error:
             self._last = error, problem_of(error) or unexpected(error, self._call.request.route)
         return self._last[1]
+
+
+def _bare(problem: Problem) -> Problem:
+    """Without the frames that it came through: they would keep the line until it is answered, and where a frame keeps
+    the problem too, both until the collector comes, which is late here."""
+    problem.__traceback__ = problem.__context__ = None
+    return problem

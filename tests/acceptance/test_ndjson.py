@@ -177,6 +177,30 @@ async def test_who_reads_no_answers_is_not_read_from(server: ServerProcess) -> N
     assert offsets == list(range(sent))
 
 
+async def test_who_sends_bad_lines_and_reads_nothing_takes_little_memory(tmp_path: Path) -> None:
+    """What is wrong with a line is longer than the line."""
+    clients, piece = 20, b"x\n" * 30_000
+    with start_server(tmp_path) as server:
+        async with uploading(server, "bad") as upload:  # what the first request of all takes is not meant
+            await upload.send(piece)
+            await upload.head()
+            await upload.answers(30_000)
+        before = peak(server)
+
+        async def send() -> None:
+            async with uploading(server, "bad") as upload:
+                stands = False
+                while not stands:
+                    with trio.move_on_after(2) as waiting:
+                        await upload.send(piece)
+                    stands = waiting.cancelled_caught
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(clients):
+                nursery.start_soon(send)
+        assert peak(server) - before < clients * 3 << 20
+
+
 async def test_old_clients_and_careful_ones(server: ServerProcess) -> None:
     body = lines([{"body": 1}, {"body": 2}])
     with trio.fail_after(10):

@@ -13,7 +13,7 @@ def cut(*pieces: bytes) -> list[Line]:
     lines = Lines(LIMIT)
     found = [line for piece in pieces for line in lines.feed(piece)]
     assert lines.kept <= LIMIT
-    return found + lines.end()
+    return [*found, *lines.end()]
 
 
 @pytest.mark.parametrize(
