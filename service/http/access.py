@@ -81,6 +81,11 @@ def unauthorized(detail: str) -> Problem:
     return Problem("unauthorized", detail, executed=False, headers=_BEARER)
 
 
+def revoked() -> Problem:
+    """401 for a request under way."""
+    return unauthorized("the key was revoked meanwhile")
+
+
 def check(need: Need, holder: Holder, request: Request) -> None:
     """Raises a `Problem`, 403, where the key's scopes do not reach what the operation is about."""
     scopes = holder.scopes

@@ -11,7 +11,7 @@ from ..metrics import Metrics
 from ..settings import Settings
 from .access import NOTHING, Of, check, holder_of
 from .asgi import Request, Response
-from .audit import audited
+from .audit import Audit
 from .call import Call, answer
 from .hosts import Hosts
 from .openapi import PATH, document
@@ -33,13 +33,14 @@ async def _openapi(call: Call) -> Response:
 
 @define(eq=False)
 class App:
-    """Answers each request, whatever becomes of it, and counts the answers. It keeps nothing of its own."""
+    """Answers each request, whatever becomes of it, and counts the answers."""
 
     _lifecycle: Lifecycle
     _settings: Settings
     _metrics: Metrics
     in_flight: int = field(default=0, init=False)
     _hosts: Hosts = field(init=False)
+    _audit: Audit = field(factory=Audit, init=False)
     router: Router = field(factory=Router, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -61,28 +62,26 @@ class App:
         try:
             self._hosts.check(request)
             operation = self._operation(request)
-            _refuse_other_sites(request)
-            return await self._answer(request, operation)
+            if operation.need.is_audited:
+                return await self._audit.told(request, operation, partial(self._act, request, operation))
+            return await self._act(request, operation)
         except ClientGone:
             return Response(status=_GONE)  # nobody reads it, but it is counted
         except Exception as error:
             problem = problem_of(error) or unexpected(error, request.route)
             return problem.response()
 
-    async def _answer(self, request: Request, operation: Operation) -> Response:
+    async def _act(self, request: Request, operation: Operation) -> Response:
+        _refuse_other_sites(request)
         holder, need = NOBODY, operation.need
         if need.of is not Of.NOTHING:
             holder = holder_of(request, self._lifecycle.node.keyring)  # before the store has answered, `node` raises
+            request.key = holder.name
         call = Call(request, self._lifecycle, self._settings, self._metrics, holder)
-        if need.is_audited:
-            return await audited(call, operation.name, partial(self._act, call, operation))
-        return await self._act(call, operation)
-
-    async def _act(self, call: Call, operation: Operation) -> Response:
         if operation.is_checked:
             call.check(operation.parameters)
-        if operation.need.of is not Of.NOTHING:
-            check(operation.need, call.holder, call.request)
+        if need.of is not Of.NOTHING:
+            check(need, holder, request)
         return await operation.handler(call)
 
     def _operation(self, request: Request) -> Operation:

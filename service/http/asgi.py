@@ -20,6 +20,8 @@ class Request:
         """The path's template, when there is one."""
         self.parts: Mapping[str, str] = {}
         """Of the path, by the names that the route gives them."""
+        self.key: str | None = None
+        """The name of the key that it came with, empty where none is asked for; None before that is known."""
 
     @property
     def segments(self) -> list[str]:

@@ -1,46 +1,97 @@
-"""What operators do, in the log: a line for each such call, whether it was done or refused."""
+"""What operators do, in the log: a line for each such call, whether it was done or refused.
+
+Who is refused can ask as often as he likes, and without a key from anywhere: of these a minute has no more lines than
+somebody would read, those without a key apart from those of each key, and the others are counted.
+"""
 
 from collections.abc import Awaitable, Callable
 
 import structlog
+import trio
+from attrs import define, field
 
-from .asgi import Response
-from .call import Call
+from .asgi import Request, Response
 from .problems import problem_of
 from .reading import ClientGone
+from .routes import Operation
 
 log = structlog.get_logger()
 
 _FAILED = 500
+_FORBIDDEN = 403
 _GONE = 499
+_REFUSED = 20
+"""Lines a minute about refusals, for each key."""
+_MINUTE = 60.0
+_SHOWN = 256
+"""Characters of a value of the path or the query."""
 
 
-async def audited(call: Call, operation: str, act: Callable[[], Awaitable[Response]]) -> Response:
-    """The answer to a call, told in the log."""
-    status, outcome = _FAILED, "internal"
-    try:
-        response = await act()
-        status, outcome = response.status, "done"
-        return response
-    except ClientGone:
-        status, outcome = _GONE, "client-gone"  # what was done until then stays done
-        raise
-    except Exception as error:
-        problem = problem_of(error)
-        if problem is None:
+@define
+class _Minute:
+    """Of refusals."""
+
+    began: float
+    told: int = 0
+    untold: int = 0
+    """Since the last that was told."""
+
+
+@define(eq=False)
+class Audit:
+    """`told` is around each call of an operator."""
+
+    _minutes: dict[str | None, _Minute] = field(factory=dict[str | None, _Minute], init=False)
+    """By the key's name; None for all without one."""
+
+    async def told(self, request: Request, operation: Operation, act: Callable[[], Awaitable[Response]]) -> Response:
+        """The answer to a call, told in the log."""
+        status, outcome = _FAILED, "internal"
+        try:
+            response = await act()
+            status, outcome = response.status, "done"
+            return response
+        except ClientGone:
+            status, outcome = _GONE, "client-gone"  # what was done until then stays done
             raise
-        status, outcome = problem.status, problem.kind
-        raise problem from error
-    finally:
-        parts, query = call.request.parts, call.request.query
-        told = {name: parts[name] for name in ("topic", "group") if name in parts} | dict(query)
-        client = call.request.scope.get("client")
+        except Exception as error:
+            problem = problem_of(error)
+            if problem is None:
+                raise
+            status, outcome = problem.status, problem.kind
+            raise problem from error
+        finally:
+            self._tell(request, operation, status, outcome)
+
+    def _tell(self, request: Request, operation: Operation, status: int, outcome: str) -> None:
+        more: dict[str, int] = {}
+        if request.key is None or status == _FORBIDDEN:
+            untold = self._refused(request.key)
+            if untold is None:
+                return
+            more = {"untold": untold} if untold else {}
+        known = (request.parts, ("topic", "group")), (request.query, operation.parameters)
+        client = request.scope.get("client")
         log.info(
             "operated",
-            operation=operation,
-            key=call.holder.name or None,
+            operation=operation.name,
+            key=request.key or None,
             client=client[0] if client else None,
-            target=told,
+            target={name: values[name][:_SHOWN] for values, names in known for name in names if name in values},
             status=status,
             outcome=outcome,
+            **more,
         )
+
+    def _refused(self, key: str | None) -> int | None:
+        """How many were not told before this one; None when this one is not to be told either."""
+        now = trio.current_time()
+        minute = self._minutes.setdefault(key, _Minute(now))
+        if now - minute.began >= _MINUTE:
+            minute.began, minute.told = now, 0
+        if minute.told == _REFUSED:
+            minute.untold += 1
+            return None
+        minute.told += 1
+        untold, minute.untold = minute.untold, 0
+        return untold

@@ -18,7 +18,7 @@ from ..lifecycle import Lifecycle
 from ..metrics import Metrics
 from ..node import Node
 from ..settings import Settings
-from .access import forbidden, scope_text, unauthorized
+from .access import forbidden, revoked, scope_text
 from .asgi import Request, Response
 from .names import parse_id, wrong_client, wrong_name
 from .problems import Problem, bad_field, bad_parameter
@@ -211,7 +211,7 @@ class Call:
         """The answer to `work`, which is cancelled when the client goes away: nobody is left to take what it gives; or
         when its key is revoked."""
         if self.holder.revoked:
-            raise unauthorized("the key was revoked meanwhile")
+            raise revoked()
         presence: Presence = self.request.scope.get(PRESENCE) or Presence()
         self.holder.waiting.add(presence.let_go)
         try:
@@ -220,7 +220,7 @@ class Call:
         finally:
             self.holder.waiting.discard(presence.let_go)
         if self.holder.revoked:
-            raise unauthorized("the key was revoked meanwhile")
+            raise revoked()
         raise ClientGone
 
 

@@ -15,7 +15,7 @@ from attrs import define, field
 from ...store.records import Conflict, Publication, Receipt, Topic
 from ..errors import ServiceError
 from . import rendering
-from .access import unauthorized
+from .access import revoked
 from .answers import Answer, LineFault
 from .asgi import Response, Stream
 from .call import Call
@@ -27,6 +27,7 @@ from .problems import Problem, bad_field, idempotency_conflict, problem_of, unex
 from .reading import check_coding, decode
 from .requests import Message
 from .server.ports import TAKEN, Taken
+from .server.ports import Message as Event
 
 MEDIA_TYPE = "application/x-ndjson"
 
@@ -109,23 +110,36 @@ class _Publishing:
         self._checked.end()
 
     async def _read_pieces(self) -> None:
-        lines, request = self._lines, self._call.request
-        taken: Taken = request.scope.get(TAKEN) or (lambda _: None)
+        lines = self._lines
+        taken: Taken = self._call.request.scope.get(TAKEN) or (lambda _: None)
         more = moved_on = True
         while more:
             if moved_on:
                 taken(self._held + lines.kept)
-            message = await request.receive()
+            message = await self._receive()
             if message["type"] == "http.disconnect":
                 return  # what has begun is nothing that the client has sent
-            if self._call.holder.revoked:
-                raise unauthorized("the key was revoked meanwhile")
             last = lines.number
             more = message.get("more_body", False)
             found = chain(lines.feed(message.get("body", b"")), () if more else lines.end())
             while some := list(islice(found, _AT_ONCE)):
                 await self._hand_on(some)
             moved_on = lines.number > last or lines.skips
+
+    async def _receive(self) -> Event:
+        """The next piece of the request. Raises a `Problem` when the key is revoked before it has come."""
+        holder = self._call.holder
+        with trio.CancelScope() as waiting:
+            if holder.revoked:
+                waiting.cancel()
+            holder.waiting.add(waiting.cancel)
+            try:
+                message = await self._call.request.receive()
+            finally:
+                holder.waiting.discard(waiting.cancel)
+            if not holder.revoked:
+                return message
+        raise revoked()
 
     async def _hand_on(self, lines: Sequence[Line]) -> None:
         read = [self._check(number, text) for number, text in lines]

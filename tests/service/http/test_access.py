@@ -230,10 +230,11 @@ async def test_a_long_poll_ends_with_its_key(client: httpx.AsyncClient, server: 
 
 
 class Lines(httpx.AsyncByteStream):
-    """A message a line; before the second the key is revoked. (httpx closes no generator that is left unread.)"""
+    """A message a line; before the second the key is revoked, and `then` says whether there is a second. (httpx closes
+    no generator that is left unread.)"""
 
-    def __init__(self, server: SpiedServer, ring: Ring) -> None:
-        self._server, self._ring = server, ring
+    def __init__(self, server: SpiedServer, ring: Ring, then: str) -> None:
+        self._server, self._ring, self._then = server, ring, then
         self._sent = 0
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -244,15 +245,19 @@ class Lines(httpx.AsyncByteStream):
             await trio.sleep(0.01)
         if self._sent == 1:
             await self._ring.revoke("worker")
+            if self._then == "rests":
+                await trio.sleep_forever()
         self._sent += 1
         return b'{"body": 1}\n'
 
 
-async def test_lines_end_with_their_key(client: httpx.AsyncClient, server: SpiedServer, ring: Ring) -> None:
+@pytest.mark.parametrize("then", ["goes on", "rests"])
+async def test_lines_end_with_their_key(client: httpx.AsyncClient, server: SpiedServer, ring: Ring, then: str) -> None:
     headers = await ring.make("worker", "publish:orders") | {"Content-Type": "application/x-ndjson"}
     request = client.build_request("POST", "/v1/topics/orders/messages", content=b"", headers=headers)
-    request.stream = Lines(server, ring)
-    response = await client.send(request)
+    request.stream = Lines(server, ring, then)
+    with trio.fail_after(10):
+        response = await client.send(request)
     answers = [json.loads(line) for line in response.text.splitlines()]
     assert [answer.get("state") or answer["error"]["status"] for answer in answers] == ["published", 401]
 
@@ -325,6 +330,41 @@ async def test_operators_are_told_of_in_the_log(client: httpx.AsyncClient, serve
         ("remove_topic", "ops", {"topic": "orders"}, 200, "done"),
     ]
     assert operator["Authorization"].removeprefix("Bearer ") not in str(logs)
+
+
+async def test_who_is_refused_is_told_of_in_the_log_so_often_and_no_more(
+    client: httpx.AsyncClient, server: SpiedServer, ring: Ring, mock_clock: trio.testing.MockClock
+) -> None:
+    await server.group(await server.topic())
+    reader, other = await ring.make("reader", "read:*"), await ring.make("other", "read:*")
+    wrong = make_token()
+
+    async def refused(headers: dict[str, str], times: int = 1) -> list[tuple[Any, ...]]:
+        """What the log has of so many calls."""
+        with structlog.testing.capture_logs() as logs:
+            for _ in range(times):
+                response = await client.delete(f"/v1/topics/orders?force=true&x={'y' * 999}", headers=headers)
+                assert response.status_code == 401
+        assert wrong not in str(logs)
+        told = [one for one in logs if one["event"] == "operated"]
+        assert all(one["target"] == {"topic": "orders", "force": "true"} for one in told)
+        return [(one["key"], one["status"], one["outcome"], one.get("untold", 0)) for one in told]
+
+    stranger = {"Authorization": f"Bearer {wrong}"}
+    assert await refused(stranger, 50) == [(None, 401, "unauthorized", 0)] * 20
+    assert await refused({}) == []
+    for key, name in ((reader, "reader"), (other, "other")):
+        with structlog.testing.capture_logs() as logs:
+            for _ in range(25):
+                assert (await client.delete("/v1/topics/orders", headers=key)).status_code == 403
+        assert [one["key"] for one in logs if one["event"] == "operated"] == [name] * 20
+    mock_clock.jump(61)
+    await server.node.keyring.refresh()
+    assert await refused(stranger, 3) == [(None, 401, "unauthorized", 31), *[(None, 401, "unauthorized", 0)] * 2]
+    page = {"Origin": "http://evil.example"} | reader
+    with structlog.testing.capture_logs() as logs:
+        await client.delete("/v1/topics/orders", headers=page)
+    assert [(one["key"], one["outcome"]) for one in logs if one["event"] == "operated"] == [(None, "cross-origin")]
 
 
 async def test_the_store_may_be_lost_while_keys_are_read(
