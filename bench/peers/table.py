@@ -66,7 +66,8 @@ def markdown(found: Found, peers: Mapping[str, Peer], callers: Sequence[int], ve
         lines.append(_line([*cells, *([_times(found[row.work], ours, others, row)] if ours and compared else [])]))
     lines.append("")
     for name, peer in peers.items():
-        lines.append(f"- **{name}** ({versions[name]}): {peer.durability}{peer.lacks and '. ' + peer.lacks}.")
+        version = versions.get(name, "it did not start")
+        lines.append(f"- **{name}** ({version}): {peer.durability}{peer.lacks and '. ' + peer.lacks}.")
     return "\n".join([*lines, *_faults(found)])
 
 

@@ -55,3 +55,10 @@ def test_a_loss_is_printed_like_a_win_and_so_is_a_failure() -> None:
         "- beanstalkd, work c: 3 doubled.",
         "- beanstalkd, work e: 7 not handed out in time.",
     ]
+
+
+def test_one_that_did_not_start_has_its_line() -> None:
+    peers: dict[str, Peer] = {"tarry-sqlite": TarryOnSQLite(Path()), "beanstalkd": Beanstalkd(Path())}
+    found: dict[str, dict[str, list[Figures]]] = {"c": {"tarry-sqlite": [{"per_s": 1000}], "beanstalkd": []}}
+    lines = markdown(found, peers, [1], {"tarry-sqlite": "1.0"}).splitlines()
+    assert any(line.startswith("- **beanstalkd** (it did not start): ") for line in lines)
