@@ -14,18 +14,24 @@ Python values by column type, the same for both servers:
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from functools import lru_cache
+from itertools import repeat
 from typing import Any
 
 import attrs
+import msgspec
+
+from .alike import FEWEST, Column, read_alike
 
 Row = tuple[Any, ...]
 
 HEADER = 4
 MAX_PAYLOAD = 0xFFFFFF
 _LENGTH = 0xFFFFFF
+_REST = 16
+"""Rows that are read one by one after a look at what is not alike."""
 _PEEK = HEADER + 1
 """A header and the byte that tells a row from the end; no packet of an answer but a continuation is shorter."""
 
@@ -37,6 +43,7 @@ _BINARY = 63
 _length_and_number = struct.Struct("<I").unpack_from
 _definition = struct.Struct("<xHIBHB").unpack_from
 _two_shorts = struct.Struct("<HH").unpack_from
+_integers = msgspec.json.Decoder(list[int]).decode
 
 
 class ProtocolError(Exception):
@@ -182,6 +189,7 @@ class Answer:
         """Decodes the whole rows from `position` on, of one packet each; returns where the first other thing begins.
 
         The inner loop of every read. It slices cells only: values are made column by column, where C does the looping.
+        What is like the row before it is not even sliced here (see `alike`).
         """
         cells: list[bytes | None] = []
         add = cells.append
@@ -189,6 +197,7 @@ class Answer:
         columns = self.columns
         expected = 0
         nulls = False
+        rest = 0
         while position + _PEEK <= held:
             at = position + HEADER
             length = _length_and_number(data, position)[0] & _LENGTH
@@ -209,28 +218,56 @@ class Answer:
             expected += columns
             if at != end or len(cells) != expected:
                 raise ProtocolError(f"a row that does not fill its packet with {columns} cells")
-            position = end
+            model, position = position, end
+            if rest:
+                rest -= 1
+            elif end + FEWEST * (end - model) <= held and data[model : model + 3] == data[end : end + 3]:
+                many, alike = read_alike(data, model, end)
+                if many < FEWEST:
+                    rest = _REST
+                    continue
+                self._convert(cells, nulls=nulls)
+                self._add([_same(many, convert, some) for convert, some in zip(self._converters, alike, strict=True)])
+                position += many * (end - model)
+                cells.clear()
+                expected = 0
+                nulls = False
         self._convert(cells, nulls=nulls)
         return position
 
     def _convert(self, cells: list[bytes | None], *, nulls: bool) -> None:
         if not cells:
             return
-        columns: list[Any] = []
+        columns: list[Iterable[Any]] = []
         for index, convert in enumerate(self._converters):
-            column = cells[index :: self.columns]
-            if convert is None:
-                columns.append(column)
-            elif nulls:
+            column: Any = cells[index :: self.columns]
+            if nulls and convert is not None:
                 columns.append([None if cell is None else convert(cell) for cell in column])
             else:
-                columns.append(map(convert, column))
+                columns.append(_values(convert, column))
+        self._add(columns)
+
+    def _add(self, columns: Sequence[Iterable[Any]]) -> None:
         self.rows.extend(zip(*columns, strict=True))
 
     def _end(self, status: int) -> None:
         if status & _MORE_RESULTS:
             raise ProtocolError("more than one result: the statement calls a procedure")
         self._expect = None
+
+
+def _same(many: int, convert: Callable[[Any], Any] | None, column: Column) -> Iterable[Any]:
+    return repeat(None, many) if column is None else _values(convert, column)
+
+
+def _values(convert: Callable[[Any], Any] | None, column: Sequence[bytes]) -> Iterable[Any]:
+    """Of a column without NULL."""
+    if convert is int:
+        try:
+            return _integers(b"[%b]" % b",".join(column))  # a quarter of what one by one takes
+        except msgspec.DecodeError:  # ZEROFILL
+            pass
+    return column if convert is None else map(convert, column)
 
 
 def _read_length(data: bytes, position: int) -> tuple[int, int]:

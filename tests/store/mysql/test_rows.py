@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tarry.store.mysql import rows as module
@@ -113,6 +113,55 @@ def test_any_result_in_any_pieces(
     assert answer.rows == rows
     assert answer.columns == len(kinds)
     assert answer.error is None
+
+
+@st.composite
+def alike(draw: st.DrawFn) -> tuple[list[tuple[int, int, int]], list[tuple[Any, ...]]]:
+    """Stretches of rows whose cells are as long as their neighbours', some long, some NULL; and others between them."""
+    kinds = draw(st.lists(st.sampled_from([INT, TEXT, BLOB, DECIMAL]), min_size=1, max_size=4))
+    rows: list[tuple[Any, ...]] = []
+    for many in draw(st.lists(st.integers(1, 150), min_size=1, max_size=5)):
+        digits = [draw(st.integers(0, 18)) for _ in kinds]
+        sizes = [draw(st.sampled_from([0, 1, 9, 250, 251, 300, 70_000 if many < 40 else 400])) for _ in kinds]
+        nulls = [draw(st.booleans()) and draw(st.booleans()) for _ in kinds]
+        signs = [draw(st.sampled_from([1, 1, -1])) for _ in kinds]
+        for number in range(many):
+            row: list[Any] = []
+            for kind, digit, size, null, sign in zip(kinds, digits, sizes, nulls, signs, strict=True):
+                if null:
+                    row.append(None)
+                elif kind in (INT, DECIMAL):
+                    row.append(sign * (10**digit + number % max(1, 9 * 10**digit)))
+                else:
+                    text = f"{number:09}"[:size].ljust(size, "x")
+                    row.append(text if kind == TEXT else text.encode())
+            rows.append(tuple(row))
+    return kinds, rows
+
+
+@settings(deadline=None)
+@given(table=alike(), deprecate_eof=st.booleans(), cuts=st.lists(st.integers(0, 10**6), max_size=3))
+def test_rows_that_are_alike(
+    table: tuple[list[tuple[int, int, int]], list[tuple[Any, ...]]], deprecate_eof: bool, cuts: list[int]
+) -> None:
+    kinds, rows = table
+    answer = Answer(deprecate_eof=deprecate_eof)
+    feed(answer, result(kinds, rows, deprecate_eof), cuts)
+    assert answer.rows == rows
+
+
+def test_numbers_with_zeros_before_them() -> None:
+    wire = result([INT, BLOB], [(b"%05d" % number, b"x") for number in range(100)], True)
+    answer = Answer(deprecate_eof=True)
+    assert answer.feed(wire)
+    assert answer.rows == [(number, b"x") for number in range(100)]
+
+
+def test_a_cell_of_numbers_is_one_number() -> None:
+    """Nothing that a server sends becomes more cells than it sent."""
+    wire = result([INT, BLOB], [(b"1,2,3", b"x")] * 100, True)
+    with pytest.raises(ProtocolError):
+        Answer(deprecate_eof=True).feed(wire)
 
 
 @given(affected=st.integers(0, 2**40), cuts=cuts, sequence=st.integers(1, 5))
