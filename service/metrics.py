@@ -52,6 +52,8 @@ class Metrics:
         self._db_errors = self._counter("tarry_db_errors", "What the store could not do.", "code")
         self._cleaned = self._counter("tarry_cleaned_rows", "Removed because its time was over.", "what")
         self._http_requests = self._counter("tarry_http_requests", "Requests answered.", "route", "method", "status")
+        self._answered: dict[tuple[str, str, int], Counter] = {}
+        """Of `_http_requests`, whose own look-up costs as much as a lookup of the route."""
         self._wheel_entries = self._gauge("tarry_wheel_entries", "Timers in the wheel.")
         self._wheel_behind = self._gauge("tarry_wheel_behind_seconds", "By how much the oldest due timer is late.")
         self._clock_skew = self._gauge("tarry_clock_skew_seconds", "The store's clock less the host's.")
@@ -129,7 +131,11 @@ class Metrics:
 
     def http_request(self, route: str, method: str, status: int) -> None:
         """A request was answered; `route` is the path's template."""
-        self._http_requests.labels(route, method if method in _METHODS else OTHER, str(status)).inc()
+        asked = route, method if method in _METHODS else OTHER, status
+        count = self._answered.get(asked)
+        if count is None:
+            count = self._answered[asked] = self._http_requests.labels(*asked)
+        count.inc()
 
     def forget(self, topic: str, group: str | None = None) -> None:
         """The series of a group that was removed; without one, those of a topic and of its groups."""

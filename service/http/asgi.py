@@ -13,6 +13,8 @@ class Request:
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.scope = scope
         self.receive = receive
+        self._first: dict[bytes, bytes] = dict(reversed(scope["headers"]))
+        """Of each name the first header."""
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         """Decoded, without the query."""
@@ -33,14 +35,12 @@ class Request:
 
     def header(self, name: bytes) -> str | None:
         """The first header of this name, in lower case."""
-        for own, value in self.scope["headers"]:
-            if own == name:
-                return value.decode("latin-1")  # type: ignore[no-any-return]
-        return None
+        value = self._first.get(name)
+        return None if value is None else value.decode("latin-1")
 
     def headers(self, name: bytes) -> list[bytes]:
         """Every header of this name, in lower case."""
-        return [value for own, value in self.scope["headers"] if own == name]
+        return [value for own, value in self.scope["headers"] if own == name] if name in self._first else []
 
     @cached_property
     def parameters(self) -> list[tuple[str, str]]:

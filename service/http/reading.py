@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
@@ -14,6 +15,7 @@ from .problems import Fault, Problem, bad_field
 _AT = re.compile(r" - at `(?:key in )?(?P<path>\$[^`]*)`$")
 _MISSING = re.compile(r"^Object missing required field `(?P<name>[^`]+)`")
 _UNKNOWN = re.compile(r"^Object contains unknown field `(?P<name>.*)`", re.DOTALL)
+_CHARSET = re.compile(r"charset\s*=\s*\"?([^\s;\"]+)", re.IGNORECASE)
 _SHOWN = 100
 JSON = "application/json"
 
@@ -56,7 +58,15 @@ class ClientGone(Exception):
 
 def media_type(request: Request) -> str:
     """What its body is said to be, in lower case and without parameters; JSON unless it is said."""
-    return (request.header(b"content-type") or JSON).partition(";")[0].strip().lower()
+    return _content_type(request.header(b"content-type") or JSON)[0]
+
+
+@lru_cache(maxsize=100)
+def _content_type(said: str) -> tuple[str, str]:
+    """The type and the charset, in lower case; the same few are said all the time."""
+    media, _, parameters = said.partition(";")
+    charset = _CHARSET.search(parameters)
+    return media.strip().lower(), charset[1].lower() if charset else "utf-8"
 
 
 def _check_headers(request: Request) -> None:
@@ -68,9 +78,7 @@ def _check_headers(request: Request) -> None:
 
 def check_coding(request: Request) -> None:
     """Its body is sent as it is, in UTF-8. Raises a `Problem`."""
-    parameters = (request.header(b"content-type") or "").partition(";")[2]
-    charset = parameters and re.search(r"charset\s*=\s*\"?([^\s;\"]+)", parameters, re.IGNORECASE)
-    if charset and charset[1].lower() not in ("utf-8", "utf8", "us-ascii"):
+    if _content_type(request.header(b"content-type") or JSON)[1] not in ("utf-8", "utf8", "us-ascii"):
         raise Problem("unsupported-media-type", "send JSON in UTF-8")
     if (request.header(b"content-encoding") or "identity").strip().lower() != "identity":
         raise Problem("unsupported-media-type", "send the body as it is, without Content-Encoding")

@@ -33,13 +33,13 @@ class Channel:
     ended: bool = field(default=False, init=False)
     """The client sends no more."""
     parser: RequestParser = field(factory=RequestParser, init=False)
+    events: deque[Head | bytes | End] = field(init=False)
+    """Requests, and pieces of them."""
     _ahead: bytes = field(default=b"", init=False)
     """What came while nobody wanted a request."""
 
-    @property
-    def events(self) -> "deque[Head | bytes | End]":
-        """Requests, and pieces of them."""
-        return self.parser.events
+    def __attrs_post_init__(self) -> None:
+        self.events = self.parser.events
 
     async def more(self) -> bool:
         """Whether more has come before the client's end."""

@@ -5,6 +5,10 @@ from attrs import define, field
 from ...errors import Overloaded
 from .pace import Pace
 from .ports import App
+from .rests import Rests
+
+KEEP_ALIVE = 75.0
+"""Seconds that a connection may rest between two requests, or take for the head of one."""
 
 
 @define(eq=False)
@@ -34,5 +38,6 @@ class Common:
     body_time: float
     """Seconds for a body of a few bytes."""
     pace: Pace = field(factory=Pace)
+    rests: Rests = field(factory=lambda: Rests(KEEP_ALIVE))
     closing: bool = field(default=False, init=False)
     """The server stops: every answer is the last of its connection."""

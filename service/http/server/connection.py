@@ -14,14 +14,12 @@ from attrs import define, field
 
 from ..problems import Problem
 from .channel import Channel
-from .common import Common
+from .common import KEEP_ALIVE, Common
 from .exchange import Exchange
 from .heads import refusal
 from .parser import Head
 from .ports import ARRIVED, PRESENCE, TAKEN, Scope
 
-KEEP_ALIVE = 75.0
-"""Seconds that a connection may rest between two requests, or take for the head of one."""
 AFTER_LEAVING = 1.5
 """Seconds for the answer to a client that has left, or that only says that it sends no more: which, nobody can tell."""
 ON_ITS_WAY = 0.1
@@ -57,9 +55,12 @@ class Connection:
 
     async def run(self) -> None:
         """To the end; the stream is left to the caller to close."""
-        with self._serving:
-            while (request := await self._next()) is not None and await self._answer(request):
-                pass
+        try:
+            with self._serving:
+                while (request := await self._next()) is not None and await self._answer(request):
+                    pass
+        finally:
+            self._common.rests.end(self._serving)
         if self._serving.cancelled_caught and self._rests and self._channel.parser.in_head:
             detail = f"the request's head did not come within {KEEP_ALIVE:g} s"
             await self._channel.write(refusal(Problem("too-slow", detail, executed=False)))
@@ -89,7 +90,10 @@ class Connection:
     async def _next(self) -> Head | None:
         channel, self._rests = self._channel, True
         if not channel.events:
-            self._end_by(trio.current_time() + (ON_ITS_WAY if self._common.closing else KEEP_ALIVE))
+            if self._common.closing:
+                self._end_by(trio.current_time() + ON_ITS_WAY)
+            else:
+                self._common.rests.begin(self._serving)
         while not channel.events:
             if channel.parser.refused is not None:
                 await channel.write(refusal(channel.parser.refused))
@@ -99,7 +103,9 @@ class Connection:
             if not await channel.more():
                 return None
         self._rests = False
-        self._end_by(inf)
+        self._common.rests.end(self._serving)
+        if self._common.closing:
+            self._end_by(inf)
         await self._common.pace.turn()
         event = channel.events.popleft()
         return event if isinstance(event, Head) else None

@@ -47,7 +47,9 @@ class Exchange:
     _expects: bool = field(init=False)
     """The client waits for a 100."""
     _until: float = field(default=0.0, init=False)
-    """When the body must have come; 0 before anybody asks for it."""
+    """When the body must have come; 0 before anybody waits for it."""
+    _asked: bool = field(default=False, init=False)
+    """The app has asked for the body."""
     _size: int = field(default=0, init=False)
     """Bytes of the body so far: they are held until the answer, unless the app has done with them."""
     _by_pieces: bool = field(default=False, init=False)
@@ -98,8 +100,8 @@ class Exchange:
 
     async def _piece(self) -> bytes | None:
         """What has come, or comes next, of a body that is not complete; None when the client is gone."""
-        if not self._until:
-            self._until = trio.current_time() + self._common.body_time
+        if not self._asked:
+            self._asked = True
             self._common.incoming.check(self._size, self._head.length or 0)
         events = self._channel.events
         if not events:
@@ -119,13 +121,16 @@ class Exchange:
         self._common.incoming.check(self._size, len(piece))
         self._size += len(piece)
         self._common.incoming.held += len(piece)
-        self._until += len(piece) / BODY_PACE
+        if self._until:
+            self._until += len(piece) / BODY_PACE
         return piece
 
     async def _more(self) -> bool:
         """Whether something came of the body. Bytes may come, and no event: the size of a chunk, or a part of it."""
         if self._by_pieces and self._common.closing:
             raise Stopping(_NO_MORE)
+        if not self._until:
+            self._until = trio.current_time() + self._common.body_time + self._size / BODY_PACE
         with trio.CancelScope(deadline=self._until) as self._receiving:
             while not self._channel.events:
                 if self._channel.parser.refused is not None:  # it may have come with the head

@@ -52,6 +52,7 @@ class FrontDoor:
             async with trio.open_nursery() as watching:
                 watching.start_soon(self._watch, leaving)
                 watching.start_soon(self._common.pace.run)
+                watching.start_soon(self._common.rests.run)
                 async with trio.open_nursery() as connections:
                     connections.start_soon(self._stop, stopped, connections.cancel_scope)
                     async with trio.open_nursery() as accepting:

@@ -138,7 +138,7 @@ class RequestParser:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header, or a trailer, which nobody reads."""
-        if self._passes_on and self.in_head:
+        if self._passes_on and self._begun > self._ended:
             self._size += len(name) + len(value) + 4
             self._headers.append((name.lower(), value.rstrip(b" \t")))
 

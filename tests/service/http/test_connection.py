@@ -11,8 +11,8 @@ from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair
 from tarry.service.errors import Stopping
 from tarry.service.http.problems import Problem
 from tarry.service.http.server import channel, connection, exchange
-from tarry.service.http.server.common import Common, Incoming
-from tarry.service.http.server.connection import KEEP_ALIVE, Connection
+from tarry.service.http.server.common import KEEP_ALIVE, Common, Incoming
+from tarry.service.http.server.connection import Connection
 from tarry.service.http.server.exchange import AppFault
 from tarry.service.http.server.ports import ARRIVED, TAKEN, Message, Receive, Scope, Send
 
@@ -69,6 +69,7 @@ async def served(app: App, pair: tuple[Stream, Stream] | None = None) -> AsyncIt
 
     async with trio.open_nursery() as pacing:
         pacing.start_soon(common.pace.run)
+        pacing.start_soon(common.rests.run)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(serve)
             await trio.testing.wait_all_tasks_blocked()
