@@ -97,6 +97,11 @@ def random_nonce() -> int:
             _drawn.extend(struct.unpack(f"{_DRAWN_AT_ONCE}q", os.urandom(8 * _DRAWN_AT_ONCE)))
 
 
+def random_nonces(many: int) -> list[int]:
+    """So many of them."""
+    return memoryview(os.urandom(8 * many)).cast("q").tolist()
+
+
 class IdMaker:
     """Makes ids; one to a process. `statistics()` is not needed: it holds no message."""
 
@@ -129,6 +134,24 @@ class IdMaker:
                 return place | (self._first + count) << SHARD_BITS
             self._remember(place, (count, 0))
             due += 1  # this millisecond is full: a later one, never an earlier
+
+    def make_some(self, due: int, many: int, *, straight: bool = False) -> list[int]:
+        """As `make`, so many times: a twelfth of its time for each of a thousand."""
+        ids = [0] * many
+        for nth in range(min(many, SHARDS)):
+            shard = (self._shard + 1 + nth) & (SHARDS - 1)
+            place = due << SEQUENCE_BITS | (_STRAIGHT if straight else 0) | shard
+            count, left = self._counts.get(place) or self._begin()
+            here = len(range(nth, many, SHARDS))
+            if here <= left and count + here <= self._size:
+                first = place | (self._first + count) << SHARD_BITS
+                ids[nth::SHARDS] = range(first, first + (here << SHARD_BITS), 1 << SHARD_BITS)
+                self._remember(place, ((count + here) % self._size, left - here))
+            else:
+                self._remember(place, (count, left))
+                ids[nth::SHARDS] = [self.make(due, shard=shard, straight=straight) for _ in range(here)]
+        self._shard = (self._shard + many) & (SHARDS - 1)
+        return ids
 
     def _begin(self) -> tuple[int, int]:
         if not self._climbing:

@@ -3,7 +3,7 @@
 What is made for each message that is published is a struct: it is made in a seventh of an attrs class's time.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Literal, NamedTuple
 
@@ -100,11 +100,13 @@ class Publication(Struct, frozen=True):
 
     @property
     def weight(self) -> int:
-        """About how many bytes it takes in memory and in a statement."""
-        weight = 0
-        for draft in self.drafts:
-            weight += len(draft.body) + 200 + (0 if draft.headers is None else len(draft.headers))
-        return weight
+        """As `weight_of` its drafts."""
+        return weight_of(self.drafts)
+
+
+def weight_of(drafts: Iterable[Draft]) -> int:
+    """About how many bytes they take in memory and in a statement."""
+    return sum([len(draft.body) + 200 + (0 if draft.headers is None else len(draft.headers)) for draft in drafts])
 
 
 class Receipt(Struct, frozen=True):

@@ -99,7 +99,7 @@ class Store:
 
     async def _publish(self, publications: Sequence[Publication], now: int, *, free: bool) -> _Answers:
         async def attempt(spread: int) -> _Answers:
-            made: dict[tuple[int, int], int] = {}
+            made: dict[int, list[int]] = {}
 
             async def work(tx: Transaction) -> _Answers:
                 run = publishing.Publishing(self.ids, now, self.window, self.maker, spread, made, free)

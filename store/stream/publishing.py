@@ -12,7 +12,7 @@ import msgspec
 from attrs import define, field
 
 from ..errors import DuplicateKey, TopicGone
-from ..ids import MAX_MS, IdMaker, apart, due_of, random_nonce, shard_for, shard_of
+from ..ids import MAX_MS, IdMaker, apart, due_of, random_nonces, shard_for, shard_of
 from ..ports import Queries, Transaction, Value
 from ..records import Conflict, Draft, Publication, Receipt
 from ..rows import encode
@@ -33,15 +33,9 @@ class _Written(msgspec.Struct):
     waits: bool
     id: int
     nonce: int
+    at: int
+    """What it says of when it is delivered."""
     offset: int | None = None
-
-    def receipt(self, now: int) -> Receipt:
-        draft = self.draft
-        if self.waits:
-            due = due_of(self.id)
-            return Receipt(self.id, "scheduled", due if draft.deliver_at is None else draft.deliver_at, due)
-        at = now if draft.deliver_at is None else draft.deliver_at
-        return Receipt(self.id, "published", at, at, draft.queue.number, self.offset)
 
 
 @define
@@ -56,9 +50,9 @@ class Publishing:
     """Whose tally rows are counted in."""
     spread: int = 0
     """How many milliseconds later an id may be made, after a duplicate key."""
-    made: dict[tuple[int, int], int] = field(factory=dict[tuple[int, int], int])
-    """Ids by publication and draft. A later run of the same batch is given those of the one before: whatever becomes of
-    a COMMIT, a message has one id."""
+    made: dict[int, list[int]] = field(factory=dict[int, list[int]])
+    """Ids by publication, of its drafts. A later run of the same batch is given those of the one before: whatever
+    becomes of a COMMIT, a message has one id."""
     free: bool = False
     """Whether publications that need a row which is locked are left out, and not waited for."""
 
@@ -72,7 +66,7 @@ class Publishing:
         locked = await self._locked(tx, unanswered) if self.free else set[int]()
         first_of_key: dict[tuple[int, str], int] = {}
         twins: list[tuple[int, int]] = []
-        written: dict[int, list[_Written]] = {}
+        fresh: list[int] = []
         for index, publication in enumerate(publications):
             if answers[index] is not None or (locked and not locked.isdisjoint(self._needs(publication))):
                 continue
@@ -82,16 +76,18 @@ class Publishing:
                     twins.append((index, first_of_key[key]))
                     continue
                 first_of_key[key] = index
-            written[index] = [self._identify(draft, (index, number)) for number, draft in enumerate(publication.drafts)]
+            fresh.append(index)
+        written = self._identify(publications, fresh)
         every = [one for ones in written.values() for one in ones]
         waiting = [one for one in every if one.waits]
         if waiting:
-            await add_waiting(tx, [self._delay_row(one) for one in waiting])
+            bare = _are_bare(waiting)
+            await add_waiting(tx, [self._delay_row(one, bare=bare) for one in waiting], bare=bare)
         await self._count(tx, waiting)
         await self._label(tx, [one for one in every if one.draft.key is not None])
         await self._stream(tx, [one for one in every if not one.waits])
         for index, ones in written.items():
-            answers[index] = [one.receipt(self.now) for one in ones]
+            answers[index] = [self._receipt(one) for one in ones]
         await self._remember(tx, [(publications[index], answers[index]) for index in first_of_key.values()])
         for index, first in twins:
             answers[index] = _replay(publications[index], publications[first].fingerprint, answers[first])
@@ -111,14 +107,45 @@ class Publishing:
         _, queues = await lock_free(tx, {one for one in needed if one > 0})
         return queues | {-topic_id for topic_id in tallies}
 
-    def _identify(self, draft: Draft, place: tuple[int, int]) -> _Written:
+    def _identify(self, publications: Sequence[Publication], fresh: Sequence[int]) -> dict[int, list[_Written]]:
+        """The drafts of these publications, by publication."""
+        many, now = sum([len(publications[index].drafts) for index in fresh]), self.now
+        nonces = iter(random_nonces(many))
+        # Most go straight to the stream in any order: their ids are made together.
+        plain = iter(() if self.spread else self.ids.make_some(now, many, straight=True))
+        written: dict[int, list[_Written]] = {}
+        for index in fresh:
+            drafts = publications[index].drafts
+            known = self.made.get(index)
+            if known is None:
+                known = self.made[index] = [
+                    next(plain, 0) or self._id(draft)
+                    if draft.deliver_at is None and draft.ordering_key is None
+                    else self._id(draft)
+                    for draft in drafts
+                ]
+            written[index] = [
+                _Written(
+                    draft,
+                    (deliver_at := draft.deliver_at) is not None and deliver_at > now,
+                    id_,
+                    nonce,
+                    now if deliver_at is None else deliver_at,
+                )
+                for draft, id_, nonce in zip(drafts, known, nonces, strict=False)
+            ]
+        return written
+
+    def _id(self, draft: Draft) -> int:
         waits = self._waits(draft)
-        id_ = self.made.get(place)
-        if id_ is None:
-            due = min(draft.deliver_at or 0, _HORIZON_OF_IDS) if waits else self.now
-            shard = None if draft.ordering_key is None else shard_for(draft.topic.id, draft.ordering_key)
-            id_ = self.made[place] = self.ids.make(due, shard=shard, straight=not waits, spread=self.spread)
-        return _Written(draft, waits, id_, random_nonce())
+        due = min(draft.deliver_at or 0, _HORIZON_OF_IDS) if waits else self.now
+        shard = None if draft.ordering_key is None else shard_for(draft.topic.id, draft.ordering_key)
+        return self.ids.make(due, shard=shard, straight=not waits, spread=self.spread)
+
+    def _receipt(self, written: _Written) -> Receipt:
+        if written.waits:
+            return Receipt(written.id, "scheduled", written.at, due_of(written.id))
+        return Receipt(written.id, "published", written.at, written.at, written.draft.queue.number, written.offset)
 
     async def _replays(self, tx: Transaction, publications: Sequence[Publication]) -> list[_Answer | None]:
         if all(publication.idempotency_key is None for publication in publications):
@@ -148,12 +175,12 @@ class Publishing:
                 answers.append(_replay(publication, first[0], _decode_receipts(first[1])))
         return answers
 
-    def _delay_row(self, written: _Written) -> Sequence[Value]:
+    def _delay_row(self, written: _Written, *, bare: bool) -> Sequence[Value]:
         draft = written.draft
         due = due_of(written.id)
         return (
             *(shard_of(written.id), written.id, due, written.nonce, draft.topic.id, draft.queue.id),
-            *_content(draft),
+            *((draft.body,) if bare else _content(draft)),
             *(self.now, draft.deliver_at),
         )
 
@@ -169,16 +196,19 @@ class Publishing:
         queues: dict[int, list[_Written]] = defaultdict(list)
         for one in straight:
             queues[one.draft.queue.id].append(one)
-        rows = {queue_id: [self._message_row(one) for one in ones] for queue_id, ones in queues.items()}
-        begins = await tx.append("message.add", rows, straight=True)
+        bare = _are_bare(straight)
+        row = self._bare_row if bare else self._message_row
+        rows = {queue_id: [row(one) for one in ones] for queue_id, ones in queues.items()}
+        begins = await tx.append("message.add_bare" if bare else "message.add", rows, straight=True)
         for queue_id, ones in queues.items():
             for offset, one in enumerate(ones, begins[queue_id]):
                 one.offset = offset
 
     def _message_row(self, written: _Written) -> Sequence[Value]:
-        draft = written.draft
-        at = self.now if draft.deliver_at is None else draft.deliver_at
-        return (written.id, written.nonce, *_content(draft), self.now, at, self.now)
+        return (written.id, written.nonce, *_content(written.draft), self.now, written.at, self.now)
+
+    def _bare_row(self, written: _Written) -> Sequence[Value]:
+        return (written.id, written.nonce, written.draft.body, self.now, written.at, self.now)
 
     async def _count(self, tx: Transaction, waiting: Iterable[_Written]) -> None:
         topics = Counter(one.draft.topic.id for one in waiting)
@@ -222,6 +252,17 @@ async def forget(tx: Transaction, now: int, limit: int) -> int:
     return sum(
         [await tx.execute("idempotency.forget", topic_id, sorted(past[topic_id]), now) for topic_id in sorted(past)]
     )
+
+
+def _are_bare(written: Iterable[_Written]) -> bool:
+    """Whether there is but the body of each."""
+    for one in written:
+        draft = one.draft
+        if draft.key is not None or draft.ordering_key is not None or draft.tag is not None:
+            return False
+        if draft.headers is not None or draft.content_type is not None:
+            return False
+    return True
 
 
 def _content(draft: Draft) -> tuple[Value, ...]:

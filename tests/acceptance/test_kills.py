@@ -25,11 +25,11 @@ from tarry.client import Message, Tarry
 from tarry.client.errors import LeaseLost, NotFound, TooLate
 
 POINTS = [
-    ("delay.add:after", 2),
-    ("delay.add:commit", 2),
-    ("delay.add:committed", 2),
-    ("message.add:after", 3),
-    ("message.add:committed", 3),
+    ("delay.add_bare:after", 2),
+    ("delay.add_bare:commit", 2),
+    ("delay.add_bare:committed", 2),
+    ("message.add_bare:after", 3),
+    ("message.add_bare:committed", 3),
     ("delay.lock:after", 4),
     ("message.promote:after", 3),
     ("delay.remove:commit", 3),

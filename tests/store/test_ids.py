@@ -18,7 +18,9 @@ from tarry.store.ids import (
     IdMaker,
     due_of,
     first_id,
+    is_straight,
     random_nonce,
+    random_nonces,
     shard_for,
     shard_of,
 )
@@ -53,6 +55,30 @@ def test_ids_of_a_millisecond_are_unique() -> None:
     assert len(ids) == 100_000
     assert {due_of(id_) for id_ in ids} == {1000}
     assert {shard_of(id_) for id_ in ids} == set(range(SHARDS))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 100), st.booleans()), max_size=8),
+    st.integers(0, 60),
+    st.integers(0, 99),
+)
+def test_ids_made_together_are_as_those_made_one_by_one(
+    some: list[tuple[int, int, bool]], before: int, seed: int
+) -> None:
+    """Over all shards evenly, each once, and in the next millisecond where theirs is full."""
+    maker, single = IdMaker(random.Random(seed)), IdMaker(random.Random(seed))
+    for one in (maker, single):
+        one._size = 40  # a millisecond's counts, so that it is soon full
+        for number in range(before):
+            one.make(1000, shard=number % 3)
+    made = [(due, straight, maker.make_some(1000 + due, many, straight=straight)) for due, many, straight in some]
+    alone = [[single.make(1000 + due, straight=straight) for _ in range(many)] for due, many, straight in some]
+    every = [id_ for _, _, ids in made for id_ in ids]
+    assert len(set(every)) == len(every)
+    assert [[shard_of(id_) for id_ in ids] for _, _, ids in made] == [[shard_of(id_) for id_ in ids] for ids in alone]
+    for due, straight, ids in made:
+        assert all(due_of(id_) >= 1000 + due and is_straight(id_) == straight for id_ in ids)
+    assert sorted(due_of(id_) for id_ in every) == sorted(due_of(id_) for ids in alone for id_ in ids)
 
 
 def test_a_full_millisecond_goes_on_in_the_next() -> None:
@@ -132,7 +158,7 @@ def test_parent_and_child_never_have_the_same_nonce() -> None:
 
 
 def test_nonces_are_signed() -> None:
-    nonces = [random_nonce() for _ in range(1000)]
+    nonces = [*(random_nonce() for _ in range(500)), *random_nonces(500)]
     assert all(-(1 << 63) <= nonce < 1 << 63 for nonce in nonces)
     assert len(set(nonces)) == 1000
     assert min(nonces) < 0 < max(nonces)
