@@ -8,12 +8,13 @@ import trio
 from attrs import define, field
 from msgspec import UNSET
 
-from ...store.records import Draft, Queue, Topic
+from ...store.records import Draft, Topic
 from ...store.stream.placing import WrongQueue, named_queue
+from ..stream.intake import Intake
 from .call import Call
 from .names import wrong_content_type, wrong_headers, wrong_label
 from .problems import Fault, Problem, bad_field
-from .reading import check_json
+from .reading import wrong_json
 from .requests import Message
 
 BYTES = "application/octet-stream"
@@ -35,19 +36,26 @@ class Checked(msgspec.Struct, frozen=True):
     content_type: str | None
     deliver_at: int | None
 
-    def placed(self, call: Call, topic: Topic) -> Draft:
+    def placed(self, intake: Intake, topic: Topic) -> Draft:
         """In its queue. Raises a `Problem` when the topic has no such queue."""
         message = self.message
+        if message.queue is None:
+            queue = intake.choose_queue(topic, message.ordering_key)
+        else:
+            try:
+                queue = named_queue(topic, message.queue, message.ordering_key)
+            except WrongQueue as error:
+                raise bad_field(f"{self.pointer}/queue", str(error)) from None
         return Draft(
-            topic=topic,
-            queue=_queue(call, topic, self),
-            body=self.body,
-            content_type=self.content_type,
-            deliver_at=self.deliver_at,
-            key=message.key,
-            ordering_key=message.ordering_key,
-            tag=message.tag,
-            headers=None if message.headers is None else msgspec.json.encode(message.headers),
+            topic,
+            queue,
+            self.body,
+            self.content_type,
+            self.deliver_at,
+            message.key,
+            message.ordering_key,
+            message.tag,
+            None if message.headers is None else msgspec.json.encode(message.headers),
         )
 
 
@@ -123,24 +131,24 @@ def check(call: Call, message: Message, pointer: str, faults: Faults) -> Checked
 
 
 def _body(call: Call, message: Message, pointer: str, faults: Faults) -> bytes:
-    limit = call.settings.max_body
-    if (message.body is UNSET) == (message.body_base64 is None):
-        given = "one of them" if message.body is UNSET else "not both"
+    raw, content_type = message.body, message.content_type
+    if (raw is UNSET) == (message.body_base64 is None):
+        given = "one of them" if raw is UNSET else "not both"
         faults.add(f"{pointer}/body", f"a message has body or body_base64, {given}")
         return b""
-    if isinstance(message.body, msgspec.Raw):
-        where, body = f"{pointer}/body", bytes(message.body)
-        if message.content_type is not None:
+    if isinstance(raw, msgspec.Raw):
+        where, body = "body", bytes(raw)
+        if content_type is not None:
             faults.add(f"{pointer}/content_type", "it goes with body_base64; body is JSON")
     else:
-        where, body = f"{pointer}/body_base64", message.body_base64 or b""
-        if message.content_type is not None:
-            faults.add(f"{pointer}/content_type", wrong_content_type(message.content_type))
-    if len(body) > limit:
+        where, body = "body_base64", message.body_base64 or b""
+        if content_type is not None:
+            faults.add(f"{pointer}/content_type", wrong_content_type(content_type))
+    if len(body) > (limit := call.settings.max_body):
         faults.too_large += 1
-        faults.add(where, f"it has {len(body)} bytes, and may have {limit}")
-    elif isinstance(message.body, msgspec.Raw) and (fault := check_json(body, where)):
-        faults.found.append(fault)
+        faults.add(f"{pointer}/{where}", f"it has {len(body)} bytes, and may have {limit}")
+    elif raw is not UNSET and (wrong := wrong_json(body)):
+        faults.add(f"{pointer}/{where}", wrong)
     return body
 
 
@@ -154,16 +162,6 @@ def _check_labels(call: Call, message: Message, pointer: str, faults: Faults) ->
         faults.add(f"{pointer}/tag", wrong_label(message.tag, limit))
     if message.headers is not None:
         faults.add(f"{pointer}/headers", wrong_headers(message.headers))
-
-
-def _queue(call: Call, topic: Topic, draft: Checked) -> Queue:
-    number = draft.message.queue
-    if number is None:
-        return call.node.intake.choose_queue(topic, draft.message.ordering_key)
-    try:
-        return named_queue(topic, number, draft.message.ordering_key)
-    except WrongQueue as error:
-        raise bad_field(f"{draft.pointer}/queue", str(error)) from None
 
 
 def fingerprint(topic: str, data: bytes) -> bytes:

@@ -14,6 +14,7 @@ from attrs import define, field
 
 from ...store.records import Conflict, Publication, Receipt, Topic
 from ..errors import ServiceError
+from ..stream.intake import Intake
 from . import rendering
 from .access import revoked
 from .answers import Answer, LineFault
@@ -59,8 +60,7 @@ def publish_lines(call: Call) -> Response:
     return Stream(_Publishing(call).run, MEDIA_TYPE)
 
 
-@define
-class _Read:
+class _Read(msgspec.Struct, frozen=True):
     """A line that was read: what is to be published, or why not."""
 
     number: int
@@ -185,11 +185,11 @@ class _Publishing:
 
     async def _publish(self, read: Sequence[_Read]) -> list[Answer]:
         """The answers to these lines."""
-        topic = await self._topic(read)
+        topic, intake = await self._topic(read), self._call.node.intake
         publications: list[Publication] = []
         problems: dict[int, Problem] = {}  # by number of the line
         for one in read:
-            asked = self._publication(topic, one)
+            asked = self._publication(intake, topic, one)
             if isinstance(asked, Problem):
                 problems[one.number] = asked
             else:
@@ -206,7 +206,7 @@ class _Publishing:
         except Exception as error:
             return self._problem(error)
 
-    def _publication(self, topic: Topic | Problem | None, one: _Read) -> Publication | Problem:
+    def _publication(self, intake: Intake, topic: Topic | Problem | None, one: _Read) -> Publication | Problem:
         """What is to be asked for, or why nothing is."""
         found = one.found
         if isinstance(found, Problem):
@@ -218,7 +218,7 @@ class _Publishing:
         if not isinstance(topic, Topic):
             return topic or bad_field("", "it is no message")
         try:
-            draft = found.placed(self._call, topic)
+            draft = found.placed(intake, topic)
         except Problem as problem:
             return _bare(problem)
         key = message.idempotency_key

@@ -31,7 +31,7 @@ async def publish(call: Call) -> Response:
     found = [check_single(call, messages[0])] if single else await checked(call, messages)
     topic = await call.node.directory.topic(name)
     publication = Publication(
-        drafts=tuple([one.placed(call, topic) for one in found]),
+        drafts=tuple([one.placed(call.node.intake, topic) for one in found]),
         idempotency_key=key,
         fingerprint=b"" if key is None else fingerprint(name, data),
     )

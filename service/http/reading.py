@@ -10,7 +10,7 @@ import msgspec
 import msgspec.inspect
 
 from .asgi import Request
-from .problems import Fault, Problem, bad_field
+from .problems import Problem, bad_field
 
 _AT = re.compile(r" - at `(?:key in )?(?P<path>\$[^`]*)`$")
 _MISSING = re.compile(r"^Object missing required field `(?P<name>[^`]+)`")
@@ -18,6 +18,7 @@ _UNKNOWN = re.compile(r"^Object contains unknown field `(?P<name>.*)`", re.DOTAL
 _CHARSET = re.compile(r"charset\s*=\s*\"?([^\s;\"]+)", re.IGNORECASE)
 _SHOWN = 100
 JSON = "application/json"
+_read_any = msgspec.json.Decoder().decode
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -100,14 +101,14 @@ def decode(data: bytes, type_: type[B]) -> B:
         raise Problem("bad-request", _malformed(error)) from None
 
 
-def check_json(raw: bytes, pointer: str) -> Fault | None:
+def wrong_json(raw: bytes) -> str | None:
     """What is wrong with JSON that is passed on as it came: every reader of it must be able to read it."""
     try:
-        msgspec.json.decode(raw)
+        _read_any(raw)
     except RecursionError:
-        return Fault("it is nested too deeply", pointer=pointer)
+        return "it is nested too deeply"
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return Fault(_malformed(error), pointer=pointer)
+        return _malformed(error)
     return None
 
 

@@ -1,14 +1,13 @@
 """What producers ask for: publish, cancel, reschedule. Each kind is written together; who has to know hears of it."""
 
 import itertools
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import trio
 from attrs import define, field
 
 from ...store.errors import Refused, StoreError, TopicGone
-from ...store.records import Conflict, Publication, Queue, Receipt, Topic, Verdict
+from ...store.records import Conflict, Publication, Queue, Receipt, Topic, Verdict, weight_of
 from ...store.store import Store
 from ...store.stream.placing import queue_of_key
 from ...store.timers import timers
@@ -53,7 +52,7 @@ class Intake:
             self._publish,
             write_free=self._publish_free,
             lane=self._lane,
-            weigh=lambda some: sum([publication.weight for publication in some]),
+            weigh=_weight,
             batch=_BATCH_BYTES,
             waiting=self._max_waiting,
             # While the database writes one batch, the callers of the other are answered and their next are taken.
@@ -147,9 +146,13 @@ class Intake:
     def _lane(self, publications: _Some) -> tuple[int, ...]:
         """What they share with others: the queues they go to now, or their topic's tally when all are for later."""
         now = self._clock.now()
-        drafts = [draft for publication in publications for draft in publication.drafts]
-        queues = {draft.queue.id for draft in drafts if draft.deliver_at is None or draft.deliver_at <= now}
-        return tuple(sorted(queues)) or (-drafts[0].topic.id,)
+        queues = {
+            draft.queue.id
+            for publication in publications
+            for draft in publication.drafts
+            if draft.deliver_at is None or draft.deliver_at <= now
+        }
+        return tuple(sorted(queues)) or (-publications[0].drafts[0].topic.id,)
 
     async def _publish(self, asked: Sequence[_Some]) -> list[Sequence[Answer | None]]:
         publications = [publication for some in asked for publication in some]
@@ -165,12 +168,14 @@ class Intake:
 
     def _tell(self, publications: _Some, answers: Sequence[Answer | None]) -> None:
         grown: set[int] = set()
-        accepted: Counter[int] = Counter()
+        accepted: dict[int, int] = {}
         for publication, answer in zip(publications, answers, strict=True):
-            if answer is None or isinstance(answer, Conflict) or answer[0].replayed:
+            if not isinstance(answer, list) or answer[0].replayed:
                 continue
-            for draft, receipt in zip(publication.drafts, answer, strict=True):
-                accepted[draft.topic.id] += 1
+            drafts = publication.drafts
+            topic_id = drafts[0].topic.id
+            accepted[topic_id] = accepted.get(topic_id, 0) + len(drafts)
+            for draft, receipt in zip(drafts, answer, strict=True):
                 if receipt.state == "scheduled":
                     self._add(receipt.due, receipt.id)
                 else:
@@ -203,6 +208,10 @@ def _dealt(asked: Sequence[_Some], answers: Iterable[Answer | None]) -> list[Seq
     """To each who asked, the answers to his own."""
     rest = iter(answers)
     return [list(itertools.islice(rest, len(some))) for some in asked]
+
+
+def _weight(publications: _Some) -> int:
+    return weight_of([draft for publication in publications for draft in publication.drafts])
 
 
 def _is_locked(verdict: Verdict) -> bool:
