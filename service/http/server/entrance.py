@@ -29,7 +29,9 @@ _AT_ONCE = 64
 _NO_DESCRIPTOR = 0.1
 """Seconds of rest when there is no room for a refusal."""
 _LEAVING = 1.0
-"""Seconds in which a refused client may take its answer."""
+"""Seconds in which a refused client may take its answer, and shake hands before it where TLS is spoken."""
+_HANDSHAKES = 20
+"""With refused clients, a second: a few hundredths of a processor. More of them hear nothing."""
 
 log = structlog.get_logger()
 
@@ -60,9 +62,13 @@ class Entrance:
     """`take` takes those who come to a listener, for ever, and gives each to `serve` in a task of its own."""
 
     most: int
-    tells: bool = True
-    """Who is one too many is told so; where TLS is spoken he would not understand."""
+    seal: Callable[[trio.SocketStream], trio.abc.SendStream] | None = None
+    """Where TLS is spoken: what is sent goes behind a handshake, which comes about with it."""
     inside: int = field(default=0, init=False)
+    _second: int = field(default=0, init=False)
+    """In which the last handshake with a refused client began."""
+    _handshakes: int = field(default=0, init=False)
+    """With refused clients, in that second."""
     _leaving: int = field(default=0, init=False)
     """Refused, and not gone yet."""
     _short: bool = field(default=False, init=False)
@@ -117,8 +123,10 @@ class Entrance:
     async def _refuse(self, stream: trio.SocketStream) -> None:
         try:
             with trio.move_on_after(_LEAVING), suppress(trio.BrokenResourceError):
-                if self.tells:
+                if self.seal is None:
                     await stream.send_all(self._refusal)
+                elif self._may_shake_hands():
+                    await self.seal(stream).send_all(self._refusal)
                 await stream.send_eof()
                 while await stream.receive_some(1 << 16):
                     pass  # a close at once would take the answer away
@@ -126,3 +134,10 @@ class Entrance:
             self._leaving -= 1
             with trio.CancelScope(shield=True):
                 await trio.aclose_forcefully(stream)
+
+    def _may_shake_hands(self) -> bool:
+        second = int(trio.current_time())
+        if second != self._second:
+            self._second, self._handshakes = second, 0
+        self._handshakes += 1
+        return self._handshakes <= _HANDSHAKES

@@ -18,7 +18,7 @@ log = structlog.get_logger()
 
 
 def _entrance(door: "FrontDoor") -> Entrance:
-    return Entrance(door.most, tells=door.certificate is None)
+    return Entrance(door.most, None if door.certificate is None else door.certificate.seal)
 
 
 @define(eq=False)

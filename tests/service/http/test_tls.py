@@ -2,13 +2,16 @@
 
 import os
 import ssl
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 import trio
+import trio.testing
 from cryptography.hazmat.primitives import serialization as form
 
 from support.certificates import write_certificates
@@ -59,12 +62,12 @@ class Door:
 
 
 @asynccontextmanager
-async def opened(files: tuple[Path, Path]) -> AsyncIterator[Door]:
+async def opened(files: tuple[Path, Path], **own: Any) -> AsyncIterator[Door]:
     door = Door(Certificate(*files))
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     door.port = listener.socket.getsockname()[1]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(front_door(app, certificate=door.certificate).serve, [listener], door.stopped)
+        nursery.start_soon(front_door(app, certificate=door.certificate, **own).serve, [listener], door.stopped)
         try:
             yield door
         finally:
@@ -131,6 +134,42 @@ async def test_a_handshake_has_its_time(
         with trio.fail_after(5):
             assert await slow.receive_some() == b""
         assert b"https" in await answer(await door.sealed(trusting))
+
+
+async def test_one_too_many_is_told_so(files: tuple[Path, Path], trusting: ssl.SSLContext) -> None:
+    async with opened(files, most=1) as door:
+        inside = await door.sealed(trusting)
+        for _ in range(3):
+            outside = await door.sealed(trusting)
+            with trio.fail_after(5):
+                assert (await outside.receive_some()).startswith(b"HTTP/1.1 503 ")
+                assert await outside.receive_some() == b""
+        assert b"https" in await answer(inside)
+
+
+async def test_of_very_many_a_few_are_told(
+    files: tuple[Path, Path], trusting: ssl.SSLContext, mock_clock: trio.testing.MockClock
+) -> None:
+    """A handshake costs a millisecond or more, of which those inside would feel it."""
+    heard: Counter[bytes] = Counter()
+
+    async def come(door: Door) -> None:
+        try:
+            stream = await door.sealed(trusting)
+            heard[bytes(await stream.receive_some(12))] += 1
+        except trio.BrokenResourceError:
+            heard[b""] += 1
+
+    async with opened(files, most=1) as door:
+        inside = await door.sealed(trusting)
+        for _ in range(2):
+            async with trio.open_nursery() as coming:
+                for _ in range(30):
+                    coming.start_soon(come, door)
+            mock_clock.jump(1)
+        assert heard == {b"HTTP/1.1 503": 40, b"": 20}
+        assert b"https" in await answer(inside)
+        mock_clock.rate = 1.0  # the door's end has its time
 
 
 async def test_who_shakes_hands_does_not_hold_up_the_end(files: tuple[Path, Path]) -> None:
