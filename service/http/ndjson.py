@@ -1,8 +1,8 @@
 """Messages as lines, each published for itself and with an answer of its own, in a request of any length.
 
 Of its three tasks one reads lines and checks them, one publishes what was read while the lines before were written, and
-one sends the answers. None of them keeps more than a little. What is published together is asked for together, so that
-the lines of an ordering key are written in their order.
+one sends the answers. None of them keeps more than a little. What is published together is asked for together, and what
+shares an ordering key with it waits for its end, so that the lines of an ordering key are written in their order.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -34,6 +34,8 @@ MEDIA_TYPE = "application/x-ndjson"
 
 _TOGETHER = 512 << 10
 """Bytes of lines that wait while those before them are written."""
+_FLYING = 2
+"""Batches at a time: while the store writes the one, the other is made ready."""
 _WEIGHT = 300
 """A line counts as so many beside its own."""
 _BAD_WEIGHT = 1500
@@ -69,6 +71,25 @@ class _Read(msgspec.Struct, frozen=True):
 
 
 @define(eq=False)
+class _Flight:
+    """Lines that are being published together."""
+
+    read: Sequence[_Read]
+    topic: Topic | Problem | None
+    keys: set[str]
+    """Their ordering keys."""
+    before: trio.Event
+    """The lines before have been answered."""
+    over: trio.Event = field(factory=trio.Event)
+    """These have been."""
+
+    def must_follow(self, other: "_Flight") -> bool:
+        """Whether there may be an order between lines of both. In an ordered topic there is one of those without a key,
+        too."""
+        return not self.keys.isdisjoint(other.keys) or (isinstance(self.topic, Topic) and self.topic.ordered)
+
+
+@define(eq=False)
 class _Publishing:
     """One request."""
 
@@ -81,6 +102,7 @@ class _Publishing:
     _failed: dict[str, None] = field(factory=dict[str, None], init=False)
     """Ordering keys of which a message failed, so that what comes behind it must not go before it."""
 
+    _flying: list[_Flight] = field(factory=list[_Flight], init=False)
     _faults: Faults = field(factory=Faults, init=False)
     """What is wrong with the line that is being checked."""
     _last: tuple[Exception, Problem] | None = field(default=None, init=False)
@@ -175,17 +197,35 @@ class _Publishing:
     # Publishing
 
     async def _publish_all(self) -> None:
-        while read := await self._checked.take():
-            answers = await self._publish(read)
-            self._held -= sum([len(one.text) for one in read])
-            for start in range(0, len(answers), _AT_ONCE):
-                piece = _encode(answers[start : start + _AT_ONCE])
-                await self._answered.put([piece], len(piece))
+        last = trio.Event()
+        last.set()
+        async with trio.open_nursery() as nursery:
+            while read := await self._checked.take():
+                flight = _Flight(read, await self._topic(read), _ordering_keys(read), last)
+                while any(flight.must_follow(other) for other in self._flying):
+                    await self._flying[0].over.wait()
+                self._flying.append(flight)
+                self._checked.wait_for_more(True)
+                nursery.start_soon(self._fly, flight)
+                last = flight.over
+                while len(self._flying) == _FLYING:
+                    await self._flying[0].over.wait()
         self._answered.end()
 
-    async def _publish(self, read: Sequence[_Read]) -> list[Answer]:
+    async def _fly(self, flight: _Flight) -> None:
+        answers = await self._publish(flight.topic, flight.read)
+        self._held -= sum([len(one.text) for one in flight.read])
+        await flight.before.wait()
+        for start in range(0, len(answers), _AT_ONCE):
+            piece = _encode(answers[start : start + _AT_ONCE])
+            await self._answered.put([piece], len(piece))
+        self._flying.remove(flight)
+        self._checked.wait_for_more(bool(self._flying))
+        flight.over.set()
+
+    async def _publish(self, topic: Topic | Problem | None, read: Sequence[_Read]) -> list[Answer]:
         """The answers to these lines."""
-        topic, intake = await self._topic(read), self._call.node.intake
+        intake = self._call.node.intake
         publications: list[Publication] = []
         problems: dict[int, Problem] = {}  # by number of the line
         for one in read:
@@ -251,6 +291,11 @@ class _Publishing:
         if self._last is None or self._last[0] is not error:
             self._last = error, problem_of(error) or unexpected(error, self._call.request.route)
         return self._last[1]
+
+
+def _ordering_keys(read: Sequence[_Read]) -> set[str]:
+    keys = {one.found.message.ordering_key for one in read if isinstance(one.found, Checked)}
+    return {key for key in keys if key is not None}
 
 
 def _bare(problem: Problem) -> Problem:

@@ -17,6 +17,7 @@ class Passage(Generic[T]):
     _things: list[T] = field(factory=list[T], init=False)
     _weight: int = field(default=0, init=False)
     _ended: bool = field(default=False, init=False)
+    _patient: bool = field(default=False, init=False)
     _changed: trio.Event = field(factory=trio.Event, init=False)
 
     async def put(self, things: list[T], weight: int) -> None:
@@ -32,9 +33,14 @@ class Passage(Generic[T]):
         self._ended = True
         self._change()
 
+    def wait_for_more(self, patient: bool) -> None:
+        """From now on `take` waits until it is full, or no more."""
+        self._patient = patient
+        self._change()
+
     async def take(self) -> list[T]:
         """All that is there, as soon as there is something; nothing at the end."""
-        while not self._things and not self._ended:
+        while not (self._weight > self._limit if self._patient else self._things) and not self._ended:
             await self._changed.wait()
         things, self._things, self._weight = self._things, [], 0
         self._change()

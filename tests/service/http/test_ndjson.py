@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from support.spied import SpiedServer, spied
 from tarry.service.errors import Busy, Overloaded
@@ -191,6 +192,46 @@ async def test_what_is_refused_for_its_data_holds_nothing_back(
     assert verdicts(answers) == expected
     accepted = [answer["offset"] for answer in answers if "error" not in answer]
     assert accepted == list(range(19)), "in their order"
+
+
+@pytest.mark.parametrize(
+    ("ordering_key", "ordered", "together"), [(None, False, 2), ("a", False, 1), (None, True, 1), ("a", True, 1)]
+)
+async def test_two_batches_are_written_at_a_time_unless_there_is_an_order_between_them(
+    client: httpx.AsyncClient,
+    server: SpiedServer,
+    monkeypatch: pytest.MonkeyPatch,
+    ordering_key: str | None,
+    ordered: bool,
+    together: int,
+) -> None:
+    await server.topic(ordered=ordered)
+    publish_all = Store.publish
+    flying: list[int] = []
+    most: list[int] = []
+    over: list[int] = []
+
+    async def slowly(store: Store, publications: Sequence[Publication], now: int) -> Any:
+        flying.append(len(most))
+        most.append(len(flying))
+        number = flying[-1]
+        await wait_all_tasks_blocked()
+        while number == 0 and together == 2 and not over:  # the answers to the first come first all the same
+            await trio.lowlevel.checkpoint()
+        answers = await publish_all(store, publications, now)
+        flying.remove(number)
+        over.append(number)
+        return answers
+
+    monkeypatch.setattr(Store, "publish", slowly)
+    many = 6000
+    answers = await publish(
+        client, lines(*[{"body": 1, "ordering_key": ordering_key, "delay": 1000 + number} for number in range(many)])
+    )
+    assert max(most) == together
+    assert len(most) > 2
+    times = [answer["deliver_at"] for answer in answers]
+    assert (len(set(times)), times) == (many, sorted(times)), "in the order of the lines"
 
 
 async def test_an_unknown_topic_is_so_for_each(tmp_path: Path) -> None:
