@@ -5,6 +5,7 @@ import resource
 import select
 import signal
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -15,9 +16,11 @@ import httpx
 import pytest
 import trio
 
+from support.certificates import write_certificates
 from support.raw_streams import send_streams
 from support.server import client_of, start_server
-from tarry.service.demo.server_process import ServerProcess
+from support.serving import served
+from tarry.service.demo.server_process import ServerProcess, free_port
 
 LEFT_SECONDS = 2.0
 STOP_SECONDS = 3
@@ -41,6 +44,21 @@ def test_no_bytes_end_the_server(server: ServerProcess, streams: int) -> None:
     log = server.tail(1 << 20)
     assert "connection_failed" not in log
     assert "Traceback" not in log
+
+
+def test_nor_over_tls(tmp_path: Path, streams: int) -> None:
+    trusting = ssl.create_default_context(cafile=write_certificates(tmp_path))
+    port = free_port()
+    with served(tmp_path) as server:
+        server.start("--listen", f"127.0.0.1:{port}", "--tls-cert", "server.pem", "--tls-key", "server-key.pem")
+        heard = trio.run(send_streams, port, 9, streams // 2, trusting)
+        assert (heard.refused, heard.stuck) == (0, [])
+        assert httpx.get(f"https://127.0.0.1:{port}/livez", verify=trusting).status_code == 200
+        assert not {"101", "500"} & set(heard.answers), heard.answers
+        assert len([status for status in heard.answers if status.isdigit()]) > 8, heard.answers
+        assert server.stop() == 0
+        assert "connection_failed" not in server.log
+        assert "Traceback" not in server.log
 
 
 def sockets_of(pid: int) -> int:

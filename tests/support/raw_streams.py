@@ -1,11 +1,14 @@
 """Raw bytes for a front door, as no client should send them: seeded, so that a stream can be sent again by its number.
 
 Among them are the shapes that once ended a whole server: bytes behind an HTTP/1.0 request, upgrades to HTTP/2 with
-broken settings, HTTP/2 prefaces with odd paths and long bodies, WebSockets; and clients that half-close and reset.
+broken settings, HTTP/2 prefaces with odd paths and long bodies, WebSockets; and clients that half-close and reset. To a
+server of TLS most go behind a handshake, and none says that it is over; the others go in place of one, or of its rest.
+(What is random in a handshake is not seeded.)
 """
 
 import random
 import socket
+import ssl
 import struct
 from collections import Counter
 from collections.abc import Callable
@@ -165,15 +168,18 @@ class Heard:
     """Streams that were half-closed, and whose connection the server kept."""
 
 
-async def send_streams(port: int, seed: int, count: int) -> Heard:
-    """Sends so many streams to a server on this machine, from number 0 of the seed on; ends early when it is gone."""
+async def send_streams(port: int, seed: int, count: int, trusting: ssl.SSLContext | None = None) -> Heard:
+    """Sends so many streams to a server on this machine, from number 0 of the seed on; ends early when it is gone.
+
+    `trusting`: it speaks TLS.
+    """
     heard = Heard()
     numbers = iter(range(count))
 
     async def send_some() -> None:
         for number in numbers:
             if heard.refused < 100:
-                await _send(port, seed, number, heard)
+                await _send(port, seed, number, heard, trusting)
 
     async with trio.open_nursery() as nursery:
         for _ in range(_AT_ONCE):
@@ -181,7 +187,7 @@ async def send_streams(port: int, seed: int, count: int) -> Heard:
     return heard
 
 
-async def _send(port: int, seed: int, number: int, heard: Heard) -> None:
+async def _send(port: int, seed: int, number: int, heard: Heard, trusting: ssl.SSLContext | None) -> None:
     dice = Dice(f"{seed}-{number}")
     data = dice.choice(SHAPES)(dice)
     try:
@@ -193,22 +199,50 @@ async def _send(port: int, seed: int, number: int, heard: Heard) -> None:
     got = b""
     async with stream:
         with suppress(trio.BrokenResourceError):
+            talk = stream if trusting is None else await _begin_tls(dice, stream, trusting)
             for piece in _pieces(dice, data):
-                await stream.send_all(piece)
+                await talk.send_all(piece)
                 await trio.lowlevel.checkpoint()
             if end == "half-close":
                 await stream.send_eof()
                 with trio.move_on_after(_GRACE) as waiting:
-                    async for came in stream:
+                    async for came in talk:
                         got += bytes(came[:20])
                 if waiting.cancelled_caught:
                     heard.stuck.append(number)
             elif end == "answer":
                 with trio.move_on_after(0.05):
-                    got = bytes(await stream.receive_some(20))
+                    got = bytes(await talk.receive_some(20))
             elif end == "reset":
                 stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     heard.answers[got[9:12].decode("ascii", "replace")] += 1
+
+
+async def _begin_tls(dice: Dice, stream: trio.SocketStream, trusting: ssl.SSLContext) -> trio.abc.Stream:
+    """Over what the rest is sent: behind a handshake, or in the clear, where the server waits for TLS."""
+    begins = dice.choice((*["handshake"] * 6, "broken after it", "broken in it", "half a hello", "damaged", "nothing"))
+    if begins in ("handshake", "broken after it"):
+        sealed = trio.SSLStream(stream, trusting, server_hostname="127.0.0.1", https_compatible=True)
+        await sealed.do_handshake()
+        return sealed if begins == "handshake" else stream
+    hello = bytearray(_hello(trusting))
+    if begins == "half a hello":
+        del hello[dice.randrange(len(hello)) :]
+    elif begins == "damaged":
+        hello[dice.randrange(len(hello))] = dice.randrange(256)
+    if begins != "nothing":
+        await stream.send_all(hello)
+    if begins == "broken in it":
+        await stream.receive_some(1 << 16)
+    return stream
+
+
+def _hello(trusting: ssl.SSLContext) -> bytes:
+    """With which a client begins."""
+    sent = ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        trusting.wrap_bio(ssl.MemoryBIO(), sent, server_hostname="127.0.0.1").do_handshake()
+    return sent.read()
 
 
 def _pieces(dice: Dice, data: bytes) -> list[bytes]:
