@@ -15,7 +15,7 @@ from attrs import define, field
 from .async_tasks import start
 from .calls import Call, Reply, Share
 from .errors import TarryError
-from .gathering import Distribution, Gathering, Turn, not_sent
+from .gathering import Distribution, Gathering, Load, Turn, not_sent
 from .processes import PerProcess
 from .shares import Alone, fate
 
@@ -69,7 +69,7 @@ class AsyncSharing:
         """By place; none where nothing is under way."""
 
     async def ask(self, call: Call[Any], share: Share, patience: float) -> Reply:
-        """One try of a call: alone when nothing is under way for its place, else with others after that.
+        """One try of a call: alone when nothing is under way for its place, else with others.
 
         Raises `TarryError`; `Unavailable` when its turn has not come in `patience` seconds.
         """
@@ -78,14 +78,15 @@ class AsyncSharing:
         gathering = gatherings.get(share.place)
         if gathering is None:
             gathering = gatherings[share.place] = Gathering()
-        gathering.enter(turn)
+        self._rouse(gathering, gathering.enter(turn), turn)
         try:
             if not turn.sends:
                 await self._await(gathering, turn, patience)
             if turn.sends:
-                await self._send(gathering.take(), turn)
+                await self._send(gathering, turn)
         finally:
-            self._leave(gathering, turn)
+            self._rouse(gathering, gathering.leave(turn), turn)
+            self._forget(gathering, share.place)
         outcome = turn.outcome
         if isinstance(outcome, Reply):
             return outcome
@@ -108,12 +109,14 @@ class AsyncSharing:
                 turn.request.leave()
             raise
 
-    async def _send(self, turns: Sequence[_Turn], own: _Turn) -> None:
+    async def _send(self, gathering: Gathering[_Turn], own: _Turn) -> None:
         """By a caller: the error of a request that it does not share is its own."""
-        if len(turns) == 1:
+        own.load = load = gathering.take()
+        self._rouse(gathering, gathering.call(), own)
+        if len(load.turns) == 1:
             own.outcome = await self._sender.once(own.call)
         else:
-            await self._send_together(turns)
+            await self._send_together(gathering, load)
 
     async def _send_one(self, turn: _Turn) -> None:
         """For its caller."""
@@ -128,24 +131,29 @@ class AsyncSharing:
         finally:
             turn.wake.set()
 
-    async def _send_together(self, turns: Sequence[_Turn]) -> None:
-        distribution = Distribution(turns)
-        with distribution.handed_out(_wake):
+    async def _send_together(self, gathering: Gathering[_Turn], load: Load[_Turn]) -> None:
+        distribution = Distribution(load.turns)
+
+        def wake(done: Sequence[_Turn]) -> None:
+            gathering.answered(load, len(done))
+            for turn in done:
+                turn.wake.set()
+
+        with distribution.handed_out(wake):
             await self._sender.stream(
-                distribution.share, distribution.content(), lambda piece: _wake(distribution.feed(piece))
+                distribution.share, distribution.content(), lambda piece: wake(distribution.feed(piece))
             )
 
-    def _leave(self, gathering: Gathering[_Turn], turn: _Turn) -> None:
-        """It is done, or gives up: somebody else sends the next."""
-        successor = gathering.leave(turn)
-        if successor is not None:
-            room = self._room()
-            if room is None:
-                successor.wake.set()
-            else:
-                successor.sends = False
-                start(room, self._go_on, gathering, turn.share.place)
-        self._forget(gathering, turn.share.place)
+    def _rouse(self, gathering: Gathering[_Turn], called: _Turn | None, own: _Turn | None = None) -> None:
+        """Has somebody send for who is called: a task in the client's block, or the caller itself."""
+        if called is None or called is own:
+            return
+        room = self._room()
+        if room is None:
+            called.wake.set()
+        else:
+            called.sends = False
+            start(room, self._go_on, gathering, called.share.place)
 
     def _forget(self, gathering: Gathering[_Turn], place: Hashable) -> None:
         gatherings = self._gatherings.get()
@@ -153,25 +161,31 @@ class AsyncSharing:
             del gatherings[place]
 
     async def _go_on(self, gathering: Gathering[_Turn], place: Hashable) -> None:
-        """Sends for others, in the client's block, until nothing waits."""
+        """Sends for others, in the client's block, for as long as somebody is called."""
         try:
-            while turns := gathering.take():
-                with CancelScope() as scope:
-                    request = _Request(scope, len(turns))
-                    for turn in turns:
-                        turn.request = request
-                    await (self._send_one(turns[0]) if len(turns) == 1 else self._send_together(turns))
-                for _ in range(_PASSES):
-                    await checkpoint()
-                if not (gathering.go_on() and self._room() is not None):
-                    break
+            await self._send_for(gathering)
+            while self._room() is not None and (called := gathering.call()) is not None:
+                called.sends = False
+                await self._send_for(gathering)
         finally:
-            successor = gathering.end()
-            if successor is not None:
-                successor.wake.set()
+            if (left := gathering.call()) is not None:
+                left.wake.set()
             self._forget(gathering, place)
 
-
-def _wake(turns: Sequence[_Turn]) -> None:
-    for turn in turns:
-        turn.wake.set()
+    async def _send_for(self, gathering: Gathering[_Turn]) -> None:
+        load = gathering.take()
+        try:
+            self._rouse(gathering, gathering.call())
+            if load.turns:
+                with CancelScope() as scope:
+                    request = _Request(scope, len(load.turns))
+                    for turn in load.turns:
+                        turn.request = request
+                    if len(load.turns) == 1:
+                        await self._send_one(load.turns[0])
+                    else:
+                        await self._send_together(gathering, load)
+                for _ in range(_PASSES):
+                    await checkpoint()
+        finally:
+            gathering.end(load)

@@ -1,7 +1,10 @@
-"""What goes to one place, a request at a time: while one is under way, what comes waits for the next. Pure.
+"""What goes to one place, in two requests under way at most: what comes meanwhile waits for the next. Pure.
 
 Nothing lingers: who comes when nothing is under way sends at once. The next request has what came meanwhile, in its
-order, up to its limits. `sharing` puts threads around it, `async_sharing` tasks; both bring the lock and the requests.
+order, up to its limits. Of a crowd each request has half, so that the server works on one while the other's callers
+have their answers and come again. A small crowd goes together: two requests would cost more than they gain.
+
+`sharing` puts threads around it, `async_sharing` tasks; both bring the lock and the requests.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -14,6 +17,23 @@ from .calls import Call, Share
 from .errors import Unavailable
 from .shares import MAX_BYTES, MAX_SHARES, Outcome, fate
 
+_AT_ONCE = 2
+"""Requests under way."""
+WORTH = 32
+"""Calls that are worth a second request: those that wait, and half of the crowd."""
+
+
+T = TypeVar("T", bound="Turn")
+
+
+@define(eq=False)
+class Load(Generic[T]):
+    """What is under way in one request."""
+
+    turns: Sequence[T]
+    """In their order."""
+    unanswered: int
+
 
 @define(eq=False)
 class Turn:
@@ -22,64 +42,102 @@ class Turn:
     call: Call[Any]
     share: Share
     sends: bool = field(default=False, init=False)
-    """Its caller sends the next request, or has sent the one that is under way."""
+    """Its caller is to send a request, or has sent one that is under way."""
+    load: "Load[Any] | None" = field(default=None, init=False)
+    """What its caller has sent."""
     outcome: Outcome | None = field(default=None, init=False)
     """What came of it."""
-
-
-T = TypeVar("T", bound=Turn)
 
 
 class Gathering(Generic[T]):
     """Those who have something for one place."""
 
-    def __init__(self, max_shares: int = MAX_SHARES, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, max_shares: int = MAX_SHARES, max_bytes: int = MAX_BYTES, worth: int = WORTH) -> None:
         self._max_shares = max_shares
         self._max_bytes = max_bytes
+        self._worth = worth
         self._waiting: dict[T, None] = {}
         """Unsent, in the order in which they came."""
-        self.busy = False
+        self._requests = 0
+        """Under way."""
+        self._unanswered = 0
+        """Calls that are in them."""
+        self._called = False
+        """Somebody is about to send."""
+
+    @property
+    def busy(self) -> bool:
         """A request is under way, or somebody is about to send it."""
+        return self._called or self._requests > 0
 
-    def enter(self, turn: T) -> None:
-        """Somebody comes, and sends at once when nothing is under way."""
+    def enter(self, turn: T) -> T | None:
+        """Somebody comes: who sends now, if anybody does; at once when nothing is under way."""
         self._waiting[turn] = None
-        if not self.busy:
-            self.busy = turn.sends = True
+        return self.call()
 
-    def take(self) -> list[T]:
-        """What goes in the next request: who has waited for the longest, and all for whom there is room."""
+    def call(self) -> T | None:
+        """Who sends now: whoever has waited for the longest, if a request may go."""
+        if self._called or not self._waiting or not self._may_go():
+            return None
+        self._called = True
+        turn = next(iter(self._waiting))
+        turn.sends = True
+        return turn
+
+    def _may_go(self) -> bool:
+        if not self._requests:
+            return True
+        half = self._crowd // 2
+        return self._requests < _AT_ONCE and half >= self._worth and len(self._waiting) >= half
+
+    def take(self) -> Load[T]:
+        """What goes in the request of whoever was called: who has waited for the longest, and all who have room."""
         taken: list[T] = []
         size = 0
+        most = self._most()
         for turn in self._waiting:
             size += turn.share.size + 1  # and what is between two
-            if taken and (size > self._max_bytes or len(taken) >= self._max_shares):
+            if taken and (size > self._max_bytes or len(taken) >= most):
                 break
             taken.append(turn)
         for turn in taken:
             del self._waiting[turn]
-        return taken
+        self._called = False
+        self._requests += 1
+        self._unanswered += len(taken)
+        return Load(taken, len(taken))
 
-    def end(self) -> T | None:
-        """The request has ended: who sends the next; None when nobody waits, and then nothing is under way."""
-        for turn in self._waiting:
-            turn.sends = True
-            return turn
-        self.busy = False
-        return None
+    def _most(self) -> int:
+        """How many go in the next request."""
+        half = self._crowd // 2
+        return min(self._max_shares, self._crowd - half if half >= self._worth else self._crowd)
 
-    def go_on(self) -> bool:
-        """The request has ended, and whoever sent it sends the next as well, if there is one."""
-        self.busy = bool(self._waiting)
-        return self.busy
+    @property
+    def _crowd(self) -> int:
+        """Calls that have no outcome yet."""
+        return len(self._waiting) + self._unanswered
+
+    def answered(self, load: Load[T], count: int) -> None:
+        """So many more of a request have an outcome."""
+        load.unanswered -= count
+        self._unanswered -= count
+
+    def end(self, load: Load[T]) -> None:
+        """A request has ended."""
+        self.answered(load, load.unanswered)
+        self._requests -= 1
 
     def leave(self, turn: T) -> T | None:
-        """Somebody gives up, and is taken out if unsent. If it was to send or has sent: who sends the next."""
+        """Somebody has an outcome or gives up, and is taken out if unsent: who sends now in its place, if it did."""
         self._waiting.pop(turn, None)
         if not turn.sends:
             return None
         turn.sends = False
-        return self.end()
+        if turn.load is None:
+            self._called = False
+        else:
+            self.end(turn.load)
+        return self.call()
 
     def unsent(self, turn: T) -> bool:
         """Whether it waits yet."""

@@ -1,7 +1,7 @@
 """Calls of threads that go together in one request: each waits for its own answer.
 
-No thread of the client's own: the first caller sends, and when its request has ended, one of those who came meanwhile.
-Whoever sends hands the answers out as they come; the others sleep, each on a lock of its own.
+No thread of the client's own: the first caller sends, and after that one of those who came meanwhile. Whoever
+sends hands the answers out as they come; the others sleep, each on a lock of its own.
 """
 
 import threading
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from attrs import define, field
 
 from .calls import Call, Reply, Share
-from .gathering import Distribution, Gathering, Turn, not_sent
+from .gathering import Distribution, Gathering, Load, Turn, not_sent
 from .processes import PerProcess
 from .shares import Alone
 
@@ -77,7 +77,7 @@ class Sharing:
         self._desks = PerProcess(_Desk)
 
     def ask(self, call: Call[Any], share: Share, patience: float) -> Reply:
-        """One try of a call: alone when nothing is under way for its place, else with others after that.
+        """One try of a call: alone when nothing is under way for its place, else with others.
 
         Raises `TarryError`; `Unavailable` when its turn has not come in `patience` seconds.
         """
@@ -87,9 +87,10 @@ class Sharing:
             gathering = desk.gatherings.get(share.place)
             if gathering is None:
                 gathering = desk.gatherings[share.place] = Gathering()
-            gathering.enter(turn)
+            _rouse(gathering.enter(turn), turn)
+            sends = turn.sends
         try:
-            if not turn.sends:
+            if not sends:
                 self._await(desk, gathering, turn, patience)
             if turn.sends:
                 self._send(desk, gathering, turn)
@@ -110,30 +111,31 @@ class Sharing:
             turn.hand_on()
             return
         with desk.lock:
-            if turn.sends:
-                return
-            if gathering.unsent(turn):
+            if gathering.unsent(turn) and not turn.sends:
                 raise not_sent(patience)
-        turn.wake.acquire()  # it was sent, and a request has time-outs of its own
+        turn.wake.acquire()  # it sends, or was sent, and a request has time-outs of its own
         turn.hand_on()
 
     def _send(self, desk: _Desk, gathering: Gathering[_Turn], turn: _Turn) -> None:
         with desk.lock:
-            turns = gathering.take()
-        if len(turns) == 1:
+            turn.load = load = gathering.take()
+            _rouse(gathering.call(), turn)
+        if len(load.turns) == 1:
             turn.outcome = self._sender.once(turn.call)
         else:
-            self._send_together(turns, turn)
+            self._send_together(desk, gathering, load, turn)
         self._leave(desk, gathering, turn)
 
-    def _send_together(self, turns: list[_Turn], own: _Turn) -> None:
-        distribution = Distribution(turns)
+    def _send_together(self, desk: _Desk, gathering: Gathering[_Turn], load: Load[_Turn], own: _Turn) -> None:
+        distribution = Distribution(load.turns)
         woken = False
 
         def wake(done: Sequence[_Turn]) -> None:
             nonlocal woken
+            with desk.lock:
+                gathering.answered(load, len(done))
             others = [turn for turn in done if turn is not own]
-            if done and done[-1] is turns[-1]:
+            if done and not load.unanswered:
                 others.append(own)
                 woken = True
             _wake(others)
@@ -150,11 +152,15 @@ class Sharing:
     def _leave(self, desk: _Desk, gathering: Gathering[_Turn], turn: _Turn) -> None:
         """It is done, or gives up: whoever sends in its place is woken."""
         with desk.lock:
-            successor = gathering.leave(turn)
-            if successor is not None:
-                successor.wake.release()
-            elif not gathering.busy and desk.gatherings.get(turn.share.place) is gathering:
+            _rouse(gathering.leave(turn), turn)
+            if not gathering.busy and desk.gatherings.get(turn.share.place) is gathering:
                 del desk.gatherings[turn.share.place]
+
+
+def _rouse(called: _Turn | None, own: _Turn) -> None:
+    """Under the lock: who is called sends, once it is awake."""
+    if called is not None and called is not own:
+        called.wake.release()
 
 
 def _wake(turns: Sequence[_Turn]) -> None:

@@ -1,6 +1,7 @@
 """Who goes with whom in a request: order, limits, and an outcome for each. Random lives, against a list."""
 
 import json
+from collections import deque
 from typing import Any
 
 import hypothesis.strategies as st
@@ -14,8 +15,9 @@ from tarry.client.gathering import Distribution, Gathering, Turn
 from tarry.client.shares import ALONE, MAX_BYTES, message, settlement
 from tarry.client.transport import may_have_run
 
-_SHARES = 4
+_SHARES = 6
 _BYTES = 100
+_WORTH = 2
 
 
 def turn_of(content: bytes = b"{}") -> Turn:
@@ -26,50 +28,61 @@ def turn_of(content: bytes = b"{}") -> Turn:
 
 
 class Lives(RuleBasedStateMachine):
-    """Callers come, send and give up in any order."""
+    """Callers come, send and give up in any order; answers come in pieces."""
 
     turns = Bundle("turns")
 
     @initialize()
     def begin(self) -> None:
-        self.gathering: Gathering[Turn] = Gathering(_SHARES, _BYTES)
+        self.gathering: Gathering[Turn] = Gathering(_SHARES, _BYTES, _WORTH)
         self.waiting: list[Turn] = []
         self.sent: list[Turn] = []
-        self.sender: Turn | None = None
-        self.under_way = False
+        self.called: Turn | None = None
+        self.under_way: list[Turn] = []
+        """Who has sent a request."""
 
     @rule(target=turns, size=st.integers(0, _BYTES + 20))
     def come(self, size: int) -> Turn:
         turn = turn_of(b"1" * size)
-        self.gathering.enter(turn)
-        assert turn.sends is (self.sender is None), "who comes when nothing is under way sends, and nobody else"
+        free = self.called is None and not self.under_way
         self.waiting.append(turn)
-        if turn.sends:
-            self.sender = turn
+        self.follow(self.gathering.enter(turn))
+        if free:
+            assert self.called is turn, "who comes when nothing is under way sends at once"
         return turn
 
-    @precondition(lambda self: self.sender is not None and not self.under_way)
+    @precondition(lambda self: self.called is not None)
     @rule()
     def send(self) -> None:
-        taken = self.gathering.take()
+        assert self.called is not None
+        sender, self.called = self.called, None
+        sender.load = load = self.gathering.take()
+        taken = list(load.turns)
         assert taken == self.waiting[: len(taken)], "in their order"
-        assert taken[0] is self.sender
+        assert taken[0] is sender
         sizes = [turn.share.size + 1 for turn in taken]
         assert len(taken) <= _SHARES
         assert len(taken) == 1 or sum(sizes) <= _BYTES
         rest = self.waiting[len(taken) :]
         full = len(taken) == _SHARES or not rest or sum(sizes) + rest[0].share.size + 1 > _BYTES
-        assert full, "who has room is not left behind"
+        assert full or len(taken) >= _WORTH, "who has room is left behind for half of a crowd alone"
         assert not set(taken) & set(self.sent), "nothing twice"
         self.sent += taken
         self.waiting = rest
-        self.under_way = True
+        self.under_way.append(sender)
+        self.follow(self.gathering.call())
 
     @precondition(lambda self: self.under_way)
-    @rule()
-    def answer(self) -> None:
-        assert self.sender is not None
-        self.follow(self.gathering.leave(self.sender))
+    @rule(data=st.data())
+    def answer_some(self, data: st.DataObject) -> None:
+        load = data.draw(st.sampled_from(self.under_way)).load
+        assert load is not None
+        self.gathering.answered(load, data.draw(st.integers(0, load.unanswered)))
+
+    @precondition(lambda self: self.under_way)
+    @rule(data=st.data())
+    def end(self, data: st.DataObject) -> None:
+        self.leave(data.draw(st.sampled_from(self.under_way)))
 
     @rule(turn=consumes(turns))
     def give_up(self, turn: Turn) -> None:
@@ -78,38 +91,102 @@ class Lives(RuleBasedStateMachine):
         assert self.gathering.unsent(turn) is unsent
         if unsent:
             self.waiting.remove(turn)
-        was_sender = turn is self.sender
-        successor = self.gathering.leave(turn)
-        if was_sender:
-            self.follow(successor)
-        else:
-            assert successor is None
+        self.leave(turn)
 
-    def follow(self, successor: Turn | None) -> None:
-        self.under_way = False
-        self.sender = successor
-        assert successor is (self.waiting[0] if self.waiting else None), "whoever has waited for the longest"
+    def leave(self, turn: Turn) -> None:
+        sent = turn is self.called or turn in self.under_way
+        if turn is self.called:
+            self.called = None
+        if turn in self.under_way:
+            self.under_way.remove(turn)
+        following = self.gathering.leave(turn)
+        assert sent or following is None
+        self.follow(following)
+
+    def follow(self, called: Turn | None) -> None:
+        if called is not None:
+            assert self.called is None, "one after the other"
+            assert called is self.waiting[0], "whoever has waited for the longest"
+            self.called = called
+        assert all(turn.sends is (turn is self.called) for turn in self.waiting)
 
     @invariant()
     def somebody_sends_while_somebody_waits(self) -> None:
-        assert self.gathering.busy is (self.sender is not None)
-        assert not self.waiting or self.sender is not None
+        assert len(self.under_way) + (self.called is not None) <= 2
+        assert self.gathering.busy is bool(self.under_way or self.called)
+        assert not self.waiting or self.called or self.under_way
+        if self.waiting and len(self.under_way) == 1 and self.called is None:
+            there = len(self.waiting) + sum(turn.load.unanswered for turn in self.under_way if turn.load)
+            assert there // 2 < _WORTH or len(self.waiting) < there // 2, "a crowd has two under way"
 
 
 TestLives = Lives.TestCase
 
 
-def test_who_sends_for_others_goes_on_while_somebody_waits() -> None:
-    gathering: Gathering[Turn] = Gathering()
-    turns = [turn_of() for _ in range(3)]
-    gathering.enter(turns[0])
-    assert gathering.take() == turns[:1]
-    gathering.enter(turns[1])
-    assert gathering.go_on()
-    assert gathering.take() == turns[1:2]
-    assert not gathering.go_on()
-    gathering.enter(turns[2])
-    assert [turn.sends for turn in turns] == [True, False, True]
+class Crowd:
+    """So many callers who come again with their answers, in whatever order; a request takes some time of the server."""
+
+    def __init__(self, callers: int) -> None:
+        self.gathering: Gathering[Turn] = Gathering(worth=_WORTH)
+        self.under_way: deque[Turn] = deque()
+        self.sizes: list[int] = []
+        for _ in range(callers):
+            self.come()
+
+    def come(self) -> None:
+        self.send(self.gathering.enter(turn_of()))
+
+    def send(self, called: Turn | None) -> None:
+        while called is not None:
+            called.load = self.gathering.take()
+            self.sizes.append(len(called.load.turns))
+            self.under_way.append(called)
+            assert len(self.under_way) <= 2
+            called = self.gathering.call()
+
+    def answer(self, requests: int = 1, stay_away: int = 0) -> None:
+        """To what was sent first; its callers come again at once, but for some, and then its senders."""
+        senders = [self.under_way.popleft() for _ in range(min(requests, len(self.under_way)))]
+        for sender in senders:
+            assert sender.load is not None
+            if sender.load.unanswered > 1:  # else it goes alone, and ends with its answer
+                self.gathering.answered(sender.load, sender.load.unanswered)
+        for sender in senders:
+            assert sender.load is not None
+            for _ in sender.load.turns[1 + stay_away :]:
+                self.come()
+        for sender in senders:
+            self.send(self.gathering.leave(sender))
+            self.come()
+
+
+@given(callers=st.integers(1, 60), lives=st.lists(st.tuples(st.integers(1, 2), st.integers(0, 3)), max_size=10))
+def test_a_crowd_has_two_requests_under_way_each_of_half(callers: int, lives: list[tuple[int, int]]) -> None:
+    """Whatever they began with, and whoever goes: none remains tiny."""
+    crowd = Crowd(callers)
+    for requests, stay_away in lives:
+        crowd.answer(requests, stay_away)
+    there = sum(turn.load.unanswered for turn in crowd.under_way if turn.load) + len(crowd.gathering._waiting)
+    for _ in range(20):
+        crowd.answer()
+    for requests in (1, 1, 1, 2, 1, 2, 2):
+        crowd.answer(requests)
+        halves = there // 2 >= _WORTH + 1
+        assert len(crowd.under_way) == 2 or not halves
+        for size in crowd.sizes[-2:]:
+            assert size >= there // 2 - 1, "about half of those there are"
+            assert size <= there - there // 2 + 1 or not halves
+
+
+def test_a_small_crowd_goes_together_and_one_caller_at_once() -> None:
+    gathering: Gathering[Turn] = Gathering(worth=2)
+    turns = [turn_of() for _ in range(5)]
+    assert gathering.enter(turns[0]) is turns[0]
+    turns[0].load = gathering.take()
+    assert [gathering.enter(turn) for turn in turns[1:3]] == [None, None], "of three, half is not worth it"
+    assert gathering.enter(turns[3]) is turns[1], "whoever has waited for the longest"
+    assert gathering.enter(turns[4]) is None, "one is called already"
+    assert gathering.leave(turns[1]) is turns[2], "it gives up, and the next is called"
 
 
 def line(number: int) -> dict[str, Any]:
