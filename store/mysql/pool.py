@@ -45,7 +45,11 @@ class Pool:
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[Connection, None]:
         """A live session, not in a transaction. `Unavailable` when none can be made."""
-        async with self._places:
+        try:
+            self._places.acquire_nowait()
+        except trio.WouldBlock:
+            await self._places.acquire()  # which is a round of the event loop even where there is room
+        try:
             connection = await self._take()
             self._in_use += 1
             try:
@@ -58,6 +62,8 @@ class Pool:
             finally:
                 self._in_use -= 1
                 self._give_back(connection)
+        finally:
+            self._places.release()
 
     async def aclose(self) -> None:
         """Closes what is at rest now, and what is in use as it comes back. Who waits gets `Unavailable`."""

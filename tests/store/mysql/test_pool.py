@@ -42,6 +42,28 @@ async def test_a_connection_is_used_again(dsn: Dsn) -> None:
     assert pool.statistics() == {"size": 2, "in_use": 0, "idle": 0, "waiting": 0, "made": 1, "dropped": 1}
 
 
+class Rounds(trio.abc.Instrument):
+    """Of the event loop."""
+
+    seen = 0
+
+    def before_io_wait(self, timeout: float) -> None:
+        del timeout
+        self.seen += 1
+
+
+async def test_a_connection_at_rest_is_handed_out_at_once(dsn: Dsn) -> None:
+    """Without a round of the event loop, of which each costs every publish something."""
+    async with pool_of(dsn) as pool:
+        async with pool.connection():
+            pass
+        rounds = Rounds()
+        trio.lowlevel.add_instrument(rounds)
+        async with pool.connection():
+            assert rounds.seen == 0
+        trio.lowlevel.remove_instrument(rounds)
+
+
 async def test_who_comes_first_is_served_first(dsn: Dsn) -> None:
     served: list[int] = []
 
