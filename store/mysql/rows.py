@@ -89,7 +89,7 @@ class Answer:
     def feed(self, data: bytes) -> bool:
         """True when the answer is whole. Raises ProtocolError for nonsense, and for bytes after the end of the last."""
         try:
-            return self._feed(data)
+            return self._take_ok(data) or self._feed(data)
         except (IndexError, ValueError, ArithmeticError, struct.error) as error:
             raise ProtocolError("an answer that cannot be read") from error
 
@@ -97,6 +97,24 @@ class Answer:
         """What came behind an answer that is `followed` by another one; once."""
         rest, self._pieces, self._held = b"".join(self._pieces), [], 0
         return rest
+
+    def _take_ok(self, data: bytes) -> bool:
+        """Whether it is an OK that is there whole with the first piece, as the answers to most writes are."""
+        if self._pieces or len(data) <= HEADER or data[HEADER] != _OK or data[HEADER - 1] != self._sequence:
+            return False
+        length = _length_and_number(data)[0] & _LENGTH
+        end = HEADER + length
+        if length == MAX_PAYLOAD or end > len(data):
+            return False
+        self._first(data[HEADER:end])
+        self._keep(data[end:])
+        return True
+
+    def _keep(self, rest: bytes) -> None:
+        self._pieces = [rest]
+        self._held = len(rest)
+        if self._expect is None and rest and not self._followed:
+            raise ProtocolError(f"{len(rest)} bytes after the answer")
 
     def _feed(self, data: bytes) -> bool:
         self._pieces.append(data)
@@ -125,11 +143,7 @@ class Answer:
                 payload = b"".join(self._parts)
                 self._parts.clear()
                 self._take(payload)
-        rest = data[position:]
-        self._pieces = [rest]
-        self._held = len(rest)
-        if self._expect is None and rest and not self._followed:
-            raise ProtocolError(f"{len(rest)} bytes after the answer")
+        self._keep(data[position:])
         return self._expect is None
 
     def _check_number(self, number: int, kind: int) -> None:

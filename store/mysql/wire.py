@@ -141,6 +141,9 @@ class Wire(_TrioMysql):
         self._busy = False
         # Logged in and set up.
         self.ready = False
+        # The socket's, once logged in, when bytes go over it as they are: to ask the kernel at once is cheaper. Or -1.
+        self._descriptor = -1
+        self._poll = select.poll()
         super().__init__(
             user=dsn.user,
             password=dsn.password.encode(),  # fault 9
@@ -177,9 +180,7 @@ class Wire(_TrioMysql):
         return self._secure and self._ssl_mode not in ("PREFERRED", "REQUIRED")
 
     def is_readable(self) -> bool:
-        poll = select.poll()
-        poll.register(self._socket().fileno(), select.POLLIN)
-        return bool(poll.poll(0))
+        return bool(self._poll.poll(0))
 
     async def connect(self) -> None:
         # Fault 3: bytes of the former life may be in the buffer, also by way of `ping`.
@@ -190,6 +191,9 @@ class Wire(_TrioMysql):
         if self._rbuf_offset != len(self._rbuf):
             raise ProtocolError("bytes after the login")
         own = self._socket()
+        self._poll.register(own.fileno(), select.POLLIN)
+        if isinstance(self._sock, trio.SocketStream):
+            self._descriptor = own.fileno()
         if own.family != socket.AF_UNIX:
             # A server that vanishes without a word is noticed in half a minute, not in hours.
             for option, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4)):
@@ -239,9 +243,9 @@ class Wire(_TrioMysql):
 
     def quit(self) -> None:
         """Closes; says so if that can be said without waiting, or the server's log complains."""
-        if self.ready and not self._busy and isinstance(self._sock, trio.SocketStream):
+        if self.ready and not self._busy and self._descriptor >= 0:
             with suppress(OSError):
-                os.write(self._sock.socket.fileno(), _QUIT)
+                os.write(self._descriptor, _QUIT)
         self._force_close()
 
     def _stream(self) -> _Stream:
@@ -254,10 +258,10 @@ class Wire(_TrioMysql):
         return (stream if isinstance(stream, trio.SocketStream) else stream.transport_stream).socket
 
     async def _send(self, stream: _Stream, data: bytes) -> None:
-        if isinstance(stream, trio.SocketStream):
+        if self._descriptor >= 0:
             # At once: what waits for its answer next needs no round of the event loop before.
             try:
-                sent = os.write(stream.socket.fileno(), data)
+                sent = os.write(self._descriptor, data)
             except BlockingIOError:
                 sent = 0
             except OSError as error:
@@ -268,10 +272,10 @@ class Wire(_TrioMysql):
         await stream.send_all(data)
 
     async def _receive(self, stream: _Stream) -> bytes:
-        if isinstance(stream, trio.SocketStream):
-            await trio.lowlevel.wait_readable(stream.socket)  # no answer is there so soon that to look first would help
+        if self._descriptor >= 0:
+            await trio.lowlevel.wait_readable(self._descriptor)  # none is there so soon that to look first would help
             try:
-                data = os.read(stream.socket.fileno(), _READ_BYTES)
+                data = os.read(self._descriptor, _READ_BYTES)
             except BlockingIOError:
                 return await self._receive(stream)
             except OSError as error:
@@ -307,6 +311,7 @@ class Wire(_TrioMysql):
         # Fault 4. Also called by the garbage collector, before __init__ has come far and after trio has ended.
         stream: _Stream | None = getattr(self, "_sock", None)
         self._sock = None
+        self._descriptor = -1
         self._closed = True
         if stream is None:
             return
