@@ -206,13 +206,14 @@ class _Publishing:
                     await self._flying[0].over.wait()
                 self._flying.append(flight)
                 self._checked.wait_for_more(True)
-                nursery.start_soon(self._fly, flight)
+                await nursery.start(self._fly, flight)
                 last = flight.over
                 while len(self._flying) == _FLYING:
                     await self._flying[0].over.wait()
         self._answered.end()
 
-    async def _fly(self, flight: _Flight) -> None:
+    async def _fly(self, flight: _Flight, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        task_status.started()  # the next does not begin before this one has asked, for until then nothing is awaited
         answers = await self._publish(flight.topic, flight.read)
         self._held -= sum([len(one.text) for one in flight.read])
         await flight.before.wait()

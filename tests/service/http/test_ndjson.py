@@ -234,6 +234,13 @@ async def test_two_batches_are_written_at_a_time_unless_there_is_an_order_betwee
     assert (len(set(times)), times) == (many, sorted(times)), "in the order of the lines"
 
 
+async def test_batches_are_asked_for_in_their_order(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    answers = await publish(client, lines(*[{"body": number} for number in range(20_000)]))
+    assert len(server.all("intake.publish_each")) > 9
+    assert [int(one.drafts[0].body) for one in asked(server)] == list(range(20_000))
+    assert [answer["offset"] for answer in answers] == list(range(20_000))
+
+
 async def test_an_unknown_topic_is_so_for_each(tmp_path: Path) -> None:
     async with spied(tmp_path / "other.db", Settings(auto_create=False)) as server:
         transport = httpx.ASGITransport(app=server.app())
