@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 import trio
 
+from ..service.upkeep.collector import tame_collector
 from ..store.store import Store
 from . import databases, rival_promotions
 from .report import Figures, chosen, column, percentile, ratios, say, spreads, summarize
@@ -33,6 +34,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.rows < max(arguments.batches):
         parser.error("at least a batch's worth of rows")
+    tame_collector()
     with databases.server(arguments.dsn) as dsn:
         settings = databases.durability(dsn)
         for batch in arguments.batches:

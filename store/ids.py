@@ -72,6 +72,17 @@ def shard_in_delay(place: int) -> int:
     return place & (SHARDS - 1) if place >= 0 else (~place & (SHARDS - 1)) + SHARDS
 
 
+def by_shard(places: Iterable[int]) -> list[list[int]]:
+    """The ids of each shard of `delay` among these places."""
+    shards: list[list[int]] = [[] for _ in range(SHARDS_OF_DELAY)]
+    for place in places:
+        if place >= 0:
+            shards[place & (SHARDS - 1)].append(place)
+        else:
+            shards[(~place & (SHARDS - 1)) + SHARDS].append(~place)
+    return shards
+
+
 def is_straight(id_: int) -> bool:
     """Whether the message went straight to the stream."""
     return bool(id_ & _STRAIGHT)

@@ -109,6 +109,16 @@ class Waiting(NamedTuple):
     """Whether it came from an outbox: whoever takes it away counts it."""
 
 
+class Due(NamedTuple):
+    """As `Waiting`, with what promotion wants to know: thousands are read a second."""
+
+    id: int
+    due: int
+    topic_id: int
+    queue_id: int
+    uncounted: int
+
+
 class Scheduled(NamedTuple):
     """A message that waits, whole."""
 

@@ -13,6 +13,12 @@ SELECT id, due, topic_id, queue_id, nonce, `key`, accepted_at, deliver_at, uncou
 FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*)
 ORDER BY shard, id /*! FOR UPDATE SKIP LOCKED */;
 
+-- name: lock_due
+-- As `lock`, with what promotion wants to know.
+SELECT id, due, topic_id, queue_id, uncounted
+FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*)
+ORDER BY shard, id /*! FOR UPDATE SKIP LOCKED */;
+
 -- name: remove
 -- Messages locked before.
 DELETE /*+ INDEX(delay PRIMARY) */ FROM delay WHERE (shard, id) AT (?*);

@@ -8,15 +8,18 @@ In the wheel a message goes by its id and a retry by `~id`, which is negative, s
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import TypeVar
 
 from ..errors import StoreError
 from ..ids import apart, due_of, first_id, place_of, places_of, shard_in_delay, shard_of
 from ..ports import Bound, Transaction, Value
 from ..records import Promoted, Verdict
-from ..rows import Cancelled, Resting, Scheduled, Streamed, Waiting
+from ..rows import Cancelled, Due, Resting, Scheduled, Streamed, Waiting
 from ..stream.offsets import draw_free, draw_offsets
 from ..stream.tallies import count, locked_tallies
+
+L = TypeVar("L", Waiting, Due)
 
 Timer = tuple[int, int]
 """(due, entry): entry is the id of a message, or `~id` of a retry."""
@@ -41,7 +44,7 @@ async def promote(
     """
     messages = [entry for entry in entries if entry >= 0]
     retries = [~entry for entry in entries if entry < 0]
-    due = [row for row in await lock_waiting(tx, messages) if row.due <= now]
+    due = [row for row in await _lock_due(tx, messages) if row.due <= now]
     resting = await tx.fetch("retry.lock", Resting, retries) if retries else []
     back = [row for row in resting if due_of(row.id) <= now]
     back.sort(key=_time_and_source)  # they were locked shard by shard
@@ -71,7 +74,7 @@ async def promote(
         await _stream_messages(tx, due, begins, now)
     if back:
         await stream_retries(tx, back, begins, now)
-    promoted = [Promoted(row.id, row.queue_id, row.due, bool(row.uncounted)) for row in due]
+    promoted = [Promoted(id_, queue_id, at, bool(uncounted)) for id_, at, _, queue_id, uncounted in due]
     return promoted + [Promoted(~row.id, row.return_queue_id, due_of(row.id)) for row in back], held_back
 
 
@@ -90,33 +93,39 @@ async def queues_of(tx: Transaction, entries: Sequence[int]) -> ByQueue:
 
 
 async def lock_waiting(tx: Transaction, ids: Collection[int]) -> list[Waiting]:
-    """The rows of waiting messages that nobody else is working on, locked: `delay.lock`.
+    """The rows of waiting messages that nobody else is working on, locked."""
+    return await _lock(ids, lambda places: tx.fetch("delay.lock", Waiting, places))
 
-    Few have been moved. So each is looked for in its own place first; only what is not there is looked for apart.
-    """
+
+async def _lock_due(tx: Transaction, ids: Collection[int]) -> list[Due]:
+    return await _lock(ids, lambda places: tx.fetch("delay.lock_due", Due, places))
+
+
+async def _lock(ids: Collection[int], ask: Callable[[list[int]], Awaitable[list[L]]]) -> list[L]:
+    """Few have been moved. So each is looked for in its own place first; only what is not there is looked for apart."""
     if not ids:
         return []
-    rows = await tx.fetch("delay.lock", Waiting, list(ids))
+    rows = await ask(list(ids))
     if len(rows) < len(ids) and (missing := set(ids).difference([row.id for row in rows])):
-        rows += await tx.fetch("delay.lock", Waiting, apart(missing))
+        rows += await ask(apart(missing))
     return rows
 
 
 async def remove_waiting(
-    tx: Transaction, rows: Collection[Waiting], *, behind: Sequence[tuple[str, Sequence[Bound]]] = ()
+    tx: Transaction, rows: Collection[Waiting | Due], *, behind: Sequence[tuple[str, Sequence[Bound]]] = ()
 ) -> list[int]:
-    """Removes rows that `lock_waiting` has locked, and what points to those that were moved, `behind` other statements
+    """Removes rows that are locked, and what points to those that were moved, `behind` other statements
     in the same flight; how many rows each matched."""
-    places = {place_of(row.id, row.due): row for row in rows}
-    for place, row in places.items():
+    places = [place_of(row.id, row.due) for row in rows]
+    for place, row in zip(places, rows, strict=True):
         if place < 0:
             await tx.later("moved.remove", shard_of(row.id), row.due, row.id)
-    return await tx.execute_all([*behind, ("delay.remove", [list(places)])])
+    return await tx.execute_all([*behind, ("delay.remove", [places])])
 
 
 def _hold_back(
-    due: list[Waiting], back: list[Resting], queues: Collection[int], held_back: ByQueue
-) -> tuple[list[Waiting], list[Resting]]:
+    due: list[Due], back: list[Resting], queues: Collection[int], held_back: ByQueue
+) -> tuple[list[Due], list[Resting]]:
     """Those messages and retries that go to other queues than these; the entries of the rest go to `held_back`."""
     if not queues:
         return due, back
@@ -134,10 +143,10 @@ def _time_and_source(retry: Resting) -> tuple[int, int, int]:
     return due_of(retry.id), retry.message_queue_id, retry.message_offset
 
 
-async def _stream_messages(tx: Transaction, due: Sequence[Waiting], begins: dict[int, int], now: int) -> None:
+async def _stream_messages(tx: Transaction, due: Sequence[Due], begins: dict[int, int], now: int) -> None:
     by_queue: dict[int, list[int]] = defaultdict(list)
-    for row in due:
-        by_queue[row.queue_id].append(place_of(row.id, row.due))
+    for id_, at, _, queue_id, _ in due:
+        by_queue[queue_id].append(place_of(id_, at))
     promotions: list[tuple[str, Sequence[Bound]]] = [
         ("message.promote", [begins[queue_id], now, places]) for queue_id, places in by_queue.items()
     ]
@@ -160,12 +169,13 @@ async def stream_retries(tx: Transaction, back: Sequence[Resting], begins: dict[
     _exactly(len(ids), await tx.execute("retry.remove", ids), "taken from retry")
 
 
-async def _drop(tx: Transaction, orphans: Sequence[Waiting]) -> None:
+async def _drop(tx: Transaction, orphans: Sequence[Due]) -> None:
     """Messages whose topic has been removed, from an outbox that was committed only then: there is nobody to hear."""
     if not orphans:
         return
-    await remove_waiting(tx, orphans)
-    for row in orphans:
+    rows = await lock_waiting(tx, [row.id for row in orphans])  # once more, with their keys
+    await remove_waiting(tx, rows)
+    for row in rows:
         if row.key is not None:
             await tx.execute("label.remove", [(row.topic_id, row.key, row.id)] * 2)
 

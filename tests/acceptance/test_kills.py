@@ -30,7 +30,7 @@ POINTS = [
     ("delay.add_bare:committed", 2),
     ("message.add_bare:after", 3),
     ("message.add_bare:committed", 3),
-    ("delay.lock:after", 4),
+    ("delay.lock_due:after", 4),
     ("message.promote:after", 3),
     ("delay.remove:commit", 3),
     ("delay.remove:committed", 3),

@@ -203,6 +203,7 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     ),
     "delay.queues": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
     "delay.lock": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,), (_APART,)]),
+    "delay.lock_due": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,), (_APART,)]),
     "delay.remove": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
     "delay.find": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_ONE + _APART,)]),
     "delay.move": ({"delay": "PRIMARY"}, [(16, START, START, _ONE)]),

@@ -1,11 +1,15 @@
 """Handing what is due to the stream: never early, exactly once, in order of time."""
 
+from contextlib import ExitStack, closing
+from itertools import pairwise
+
 import pytest
 import trio
 
 from support.stores import HOUR, MINUTE, SECOND, Stage, connect_raw, ids_of
 from tarry.store import catalogue
 from tarry.store.errors import StoreError
+from tarry.store.ids import shard_of
 from tarry.store.ports import Bound, Transaction, Value
 from tarry.store.records import Promoted
 from tarry.store.rows import R
@@ -53,6 +57,49 @@ async def test_nothing_and_the_unknown(stage: Stage) -> None:
     assert await stage.promote() == []
     assert await stage.promote(12345, ~12345, receipt.id, (1 << 63) - 1, -(1 << 63)) == []
     assert stage.count("message") == 1
+
+
+async def test_what_lies_between_those_asked_for_is_left_alone(stage: Stage) -> None:
+    """Not for a moment is it locked: who met the lock would take the message for gone, or its cancel for too late. And
+    nobody waits for a message that a transaction adds there, however long that stays open."""
+    topic = await stage.topic()
+    ids = sorted(ids_of(await stage.schedule(topic, *range(1, 97))), key=lambda id_: (shard_of(id_), id_))
+    ends = {place for place, (a, b) in enumerate(pairwise(ids), 1) if shard_of(a) != shard_of(b)} | {0, len(ids)}
+    asked = [id_ for place, id_ in enumerate(ids) if place in ends or place + 1 in ends]
+    between = set(ids) - set(asked)
+    assert len(between) > len(asked)
+    stage.now += HOUR
+    free: set[int] = set()
+    added = 0
+
+    async def promote(tx: Transaction) -> list[Promoted]:
+        promoted, _ = await timers.promote(tx, asked, stage.now, behind=())
+        if stage.kind != "sqlite":
+            other = connect_raw(stage.dsn)
+            with closing(other), other.cursor() as cursor:
+                cursor.execute("SELECT id FROM delay FORCE INDEX (PRIMARY) FOR UPDATE SKIP LOCKED")
+                free.update(id_ for (id_,) in cursor.fetchall())
+        return promoted
+
+    with ExitStack() as stack:
+        if stage.kind != "sqlite":
+            user = stack.enter_context(closing(connect_raw(stage.dsn)))
+            some = ", ".join(str(id_) for id_ in between)
+            columns = "due, nonce, topic_id, queue_id, body, accepted_at, deliver_at"
+            with user.cursor() as cursor:
+                added = cursor.execute(
+                    f"INSERT INTO delay (shard, id, {columns}) SELECT shard, id + 16, {columns} FROM delay"
+                    f" WHERE id IN ({some}) AND id + 16 NOT IN (SELECT id FROM (SELECT id FROM delay) others)"
+                )
+                assert added == len(between)
+        promoted = await stage.store.write(promote)  # `Locked`, if it waited
+        if stage.kind != "sqlite":
+            user.commit()
+            assert free == between
+    assert sorted(one.entry for one in promoted) == sorted(asked)
+    assert sorted(stage.column("SELECT id FROM message")) == sorted(asked)
+    assert stage.count("delay") == len(between) + added
+    assert all(verdict.result == "cancelled" for verdict in await stage.store.cancel(sorted(between), stage.now))
 
 
 async def test_in_order_of_time(stage: Stage) -> None:
