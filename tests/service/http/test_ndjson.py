@@ -11,6 +11,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from support.spied import SpiedServer, spied
+from tarry.service.batching import combiner
 from tarry.service.errors import Busy, Overloaded
 from tarry.service.http.ndjson import MEDIA_TYPE
 from tarry.service.http.server.ports import App as ASGIApp
@@ -224,6 +225,7 @@ async def test_two_batches_are_written_at_a_time_unless_there_is_an_order_betwee
         return answers
 
     monkeypatch.setattr(Store, "publish", slowly)
+    monkeypatch.setattr(combiner, "_PATIENCE", 60.0)  # a batch that is slow keeps its lane waiting
     many = 6000
     answers = await publish(
         client, lines(*[{"body": 1, "ordering_key": ordering_key, "delay": 1000 + number} for number in range(many)])
