@@ -51,6 +51,9 @@ _PAGE = 10_000
 _WIDEST_SPREAD = 1000
 """How late a new id may be made after a duplicate key, milliseconds."""
 
+_LOOKS = 16
+"""Batches that look for idempotency keys behind one that knew some."""
+
 _Function = Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]]
 _Answers = list[list[Receipt] | Conflict | None]
 Kind = Literal["read", "write"]
@@ -72,6 +75,9 @@ class Store:
     """Of groups for which neither they nor their topic name one."""
     _expected: dict[int, Expected | None] = field(factory=dict[int, Expected | None], init=False)
     """By group id: where its next claim is likely to begin. It need not be true."""
+    _looks: int = field(default=0, init=False)
+    """Batches in which idempotency keys are looked for before anything is written: most are new, and a look costs as
+    much as a row."""
 
     async def read(self, function: _Function[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What a function over a transaction finds; each of its queries sees what was committed when it began."""
@@ -98,16 +104,23 @@ class Store:
         return await self._publish(publications, now, free=True)
 
     async def _publish(self, publications: Sequence[Publication], now: int, *, free: bool) -> _Answers:
-        async def attempt(spread: int) -> _Answers:
+        async def attempt(spread: int, *, look: bool = True) -> _Answers:
             made: dict[int, list[int]] = {}
 
             async def work(tx: Transaction) -> _Answers:
-                run = publishing.Publishing(self.ids, now, self.window, self.maker, spread, made, free)
+                run = publishing.Publishing(self.ids, now, self.window, self.maker, spread, made, free, look)
                 return await run.write(tx, publications)
 
             return await self.write(work)
 
-        return await self._again(attempt, now)
+        if not self._looks and _may_be_in_vain(publications):
+            try:
+                return await attempt(0, look=False)
+            except DuplicateKey:  # mostly a request that comes again: others may follow it
+                self._looks = _LOOKS
+        answers = await self._again(attempt, now)
+        self._looks = _LOOKS if any(map(_is_known, answers)) else max(0, self._looks - 1)
+        return answers
 
     async def promote(self, entries: Sequence[int], now: int) -> list[Promoted]:
         """Hands what is due among these wheel entries to the stream."""
@@ -254,3 +267,12 @@ class Store:
         for queue_id in await self.backend.reseat(ends):
             while (await self.seal(queue_id, now, at_once=True)).more:
                 pass
+
+
+def _may_be_in_vain(publications: Sequence[Publication]) -> bool:
+    """Whether nothing is left of a batch that is refused: elsewhere than in the store, offsets stay drawn."""
+    return "redis" not in {publication.drafts[0].topic.sequencer for publication in publications}
+
+
+def _is_known(answer: list[Receipt] | Conflict | None) -> bool:
+    return isinstance(answer, Conflict) or (answer is not None and answer[0].replayed)

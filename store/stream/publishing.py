@@ -55,6 +55,8 @@ class Publishing:
     becomes of a COMMIT, a message has one id."""
     free: bool = False
     """Whether publications that need a row which is locked are left out, and not waited for."""
+    look: bool = True
+    """Whether idempotency keys are looked for first. If not, one that is known is a `DuplicateKey`."""
 
     async def write(self, tx: Transaction, publications: Sequence[Publication]) -> list[_Answer | None]:
         """Writes the batch; a publication whose idempotency key is known is answered from its first answer.
@@ -148,7 +150,7 @@ class Publishing:
         return Receipt(written.id, "published", written.at, written.at, written.draft.queue.number, written.offset)
 
     async def _replays(self, tx: Transaction, publications: Sequence[Publication]) -> list[_Answer | None]:
-        if all(publication.idempotency_key is None for publication in publications):
+        if not self.look or all(publication.idempotency_key is None for publication in publications):
             return [None] * len(publications)
         keys: dict[int, set[str]] = defaultdict(set)
         for publication in publications:
@@ -217,13 +219,14 @@ class Publishing:
                 raise TopicGone("the topic has been removed meanwhile")
 
     async def _remember(self, tx: Transaction, answered: Iterable[tuple[Publication, _Answer | None]]) -> None:
+        expires_at = self.now + self.window
         rows: list[Sequence[Value]] = [
             (
                 publication.drafts[0].topic.id,
-                encode(publication.idempotency_key),
+                (publication.idempotency_key or "").encode(),
                 publication.fingerprint,
                 _encode_receipts(receipts),
-                self.now + self.window,
+                expires_at,
             )
             for publication, receipts in answered
             if isinstance(receipts, list)
@@ -283,8 +286,11 @@ def _replay(publication: Publication, fingerprint: bytes, receipts: _Answer | No
     return [msgspec.structs.replace(receipt, replayed=True) for receipt in receipts]
 
 
+_encode_json = msgspec.json.Encoder().encode
+
+
 def _encode_receipts(receipts: Sequence[Receipt]) -> bytes:
-    return msgspec.json.encode([(r.id, r.state, r.deliver_at, r.due, r.queue, r.offset) for r in receipts])
+    return _encode_json([(r.id, r.state, r.deliver_at, r.due, r.queue, r.offset) for r in receipts])
 
 
 def _decode_receipts(text: bytes) -> list[Receipt]:

@@ -5,6 +5,7 @@ What the store says is compared with a dictionary. On MySQL and MariaDB the line
 
 import random
 from collections.abc import AsyncIterator
+from typing import Any
 
 import attrs
 import msgspec
@@ -13,6 +14,7 @@ import trio
 
 from support.proxy import MOMENTS, Proxy
 from support.stores import HOUR, SECOND, START, Stage
+from tarry.store import store as store_module
 from tarry.store.opening import open_backend
 from tarry.store.records import Conflict, Publication, Receipt, Topic
 from tarry.store.store import IDEMPOTENCY_WINDOW, Store
@@ -134,7 +136,10 @@ async def line(stage: Stage, nursery: trio.Nursery) -> AsyncIterator[tuple[Store
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_the_same_key_is_the_same_message(stage: Stage, line: tuple[Store, Proxy | None], seed: int) -> None:
+async def test_the_same_key_is_the_same_message(
+    stage: Stage, line: tuple[Store, Proxy | None], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "_LOOKS", seed)  # so that most batches write before they look
     dice = random.Random(seed)
     ledger = Ledger(stage, [await stage.topic("one"), await stage.topic("other")], dice)
     store, proxy = line
@@ -159,3 +164,33 @@ async def test_the_same_key_is_the_same_message(stage: Stage, line: tuple[Store,
     ledger.check()
     assert proxy is None or proxy.done > 5
     assert len(ledger.known) == 2 * len(KEYS)
+
+
+async def test_keys_are_looked_for_when_some_have_been_known(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere the row itself tells that a key is known: nearly all are new."""
+    monkeypatch.setattr(store_module, "_LOOKS", 2)
+    ledger = Ledger(stage, [await stage.topic()], random.Random(1))
+    looked: list[str] = []
+    look = publishing.Publishing._replays
+
+    async def spied(run: publishing.Publishing, *args: Any) -> Any:
+        looked.append("looked" if run.look else "wrote")
+        return await look(run, *args)
+
+    monkeypatch.setattr(publishing.Publishing, "_replays", spied)
+    for key, expected in (
+        ("a", ["wrote"]),
+        ("b", ["wrote"]),
+        ("a", ["wrote", "looked"]),
+        ("c", ["looked"]),
+        ("a", ["looked"]),
+        ("d", ["looked"]),
+        ("e", ["looked"]),
+        ("f", ["wrote"]),
+    ):
+        request = ledger.request(ledger.topics[0], key, 0)
+        (answer,) = await stage.store.publish([request], stage.now)
+        ledger.expect(request, answer, stage.now)
+        assert looked == expected, key
+        looked.clear()
+    ledger.check()
