@@ -7,7 +7,8 @@
 - `sharing`       callers at the same time share requests, in threads: `gathering` is who goes with whom, `shares` what
                   each puts in and gets back (both pure).
 - `consumption`   what is behind `consume` and `run`, in threads: `loops` is what it does, in tasks too, `stock` and
-                  `holds` are its state (pure), `delivery` what the user holds, `runner` the workers.
+                  `holds` are its state, `claim_size` how much it asks for (pure), `delivery` what the user holds,
+                  `runner` the workers.
 - `coroutines`    how threads run what is written once for them and for tasks.
 - `transport`     HTTP, and the only place where a call is tried again.
 - `processes`     what a fork does not share: connections, and whose threads a loop has.

@@ -14,10 +14,11 @@ from .async_messages import AsyncMessages, Consumptions
 from .async_runner import AsyncRunner, Stop
 from .async_transport import AsyncTransport
 from .bodies import Dumps
+from .claim_size import MANY, ahead, claim_size, grown
 from .durations import Duration, Seconds, milliseconds
 from .errors import OnFailure
 from .identity import Identity
-from .stock import MANY, ahead, claim_size, terms_for
+from .stock import terms_for
 
 
 class AsyncTarry(AsyncApi):
@@ -155,10 +156,10 @@ class AsyncTarry(AsyncApi):
         `signals` says whether SIGTERM and SIGINT are heard. Unless it is said, they are where this is the main program:
         in the main thread, and where nobody else has a handler for SIGTERM.
 
-        A claim asks for `max` messages: unless it is said, for 100, or for two for each worker where these are more.
-        Where a message takes long, a smaller `max` leaves more of them to other clients. No claim is made while
-        `max_cached` messages or `max_cached_bytes` are held. `tags`, `start` and broadcast
-        topics: as in `consume`.
+        A claim asks for `max` messages: unless it is said, for 100, or for two for each worker where these are more,
+        and for up to 500 while the workers are so quick that they wait for each. Where a message takes long, a smaller
+        `max` leaves more of them to other clients. No claim is made while `max_cached` messages or `max_cached_bytes`
+        are held. `tags`, `start` and broadcast topics: as in `consume`.
         """
         arguments.at_least_one(workers=workers, max_cached=max_cached, max_cached_bytes=max_cached_bytes)
         size = max or claim_size(workers, max_cached)
@@ -171,6 +172,7 @@ class AsyncTarry(AsyncApi):
             lease=lease,
             wait=wait,
             ahead=ahead(size, workers),
+            most=max or grown(size, max_cached),
             max_messages=max_cached,
             max_bytes=max_cached_bytes,
             tags=arguments.tags(tags),

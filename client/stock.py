@@ -14,6 +14,7 @@ from attrs import frozen
 from . import claims
 from .absence import Absence
 from .calls import Call
+from .claim_size import ClaimSize
 from .durations import Duration, milliseconds
 from .errors import LeaseLost, NotFound, TarryError, Unavailable
 from .holds import Hold, Holds, Settlement
@@ -31,22 +32,6 @@ SIGNS = 3
 """Signs in the time that one counts: one or two may be lost."""
 
 
-MANY = 100
-"""Messages of a claim, unless another number is said: of ten, the claims are most of the work."""
-_MOST = 1000
-"""That the server gives in one."""
-
-
-def claim_size(workers: int, max_messages: int) -> int:
-    """Messages of one claim for so many workers: two for each, and enough to be worth a claim."""
-    return min(max(MANY, 2 * workers), max_messages, _MOST)
-
-
-def ahead(size: int, workers: int) -> int:
-    """How many may wait when the next claim is made: work for all until it is answered."""
-    return max(workers, size // 2)
-
-
 @frozen(kw_only=True)
 class Terms:
     """What is consumed, and how. Times are seconds."""
@@ -55,12 +40,14 @@ class Terms:
     group: str
     client: str
     size: int
-    """Messages of one claim, at most."""
+    """Messages of one claim, at most, until it grows."""
     lease: float
     wait: float
     """Of one long poll; closing waits for it, so that nothing claimed is left to its lease."""
     ahead: int
-    """The next claim is made when no more than this many wait to be handled."""
+    """The next claim is made when no more than this many wait to be handled; of one that has grown, half of it."""
+    most: int = 0
+    """Messages of one claim that has grown, because the workers waited for each; 0: it does not grow."""
     limit: int | None = None
     """Messages in all."""
     tags: tuple[str, ...] | None = None
@@ -89,6 +76,7 @@ class Stock:
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
+        self._size = ClaimSize(terms.size, terms.most or terms.size, terms.ahead)
         self.holds = Holds(terms.lease)
         self.absence = Absence(terms.topic)
         self.waiting: deque[tuple[Hold, Message]] = deque()
@@ -139,6 +127,8 @@ class Stock:
         """A call for more was answered."""
         self.absence.answered(now)
         self.note_alive(asked_at)
+        if claim is None or claim.next is None:  # of a broadcast topic all is handled before the next is asked for
+            self._size.claimed(0 if claim is None else len(claim.messages), len(self.waiting))
         if claim is not None:
             self.add(claim, now, asked_at)
 
@@ -274,9 +264,10 @@ class Stock:
     def wanted(self) -> int:
         """How many messages to claim now; 0 for none."""
         terms = self._terms
-        rest = terms.size if terms.limit is None else terms.limit - self.handed - len(self.waiting)
-        size = min(terms.size, rest, terms.max_messages - self.holds.messages)
-        room = len(self.waiting) <= terms.ahead and self.holds.bytes < terms.max_bytes
+        size = self._size.now
+        rest = size if terms.limit is None else terms.limit - self.handed - len(self.waiting)
+        size = min(size, rest, terms.max_messages - self.holds.messages)
+        room = len(self.waiting) <= self._size.ahead and self.holds.bytes < terms.max_bytes
         seen = self._unseen is None or not self._unseen.open
         return size if size > 0 and room and seen else 0
 

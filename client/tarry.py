@@ -11,13 +11,14 @@ import httpx
 from . import arguments
 from .api import Api
 from .bodies import Dumps
+from .claim_size import MANY, ahead, claim_size, grown
 from .consumption import Consumption
 from .delivery import Delivery
 from .durations import Duration, Seconds, milliseconds, seconds
 from .errors import OnFailure
 from .identity import Identity
 from .runner import Runner
-from .stock import MANY, ahead, claim_size, terms_for
+from .stock import terms_for
 from .transport import Transport
 
 
@@ -150,10 +151,10 @@ class Tarry(Api):
         `signals` says whether SIGTERM and SIGINT are heard. Unless it is said, they are where this is the main program:
         in the main thread, and where nobody else has a handler for SIGTERM.
 
-        A claim asks for `max` messages: unless it is said, for 100, or for two for each worker where these are more.
-        Where a message takes long, a smaller `max` leaves more of them to other clients. No claim is made while
-        `max_cached` messages or `max_cached_bytes` are held. `tags`, `start` and broadcast
-        topics: as in `consume`.
+        A claim asks for `max` messages: unless it is said, for 100, or for two for each worker where these are more,
+        and for up to 500 while the workers are so quick that they wait for each. Where a message takes long, a smaller
+        `max` leaves more of them to other clients. No claim is made while `max_cached` messages or `max_cached_bytes`
+        are held. `tags`, `start` and broadcast topics: as in `consume`.
         """
         arguments.at_least_one(workers=workers, max_cached=max_cached, max_cached_bytes=max_cached_bytes)
         size = max or claim_size(workers, max_cached)
@@ -166,6 +167,7 @@ class Tarry(Api):
             lease=lease,
             wait=wait,
             ahead=ahead(size, workers),
+            most=max or grown(size, max_cached),
             max_messages=max_cached,
             max_bytes=max_cached_bytes,
             tags=arguments.tags(tags),

@@ -11,7 +11,6 @@ import pytest
 from support.scripted_server import LOST, Answer, ScriptedServer, problem
 from support.small_broker import SmallBroker
 from tarry.client import BadRequest, Delivery, Tarry
-from tarry.client.stock import claim_size
 
 
 @pytest.fixture
@@ -44,14 +43,6 @@ def test_a_claim_asks_for_a_hundred_and_no_more_than_is_left(tarry: Tarry, broke
     for message in tarry.consume("t", "g", limit=250):
         message.ack()
     assert [request["max"] for request in broker.all("claim")] == [100, 100, 50]
-
-
-@pytest.mark.parametrize(
-    ("workers", "max_cached", "size"),
-    [(1, 1000, 100), (20, 1000, 100), (90, 1000, 180), (9000, 5000, 1000), (20, 7, 7)],
-)
-def test_run_asks_for_two_for_each_worker_and_a_hundred_at_least(workers: int, max_cached: int, size: int) -> None:
-    assert claim_size(workers, max_cached) == size
 
 
 def test_acks_of_a_claim_go_together(tarry: Tarry, broker: SmallBroker) -> None:
