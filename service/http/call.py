@@ -56,6 +56,8 @@ class Call:
             name = self.request.parts.get(what)
             if name is not None and (wrong := wrong_one(name)):
                 raise Problem("bad-request", f"{what} {name[:100]!r}: {wrong}")
+        if not self.request.scope["query_string"]:
+            return
         seen: set[str] = set()
         for name, _ in self.request.parameters:
             if name not in parameters:

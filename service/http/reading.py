@@ -39,18 +39,19 @@ async def read_body(request: Request, limit: int) -> bytes:
     length = request.header(b"content-length") or ""
     if length.isascii() and length.isdigit() and (len(length) > 15 or int(length) > limit):
         raise _too_large(limit)
-    body = bytearray()
+    pieces: list[bytes] = []
+    size = 0
     more = True
     while more:
         message = await request.receive()
         if message["type"] == "http.disconnect":
             raise ClientGone
-        chunk: bytes = message.get("body", b"")
-        if len(body) + len(chunk) > limit:
+        pieces.append(message.get("body", b""))
+        size += len(pieces[-1])
+        if size > limit:
             raise _too_large(limit)
-        body += chunk
         more = message.get("more_body", False)
-    return bytes(body)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 class ClientGone(Exception):
@@ -81,7 +82,8 @@ def check_coding(request: Request) -> None:
     """Its body is sent as it is, in UTF-8. Raises a `Problem`."""
     if _content_type(request.header(b"content-type") or JSON)[1] not in ("utf-8", "utf8", "us-ascii"):
         raise Problem("unsupported-media-type", "send JSON in UTF-8")
-    if (request.header(b"content-encoding") or "identity").strip().lower() != "identity":
+    coding = request.header(b"content-encoding")
+    if coding and coding.strip().lower() != "identity":
         raise Problem("unsupported-media-type", "send the body as it is, without Content-Encoding")
 
 

@@ -145,13 +145,15 @@ class Intake:
 
     def _lane(self, publications: _Some) -> tuple[int, ...]:
         """What they share with others: the queues they go to now, or their topic's tally when all are for later."""
-        now = self._clock.now()
-        queues = {
-            draft.queue.id
-            for publication in publications
-            for draft in publication.drafts
-            if draft.deliver_at is None or draft.deliver_at <= now
-        }
+        now: int | None = None
+        queues: set[int] = set()
+        for publication in publications:
+            for draft in publication.drafts:
+                if draft.deliver_at is not None:
+                    now = self._clock.now() if now is None else now
+                    if draft.deliver_at > now:
+                        continue
+                queues.add(draft.queue.id)
         return tuple(sorted(queues)) or (-publications[0].drafts[0].topic.id,)
 
     async def _publish(self, asked: Sequence[_Some]) -> list[Sequence[Answer | None]]:
