@@ -221,27 +221,38 @@ def _with_server(figures: Figures, used: float) -> Figures:
 
 
 def consumed(messages: int, dsn: str) -> Figures:
-    """`Tarry.run` with a handler that does nothing, until all that wait are handled; the times are of the whole."""
+    """`Tarry.run` with a handler that does nothing, until all that wait are handled; the times are of the whole.
+
+    Without its end, which waits for the poll under way for more: 2 s, however many there were.
+    """
     left = messages
+    ended = 0.0
     stop, counting = threading.Event(), threading.Lock()
 
     def handle(body: object) -> None:
-        nonlocal left
+        nonlocal left, ended
         with counting:
             left -= 1
             if not left:
+                ended = time.perf_counter()
                 stop.set()
+
+    def run() -> float:
+        tarry.run("orders", "g", handle, stop=stop)
+        return ended
 
     with served(dsn) as server, Tarry(server.url) as tarry:
         publish(server.url, messages)
-        return of_the_whole(messages, server.pid, lambda: tarry.run("orders", "g", handle, stop=stop))
+        return of_the_whole(messages, server.pid, run)
 
 
-def of_the_whole(messages: int, pid: int, work: Callable[[], object]) -> Figures:
-    """The figures of a work on so many messages, whose times are those of the whole; `pid` is the server's."""
+def of_the_whole(messages: int, pid: int, work: Callable[[], float | None]) -> Figures:
+    """The figures of a work on so many messages, whose times are those of the whole; `pid` is the server's.
+
+    `work` may say when it was done, by `time.perf_counter`.
+    """
     before, began, own = cpu_of(pid), time.perf_counter(), time.process_time()
-    work()
-    took = time.perf_counter() - began
+    took = (work() or time.perf_counter()) - began
     return {
         "per_s": round(messages / took),
         "server_cpu_us": round((cpu_of(pid) - before) / messages * 1e6, 1),
