@@ -13,6 +13,7 @@ from .access.keyring import Keyring
 from .alarm import Alarm
 from .clock import Clock
 from .groups.groups import Groups
+from .groups.members import Members
 from .groups.membership import Membership
 from .groups.operations import Operations
 from .groups.roster import Roster
@@ -48,6 +49,7 @@ class Node:
     groups: Groups
     operations: Operations
     membership: Membership
+    members: Members
     roster: Roster
     hand: Hand
     loader: Loader

@@ -12,19 +12,14 @@ PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
 """Seconds between tries of what a start cannot do without."""
 
 
-async def every(seconds: float, step: Callable[[], Awaitable[object]], longest: float | None = None) -> None:
-    """Takes the step for ever, resting between; a store that is away is asked again at the next one.
-
-    With `longest` the rest is doubled, up to that, each time that the step says it has found nothing.
-    """
-    rest = seconds
+async def every(seconds: float, step: Callable[[], Awaitable[object]]) -> None:
+    """Takes the step for ever, resting between; a store that is away is asked again at the next one."""
     while True:
         try:
-            found = await step()
-            rest = seconds if found or longest is None else min(rest * 2, longest)
+            await step()
         except StoreError as error:
             tell_failure("round_failed", error, step=getattr(step, "__name__", str(step)))
-        await trio.sleep(rest)
+        await trio.sleep(seconds)
 
 
 async def until_done(step: Callable[[], Awaitable[None]], waited_for: tuple[type[StoreError], ...]) -> None:

@@ -23,6 +23,7 @@ from .access.keyring import Keyring
 from .alarm import Alarm
 from .clock import Clock
 from .groups.groups import Groups
+from .groups.members import Members
 from .groups.membership import Membership
 from .groups.operations import Operations
 from .groups.roster import Roster
@@ -172,7 +173,7 @@ def make_node(store: Store, settings: Settings, metrics: Metrics, notices: Notic
         store=store,
         clock=clock,
         directory=directory,
-        catalogue=Catalogue(store, directory, groups.free),
+        catalogue=Catalogue(store, directory, groups.look_again),
         ranking=Ranking(store, directory, rates),
         remover=Remover(store, directory, clock, busy),
         intake=intake,
@@ -181,6 +182,7 @@ def make_node(store: Store, settings: Settings, metrics: Metrics, notices: Notic
         groups=groups,
         operations=Operations(store, clock, add, groups.closed),
         membership=membership,
+        members=Members(store, clock, groups, settings.client_timeout),
         roster=Roster(store, directory, membership, groups.present),
         hand=hand,
         loader=Loader(store, hand, clock),

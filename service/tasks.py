@@ -23,9 +23,12 @@ async def run_tasks(node: Node) -> None:
         nursery.start_soon(every, 2, node.clock_watch.take)
         nursery.start_soon(every, 10, node.directory.refresh)
         nursery.start_soon(every, keyring.EVERY, node.keyring.refresh)
-        nursery.start_soon(every, 1, sweeps.look, 5)
+        nursery.start_soon(every, 1, sweeps.look)
         await until_done(sweeps.watch_all, (StoreError,))
         nursery.start_soon(every, node.membership.round, partial(look_after_clients, node))
+        if node.store.backend.shared:
+            nursery.start_soon(every, node.membership.round, node.members.look)
+            nursery.start_soon(every, 60, node.members.forget)
         nursery.start_soon(every, 10, sweeps.leases)
         nursery.start_soon(every, 60, sweeps.idempotency_keys)
         nursery.start_soon(every, 60, node.client_owners.forget_unused)

@@ -213,6 +213,11 @@ async def queue_ends(tx: Transaction, queue_ids: Sequence[int]) -> dict[int, int
     return dict(await tx.fetch("queue.ends", tuple[int, int], queue_ids)) if queue_ids else {}
 
 
+async def claimable(tx: Transaction, group_ids: Sequence[int]) -> list[int]:
+    """Those of these groups that have something yet to claim, whoever may have it."""
+    return await tx.fetch("cursor.claimable", int, group_ids) if group_ids else []
+
+
 async def lags(tx: Transaction, group_ids: Sequence[int]) -> dict[int, tuple[int, int]]:
     """By group id: messages yet to be claimed, and retries that wait for their rung."""
     rows = await tx.fetch("cursor.lags", tuple[int, int, int, int], group_ids) if group_ids else []

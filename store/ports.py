@@ -117,6 +117,11 @@ class Guest(Protocol):
 class Backend(Guest, Protocol):
     """A database. Closed with `aclose`; every method may raise the errors of `store.errors`."""
 
+    @property
+    def shared(self) -> bool:
+        """Whether other servers may work on it at the same time."""
+        ...
+
     def skew(self) -> int:
         """By how many milliseconds the host's clock is ahead of where it was when the store's time began with it.
 

@@ -36,6 +36,10 @@ _PACE = 0.004
 1000 a second a third fewer requests, and a p99 of lateness that is a quarter lower on the embedded store. Who comes
 after a rest, or finds more waiting, does not wait."""
 
+_SURE = 1.0
+"""Seconds for which it is believed that there is nothing to claim. Other nodes work on the group, too; what they
+publish, settle or seek is heard of here late, or not at all."""
+
 log = structlog.get_logger()
 
 
@@ -107,10 +111,12 @@ class Coordinator:
         self._claiming = False  # a turn claims, and what it leaves is not known yet
         self._full = False  # the group has as many messages in hand as it may, until something is settled
         self._claims_from = 0.0  # trio's time before which a trickle is not claimed
+        self._sure_until = 0.0  # trio's time up to which a turn that found nothing is believed
         self._wake = trio.Event()
         self._stopping = False
         self._retired = False
         self._asked_at: dict[str, int] = {}  # when each client last asked, of an ordered topic
+        self._elsewhere: set[str] = set()  # the clients that ask for it at other servers
         self._sharing: set[str] = set()  # among whom the queues were shared in the last turn
         self._left = False  # the last turn left messages that none of those who asked may have
         self._rest = _FIRST_REST  # before the next turn, while another transaction holds the group
@@ -124,8 +130,9 @@ class Coordinator:
         if self._asking:
             self._wake.set()
 
-    def free(self) -> None:
-        """The group may have more in hand than before, or something was settled elsewhere."""
+    def look_again(self) -> None:
+        """There may be messages, or room for more in hand, whatever the last turn has found: another node, an operator
+        or a user's transaction has done something."""
         self._full = False
         self.notify()
 
@@ -145,10 +152,19 @@ class Coordinator:
         self._wake.set()
 
     def present(self) -> set[str]:
-        """The clients of an ordered topic that share its queues: who waits, or asked not long ago."""
-        since = self._clock.now() - self._present_for
-        self._asked_at = {client: at for client, at in self._asked_at.items() if at > since}
-        return {*self._asked_at, *(asking.request.client for asking in self._asking)}
+        """Who shares the queues of an ordered topic: the clients that wait, or asked not long ago, here or elsewhere."""
+        return {*self.members(), *self._elsewhere}
+
+    def members(self) -> dict[str, int]:
+        """Those of them that ask here, and when each was there last: Unix milliseconds."""
+        now = self._clock.now()
+        self._asked_at = {client: at for client, at in self._asked_at.items() if at > now - self._present_for}
+        return self._asked_at | {asking.request.client: now for asking in self._asking}
+
+    def share_among(self, clients: set[str]) -> None:
+        """The members of the group, as all servers have written them down; those here are known better."""
+        self._elsewhere = clients - self._asked_at.keys()
+        self.look_around()
 
     def look_around(self) -> None:
         """Somebody may have a right to messages that another has left."""
@@ -160,6 +176,7 @@ class Coordinator:
         for asking in [asking for asking in self._asking if asking.request.client == client]:
             del self._asking[asking]
             asking.answered.set()
+        self._elsewhere.discard(client)
         if self._asked_at.pop(client, None) is not None:
             self.notify()
 
@@ -193,11 +210,13 @@ class Coordinator:
         """A claim, or None when there is nothing within `wait` milliseconds."""
         if self._stopping:
             return None
-        if self._find_group().topic.ordered:
+        if self.ordered:
             self._may_find |= self._left or request.client not in self._asked_at
             self._asked_at[request.client] = self._clock.now()
         if not self._may_find and not self._claiming and wait <= 0:
-            return None  # the last turn left nothing, and nothing came since
+            if trio.current_time() < self._sure_until:
+                return None  # the last turn left nothing, and nothing came since
+            self.look_again()
         if len(self._asking) >= _WAITING:
             raise Overloaded("too many claims are waiting for this group; try again in a moment")
         asking = _Asking(request, final=wait <= 0)
@@ -235,6 +254,11 @@ class Coordinator:
         if settling.error is not None:
             raise settling.error
         return settling.settled
+
+    @property
+    def ordered(self) -> bool:
+        """Whether its clients share the queues among them."""
+        return self._find_group().topic.ordered
 
     @property
     def waiting(self) -> bool:
@@ -319,6 +343,7 @@ class Coordinator:
         if asking:
             self._claiming = False
             self._left, self._sharing, self._full = turn.left, sharing, turn.full
+            self._sure_until = trio.current_time() + _SURE
         if self._full:
             self._may_find = False
         elif turn.more:

@@ -81,11 +81,8 @@ class Groups:
 
     @property
     def awaited(self) -> set[int]:
-        """The queues of which somebody waits for messages."""
-        groups = (
-            self._directory.group_by_id(id_) for id_, coordinator in self._coordinators.items() if coordinator.waiting
-        )
-        return {queue_id for group in groups if group is not None for queue_id in group.queue_ids}
+        """The ids of groups of which somebody waits for messages."""
+        return {id_ for id_, coordinator in self._coordinators.items() if coordinator.waiting}
 
     async def state(self, group: Group) -> GroupState:
         """Its counters, and its clients: those that hold something, and those that are here."""
@@ -202,6 +199,16 @@ class Groups:
         ids = self._coordinators.keys() if group is None else self._coordinators.keys() & {group.id}
         return {client for id_ in ids for client in self._coordinators[id_].present()}
 
+    def members(self) -> dict[int, dict[str, int]]:
+        """By group of an ordered topic: the clients that ask for it here, and when each was there last."""
+        found = {id_: coordinator.members() for id_, coordinator in self._coordinators.items() if coordinator.ordered}
+        return {id_: members for id_, members in found.items() if members}
+
+    def share_among(self, group_id: int, clients: set[str]) -> None:
+        """The clients that share the queues of a group, here and elsewhere."""
+        if (coordinator := self._coordinators.get(group_id)) is not None:
+            coordinator.share_among(clients)
+
     def retire(self, group: Group) -> None:
         """The group is gone."""
         if (coordinator := self._coordinators.pop(group.id, None)) is not None:
@@ -210,10 +217,10 @@ class Groups:
                 del self._of_topic[group.topic.id]
             coordinator.retire()
 
-    def free(self, group: Group) -> None:
-        """The group may have more in hand than before."""
-        if (coordinator := self._coordinators.get(group.id)) is not None:
-            coordinator.free()
+    def look_again(self, group_id: int) -> None:
+        """There may be messages for the group, or room for more in hand, whatever its last turn has found."""
+        if (coordinator := self._coordinators.get(group_id)) is not None:
+            coordinator.look_again()
 
     def look_around(self) -> None:
         """Somebody may have a right to messages that another has left."""

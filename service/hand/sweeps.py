@@ -7,8 +7,8 @@
   committed hours late. Both, when somebody says that a transaction of theirs was committed (`nudge`).
 - leases, every ten seconds: claims whose lease ran out and that no coordinator here has watched.
 - idempotency_keys, every minute: idempotency keys whose window is over, a bounded batch at a time.
-- look, while somebody waits for messages: queues that other nodes have made grow; every second, and less often, down to
-  every five, while there are none.
+- look, every second while somebody waits: queues that other nodes have made grow, for readers, and groups that have
+  something to claim, for whatever reason: other nodes publish, seek and settle.
 """
 
 from collections.abc import Awaitable, Callable
@@ -31,6 +31,7 @@ _AHEAD = 1_500
 _ROWS = 10_000
 _CLAIMS = 1_000
 _QUEUES = 1_000
+_GROUPS = 1_000
 _GRACE = 2_000
 """Milliseconds for the coordinator that granted a claim to end it itself."""
 _EVER = 1 << 60
@@ -93,16 +94,25 @@ class Sweeps:
         while await self._store.write(publishing.forget, self._clock.now(), _CLAIMS) == _CLAIMS:
             await trio.sleep(0.05)  # writers come first
 
-    async def look(self) -> bool:
-        """Tells of queues that have grown by somebody else's hand; whether there was one, or nobody waits."""
-        awaited = sorted(self._growth.awaited)
+    async def look(self) -> None:
+        """Tells readers of queues that have grown by somebody else's hand, and groups that they may claim."""
+        await self._look_for_readers()
+        await self._look_for_groups()
+
+    async def _look_for_readers(self) -> None:
+        awaited = sorted(self._growth.listeners.awaited)
         self._ends = {queue_id: self._ends[queue_id] for queue_id in awaited if queue_id in self._ends}
-        found = not awaited
         for begin in range(0, len(awaited), _QUEUES):
             ends = await self._store.read(catalogue.queue_ends, awaited[begin : begin + _QUEUES])
             for queue_id, end in ends.items():
                 if self._ends.get(queue_id, 0) < end:
                     self._ends[queue_id] = end
                     self._growth.seen(queue_id)
-                    found = True
-        return found
+
+    async def _look_for_groups(self) -> None:
+        # No mark of what was seen: a group that is full here may have been settled elsewhere, one that another has
+        # sought has its old ends. Where nobody may have what there is, it costs a turn a second.
+        awaited = sorted(self._growth.groups.awaited)
+        for begin in range(0, len(awaited), _GROUPS):
+            for group_id in await self._store.read(catalogue.claimable, awaited[begin : begin + _GROUPS]):
+                self._growth.groups.look_again(group_id)

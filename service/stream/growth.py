@@ -38,8 +38,3 @@ class Growth:
         """It has grown, by whomever: its readers at this node are woken."""
         self.listeners.notify(queue_id)
         self.groups.notify(queue_id)
-
-    @property
-    def awaited(self) -> set[int]:
-        """The queues of which somebody waits for messages here."""
-        return self.listeners.awaited | self.groups.awaited

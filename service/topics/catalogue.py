@@ -16,11 +16,11 @@ from .directory import Directory
 
 @frozen(eq=False)
 class Catalogue:
-    """Makes and changes topics and groups by name. `_freed` hears of a group that may have more in hand."""
+    """Makes and changes topics and groups by name. `_freed` hears of a group, by its id, that may have more in hand."""
 
     _store: Store
     _directory: Directory
-    _freed: Callable[[Group], None]
+    _freed: Callable[[int], None]
 
     async def put_topic(self, draft: TopicDraft) -> tuple[Topic, bool]:
         """Makes or changes a topic; True when it was made. Raises `TopicConflict`."""
@@ -71,5 +71,5 @@ class Catalogue:
         """Sets how many messages the group's clients may have in hand at once; None is no limit."""
         await self._store.write(catalogue.limit_group, group, concurrency)
         group = await self._directory.read_group(group)
-        self._freed(group)
+        self._freed(group.id)
         return group

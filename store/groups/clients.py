@@ -17,6 +17,7 @@ from ..ports import Asked, Transaction, Value
 from ..records import ClaimKey
 from ..rows import encode
 from ..stream import readers
+from . import members
 from .locked_rows import ClaimRow
 
 _EVER = 1 << 62
@@ -109,6 +110,7 @@ async def remove(tx: Transaction, clients: Mapping[str, int | None], now: int) -
     gone = [name for name, one in left.items() if one.watched or clients[name] is None]
     if gone:
         await readers.forget(tx, gone)
+        await members.leave(tx, gone)
         for name, claims in (await _end_leases(tx, gone, now)).items():
             left[name] = Left(left[name].watched, tuple(claims))
     return left

@@ -348,6 +348,11 @@ class MySQLBackend:
         await self._redis_offsets.raise_to({queue_id: end for queue_id, end in ends.items() if queue_id in elsewhere})
         return [queue_id for queue_id in ends if queue_id not in elsewhere]
 
+    @property
+    def shared(self) -> bool:
+        """Other servers may work on the database."""
+        return True
+
     def skew(self) -> int:
         """The host's clock is not asked."""
         return 0

@@ -42,6 +42,12 @@ SELECT c.group_id, SUM(q.next_offset - c.position), SUM(c.retried + c.redriven +
 FROM `cursor` c /*! FORCE INDEX (PRIMARY) */ JOIN queue q /*! FORCE INDEX (PRIMARY) */ ON q.id = c.queue_id
 WHERE c.group_id IN (?*) GROUP BY c.group_id;
 
+-- name: claimable
+-- Those of these groups that have something yet to claim.
+SELECT DISTINCT c.group_id
+FROM `cursor` c /*! FORCE INDEX (PRIMARY) */ JOIN queue q /*! FORCE INDEX (PRIMARY) */ ON q.id = c.queue_id
+WHERE c.group_id IN (?*) AND c.position < q.next_offset;
+
 -- name: leftovers
 -- The ends of these groups' logs, and their dead letters, by queue: where there are any.
 SELECT group_id, queue_id, next_delivery, dead - cleared FROM `cursor` /*! FORCE INDEX (PRIMARY) */

@@ -68,6 +68,11 @@ class SQLiteBackend:
         """The host's clock as it was when the store was opened, and the time since."""
         return self._clock.now()
 
+    @property
+    def shared(self) -> bool:
+        """Its file is one server's."""
+        return False
+
     def skew(self) -> int:
         """By how many milliseconds the host's clock was set since."""
         return self._clock.skew()

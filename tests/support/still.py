@@ -36,6 +36,10 @@ class StillBackend:
     async def now(self) -> int:
         return 0
 
+    @property
+    def shared(self) -> bool:
+        return False
+
     def skew(self) -> int:
         return 0
 

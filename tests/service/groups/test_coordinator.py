@@ -136,6 +136,28 @@ async def test_an_empty_queue_is_asked_once(counter: Counter) -> None:
     assert len(counter.turns) == 1
 
 
+async def test_after_a_while_an_empty_queue_is_asked_again(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another server may have published, and nobody has told."""
+    monkeypatch.setattr(coordinator, "_SURE", 0.0)
+    assert await counter.claim() is None
+    drafts = (Draft(counter.topic, counter.topic.queues[0], b"1"),)
+    await counter.store.publish([Publication(drafts)], counter.clock.now())
+    assert await counter.claim() is not None
+    assert len(counter.turns) == 2
+
+
+async def test_after_a_while_a_full_group_is_asked_again(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another server may have settled what it had in hand."""
+    monkeypatch.setattr(coordinator, "_SURE", 0.0)
+    counter.group = evolve(counter.group, concurrency=1)
+    await counter.publish(2)
+    claim = await counter.claim()
+    assert claim is not None
+    assert await counter.claim() is None
+    await counter.store.turn(counter.group, [Settlement(claim.key, "ack")], [], counter.clock.now())
+    assert await counter.claim() is not None
+
+
 async def test_a_waiting_claim_costs_nothing_until_there_may_be_something(counter: Counter) -> None:
     got: list[Claim | None] = []
 
@@ -398,7 +420,7 @@ async def test_a_higher_limit_wakes_who_waits(counter: Counter) -> None:
         waiting.start_soon(wait)
         await trio.testing.wait_all_tasks_blocked(0.01)
         counter.group = evolve(counter.group, concurrency=None)
-        counter.coordinator.free()
+        counter.coordinator.look_again()
     assert got[0] is not None
     assert len(got[0].messages) == 2
 

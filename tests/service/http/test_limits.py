@@ -152,8 +152,13 @@ def scope(method: str, path: str, query: bytes = b"") -> dict[str, Any]:
     }
 
 
+def awaited(server: SpiedServer) -> set[int]:
+    growth = server.node.growth
+    return growth.groups.awaited | growth.listeners.awaited
+
+
 async def somebody_waits(server: SpiedServer) -> None:
-    while not server.node.growth.awaited:
+    while not awaited(server):
         await trio.sleep(0.001)
 
 
@@ -180,7 +185,7 @@ async def test_a_client_that_goes_away_ends_its_long_poll(
             nursery.start_soon(app, {**scope(method, path, query), PRESENCE: presence}, receive, send)
             await somebody_waits(server)
             presence.leave()
-    assert not server.node.growth.awaited
+    assert not awaited(server)
     assert [message["status"] for message in sent if "status" in message] == [499]
 
 
@@ -249,7 +254,7 @@ async def test_the_door_tells_of_a_client_that_goes_away(
         await stream.aclose()
         while b'status="499"' not in metrics.text():
             await trio.sleep(0.005)
-        assert not server.node.growth.awaited
+        assert not awaited(server)
         await server.publish(await server.topic(), b"1")
         async with await trio.open_tcp_stream(*address) as another:
             length = f"Content-Length: {len(WAITING_CLAIM)}"

@@ -1,0 +1,169 @@
+"""Two servers on one database: what is done at one is seen at the other, without a Redis, within about a second."""
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from support.server import client_of
+from support.stores import open_tables
+from support.waiting import wait_until
+from tarry.client import Claim, NotFound, Tarry
+from tarry.service.demo.server_process import ServerProcess
+
+SOON = 3.0
+"""Seconds: the look is taken every second, and machines are slow."""
+CLIENTS = ("ann", "bob", "cat", "dan")
+
+
+@pytest.fixture
+def at(mysql_dsn: str, tmp_path: Path) -> Iterator[tuple[Tarry, Tarry]]:
+    """A client of each of two servers."""
+    servers: list[ServerProcess] = []
+    try:
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+            servers.append(ServerProcess(tmp_path / name, mysql_dsn, environment={"TARRY_LADDER": "20ms"}))
+            servers[-1].start()
+        with client_of(servers[0]) as at_a, client_of(servers[1]) as at_b:
+            yield at_a, at_b
+        assert [server.stop() for server in servers] == [0, 0]
+    except BaseException:
+        for server in servers:
+            print(f"A server's log:\n{server.tail(10_000)}")
+        raise
+    finally:
+        for server in servers:
+            server.kill()
+
+
+@contextmanager
+def polling(tarry: Tarry, client: str = "bob", topic: str = "orders") -> Iterator[Callable[[], Claim | None]]:
+    """A long poll that waits; what it is given, which must be there soon."""
+    with ThreadPoolExecutor(1) as pool:
+        polled: Future[Claim | None] = pool.submit(tarry.claim, topic, "billing", client=client, max=1, wait="10s")
+        wait_until(lambda: polled.done() or client in [one["client"] for one in tarry.clients()])
+        assert not polled.done()
+        yield lambda: polled.result(SOON)
+
+
+def see_a_look(at_a: Tarry, at_b: Tarry) -> None:
+    """Returns when the second server has looked what the first one has done since."""
+    at_a.put_topic("looks")
+    with polling(at_b, "witness", "looks") as polled:
+        at_a.publish("looks", "look")
+        claim = polled()
+        assert claim is not None
+        at_b.ack(claim)
+
+
+def bodies(claim: Claim | None) -> list[object]:
+    return [] if claim is None else [message.body for message in claim.messages]
+
+
+def claim(tarry: Tarry, client: str = "ann") -> Claim | None:
+    return tarry.claim("orders", "billing", client=client, max=1, wait=0)
+
+
+def test_a_poll_that_does_not_wait_sees_what_was_published_elsewhere(at: tuple[Tarry, Tarry]) -> None:
+    at_a, at_b = at
+    at_a.put_topic("orders")
+    for number in range(2):
+        assert claim(at_b) is None
+        at_a.publish("orders", number)
+        found: list[object] = []
+
+        def poll(found: list[object] = found) -> bool:
+            if (one := claim(at_b)) is not None:
+                found += bodies(one)
+                at_b.ack(one)
+            return bool(found)
+
+        wait_until(poll, SOON)
+        assert found == [number]
+
+
+def test_a_long_poll_sees_what_was_published_elsewhere(at: tuple[Tarry, Tarry]) -> None:
+    at_a, at_b = at
+    at_a.put_topic("orders")
+    for number in range(2):
+        with polling(at_b) as polled:
+            see_a_look(*at)
+            at_a.publish("orders", number)
+            assert bodies(polled()) == [number]
+
+
+def test_what_is_settled_elsewhere_makes_room(at: tuple[Tarry, Tarry]) -> None:
+    at_a, at_b = at
+    at_a.put_topic("orders")
+    at_a.put_group("orders", "billing", concurrency=1)
+    for number in range(3):
+        at_a.publish("orders", number)
+    first = claim(at_a)
+    assert first is not None
+    with polling(at_a) as polled:
+        see_a_look(at_b, at_a)
+        at_b.ack(first)
+        second = polled()
+    assert second is not None
+    assert bodies(second) == [1]
+    assert claim(at_a) is None
+    at_b.ack(second)
+    wait_until(lambda: bodies(claim(at_a)) == [2], SOON)
+
+
+def test_a_seek_elsewhere_is_seen(at: tuple[Tarry, Tarry]) -> None:
+    at_a, at_b = at
+    at_a.publish("orders", "once more")
+    wait_until(lambda: (first := claim(at_b)) is not None and at_b.ack(first) == 1, SOON)
+    with polling(at_b) as polled:
+        see_a_look(*at)
+        at_a.seek("orders", "billing", "earliest")
+        assert bodies(polled()) == ["once more"]
+
+
+def test_queues_stay_with_their_owners(at: tuple[Tarry, Tarry], mysql_dsn: str) -> None:
+    """Two clients at each server: once all are known, a queue changes hands no more."""
+    at_a, at_b = at
+    at_a.put_topic("orders", ordered=True, queues=8)
+    at_a.put_group("orders", "billing")
+    tables = open_tables(mysql_dsn)
+    homes = dict(zip(CLIENTS, (at_a, at_a, at_b, at_b), strict=True))
+
+    def work(seconds: float) -> dict[str, int]:
+        """Publishes and claims for so long; how many messages each client had."""
+        had = dict.fromkeys(CLIENTS, 0)
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            at_a.publish_many("orders", [{"body": n, "ordering_key": f"key-{n}"} for n in range(40)])
+            for client, tarry in homes.items():
+                for _ in range(4):
+                    if (one := claim(tarry, client)) is not None:
+                        tarry.ack(one)
+                        had[client] += 1
+        return had
+
+    work(2)
+    (before,) = tables.rows("SELECT SUM(epoch) FROM queue_owner")
+    had = work(3)
+    (after,) = tables.rows("SELECT SUM(epoch) FROM queue_owner")
+    assert after == before, "queues changed hands"
+    assert all(had.values()), had
+
+
+def test_what_is_removed_elsewhere_is_not_made_again(at: tuple[Tarry, Tarry]) -> None:
+    """By the next call of whoever does not know it yet."""
+    at_a, at_b = at
+    at_a.publish("orders", 1)
+    wait_until(lambda: (one := claim(at_b)) is not None and at_b.ack(one) == 1, SOON)
+    at_a.delete_group("orders", "billing")
+    assert claim(at_b) is None
+    with pytest.raises(NotFound):
+        at_a.group("orders", "billing")
+    at_a.delete_topic("orders", force=True)
+    with pytest.raises(NotFound):
+        at_b.publish("orders", 2)
+    assert list(at_a.topics()) == []
