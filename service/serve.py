@@ -38,12 +38,12 @@ from .http.server.tls import BadCertificate, Certificate
 from .lifecycle import Lifecycle
 from .metrics import Metrics
 from .node import Node
+from .notices import Notices, nobody_hears
 from .outages import Outage
 from .settings import Settings
 from .stream.growth import Growth
 from .stream.intake import Intake
 from .stream.listeners import Listeners
-from .stream.notices import Notices
 from .stream.readers import Readers
 from .stream.sealer import Sealer
 from .topics.catalogue import Catalogue
@@ -154,10 +154,12 @@ def make_node(store: Store, settings: Settings, metrics: Metrics, notices: Notic
     def busy() -> bool:
         return hand.behind > _BEHIND
 
+    tell = nobody_hears if notices is None else notices.tell
     directory = Directory(store, clock, auto_create=settings.auto_create)
     listeners, rates, alarm = Listeners(), Rates(time.monotonic), Alarm(settings.alarm_url)
     cleaner = Cleaner(store, directory, clock, metrics, settings, busy=busy)
-    groups = Groups(store, directory, clock, metrics, rates, alarm, settings.client_timeout, add=add, see=cleaner.see)
+    present_for = settings.client_timeout
+    groups = Groups(*(store, directory, clock, metrics, rates, alarm, present_for), add=add, see=cleaner.see, tell=tell)
     sealer = Sealer(store, clock, directory, widest=settings.widest_hole)
     growth = Growth(directory, listeners, groups, sealer, notices)
     intake = Intake(store, directory, clock, metrics, rates, growth, settings.max_waiting, add=add, forget=forget)
@@ -165,7 +167,7 @@ def make_node(store: Store, settings: Settings, metrics: Metrics, notices: Notic
     now = clock.now()
     wheel, horizon = TimingWheel(now), Horizon(now, settings.horizon, settings.horizon_step)
     hand = Hand(wheel, horizon, clock, promotion.promote, promotion.streamed, aside=promotion.held)
-    membership = Membership(store, clock, groups.dismiss, settings.client_timeout)
+    membership = Membership(store, clock, groups.dismiss, present_for)
     forgetting = Forgetting(store, metrics, listeners, groups, cleaner)
     keyring = Keyring(store, always=settings.always_asks)
     directory.topic_gone, directory.group_gone = forgetting.topic_gone, forgetting.group_gone
@@ -173,16 +175,16 @@ def make_node(store: Store, settings: Settings, metrics: Metrics, notices: Notic
         store=store,
         clock=clock,
         directory=directory,
-        catalogue=Catalogue(store, directory, groups.look_again),
+        catalogue=Catalogue(store, directory, groups.look_again, tell),
         ranking=Ranking(store, directory, rates),
-        remover=Remover(store, directory, clock, busy),
+        remover=Remover(store, directory, clock, busy, tell),
         intake=intake,
         readers=Readers(store, directory, clock, listeners, groups.handed_out),
         growth=growth,
         groups=groups,
         operations=Operations(store, clock, add, groups.closed),
         membership=membership,
-        members=Members(store, clock, groups, settings.client_timeout),
+        members=Members(store, clock, groups, present_for),
         roster=Roster(store, directory, membership, groups.present),
         hand=hand,
         loader=Loader(store, hand, clock),

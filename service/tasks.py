@@ -7,6 +7,7 @@ import trio
 from ..store.errors import StoreError
 from .access import keyring
 from .node import Node
+from .notices import Heard
 from .rounds import every, until_done
 
 
@@ -21,7 +22,7 @@ async def run_tasks(node: Node) -> None:
         for run in (node.hand.run, node.promotion.held.run, node.loader.run):
             nursery.start_soon(run)
         nursery.start_soon(every, 2, node.clock_watch.take)
-        nursery.start_soon(every, 10, node.directory.refresh)
+        nursery.start_soon(every, 0.2, node.directory.refresh_in_time)
         nursery.start_soon(every, keyring.EVERY, node.keyring.refresh)
         nursery.start_soon(every, 1, sweeps.look)
         await until_done(sweeps.watch_all, (StoreError,))
@@ -36,7 +37,12 @@ async def run_tasks(node: Node) -> None:
         nursery.start_soon(every, 1, growth.sealer.look)
         nursery.start_soon(every, 60, growth.sealer.look_everywhere)
         if growth.notices is not None:
-            nursery.start_soon(growth.notices.run, growth.seen)
+            heard: Heard = {
+                "grown": growth.seen,
+                "group": node.groups.look_again,
+                "catalogue": node.directory.note_change,
+            }
+            nursery.start_soon(growth.notices.run, heard)
         nursery.start_soon(every, 10, node.intake.count_outbox)
         nursery.start_soon(every, 10, node.measures.take)
         await node.loader.recovered.wait()

@@ -152,7 +152,7 @@ class Coordinator:
         self._wake.set()
 
     def present(self) -> set[str]:
-        """Who shares the queues of an ordered topic: the clients that wait, or asked not long ago, here or elsewhere."""
+        """Who shares the queues of an ordered topic: clients that wait, or asked not long ago, here or elsewhere."""
         return {*self.members(), *self._elsewhere}
 
     def members(self) -> dict[str, int]:

@@ -31,6 +31,7 @@ from ..clock import Clock
 from ..durations import format_time
 from ..errors import NothingToSettle, ServiceError, Stopping, UnknownClaim
 from ..metrics import Metrics
+from ..notices import Tell
 from ..outages import tell_failure
 from ..topics.directory import Directory
 from ..topics.rates import Rates
@@ -46,7 +47,8 @@ log = structlog.get_logger()
 class Groups:
     """A coordinator for each group that somebody has asked for here.
 
-    `add` takes the timers of what goes onto the ladder, `see` hears that somebody asked for a group.
+    `add` takes the timers of what goes onto the ladder, `see` hears that somebody asked for a group, `tell` tells
+    other nodes that there may be something to claim.
     """
 
     _store: Store
@@ -58,6 +60,7 @@ class Groups:
     _present_for: int
     _add: Callable[[int, int], None] = field(kw_only=True, alias="add")
     _see: Callable[[int], None] = field(kw_only=True, alias="see")
+    _tell: Tell = field(kw_only=True, alias="tell")
     _coordinators: dict[int, Coordinator] = field(factory=dict[int, Coordinator], init=False)
     _of_topic: defaultdict[int, list[Coordinator]] = field(factory=lambda: defaultdict(list), init=False)
     _line: trio.CapacityLimiter = field(factory=lambda: trio.CapacityLimiter(_LINES), init=False)
@@ -193,6 +196,7 @@ class Groups:
         coordinator = self._coordinator(group)
         coordinator.forget(keys)
         coordinator.notify()
+        self._tell("group", group.id)
 
     def present(self, group: Group | None = None) -> set[str]:
         """The clients of ordered topics that are there; of one group, or of all."""
@@ -294,6 +298,8 @@ class Groups:
             if settlement.verb == "end" and settled.lost:
                 self._metrics.lease_lost(1)
                 self._consume_timeout(group, settlement.key, settled)
+        if settlements and (group.concurrency is not None or group.topic.ordered):
+            self._tell("group", group.id)  # there is room, or a key goes on
         for claim in turn.ranges:
             self.handed_out(group, claim.messages, claim.claimed_at)
 

@@ -3,9 +3,9 @@
 from attrs import frozen
 
 from ..groups.groups import Groups
+from ..notices import Notices
 from ..topics.directory import Directory
 from .listeners import Listeners
-from .notices import Notices
 from .sealer import Sealer
 
 
@@ -32,7 +32,7 @@ class Growth:
         """It has grown by our hand: other nodes hear of it too."""
         self.seen(queue_id)
         if self.notices is not None:
-            self.notices.tell(queue_id)
+            self.notices.tell("grown", queue_id)
 
     def seen(self, queue_id: int) -> None:
         """It has grown, by whomever: its readers at this node are woken."""

@@ -11,16 +11,19 @@ from ...store.records import Group, Topic
 from ...store.store import Store
 from ...wheel.ladder import Ladder
 from ..errors import TopicConflict, UnknownTopic
+from ..notices import Tell
 from .directory import Directory
 
 
 @frozen(eq=False)
 class Catalogue:
-    """Makes and changes topics and groups by name. `_freed` hears of a group, by its id, that may have more in hand."""
+    """Makes and changes topics and groups by name. `_freed` hears of a group, by its id, that may have more in hand;
+    `_tell` tells other nodes of a change."""
 
     _store: Store
     _directory: Directory
     _freed: Callable[[int], None]
+    _tell: Tell
 
     async def put_topic(self, draft: TopicDraft) -> tuple[Topic, bool]:
         """Makes or changes a topic; True when it was made. Raises `TopicConflict`."""
@@ -41,7 +44,9 @@ class Catalogue:
             raise TopicConflict(f"topic {draft.name!r} is {'' if known.ordered else 'not '}ordered, and stays so")
         if known.ordered and draft.queues != len(known.queues):
             raise TopicConflict(f"topic {draft.name!r} is ordered and has {len(known.queues)} queues for good")
-        return await self._directory.change_topic(await self._directory.make_topic(draft), draft), False
+        topic = await self._directory.change_topic(await self._directory.make_topic(draft), draft)
+        self._tell("catalogue", topic.id)
+        return topic, False
 
     async def put_group(
         self,
@@ -65,6 +70,7 @@ class Catalogue:
         if known or block:
             await self._store.write(catalogue.change_group, group, ladder, block=block)
             group = await self._directory.read_group(group)
+            self._tell("catalogue", topic.id)
         return group, not known
 
     async def limit_group(self, group: Group, concurrency: int | None) -> Group:
@@ -72,4 +78,5 @@ class Catalogue:
         await self._store.write(catalogue.limit_group, group, concurrency)
         group = await self._directory.read_group(group)
         self._freed(group.id)
+        self._tell("catalogue", group.topic.id)
         return group

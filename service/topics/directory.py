@@ -26,6 +26,8 @@ _FIRST_PAGE = 5000
 """The same at the start: nobody is kept waiting yet, and fewer reads take half the time."""
 _ROUND = 2000
 """Topics that are read anew in one refresh: all of them, where there are no more."""
+_EVERY = 10.0
+"""Seconds between two refreshes, when nobody tells of a change."""
 _LAST = 1 << 62
 _REMEMBERED = 10_000
 """Topics, and as many groups, that are known to be removed: somebody may have read them just before."""
@@ -51,6 +53,7 @@ class Directory:
         """By topic: one that is locked keeps no other waiting."""
         self._removed_topics: dict[int, None] = {}
         self._removed_groups: dict[int, None] = {}
+        self._changed = trio.Event()
         self.topic_gone: Callable[[Topic], None] = lambda _: None
         self.group_gone: Callable[[Group], None] = lambda _: None
         """Called when one is forgotten, removed here or elsewhere."""
@@ -70,6 +73,17 @@ class Directory:
                 break
         while last and not (await self._read(self._ids[-1] if self._ids else 0, _LAST, _PAGE, keep=True))[1]:
             pass  # what is new, too
+
+    def note_change(self, _: int) -> None:
+        """Another node has changed or removed something."""
+        self._changed.set()
+
+    async def refresh_in_time(self) -> None:
+        """Refreshes ten seconds from now, or when another node tells of a change."""
+        with trio.move_on_after(_EVERY):
+            await self._changed.wait()
+        self._changed = trio.Event()
+        await self.refresh()
 
     async def _read(self, after: int, end: int, limit: int, *, keep: bool = False) -> tuple[int, bool]:
         """A page of topics from behind one, to `end`; how many there are, and whether these were the last."""

@@ -16,6 +16,7 @@ from ...store.records import Group, Topic
 from ...store.store import Store
 from ..clock import Clock
 from ..errors import TopicConflict, UnknownGroup, UnknownTopic
+from ..notices import Tell
 from ..outages import tell_failure
 from .directory import Directory
 
@@ -29,13 +30,15 @@ log = structlog.get_logger()
 
 
 class Remover:
-    """Clears away for ever. `busy`: whether something more urgent is to be done."""
+    """Clears away for ever. `busy`: whether something more urgent is to be done. `tell` tells other
+    nodes."""
 
-    def __init__(self, store: Store, directory: Directory, clock: Clock, busy: Callable[[], bool]) -> None:
+    def __init__(self, store: Store, directory: Directory, clock: Clock, busy: Callable[[], bool], tell: Tell) -> None:
         self._store = store
         self._directory = directory
         self._clock = clock
         self._busy = busy
+        self._tell = tell
         self._some = trio.Event()
 
     async def remove_topic(self, topic: Topic, *, force: bool) -> None:
@@ -47,6 +50,7 @@ class Remover:
         except Unsettled as error:
             raise TopicConflict(str(error)) from error
         self._directory.forget_topic(topic)
+        self._tell("catalogue", topic.id)
         self._some.set()
         if not removed:
             raise UnknownTopic(f"topic {topic.name!r} has been removed before")
@@ -58,6 +62,7 @@ class Remover:
         with trio.CancelScope(shield=True):
             removed = await self._store.write(removal.remove_group, group, self._clock.now())
         self._directory.forget_group(group)
+        self._tell("catalogue", group.topic.id)
         self._some.set()
         if not removed:
             raise UnknownGroup(f"group {group.name!r} of topic {group.topic.name!r} has been removed before")

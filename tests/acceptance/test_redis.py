@@ -6,7 +6,8 @@ import httpx
 
 from support import servers
 from support.server import start_server
-from tarry.client import Tarry
+from support.waiting import wait_until
+from tarry.client import NotFound, Tarry
 
 
 def take(tarry: Tarry, many: int) -> list[object]:
@@ -49,6 +50,33 @@ def test_redis_comes_and_goes(mysql_dsn: str, private_redis: servers.PrivateRedi
         assert {*offsets} < {*range(31)}
         counts = httpx.get(f"{server.url}/v1/topics/orders").json()
         assert (counts["accepted"], counts["streamed"], counts["pending"]) == (31, 31, 0)
+
+
+def test_what_is_removed_at_one_server_is_gone_at_the_other(
+    mysql_dsn: str, private_redis: servers.PrivateRedis, tmp_path: Path
+) -> None:
+    """At once: without a Redis it would take the other up to ten seconds to hear of it."""
+    (tmp_path / "other").mkdir()
+    environment = {"TARRY_REDIS": private_redis.url}
+    with (
+        start_server(tmp_path, mysql_dsn, environment) as one,
+        start_server(tmp_path / "other", mysql_dsn, environment) as other,
+        Tarry(one.url) as here,
+        Tarry(other.url) as there,
+    ):
+        for number in range(5):
+            here.put_topic(f"orders-{number}")
+            there.topic(f"orders-{number}")
+            here.delete_topic(f"orders-{number}")
+            wait_until(lambda: gone(there, f"orders-{number}"), 3)  # noqa: B023  # it is over when the loop goes on
+
+
+def gone(tarry: Tarry, topic: str) -> bool:
+    try:
+        tarry.topic(topic)
+    except NotFound:
+        return True
+    return False
 
 
 def test_the_embedded_store_refuses(tmp_path: Path) -> None:

@@ -1,13 +1,15 @@
-"""Notices: nodes tell each other over Redis which queues have grown, so that a long poll elsewhere need not look.
+"""Notices: nodes tell each other over Redis what they have done, so that nobody elsewhere has to wait for a look: which
+queues have grown, in which groups there may be more to claim, and that something was made, changed or removed.
 
 A notice that is lost costs latency and nothing else: every node also looks for itself, once a second while somebody
 waits. A Redis that is away is asked again from time to time.
 """
 
 import json
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import structlog
 import trio
@@ -17,7 +19,17 @@ _PAUSES = (0.5, 1.0, 2.0, 5.0)
 _WAITING = 1_000
 """Notices that may wait to be sent; more are dropped, they would come late."""
 
+Subject = Literal["grown", "group", "catalogue"]
+"""What a notice is of: a queue, by its id; a group; a topic."""
+SUBJECTS: tuple[Subject, ...] = ("grown", "group", "catalogue")
+Heard = Mapping[Subject, Callable[[int], None]]
+Tell = Callable[[Subject, int], None]
+
 log = structlog.get_logger()
+
+
+def nobody_hears(_subject: Subject, _id: int) -> None:
+    """Where there is no Redis."""
 
 
 class Notices:
@@ -31,20 +43,20 @@ class Notices:
         self._connect: Callable[[], Any] = lambda: redis.Redis.from_url(  # pyright: ignore[reportUnknownMemberType, reportUnknownLambdaType]
             url, socket_timeout=_TIMEOUT, socket_connect_timeout=_TIMEOUT
         )
-        self._channel = f"tarry:{name}:grown"
+        self._channels: dict[Subject, str] = {subject: f"tarry:{name}:{subject}" for subject in SUBJECTS}
         self._own = ""
-        self._send, self._outgoing = trio.open_memory_channel[int](_WAITING)
+        self._send, self._outgoing = trio.open_memory_channel[tuple[Subject, int]](_WAITING)
 
-    def tell(self, queue_id: int) -> None:
+    def tell(self, subject: Subject, id_: int) -> None:
         """Tells the others; never waits."""
         try:
-            self._send.send_nowait(queue_id)
+            self._send.send_nowait((subject, id_))
         except trio.WouldBlock:
             return
 
-    async def run(self, heard: Callable[[int], None]) -> None:
-        """Sends and hears for ever, whatever becomes of Redis; `heard` is called with the id of each queue that another
-        node has made grow."""
+    async def run(self, heard: Heard) -> None:
+        """Sends and hears for ever, whatever becomes of Redis; `heard` is called with the id in each notice of another
+        node."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_at, "notices_not_sent", self._speak)
             nursery.start_soon(self._keep_at, "notices_not_heard", partial(self._listen, heard))
@@ -68,33 +80,39 @@ class Notices:
     async def _speak(self, client: Any) -> None:
         self._own = self._own or str(await trio.to_thread.run_sync(client.client_id))
         while True:
-            queues = {await self._outgoing.receive()}
+            notices = {await self._outgoing.receive()}
             try:
                 while True:
-                    queues.add(self._outgoing.receive_nowait())
+                    notices.add(self._outgoing.receive_nowait())
             except trio.WouldBlock:
                 pass
-            await trio.to_thread.run_sync(client.publish, self._channel, json.dumps([self._own, *sorted(queues)]))
+            by_subject: defaultdict[Subject, list[int]] = defaultdict(list)
+            for subject, id_ in sorted(notices):
+                by_subject[subject].append(id_)
+            for subject, ids in by_subject.items():
+                text = json.dumps([self._own, *ids])
+                await trio.to_thread.run_sync(client.publish, self._channels[subject], text)
 
-    async def _listen(self, heard: Callable[[int], None], client: Any) -> None:
+    async def _listen(self, heard: Heard, client: Any) -> None:
         listener = client.pubsub(ignore_subscribe_messages=True)
+        by_channel = {channel.encode(): heard[subject] for subject, channel in self._channels.items()}
         try:
-            await trio.to_thread.run_sync(listener.subscribe, self._channel)
+            await trio.to_thread.run_sync(listener.subscribe, *self._channels.values())
             while True:
                 # In pieces of half a second, so that the thread ends soon when the server does.
                 message = await trio.to_thread.run_sync(listener.get_message, True, 0.5)
                 if message is not None:
-                    self._take(message["data"], heard)
+                    self._take(message["data"], by_channel[message["channel"]])
         finally:
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(listener.close)
 
     def _take(self, data: bytes, heard: Callable[[int], None]) -> None:
         try:
-            sender, *queues = json.loads(data)
+            sender, *ids = json.loads(data)
         except ValueError:
             return
         if sender != self._own:
-            for queue_id in queues:
-                if isinstance(queue_id, int):
-                    heard(queue_id)
+            for id_ in ids:
+                if isinstance(id_, int):
+                    heard(id_)
