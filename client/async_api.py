@@ -212,6 +212,11 @@ class AsyncApi:
         """The clients there are, by name, with what they hold, page by page."""
         return self._transport.pages(paged("/v1/clients", {}, lambda page: page["clients"]))
 
+    async def nodes(self) -> list[dict[str, Any]]:
+        """The servers that work on the same database, as the one that is asked knows them."""
+        found: list[dict[str, Any]] = (await self._call("GET", "/v1/nodes"))["nodes"]
+        return found
+
     async def message(self, id: Named) -> dict[str, Any]:  # noqa: A002 - the contract's word
         """The message, its state and its `life`, as the server has them."""
         return await self._call("GET", f"/v1/messages/{part(id_of(id))}")

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import structlog
 import trio
@@ -61,11 +62,12 @@ class Lifecycle:
             log.info("schema_migrated", migrations=applied)
         await self._clock.take()
         node = self._make(self._clock)
+        await node.nodes.enter()
         await node.keyring.refresh()
         await node.directory.refresh()
         await node.membership.look()
         with self._store.watch("read"):
-            self._durability = await self._store.backend.durability()
+            self._durability = node.nodes.durability = await self._store.backend.durability()
         for warning in self._durability:
             log.warning("durability", problem=warning)
         self._node = node
@@ -82,6 +84,12 @@ class Lifecycle:
         """Waits until nothing is left to be written."""
         while self._node is not None and not self._node.idle:
             await trio.sleep(0.01)
+
+    async def leave(self) -> None:
+        """Nobody needs to wait for what is this node's. A store that is away hears nothing of it."""
+        if self._node is not None:
+            with suppress(StoreError):
+                await self._node.nodes.leave()
 
     async def readiness(self) -> list[tuple[str, str | None]]:
         """(check, what is wrong or None) for /readyz: store, schema, clock, hand, durability."""

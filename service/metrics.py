@@ -137,6 +137,11 @@ class Metrics:
             count = self._answered[asked] = self._http_requests.labels(*asked)
         count.inc()
 
+    def forget_measures(self) -> None:
+        """Another node tells what waits and who lags; here it would be old."""
+        self._pending.clear()
+        self._lag.clear()
+
     def forget(self, topic: str, group: str | None = None) -> None:
         """The series of a group that was removed; without one, those of a topic and of its groups."""
         for names in [names for names in self._names if names[0] == topic and group in (None, names[1])]:

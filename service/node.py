@@ -21,6 +21,7 @@ from .hand.hand import Hand
 from .hand.loader import Loader
 from .hand.promotion import Promotion
 from .hand.sweeps import Sweeps
+from .nodes import Nodes
 from .stream.growth import Growth
 from .stream.intake import Intake
 from .stream.readers import Readers
@@ -60,6 +61,7 @@ class Node:
     alarm: Alarm
     clock_watch: ClockWatch
     keyring: Keyring
+    nodes: Nodes
     client_owners: ClientOwners
     counting: trio.Lock = field(factory=trio.Lock, init=False)
     """Held by who counts rows of everybody's: one after another, for the readers are for others, too."""

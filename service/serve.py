@@ -7,12 +7,15 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import structlog
 import trio
 from attrs import define, field
 
+from .. import __version__  # `mypy .` ends here: use `make check`
 from ..store.errors import StoreError
+from ..store.migrations import newest
 from ..store.opening import database_of, open_backend
 from ..store.store import Store
 from ..wheel.horizon import Horizon
@@ -38,6 +41,7 @@ from .http.server.tls import BadCertificate, Certificate
 from .lifecycle import Lifecycle
 from .metrics import Metrics
 from .node import Node
+from .nodes import Nodes
 from .notices import Notices, nobody_hears
 from .outages import Outage
 from .settings import Settings
@@ -126,6 +130,8 @@ async def _serve(settings: Settings) -> int:
                 await door.serve(listeners, ending.stopped)
             with trio.move_on_after(left):
                 await lifecycle.drain()
+            with trio.move_on_after(min(1, left)):
+                await lifecycle.leave()
             nursery.cancel_scope.cancel()
     finally:
         with trio.CancelScope(shield=True):
@@ -154,10 +160,18 @@ def make_node(store: Store, settings: Settings, metrics: Metrics, notices: Notic
     def busy() -> bool:
         return hand.behind > _BEHIND
 
+    def mine() -> bool:
+        return nodes.has_duties
+
+    def facts() -> dict[str, Any]:
+        told = {"version": __version__, "url": settings.url, "hand_behind": hand.behind, "timers": len(hand.wheel)}
+        return told | {"skew": store.backend.skew()}
+
     tell = nobody_hears if notices is None else notices.tell
+    nodes = Nodes(store, clock, settings.node, newest(), facts)
     directory = Directory(store, clock, auto_create=settings.auto_create)
     listeners, rates, alarm = Listeners(), Rates(time.monotonic), Alarm(settings.alarm_url)
-    cleaner = Cleaner(store, directory, clock, metrics, settings, busy=busy)
+    cleaner = Cleaner(store, directory, clock, metrics, settings, busy=busy, mine=mine)
     present_for = settings.client_timeout
     groups = Groups(*(store, directory, clock, metrics, rates, alarm, present_for), add=add, see=cleaner.see, tell=tell)
     sealer = Sealer(store, clock, directory, widest=settings.widest_hole)
@@ -177,7 +191,7 @@ def make_node(store: Store, settings: Settings, metrics: Metrics, notices: Notic
         directory=directory,
         catalogue=Catalogue(store, directory, groups.look_again, tell),
         ranking=Ranking(store, directory, rates),
-        remover=Remover(store, directory, clock, busy, tell),
+        remover=Remover(store, directory, clock, busy, tell, mine),
         intake=intake,
         readers=Readers(store, directory, clock, listeners, groups.handed_out),
         growth=growth,
@@ -195,6 +209,7 @@ def make_node(store: Store, settings: Settings, metrics: Metrics, notices: Notic
         alarm=alarm,
         clock_watch=ClockWatch(clock, alarm, store.backend.skew),
         keyring=keyring,
+        nodes=nodes,
         client_owners=ClientOwners(store, clock, keyring),
     )
 

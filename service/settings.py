@@ -175,7 +175,7 @@ class Settings:
     hosts: tuple[str, ...] = _setting(
         (), places.hosts, "names by which clients may call the server, beside that of listen", places.show_hosts
     )
-    node: str = _setting("", _node, "this server's name; by default the host's")
+    node: str = _setting("", _node, "this server's name among others; by default the host's")
     auto_create: bool = _setting(True, _yes_or_no, "topics and groups come into being when first used", _yes)
 
     max_body: int = _setting(256 * _KIB, _size(1, 16 * _MIB), "of one message", format_size)

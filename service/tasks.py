@@ -1,5 +1,6 @@
 """The tasks of a node: what runs for ever, what runs every so often, and what has to come first."""
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import trio
@@ -17,7 +18,7 @@ async def run_tasks(node: Node) -> None:
     async with trio.open_nursery() as nursery:
         node.groups.open(nursery)
         node.intake.open(nursery)
-        for run in (node.membership.run, node.readers.run, node.alarm.run):
+        for run in (node.nodes.run, node.membership.run, node.readers.run, node.alarm.run):
             nursery.start_soon(run)
         for run in (node.hand.run, node.promotion.held.run, node.loader.run):
             nursery.start_soon(run)
@@ -29,13 +30,13 @@ async def run_tasks(node: Node) -> None:
         nursery.start_soon(every, node.membership.round, partial(look_after_clients, node))
         if node.store.backend.shared:
             nursery.start_soon(every, node.membership.round, node.members.look)
-            nursery.start_soon(every, 60, node.members.forget)
+            nursery.start_soon(every, 60, duty(node, node.members.forget))
         nursery.start_soon(every, 10, sweeps.leases)
-        nursery.start_soon(every, 60, sweeps.idempotency_keys)
-        nursery.start_soon(every, 60, node.client_owners.forget_unused)
+        nursery.start_soon(every, 60, duty(node, sweeps.idempotency_keys))
+        nursery.start_soon(every, 60, duty(node, node.client_owners.forget_unused))
         nursery.start_soon(growth.sealer.run, growth.ours)
         nursery.start_soon(every, 1, growth.sealer.look)
-        nursery.start_soon(every, 60, growth.sealer.look_everywhere)
+        nursery.start_soon(every, 60, duty(node, growth.sealer.look_everywhere))
         if growth.notices is not None:
             heard: Heard = {
                 "grown": growth.seen,
@@ -43,14 +44,28 @@ async def run_tasks(node: Node) -> None:
                 "catalogue": node.directory.note_change,
             }
             nursery.start_soon(growth.notices.run, heard)
-        nursery.start_soon(every, 10, node.intake.count_outbox)
-        nursery.start_soon(every, 10, node.measures.take)
+        nursery.start_soon(every, 10, duty(node, node.intake.count_outbox))
+        nursery.start_soon(every, 10, duty(node, node.measures.take, node.measures.forget))
         await node.loader.recovered.wait()
         nursery.start_soon(every, 1, sweeps.near)
-        nursery.start_soon(every, 60, sweeps.far)
+        nursery.start_soon(every, 60, duty(node, sweeps.far))
         nursery.start_soon(every, 60, cleaner.clean)
         nursery.start_soon(node.remover.run)
         nursery.start_soon(every, 0.02, sweeps.when_nudged)
+
+
+def duty(
+    node: Node, step: Callable[[], Awaitable[object]], otherwise: Callable[[], None] = lambda: None
+) -> Callable[[], Awaitable[None]]:
+    """The step where it is this node that does it for all; else nothing, or something else."""
+
+    async def take() -> None:
+        if node.nodes.has_duties:
+            await step()
+        else:
+            otherwise()
+
+    return take
 
 
 async def look_after_clients(node: Node) -> None:

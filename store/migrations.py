@@ -36,6 +36,11 @@ class Migration:
         return [statement.strip() for statement in re.split(r";\s*(?:\n|$)", code) if statement.strip()]
 
 
+def newest() -> int:
+    """The version of the last migration that this program knows; the same on every store."""
+    return load_migrations("mysql")[-1].version
+
+
 def load_migrations(backend: Literal["mysql", "sqlite"]) -> list[Migration]:
     """The migrations of a backend, by version."""
     migrations: list[Migration] = []

@@ -117,6 +117,11 @@ class Guest(Protocol):
 class Backend(Guest, Protocol):
     """A database. Closed with `aclose`; every method may raise the errors of `store.errors`."""
 
+    async def note(self, work: Work[T]) -> T:
+        """Runs `work` whose statements are committed one by one, beside all others: for what may be done twice, or in
+        part, and must not wait in a line."""
+        ...
+
     @property
     def shared(self) -> bool:
         """Whether other servers may work on it at the same time."""

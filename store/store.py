@@ -89,6 +89,11 @@ class Store:
         with self.watch("write"):
             return await self.backend.write(lambda tx: function(tx, *args, **kwargs))
 
+    async def note(self, function: _Function[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What a function over a transaction returns whose statements are committed one by one; see `Backend.note`."""
+        with self.watch("write"):
+            return await self.backend.note(lambda tx: function(tx, *args, **kwargs))
+
     async def now(self) -> int:
         """The database's clock, Unix milliseconds."""
         with self.watch("read"):

@@ -1,4 +1,4 @@
-"""`groups`, `seek`, `clients`, and `dead list|redrive|purge`: what an operator sees of a consumer group, and does."""
+"""`groups`, `seek`, `clients`, `nodes`, and `dead list|redrive|purge`: what an operator sees, and does."""
 
 import sys
 from collections.abc import Iterable, Mapping
@@ -106,6 +106,21 @@ def _place(to: str) -> str | int:
 
 
 _ALIVE = {True: "yes", False: "no", None: ""}
+
+
+def nodes(*, server: Server = HERE) -> int:
+    """List the servers that work on the same database, and which has the duties (*): clearing up and the like."""
+    with server.client() as tarry:
+        found = tarry.nodes()
+    rows = [
+        (
+            *(one["slot"], one["node"], "*" if one["duties"] else "", _ALIVE[one["alive"]], one["version"]),
+            *(one["level"], one["started_at"], one["renewed_at"], one["timers"], one["hand_behind"], one["url"]),
+        )
+        for one in found
+    ]
+    columns = (">slot", "node", "duties", "alive", "version", ">level", "started", "renewed", ">timers", ">behind ms")
+    return server.show(found, (*columns, "url"), rows)
 
 
 def clients(*, server: Server = HERE) -> int:

@@ -258,6 +258,41 @@ class ClientPage(Answer, kw_only=True):
     cursor: str | None
 
 
+class NodeAnswer(Answer, kw_only=True):
+    """A server. What it tells of itself is as it was at `renewed_at`; durations are milliseconds."""
+
+    node: str
+    """Its name: the setting `node`."""
+    boot: str
+    """A name of its own for each start."""
+    slot: int
+    alive: bool
+    """False when it has not renewed for five seconds."""
+    duties: bool
+    """It does what one server does for all, such as clearing up."""
+    level: int
+    """The newest migration of the schema that it knows."""
+    version: str
+    url: str
+    started_at: str
+    renewed_at: str
+    hand_behind: int
+    """By how much its oldest due timer is late."""
+    timers: int
+    """In its wheel."""
+    skew: int
+    """By how much its host's clock was set since it started; of an embedded store alone."""
+    durability: list[str]
+    """Under which settings of the database an accepted message can be lost; none when all is well."""
+
+
+class NodeList(Answer, kw_only=True):
+    """The servers on this database, by slot; `level` is that of the oldest program among them."""
+
+    nodes: list[NodeAnswer]
+    level: int
+
+
 class TopicAnswer(Answer, kw_only=True):
     """A topic. Durations are milliseconds; null is the default."""
 

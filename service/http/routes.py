@@ -16,6 +16,7 @@ from . import (
     finding,
     health,
     messages,
+    nodes,
     positions,
     publishing,
     requests,
@@ -258,6 +259,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "DELETE", _CLIENT, clients.deregister, answers.DeregisterAnswer, CONSUME_LATER, problems=(*_NO_BODY, *_WRITES)
     ),
+    Operation("GET", "/v1/nodes", nodes.list_nodes, answers.NodeList, READ_ALL, problems=_READS),
     Operation(
         *("GET", "/v1/topics", topics.list_topics, answers.TopicList, READ_ALL),
         query=(_SORT, *_PAGE),

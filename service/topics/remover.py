@@ -1,7 +1,8 @@
 """The remover: topics and groups go at once, and what is left of them in small batches with rests between them.
 
-The clearing begins when something is removed and looks again every minute, so that it goes on after a crash, and clears
-what other nodes have removed. What it may take, and why that holds nobody up, see `store.cleaning.removal`.
+The clearing begins when something is removed and looks again every minute, so that it goes on after a crash; the node
+that has the duties clears what others have left. What it may take, and why that holds nobody up, see
+`store.cleaning.removal`.
 """
 
 from collections.abc import Callable
@@ -31,14 +32,23 @@ log = structlog.get_logger()
 
 class Remover:
     """Clears away for ever. `busy`: whether something more urgent is to be done. `tell` tells other
-    nodes."""
+    nodes, and `mine` whether it is this one that clears up behind them."""
 
-    def __init__(self, store: Store, directory: Directory, clock: Clock, busy: Callable[[], bool], tell: Tell) -> None:
+    def __init__(
+        self,
+        store: Store,
+        directory: Directory,
+        clock: Clock,
+        busy: Callable[[], bool],
+        tell: Tell,
+        mine: Callable[[], bool],
+    ) -> None:
         self._store = store
         self._directory = directory
         self._clock = clock
         self._busy = busy
         self._tell = tell
+        self._mine = mine
         self._some = trio.Event()
 
     async def remove_topic(self, topic: Topic, *, force: bool) -> None:
@@ -71,9 +81,10 @@ class Remover:
     async def run(self) -> None:
         """Clears what there is, now and whenever there is more."""
         while True:
-            self._some = trio.Event()
+            removed, self._some = self._some.is_set(), trio.Event()
             try:
-                await self.clear()
+                if removed or self._mine():
+                    await self.clear()
             except StoreError as error:
                 tell_failure("round_failed", error, step="remover")
             with trio.move_on_after(_ROUND):

@@ -68,6 +68,8 @@ class Cleaner:
     _settings: Settings
     _busy: Callable[[], bool] = field(kw_only=True, alias="busy")
     """Whether something more urgent is to be done."""
+    _mine: Callable[[], bool] = field(kw_only=True, alias="mine")
+    """Whether it is this node that clears up."""
     _starts: dict[tuple[object, ...], int] = field(factory=dict[tuple[object, ...], int], init=False)
     _asked_for: set[int] = field(factory=set[int], init=False)
     _stopping: bool = field(default=False, init=False)
@@ -98,6 +100,8 @@ class Cleaner:
                 self._asked_for |= asked_for
                 if not isinstance(error, Locked):
                     raise
+        if not self._mine():
+            return
         settings = self._settings
         limits = Limits(
             settings.retention, settings.hard_retention, settings.history_retention, settings.dead_retention

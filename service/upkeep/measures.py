@@ -16,6 +16,10 @@ class Measures:
         self._directory = directory
         self._metrics = metrics
 
+    def forget(self) -> None:
+        """Another node takes them."""
+        self._metrics.forget_measures()
+
     async def take(self) -> None:
         """Sets the gauges of the topics that have series of their own: of very many topics a part."""
         topics = [topic for topic in self._directory.some(MAX_NAMES) if self._directory.name_of(topic.id)]

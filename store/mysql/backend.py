@@ -183,6 +183,13 @@ class MySQLTransaction:
         return await self._redis_offsets.draw(self, counts) if counts else {}
 
 
+class _Noting(MySQLTransaction):
+    """Statements that are committed one by one, so that there is no COMMIT to be in doubt of."""
+
+    def _note(self) -> None:
+        return
+
+
 class _RolledBack(Unavailable):
     """The connection was lost at COMMIT, and it is known that nothing of the transaction is kept."""
 
@@ -197,6 +204,7 @@ class MySQLBackend:
         self._redis_offsets = RedisOffsets(None if redis is None else RedisSequencer(redis, self.dsn.database))
         self._writers = Pool(self.dsn, size=_WRITERS, write=True)
         self._readers = Pool(self.dsn, size=_READERS, write=False)
+        self._notes = Pool(self.dsn, size=1, write=False)
         self._doubt = doubt
         self._forget_at = 0.0
         self._transactions = 0
@@ -348,6 +356,14 @@ class MySQLBackend:
         await self._redis_offsets.raise_to({queue_id: end for queue_id, end in ends.items() if queue_id in elsewhere})
         return [queue_id for queue_id in ends if queue_id not in elsewhere]
 
+    async def note(self, work: Work[T]) -> T:
+        """Runs `work` in autocommit mode, on a connection of its own."""
+        async with self._notes.connection() as connection:
+            try:
+                return await work(_Noting(connection, self._redis_offsets))
+            except OutcomeUnknown as error:
+                raise Unavailable(str(error), error.code) from error
+
     @property
     def shared(self) -> bool:
         """Other servers may work on the database."""
@@ -396,6 +412,7 @@ class MySQLBackend:
         await self._redis_offsets.aclose()
         await self._writers.aclose()
         await self._readers.aclose()
+        await self._notes.aclose()
 
     def statistics(self) -> dict[str, int]:
         """Transactions committed, run again after a deadlock, and in doubt at COMMIT."""

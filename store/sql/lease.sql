@@ -17,3 +17,7 @@ UPDATE lease SET lease_until = ? WHERE name = ? AND holder = ?;
 -- name: set
 -- What has no end has another holder.
 UPDATE lease SET holder = ? WHERE name = ?;
+
+-- name: of
+-- Who holds what goes by this name, which in the row of its holders, and until when.
+SELECT holder, epoch, lease_until FROM lease WHERE name = ?;

@@ -68,6 +68,10 @@ class SQLiteBackend:
         """The host's clock as it was when the store was opened, and the time since."""
         return self._clock.now()
 
+    async def note(self, work: Work[T]) -> T:
+        """As any other piece of work: there is one writer."""
+        return await self._writer.write(work)
+
     @property
     def shared(self) -> bool:
         """Its file is one server's."""

@@ -6,6 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
 from support.server import client_of
@@ -20,16 +21,15 @@ CLIENTS = ("ann", "bob", "cat", "dan")
 
 
 @pytest.fixture
-def at(mysql_dsn: str, tmp_path: Path) -> Iterator[tuple[Tarry, Tarry]]:
-    """A client of each of two servers."""
+def servers(mysql_dsn: str, tmp_path: Path) -> Iterator[list[ServerProcess]]:
+    """Two that are ready."""
     servers: list[ServerProcess] = []
     try:
         for name in ("a", "b"):
             (tmp_path / name).mkdir()
-            servers.append(ServerProcess(tmp_path / name, mysql_dsn, environment={"TARRY_LADDER": "20ms"}))
+            servers.append(ServerProcess(tmp_path / name, mysql_dsn, environment={"TARRY_NODE": name}))
             servers[-1].start()
-        with client_of(servers[0]) as at_a, client_of(servers[1]) as at_b:
-            yield at_a, at_b
+        yield servers
         assert [server.stop() for server in servers] == [0, 0]
     except BaseException:
         for server in servers:
@@ -38,6 +38,13 @@ def at(mysql_dsn: str, tmp_path: Path) -> Iterator[tuple[Tarry, Tarry]]:
     finally:
         for server in servers:
             server.kill()
+
+
+@pytest.fixture
+def at(servers: list[ServerProcess]) -> Iterator[tuple[Tarry, Tarry]]:
+    """A client of each of two servers."""
+    with client_of(servers[0]) as at_a, client_of(servers[1]) as at_b:
+        yield at_a, at_b
 
 
 @contextmanager
@@ -167,3 +174,30 @@ def test_what_is_removed_elsewhere_is_not_made_again(at: tuple[Tarry, Tarry]) ->
     with pytest.raises(NotFound):
         at_b.publish("orders", 2)
     assert list(at_a.topics()) == []
+
+
+def nodes(tarry: Tarry) -> list[tuple[str, bool, bool]]:
+    """Name, whether it lives, whether it has the duties; by slot."""
+    return [(one["node"], one["alive"], one["duties"]) for one in tarry.nodes()]
+
+
+def gauges(server: ServerProcess) -> bool:
+    """Whether it tells what waits."""
+    return "tarry_pending_messages{" in httpx.get(f"{server.url}/metrics").text
+
+
+def test_who_is_there_and_has_the_duties(servers: list[ServerProcess], at: tuple[Tarry, Tarry]) -> None:
+    (a, b), (at_a, at_b) = servers, at
+    at_a.publish("orders", 1, delay="1h")
+    assert nodes(at_a) == nodes(at_b) == [("a", True, True), ("b", True, False)]
+    wait_until(lambda: gauges(a))
+    assert not gauges(b)
+    a.kill()
+    wait_until(lambda: nodes(at_b) == [("b", True, True)])
+    assert "node_dead" in b.tail(100_000)
+    wait_until(lambda: gauges(b))
+    a.start()
+    wait_until(lambda: nodes(at_b) == [("a", True, False), ("b", True, True)])
+    b.stop()
+    wait_until(lambda: nodes(at_a) == [("a", True, True)])
+    b.start()

@@ -36,6 +36,9 @@ class StillBackend:
     async def now(self) -> int:
         return 0
 
+    async def note(self, work: Work[T]) -> T:
+        return await self.write(work)
+
     @property
     def shared(self) -> bool:
         return False

@@ -51,7 +51,7 @@ TABLES = (
     *("outbox_cancel", "seek", "replay"),
     *("chain", "parked", "queue_owner"),
     *("reader", "removed", "witness"),
-    *("access_key", "client_owner", "member"),
+    *("access_key", "client_owner", "node", "member"),
 )
 
 

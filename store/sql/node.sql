@@ -1,0 +1,19 @@
+-- name: all
+-- The servers that are at work, or were.
+SELECT boot, name, slot, level, started_at, renewed_at, facts FROM node ORDER BY slot;
+
+-- name: add
+-- A server begins. Refused when its slot is taken.
+INSERT INTO node (boot, name, slot, level, started_at, renewed_at, facts) VALUES ?;
+
+-- name: renew
+-- It is there.
+UPDATE node SET renewed_at = ?, facts = ? WHERE boot = ?;
+
+-- name: bury
+-- It has not renewed for long.
+DELETE FROM node WHERE boot = ? AND renewed_at < ?;
+
+-- name: remove
+-- It stops.
+DELETE FROM node WHERE boot = ?;

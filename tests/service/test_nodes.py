@@ -1,0 +1,173 @@
+"""Servers on one database, over simulated time: who is there, and who does what one does for all."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+
+from tarry.service.clock import Clock
+from tarry.service.nodes import LEASE, Nodes
+from tarry.store.errors import Unavailable
+from tarry.store.ports import Work
+from tarry.store.sqlite.backend import SQLiteBackend
+from tarry.store.store import Store
+
+
+class Line(SQLiteBackend):
+    """As if several servers could work on it; each of them may be cut off."""
+
+    cut = False
+
+    @property
+    def shared(self) -> bool:
+        return True
+
+    async def read(self, work: Work[object]) -> object:  # type: ignore[override]
+        if self.cut:
+            raise Unavailable("cut off")
+        return await super().read(work)
+
+    async def note(self, work: Work[object]) -> object:  # type: ignore[override]
+        if self.cut:
+            raise Unavailable("cut off")
+        return await super().note(work)
+
+
+@attrs.define(eq=False)
+class World:
+    backend: Line
+    ms: int = 1_795_000_000_000
+    servers: dict[str, Nodes] = attrs.field(factory=dict[str, Nodes])
+
+    async def start(self, name: str, level: int = 6) -> Nodes:
+        async def sample() -> int:
+            return self.ms
+
+        clock = Clock(sample, monotonic=lambda: self.ms * 1_000_000)
+        await clock.take()
+        self.servers[name] = nodes = Nodes(Store(self.backend), clock, name, level, lambda: {"url": name})
+        await nodes.enter()
+        return nodes
+
+    async def seconds(self, many: int, *stopped: str) -> None:
+        for _ in range(many):
+            self.ms += 1_000
+            for name, nodes in self.servers.items():
+                if name not in stopped:
+                    await nodes.round()
+
+    def with_duties(self) -> list[str]:
+        return [name for name, nodes in self.servers.items() if nodes.has_duties]
+
+    async def there(self) -> dict[str, tuple[int, bool, bool]]:
+        states = await next(iter(self.servers.values())).states()
+        return {one.row.name: (one.row.slot, one.alive, one.duties) for one in states}
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    backend = Line(tmp_path / "tarry.db")
+    await backend.migrate()
+    yield World(backend)
+    with trio.CancelScope(shield=True):
+        await backend.aclose()
+
+
+async def test_one_has_the_duties_and_all_know_each_other(world: World) -> None:
+    for name in "abc":
+        await world.start(name)
+    for _ in range(20):
+        await world.seconds(1)
+        assert world.with_duties() == ["a"]
+    assert await world.there() == {"a": (0, True, True), "b": (1, True, False), "c": (2, True, False)}
+    assert [one._store.maker for one in world.servers.values()] == [0, 4, 8]
+
+
+async def test_who_stops_hands_over(world: World) -> None:
+    a, _ = await world.start("a"), await world.start("b")
+    await world.seconds(2)
+    await a.leave()
+    assert world.with_duties() == []
+    await world.seconds(2)  # also `a` goes on for a moment, and enters no more
+    assert world.with_duties() == ["b"]
+    assert await world.there() == {"b": (1, True, True)}
+
+
+async def test_who_dies_is_buried_and_its_duties_go_to_another(world: World) -> None:
+    await world.start("a")
+    await world.start("b")
+    await world.seconds(LEASE // 1000 - 1, "a")
+    assert "a" not in world.with_duties()  # it trusts itself less than the others do
+    await world.seconds(4, "a")
+    assert world.with_duties() == ["b"]
+    assert await world.there() == {"b": (1, True, True)}
+
+
+async def test_who_was_only_stopped_enters_again(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    await world.start("a")
+    await world.start("b")
+    await world.seconds(9, "a")
+    assert "node_dead" in capsys.readouterr().out
+    await world.start("c")
+    await world.seconds(1)
+    assert "node_was_taken_for_dead" in capsys.readouterr().out
+    await world.seconds(3)
+    assert world.with_duties() == ["b"]
+    assert await world.there() == {"c": (0, True, False), "b": (1, True, True), "a": (2, True, False)}
+
+
+async def test_who_is_cut_off_has_no_duties_and_is_told_when_it_is_back(world: World) -> None:
+    a = await world.start("a")
+    world.backend.cut = True
+    world.ms += LEASE - 1_000
+    with pytest.raises(Unavailable):
+        await a.round()
+    assert not a.has_duties
+    world.backend.cut = False
+    await world.seconds(2)
+    assert a.has_duties
+
+
+async def test_the_level_is_that_of_the_oldest_program(world: World) -> None:
+    new = await world.start("a", level=7)
+    assert new.level == 7
+    old = await world.start("b", level=6)
+    await world.seconds(2)
+    assert (new.level, old.level) == (6, 6)
+    await old.leave()
+    await world.seconds(2)
+    assert new.level == 7
+
+
+async def test_two_of_one_name_both_work_and_it_is_told(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    first = await world.start("a")
+    assert "node_name_taken" not in capsys.readouterr().out
+    await world.start("a")
+    assert "node_name_taken" in capsys.readouterr().out
+    assert {one.row.slot for one in await first.states()} == {0, 1}
+
+
+async def test_the_server_of_an_embedded_store_is_alone(tmp_path: Path) -> None:
+    backend = SQLiteBackend(tmp_path / "tarry.db")
+    await backend.migrate()
+
+    async def sample() -> int:
+        return 5
+
+    clock = Clock(sample, monotonic=lambda: 0)
+    await clock.take()
+    nodes = Nodes(Store(backend), clock, "a", 6, lambda: {"url": "here"})
+    await nodes.enter()
+    (state,) = await nodes.states()
+    assert nodes.has_duties
+    assert (state.row.name, state.row.slot, state.alive, state.duties, state.facts["url"]) == (
+        "a",
+        0,
+        True,
+        True,
+        "here",
+    )
+    await nodes.leave()
+    await backend.aclose()
