@@ -8,11 +8,11 @@ the metrics. Who has them holds a lease, and trusts itself a second less than th
 have them for a moment: rows arbitrate. Whoever stops gives them back, and the next node has them within two seconds.
 """
 
-import json
 import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import structlog
 import trio
 from attrs import define, evolve, field, frozen
@@ -34,6 +34,8 @@ _DUTIES = "duties"
 _MAKERS = 4
 """Rows of a tally that a node counts in, one for each kind of work."""
 _TRIES = 20
+
+_read = msgspec.json.Decoder(dict[str, Any]).decode
 
 log = structlog.get_logger()
 
@@ -178,12 +180,7 @@ class Nodes:
             log.info("duties_taken" if has else "duties_lost", node=self._name, slot=self._own.slot)
 
     def _facts(self) -> bytes:
-        return json.dumps(self._told()).encode()
+        return msgspec.json.encode(self._told())
 
     def _told(self) -> dict[str, Any]:
         return self._tell() | {"durability": list(self.durability)}
-
-
-def _read(facts: bytes) -> dict[str, Any]:
-    found = json.loads(facts or b"{}")
-    return found if isinstance(found, dict) else {}

@@ -17,7 +17,7 @@ from tarry.service.demo.server_process import ServerProcess
 
 SOON = 3.0
 """Seconds: the look is taken every second, and machines are slow."""
-CLIENTS = ("ann", "bob", "cat", "dan")
+CLIENTS: tuple[str, ...] = ("ann", "bob", "cat", "dan")
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_queues_stay_with_their_owners(at: tuple[Tarry, Tarry], mysql_dsn: str) 
 
     def work(seconds: float) -> dict[str, int]:
         """Publishes and claims for so long; how many messages each client had."""
-        had = dict.fromkeys(CLIENTS, 0)
+        had: dict[str, int] = dict.fromkeys(CLIENTS, 0)
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             at_a.publish_many("orders", [{"body": n, "ordering_key": f"key-{n}"} for n in range(40)])

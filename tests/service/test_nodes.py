@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import TypeVar
 
 import attrs
 import pytest
@@ -14,6 +15,8 @@ from tarry.store.ports import Work
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 
+T = TypeVar("T")
+
 
 class Line(SQLiteBackend):
     """As if several servers could work on it; each of them may be cut off."""
@@ -24,12 +27,12 @@ class Line(SQLiteBackend):
     def shared(self) -> bool:
         return True
 
-    async def read(self, work: Work[object]) -> object:  # type: ignore[override]
+    async def read(self, work: Work[T]) -> T:
         if self.cut:
             raise Unavailable("cut off")
         return await super().read(work)
 
-    async def note(self, work: Work[object]) -> object:  # type: ignore[override]
+    async def note(self, work: Work[T]) -> T:
         if self.cut:
             raise Unavailable("cut off")
         return await super().note(work)

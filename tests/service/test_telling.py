@@ -10,7 +10,7 @@ import trio
 from support import nodes
 from tarry.service.metrics import Metrics
 from tarry.service.node import Node
-from tarry.service.notices import Notices, Subject
+from tarry.service.notices import Heard, Notices, Subject
 from tarry.service.serve import begin
 from tarry.service.settings import Settings
 from tarry.service.topics import directory
@@ -30,7 +30,8 @@ class Told(Notices):
     def tell(self, subject: Subject, id_: int) -> None:
         self.told.append((subject, id_))
 
-    async def run(self, _: object) -> None:
+    async def run(self, heard: Heard) -> None:
+        del heard
         await trio.sleep_forever()
 
     def take(self) -> set[tuple[Subject, int]]:
