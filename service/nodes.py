@@ -1,6 +1,6 @@
 """This server among those that work on the same database: its row, and who has the duties.
 
-A node renews its row every second, by the database's clock, on a connection of its own. One that has not renewed for
+A node renews its row every other second, by the database's clock, on a connection of its own. One that has not renewed for
 five seconds is dead to the others, and any of them takes its row away; when it wakes, it enters again.
 
 Duties are what one node does for all: clearing up, what is removed, what users' transactions have cancelled, counts for
@@ -25,7 +25,7 @@ from .clock import Clock
 from .outages import tell_failure
 
 _EVERY = 1.0
-"""Seconds between two renewals; every second time it looks at the others as well."""
+"""Seconds between two rounds: in one it renews, in the next it looks at the others and at the duties."""
 LEASE = 5_000
 """Milliseconds after which a node that does not renew is dead, and its duties are free."""
 _TRUST = 4_000
@@ -122,20 +122,20 @@ class Nodes:
                 tell_failure("node_not_renewed", error)
 
     async def round(self) -> None:
-        """Renews once. Raises `StoreError`."""
+        """Renews, or looks. Raises `StoreError`."""
         if self._left:
             return
-        now = self._clock.now()
-        facts = self._facts()
-        if not await self._store.note(nodes.renew, self.boot, now, facts):
-            log.warning("node_was_taken_for_dead", node=self._name, slot=self._own.slot)
-            await self.enter()
-            return
-        self._own = evolve(self._own, renewed_at=now, facts=facts)
         self._looks = not self._looks
         if self._looks:
             await self._look()
             await self._take_duties()
+            return
+        now, facts = self._clock.now(), self._facts()
+        if await self._store.note(nodes.renew, self.boot, now, facts):
+            self._own = evolve(self._own, renewed_at=now, facts=facts)
+            return
+        log.warning("node_was_taken_for_dead", node=self._name, slot=self._own.slot)
+        await self.enter()
 
     async def leave(self) -> None:
         """Gives back what is ours, so that nobody waits for it."""
