@@ -1,7 +1,7 @@
 """This server among those that work on the same database: its row, and who has the duties.
 
-A node renews its row every other second, by the database's clock, on a connection of its own. One that has not renewed for
-five seconds is dead to the others, and any of them takes its row away; when it wakes, it enters again.
+A node renews its row every other second, by the database's clock, on a connection of its own. One that has not renewed
+for five seconds is dead to the others, and any of them takes its row away; when it wakes, it enters again.
 
 Duties are what one node does for all: clearing up, what is removed, what users' transactions have cancelled, counts for
 the metrics. Who has them holds a lease, and trusts itself a second less than the others do. Nothing breaks when two
