@@ -20,4 +20,4 @@ UPDATE lease SET holder = ? WHERE name = ?;
 
 -- name: of
 -- Who holds what goes by this name, which in the row of its holders, and until when.
-SELECT holder, epoch, lease_until FROM lease WHERE name = ?;
+SELECT holder, epoch, lease_until AS until FROM lease WHERE name = ?;

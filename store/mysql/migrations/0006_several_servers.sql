@@ -10,7 +10,7 @@ CREATE TABLE IF NOT EXISTS node (
   renewed_at BIGINT NOT NULL COMMENT 'by the clock of this server',
   facts VARBINARY(4096) NOT NULL COMMENT 'what it tells of itself',
   PRIMARY KEY (boot),
-  UNIQUE KEY uk_node_slot (slot)
+  UNIQUE KEY udx_node_slot (slot)
 ) ENGINE=InnoDB COMMENT='servers that are at work; one that has not renewed for long is dead, and any other removes it';
 
 CREATE TABLE IF NOT EXISTS member (

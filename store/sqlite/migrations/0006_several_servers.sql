@@ -11,7 +11,7 @@ CREATE TABLE node (
   facts BLOB NOT NULL,
   PRIMARY KEY (boot)
 ) WITHOUT ROWID;
-CREATE UNIQUE INDEX uk_node_slot ON node (slot);
+CREATE UNIQUE INDEX udx_node_slot ON node (slot);
 
 CREATE TABLE member (
   group_id INTEGER NOT NULL,
