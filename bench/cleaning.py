@@ -53,7 +53,7 @@ async def measure(dsn: str, rows: int, callers: int, seconds: float, windows: in
         topic = await directory.topic("bench", create=True)
         group = await directory.group(topic, "bench", create=True)
         await trio.to_thread.run_sync(fill, dsn, topic, group.id, clock.now() - _AGE, rows)
-        cleaner = Cleaner(store, directory, clock, Metrics(), Settings(), busy=lambda: False, mine=lambda: True)
+        cleaner = Cleaner(store, directory, clock, Metrics(), Settings(), busy=lambda: False)
         took = 0
 
         async def clean() -> None:

@@ -82,6 +82,11 @@ class Nodes:
         """Whether this node does what one does for all."""
         return not self._store.backend.shared or self._clock.now() < self._sure_until
 
+    async def until_duties(self) -> None:
+        """Waits until they are this node's."""
+        while not self.has_duties:
+            await trio.sleep(_EVERY)
+
     @property
     def level(self) -> int:
         """The newest migration that all nodes know: nothing that is newer may be used."""

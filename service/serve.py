@@ -160,9 +160,6 @@ def make_node(store: Store, settings: Settings, metrics: Metrics, notices: Notic
     def busy() -> bool:
         return hand.behind > _BEHIND
 
-    def mine() -> bool:
-        return nodes.has_duties
-
     def facts() -> dict[str, Any]:
         told = {"version": __version__, "url": settings.url, "hand_behind": hand.behind, "timers": len(hand.wheel)}
         return told | {"skew": store.backend.skew()}
@@ -171,7 +168,7 @@ def make_node(store: Store, settings: Settings, metrics: Metrics, notices: Notic
     nodes = Nodes(store, clock, settings.node, newest(), facts)
     directory = Directory(store, clock, auto_create=settings.auto_create)
     listeners, rates, alarm = Listeners(), Rates(time.monotonic), Alarm(settings.alarm_url)
-    cleaner = Cleaner(store, directory, clock, metrics, settings, busy=busy, mine=mine)
+    cleaner = Cleaner(store, directory, clock, metrics, settings, busy=busy)
     present_for = settings.client_timeout
     groups = Groups(*(store, directory, clock, metrics, rates, alarm, present_for), add=add, see=cleaner.see, tell=tell)
     sealer = Sealer(store, clock, directory, widest=settings.widest_hole)
@@ -191,7 +188,7 @@ def make_node(store: Store, settings: Settings, metrics: Metrics, notices: Notic
         directory=directory,
         catalogue=Catalogue(store, directory, groups.look_again, tell),
         ranking=Ranking(store, directory, rates),
-        remover=Remover(store, directory, clock, busy, tell, mine),
+        remover=Remover(store, directory, clock, busy, tell),
         intake=intake,
         readers=Readers(store, directory, clock, listeners, groups.handed_out),
         growth=growth,

@@ -49,7 +49,9 @@ async def run_tasks(node: Node) -> None:
         await node.loader.recovered.wait()
         nursery.start_soon(every, 1, sweeps.near)
         nursery.start_soon(every, 60, duty(node, sweeps.far))
-        nursery.start_soon(every, 60, cleaner.clean)
+        nursery.start_soon(every, 60, cleaner.write_seen)
+        nursery.start_soon(every, 60, duty(node, cleaner.clean))
+        nursery.start_soon(every, 60, duty(node, node.remover.clear))
         nursery.start_soon(node.remover.run)
         nursery.start_soon(every, 0.02, sweeps.when_nudged)
 
@@ -57,13 +59,13 @@ async def run_tasks(node: Node) -> None:
 def duty(
     node: Node, step: Callable[[], Awaitable[object]], otherwise: Callable[[], None] = lambda: None
 ) -> Callable[[], Awaitable[None]]:
-    """The step where it is this node that does it for all; else nothing, or something else."""
+    """The step, as soon as it is this node that does it for all; something else before, where it is not."""
 
     async def take() -> None:
-        if node.nodes.has_duties:
-            await step()
-        else:
+        if not node.nodes.has_duties:
             otherwise()
+            await node.nodes.until_duties()
+        await step()
 
     return take
 

@@ -1,7 +1,7 @@
 """The remover: topics and groups go at once, and what is left of them in small batches with rests between them.
 
-The clearing begins when something is removed and looks again every minute, so that it goes on after a crash; the node
-that has the duties clears what others have left. What it may take, and why that holds nobody up, see
+The clearing begins when something is removed, and the node that has the duties looks every minute, so that it goes on
+after a crash. What it may take, and why that holds nobody up, see
 `store.cleaning.removal`.
 """
 
@@ -25,14 +25,13 @@ BATCH = 1000
 """Rows to a transaction."""
 REST = 0.05
 """Seconds between two batches that found something: writers come first."""
-_ROUND = 60.0
 
 log = structlog.get_logger()
 
 
 class Remover:
     """Clears away for ever. `busy`: whether something more urgent is to be done. `tell` tells other
-    nodes, and `mine` whether it is this one that clears up behind them."""
+    nodes."""
 
     def __init__(
         self,
@@ -41,15 +40,14 @@ class Remover:
         clock: Clock,
         busy: Callable[[], bool],
         tell: Tell,
-        mine: Callable[[], bool],
     ) -> None:
         self._store = store
         self._directory = directory
         self._clock = clock
         self._busy = busy
         self._tell = tell
-        self._mine = mine
         self._some = trio.Event()
+        self._clearing = trio.Lock()
 
     async def remove_topic(self, topic: Topic, *, force: bool) -> None:
         """The topic is no more. Raises `UnknownTopic`, and `TopicConflict` while it has messages, unless by `force`."""
@@ -79,28 +77,27 @@ class Remover:
         log.info("group_removed", topic=group.topic.name, group=group.name)
 
     async def run(self) -> None:
-        """Clears what there is, now and whenever there is more."""
+        """Clears what is removed here, for ever; `clear` is for what others have left."""
         while True:
-            removed, self._some = self._some.is_set(), trio.Event()
+            await self._some.wait()
+            self._some = trio.Event()
             try:
-                if removed or self._mine():
-                    await self.clear()
+                await self.clear()
             except StoreError as error:
                 tell_failure("round_failed", error, step="remover")
-            with trio.move_on_after(_ROUND):
-                await self._some.wait()
 
     async def clear(self) -> None:
         """One round over everything that was removed. Raises `StoreError`: the rest is for the next round."""
-        for stone in await self._store.read(removal.tombstones):
-            began = self._clock.now()
-            rows, held = await self._clear(stone)
-            # Of a topic more may come in for a moment yet; it is cleared once more.
-            if not held and (stone.group_id or began >= stone.removed_at + GRACE):
-                await self._store.write(removal.drop_tombstone, stone)
-            if rows:
-                facts = {"topic": stone.topic_id, "group": stone.group_id, "queue": stone.queue_id}
-                log.info("cleared", **facts, rows=rows, took_ms=self._clock.now() - began)
+        async with self._clearing:
+            for stone in await self._store.read(removal.tombstones):
+                began = self._clock.now()
+                rows, held = await self._clear(stone)
+                # Of a topic more may come in for a moment yet; it is cleared once more.
+                if not held and (stone.group_id or began >= stone.removed_at + GRACE):
+                    await self._store.write(removal.drop_tombstone, stone)
+                if rows:
+                    facts = {"topic": stone.topic_id, "group": stone.group_id, "queue": stone.queue_id}
+                    log.info("cleared", **facts, rows=rows, took_ms=self._clock.now() - began)
 
     async def _clear(self, stone: Tombstone) -> tuple[int, bool]:
         rows, held = 0, False

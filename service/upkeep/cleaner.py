@@ -68,8 +68,6 @@ class Cleaner:
     _settings: Settings
     _busy: Callable[[], bool] = field(kw_only=True, alias="busy")
     """Whether something more urgent is to be done."""
-    _mine: Callable[[], bool] = field(kw_only=True, alias="mine")
-    """Whether it is this node that clears up."""
     _starts: dict[tuple[object, ...], int] = field(factory=dict[tuple[object, ...], int], init=False)
     _asked_for: set[int] = field(factory=set[int], init=False)
     _stopping: bool = field(default=False, init=False)
@@ -90,18 +88,21 @@ class Cleaner:
         """No further batch."""
         self._stopping = True
 
+    async def write_seen(self) -> None:
+        """Writes down which groups somebody has asked for here. Raises `StoreError`."""
+        if not self._asked_for:
+            return
+        asked_for, self._asked_for = self._asked_for, set()
+        try:
+            await self._store.write(retention.see, sorted(asked_for), self._clock.now())
+        except StoreError as error:
+            self._asked_for |= asked_for
+            if not isinstance(error, Locked):
+                raise
+
     async def clean(self) -> None:
         """One round. Raises `StoreError`: the rest is for the next round."""
-        if self._asked_for:
-            asked_for, self._asked_for = self._asked_for, set()
-            try:
-                await self._store.write(retention.see, sorted(asked_for), self._clock.now())
-            except StoreError as error:
-                self._asked_for |= asked_for
-                if not isinstance(error, Locked):
-                    raise
-        if not self._mine():
-            return
+        await self.write_seen()
         settings = self._settings
         limits = Limits(
             settings.retention, settings.hard_retention, settings.history_retention, settings.dead_retention

@@ -42,13 +42,10 @@ class Node:
         self.store = store
         self.ms = NOW
         self.busy = False
-        self.mine = True
         self.metrics = Metrics()
         self.clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
         self.directory = Directory(store, self.clock, auto_create=True)
-        self.cleaner = Cleaner(
-            store, self.directory, self.clock, self.metrics, Settings(), busy=lambda: self.busy, mine=lambda: self.mine
-        )
+        self.cleaner = Cleaner(store, self.directory, self.clock, self.metrics, Settings(), busy=lambda: self.busy)
 
     async def sample(self) -> int:
         return self.ms
