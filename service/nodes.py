@@ -66,6 +66,8 @@ class Nodes:
     """Unix milliseconds up to which the duties are ours."""
     _looks: bool = field(default=True, init=False)
     _left: bool = field(default=False, init=False)
+    _turn: trio.Lock = field(factory=trio.Lock, init=False)
+    """A round, or the end: what is given back is not taken again by a round that was under way."""
     durability: Sequence[str] = field(default=(), init=False)
     """Under which settings of the database an accepted message can be lost."""
 
@@ -128,8 +130,11 @@ class Nodes:
 
     async def round(self) -> None:
         """Renews, or looks. Raises `StoreError`."""
-        if self._left:
-            return
+        async with self._turn:
+            if not self._left:
+                await self._round()
+
+    async def _round(self) -> None:
         self._looks = not self._looks
         if self._looks:
             await self._look()
@@ -144,10 +149,11 @@ class Nodes:
 
     async def leave(self) -> None:
         """Gives back what is ours, so that nobody waits for it."""
-        self._left, self._sure_until = True, 0
-        if self._store.backend.shared:
-            await self._store.note(leases.give_back, _DUTIES, self.boot)
-            await self._store.note(nodes.leave, self.boot)
+        async with self._turn:
+            self._left, self._sure_until = True, 0
+            if self._store.backend.shared:
+                await self._store.note(leases.give_back, _DUTIES, self.boot)
+                await self._store.note(nodes.leave, self.boot)
 
     async def states(self) -> list[NodeState]:
         """All nodes as they are now, by slot."""

@@ -7,6 +7,7 @@ from typing import TypeVar
 import attrs
 import pytest
 import trio
+import trio.testing
 
 from tarry.service.clock import Clock
 from tarry.service.nodes import LEASE, Nodes
@@ -22,6 +23,8 @@ class Line(SQLiteBackend):
     """As if several servers could work on it; each of them may be cut off."""
 
     cut = False
+    gate: trio.Event | None = None
+    """Readers wait for it."""
 
     @property
     def shared(self) -> bool:
@@ -30,6 +33,8 @@ class Line(SQLiteBackend):
     async def read(self, work: Work[T]) -> T:
         if self.cut:
             raise Unavailable("cut off")
+        if self.gate is not None:
+            await self.gate.wait()
         return await super().read(work)
 
     async def note(self, work: Work[T]) -> T:
@@ -94,6 +99,21 @@ async def test_who_stops_hands_over(world: World) -> None:
     await a.leave()
     assert world.with_duties() == []
     await world.seconds(2)  # also `a` goes on for a moment, and enters no more
+    assert world.with_duties() == ["b"]
+    assert await world.there() == {"b": (1, True, True)}
+
+
+async def test_who_stops_in_the_middle_of_a_round_takes_nothing_back(world: World) -> None:
+    a, _ = await world.start("a"), await world.start("b")
+    await world.seconds(1)
+    world.backend.gate = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(a.round)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(a.leave)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        world.backend.gate.set()
+    await world.seconds(2)
     assert world.with_duties() == ["b"]
     assert await world.there() == {"b": (1, True, True)}
 
