@@ -1,6 +1,10 @@
 """Migrations: plain SQL files, numbered, applied in order, each remembered with its checksum.
 
-A file is never changed after a release: a checksum that differs is refused. So is a schema newer than the program.
+A file is never changed after a release: a checksum that differs is refused. So is a schema that wants a newer program.
+
+`-- beside: 5` in a file says that servers which know 0005, and not this one, may go on beside it, and start: it only
+adds. Without that line it wants servers that know it. What all servers must know is remembered in `migration`, which
+every program ever made compares with what it knows; the rest in `migration_beside`, which older ones do not read.
 """
 
 import hashlib
@@ -14,6 +18,7 @@ from attrs import frozen
 from .errors import SchemaError
 
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql")
+_BESIDE = re.compile(r"^-- beside: (\d+)$", re.MULTILINE)
 
 
 @frozen
@@ -30,10 +35,36 @@ class Migration:
         return hashlib.sha256(self.text.encode()).digest()
 
     @property
+    def beside(self) -> int:
+        """The oldest migration that a server must know to be at work beside this one."""
+        said = _BESIDE.search(self.text)
+        return int(said[1]) if said else self.version
+
+    @property
     def statements(self) -> list[str]:
         """The statements one by one. A semicolon at the end of a line ends one; remarks stand on lines of their own."""
         code = "\n".join(line for line in self.text.splitlines() if not line.startswith("--"))
         return [statement.strip() for statement in re.split(r";\s*(?:\n|$)", code) if statement.strip()]
+
+
+@frozen
+class Applied:
+    """What a database has: checksums by version."""
+
+    needed: Mapping[int, bytes]
+    """Every server must know these, or newer ones."""
+    beside: Mapping[int, bytes]
+    """Older servers need not know these."""
+
+    @property
+    def checksums(self) -> dict[int, bytes]:
+        """All of them."""
+        return {**self.beside, **self.needed}
+
+    @property
+    def floor(self) -> int:
+        """The oldest migration that a server must know."""
+        return max(self.needed, default=0)
 
 
 def newest() -> int:
@@ -50,18 +81,18 @@ def load_migrations(backend: Literal["mysql", "sqlite"]) -> list[Migration]:
     return sorted(migrations, key=lambda migration: migration.version)
 
 
-def pending(known: Sequence[Migration], applied: Mapping[int, bytes]) -> list[Migration]:
-    """What is still to be applied, given the checksums by version of what was."""
-    newest = known[-1].version
-    if applied and max(applied) > newest:
+def pending(known: Sequence[Migration], applied: Applied) -> list[Migration]:
+    """What is still to be applied. Raises `SchemaError`."""
+    if applied.floor > known[-1].version:
         raise SchemaError(
-            f"the schema is at version {max(applied)}, newer than this program, which knows {newest}: "
+            f"the schema is at version {applied.floor}, newer than this program, which knows {known[-1].version}: "
             "install a newer Tarry, or give this one a database of its own"
         )
+    checksums = applied.checksums
     for migration in known:
-        if migration.version in applied and applied[migration.version] != migration.checksum:
+        if checksums.get(migration.version, migration.checksum) != migration.checksum:
             raise SchemaError(
                 f"migration {migration.version:04} ({migration.name}) was changed after it was applied: "
                 "install the Tarry that made this schema, or restore the file"
             )
-    return [migration for migration in known if migration.version not in applied]
+    return [migration for migration in known if migration.version not in checksums]

@@ -9,6 +9,7 @@ nothing but the transaction, and may be run again from the start when the backen
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
+from .migrations import Applied
 from .rows import R
 
 T = TypeVar("T")
@@ -105,8 +106,8 @@ class Guest(Protocol):
         """The database's clock, Unix milliseconds; never ahead of the moment of the answer."""
         ...
 
-    async def applied(self) -> dict[int, bytes]:
-        """The checksums of the migrations applied, by version; empty when there is no schema yet."""
+    async def applied(self) -> Applied:
+        """The migrations that the database has; none when there is no schema yet."""
         ...
 
     async def aclose(self) -> None:
@@ -137,7 +138,8 @@ class Backend(Guest, Protocol):
     async def migrate(self) -> list[str]:
         """Brings the schema to this program's version; returns the names of the migrations applied.
 
-        Raises `SchemaError` when the schema is newer than the program or a migration was changed after it was applied.
+        Raises `SchemaError` when the schema wants a newer program, when a migration was changed after it was applied,
+        and when one wants newer servers than are at work.
         """
         ...
 

@@ -17,10 +17,11 @@ from cyclopts import Parameter
 
 from ...client import Tarry
 from ...store.errors import SchemaError, StoreError, StoreInUse
-from ...store.migrations import pending
+from ...store.migrations import Applied, pending
 from ...store.opening import migrations_for, open_backend, open_guest
 from ...store.operating.keys import Key, all_keys
 from ...store.ports import Backend
+from ...store.sqlite.schema import read_applied
 from ...store.stream.sealing import wide_holes
 from ..http.server.listening import check_path
 from ..http.server.tls import BadCertificate, Certificate
@@ -102,7 +103,7 @@ async def _examine(dsn: str, widest: int) -> list[Finding]:
         findings.append(_judge(dsn, applied))
         findings += await _durability(backend)
         findings += [Finding("commits", "note", advice) for advice in await backend.advice()]
-        if applied:
+        if applied.checksums:
             findings += [_stands(*hole) for hole in await backend.read(partial(wide_holes, widest=widest))]
         findings.append(_skew(now, before, after))
     except StoreError as error:
@@ -151,22 +152,20 @@ def _embedded_schema(dsn: str) -> Finding:
     path = Path(dsn.removeprefix(_SQLITE)).absolute()
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
-            if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'migration'").fetchone() is None:
-                return _NO_SCHEMA
-            applied = dict(connection.execute("SELECT version, checksum FROM migration").fetchall())
+            applied = read_applied(connection)
     except sqlite3.Error as error:
         return Finding("schema", "wrong", str(error))
     return _judge(dsn, applied)
 
 
-def _judge(dsn: str, applied: dict[int, bytes]) -> Finding:
-    if not applied:
+def _judge(dsn: str, applied: Applied) -> Finding:
+    if not applied.checksums:
         return _NO_SCHEMA
     try:
         todo = pending(migrations_for(dsn), applied)
     except SchemaError as error:
         return Finding("schema", "wrong", str(error))
-    version = max(applied)
+    version = max(applied.checksums)
     if todo:
         return Finding("schema", "note", f"version {version}; `tarry serve` or `tarry migrate` brings it up to date")
     return Finding("schema", "ok", f"version {version}")

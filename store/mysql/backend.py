@@ -7,7 +7,6 @@ before it is known that it did not.
 """
 
 import random
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from typing import Any, TypeVar
@@ -21,20 +20,20 @@ from ..errors import (
     Locked,
     OutcomeUnknown,
     Refused,
-    SchemaError,
     StoreError,
     TopicGone,
     Unavailable,
 )
-from ..migrations import load_migrations, pending
+from ..migrations import Applied
 from ..ports import Asked, Bound, Value, Work
 from ..rows import R, read
 from .connection import Connection, connect
 from .dsn import Dsn
-from .literals import Sql, Statement
+from .literals import Sql
 from .pool import Pool
 from .redis_offsets import RedisOffsets
 from .redis_sequencer import RedisSequencer
+from .schema import migrate, read_applied
 from .statements import bind, statement
 from .witness import Witness, forget
 
@@ -50,16 +49,8 @@ _DOUBT = 10.0
 that is cut off (`WRITE_WAIT_TIMEOUT`) before it rolls back."""
 _FORGET_EVERY = 3600.0
 """Seconds."""
-_DONE_BEFORE = frozenset({1060, 1061, 1091})
-"""A column or an index that is there, or is gone: a migration that was interrupted behind this statement."""
 _FIRST_DRAWN = "IF(ROW_COUNT()>0,LAST_INSERT_ID(),NULL)"
 """NULL, which is refused, when the draw before it found no row, or failed."""
-_APPLIED = b"SELECT version, checksum FROM migration"
-_APPLY = Statement("INSERT INTO migration VALUES ?")
-_REMEMBER = b"""CREATE TABLE IF NOT EXISTS migration (
-  version INT UNSIGNED NOT NULL, name VARBINARY(255) NOT NULL, checksum BINARY(32) NOT NULL, applied_at BIGINT NOT NULL,
-  PRIMARY KEY (version)
-) ENGINE=InnoDB COMMENT='migrations applied, with the checksum of each'"""
 
 log = structlog.get_logger()
 
@@ -311,37 +302,15 @@ class MySQLBackend:
             if not got:
                 raise Unavailable(f"another program has been migrating {self.dsn} for {_LOCK_WAIT} s; try again")
             try:
-                return await self._migrate(connection)
+                return await migrate(connection)
             finally:
                 if not connection.closed:
                     await connection.fetch(b"SELECT RELEASE_LOCK(" + name + b")")
 
-    async def _migrate(self, connection: Connection) -> list[str]:
-        await connection.execute(_REMEMBER)
-        applied: dict[int, bytes] = dict(await connection.fetch(_APPLIED))
-        todo = pending(load_migrations("mysql"), applied)
-        for migration in todo:
-            for text in migration.statements:
-                try:
-                    await connection.execute(text.encode())
-                except Refused as error:
-                    if error.code in _DONE_BEFORE:
-                        continue
-                    raise SchemaError(
-                        f"migration {migration.version:04} ({migration.name}) stopped: {error}. MySQL cannot undo the "
-                        "statements before it: restore the database, or finish the migration by hand"
-                    ) from error
-            row = (migration.version, migration.name.encode(), migration.checksum, time.time_ns() // 1_000_000)
-            await connection.execute(_APPLY.bind(row))
-        return [f"{migration.version:04} {migration.name}" for migration in todo]
-
-    async def applied(self) -> dict[int, bytes]:
-        """The checksums of the migrations applied, by version."""
+    async def applied(self) -> Applied:
+        """The migrations that the database has."""
         async with self._readers.connection() as connection:
-            try:
-                return dict(await connection.fetch(_APPLIED))
-            except Refused:  # no such table
-                return {}
+            return await read_applied(connection)
 
     def sequence(self, topic_queues: Sequence[int], *, by_redis: bool) -> None:
         """Without a Redis the offsets of such a queue are drawn from the stream itself, one transaction at a time."""

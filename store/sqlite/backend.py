@@ -3,31 +3,27 @@
 WAL with synchronous=FULL: an answered commit is on the disk. Time begins with the host's clock and goes on by itself.
 """
 
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from sqlite3 import Connection, OperationalError
+from sqlite3 import Connection, Error
 from typing import TypeVar
 
 import trio
 
 from ..errors import Refused, StoreError, Unavailable
-from ..migrations import load_migrations, pending
+from ..migrations import Applied
 from ..ports import Work
 from ..steady_clock import SteadyClock
 from .connection import SQLiteTransaction, connect, drive
 from .errors import translate
 from .file_lock import FileLock
+from .schema import migrate, read_applied
 from .writer import Writer
 
 T = TypeVar("T")
 
 _READERS = 2
-_APPLIED = "SELECT version, checksum FROM migration"
-_REMEMBER = """CREATE TABLE IF NOT EXISTS migration (
-  version INTEGER PRIMARY KEY, name BLOB NOT NULL, checksum BLOB NOT NULL, applied_at INTEGER NOT NULL
-)"""
 
 
 class SQLiteBackend:
@@ -88,32 +84,20 @@ class SQLiteBackend:
     def _migrate(self) -> list[str]:
         try:
             with closing(connect(self.path)) as connection:
-                connection.execute("BEGIN IMMEDIATE")  # the lock: a second program waits here
-                connection.execute(_REMEMBER)
-                applied = dict(connection.execute(_APPLIED).fetchall())
-                todo = pending(load_migrations("sqlite"), applied)
-                for migration in todo:
-                    for statement in migration.statements:
-                        connection.execute(statement)
-                    row = (migration.version, migration.name.encode(), migration.checksum, time.time_ns() // 1_000_000)
-                    connection.execute("INSERT INTO migration VALUES (?, ?, ?, ?)", row)
-                connection.execute("COMMIT")
-        except StoreError:
-            raise
+                return migrate(connection)
         except Exception as error:
             raise translate(error) from error
-        return [f"{migration.version:04} {migration.name}" for migration in todo]
 
-    async def applied(self) -> dict[int, bytes]:
-        """The checksums of the migrations applied, by version."""
+    async def applied(self) -> Applied:
+        """The migrations that the file has."""
         return await trio.to_thread.run_sync(self._applied)
 
-    def _applied(self) -> dict[int, bytes]:
-        with closing(connect(self.path)) as connection:
-            try:
-                return dict(connection.execute(_APPLIED).fetchall())
-            except OperationalError:  # no such table
-                return {}
+    def _applied(self) -> Applied:
+        try:
+            with closing(connect(self.path)) as connection:
+                return read_applied(connection)
+        except Error as error:
+            raise translate(error) from error
 
     def sequence(self, topic_queues: Sequence[int], *, by_redis: bool) -> None:
         """There is one writer, so there is nothing to gain."""

@@ -8,15 +8,17 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from sqlite3 import Error, OperationalError
+from sqlite3 import Error
 from typing import TypeVar
 
 import trio
 
 from ..errors import Contention, SchemaError
+from ..migrations import Applied
 from ..ports import Work
 from .connection import SQLiteTransaction, connect, drive
 from .errors import translate
+from .schema import read_applied
 
 T = TypeVar("T")
 
@@ -45,13 +47,11 @@ class SQLiteGuest:
         """The host's clock."""
         return time.time_ns() // 1_000_000
 
-    async def applied(self) -> dict[int, bytes]:
-        """The checksums of the migrations applied, by version."""
+    async def applied(self) -> Applied:
+        """The migrations that the file has."""
         try:
-            return dict(self._connection.execute("SELECT version, checksum FROM migration").fetchall())
-        except OperationalError as error:
-            if "no such table" in str(error):
-                return {}
+            return read_applied(self._connection)
+        except Error as error:
             raise translate(error) from error
 
     async def aclose(self) -> None:

@@ -1,37 +1,74 @@
 """Migrations as text: numbered, cut at semicolons, compared by checksum. No database."""
 
 import re
+from typing import Literal
 
 import pytest
 
 from tarry.store.errors import SchemaError
-from tarry.store.migrations import Migration, load_migrations, pending
+from tarry.store.migrations import Applied, Migration, load_migrations, pending
 
 ONE, TWO, THREE = (Migration(n, f"m{n}", f"CREATE TABLE t{n} (x INT);\n") for n in (1, 2, 3))
+FIRST_NEW = 6
+"""Before it, no migration tells whether older servers may be beside it, and they may not."""
 
 
 def test_nothing_applied() -> None:
-    assert pending([ONE, TWO], {}) == [ONE, TWO]
+    assert pending([ONE, TWO], Applied({}, {})) == [ONE, TWO]
 
 
 def test_some_applied() -> None:
-    assert pending([ONE, TWO, THREE], {1: ONE.checksum}) == [TWO, THREE]
-    assert pending([ONE, TWO], {1: ONE.checksum, 2: TWO.checksum}) == []
+    assert pending([ONE, TWO, THREE], Applied({1: ONE.checksum}, {})) == [TWO, THREE]
+    assert pending([ONE, TWO], Applied({1: ONE.checksum, 2: TWO.checksum}, {})) == []
+    assert pending([ONE, TWO], Applied({1: ONE.checksum}, {2: TWO.checksum})) == []
 
 
 def test_one_left_out() -> None:
     """A branch merged late: what is missing is applied."""
-    assert pending([ONE, TWO, THREE], {1: ONE.checksum, 3: THREE.checksum}) == [TWO]
+    assert pending([ONE, TWO, THREE], Applied({1: ONE.checksum, 3: THREE.checksum}, {})) == [TWO]
 
 
 def test_newer_than_the_program() -> None:
     with pytest.raises(SchemaError, match=r"version 3, newer than this program, which knows 2: install"):
-        pending([ONE, TWO], {1: ONE.checksum, 3: THREE.checksum})
+        pending([ONE, TWO], Applied({1: ONE.checksum, 3: THREE.checksum}, {}))
 
 
-def test_changed_after_it_was_applied() -> None:
+def test_newer_and_an_older_program_may_be_beside_it() -> None:
+    assert pending([ONE, TWO], Applied({1: ONE.checksum}, {2: TWO.checksum, 3: THREE.checksum})) == []
+    assert pending([ONE, TWO], Applied({1: ONE.checksum}, {3: THREE.checksum})) == [TWO]
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_changed_after_it_was_applied(beside: bool) -> None:
+    needed, others = {1: ONE.checksum}, {2: bytes(32)}
     with pytest.raises(SchemaError, match=r"0002 \(m2\) was changed"):
-        pending([ONE, TWO], {1: ONE.checksum, 2: bytes(32)})
+        pending([ONE, TWO], Applied(needed, others) if beside else Applied(needed | others, {}))
+
+
+def test_who_may_be_beside_it() -> None:
+    assert Migration(7, "m", "-- why\n-- beside: 5\n\nCREATE TABLE a (x INT);\n").beside == 5
+    assert Migration(7, "m", "-- why, beside: 5\n\nCREATE TABLE a (x INT);\n").beside == 7
+
+
+@pytest.mark.parametrize("kind", ["mysql", "sqlite"])
+def test_each_says_who_may_be_beside_it(kind: Literal["mysql", "sqlite"]) -> None:
+    for migration in load_migrations(kind):
+        said = re.findall(r"^-- beside: (\d+)$", migration.text, re.MULTILINE)
+        assert len(said) == (migration.version >= FIRST_NEW), f"{migration.version:04}: see CONTRIBUTING.md"
+        assert 0 < migration.beside <= migration.version
+    mine, theirs = load_migrations("mysql"), load_migrations("sqlite")
+    assert [m.beside for m in mine] == [m.beside for m in theirs]
+
+
+def test_what_older_servers_are_beside_only_adds() -> None:
+    """What they write still fits, and what they read is still there."""
+    adds = re.compile(
+        r"CREATE (TABLE|INDEX) |INSERT IGNORE |SET SESSION "
+        r"|ALTER TABLE `?\w+`? ADD (COLUMN `?\w+`? (?!.*\bNOT NULL\b(?!.*\bDEFAULT\b))|(KEY|INDEX) )"
+    )
+    for migration in load_migrations("mysql"):
+        if migration.beside < migration.version:
+            assert [s for s in migration.statements if not adds.match(s)] == []
 
 
 def test_a_checksum_is_of_every_byte() -> None:

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from tarry.store.migrations import load_migrations
+from tarry.store.migrations import Applied, load_migrations
 from tarry.store.ports import Work
 from tarry.store.sqlite.connection import SQLiteTransaction
 
@@ -49,8 +49,8 @@ class StillBackend:
     async def migrate(self) -> list[str]:
         return []
 
-    async def applied(self) -> dict[int, bytes]:
-        return {}
+    async def applied(self) -> Applied:
+        return Applied({}, {})
 
     async def durability(self) -> list[str]:
         return []

@@ -1,5 +1,6 @@
 -- Several servers on one database: who is at work, and which clients share the queues of a group of an ordered topic, at
 -- whichever server they ask.
+-- beside: 5
 
 CREATE TABLE IF NOT EXISTS node (
   boot VARBINARY(32) NOT NULL COMMENT 'made anew at each start',

@@ -1,5 +1,6 @@
 -- Several servers on one database: who is at work, and which clients share the queues of a group of an ordered topic. An
 -- embedded store has one server, which knows both by itself: the tables are here so that the schema is one.
+-- beside: 5
 
 CREATE TABLE node (
   boot BLOB NOT NULL,

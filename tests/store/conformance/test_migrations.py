@@ -7,6 +7,7 @@ import trio
 
 from support.stores import TABLES, Kind, Tables, empty, open_tables
 from tarry.store.errors import SchemaError
+from tarry.store.migrations import Migration, load_migrations, newest
 from tarry.store.opening import BadDSN, migrations_for, open_backend
 from tarry.store.ports import Backend
 
@@ -37,6 +38,13 @@ async def tables(opens: Open, bare_dsn: str) -> AsyncIterator[Tables]:
     tables.close()
 
 
+KNOWN = load_migrations("mysql")
+FLOOR = max(migration.beside for migration in KNOWN)
+NEEDED = [migration.version for migration in KNOWN if migration.version <= FLOOR]
+BESIDE = [migration.version for migration in KNOWN if migration.version > FLOOR]
+_BOTH = "SELECT * FROM migration UNION ALL SELECT * FROM migration_beside"
+
+
 def _names(bare_dsn: str) -> list[str]:
     return [f"{migration.version:04} {migration.name}" for migration in migrations_for(bare_dsn)]
 
@@ -45,7 +53,7 @@ async def test_once(opens: Open, tables: Tables, bare_dsn: str) -> None:
     backend = await opens()
     assert await backend.migrate() == _names(bare_dsn)
     assert await backend.migrate() == []
-    rows = tables.rows("SELECT version, name, checksum FROM migration ORDER BY version")
+    rows = tables.rows(f"SELECT version, name, checksum FROM ({_BOTH}) m ORDER BY version")
     assert rows == [(m.version, m.name.encode(), m.checksum) for m in migrations_for(bare_dsn)]
     empty(tables)  # every table is there
     assert len(TABLES) == 34
@@ -61,7 +69,7 @@ async def test_two_at_once(opens: Open, tables: Tables, bare_dsn: str) -> None:
         for _ in range(3):
             nursery.start_soon(migrate)
     assert sorted(applied) == [[], [], _names(bare_dsn)]
-    assert tables.rows("SELECT COUNT(*) FROM migration") == [(len(applied[0] or applied[1] or applied[2]),)]
+    assert tables.rows(f"SELECT COUNT(*) FROM ({_BOTH}) m") == [(len(applied[0] or applied[1] or applied[2]),)]
 
 
 async def test_a_schema_newer_than_the_program(opens: Open, tables: Tables) -> None:
@@ -72,6 +80,91 @@ async def test_a_schema_newer_than_the_program(opens: Open, tables: Tables) -> N
         await backend.migrate()
     tables.rows("DELETE FROM migration WHERE version = 9999")
     assert await backend.migrate() == []
+
+
+def _versions(tables: Tables) -> tuple[list[int], list[int]]:
+    """Those that every server must know, and the others."""
+    needed, beside = (
+        tables.rows(f"SELECT version FROM {t} ORDER BY version") for t in ("migration", "migration_beside")
+    )
+    return [version for (version,) in needed], [version for (version,) in beside]
+
+
+async def test_what_older_servers_are_beside_is_remembered_apart(opens: Open, tables: Tables) -> None:
+    """They look into `migration` alone, for a version that they do not know."""
+    await (await opens()).migrate()
+    assert _versions(tables) == (NEEDED, BESIDE)
+    assert 5 in NEEDED
+    assert 6 in BESIDE
+
+
+async def test_a_program_of_before_takes_a_schema_that_only_adds(opens: Open, tables: Tables) -> None:
+    backend = await opens()
+    await backend.migrate()
+    tables.rows("INSERT INTO migration_beside SELECT 9999, name, checksum, applied_at FROM migration WHERE version = 1")
+    assert await backend.migrate() == []
+    assert max((await backend.applied()).checksums) == 9999
+
+
+def _two_more(monkeypatch: pytest.MonkeyPatch, kind: Kind, bare_dsn: str, last: str) -> None:
+    """The next program has two more migrations: 9001, which today's newest may be beside, and 9002."""
+    more = [
+        Migration(9001, "one", f"-- beside: {newest()}\nCREATE TABLE one (x INT PRIMARY KEY);\n"),
+        Migration(9002, "two", f"{last}CREATE TABLE two (x INT PRIMARY KEY);\n"),
+    ]
+    backend = "sqlite" if kind == "sqlite" else "mysql"
+    known = [*migrations_for(bare_dsn), *more]
+    monkeypatch.setattr(f"tarry.store.{backend}.schema.load_migrations", lambda _: known)
+
+
+@pytest.mark.parametrize(
+    ("last", "needed", "beside"),
+    [
+        ("-- beside: 5\n", [], [9001, 9002]),
+        ("-- beside: 9001\n", [9001], [9002]),
+        ("", [9001, 9002], []),
+    ],
+)
+async def test_one_that_wants_newer_servers(
+    opens: Open,
+    tables: Tables,
+    kind: Kind,
+    bare_dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+    last: str,
+    needed: list[int],
+    beside: list[int],
+) -> None:
+    """What it wants goes where every program looks."""
+    backend = await opens()
+    await backend.migrate()
+    _two_more(monkeypatch, kind, bare_dsn, last)
+    assert await backend.migrate() == ["9001 one", "9002 two"]
+    assert _versions(tables) == ([*NEEDED, *BESIDE, *needed], beside)
+    assert await backend.migrate() == []
+    monkeypatch.undo()
+    if needed:
+        with pytest.raises(SchemaError, match=f"version {max(needed)}, newer than this program, which knows"):
+            await backend.migrate()
+    else:
+        assert await backend.migrate() == []
+
+
+async def test_not_while_an_older_server_is_at_work(
+    opens: Open, tables: Tables, kind: Kind, bare_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind == "sqlite":
+        pytest.skip("the one server holds the file")
+    backend = await opens()
+    await backend.migrate()
+    row = f"'boot', 'old one', 0, {newest()}, 1, {await backend.now()}, ''"
+    tables.rows(f"INSERT INTO node (boot, name, slot, level, started_at, renewed_at, facts) VALUES ({row})")
+    _two_more(monkeypatch, kind, bare_dsn, "")
+    with pytest.raises(SchemaError, match=r"9002 \(two\) wants servers that know 9002, and old one, which"):
+        await backend.migrate()
+    assert _versions(tables) == (NEEDED, BESIDE)
+    tables.rows("UPDATE node SET renewed_at = renewed_at - 5001")  # it is dead
+    assert await backend.migrate() == ["9001 one", "9002 two"]
 
 
 async def test_a_migration_changed_after_it_was_applied(opens: Open, tables: Tables) -> None:

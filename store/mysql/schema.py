@@ -1,0 +1,99 @@
+"""The schema of one database on MySQL: what it has, and how it is brought to this program's version.
+
+MySQL commits each statement of a migration by itself: one that was interrupted is run again from its beginning.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..errors import Refused, SchemaError
+from ..migrations import Applied, Migration, load_migrations, pending
+from .connection import Connection
+from .literals import Statement
+
+_DONE_BEFORE = frozenset({1060, 1061, 1091})
+"""A column or an index that is there, or is gone: a migration that was interrupted behind this statement."""
+_NO_SUCH_TABLE = 1146
+_TABLE = """CREATE TABLE IF NOT EXISTS {name} (
+  version INT UNSIGNED NOT NULL, name VARBINARY(255) NOT NULL, checksum BINARY(32) NOT NULL, applied_at BIGINT NOT NULL,
+  PRIMARY KEY (version)
+) ENGINE=InnoDB COMMENT='{comment}'"""
+_TABLES = (
+    _TABLE.format(name="migration", comment="migrations applied, with the checksum of each"),
+    _TABLE.format(name="migration_beside", comment="those of them that older servers need not know"),
+)
+_APPLY = Statement("INSERT INTO migration VALUES ?")
+_APPLY_BESIDE = Statement("INSERT INTO migration_beside VALUES ?")
+_RAISE = (
+    Statement("INSERT IGNORE INTO migration SELECT * FROM migration_beside WHERE version <= ?"),
+    Statement("DELETE FROM migration_beside WHERE version <= ?"),
+)
+_OLDER = Statement(
+    "SELECT name, level FROM node WHERE level < ? AND renewed_at > "
+    "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(3)) DIV 1000 - ? ORDER BY level, slot LIMIT 1"
+)
+_ALIVE = 5_000
+"""Milliseconds after which a server that has not renewed its row is dead: `service.nodes.LEASE`."""
+
+
+async def read_applied(connection: Connection) -> Applied:
+    """What the database has."""
+    return Applied(await _checksums(connection, b"migration"), await _checksums(connection, b"migration_beside"))
+
+
+async def migrate(connection: Connection) -> list[str]:
+    """Applies what is missing; returns the names. Raises `SchemaError`. The caller holds the lock for it."""
+    for table in _TABLES:
+        await connection.execute(table.encode())
+    applied = await read_applied(connection)
+    todo, floor = pending(load_migrations("mysql"), applied), applied.floor
+    await _ask_the_living(connection, [migration for migration in todo if migration.beside > floor])
+    for migration in todo:
+        if migration.beside > floor:
+            floor = migration.beside
+            for statement in _RAISE:  # from here on older servers do not start
+                await connection.execute(statement.bind(floor))
+        await _run(connection, migration)
+        apply = _APPLY if migration.version <= floor else _APPLY_BESIDE
+        row = (migration.version, migration.name.encode(), migration.checksum, time.time_ns() // 1_000_000)
+        await connection.execute(apply.bind(row))
+    return [f"{migration.version:04} {migration.name}" for migration in todo]
+
+
+async def _ask_the_living(connection: Connection, todo: Sequence[Migration]) -> None:
+    """Raises `SchemaError` where a server is at work that is too old for one of these."""
+    for migration in todo:
+        for name, level in await _fetch(connection, _OLDER.bind(migration.beside, _ALIVE)):
+            raise SchemaError(
+                f"migration {migration.version:04} ({migration.name}) wants servers that know {migration.beside:04}, "
+                f"and {name.decode()}, which knows {level:04}, is at work: stop all servers that are as old, and start "
+                f"again (one that was killed counts for {_ALIVE // 1000} s)"
+            )
+
+
+async def _run(connection: Connection, migration: Migration) -> None:
+    for text in migration.statements:
+        try:
+            await connection.execute(text.encode())
+        except Refused as error:
+            if error.code in _DONE_BEFORE:
+                continue
+            raise SchemaError(
+                f"migration {migration.version:04} ({migration.name}) stopped: {error}. MySQL cannot undo the "
+                "statements before it: restore the database, or finish the migration by hand"
+            ) from error
+
+
+async def _checksums(connection: Connection, table: bytes) -> Mapping[int, bytes]:
+    return dict(await _fetch(connection, b"SELECT version, checksum FROM " + table))
+
+
+async def _fetch(connection: Connection, text: bytes) -> list[tuple[Any, ...]]:
+    """Its rows; none where the table is not there yet."""
+    try:
+        return list(await connection.fetch(text))
+    except Refused as error:
+        if error.code == _NO_SUCH_TABLE:
+            return []
+        raise

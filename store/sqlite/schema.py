@@ -1,0 +1,52 @@
+"""The schema of an embedded store: what it has, and how it is brought to this program's version, all or nothing."""
+
+import sqlite3
+import time
+
+from ..migrations import Applied, load_migrations, pending
+
+_TABLES = ("migration", "migration_beside")
+_TABLE = """CREATE TABLE IF NOT EXISTS {name} (
+  version INTEGER PRIMARY KEY, name BLOB NOT NULL, checksum BLOB NOT NULL, applied_at INTEGER NOT NULL
+)"""
+_APPLY = "INSERT INTO migration VALUES (?, ?, ?, ?)"
+_APPLY_BESIDE = "INSERT INTO migration_beside VALUES (?, ?, ?, ?)"
+_RAISE = (
+    "INSERT OR IGNORE INTO migration SELECT * FROM migration_beside WHERE version <= ?",
+    "DELETE FROM migration_beside WHERE version <= ?",
+)
+
+
+def read_applied(connection: sqlite3.Connection) -> Applied:
+    """What the store has."""
+    return Applied(_checksums(connection, "migration"), _checksums(connection, "migration_beside"))
+
+
+def migrate(connection: sqlite3.Connection) -> list[str]:
+    """Applies what is missing, in a transaction; returns the names. Raises `SchemaError`."""
+    connection.execute("BEGIN IMMEDIATE")  # the lock: a second program waits here
+    for name in _TABLES:
+        connection.execute(_TABLE.format(name=name))
+    applied = read_applied(connection)
+    todo, floor = pending(load_migrations("sqlite"), applied), applied.floor
+    for migration in todo:
+        if migration.beside > floor:
+            floor = migration.beside
+            for statement in _RAISE:
+                connection.execute(statement, (floor,))
+        for statement in migration.statements:
+            connection.execute(statement)
+        row = (migration.version, migration.name.encode(), migration.checksum, time.time_ns() // 1_000_000)
+        connection.execute(_APPLY if migration.version <= floor else _APPLY_BESIDE, row)
+    connection.execute("COMMIT")
+    return [f"{migration.version:04} {migration.name}" for migration in todo]
+
+
+def _checksums(connection: sqlite3.Connection, table: str) -> dict[int, bytes]:
+    """None where the table is not there yet."""
+    try:
+        return dict(connection.execute(f"SELECT version, checksum FROM {table}").fetchall())  # noqa: S608  # one of two
+    except sqlite3.OperationalError as error:
+        if "no such table" in str(error):
+            return {}
+        raise
