@@ -15,6 +15,11 @@ def loop() -> Any:
     return getattr(token, "native_token", token)  # before anyio 4.11 it was the thing itself
 
 
+def on_trio() -> bool:
+    """Whether the running event loop is trio's."""
+    return hasattr(loop(), "run_sync_soon")
+
+
 def from_outside() -> Callable[[Callable[[], object]], object]:
     """Has the event loop call something soon: for signal handlers, other threads and the garbage collector."""
     token = loop()
@@ -34,7 +39,7 @@ def start(tasks: TaskGroup, work: Callable[[*Args], Awaitable[None]], *args: *Ar
     async def task() -> None:
         await work(*args)
 
-    if hasattr(loop(), "run_sync_soon"):
+    if on_trio():
         from trio.lowlevel import enable_ki_protection
 
         enable_ki_protection(task)

@@ -12,9 +12,12 @@ from tenacity import AsyncRetrying, RetryCallState, stop_before_delay
 
 from .async_sharing import AsyncSharing
 from .calls import Call, Page, Reply, Share
+from .connections import Connections, Exchanges
 from .credentials import authorization
 from .durations import Seconds, seconds
 from .errors import TarryError, Unavailable
+from .lent import AsyncLent, lent, wants_httpx
+from .networks import TaskNetwork
 from .processes import PerProcess
 from .transport import (
     HEADERS,
@@ -22,14 +25,13 @@ from .transport import (
     RETRY,
     Doubt,
     Tries,
+    alone,
     check_shared,
     checked,
-    lent,
-    options,
     pause,
     read,
-    shared_options,
-    streams,
+    taker,
+    together,
     unanswered,
 )
 
@@ -54,9 +56,11 @@ class AsyncTransport:
         self._timeout = seconds(timeout, "timeout")
         self._deadline = seconds(deadline, "deadline")
         self._owned = client is None
-        self._authorization = authorization(key, own=self._owned)
-        self._http = PerProcess(
-            partial(httpx.AsyncClient, limits=LIMITS, headers=HEADERS) if client is None else lent(client)
+        headers = authorization(key, own=self._owned)
+        self._http: PerProcess[Exchanges] = PerProcess(
+            partial(_own, self.url, self._timeout, HEADERS | headers)
+            if client is None
+            else lent(AsyncLent(client, self.url, timeout=self._timeout, headers=headers))
         )
         self._sleep = sleep
         self._sharing = AsyncSharing(self, room)
@@ -65,7 +69,7 @@ class AsyncTransport:
         """Closes the connections, unless they are the caller's own; also where all else is cancelled."""
         if self._owned:
             with CancelScope(shield=True):
-                await self._http.get().aclose()
+                await self._http.get().close()
 
     async def send(self, call: Call[T], *, deadline: float | None = None, abandon: Event | None = None) -> T:
         """Makes a call; again while the server is away, until `deadline` seconds have passed or `abandon` is set."""
@@ -121,30 +125,24 @@ class AsyncTransport:
 
     async def once(self, call: Call[Any]) -> Reply:
         """One try of a call. Raises `TarryError`."""
-        url = self.url + call.path
         try:
-            asked = options(call, self._timeout, self._authorization)
-            response = await self._http.get().request(call.method, url, **asked)
+            response = await self._http.get().exchange(alone(call))
         except httpx.RequestError as error:
             raise unanswered(self.url, error) from error
         return read(self.url, response)
 
     async def stream(self, share: Share, content: bytes, took: Callable[[bytes], None]) -> None:
         """One try of a request that calls share; `took` is given the answer as it comes. Raises `TarryError`."""
-        url = self.url + share.path
         http = self._http.get()
-        asked = shared_options(share, content, self._timeout, self._authorization)
         try:
-            if not streams(http):
-                response = await http.request("POST", url, **asked)
-                check_shared(self.url, response, share)
-                took(response.content)
-                return
-            async with http.stream("POST", url, **asked) as response:
-                if not response.is_success:
-                    await response.aread()
-                check_shared(self.url, response, share)
-                async for piece in response.aiter_bytes():
-                    took(piece)
+            response = await http.exchange(together(share, content), taker(self.url, share, took))
         except httpx.RequestError as error:
             raise unanswered(self.url, error) from error
+        check_shared(self.url, response, share)
+
+
+def _own(url: str, timeout: float, headers: dict[str, str]) -> Exchanges:
+    """The client's own connections."""
+    if wants_httpx(url):
+        return AsyncLent(httpx.AsyncClient(limits=LIMITS), url, timeout=timeout, headers=headers)
+    return Connections(TaskNetwork(), url, timeout=timeout, headers=headers)

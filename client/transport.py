@@ -6,9 +6,10 @@ A repeated claim may leave the first one's messages to their lease, which then c
 `async_transport` is the same for asyncio and trio; what both do with a request and an answer is written here.
 """
 
+import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -27,10 +28,15 @@ from tenacity import (
 
 from .. import __version__  # `mypy .` ends here: use `make check`
 from .calls import Call, Page, Reply, Share
+from .connections import MAX_IDLE, Connections, Exchanges, Taker
+from .coroutines import drive
 from .credentials import authorization
 from .durations import Seconds, seconds
 from .errors import TarryError, Unavailable, refusal
-from .processes import Owner, PerProcess
+from .http11 import Request, Response
+from .lent import Lent, lent, wants_httpx
+from .networks import ThreadNetwork
+from .processes import PerProcess
 from .sharing import Sharing
 
 T = TypeVar("T")
@@ -44,7 +50,7 @@ RETRY = retry_if_exception_type(Unavailable)
 
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, TimeoutError)
 
-LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=64)
+LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE)
 HEADERS = {"User-Agent": f"tarry-client/{__version__}"}
 
 
@@ -106,9 +112,11 @@ class Transport:
         self._timeout = seconds(timeout, "timeout")
         self._deadline = seconds(deadline, "deadline")
         self._owned = client is None
-        self._authorization = authorization(key, own=self._owned)
-        self._http = PerProcess(
-            partial(httpx.Client, limits=LIMITS, headers=HEADERS) if client is None else lent(client)
+        headers = authorization(key, own=self._owned)
+        self._http: PerProcess[Exchanges] = PerProcess(
+            partial(_own, self.url, self._timeout, HEADERS | headers)
+            if client is None
+            else lent(Lent(client, self.url, timeout=self._timeout, headers=headers))
         )
         self._sleep = sleep
         self._sharing = Sharing(self)
@@ -116,7 +124,7 @@ class Transport:
     def close(self) -> None:
         """Closes the connections, unless they are the caller's own."""
         if self._owned:
-            self._http.get().close()
+            drive(self._http.get().close())
 
     def send(self, call: Call[T], *, deadline: float | None = None, abandon: threading.Event | None = None) -> T:
         """Makes a call; again while the server is away, until `deadline` seconds have passed or `abandon` is set."""
@@ -168,118 +176,102 @@ class Transport:
 
     def once(self, call: Call[Any]) -> Reply:
         """One try of a call. Raises `TarryError`."""
-        url = self.url + call.path
         try:
-            response = self._http.get().request(call.method, url, **options(call, self._timeout, self._authorization))
+            response = drive(self._http.get().exchange(alone(call)))
         except httpx.RequestError as error:
             raise unanswered(self.url, error) from error
         return read(self.url, response)
 
     def stream(self, share: Share, content: bytes, took: Callable[[bytes], None]) -> None:
         """One try of a request that calls share; `took` is given the answer as it comes. Raises `TarryError`."""
-        url = self.url + share.path
         http = self._http.get()
-        asked = shared_options(share, content, self._timeout, self._authorization)
         try:
-            if not streams(http):
-                response = http.request("POST", url, **asked)
-                check_shared(self.url, response, share)
-                took(response.content)
-                return
-            with http.stream("POST", url, **asked) as response:
-                if not response.is_success:
-                    response.read()
-                check_shared(self.url, response, share)
-                for piece in response.iter_bytes():
-                    took(piece)
+            response = drive(http.exchange(together(share, content), taker(self.url, share, took)))
         except httpx.RequestError as error:
             raise unanswered(self.url, error) from error
+        check_shared(self.url, response, share)
 
 
-def lent(client: T) -> Callable[[], T]:
-    """The caller's own pool of connections, in the process where it was given alone."""
-    owner = Owner()
-
-    def give() -> T:
-        if not owner.here():
-            raise RuntimeError(
-                f"the httpx client was given in process {owner.pid}, and its connections cannot serve two: "
-                "make the client, and Tarry around it, after the fork"
-            )
-        return client
-
-    return give
+def _own(url: str, timeout: float, headers: dict[str, str]) -> Exchanges:
+    """The client's own connections."""
+    if wants_httpx(url):
+        return Lent(httpx.Client(limits=LIMITS), url, timeout=timeout, headers=headers)
+    return Connections(ThreadNetwork(), url, timeout=timeout, headers=headers)
 
 
 def checked(url: str) -> str:
     """The server's address without a slash at its end."""
     if not url.startswith(("http://", "https://")):
         raise ValueError(f'"{url}" is not the address of a server: it begins with http:// or https://')
+    try:
+        httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise ValueError(f'"{url}" is not the address of a server: {error}') from None
     return url.rstrip("/")
 
 
-def options(call: Call[Any], timeout: float, authorization: Mapping[str, str]) -> dict[str, Any]:
-    """What httpx's `request` takes beside method and address; `timeout` is seconds for each step of a try.
-
-    Not `send`: clients of users' own add credentials in `request`.
-    """
-    return {
-        "content": call.content,
-        "params": call.params,
-        "headers": authorization if call.content is None else {"Content-Type": "application/json", **authorization},
-        "timeout": httpx.Timeout(timeout, read=timeout + call.wait),
-    }
+def alone(call: Call[Any]) -> Request:
+    """The request of a call."""
+    kind = None if call.content is None else "application/json"
+    return Request(call.method, call.path, call.content, kind, params=call.params, wait=call.wait)
 
 
-def shared_options(share: Share, content: bytes, timeout: float, authorization: Mapping[str, str]) -> dict[str, Any]:
-    """The same for a request that calls share."""
-    headers = {"Content-Type": share.form.media_type, **authorization}
-    return {"content": content, "headers": headers, "timeout": timeout}
+def together(share: Share, content: bytes) -> Request:
+    """A request that calls share."""
+    return Request("POST", share.path, content, share.form.media_type)
 
 
-def streams(client: httpx.Client | httpx.AsyncClient) -> bool:
-    """Whether answers can be had as they come: not past a `request` that adds credentials."""
-    return type(client).request in (httpx.Client.request, httpx.AsyncClient.request)
+def taker(url: str, share: Share, took: Taker) -> Callable[[Response], Taker]:
+    """Has `took` given the answers to those who share a request, if that is what they are."""
+
+    def begun(response: Response) -> Taker:
+        check_shared(url, response, share)
+        return took
+
+    return begun
 
 
-def check_shared(url: str, response: httpx.Response, share: Share) -> None:
+def check_shared(url: str, response: Response, share: Share) -> None:
     """Raises `TarryError` unless it has an answer for each of those who share it."""
     if not response.is_success:
         read(url, response)
-    kind = response.headers.get("Content-Type", "no content")
+    kind = response.headers.get("content-type", "no content")
     if not kind.startswith(share.form.media_type):
-        raise TarryError(f"{url} answered with {kind}: is it Tarry?", status=response.status_code)
+        raise TarryError(f"{url} answered with {kind}: is it Tarry?", status=response.status)
 
 
 def unanswered(url: str, error: httpx.RequestError) -> Unavailable:
     """The error of a request that was not answered."""
-    return Unavailable(f"{url} does not answer: {error or type(error).__name__}")
+    told: BaseException = error
+    while not str(told) and told.__cause__ is not None:  # on trio, what is wrong with a certificate
+        told = told.__cause__
+    return Unavailable(f"{url} does not answer: {str(told) or type(error).__name__}")
 
 
-def read(url: str, response: httpx.Response) -> Reply:
+def read(url: str, response: Response) -> Reply:
     """A success. Raises `TarryError` for any other answer."""
     document = _document(response)
     if response.is_success and document is not None:
         return Reply(document, len(response.content))
     if document is None:
-        kind = response.headers.get("Content-Type", "no content")
-        document = {"detail": f"{url} answered {response.status_code} with {kind}: is it Tarry?"}
+        kind = response.headers.get("content-type", "no content")
+        document = {"detail": f"{url} answered {response.status} with {kind}: is it Tarry?"}
         if response.is_success:
-            raise TarryError(document["detail"], status=response.status_code)
-    raise refusal(response.status_code, document, _retry_after(response))
+            raise TarryError(document["detail"], status=response.status)
+    raise refusal(response.status, document, _retry_after(response))
 
 
-def _document(response: httpx.Response) -> dict[str, Any] | None:
+def _document(response: Response) -> dict[str, Any] | None:
     try:
-        document = response.json()
+        document = json.loads(response.content)
     except ValueError:
         return None
     return cast("dict[str, Any]", document) if isinstance(document, dict) else None
 
 
-def _retry_after(response: httpx.Response) -> float | None:
+def _retry_after(response: Response) -> float | None:
     try:
-        return max(0.0, float(response.headers["Retry-After"]))
+        return max(0.0, float(response.headers["retry-after"]))
     except (KeyError, ValueError):  # a date is allowed too; Tarry sends seconds
         return None
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 _SERVER = {
     "cryptography": "cryptography",
     "cyclopts": "cyclopts",
-    "httptools": "httptools",
     "prometheus_client": "prometheus-client",
     "rich": "rich",
     "structlog": "structlog",

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from support.drivers import DRIVERS, close, login
@@ -149,7 +150,7 @@ def test_an_open_ack_holds_up_only_its_own_claim(tarry: Tarry, user: Any) -> Non
     began = time.monotonic()
     assert tarry.ack(other) == 1
     assert time.monotonic() - began < 1.0
-    response = tarry._transport._http.get().post(f"{tarry._transport.url}/v1/claims/{held.id}/ack", json={})
+    response = httpx.post(f"{tarry._transport.url}/v1/claims/{held.id}/ack", json={})
     assert response.status_code == 503
     assert response.headers["Retry-After"]
     user.commit()

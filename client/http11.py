@@ -1,0 +1,118 @@
+"""Requests and responses of HTTP/1.1: plain values, and as bytes. Pure: httptools (llhttp) reads."""
+
+from collections.abc import Mapping
+from urllib.parse import urlencode
+
+import httptools
+from attrs import field, frozen
+from httpcore import RemoteProtocolError
+
+_WITH_CONTENT = ("POST", "PUT", "PATCH")
+"""Without any they say so."""
+
+
+@frozen
+class Request:
+    """What is asked of a server."""
+
+    method: str
+    path: str
+    """Quoted, below the server's address."""
+    content: bytes | None = None
+    media_type: str | None = None
+    params: Mapping[str, str | int] | None = field(default=None, kw_only=True)
+    wait: float = field(default=0.0, kw_only=True)
+    """Seconds that the answer may rightly take, on top of the time-out."""
+
+
+@frozen
+class Response:
+    """What was answered."""
+
+    status: int
+    headers: Mapping[str, str]
+    """By name in lower case, or whatever its case."""
+    content: bytes = b""
+
+    @property
+    def is_success(self) -> bool:
+        """Whether it was done."""
+        return 200 <= self.status < 300
+
+
+def written(request: Request, prefix: bytes, common: bytes) -> bytes:
+    """A request as bytes. `prefix` is the path of the server's address, `common` are the headers of every request."""
+    target = request.path if not request.params else f"{request.path}?{urlencode(request.params)}"
+    content = request.content
+    kind = b"" if request.media_type is None else b"Content-Type: %b\r\n" % request.media_type.encode()
+    length = b"" if content is None and request.method not in _WITH_CONTENT else b"%d" % len(content or b"")
+    if length:
+        length = b"Content-Length: %b\r\n" % length
+    head = b"%b %b%b HTTP/1.1\r\n%b%b%b\r\n"
+    return head % (request.method.encode(), prefix, target.encode(), common, kind, length) + (content or b"")
+
+
+class ResponseReader:
+    """The responses on one connection, one after the other. `begin` each, `feed` it until it is `whole`."""
+
+    def __init__(self) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self.begin()
+
+    def begin(self) -> None:
+        """The next is to come."""
+        self.head: Response | None = None
+        """Without its content."""
+        self.whole = False
+        self.keeps = False
+        """Another request may follow on the connection; known when it is whole."""
+        self._headers: dict[str, str] = {}
+        self._pieces: list[bytes] = []
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Takes the next bytes of the connection, none at its end: the pieces of content that came with them.
+
+        Raises `RemoteProtocolError` for what is no response, or not all of one.
+        """
+        if data:
+            try:
+                self._parser.feed_data(data)
+            except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+                raise RemoteProtocolError(f"the answer is not HTTP: {error}") from error
+        else:
+            self._end()
+        pieces, self._pieces = self._pieces, []
+        return pieces
+
+    def _end(self) -> None:
+        if self.head is None:
+            raise RemoteProtocolError("Server disconnected without sending a response.")
+        if "content-length" in self._headers or "transfer-encoding" in self._headers:
+            raise RemoteProtocolError("the connection was closed within the answer")
+        self.whole = True
+
+    # Called by httptools
+
+    def on_message_begin(self) -> None:
+        # What follows a response was not asked for.
+        self.keeps = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        if not self.whole:
+            self.head = Response(self._parser.get_status_code(), self._headers)
+
+    def on_body(self, body: bytes) -> None:
+        if not self.whole:
+            self._pieces.append(body)
+
+    def on_message_complete(self) -> None:
+        if self.whole:
+            return
+        if self.head is not None and self.head.status < 200:  # 100 Continue, 103 Early Hints: it is yet to come
+            self.begin()
+            return
+        self.whole = True
+        self.keeps = self._parser.should_keep_alive()
