@@ -1,17 +1,19 @@
 """Puts the parts together and serves: the one place that names concrete ones."""
 
 import signal
+import socket
 import sys
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterable, Generator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import structlog
 import trio
-from attrs import define, field
+from attrs import define, evolve, field
 
 from .. import __version__  # `mypy .` ends here: use `make check`
 from ..store.errors import StoreError
@@ -35,8 +37,9 @@ from .hand.loader import Loader
 from .hand.promotion import Promotion
 from .hand.sweeps import Sweeps
 from .http.app import App
+from .http.server.entrance import Alone
 from .http.server.front_door import FrontDoor
-from .http.server.listening import listen_on_path
+from .http.server.listening import listen_on_host, listen_on_path
 from .http.server.tls import BadCertificate, Certificate
 from .lifecycle import Lifecycle
 from .metrics import Metrics
@@ -44,6 +47,8 @@ from .node import Node
 from .nodes import Nodes
 from .notices import Notices, nobody_hears
 from .outages import Outage
+from .processes.process import Process
+from .processes.supervisor import Supervisor
 from .settings import Settings
 from .stream.growth import Growth
 from .stream.intake import Intake
@@ -69,6 +74,9 @@ fifth."""
 _SWITCH_INTERVAL = 0.0005
 """Seconds until a thread that computes lets another go on: the embedded store's writer and trio take turns."""
 
+_LONGEST_NAME = 64
+"""Characters of a node's name."""
+
 _BEHIND = 1000
 """Milliseconds by which the hand may be late while what is past its time is cleared up: what is due comes first."""
 
@@ -87,16 +95,77 @@ class _Ending:
     code: int = 0
 
 
+@define
+class _Reaction:
+    """What signals do. Each way on which they come is counted by itself: see `processes.process`."""
+
+    _lifecycle: Lifecycle
+    _ending: _Ending
+    _settings: Settings
+    _certificate: Certificate | None
+    _everything: trio.CancelScope
+
+    async def to(self, signals: AsyncIterable[int]) -> None:
+        """First signal: no more claims, finish what is in flight. Second: at once. SIGHUP: the certificate is read
+        anew."""
+        stopping = False
+        async for number in signals:
+            if number == signal.SIGHUP:
+                if self._certificate is not None:
+                    self._certificate.reload()
+                continue
+            name = signal.Signals(number).name
+            if stopping:
+                log.warning("stopping_at_once", signal=name)
+                self._ending.code = 128 + number
+                self._everything.cancel()
+                return
+            stopping = True
+            if not self._ending.stopped.is_set():
+                log.info("stopping", signal=name, grace_ms=self._settings.shutdown_grace)
+                self._lifecycle.stop()
+                self._ending.stopped.set()
+
+
 def run(settings: Settings) -> int:
     """Serves until SIGTERM or SIGINT; the exit code: 0, 1 when the store cannot be used, 128 and the second signal."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # before and after the signals are watched there is nothing to finish
     set_up_logs(settings.log_level, settings.log_format)
+    if settings.processes > 1:
+        import_module("..store.mysql.backend", __package__)  # before the fork, once for all
     tame_collector()
     sys.setswitchinterval(_SWITCH_INTERVAL)
+    return _run(settings) if settings.processes == 1 else _supervise(settings)
+
+
+def _supervise(settings: Settings) -> int:
+    """Several processes, each with a node of its own."""
+
+    def work(process: Process) -> int:
+        structlog.contextvars.bind_contextvars(process=process.number)
+        end = f"-{process.number}"
+        try:
+            return _run(evolve(reached, node=settings.node[: _LONGEST_NAME - len(end)] + end), process)
+        except Exception:
+            log.exception("crashed")
+            return 1
+
+    try:
+        with _listening(settings) as sockets:
+            reached = _reached(settings, sockets)
+            reloads = bool(settings.tls_cert)
+            return Supervisor(sockets, settings.processes, work, reloads=reloads).run()
+    except OSError as error:
+        log.error("cannot_serve", error=f"cannot listen on {settings.listen}: {error}")
+        return 1
+
+
+def _run(settings: Settings, process: Process | None = None) -> int:
+    """One process, which may be one of several."""
     wrong: list[BaseException] = []
     code = 1
     try:
-        code = trio.run(_serve, settings)
+        code = trio.run(_serve, settings, process)
     except* (StoreError, OSError, Unguarded, BadCertificate) as errors:
         wrong = _leaves(errors)
     for error in wrong:
@@ -105,7 +174,7 @@ def run(settings: Settings) -> int:
     return code
 
 
-async def _serve(settings: Settings) -> int:
+async def _serve(settings: Settings, process: Process | None) -> int:
     certificate = Certificate(Path(settings.tls_cert), Path(settings.tls_key)) if settings.tls_cert else None
     backend = await open_backend(settings.dsn, settings.redis or None)
     try:
@@ -114,19 +183,23 @@ async def _serve(settings: Settings) -> int:
         store = Store(backend, watch=watch, window=settings.idempotency_window, ladder=Ladder(settings.ladder))
         notices = Notices(settings.redis, database_of(settings.dsn)) if settings.redis else None
         lifecycle = begin(store, settings, metrics, notices)
-        app = App(lifecycle, settings, metrics)
+        app = App(lifecycle, settings, metrics, partial(process.exposition, metrics.text) if process else None)
         grace = settings.shutdown_grace / 1000
         left = min(_LEFT_FOR_THE_END, grace / 5)
         limits = (settings.max_incoming, settings.body_timeout / 1000)
-        door = FrontDoor(app, grace - 2 * left, *limits, certificate=certificate)
+        sharing = process.share if process else Alone()
+        door = FrontDoor(app, grace - 2 * left, *limits, certificate=certificate, sharing=sharing)
         ending = _Ending()
         async with trio.open_nursery() as nursery:
-            watching = (lifecycle, ending, settings, certificate, nursery.cancel_scope)
-            await nursery.start(_watch_signals, *watching)
+            reaction = _Reaction(lifecycle, ending, settings, certificate, nursery.cancel_scope)
+            await nursery.start(_watch_signals, reaction, certificate is not None)
             nursery.start_soon(lifecycle.run)
-            if settings.is_beyond:
-                nursery.start_soon(_look_for_keys, lifecycle, settings)
-            async with _listening(settings) as listeners:
+            nursery.start_soon(_begin_to_serve, lifecycle, settings, process, ending)
+            if process is not None:
+                nursery.start_soon(reaction.to, process.orders())
+                nursery.start_soon(process.answer, metrics.text)
+            with nullcontext(process.sockets) if process else _listening(settings) as sockets:
+                listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in sockets]
                 await door.serve(listeners, ending.stopped)
             with trio.move_on_after(left):
                 await lifecycle.drain()
@@ -211,23 +284,41 @@ def make_node(store: Store, settings: Settings, metrics: Metrics, notices: Notic
     )
 
 
-@asynccontextmanager
-async def _listening(settings: Settings) -> AsyncGenerator[list[trio.SocketListener], None]:
+@contextmanager
+def _listening(settings: Settings) -> Generator[Sequence[socket.socket], None, None]:
     path = settings.listen_path
     if path is None:
         port = int(settings.listen.rpartition(":")[2])
-        listeners = await trio.open_tcp_listeners(port, host=settings.listen_host)
-        log.info("listening", url=settings.url)
-        yield listeners
+        with listen_on_host(settings.listen_host, port) as sockets:
+            log.info("listening", url=_reached(settings, sockets).url)
+            yield sockets
         return
-    with listen_on_path(Path(path), settings.socket_mode) as listener:
+    with listen_on_path(Path(path), settings.socket_mode) as sock:
         log.info("listening", url=settings.url)
-        yield [listener]
+        yield [sock]
 
 
-async def _look_for_keys(lifecycle: Lifecycle, settings: Settings) -> None:
-    """Where others than this machine reach the server. Until the store has answered it lets nobody in."""
+def _reached(settings: Settings, sockets: Sequence[socket.socket]) -> Settings:
+    """With the port that the system has chosen, where `listen` leaves that to it."""
+    host, _, port = settings.listen.rpartition(":")
+    if settings.listen_path is not None or int(port):
+        return settings
+    return evolve(settings, listen=f"{host}:{sockets[0].getsockname()[1]}")
+
+
+async def _begin_to_serve(lifecycle: Lifecycle, settings: Settings, process: Process | None, ending: _Ending) -> None:
+    """Once the store has answered and there are keys, where they are needed, the process takes its share."""
     await lifecycle.ready.wait()
+    if settings.is_beyond:
+        _look_for_keys(lifecycle, settings)
+    if process is not None and not ending.stopped.is_set():
+        process.begin()
+        await ending.stopped.wait()
+        process.end()
+
+
+def _look_for_keys(lifecycle: Lifecycle, settings: Settings) -> None:
+    """Where others than this machine reach the server. Until the store has answered it lets nobody in."""
     keyring = lifecycle.node.keyring
     if keyring.anybody is not None:
         log.warning("open_to_all", listen=settings.listen, because="insecure_listen, and there is no key")
@@ -241,32 +332,12 @@ async def _look_for_keys(lifecycle: Lifecycle, settings: Settings) -> None:
 
 
 async def _watch_signals(
-    lifecycle: Lifecycle,
-    ending: _Ending,
-    settings: Settings,
-    certificate: Certificate | None,
-    everything: trio.CancelScope,
-    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    reaction: _Reaction, reloads: bool, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """First signal: no more claims, finish what is in flight. Second: at once. SIGHUP: the certificate is read anew."""
-    watched = [signal.SIGTERM, signal.SIGINT]
-    if certificate is not None:
-        watched.append(signal.SIGHUP)
+    watched = [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if reloads else [])]
     with trio.open_signal_receiver(*watched) as signals:
         task_status.started()
-        async for number in signals:
-            if number == signal.SIGHUP and certificate is not None:
-                certificate.reload()
-                continue
-            name = signal.Signals(number).name
-            if ending.stopped.is_set():
-                log.warning("stopping_at_once", signal=name)
-                ending.code = 128 + number
-                everything.cancel()
-                return
-            log.info("stopping", signal=name, grace_ms=settings.shutdown_grace)
-            lifecycle.stop()
-            ending.stopped.set()
+        await reaction.to(signals)
 
 
 def _leaves(errors: BaseExceptionGroup[Exception]) -> list[BaseException]:

@@ -176,6 +176,9 @@ class Settings:
         (), places.hosts, "names by which clients may call the server, beside that of listen", places.show_hosts
     )
     node: str = _setting("", _node, "this server's name among others; by default the host's")
+    processes: int = _setting(
+        1, _count(1, 64), "that serve on this machine, a node each on one MySQL: about one for each core"
+    )
     auto_create: bool = _setting(True, _yes_or_no, "topics and groups come into being when first used", _yes)
 
     max_body: int = _setting(256 * _KIB, _size(1, 16 * _MIB), "of one message", format_size)

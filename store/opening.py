@@ -31,6 +31,11 @@ def check_dsn(dsn: str) -> None:
         raise BadDSN(f"{what}: use sqlite:///FILE or mysql://USER:PASSWORD@HOST/DATABASE")
 
 
+def is_shared(dsn: str) -> bool:
+    """Whether several processes may serve on it."""
+    return not dsn.startswith(_SQLITE)
+
+
 async def open_backend(dsn: str, redis: str | None = None) -> Backend:
     """Opens the store named by `dsn`; the caller closes it. Raises `BadDSN`, `StoreInUse` or `Unavailable`.
 

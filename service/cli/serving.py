@@ -8,7 +8,8 @@ from typing import Annotated
 import attrs
 from cyclopts import Parameter
 
-from ...store.opening import check_dsn, migrations_for, open_backend
+from ...store.opening import check_dsn, is_shared, migrations_for, open_backend
+from ..settings import SettingError, Settings
 from ..upkeep.collector import still_collector
 from ..upkeep.redis_check import check_redis
 from .place import Place
@@ -33,7 +34,10 @@ class Flags(Place):
     hosts: Annotated[
         str | None, Parameter(help="Names by which clients may call the server, beside its own: a.example,b.example.")
     ] = None
-    node: Annotated[str | None, Parameter(help="This server's name; nothing uses it yet.")] = None
+    node: Annotated[str | None, Parameter(help="This server's name among others; the host's by default.")] = None
+    processes: Annotated[
+        int | None, Parameter(help="How many serve, on one address: one for each core. Not with the embedded store.")
+    ] = None
     log_level: Annotated[str | None, Parameter(help="debug, info, warning or error.")] = None
     log_format: Annotated[str | None, Parameter(help="console, json, or auto: console on a terminal.")] = None
 
@@ -56,6 +60,15 @@ def _hidden(package: str) -> Generator[None, None, None]:
         sys.modules |= modules
 
 
+def check_processes(settings: Settings) -> None:
+    """Raises `SettingError` where the store is for one process alone."""
+    if settings.processes > 1 and not is_shared(settings.dsn):
+        raise SettingError(
+            f"processes ({settings.origin('processes')}) is {settings.processes}, and the embedded store is for one:"
+            " set dsn to a MySQL or MariaDB (mysql://user:pw@host/db), or leave processes out"
+        )
+
+
 def serve(*, flags: Flags = _NO_FLAGS) -> int:
     """Run the server, until SIGTERM or Ctrl-C.
 
@@ -64,6 +77,7 @@ def serve(*, flags: Flags = _NO_FLAGS) -> int:
     settings = flags.settings()
     check_dsn(settings.dsn)
     check_redis(settings)
+    check_processes(settings)
     still_collector()
     with _hidden("rich"):
         import structlog

@@ -1,5 +1,6 @@
 """Puts the app together: a plain ASGI callable that any server can run on trio."""
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -38,6 +39,8 @@ class App:
     _lifecycle: Lifecycle
     _settings: Settings
     _metrics: Metrics
+    _exposition: Callable[[], Awaitable[bytes]] | None = None
+    """What /metrics tells; unless said, the metrics of this server."""
     in_flight: int = field(default=0, init=False)
     _hosts: Hosts = field(init=False)
     _audit: Audit = field(factory=Audit, init=False)
@@ -77,12 +80,15 @@ class App:
         if need.of is not Of.NOTHING:
             holder = holder_of(request, self._lifecycle.node.keyring)  # before the store has answered, `node` raises
             request.key = holder.name
-        call = Call(request, self._lifecycle, self._settings, self._metrics, holder)
+        call = Call(request, self._lifecycle, self._settings, self._exposition or self._own_metrics, holder)
         if operation.is_checked:
             call.check(operation.parameters)
         if need.of is not Of.NOTHING:
             check(need, holder, request)
         return await operation.handler(call)
+
+    async def _own_metrics(self) -> bytes:
+        return self._metrics.text()
 
     def _operation(self, request: Request) -> Operation:
         route, operations, parts = self.router.find(request.segments)

@@ -15,7 +15,6 @@ from ...store.records import Group, Topic
 from ..access.keyring import Holder
 from ..durations import format_duration, parse_duration, parse_time
 from ..lifecycle import Lifecycle
-from ..metrics import Metrics
 from ..node import Node
 from ..settings import Settings
 from .access import forbidden, revoked, scope_text
@@ -41,7 +40,8 @@ class Call:
     request: Request
     lifecycle: Lifecycle
     settings: Settings
-    metrics: Metrics
+    exposition: Callable[[], Awaitable[bytes]]
+    """The metrics, as text."""
     holder: Holder
     """Who asks."""
 

@@ -47,7 +47,7 @@ def _may_know(call: Call) -> bool:
 
 async def metrics(call: Call) -> Response:
     """For Prometheus."""
-    return Response(call.metrics.text(), media_type=CONTENT_TYPE)
+    return Response(await call.exposition(), media_type=CONTENT_TYPE)
 
 
 async def welcome(call: Call) -> Response:

@@ -10,6 +10,7 @@ import resource
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Protocol
 
 import structlog
 import trio
@@ -38,6 +39,29 @@ log = structlog.get_logger()
 Serve = Callable[[trio.SocketStream], Awaitable[None]]
 
 
+class Sharing(Protocol):
+    """Others who take from the same listener."""
+
+    def note(self, connections: int) -> None:
+        """So many are open here."""
+        ...
+
+    def rest(self) -> float:
+        """Seconds to leave who knocks now to others: 0 when he is to be let in here."""
+        ...
+
+
+class Alone:
+    """There is nobody else."""
+
+    def note(self, connections: int) -> None:
+        """Nobody asks."""
+
+    def rest(self) -> float:
+        """None."""
+        return 0
+
+
 def room() -> int:
     """For how many connections there is room; takes as many descriptors as the system allows this process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -64,6 +88,7 @@ class Entrance:
     most: int
     seal: Callable[[trio.SocketStream], trio.abc.SendStream] | None = None
     """Where TLS is spoken: what is sent goes behind a handshake, which comes about with it."""
+    sharing: Sharing = field(factory=Alone)
     inside: int = field(default=0, init=False)
     _second: int = field(default=0, init=False)
     """In which the last handshake with a refused client began."""
@@ -82,8 +107,11 @@ class Entrance:
             with socket.socket(fileno=os.dup(listener.socket.fileno())) as line:
                 while True:
                     await trio.lowlevel.wait_readable(line)
+                    if rest := self.sharing.rest():
+                        await trio.sleep(rest)
+                        continue
                     for _ in range(_AT_ONCE):
-                        if not await self._take_one(line, tasks, serve):
+                        if not await self._take_one(line, tasks, serve) or self.sharing.rest():
                             break
 
     async def _take_one(self, line: socket.socket, tasks: trio.Nursery, serve: Serve) -> bool:
@@ -107,7 +135,7 @@ class Entrance:
         client.setblocking(False)
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(client))
         if self.inside < self.most:
-            self.inside += 1
+            self._count(1)
             tasks.start_soon(self._serve, serve, stream)
         else:
             self._leaving += 1
@@ -118,7 +146,11 @@ class Entrance:
         try:
             await serve(stream)
         finally:
-            self.inside -= 1
+            self._count(-1)
+
+    def _count(self, more: int) -> None:
+        self.inside += more
+        self.sharing.note(self.inside)
 
     async def _refuse(self, stream: trio.SocketStream) -> None:
         try:

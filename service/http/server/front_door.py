@@ -10,7 +10,7 @@ from attrs import Factory, define, field
 
 from .common import Common, Incoming
 from .connection import Address, Connection
-from .entrance import Entrance, room
+from .entrance import Alone, Entrance, Sharing, room
 from .ports import App
 from .tls import HANDSHAKE, Certificate
 
@@ -18,7 +18,7 @@ log = structlog.get_logger()
 
 
 def _entrance(door: "FrontDoor") -> Entrance:
-    return Entrance(door.most, None if door.certificate is None else door.certificate.seal)
+    return Entrance(door.most, None if door.certificate is None else door.certificate.seal, door.sharing)
 
 
 @define(eq=False)
@@ -36,6 +36,8 @@ class FrontDoor:
     """Connections."""
     certificate: Certificate | None = None
     """Of a server that speaks TLS, and nothing else."""
+    sharing: Sharing = field(factory=Alone)
+    """Others who take from the same listeners."""
     _entrance: Entrance = field(init=False, default=Factory(_entrance, takes_self=True))
     _common: Common = field(init=False)
     _open: dict[int, Connection] = field(factory=dict[int, Connection], init=False)

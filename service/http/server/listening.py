@@ -1,20 +1,43 @@
-"""A Unix socket to listen on: for whom it is from its first moment on, and gone with the server."""
+"""Sockets to listen on. A Unix socket is for whom it is from its first moment on, and gone with the server."""
 
+import errno
 import os
 import socket
 import stat
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-import trio
-
-_BACKLOG = 4096
+_BACKLOG = 65_535
 """The kernel cuts it to what it allows."""
 
 
 @contextmanager
-def listen_on_path(path: Path, mode: int) -> Generator[trio.SocketListener, None, None]:
+def listen_on_host(host: str, port: int) -> Generator[list[socket.socket], None, None]:
+    """On all addresses of the host; on port 0 all have the same free one. Raises `OSError`."""
+    with ExitStack() as sockets:
+        opened: list[socket.socket] = []
+        for family, kind, protocol, _, address in socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        ):
+            try:
+                sock = sockets.enter_context(socket.socket(family, kind, protocol))
+            except OSError as error:
+                if error.errno == errno.EAFNOSUPPORT and (family == socket.AF_INET6 or opened):
+                    continue  # `localhost` has an address in IPv6 where the system has none
+                raise
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            sock.bind((address[0], port or (opened[0].getsockname()[1] if opened else 0), *address[2:]))
+            sock.listen(_BACKLOG)
+            sock.setblocking(False)
+            opened.append(sock)
+        yield opened
+
+
+@contextmanager
+def listen_on_path(path: Path, mode: int) -> Generator[socket.socket, None, None]:
     """On a Unix socket, which goes with the block. One that nobody listens on, as a killed server leaves it, is
     replaced. Raises `OSError`."""
     check_path(path)
@@ -36,7 +59,7 @@ def listen_on_path(path: Path, mode: int) -> Generator[trio.SocketListener, None
             made.unlink()
         raise
     try:
-        yield trio.SocketListener(trio.socket.from_stdlib_socket(sock))
+        yield sock
     finally:
         sock.close()
         with suppress(FileNotFoundError):

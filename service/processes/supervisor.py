@@ -1,0 +1,177 @@
+"""Starts the processes of a server, hands signals on to them, and starts again what dies.
+
+It is plain Python that waits for signals: no loop and no thread runs in it, so that it can fork at any time.
+"""
+
+import ctypes
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+
+import structlog
+from attrs import define, field
+
+from .board import Board, Share
+from .process import Asking, Process
+from .restarts import Restarts
+
+_LOOK = 0.02
+"""Seconds between two looks at whether the first process serves."""
+_LAST = 5.0
+"""Seconds after a second signal, when what has not ended is killed."""
+_PR_SET_PDEATHSIG = 1
+
+log = structlog.get_logger()
+
+
+@define(eq=False)
+class Supervisor:
+    """`run` until all have ended; `work` is what a process does, whose exit code it gives."""
+
+    _sockets: Sequence[socket.socket]
+    _processes: int
+    _work: Callable[[Process], int]
+    reloads: bool = field(kw_only=True)
+    """Whether SIGHUP is for the processes. Else it ends the supervisor, as it does any other program."""
+    _restarts: Restarts = field(init=False)
+    _board: Board = field(init=False)
+    _asking: Sequence[Asking] = field(init=False)
+    _pids: dict[int, int] = field(factory=dict[int, int], init=False)
+    """The living: numbers by pid."""
+    _pipes: dict[int, int] = field(factory=dict[int, int], init=False)
+    """Where orders go, by number."""
+    _stopping: bool = field(default=False, init=False)
+    _kill_at: float | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._restarts, self._board = Restarts(self._processes), Board(self._processes)
+        self._asking = [Asking(*socket.socketpair(type=socket.SOCK_DGRAM)) for _ in range(self._processes)]
+        for asking in self._asking:
+            asking.to.setblocking(False)
+
+    def run(self) -> int:
+        """The exit code: that of the process that could not begin, or 0, or 128 and the second signal."""
+        watched = [signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, *([signal.SIGHUP] if self.reloads else [])]
+        with _held(watched) as before:
+            while True:
+                for number in self._restarts.due(time.monotonic()):
+                    self._begin(number, before)
+                came = signal.sigtimedwait(watched, self._patience())
+                if came is not None and came.si_signo != signal.SIGCHLD:
+                    self._hand_on(signal.Signals(came.si_signo))
+                self._look()
+                if self._restarts.over:
+                    log.info("supervisor_stopped", code=self._restarts.code)
+                    return self._restarts.code
+
+    def _patience(self) -> float:
+        """Seconds until there is something to do though no signal comes."""
+        now = time.monotonic()
+        wait = self._restarts.wait(now)
+        waits = [3600.0 if wait is None else wait]
+        if self._restarts.alone:
+            waits.append(_LOOK)
+        if self._kill_at is not None:
+            waits.append(max(0.0, self._kill_at - now))
+        return min(waits)
+
+    def _begin(self, number: int, mask: set[signal.Signals]) -> None:
+        reads, writes = os.pipe()
+        supervisor = os.getpid()
+        sys.stdout.flush()
+        pid = os.fork()
+        if pid:
+            os.close(reads)
+            self._pids[pid], self._pipes[number] = number, writes
+            self._restarts.begins(number, time.monotonic())
+            log.info("process_started", process=number, pid=pid)
+            return
+        code = 1
+        try:
+            _die_with(supervisor)
+            for pipe in (*self._pipes.values(), writes):
+                os.close(pipe)  # else nobody would see the end of it when the supervisor has gone
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            share = Share(self._board, number)
+            code = self._work(Process(number, self._sockets, share, reads, self._asking))
+        finally:
+            # What stands around the supervisor, such as the file of a socket, is not this process's to clear away.
+            with suppress(OSError):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(code)
+
+    def _hand_on(self, number: signal.Signals) -> None:
+        if number != signal.SIGHUP:
+            if self._stopping:
+                self._restarts.stop_at_once(number)
+                self._kill_at = time.monotonic() + _LAST
+            self._stop()
+        self._order(number)
+
+    def _stop(self) -> None:
+        """Nobody listens any more once the processes have stopped, too."""
+        self._stopping = True
+        self._restarts.stop()
+        for sock in self._sockets:
+            sock.close()
+
+    def _order(self, number: int) -> None:
+        for pipe in self._pipes.values():
+            with suppress(BrokenPipeError):  # it is dead: that is told by itself
+                os.write(pipe, bytes([number]))
+
+    def _look(self) -> None:
+        """Who has ended, who serves, whose time is over."""
+        if any(self._board.serves(number) for number in self._pids.values()):
+            self._restarts.served()
+        for pid, code in _ended():
+            if (number := self._pids.pop(pid, None)) is not None:
+                self._ended(number, pid, code)
+        if self._kill_at is not None and time.monotonic() >= self._kill_at:
+            for pid in self._pids:
+                os.kill(pid, signal.SIGKILL)
+
+    def _ended(self, number: int, pid: int, code: int) -> None:
+        os.close(self._pipes.pop(number))
+        self._board.end(number)
+        again_in = self._restarts.ended(number, code, time.monotonic())
+        how = {"signal": signal.Signals(-code).name} if code < 0 else {"code": code}
+        if again_in is not None:
+            log.error("process_died", process=number, pid=pid, **how, again_in=again_in)
+        elif not self._stopping:
+            log.error("processes_cannot_serve", process=number, **how)
+            self._stop()
+            self._order(signal.SIGTERM)
+
+
+@contextmanager
+def _held(signals: Sequence[signal.Signals]) -> Generator[set[signal.Signals], None, None]:
+    """They wait until they are asked for; gives what was held before."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    try:
+        yield {signal.Signals(number) for number in before}
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _ended() -> Generator[tuple[int, int], None, None]:
+    """(pid, exit code, negative for a signal) of all that have."""
+    with suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            yield pid, os.waitstatus_to_exitcode(status)
+
+
+def _die_with(supervisor: int) -> None:
+    """The kernel kills this process when the supervisor ends. Elsewhere than on Linux the end of its pipe does."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != supervisor:  # it ended before the kernel had been told
+        os._exit(1)
