@@ -1,0 +1,117 @@
+"""A rolling upgrade from the last program that knew of no other server, and back, under load, on MySQL and MariaDB.
+
+That program is taken from the repository's history. Nothing may be lost, early, out of order by key, or handed out
+twice without a reason, whichever of both are at work.
+"""
+
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from support.rolling import Load
+from support.server import client_of
+from tarry.service.demo.server_process import ServerProcess
+from tarry.store.migrations import load_migrations
+
+ROOT = Path(__file__).parents[2]
+LAST_ALONE = "b611676c7098f56b7b179b8f52ade56252b34310"
+"""The last commit before servers on one database knew of each other: migrations up to 0005."""
+ENVIRONMENT = {"TARRY_CLIENT_TIMEOUT": "5s", "TARRY_LADDER": ",".join(["250ms", "500ms"] * 8)}
+
+
+@pytest.fixture(scope="module")
+def old_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for PYTHONPATH with the program of before."""
+    folder = tmp_path_factory.mktemp("old")
+    git = shutil.which("git")
+    if git is None or subprocess.run([git, "-C", ROOT, "cat-file", "-e", LAST_ALONE], capture_output=True).returncode:
+        pytest.skip(f"there is no history here, and so no {LAST_ALONE[:7]}")
+    package = folder / "tarry"
+    package.mkdir()
+    archive = subprocess.run([git, "-C", ROOT, "archive", LAST_ALONE], capture_output=True, check=True).stdout
+    subprocess.run(["tar", "-x", "-C", package], input=archive, check=True)
+    assert not (package / "service/nodes.py").exists()
+    return folder
+
+
+class Generations:
+    """Servers of both on one database."""
+
+    def __init__(self, folder: Path, dsn: str, old_program: Path, stack: ExitStack) -> None:
+        self._folder, self._dsn, self._old_program, self._stack = folder, dsn, old_program, stack
+
+    def start(self, name: str) -> ServerProcess:
+        """`old` or `new`, with a number behind it."""
+        folder = self._folder / name
+        folder.mkdir()
+        path = {"PYTHONPATH": os.fspath(self._old_program)} if name.startswith("old") else {}
+        server = ServerProcess(folder, self._dsn, environment=ENVIRONMENT | path)
+        self._stack.callback(server.kill)
+        server.start()
+        nodes = httpx.get(f"{server.url}/v1/nodes").status_code
+        assert nodes == (404 if name.startswith("old") else 200), "it is of the other generation"
+        return server
+
+
+@pytest.fixture
+def generations(mysql_dsn: str, tmp_path: Path, old_program: Path) -> Iterator[Generations]:
+    with ExitStack() as stack:
+        yield Generations(tmp_path, mysql_dsn, old_program, stack)
+
+
+@pytest.mark.timeout(180)
+def test_there_and_back(generations: Generations) -> None:
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    load = Load(seed)
+    first = generations.start("old1")
+    load.add("old1", first)
+    with load.running():
+        load.wait_for_work("old1")
+        second = generations.start("new2")
+        load.add("new2", second)
+        load.wait_for_work("old1", "new2")
+        assert first.stop() == 0
+        load.drop("old1")
+        load.wait_for_work("new2")
+        third = generations.start("old3")
+        load.add("old3", third)
+        load.wait_for_work("new2", "old3")
+        assert second.stop() == 0
+        load.drop("new2")
+        load.wait_for_work("old3")
+    with client_of(third) as tarry:
+        again = load.check(lambda id_: tarry.message(id_)["life"])
+        state = tarry.group("orders", "crew")
+        assert (state["acked"], state["backlog"], state["dead"]) == (load.published["orders"], 0, 0)
+    assert third.stop() == 0
+    print(f"published {dict(load.published)}, again {dict(again)}, without an answer {dict(load.doubts)}")
+
+
+def test_an_embedded_store_goes_there_and_back(tmp_path: Path, old_program: Path) -> None:
+    for number, name in enumerate(("old1", "new2", "old3", "new4")):
+        path = {"PYTHONPATH": os.fspath(old_program)} if name.startswith("old") else {}
+        server = ServerProcess(tmp_path, f"sqlite:///{tmp_path}/tarry.db", environment=ENVIRONMENT | path)
+        try:
+            server.start()
+            with client_of(server) as tarry:
+                tarry.publish("orders", number)
+                claim = tarry.claim("orders", "crew", client="c", wait="5s", start="earliest")
+                assert claim is not None
+                assert [message.body for message in claim.messages] == [number]
+                tarry.ack(claim)
+            assert server.stop() == 0
+        finally:
+            server.kill()
+    with sqlite3.connect(tmp_path / "tarry.db") as connection:
+        beside = connection.execute("SELECT version FROM migration_beside ORDER BY version").fetchall()
+    connection.close()
+    assert beside == [(m.version,) for m in load_migrations("sqlite") if m.version > 5]
