@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import quote
 
@@ -25,6 +26,7 @@ class Reply:
     """An earlier try of this call, whose answer was lost, may have done what was asked."""
 
 
+@lru_cache
 def part(name: str) -> str:
     """A name as a segment of a path.
 
