@@ -167,7 +167,11 @@ def _judge(dsn: str, applied: Applied) -> Finding:
         return Finding("schema", "wrong", str(error))
     version = max(applied.checksums)
     if todo:
-        return Finding("schema", "note", f"version {version}; `tarry serve` or `tarry migrate` brings it up to date")
+        floor = max(applied.floor, *(migration.beside for migration in todo))
+        stay = f"servers that know {floor:04} may stay at work" if floor <= version else "stop all servers first"
+        return Finding(
+            "schema", "note", f"version {version}; `tarry serve` or `tarry migrate` brings it up to date; {stay}"
+        )
     return Finding("schema", "ok", f"version {version}")
 
 

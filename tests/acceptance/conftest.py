@@ -1,9 +1,11 @@
 """What the tests through the front door share: a server in a process of its own, and a client of it."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from support.generations import unpack_old_program
 from support.server import client_of, start_server
 from tarry.client import Tarry
 from tarry.service.demo.server_process import ServerProcess
@@ -26,3 +28,9 @@ def server(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]
 def tarry(server: ServerProcess) -> Iterator[Tarry]:
     with client_of(server) as tarry:
         yield tarry
+
+
+@pytest.fixture(scope="module")
+def old_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for PYTHONPATH with the last program that knew of no other server."""
+    return unpack_old_program(tmp_path_factory.mktemp("old"))

@@ -6,9 +6,7 @@ twice without a reason, whichever of both are at work.
 
 import os
 import random
-import shutil
 import sqlite3
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,25 +19,7 @@ from support.server import client_of
 from tarry.service.demo.server_process import ServerProcess
 from tarry.store.migrations import load_migrations
 
-ROOT = Path(__file__).parents[2]
-LAST_ALONE = "b611676c7098f56b7b179b8f52ade56252b34310"
-"""The last commit before servers on one database knew of each other: migrations up to 0005."""
 ENVIRONMENT = {"TARRY_CLIENT_TIMEOUT": "5s", "TARRY_LADDER": ",".join(["250ms", "500ms"] * 8)}
-
-
-@pytest.fixture(scope="module")
-def old_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for PYTHONPATH with the program of before."""
-    folder = tmp_path_factory.mktemp("old")
-    git = shutil.which("git")
-    if git is None or subprocess.run([git, "-C", ROOT, "cat-file", "-e", LAST_ALONE], capture_output=True).returncode:
-        pytest.skip(f"there is no history here, and so no {LAST_ALONE[:7]}")
-    package = folder / "tarry"
-    package.mkdir()
-    archive = subprocess.run([git, "-C", ROOT, "archive", LAST_ALONE], capture_output=True, check=True).stdout
-    subprocess.run(["tar", "-x", "-C", package], input=archive, check=True)
-    assert not (package / "service/nodes.py").exists()
-    return folder
 
 
 class Generations:
@@ -73,17 +53,17 @@ def test_there_and_back(generations: Generations) -> None:
     print(f"seed {seed}")
     load = Load(seed)
     first = generations.start("old1")
-    load.add("old1", first)
+    load.add("old1", first.url)
     with load.running():
         load.wait_for_work("old1")
         second = generations.start("new2")
-        load.add("new2", second)
+        load.add("new2", second.url)
         load.wait_for_work("old1", "new2")
         assert first.stop() == 0
         load.drop("old1")
         load.wait_for_work("new2")
         third = generations.start("old3")
-        load.add("old3", third)
+        load.add("old3", third.url)
         load.wait_for_work("new2", "old3")
         assert second.stop() == 0
         load.drop("new2")

@@ -18,7 +18,6 @@ import attrs
 from support.worker_process import wait_for
 from tarry.client import Claim, Message, Tarry
 from tarry.client.errors import LeaseLost, Unavailable
-from tarry.service.demo.server_process import ServerProcess
 
 T = TypeVar("T")
 KEYS = [f"account-{number}" for number in range(6)]
@@ -63,9 +62,9 @@ class Load:
     _quiet: threading.Event = attrs.field(factory=threading.Event)
     _over: threading.Event = attrs.field(factory=threading.Event)
 
-    def add(self, name: str, server: ServerProcess) -> None:
+    def add(self, name: str, url: str, key: str | None = None) -> None:
         """It is there."""
-        tarry = Tarry(server.url, deadline=0, timeout=20)
+        tarry = Tarry(url, deadline=0, timeout=20, key=key)
         self._opened.append(tarry)
         self._living = self._living | {name: tarry}
 

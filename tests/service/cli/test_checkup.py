@@ -84,6 +84,20 @@ def test_a_schema_newer_than_the_program(folder: Path, capsys: pytest.CaptureFix
     assert "newer" in found["schema"][1]
 
 
+@pytest.mark.parametrize(
+    ("last", "told"), [(6, "servers that know 0005 may stay at work"), (5, "stop all servers first")]
+)
+def test_a_schema_of_before(folder: Path, capsys: pytest.CaptureFixture[str], last: int, told: str) -> None:
+    """What is missing may only add, or not."""
+    assert run(["migrate"]) == 0
+    with closing(sqlite3.connect(folder / "tarry.db")) as store, store:
+        store.execute("DELETE FROM migration_beside")
+        store.execute("DELETE FROM migration WHERE version >= ?", (last,))
+    state, detail = findings(capsys, 0)["schema"]
+    assert state == "note"
+    assert detail.endswith(told)
+
+
 def test_a_file_that_is_no_store(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "tarry.db").write_text("Dear diary, " * 1000)
     assert "wrong" in {state for state, _ in findings(capsys, 1).values()}

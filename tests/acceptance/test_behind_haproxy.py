@@ -1,0 +1,219 @@
+"""The how-tos of two servers behind HAProxy and of upgrading them, as they stand: a real HAProxy, TLS and a key."""
+
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from support import servers
+from support.rolling import Load
+from support.serving import Served, served
+from support.waiting import wait_until
+from tarry.client import Tarry
+from tarry.service.demo.server_process import free_port
+
+HOW_TO = Path(__file__).parents[2] / "docs/how-to"
+ENVIRONMENT = {"TARRY_CLIENT_TIMEOUT": "5s", "TARRY_LADDER": ",".join(["250ms"] * 16), "NO_COLOR": "1"}
+
+
+def blocks(page: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for language, text in re.findall(r"^```(\w+)\n(.*?)^```$", (HOW_TO / page).read_text("utf-8"), re.M | re.S):
+        found.setdefault("serve" if text.startswith("tarry serve") else language, []).append(text)
+    return found
+
+
+class Reader:
+    """Runs the blocks of the pages in a folder, with ports of its own, on one database."""
+
+    def __init__(self, folder: Path, dsn: str, stack: ExitStack) -> None:
+        self.folder, self._stack = folder, stack
+        self.ports = {port: str(free_port()) for port in ("8277", "8278", "8443")}
+        tarry = folder / "tarry"
+        tarry.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tarry.service.cli.app "$@"\n')
+        tarry.chmod(0o755)
+        self.environment = ENVIRONMENT | {"TARRY_DSN": dsn}
+        self._path = f"{folder}:{os.environ['PATH']}"
+        self.servers: dict[str, Served] = {}
+
+    def local(self, text: str) -> str:
+        for known, own in self.ports.items():
+            text = text.replace(known, own)
+        return text
+
+    def serve(self, block: str, **environment: str) -> None:
+        """Starts the server of a block, under its name."""
+        words = self.local(block).split()[2:]
+        name = words[words.index("--node") + 1]
+        folder = self.folder / name
+        folder.mkdir(exist_ok=True)
+        if name not in self.servers:
+            self.servers[name] = self._stack.enter_context(served(folder))
+        server = self.servers[name]
+        # Started anew, it takes this program unless another is named.
+        server.environment = Served(folder).environment | self.environment | environment
+        server.start(*words)
+        assert server.process.poll() is None, server.log
+
+    def sh(self, text: str, **environment: str) -> str:
+        own = Served(self.folder).environment | self.environment | {"PATH": self._path} | environment
+        done = subprocess.run(
+            ["sh", "-euc", self.local(text)],
+            cwd=self.folder,
+            env=own,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    @property
+    def url(self) -> str:
+        return f"https://localhost:{self.ports['8443']}"
+
+    @property
+    def key(self) -> str:
+        return (self.folder / "ops.key").read_text().strip()
+
+    @contextmanager
+    def stopped_with(self, name: str) -> Iterator[dict[str, str]]:
+        """For the block that stops a server: its process, which is ours and is to be waited for."""
+        process = self.servers[name].process
+        waiting = threading.Thread(target=process.wait)
+        waiting.start()
+        yield {"SERVER": str(process.pid)}
+        waiting.join(30)
+        assert process.returncode == 0
+
+    @contextmanager
+    def haproxy(self, page: str) -> Iterator[None]:
+        """HAProxy with the page's configuration, but for its places."""
+        program = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
+        if program is None:
+            servers.skip_or_fail("no haproxy on PATH")
+        for known, own in {
+            "bind :443": f"bind 127.0.0.1:{self.ports['8443']}",
+            "/etc/ssl/": f"{self.folder}/",
+        }.items():
+            assert known in page
+            page = page.replace(known, own)
+        config, log = self.folder / "haproxy.cfg", self.folder / "haproxy.log"
+        config.write_text(self.local(page))
+        with log.open("wb") as out:
+            process = subprocess.Popen([program, "-W", "-db", "-f", str(config)], stdout=out, stderr=out)
+        try:
+            yield
+        except BaseException:
+            print(log.read_text())
+            raise
+        finally:
+            process.terminate()
+            process.wait(10)
+
+
+@pytest.fixture
+def reader(mysql_server: str, fresh_database: Callable[[str], str], tmp_path: Path) -> Iterator[Reader]:
+    if shutil.which("curl") is None or shutil.which("openssl") is None:
+        pytest.skip("no curl or no openssl on PATH")
+    with ExitStack() as stack:
+        reader = Reader(tmp_path, fresh_database(mysql_server), stack)
+        (certificate,) = (block for block in re.findall(r"^openssl req .*$", _keys_and_tls(), re.M))
+        reader.sh(certificate)
+        reader.sh("cat tarry.pem tarry.key.pem > tarry-and-key.pem")
+        yield reader
+
+
+def _keys_and_tls() -> str:
+    return (HOW_TO / "keys-and-tls.md").read_text("utf-8")
+
+
+@pytest.fixture
+def trusting(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients in this process trust the certificate, too."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(reader.folder / "tarry.pem"))
+
+
+@pytest.mark.usefixtures("trusting")
+def test_two_servers(reader: Reader) -> None:
+    page = blocks("several-servers.md")
+    making, calling, stopping = page["sh"]
+    reader.sh(making)
+    for block in page["serve"]:
+        reader.serve(block)
+    with reader.haproxy(page["haproxy"][0]):
+        wait_until(lambda: is_asked(reader))
+        told = reader.sh(calling)
+        assert '{"order": 7}' in told
+        assert re.search(r"^0\s+a\s", told, re.M)
+        assert re.search(r"^1\s+b\s", told, re.M)
+        with Tarry(reader.url, key=reader.key, deadline=0) as tarry:
+            polls: list[object] = []
+            poll = threading.Thread(target=lambda: polls.append(tarry.claim("empty", "g", client="c", wait="2s")))
+            began = time.monotonic()
+            poll.start()
+            poll.join()
+            assert polls == [None]
+            assert time.monotonic() - began > 1.9
+            with reader.stopped_with("a") as environment:
+                reader.sh(stopping, **environment)
+            for number in range(20):
+                tarry.publish("orders", number)  # one try: nobody needs to try again
+
+
+def is_asked(reader: Reader) -> bool:
+    """HAProxy has found a server ready, and both servers know each other."""
+    with Tarry(reader.url, key=reader.key) as tarry:
+        return {one["node"] for one in tarry.nodes()} == {"a", "b"}
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.usefixtures("trusting")
+def test_upgrading(reader: Reader, old_program: Path) -> None:
+    """Under load, through HAProxy: clients see nothing of it that they do not put right with another try."""
+    page, upgrade = blocks("several-servers.md"), blocks("upgrade.md")
+    asking, stopping, waiting, looking = upgrade["sh"]
+    old = {"PYTHONPATH": os.fspath(old_program)}
+    reader.sh(page["sh"][0], **old)
+    for block in page["serve"]:
+        reader.serve(block, **old)
+    assert "servers that know 0005 may stay at work" in reader.sh(f"{asking.strip()} || true")
+    load = Load(random.randrange(1 << 30))
+    load.add("haproxy", reader.url, reader.key)
+    with reader.haproxy(page["haproxy"][0]), load.running():
+        load.wait_for_work("haproxy")
+        for name, block in zip("ab", page["serve"], strict=True):
+            with reader.stopped_with(name) as environment:
+                reader.sh(stopping, **environment)
+            reader.serve(upgrade["serve"][0] if name == "a" else block)
+            reader.sh(waiting)
+            load.wait_for_work("haproxy")
+        told = reader.sh(looking, TARRY_URL=reader.url, TARRY_KEY=reader.key)
+        assert len(re.findall(r"^\d+\s+[ab]\s", told, re.M)) == 2
+        with reader.stopped_with("b") as environment:  # and back
+            reader.sh(stopping, **environment)
+        reader.serve(page["serve"][1], **old)
+        load.wait_for_work("haproxy")
+    with Tarry(f"http://127.0.0.1:{reader.ports['8277']}", key=reader.key) as tarry:
+        again = load.check(lambda id_: tarry.message(id_)["life"])
+    print(f"published {dict(load.published)}, again {dict(again)}, without an answer {dict(load.doubts)}")
+    for server in reader.servers.values():
+        assert server.stop() == 0
+
+
+def test_every_block_is_tried() -> None:
+    count = {
+        page: {kind: len(texts) for kind, texts in blocks(page).items()}
+        for page in ("several-servers.md", "upgrade.md")
+    }
+    assert count == {"several-servers.md": {"sh": 3, "serve": 2, "haproxy": 1}, "upgrade.md": {"sh": 4, "serve": 1}}
