@@ -110,7 +110,7 @@ class Store:
 
     async def _publish(self, publications: Sequence[Publication], now: int, *, free: bool) -> _Answers:
         async def attempt(spread: int, *, look: bool = True) -> _Answers:
-            made: dict[int, list[int]] = {}
+            made: list[int] = []
 
             async def work(tx: Transaction) -> _Answers:
                 run = publishing.Publishing(self.ids, now, self.window, self.maker, spread, made, free, look)

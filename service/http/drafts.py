@@ -166,6 +166,4 @@ def _check_labels(call: Call, message: Message, pointer: str, faults: Faults) ->
 
 def fingerprint(topic: str, data: bytes) -> bytes:
     """Of a request as sent: the same key with another one is a conflict."""
-    made = hashlib.sha256(topic.encode() + b"\n")
-    made.update(data)
-    return made.digest()
+    return hashlib.sha256(topic.encode() + b"\n" + data).digest()

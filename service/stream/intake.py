@@ -1,6 +1,7 @@
 """What producers ask for: publish, cancel, reschedule. Each kind is written together; who has to know hears of it."""
 
 import itertools
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import trio
@@ -169,16 +170,15 @@ class Intake:
         return [None if all(one is None for one in some) else some for some in _dealt(asked, answers)]
 
     def _tell(self, publications: _Some, answers: Sequence[Answer | None]) -> None:
-        grown: set[int] = set()
-        accepted: dict[int, int] = {}
+        grown = set[int]()
+        accepted = defaultdict[int, int](int)
         for publication, answer in zip(publications, answers, strict=True):
             if not isinstance(answer, list) or answer[0].replayed:
                 continue
             drafts = publication.drafts
-            topic_id = drafts[0].topic.id
-            accepted[topic_id] = accepted.get(topic_id, 0) + len(drafts)
-            for draft, receipt in zip(drafts, answer, strict=True):
-                if receipt.state == "scheduled":
+            accepted[drafts[0].topic.id] += len(drafts)
+            for draft, receipt in zip(drafts, answer):  # noqa: B905  # the store gives one each; saying so costs a fifth
+                if receipt.offset is None:
                     self._add(receipt.due, receipt.id)
                 else:
                     grown.add(draft.queue.id)

@@ -10,7 +10,7 @@ from ..errors import TopicGone
 from ..ports import Asked, Bound, Value
 from ..rows import R, read
 from .errors import translate
-from .statements import bind, insert
+from .statements import bind, draw, insert
 
 T = TypeVar("T")
 
@@ -34,8 +34,9 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-_TOGETHER = (32, 16, 8, 4, 2, 1)
-"""Rows of one INSERT. For each the thread lets go of the interpreter, and stands in line behind the event loop."""
+_MANY, _FEW = 128, 32
+"""Rows of one INSERT: so many, or else up to so few. For each INSERT the thread lets go of the interpreter, and stands
+in line behind the event loop; and each number of rows is a statement of its own, which is kept."""
 
 
 class SQLiteTransaction:
@@ -64,11 +65,11 @@ class SQLiteTransaction:
         """Inserts the rows."""
         width, many, begin = len(rows[0]), 0, 0
         try:
-            for together in _TOGETHER:
-                while begin + together <= len(rows):
-                    values = list(chain.from_iterable(rows[begin : begin + together]))
-                    many += self._connection.execute(insert(query, width, together), values).rowcount
-                    begin += together
+            while left := len(rows) - begin:
+                together = _MANY if left >= _MANY else min(left, _FEW)
+                values = list(chain.from_iterable(rows[begin : begin + together]))
+                many += self._connection.execute(insert(query, width, together), values).rowcount
+                begin += together
         except (sqlite3.Error, OverflowError) as error:
             raise translate(error) from error
         return many
@@ -99,16 +100,24 @@ class SQLiteTransaction:
         self, query: str, rows: Mapping[int, Sequence[Sequence[Value]]], *, straight: bool
     ) -> dict[int, int]:
         """Draws offsets and inserts the rows."""
-        begins: dict[int, int] = dict(await self.fetch("queue.ends", tuple[int, int], sorted(rows)))
-        if len(begins) < len(rows):
-            raise TopicGone("a queue is not there any more")
+        begins = dict[int, int]()
         placed: list[Sequence[Value]] = []
-        for queue_id, begin in begins.items():
-            many = len(rows[queue_id])
-            await self.execute("queue.draw", many, many if straight else 0, queue_id)
-            placed += [(queue_id, begin + number, *row) for number, row in enumerate(rows[queue_id])]
+        for queue_id, some in rows.items():
+            begins[queue_id] = begin = self._draw(queue_id, len(some), straight=straight)
+            placed += [(queue_id, offset, *row) for offset, row in enumerate(some, begin)]
         await self.execute_many(query, placed)
         return begins
+
+    def _draw(self, queue_id: int, many: int, *, straight: bool) -> int:
+        """The first of so many offsets."""
+        try:
+            found = self._connection.execute(draw(), (many, many if straight else 0, queue_id)).fetchall()
+        except (sqlite3.Error, OverflowError) as error:
+            raise translate(error) from error
+        if not found:
+            raise TopicGone("a queue is not there any more")
+        end: int = found[0][0]
+        return end - many
 
 
 def drive(work: Coroutine[Any, Any, T]) -> T:

@@ -82,3 +82,9 @@ def insert(query: str, width: int, rows: int = 1) -> str:
     """An INSERT for so many rows of that many columns."""
     row = f"({', '.join('?' * width)})"
     return _text(query).replace("VALUES ?", f"VALUES {', '.join([row] * rows)}")
+
+
+@cache
+def draw() -> str:
+    """The UPDATE that draws offsets, and says where they end: one statement, where a look before it would be two."""
+    return f"{_text('queue.draw').rstrip(';')} RETURNING next_offset"

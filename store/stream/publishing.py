@@ -6,6 +6,7 @@ locked last, its offsets are drawn, and the lock is held until the commit, so th
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import compress, islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -50,9 +51,9 @@ class Publishing:
     """Whose tally rows are counted in."""
     spread: int = 0
     """How many milliseconds later an id may be made, after a duplicate key."""
-    made: dict[int, list[int]] = field(factory=dict[int, list[int]])
-    """Ids by publication, of its drafts. A later run of the same batch is given those of the one before: whatever
-    becomes of a COMMIT, a message has one id."""
+    made: list[int] = field(factory=list[int])
+    """Ids of all drafts of the batch. A later run of the same batch is given those of the one before: whatever becomes
+    of a COMMIT, a message has one id."""
     free: bool = False
     """Whether publications that need a row which is locked are left out, and not waited for."""
     look: bool = True
@@ -64,8 +65,10 @@ class Publishing:
         None for one that was left out.
         """
         answers = await self._replays(tx, publications)
-        unanswered = [one for one, answer in zip(publications, answers, strict=True) if answer is None]
-        locked = await self._locked(tx, unanswered) if self.free else set[int]()
+        locked = set[int]()
+        if self.free:
+            unanswered = [one for one, answer in zip(publications, answers, strict=True) if answer is None]
+            locked = await self._locked(tx, unanswered)
         first_of_key: dict[tuple[int, str], int] = {}
         twins: list[tuple[int, int]] = []
         fresh: list[int] = []
@@ -80,16 +83,16 @@ class Publishing:
                 first_of_key[key] = index
             fresh.append(index)
         written = self._identify(publications, fresh)
-        every = [one for ones in written.values() for one in ones]
-        waiting = [one for one in every if one.waits]
+        waiting = [one for one in written if one.waits]
         if waiting:
             bare = _are_bare(waiting)
             await add_waiting(tx, [self._delay_row(one, bare=bare) for one in waiting], bare=bare)
-        await self._count(tx, waiting)
-        await self._label(tx, [one for one in every if one.draft.key is not None])
-        await self._stream(tx, [one for one in every if not one.waits])
-        for index, ones in written.items():
-            answers[index] = [self._receipt(one) for one in ones]
+            await self._count(tx, waiting)
+        await self._label(tx, [one for one in written if one.draft.key is not None])
+        await self._stream(tx, [one for one in written if not one.waits] if waiting else written)
+        receipts = iter([_receipt(one) for one in written])
+        for index in fresh:
+            answers[index] = list(islice(receipts, len(publications[index].drafts)))
         await self._remember(tx, [(publications[index], answers[index]) for index in first_of_key.values()])
         for index, first in twins:
             answers[index] = _replay(publications[index], publications[first].fingerprint, answers[first])
@@ -109,45 +112,37 @@ class Publishing:
         _, queues = await lock_free(tx, {one for one in needed if one > 0})
         return queues | {-topic_id for topic_id in tallies}
 
-    def _identify(self, publications: Sequence[Publication], fresh: Sequence[int]) -> dict[int, list[_Written]]:
-        """The drafts of these publications, by publication."""
-        many, now = sum([len(publications[index].drafts) for index in fresh]), self.now
-        nonces = iter(random_nonces(many))
+    def _identify(self, publications: Sequence[Publication], fresh: Sequence[int]) -> list[_Written]:
+        """The drafts of these publications, in their order."""
+        drafts, now = [draft for publication in publications for draft in publication.drafts], self.now
+        ids = self.made or self._make_ids(drafts)
+        if len(fresh) < len(publications):  # others are answered, or left out
+            chosen = set(fresh)
+            these = [index in chosen for index, publication in enumerate(publications) for _ in publication.drafts]
+            drafts, ids = list(compress(drafts, these)), list(compress(ids, these))
+        return [
+            _Written(draft, False, id_, nonce, now)
+            if (deliver_at := draft.deliver_at) is None
+            else _Written(draft, deliver_at > now, id_, nonce, deliver_at)
+            for draft, id_, nonce in zip(drafts, ids, random_nonces(len(drafts)), strict=True)
+        ]
+
+    def _make_ids(self, drafts: Sequence[Draft]) -> list[int]:
         # Most go straight to the stream in any order: their ids are made together.
-        plain = iter(() if self.spread else self.ids.make_some(now, many, straight=True))
-        written: dict[int, list[_Written]] = {}
-        for index in fresh:
-            drafts = publications[index].drafts
-            known = self.made.get(index)
-            if known is None:
-                known = self.made[index] = [
-                    next(plain, 0) or self._id(draft)
-                    if draft.deliver_at is None and draft.ordering_key is None
-                    else self._id(draft)
-                    for draft in drafts
-                ]
-            written[index] = [
-                _Written(
-                    draft,
-                    (deliver_at := draft.deliver_at) is not None and deliver_at > now,
-                    id_,
-                    nonce,
-                    now if deliver_at is None else deliver_at,
-                )
-                for draft, id_, nonce in zip(drafts, known, nonces, strict=False)
-            ]
-        return written
+        plain = iter(() if self.spread else self.ids.make_some(self.now, len(drafts), straight=True))
+        self.made += [
+            next(plain, 0) or self._id(draft)
+            if draft.deliver_at is None and draft.ordering_key is None
+            else self._id(draft)
+            for draft in drafts
+        ]
+        return self.made
 
     def _id(self, draft: Draft) -> int:
         waits = self._waits(draft)
         due = min(draft.deliver_at or 0, _HORIZON_OF_IDS) if waits else self.now
         shard = None if draft.ordering_key is None else shard_for(draft.topic.id, draft.ordering_key)
         return self.ids.make(due, shard=shard, straight=not waits, spread=self.spread)
-
-    def _receipt(self, written: _Written) -> Receipt:
-        if written.waits:
-            return Receipt(written.id, "scheduled", written.at, due_of(written.id))
-        return Receipt(written.id, "published", written.at, written.at, written.draft.queue.number, written.offset)
 
     async def _replays(self, tx: Transaction, publications: Sequence[Publication]) -> list[_Answer | None]:
         if not self.look or all(publication.idempotency_key is None for publication in publications):
@@ -199,18 +194,20 @@ class Publishing:
         for one in straight:
             queues[one.draft.queue.id].append(one)
         bare = _are_bare(straight)
-        row = self._bare_row if bare else self._message_row
-        rows = {queue_id: [row(one) for one in ones] for queue_id, ones in queues.items()}
+        rows_of = self._bare_rows if bare else self._message_rows
+        rows = {queue_id: rows_of(ones) for queue_id, ones in queues.items()}
         begins = await tx.append("message.add_bare" if bare else "message.add", rows, straight=True)
         for queue_id, ones in queues.items():
             for offset, one in enumerate(ones, begins[queue_id]):
                 one.offset = offset
 
-    def _message_row(self, written: _Written) -> Sequence[Value]:
-        return (written.id, written.nonce, *_content(written.draft), self.now, written.at, self.now)
+    def _message_rows(self, written: Iterable[_Written]) -> list[Sequence[Value]]:
+        now = self.now
+        return [(one.id, one.nonce, *_content(one.draft), now, one.at, now) for one in written]
 
-    def _bare_row(self, written: _Written) -> Sequence[Value]:
-        return (written.id, written.nonce, written.draft.body, self.now, written.at, self.now)
+    def _bare_rows(self, written: Iterable[_Written]) -> list[Sequence[Value]]:
+        now = self.now
+        return [(one.id, one.nonce, one.draft.body, now, one.at, now) for one in written]
 
     async def _count(self, tx: Transaction, waiting: Iterable[_Written]) -> None:
         topics = Counter(one.draft.topic.id for one in waiting)
@@ -222,13 +219,13 @@ class Publishing:
         expires_at = self.now + self.window
         rows: list[Sequence[Value]] = [
             (
-                publication.drafts[0].topic.id,
-                (publication.idempotency_key or "").encode(),
-                publication.fingerprint,
+                one.drafts[0].topic.id,
+                encode(one.idempotency_key),
+                one.fingerprint,
                 _encode_receipts(receipts),
                 expires_at,
             )
-            for publication, receipts in answered
+            for one, receipts in answered
             if isinstance(receipts, list)
         ]
         if rows:
@@ -266,6 +263,12 @@ def _are_bare(written: Iterable[_Written]) -> bool:
         if draft.headers is not None or draft.content_type is not None:
             return False
     return True
+
+
+def _receipt(written: _Written) -> Receipt:
+    if written.waits:
+        return Receipt(written.id, "scheduled", written.at, due_of(written.id))
+    return Receipt(written.id, "published", written.at, written.at, written.draft.queue.number, written.offset)
 
 
 def _content(draft: Draft) -> tuple[Value, ...]:

@@ -10,6 +10,7 @@ from tarry.store import catalogue
 from tarry.store.errors import DuplicateKey, Refused
 from tarry.store.ids import IdMaker, due_of
 from tarry.store.looking import found_pages, tracing
+from tarry.store.ports import Transaction
 from tarry.store.records import Conflict, Publication, Receipt, Topic
 from tarry.store.store import IDEMPOTENCY_WINDOW, Store
 from tarry.store.stream import publishing, stretches
@@ -177,6 +178,28 @@ async def test_labels_page_by_id(stage: Stage) -> None:
     assert await labelled(stage, topic, "none", 0, 4) == []
 
 
+async def test_a_later_run_of_a_batch_has_the_same_ids(stage: Stage) -> None:
+    """Whatever became of the COMMIT of the one before, a message is there once."""
+    topic = await stage.topic()
+    batch = [Publication((stage.draft(topic), stage.draft(topic, delay=HOUR)))]
+    made: list[int] = []
+    runs: list[list[int]] = []
+
+    async def work(tx: Transaction) -> None:
+        run = publishing.Publishing(
+            stage.store.ids, stage.now, IDEMPOTENCY_WINDOW, stage.store.maker, made=made, look=False
+        )
+        (answer,) = await run.write(tx, batch)
+        assert isinstance(answer, list)
+        runs.append(ids_of(answer))
+        raise Refused("once more")
+
+    for _ in range(2):
+        with pytest.raises(Refused):
+            await stage.store.backend.write(work)
+    assert runs == [made, made]
+
+
 class TestIdempotency:
     async def test_the_same_request_gives_the_first_answer(self, stage: Stage) -> None:
         topic = await stage.topic()
@@ -216,6 +239,17 @@ class TestIdempotency:
         await stage.ask(Publication((stage.draft(topic),), "k", b"1" * 32))
         assert await stage.ask(Publication((stage.draft(topic),), "k", b"2" * 32)) == Conflict("k")
         assert stage.count("message") == 1
+
+    async def test_beside_one_that_comes_again_each_has_its_own_id(self, stage: Stage) -> None:
+        """Also the two of a request, of which only one waits for its time."""
+        topic = await stage.topic()
+        again = Publication((stage.draft(topic), stage.draft(topic, delay=2 * HOUR)), "k", b"1" * 32)
+        await stage.ask(again)
+        new = Publication((stage.draft(topic, delay=HOUR), stage.draft(topic)))
+        _, answer = await stage.store.publish([again, new], stage.now)
+        assert isinstance(answer, list)
+        assert [due_of(receipt.id) for receipt in answer] == [START + HOUR, START]
+        assert await stage.waiting() | {answer[0].id: START + HOUR} == await stage.waiting()
 
     async def test_a_conflict_leaves_its_neighbours_alone(self, stage: Stage) -> None:
         topic = await stage.topic()

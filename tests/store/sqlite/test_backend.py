@@ -325,7 +325,7 @@ class TestWriter:
             await stage.store.write(work)
         assert (await stage.publish(stage.draft(topic)))[0].offset == 0
 
-    @pytest.mark.parametrize("many", [1, 3, 31, 32, 33, 100])
+    @pytest.mark.parametrize("many", [1, 3, 31, 32, 33, 100, 127, 128, 129, 300])
     async def test_each_row_of_many_is_there_once(self, stage: Stage, many: int) -> None:
         """However they are put into statements, and beside others of the same batch."""
         topic = await stage.topic(queues=2)
