@@ -2,7 +2,7 @@
 # PYTHON=... names the interpreter for .venv; ARGS=... is passed on to the demo, to pytest or to the benchmark.
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test long check bench clean
+.PHONY: help demo test long check bench campaign clean
 
 BIN := .venv/bin
 export PYTHON
@@ -10,9 +10,10 @@ export PYTHON
 help:
 	@echo 'make demo    set up .venv, then watch a day of flights go through Tarry (about a minute)'
 	@echo 'make test    set up, check, and run every test'
-	@echo 'make long    the tests that take minutes: the pipeline on Spark, on every store and all the way round'
+	@echo 'make long    the tests that take minutes: the pipeline on Spark, on every store and all the way round; the campaign in short'
 	@echo 'make check   format, lint, types (mypy and pyright, strict) and import contracts'
 	@echo 'make bench   every benchmark in short form; docs/benchmarks.md has the long commands'
+	@echo 'make campaign  nodes, lines and databases killed under load; docs/reliability.md has the long command'
 	@echo 'make clean   remove .venv, builds and caches'
 
 demo:
@@ -45,6 +46,11 @@ bench:
 	@.make/venv dev
 	@.make/servers
 	@.make/bench $(ARGS)
+
+campaign:
+	@.make/venv dev
+	@.make/servers
+	$(BIN)/python -P -m tarry.bench.campaign $(ARGS)
 
 clean:
 	rm -rf .venv build dist *.egg-info .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .servers

@@ -265,7 +265,11 @@ def server_command(kind: str, folder: Path, port: int) -> list[str]:
         *("--skip-name-resolve", f"--socket={folder / 'socket'}", f"--pid-file={folder / 'pid'}"),
         *("--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1", "--innodb-buffer-pool-size=1G"),
         *(f"--max-connections={CONNECTIONS}", f"--init-file={folder / 'init.sql'}"),
-        *(["--mysqlx=0", "--innodb-redo-log-capacity=1G"] if kind == "mysql" else ["--innodb-log-file-size=1G"]),
+        *(
+            ["--mysqlx=0", "--secure-file-priv=NULL", "--innodb-redo-log-capacity=1G"]
+            if kind == "mysql"
+            else ["--innodb-log-file-size=1G"]
+        ),
     ]
 
 

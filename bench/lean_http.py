@@ -14,12 +14,13 @@ _LENGTH = b"content-length:"
 
 
 class RefusedError(Exception):
-    """An answer other than 2xx: its status, and its head in lower case."""
+    """An answer other than 2xx: its status, its head in lower case, and its body."""
 
     def __init__(self, head: bytes, body: bytes) -> None:
         super().__init__(f"{head.splitlines()[0].decode()}: {body[:500]!r}")
         self.status = int(head.split(b" ", 2)[1])
         self.head = head
+        self.body = body
 
 
 class LeanHTTP:
@@ -48,9 +49,13 @@ class LeanHTTP:
 
     async def post(self, path: str, body: bytes) -> bytes:
         """The body of the answer. Raises `RefusedError`."""
+        return await self.ask("POST", path, body)
+
+    async def ask(self, method: str, path: str, body: bytes = b"") -> bytes:
+        """The body of the answer to any request. Raises `RefusedError`."""
         stream = await self.open()
         head = (
-            f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1:{self._port}\r\ncontent-type: application/json\r\n"
+            f"{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:{self._port}\r\ncontent-type: application/json\r\n"
             f"content-length: {len(body)}\r\n\r\n"
         )
         await stream.send_all(head.encode() + body)

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,8 +25,15 @@ class ServerProcess:
     """One server on one store and one port, which it keeps over restarts. Its log goes to a file."""
 
     def __init__(
-        self, directory: Path, dsn: str, *, port: int | None = None, environment: Mapping[str, str] | None = None
+        self,
+        directory: Path,
+        dsn: str,
+        *,
+        port: int | None = None,
+        environment: Mapping[str, str] | None = None,
+        program: Sequence[str] = ("tarry.service.cli.app",),
     ) -> None:
+        """`program`: a module that is a `tarry`, and what it is told before `serve`."""
         self.dsn = dsn
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -35,7 +42,13 @@ class ServerProcess:
         # Settings of the user's own must not reach this server.
         own = {name: value for name, value in os.environ.items() if not name.startswith("TARRY_")}
         self._environment = own | python_path() | dict(environment or {})
+        self._program = tuple(program)
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended by itself."""
+        return self._process is not None and self._process.poll() is not None
 
     @property
     def pid(self) -> int:
@@ -45,7 +58,7 @@ class ServerProcess:
 
     def start(self) -> None:
         """Starts it and waits until it is ready. Raises `ServerFailed`."""
-        command = [sys.executable, "-m", "tarry.service.cli.app", "serve"]
+        command = [sys.executable, "-m", *self._program, "serve"]
         command += ["--dsn", self.dsn, "--listen", f"127.0.0.1:{self.port}"]
         with self.log.open("ab") as log:
             # A group of its own: Ctrl-C on the terminal is for whoever started it, who then ends it.

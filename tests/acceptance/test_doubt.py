@@ -13,9 +13,9 @@ import trio
 
 from support import servers
 from support.doubted import LANES, Doubted, Lane, make_ready
-from support.proxy import MOMENTS, Proxy
 from support.servers import run_sql
 from support.stores import open_tables
+from tarry.bench.proxy import MOMENTS, Proxy
 from tarry.service.demo.server_process import ServerProcess
 
 DELAYS = (0, 5_000, 50_000)

@@ -65,7 +65,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Starts it, and again when it has died."""
-        command = [str(ROOT / "tests/support/killing.py"), self.point, str(self.times)]
+        command = ["-P", "-m", "tarry.bench.killing", self.point, str(self.times)]
         while not self._stopping:
             with self.log.open("ab") as log:
                 self._process = subprocess.Popen(
@@ -78,7 +78,7 @@ class Supervisor:
             if not self._stopping:
                 assert code == -9, f"the server ended with {code}: {self.log.read_text()}"
                 self.died += 1
-                command[1:] = ["none", "1"]
+                command[3:] = ["none", "1"]
 
     def stop(self) -> None:
         """SIGTERM, and exit code 0."""

@@ -13,8 +13,8 @@ import attrs
 import httpx
 import trio
 
-from support.proxy import Moment, Proxy
 from support.stores import Tables
+from tarry.bench.proxy import Moment, Proxy
 
 HOUR = "1h"
 

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 import trio
 
-from support.proxy import MOMENTS, Proxy
 from support.stores import HOUR, SECOND, START, Stage
+from tarry.bench.proxy import MOMENTS, Proxy
 from tarry.store import store as store_module
 from tarry.store.opening import open_backend
 from tarry.store.records import Conflict, Publication, Receipt, Topic

@@ -7,8 +7,8 @@ import attrs
 import pytest
 import trio
 
-from support.proxy import MOMENTS, Proxy
 from support.stores import HOUR, MINUTE, SECOND, Kind, Stage, bodies, connect_raw, open_tables
+from tarry.bench.proxy import MOMENTS, Proxy
 from tarry.client import outbox
 from tarry.store import catalogue
 from tarry.store.errors import OutcomeUnknown

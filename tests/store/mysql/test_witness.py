@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 from support import servers
-from support.proxy import Moment, Proxy
+from tarry.bench.proxy import Moment, Proxy
 from tarry.store.errors import OutcomeUnknown
 from tarry.store.mysql.backend import MySQLBackend, MySQLTransaction
 from tarry.store.mysql.connection import Connection

@@ -1,6 +1,6 @@
 """A real server that ends itself with SIGKILL when a named point is reached for the n-th time.
 
-    python tests/support/killing.py POINT N serve --dsn ... --listen ...
+    python -P -m tarry.bench.killing POINT N serve --dsn ... --listen ...
 
 A point is a query of the store and a moment: `delay.add:before`, `:after` (in the open transaction), `:commit` (all its
 queries done, the commit not begun) or `:committed` (committed, nobody told yet). The product knows nothing of it: the
@@ -13,11 +13,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from tarry.service import serve
-from tarry.service.cli.app import main
-from tarry.store.opening import open_backend
-from tarry.store.ports import Asked, Backend, Bound, Transaction, Value, Work
-from tarry.store.rows import R
+from ..service import serve
+from ..service.cli.app import main
+from ..store.opening import open_backend
+from ..store.ports import Asked, Backend, Bound, Transaction, Value, Work
+from ..store.rows import R
 
 T = TypeVar("T")
 
@@ -98,9 +98,10 @@ class WatchedTransaction:
 class WatchedBackend:
     """A backend whose transactions the killer watches."""
 
-    def __init__(self, backend: Backend, killer: Killer) -> None:
+    def __init__(self, backend: Backend, killer: Killer, watched: type[WatchedTransaction]) -> None:
         self._backend = backend
         self._killer = killer
+        self._watched = watched
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
@@ -109,7 +110,7 @@ class WatchedBackend:
         queries: list[str] = []
 
         async def watched(tx: Transaction) -> T:
-            mine = WatchedTransaction(tx, self._killer)
+            mine = self._watched(tx, self._killer)
             result = await work(mine)
             queries[:] = mine.queries
             for query in mine.queries:
@@ -122,12 +123,12 @@ class WatchedBackend:
         return result
 
 
-def install(point: str, times: int) -> None:
-    """Wraps every backend that `serve` opens from now on."""
+def install(point: str, times: int, watched: type[WatchedTransaction] = WatchedTransaction) -> None:
+    """Wraps every backend that `serve` opens from now on; `watched` may do more than tell."""
     killer = Killer(point, times)
 
     async def open_watched(dsn: str, redis: str | None = None) -> Any:
-        return WatchedBackend(await open_backend(dsn, redis), killer)
+        return WatchedBackend(await open_backend(dsn, redis), killer, watched)
 
     serve.open_backend = open_watched  # type: ignore[attr-defined]  # imported there by name
 

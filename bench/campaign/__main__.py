@@ -1,0 +1,121 @@
+"""What does Tarry lose, send early or send twice when nodes, lines and databases are killed under it?
+
+    python -P -m tarry.bench.campaign --rows kill pause cut database --nodes 2 3 --count 50 --dsn mysql
+
+Private servers on loopback, a load of everything a client can ask, faults chosen by `--seed` and done the moment
+something is seen to happen. Then all is claimed until nothing is left, and the checker, which knows nothing but the
+history, judges it. A table in the end, JSON lines before it; the history of each row is kept where `--keep` says. Exit
+code 1 where a promise was broken: the violations are printed, each with the events of its message.
+"""
+
+import argparse
+import random
+import signal
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import trio
+from attrs import evolve
+
+from .. import databases
+from ..checker.violation import Violation
+from ..report import say, show
+from .database import private
+from .plants import PLANTS
+from .play import run
+from .rows import ROWS
+from .stage import Order
+from .table import Line, markdown
+
+_TOLD = 3
+"""Violations of a kind that are printed whole; the history has all."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what it has started ends with it
+    options = _parser().parse_args(arguments)
+    seed = random.SystemRandom().randrange(1 << 32) if options.seed is None else options.seed
+    folder = Path(options.keep or tempfile.mkdtemp(prefix="tarry-campaign-")).absolute()
+    print(f"seed {seed}; histories and logs in {folder}", file=sys.stderr)
+    lines: list[Line] = []
+    wrong = 0
+    order = Order(
+        nodes=1, count=options.count, seed=seed, seconds=60 * options.minutes, rate=options.rate,
+        drain_seconds=options.drain, plant=options.plant or "",
+    )  # fmt: skip
+    plays = [(store, name, nodes) for store in options.dsn for name in options.rows for nodes in options.nodes]
+    interrupted = False
+    try:
+        for store, name, nodes in plays:
+            line = _played(name, store, evolve(order, nodes=nodes), folder)
+            if line is not None:
+                lines.append(line)
+                wrong += len(line.outcome.report.violations)
+    except* KeyboardInterrupt:  # from any of the tasks
+        interrupted = True
+    if interrupted:
+        print("interrupted", file=sys.stderr)
+        return 130
+    print(markdown(lines), flush=True)
+    return 1 if wrong else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -P -m tarry.bench.campaign",
+        description=(__doc__ or "").splitlines()[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    told = "; ".join(f"{name}: {row.fault}" for name, row in ROWS.items())
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=["kill", "pause", "cut", "database"], help=told)
+    parser.add_argument("--nodes", nargs="+", type=databases.count, default=[2], help="servers on one database")
+    parser.add_argument("--count", type=databases.count, default=10, help="faults of each row")
+    parser.add_argument("--dsn", nargs="+", default=["mariadb"], help="mysql, mariadb or sqlite: private; or a DSN")
+    parser.add_argument("--seed", type=int, help="replays the choice of faults; a new one when left out")
+    parser.add_argument(
+        "--minutes", type=databases.seconds, default=30.0, help="of each row at most, without its drain"
+    )
+    parser.add_argument("--rate", type=databases.seconds, default=60.0, help="messages a second of each publisher")
+    parser.add_argument("--drain", type=databases.seconds, default=120.0, help="seconds until all must have ended")
+    parser.add_argument("--keep", help="a folder for histories and logs; a temporary one when left out")
+    parser.add_argument("--plant", choices=PLANTS, help="a bug for the first node, so that the checker has one to find")
+    return parser
+
+
+def _played(name: str, store: str, order: Order, folder: Path) -> Line | None:
+    """One row on one store with so many nodes, unless it makes no sense there."""
+    row, kind = ROWS[name], store.partition(":")[0]
+    several = kind == "sqlite" and order.nodes > 1
+    if kind not in row.stores or several or (row.restarts and "://" in store):
+        print(f"{name} with {order.nodes} nodes on {kind} is left out", file=sys.stderr)
+        return None
+    place = folder / f"{name}-{kind}-{order.nodes}"
+    place.mkdir(parents=True, exist_ok=True)
+    say(f"{name} on {kind}, {order.nodes} nodes: beginning")
+    with private(store) as database:
+        outcome = trio.run(run, row, order, database, place)
+    figures = outcome.report.figures
+    show({"bench": "campaign", "row": name, "store": kind, "nodes": order.nodes, "seed": order.seed,
+          "faults_done": outcome.faults, "seconds": round(outcome.seconds, 1), **figures})  # fmt: skip
+    _tell(outcome.report.violations, place)
+    return Line(name, kind, order.nodes, outcome)
+
+
+def _tell(violations: Sequence[Violation], place: Path) -> None:
+    """The first of each kind for a person, and all of them in a file beside the history."""
+    told: Counter[str] = Counter()
+    with (place / "violations.txt").open("w") as file:
+        for violation in violations:
+            told[violation.kind] += 1
+            file.write(violation.told() + "\n")
+            if told[violation.kind] <= _TOLD:
+                print(violation.told(), file=sys.stderr)
+    if violations:
+        print(f"{len(violations)} violations; the history is {place / 'history.jsonl'}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""One caller: it asks any node that listens, and says whether the answer was yes, no, or never came."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any, Literal
+
+import msgspec
+import trio
+from attrs import frozen
+
+from ..lean_http import LeanHTTP, RefusedError
+
+PATIENCE = 6.0
+"""Seconds until an answer is given up; longer than a poll waits, shorter than a run of paused nodes."""
+
+_REST = 0.05
+"""Seconds until a caller whom nobody hears, or nobody can serve, tries again."""
+
+Phase = Literal["ok", "fail", "unknown"]
+
+
+class HarnessError(Exception):
+    """The service understood the harness to ask for nonsense: a fault of the harness."""
+
+
+@frozen
+class Answer:
+    phase: Phase
+    data: Any
+    node: str
+    reason: str = ""
+
+
+class Caller:
+    """One connection at a time; to another node after every failure."""
+
+    def __init__(self, ports: Sequence[int], random: Random) -> None:
+        self._ports = ports
+        self._random = random
+        self._http: LeanHTTP | None = None
+        self.node = ""
+
+    async def ask(self, method: str, path: str, body: object = None) -> Answer:
+        """Never raises for what a fault does."""
+        http = await self._connected()
+        if http is None:
+            return Answer("fail", None, self.node, "no connection")
+        try:
+            with trio.fail_after(PATIENCE):
+                answer = await http.ask(method, path, b"" if body is None else msgspec.json.encode(body))
+        except RefusedError as refused:
+            answered = self._refusal(refused)
+            if refused.status == 503:
+                await trio.sleep(_REST)
+            return answered
+        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError, OSError) as error:
+            await self.close()
+            return Answer("unknown", None, self.node, type(error).__name__)
+        return Answer("ok", msgspec.json.decode(answer), self.node)
+
+    async def close(self) -> None:
+        http, self._http = self._http, None
+        if http is not None:
+            with trio.CancelScope(shield=True):
+                await http.__aexit__(None, None, None)
+
+    async def _connected(self) -> LeanHTTP | None:
+        if self._http is not None and self._random.random() < 0.05:
+            await self.close()  # so that callers wander
+        if self._http is None:
+            port = self._random.choice(self._ports)
+            http = LeanHTTP(port)
+            self.node = str(port)
+            try:
+                with trio.fail_after(PATIENCE):
+                    await http.open()
+            except (OSError, trio.TooSlowError):
+                await trio.sleep(_REST)
+                return None
+            self._http = http
+        return self._http
+
+    def _refusal(self, refused: RefusedError) -> Answer:
+        problem = msgspec.json.decode(refused.body)
+        kind = str(problem["type"]).rpartition("/")[2]
+        reason = str(problem.get("result") or kind)
+        if refused.status in (500, 503):
+            known = problem.get("executed") is False
+            return Answer("fail" if known else "unknown", problem, self.node, reason)
+        if refused.status in (404, 409):
+            return Answer("fail", problem, self.node, reason)
+        raise HarnessError(f"{refused}")

@@ -1,0 +1,127 @@
+"""What is done to the service: each fault is chosen by seed, and done the moment something is seen to happen."""
+
+import time
+from random import Random
+
+import trio
+
+from ..proxy import MOMENTS, Proxy
+from . import points
+from .consumers import LEASE_MS
+from .node import NO_POINT, Node
+from .stage import Stage
+
+MOMENTS_SEEN = ("publish:invoke", "publish:ok", "claim:invoke", "claim:ok", "ack:invoke", "ack:ok", "cancel:invoke")
+"""What the history has a line of, and a fault may follow at once."""
+
+_RARE = "cancel:invoke"
+_PATIENCE = 10.0
+"""Seconds in which something is seen to happen: it comes at least that often, unless all nodes are down."""
+
+
+async def moment(stage: Stage, random: Random, most: int = 60) -> None:
+    """Until something has happened a few times more."""
+    what = random.choice(MOMENTS_SEEN)
+    times = 1 if what == _RARE else random.randrange(1, most)
+    await stage.journal.reached(what, times, _PATIENCE)
+
+
+async def kills(stage: Stage) -> None:
+    """kill -9 of nodes: at named points, and wherever they are."""
+    async with trio.open_nursery() as nursery:
+        for node in stage.nodes:
+            nursery.start_soon(_kills_of, stage, node)
+
+
+async def _kills_of(stage: Stage, node: Node) -> None:
+    random, armed = stage.crew.random(f"kill/{node.name}"), False
+    while stage.wanted:
+        if armed:
+            with trio.move_on_after(_PATIENCE):
+                while not node.process.ended:
+                    await trio.sleep(0.01)
+        else:
+            await moment(stage, random)
+        if not stage.begin("kill at a point" if node.process.ended else "kill", node.name):
+            break
+        node.kill()
+        await _up(stage, node, points.chosen(random) if random.random() < 0.6 else NO_POINT)
+        armed = node.armed
+    if armed:  # nobody is to die in the drain
+        node.kill()
+        await _up(stage, node, NO_POINT)
+
+
+async def _up(stage: Stage, node: Node, point: tuple[str, str]) -> None:
+    await node.start(point)
+    stage.ups.append(node.up_ms)
+    stage.end("kill", node.name)
+
+
+async def pauses(stage: Stage) -> None:
+    """SIGSTOP of a node until its claims' leases and its own are over, then SIGCONT; all nodes but one at most."""
+    async with trio.open_nursery() as nursery:
+        for node in stage.nodes[: max(1, len(stage.nodes) - 1)]:
+            nursery.start_soon(_pauses_of, stage, node)
+
+
+async def _pauses_of(stage: Stage, node: Node) -> None:
+    random = stage.crew.random(f"pause/{node.name}")
+    while stage.wanted:
+        await moment(stage, random)
+        if not stage.begin("pause", node.name):
+            break
+        node.pause()
+        try:
+            await trio.sleep(LEASE_MS / 1000 * random.uniform(1.1, 3))
+        finally:
+            node.resume()
+            stage.end("pause", node.name)
+        await stage.journal.reached("ack:ok", random.randrange(1, 100), _PATIENCE)
+
+
+async def cuts(stage: Stage) -> None:
+    """The line between a node and the database is cut around a COMMIT."""
+    async with trio.open_nursery() as nursery:
+        for number, proxy in enumerate(stage.proxies):
+            nursery.start_soon(_cuts_of, stage, proxy, number)
+
+
+async def _cuts_of(stage: Stage, proxy: Proxy, number: int) -> None:
+    random = stage.crew.random(f"cut/{number}")
+    while stage.wanted:
+        await moment(stage, random, 8)
+        which = random.choice(MOMENTS)
+        if not stage.begin(f"cut {which}", f"n{number}"):
+            break
+        cut = proxy.cut(which)
+        with trio.move_on_after(_PATIENCE) as scope:
+            await cut.done.wait()
+        if scope.cancelled_caught:  # nothing was committed: no fault was done
+            proxy.cuts.remove(cut)
+            stage.done -= 1
+        stage.end("cut", f"n{number}")
+
+
+async def databases(stage: Stage) -> None:
+    """kill -9 of the database server, or its orderly stop, and its start."""
+    random = stage.crew.random("database")
+    while stage.wanted:
+        await moment(stage, random)
+        killed = random.random() < 0.8
+        if not stage.begin("database killed" if killed else "database stopped"):
+            break
+        down = time.monotonic()
+        await trio.to_thread.run_sync(stage.database.kill if killed else stage.database.stop)
+        await trio.to_thread.run_sync(stage.database.start)
+        if not await stage.journal.reached("publish:ok", 1, 3 * _PATIENCE):
+            stage.journal.write("fault", "fail", reason="the service did not come back in time")
+        stage.ups.append((time.monotonic() - down) * 1000)
+        stage.end("database")
+        await stage.journal.reached("ack:ok", random.randrange(20, 200), _PATIENCE)
+
+
+async def nothing(stage: Stage) -> None:
+    """No fault: the load alone, for so many batches. What a planted bug is looked for in."""
+    while stage.begin("none"):
+        await stage.journal.reached("publish:ok", 40, _PATIENCE)

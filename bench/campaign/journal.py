@@ -1,0 +1,71 @@
+"""The history: every question and every answer, as they come; and who waits for so many of a kind."""
+
+import io
+import time
+from collections import Counter
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import trio
+from attrs import define, field
+from msgspec.json import Encoder
+
+from ..checker.event import Event
+
+_ENCODER = Encoder()
+
+
+@define(eq=False)
+class _Waiter:
+    op: str
+    left: int
+    reached: trio.Event = field(factory=trio.Event)
+
+
+class Journal:
+    """Writes JSON lines. One process, so that its steady clock orders them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.counts: Counter[tuple[str, str]] = Counter()
+        """Lines by what they are of and their phase."""
+        self._file: io.BufferedWriter = path.open("wb")
+        self._calls = 0
+        self._waiters: list[_Waiter] = []
+
+    def __enter__(self) -> "Journal":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def call(self) -> int:
+        """The number of a new call."""
+        self._calls += 1
+        return self._calls
+
+    def write(self, op: str, phase: str, **rest: Any) -> None:
+        """One line, of now."""
+        event = Event(op, phase, time.time_ns(), time.monotonic_ns(), **rest)
+        self._file.write(_ENCODER.encode(event) + b"\n")
+        self.counts[op, phase] += 1
+        for waiter in self._waiters:
+            if waiter.op == f"{op}:{phase}":
+                waiter.left -= 1
+                if waiter.left <= 0:
+                    waiter.reached.set()
+
+    async def reached(self, what: str, times: int, seconds: float) -> bool:
+        """Waits for so many more lines of a kind, `ack:invoke` say; whether they came within that time."""
+        waiter = _Waiter(what, times)
+        self._waiters.append(waiter)
+        with trio.move_on_after(seconds):
+            await waiter.reached.wait()
+        self._waiters.remove(waiter)
+        return waiter.reached.is_set()
+
+    def flush(self) -> None:
+        self._file.flush()

@@ -1,0 +1,85 @@
+"""The load: everybody who publishes, cancels, claims, reads and operates, and the gate that holds publishers back."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import trio
+
+from .caller import Caller
+from .consumers import Consumer
+from .crew import Crew
+from .meddlers import Meddler
+from .operators import Operator
+from .plan import ACCOUNTS, GROUPS, QUEUES, ladder_of
+from .publishers import OrderedPublisher, Publisher
+from .readers import Reader
+
+_BACKLOG = 400
+"""Messages that a group may be behind; then publishers wait."""
+_PUBLISHERS, _ORDERED, _CONSUMERS, _MEDDLERS = 3, 2, 2, 8
+
+
+async def make_topics(caller: Caller, sequencer: str) -> None:
+    """The topics and groups of the plan."""
+    for topic, groups in GROUPS.items():
+        ordered = topic == ACCOUNTS
+        settings: dict[str, object] = {"queues": QUEUES, "ordered": ordered, "ladder": ladder_of(topic)}
+        if not ordered:
+            settings["sequencer"] = sequencer
+        await _made(caller, f"/v1/topics/{topic}", settings)
+        for group in groups:
+            await _made(caller, f"/v1/topics/{topic}/groups/{group}", {})
+
+
+async def _made(caller: Caller, path: str, settings: dict[str, object]) -> None:
+    with trio.fail_after(30):
+        while (await caller.ask("PUT", path, settings)).phase != "ok":
+            await trio.sleep(0.1)
+
+
+@asynccontextmanager
+async def loaded(crew: Crew) -> AsyncGenerator[None, None]:
+    """Everybody works within; they end when consuming does."""
+    async with trio.open_nursery() as nursery:
+        send, receive = trio.open_memory_channel[tuple[str, str, int]](50)
+        crew.offered = send
+        crew.gate.set()
+        for n in range(_PUBLISHERS):
+            who = f"p{n}"
+            nursery.start_soon(Publisher(who, crew, crew.caller(who)).run)
+        for n in range(_ORDERED):
+            who = f"o{n}"
+            nursery.start_soon(OrderedPublisher(who, crew, crew.caller(who)).run)
+        for n in range(_MEDDLERS):
+            who = f"m{n}"
+            nursery.start_soon(Meddler(who, crew, crew.caller(who), receive.clone()).run)
+        for topic, groups in GROUPS.items():
+            for group in groups:
+                for n in range(_CONSUMERS):
+                    who = f"c{n}-{group}"
+                    ordered = topic == ACCOUNTS
+                    nursery.start_soon(Consumer(who, crew, crew.caller(who), topic, group, ordered).run)
+            for queue in range(QUEUES):
+                who = f"r-{topic}-{queue}"
+                nursery.start_soon(Reader(who, crew, crew.caller(who), topic, queue).run)
+        nursery.start_soon(Operator(crew, crew.caller("operator")).run)
+        nursery.start_soon(_keep_gate, crew, crew.caller("gate"))
+        yield
+        send.close()
+
+
+async def _keep_gate(crew: Crew, caller: Caller) -> None:
+    """Publishers wait while a group is far behind, and are let go in the end."""
+    while crew.publishing:
+        behind = 0
+        for topic, groups in GROUPS.items():
+            for group in groups:
+                answer = await caller.ask("GET", f"/v1/topics/{topic}/groups/{group}")
+                if answer.phase == "ok":
+                    behind = max(behind, answer.data["backlog"] + sum(answer.data["retries"]))
+        if behind < _BACKLOG:
+            crew.gate.set()
+        elif crew.gate.is_set():
+            crew.gate = trio.Event()
+        await trio.sleep(0.3)
+    crew.gate.set()

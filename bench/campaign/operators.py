@@ -1,0 +1,42 @@
+"""Who moves a group's cursor back and redrives its dead letters, now and then."""
+
+import trio
+from attrs import define
+
+from .caller import Caller
+from .crew import Crew
+from .plan import OPERATED, ORDERS, QUEUES
+
+_REST = 4.0
+"""Seconds between what it does."""
+_BACK = 50
+"""Messages at most by which the cursor goes back."""
+
+
+@define
+class Operator:
+    crew: Crew
+    caller: Caller
+
+    async def run(self) -> None:
+        random = self.crew.random("operator")
+        group = f"/v1/topics/{ORDERS}/groups/{OPERATED}"
+        while self.crew.publishing:
+            await trio.sleep(_REST)
+            if random.random() < 0.5:
+                await self._do("redrive", f"{group}/dead/redrive", {})
+            else:
+                state = await self.caller.ask("GET", group)
+                if state.phase == "ok":
+                    queue = random.randrange(QUEUES)
+                    at = next(place["offset"] for place in state.data["queues"] if place["queue"] == queue)
+                    offset = max(0, at - random.randrange(_BACK))
+                    await self._do(
+                        "seek", f"{group}/seek", {"to": {"queue": queue, "offset": offset}}, queue=queue, offset=offset
+                    )
+
+    async def _do(self, op: str, path: str, request: object, **place: int) -> None:
+        journal, call = self.crew.journal, self.crew.journal.call()
+        journal.write(op, "invoke", call=call, topic=ORDERS, group=OPERATED, **place)
+        answer = await self.caller.ask("POST", path, request)
+        journal.write(op, answer.phase, call=call, topic=ORDERS, group=OPERATED, reason=answer.reason, **place)

@@ -1,0 +1,95 @@
+"""One run of a row: nodes on a database, the load, the faults, the drain, and the checker's verdict."""
+
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import trio
+
+from ..checker.event import read
+from ..checker.report import check
+from ..proxy import Proxy
+from ..report import say
+from .crew import Crew
+from .database import Database
+from .drain import Drain
+from .journal import Journal
+from .load import loaded, make_topics
+from .node import Node
+from .plan import setup
+from .rows import Row
+from .stage import Order, Outcome, Stage
+
+_ENVIRONMENT = {"TARRY_LOG_LEVEL": "warning"}
+
+
+async def run(row: Row, order: Order, database: Database, folder: Path) -> Outcome:
+    """Plays it, and has it judged."""
+    began = time.monotonic()
+    path = folder / "history.jsonl"
+    with Journal(path) as journal:
+        journal.write("setup", "ok", facts=setup())
+        async with _running(row, order, database, journal) as (nodes, proxies):
+            crew = Crew(journal, [node.port for node in nodes], order.seed, order.rate)
+            await make_topics(crew.caller("topics"), row.sequencer)
+            stage = Stage(order, database, nodes, proxies, crew, journal, time.monotonic() + order.seconds)
+            async with loaded(crew), _telling(stage):
+                await row.do(stage)
+                crew.publishing = False
+                crew.gate.set()
+                await Drain(crew, crew.caller("drain")).run(order.drain_seconds)
+    report = await trio.to_thread.run_sync(lambda: check(read(path)))
+    return Outcome(stage.done, time.monotonic() - began, max(stage.ups, default=0), report)
+
+
+@asynccontextmanager
+async def _running(
+    row: Row, order: Order, database: Database, journal: Journal
+) -> AsyncGenerator[tuple[list[Node], list[Proxy]], None]:
+    """The nodes, ready; over a line that can be cut, if it is to be. They have ended when it is left."""
+    async with trio.open_nursery() as nursery:
+        proxies: list[Proxy] = []
+        nodes: list[Node] = []
+        try:
+            for n in range(order.nodes):
+                dsn = database.dsn
+                if row.cut:
+                    proxies.append(await nursery.start(Proxy(dsn).run))
+                    dsn = proxies[-1].dsn
+                plant = order.plant if n == 0 else ""
+                nodes.append(
+                    Node(f"n{n}", journal.path.parent / f"n{n}", dsn, {**_ENVIRONMENT, **row.environment}, plant)
+                )
+                await nodes[-1].start()
+            yield nodes, proxies
+            async with trio.open_nursery() as stopping:
+                for node in nodes:
+                    stopping.start_soon(_stop, node, journal)
+        finally:
+            for node in nodes:
+                node.kill()
+        nursery.cancel_scope.cancel()
+
+
+async def _stop(node: Node, journal: Journal) -> None:
+    if code := await node.stop():
+        journal.write("fault", "fail", reason=f"ended with {code}", node=node.name)
+
+
+@asynccontextmanager
+async def _telling(stage: Stage) -> AsyncGenerator[None, None]:
+    """How far it is, on a terminal."""
+
+    async def tell() -> None:
+        counts = stage.journal.counts
+        while True:
+            published, acked = counts["publish", "ok"], counts["ack", "ok"]
+            end = "" if stage.crew.publishing else ", draining"
+            say(f"{stage.done} of {stage.order.count} faults, {published} published, {acked} acks{end}")
+            await trio.sleep(0.5)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(tell)
+        yield
+        nursery.cancel_scope.cancel()

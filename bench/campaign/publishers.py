@@ -1,0 +1,99 @@
+"""Who publishes: now and later, single and in batches, with and without an idempotency key, and in order by key."""
+
+import time
+from typing import Any
+
+import trio
+from attrs import define, field
+
+from .caller import Answer, Caller
+from .crew import Crew, ms_of
+from .message import Message, make
+from .plan import ACCOUNTS, ORDERS
+
+KEYS = 8
+"""Ordering keys of a publisher."""
+
+
+@define
+class Publisher:
+    who: str
+    crew: Crew
+    caller: Caller
+    made: int = 0
+
+    async def run(self) -> None:
+        """Until publishing ends."""
+        random = self.crew.random(self.who)
+        while self.crew.publishing:
+            await self.crew.gate.wait()
+            size = random.choice((1, 1, 5, 20))
+            delay = random.choice((0, 0, random.randrange(1, 3000)))
+            messages = [
+                make(random, self._name(), ORDERS, delay_ms=delay and delay + 7 * number) for number in range(size)
+            ]
+            key = f"{self.who}-{self.made}" if random.random() < 0.5 else None
+            answer = await self.publish(messages, key)
+            while answer.phase == "unknown" and key is not None and self.crew.publishing:
+                answer = await self.publish(messages, key)
+            if answer.phase == "ok":
+                if key is not None and random.random() < 0.02:
+                    await self.publish(messages, key)  # once more: it must be the same
+                if delay:
+                    self._offer(messages, answer)
+            await trio.sleep(size / self.crew.rate)
+
+    def _name(self) -> str:
+        self.made += 1
+        return f"{self.who}-{self.made}"
+
+    def _offer(self, messages: list[Message], answer: Answer) -> None:
+        """Some of what waits is for who cancels and reschedules."""
+        assert self.crew.offered is not None
+        for message, receipt in list(zip(messages, answer.data["messages"], strict=True))[::3]:
+            try:
+                self.crew.offered.send_nowait((message.name, receipt["id"], ms_of(receipt["deliver_at"])))
+            except trio.WouldBlock:
+                return
+
+    async def publish(self, messages: list[Message], key: str | None) -> Answer:
+        """One request of all of them, and its lines."""
+        journal, call, topic = self.crew.journal, self.crew.journal.call(), messages[0].topic
+        now = time.time_ns() // 1_000_000
+        told: list[dict[str, Any]] = [
+            {"call": call, "topic": topic, "name": m.name, "key": m.key or "", "seq": m.seq, "digest": m.digest}
+            for m in messages
+        ]
+        for line, message in zip(told, messages, strict=True):
+            journal.write("publish", "invoke", **line, due_ms=now + message.delay_ms if message.delay_ms else 0)
+        request: dict[str, object] = {"messages": [message.draft for message in messages]}
+        if key is not None:
+            request["idempotency_key"] = key
+        answer = await self.caller.ask("POST", f"/v1/topics/{topic}/messages", request)
+        receipts = answer.data["messages"] if answer.phase == "ok" else [None] * len(messages)
+        for line, receipt in zip(told, receipts, strict=True):
+            known = {} if receipt is None else {"id": receipt["id"], "due_ms": ms_of(receipt["deliver_at"])}
+            journal.write("publish", answer.phase, **line, **known, node=answer.node, reason=answer.reason)
+        return answer
+
+
+@define
+class OrderedPublisher(Publisher):
+    """Of a key one after the other: the next is not asked for until the one before is known to be there."""
+
+    seqs: dict[str, int] = field(factory=dict[str, int])
+
+    async def run(self) -> None:
+        random = self.crew.random(self.who)
+        while self.crew.publishing:
+            await self.crew.gate.wait()
+            key = f"{self.who}-key-{random.randrange(KEYS)}"
+            messages: list[Message] = []
+            for _ in range(random.choice((1, 1, 3))):
+                seq = self.seqs[key] = self.seqs.get(key, 0) + 1
+                messages.append(make(random, self._name(), ACCOUNTS, key=key, seq=seq))
+            token = f"{self.who}-{self.made}"
+            while (await self.publish(messages, token)).phase != "ok":
+                if not self.crew.publishing:
+                    return
+            await trio.sleep(len(messages) / self.crew.rate)

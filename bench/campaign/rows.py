@@ -1,0 +1,35 @@
+"""The rows of the campaign: what each does, and what it wants of the machine."""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from attrs import field, frozen
+
+from . import faults
+from .stage import Stage
+
+
+@frozen
+class Row:
+    fault: str
+    """What is done, in words for the table."""
+    do: Callable[[Stage], Awaitable[None]]
+    cut: bool = False
+    """Nodes reach the database over a line that can be cut."""
+    restarts: bool = False
+    """The database is killed."""
+    stores: tuple[str, ...] = ("mysql", "mariadb", "sqlite")
+    least: int = 1
+    """Nodes."""
+    sequencer: str = "store"
+    environment: Mapping[str, str] = field(factory=dict[str, str])
+
+
+_SERVERS = ("mysql", "mariadb")
+
+ROWS: Mapping[str, Row] = {
+    "none": Row("no fault", faults.nothing),
+    "kill": Row("kill -9 of a node", faults.kills),
+    "pause": Row("SIGSTOP of a node past its leases, then CONT", faults.pauses),
+    "cut": Row("connection cut before, during or after COMMIT", faults.cuts, cut=True, stores=_SERVERS),
+    "database": Row("kill -9 or stop of the database, and start", faults.databases, restarts=True, stores=_SERVERS),
+}

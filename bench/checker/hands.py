@@ -1,0 +1,270 @@
+"""What one group did with one message: each hand-out, and what became of it."""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final
+
+from attrs import define, field
+
+from .event import Event
+from .life import Life
+from .outages import Outages
+from .setup import Group, Setup
+from .violation import Violation
+
+NEVER: Final = 1 << 62
+_ENDED = ("lease_lost", "unknown-claim")
+
+
+@define
+class Known:
+    """What the whole history says that one message's events do not."""
+
+    setup: Setup
+    outages: Outages = field(factory=Outages)
+    operated: dict[tuple[str, str], int] = field(factory=dict[tuple[str, str], int])
+    """By topic and group when an operator first asked to give anything back."""
+    sought: dict[tuple[tuple[str, str], int], int] = field(factory=dict[tuple[tuple[str, str], int], int])
+    """By group and queue the furthest place that a seek has named. What lies before it and was in somebody's hands is
+    given up by the seek."""
+    given_back: dict[str, int] = field(factory=dict[str, int])
+    """By claim when it first asked to give anything back: in an ordered topic, what lies behind goes along."""
+
+    def add(self, event: Event) -> None:
+        if event.op == "fault":
+            self.outages.add(event)
+        if event.phase != "invoke":
+            return
+        if event.op in ("seek", "redrive"):
+            group = (event.topic, event.group)
+            self.operated.setdefault(group, event.mono_ns)
+            if event.op == "seek":
+                self.sought[group, event.queue] = max(event.offset, self.sought.get((group, event.queue), 0))
+        elif event.op == "fail" and self.setup.topics[event.topic].ordered:
+            self.given_back.setdefault(event.token, event.mono_ns)
+
+
+@define
+class Hand:
+    """One hand-out, and what its claim said of the message since."""
+
+    given: Event
+    acks: list[Event] = field(factory=list[Event])
+    fails: list[Event] = field(factory=list[Event])
+    extends: list[Event] = field(factory=list[Event])
+
+    def ok(self, events: list[Event]) -> Event | None:
+        return next((event for event in events if event.phase == "ok"), None)
+
+    @staticmethod
+    def maybe(events: list[Event]) -> list[Event]:
+        """The invocations that may have been carried out: those which were not refused."""
+        refused = {event.call for event in events if event.phase == "fail"}
+        return [event for event in events if event.phase == "invoke" and event.call not in refused]
+
+    @property
+    def lease_first(self) -> int:
+        """The earliest time at which its lease may have been over."""
+        known = self.given.due_ms
+        for event in self.extends:
+            if event.phase == "ok":
+                known = max(known, event.due_ms)
+        return known
+
+    @property
+    def lease_last(self) -> int:
+        """The latest; an extension whose answer was lost may have been carried out."""
+        answered = {event.call for event in self.extends if event.phase == "ok"}
+        asked = [event.due_ms for event in self.maybe(self.extends) if event.call not in answered]
+        return max([self.lease_first, *asked])
+
+    def over_at(self, rungs: list[int]) -> float:
+        """The earliest moment, wall milliseconds, at which the message may be out of this hand and back."""
+        ends: list[float] = []
+        rung = rungs[min(self.given.attempt, len(rungs)) - 1] if rungs else 0
+        for event in self.maybe(self.fails):
+            ends.append(event.wall_ms + (rung if event.rest_ms < 0 else event.rest_ms))
+        # The first lease, unless it was extended before it could have been over.
+        ends.append(self.lease_first + rung)
+        return min(ends)
+
+
+@define
+class Hands:
+    """A message in a group."""
+
+    life: Life
+    group: str
+    rules: Group
+    known: Known
+    ordered: bool
+    operated_at: int
+    hands: list[Hand]
+    """By attempt: the answer of a paused node may come after the next hand-out."""
+
+    @classmethod
+    def of(cls, life: Life, group: str, known: Known) -> "Hands":
+        topic = known.setup.topics[life.topic]
+        operated_at = known.operated.get((life.topic, group), NEVER)
+        hands: list[Hand] = []
+        by_token: dict[str, Hand] = {}
+        for event in life.of_group.get(group, ()):
+            if event.op == "claim":
+                hand = Hand(event)
+                hands.append(hand)
+                by_token[event.token] = hand
+            elif event.token in by_token:
+                hand = by_token[event.token]
+                {"ack": hand.acks, "fail": hand.fails, "extend": hand.extends}[event.op].append(event)
+        if operated_at == NEVER:
+            hands.sort(key=lambda hand: (hand.given.attempt, hand.given.mono_ns))
+        return cls(life, group, topic.groups[group], known, topic.ordered, operated_at, hands)
+
+    @property
+    def acked(self) -> bool:
+        return any(hand.ok(hand.acks) for hand in self.hands)
+
+    @property
+    def maybe_acked(self) -> bool:
+        return any(hand.maybe(hand.acks) for hand in self.hands)
+
+    @property
+    def letters(self) -> list[Event]:
+        return self.life.letters.get(self.group, [])
+
+    @property
+    def operated(self) -> bool:
+        return self.operated_at < NEVER
+
+    @property
+    def late_ms(self) -> float:
+        """From when it may have been due, and its publisher knew, to its first hand-out; 0 where that is not known."""
+        receipt = self.life.receipt
+        if not self.hands or receipt is None or self.hands[0].given.attempt > 1 or self.operated:
+            return 0
+        return self.hands[0].given.wall_ms - max(self.life.last_due_ms(), receipt.wall_ms)
+
+    def violations(self, reasons: Counter[str]) -> Iterator[Violation]:
+        """Every one; `reasons` counts why messages came again."""
+        yield from self._end()
+        late_ms, at = self.late_ms, self.hands[0].given.wall_ms if self.hands else 0
+        if late_ms > self.known.setup.late_ms + self.known.outages.within(at - late_ms, at):
+            yield self._wrong("late", f"{self.late_ms / 1000:.1f} s after its time")
+        yield from self._again(reasons)
+        yield from self._attempts()
+        yield from self._answers()
+        yield from self._letters()
+
+    def _end(self) -> Iterator[Violation]:
+        """It came to its end in this group."""
+        accepted = self.life.receipt is not None or bool(self.life.stream)
+        if self.operated and any(self._is_given_up(event) for event in self.life.stream):
+            return
+        if accepted and not (self.maybe_acked or self.letters or self.life.maybe_cancelled):
+            yield self._wrong("lost", "it came to no end")
+
+    def _is_given_up(self, event: Event) -> bool:
+        return event.offset < self.known.sought.get(((event.topic, self.group), event.queue), 0)
+
+    def _again(self, reasons: Counter[str]) -> Iterator[Violation]:
+        """Each hand-out beyond the first has a reason."""
+        for before, after in pairwise(self.hands):
+            reason = self._reason(before, after)
+            if reason is None:
+                yield self._wrong("duplicate", f"attempt {after.given.attempt} came without a reason")
+            else:
+                reasons[reason] += 1
+        for number, hand in enumerate(self.hands):
+            acked = hand.ok(hand.acks)
+            later = self.hands[number + 1 :]
+            if acked is None or not later or self.operated:
+                continue
+            asked = next(event for event in hand.acks if event.call == acked.call)
+            if asked.mono_ns > later[0].given.mono_ns:
+                yield self._wrong("stale ack", f"an ack of attempt {hand.given.attempt} was taken after the next one")
+            else:
+                yield self._wrong("duplicate", f"it came again after the ack of attempt {hand.given.attempt}")
+
+    def _reason(self, before: Hand, after: Hand) -> str | None:
+        at, wall = after.given.mono_ns, after.given.wall_ms
+        if any(event.mono_ns < at for event in before.fails if event.phase == "ok"):
+            return "fail"
+        if any(event.mono_ns < at for event in before.maybe(before.fails)):
+            return "unknown outcome"
+        if wall >= before.lease_first:
+            return "lost lease"
+        if self.ordered and self.known.given_back.get(before.given.token, NEVER) < at:
+            return "parked"
+        if self.operated_at < at:
+            return "operator"
+        return None
+
+    def _attempts(self) -> Iterator[Violation]:
+        """They count up, stay within the ladder, and no rung is early."""
+        most = len(self.rules.ladder) + 1
+        for hand in self.hands:
+            if hand.given.attempt > most:
+                yield self._wrong("retries", f"attempt {hand.given.attempt} of {most} at most")
+        if self.operated:
+            return
+        for before, after in pairwise(self.hands):
+            again = after.given.attempt == before.given.attempt
+            uncounted = any(not event.counted for event in before.fails)
+            if again and not (uncounted or self.ordered):
+                yield self._wrong("retries", f"attempt {after.given.attempt} came twice")
+            parked = again and not uncounted  # behind an earlier one of its key, by whose rung it goes
+            over = before.over_at(self.rules.ladder)
+            if not parked and after.given.wall_ms < over:
+                early = over - after.given.wall_ms
+                yield self._wrong("rung", f"attempt {after.given.attempt} came {early:.0f} ms early")
+
+    def _answers(self) -> Iterator[Violation]:
+        """What acks were told is true."""
+        for hand in self.hands:
+            yield from self._refused(hand)
+            acked = hand.ok(hand.acks)
+            if acked is None:
+                continue
+            asked = next(event for event in hand.acks if event.call == acked.call)
+            earlier = any(event.mono_ns < asked.mono_ns for event in hand.maybe(hand.acks))
+            if not earlier and asked.wall_ms > hand.lease_last + self.known.setup.slack_ms:
+                yield self._wrong("stale ack", f"{asked.wall_ms - hand.lease_last:.0f} ms after the end of its lease")
+            failed = hand.ok(hand.fails)
+            if failed is not None and failed.mono_ns < asked.mono_ns and not earlier:
+                yield self._wrong("stale ack", "it was given back by this claim before")
+
+    def _refused(self, hand: Hand) -> Iterator[Violation]:
+        """Nobody who holds a lease is told that it is over."""
+        for event in (*hand.acks, *hand.fails):
+            if event.phase != "fail" or event.reason not in _ENDED or self.operated_at < event.mono_ns:
+                continue
+            others = [*hand.maybe(hand.acks), *hand.maybe(hand.fails)]
+            if any(other.mono_ns < event.mono_ns for other in others):
+                continue  # of the same claim, and it may be what ended it
+            if event.wall_ms < hand.lease_first and not self.ordered:
+                yield self._wrong("refused", f"{hand.lease_first - event.wall_ms:.0f} ms before its lease was over")
+
+    def _letters(self) -> Iterator[Violation]:
+        """A dead letter for who is exhausted, once and whole, and for nobody else."""
+        letters = self.letters
+        if len(letters) > 1:
+            yield self._wrong("dead letter", f"there are {len(letters)}")
+        most = len(self.rules.ladder) + 1
+        if self.operated:
+            return
+        for letter in letters:
+            attempts = int(letter.facts.get("attempts", 0))
+            if attempts != most:
+                yield self._wrong("dead letter", f"it tells {attempts} attempts of {most}")
+            if self.acked:
+                yield self._wrong("dead letter", "it was acked")
+        last = next((hand for hand in self.hands if hand.given.attempt == most), None)
+        if last is not None and not letters and not last.maybe(last.acks):
+            yield self._wrong("dead letter", "it failed for the last time, and there is none")
+
+    def _wrong(self, kind: str, what: str) -> Violation:
+        of_topic = [*self.life.publishes, *self.life.cancels, *self.life.reschedules]
+        of_group = [*self.life.of_group.get(self.group, ()), *self.letters]
+        events = sorted([*of_topic, *of_group, *self.life.stream], key=lambda event: event.mono_ns)
+        return Violation(kind, f"{self.life.name} in {self.life.topic}/{self.group}: {what}", events)

@@ -1,0 +1,156 @@
+"""Everything that was said of one message, and what must be true of it whatever its groups did."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from attrs import define, field
+
+from .event import Event
+from .violation import Violation
+
+
+@define
+class Life:
+    """The events of one message by what they are of, in their order."""
+
+    name: str
+    publishes: list[Event] = field(factory=list[Event])
+    cancels: list[Event] = field(factory=list[Event])
+    reschedules: list[Event] = field(factory=list[Event])
+    stream: list[Event] = field(factory=list[Event])
+    """Where the last look at its queues found it."""
+    of_group: dict[str, list[Event]] = field(factory=lambda: defaultdict[str, list[Event]](list))
+    letters: dict[str, list[Event]] = field(factory=lambda: defaultdict[str, list[Event]](list))
+
+    def add(self, event: Event) -> None:
+        match event.op:
+            case "publish":
+                self.publishes.append(event)
+            case "cancel":
+                self.cancels.append(event)
+            case "reschedule":
+                self.reschedules.append(event)
+            case "stream":
+                self.stream.append(event)
+            case "dead":
+                self.letters[event.group].append(event)
+            case _:
+                self.of_group[event.group].append(event)
+
+    @property
+    def events(self) -> list[Event]:
+        """All of them, by time."""
+        rest = [event for events in (*self.of_group.values(), *self.letters.values()) for event in events]
+        of_topic = [*self.publishes, *self.cancels, *self.reschedules, *self.stream]
+        return sorted([*of_topic, *rest], key=lambda event: event.mono_ns)
+
+    @property
+    def topic(self) -> str:
+        return self.publishes[0].topic
+
+    @property
+    def receipt(self) -> Event | None:
+        """The first answer that it was accepted."""
+        return _first(self.publishes, "ok")
+
+    @property
+    def in_doubt(self) -> bool:
+        """No answer says whether it was accepted."""
+        return self.receipt is None and len(_of(self.publishes, "fail")) < len(_of(self.publishes, "invoke"))
+
+    @property
+    def cancelled(self) -> bool:
+        return _first(self.cancels, "ok") is not None
+
+    @property
+    def maybe_cancelled(self) -> bool:
+        """Or nobody can tell."""
+        return len(_of(self.cancels, "fail")) < len(_of(self.cancels, "invoke"))
+
+    def deliveries(self) -> Iterator[Event]:
+        for events in self.of_group.values():
+            yield from (event for event in events if event.op == "claim")
+
+    def violations(self) -> Iterator[Violation]:
+        """Apart from those of its groups."""
+        if not self.publishes:
+            yield self._wrong("invented", "it was never published")
+            return
+        yield from self._identity()
+        yield from self._body()
+        yield from self._times()
+        yield from self._verdicts()
+
+    def _identity(self) -> Iterator[Violation]:
+        ids = {event.id for event in self.events if event.id}
+        if len(ids) > 1:
+            yield self._wrong("written twice", f"it has the ids {', '.join(sorted(ids))}")
+        places = {(event.queue, event.offset) for event in (*self.stream, *self.deliveries()) if event.offset >= 0}
+        if len(places) > 1:
+            yield self._wrong("promoted twice", f"it lies at {sorted(places)}")
+        there = bool(self.stream) or any(True for _ in self.deliveries())
+        if there and self.receipt is None and not self.in_doubt:
+            yield self._wrong("invented", "each publish of it was refused")
+        if self.receipt is not None and not self.stream and not self.maybe_cancelled:
+            yield self._wrong("lost", "it was accepted, and is not in the stream")
+
+    def _body(self) -> Iterator[Violation]:
+        digest = self.publishes[0].digest
+        letters = (event for events in self.letters.values() for event in events)
+        for event in (*self.deliveries(), *self.stream, *letters):
+            if event.digest != digest:
+                yield self._wrong("body", f"it went in as {digest} and came out of {event.op} as {event.digest}")
+                return
+
+    def _times(self) -> Iterator[Violation]:
+        for event in self.deliveries():
+            due = self.due_ms(event.mono_ns)
+            if event.wall_ms < due:
+                yield self._wrong("early", f"{due - event.wall_ms:.0f} ms before its time")
+                return
+
+    def due_ms(self, at: int) -> int:
+        """The earliest time at which it may have been due, as of `at` on the harness's steady clock."""
+        receipt = self.receipt
+        # Where nobody knows when it was accepted, what was asked for is the earliest.
+        known = [receipt.due_ms if receipt else self.publishes[0].due_ms]
+        for event in self.reschedules:
+            if event.mono_ns > at:
+                break
+            if event.phase == "ok":
+                known = [event.due_ms]
+            elif event.phase in ("invoke", "unknown"):
+                known.append(event.due_ms)
+        # A reschedule that was refused changed nothing; its time may stand here as well, which only forgives.
+        return min(known)
+
+    def last_due_ms(self) -> int:
+        """The latest time at which it may have been due."""
+        receipt = self.receipt
+        known = [receipt.due_ms if receipt else self.publishes[0].due_ms]
+        return max([*known, *(event.due_ms for event in self.reschedules if event.phase in ("ok", "unknown"))])
+
+    def _verdicts(self) -> Iterator[Violation]:
+        streamed = bool(self.stream) or any(True for _ in self.deliveries())
+        if self.cancelled and streamed:
+            yield self._wrong("cancel", "it was cancelled and delivered")
+        for event in (*self.cancels, *self.reschedules):
+            if event.phase != "fail":
+                continue
+            if event.reason == "too_late" and event.wall_ms < self.due_ms(event.mono_ns):
+                yield self._wrong("cancel", "it was too late before its time")
+            if event.reason == "not_found" and self.receipt is not None and self.receipt.mono_ns < event.mono_ns:
+                yield self._wrong("lost", "it was accepted, and then not found")
+            if event.reason == "cancelled" and not self.maybe_cancelled:
+                yield self._wrong("cancel", "it was told as cancelled, which nobody asked for")
+
+    def _wrong(self, kind: str, what: str) -> Violation:
+        return Violation(kind, f"{self.name}: {what}", self.events)
+
+
+def _of(events: Sequence[Event], phase: str) -> list[Event]:
+    return [event for event in events if event.phase == phase]
+
+
+def _first(events: Sequence[Event], phase: str) -> Event | None:
+    return next((event for event in events if event.phase == phase), None)

@@ -1,0 +1,63 @@
+"""Ordered topics: of a key, n + 1 is in no other claim while n is unsettled, and never before n."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+from attrs import frozen
+
+from .event import Event
+from .hands import Hands
+from .violation import Violation
+
+
+@frozen
+class _Link:
+    """One message of a key in a group."""
+
+    hands: Hands
+    seq: int
+
+    @property
+    def gone(self) -> bool:
+        """It was cancelled, or nobody knows whether it was ever accepted."""
+        return self.hands.life.maybe_cancelled or self.hands.life.receipt is None
+
+    def settled_by(self, given: Event) -> bool:
+        """Whether it may have come to its end before this was handed out."""
+        if self.gone or any(letter.due_ms <= given.wall_ms for letter in self.hands.letters):
+            return True
+        return any(event.mono_ns < given.mono_ns for hand in self.hands.hands for event in hand.maybe(hand.acks))
+
+    def is_before(self, given: Event) -> bool:
+        """Whether it stands in the same claim, and before."""
+        return any(hand.given.token == given.token and hand.given.place < given.place for hand in self.hands.hands)
+
+
+def violations(of_key: Iterable[Hands]) -> Iterator[Violation]:
+    """Of one key in one group."""
+    links = sorted((_Link(hands, hands.life.publishes[0].seq) for hands in of_key), key=lambda link: link.seq)
+    for before, after in pairwise(links):
+        for hand in after.hands.hands:
+            if not (before.is_before(hand.given) or before.settled_by(hand.given)):
+                events = sorted([*before.hands.life.events, *after.hands.life.events], key=lambda event: event.mono_ns)
+                name, group = after.hands.life.name, after.hands.group
+                what = f"{name} in {after.hands.life.topic}/{group}: it was handed out while {before.seq} was unsettled"
+                yield Violation("order", what, events)
+                break
+
+
+class Keys:
+    """The messages of ordered topics by group and key."""
+
+    def __init__(self) -> None:
+        self._of_key: dict[tuple[str, str, str], list[Hands]] = defaultdict(list)
+
+    def add(self, hands: Hands) -> None:
+        first = hands.life.publishes[0]
+        if first.key:
+            self._of_key[first.topic, hands.group, first.key].append(hands)
+
+    def violations(self) -> Iterator[Violation]:
+        for of_key in self._of_key.values():
+            yield from violations(of_key)

@@ -1,0 +1,51 @@
+"""Offsets: nobody who reads a queue by his own offset passes a message by."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from attrs import define, field
+
+from .event import Event
+from .violation import Violation
+
+Queue = tuple[str, int]
+"""Topic and number."""
+
+
+@define
+class Readings:
+    """What readers found while the messages came, and what the last look found from the beginning."""
+
+    found: dict[Queue, list[Event]] = field(factory=lambda: defaultdict[Queue, list[Event]](list))
+    there: dict[Queue, list[Event]] = field(factory=lambda: defaultdict[Queue, list[Event]](list))
+
+    def add(self, event: Event) -> None:
+        by_queue = self.found if event.op == "read" else self.there
+        by_queue[event.topic, event.queue].append(event)
+
+    def violations(self) -> Iterator[Violation]:
+        for queue, there in self.there.items():
+            yield from _unique(queue, there)
+        for queue, found in self.found.items():
+            yield from _compared(queue, found, self.there.get(queue, []))
+
+
+def _unique(queue: Queue, there: list[Event]) -> Iterator[Violation]:
+    by_offset: dict[int, Event] = {}
+    for event in there:
+        other = by_offset.setdefault(event.offset, event)
+        if other.name != event.name:
+            yield Violation("skipped", f"{queue}: offset {event.offset} has two messages", [other, event])
+
+
+def _compared(queue: Queue, found: list[Event], there: list[Event]) -> Iterator[Violation]:
+    """The reader saw what there is up to where it came, in this order and nothing else."""
+    last = max(event.offset for event in found)
+    wanted = [event for event in sorted(there, key=lambda event: event.offset) if event.offset <= last]
+    for was, ought in zip(found, wanted, strict=False):
+        if (was.offset, was.name) != (ought.offset, ought.name):
+            what = f"{queue}: the reader went to {was.offset}, past {ought.offset} ({ought.name})"
+            yield Violation("skipped", what, [was, ought])
+            return
+    if len(found) != len(wanted):
+        yield Violation("skipped", f"{queue}: the reader found {len(found)} messages of {len(wanted)}", found[-1:])

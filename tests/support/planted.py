@@ -1,0 +1,198 @@
+"""A true history of a campaign, and twelve bugs that can be planted into it.
+
+The history was recorded by `python -P -m tarry.bench.campaign --rows kill --dsn sqlite --nodes 1 --count 2 --seed 5
+--rate 8`. A bug is a change of its events, at one of the places that it could have; a place is a number.
+"""
+
+import gzip
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeVar
+
+from msgspec.json import Decoder
+from msgspec.structs import replace
+
+from tarry.bench.checker.event import Event
+
+HISTORY = Path(__file__).parents[1] / "bench" / "history.jsonl.gz"
+SECOND = 1_000_000_000
+LAP = 3600 * SECOND
+STRICT = ("billing", "mails")
+"""Groups of the unordered topic that no operator touches."""
+
+T = TypeVar("T")
+
+
+class History:
+    """Events, and what is asked of them again and again."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.events = tuple(events)
+        self.receipts = {event.name: event for event in events if event.op == "publish" and event.phase == "ok"}
+        self.meddled = {event.name for event in events if event.op in ("cancel", "reschedule")}
+        self.claims = [event for event in events if event.op == "claim" and event.phase == "ok"]
+        self._found: dict[str, list[Any]] = {}
+
+    def one(self, name: str, place: int, found: Callable[[], Iterable[T]]) -> T:
+        """One of all places for a bug, which are looked for once."""
+        places: list[T] = self._found.setdefault(name, list(found()) if name not in self._found else [])
+        assert places, f"the history has no place for {name}"
+        return places[place % len(places)]
+
+    def with_changes(self, *changes: tuple[Event, Event | None]) -> list[Event]:
+        """Without the first of each pair, or with the second in its place."""
+        by_identity = {id(event): other for event, other in changes}
+        changed = (by_identity.get(id(event), event) for event in self.events)
+        return [event for event in changed if event is not None]
+
+
+@cache
+def recorded() -> History:
+    """The true history."""
+    decoder = Decoder(Event)
+    return History([decoder.decode(line) for line in gzip.decompress(HISTORY.read_bytes()).splitlines()])
+
+
+def _firsts(history: History) -> list[Event]:
+    """First hand-outs of messages that nobody cancelled or moved, and whose publisher had an answer."""
+    return [
+        claim
+        for claim in history.claims
+        if claim.attempt == 1
+        and claim.group in STRICT
+        and claim.name in history.receipts
+        and claim.name not in history.meddled
+    ]
+
+
+def dropped(history: History, place: int) -> list[Event]:
+    """It was accepted, and never seen again."""
+    claim = history.one("dropped", place, lambda: _firsts(history))
+    return [event for event in history.events if event.name != claim.name or event.op == "publish"]
+
+
+def early(history: History, place: int) -> list[Event]:
+    """By one second."""
+
+    def waited(claim: Event) -> bool:
+        receipt = history.receipts[claim.name]
+        return receipt.due_ms - receipt.wall_ms > 1
+
+    claim = history.one("early", place, lambda: filter(waited, _firsts(history)))
+    due = history.receipts[claim.name].due_ms * 1_000_000
+    return history.with_changes((claim, replace(claim, wall_ns=due - SECOND)))
+
+
+def promoted_twice(history: History, place: int) -> list[Event]:
+    """It lies at two offsets."""
+    stream = history.one("twice", place, lambda: [e for e in history.events if e.op == "stream"])
+    again = replace(stream, offset=1_000_000)
+    return [*history.events[:-1], again, history.events[-1]]
+
+
+def letter_lost(history: History, place: int) -> list[Event]:
+    """A message failed for the last time, and is nowhere."""
+    letters = [e for e in history.events if e.op == "dead" and e.group in STRICT]
+    letter = history.one("letter", place, lambda: letters)
+    return history.with_changes((letter, None))
+
+
+def stale_ack(history: History, place: int) -> list[Event]:
+    """An ack that came when the next one had the message was taken."""
+
+    def acks() -> Iterable[Event]:
+        last = {(claim.name, claim.group): claim.token for claim in history.claims}
+        for ack in history.events:
+            refused = ack.op == "ack" and ack.phase == "fail" and ack.reason == "lease_lost" and ack.group in STRICT
+            if refused and last[ack.name, ack.group] != ack.token:
+                yield ack
+
+    ack = history.one("stale", place, acks)
+    return history.with_changes((ack, replace(ack, phase="ok", reason="")))
+
+
+def cancel_race(history: History, place: int) -> list[Event]:
+    """Both the cancel and the promotion say that they won."""
+
+    def late() -> list[Event]:
+        return [e for e in history.events if e.op == "cancel" and e.phase == "fail" and e.reason == "too_late"]
+
+    cancel = history.one("cancel", place, late)
+    return history.with_changes((cancel, replace(cancel, phase="ok", reason="")))
+
+
+def order_swapped(history: History, place: int) -> list[Event]:
+    """Two of a key stand in their claim the wrong way round."""
+
+    def pairs() -> Iterable[tuple[Event, Event]]:
+        for before, after in pairwise(history.claims):
+            if before.key and (before.token, before.key) == (after.token, after.key):
+                yield before, after
+
+    before, after = history.one("order", place, pairs)
+    swapped = (replace(before, place=after.place), replace(after, place=before.place))
+    return history.with_changes((before, swapped[0]), (after, swapped[1]))
+
+
+def one_lap_late(history: History, place: int) -> list[Event]:
+    """As a wheel is that counts its laps wrongly."""
+    claim = history.one("late", place, lambda: _firsts(history))
+    return history.with_changes((claim, replace(claim, wall_ns=claim.wall_ns + LAP)))
+
+
+def hole_skipped(history: History, place: int) -> list[Event]:
+    """A reader passed an offset by."""
+
+    def reads() -> list[Event]:
+        last = {(e.topic, e.queue): e.offset for e in history.events if e.op == "read"}
+        return [e for e in history.events if e.op == "read" and e.offset < last[e.topic, e.queue]]
+
+    return history.with_changes((history.one("hole", place, reads), None))
+
+
+def retry_too_many(history: History, place: int) -> list[Event]:
+    """The seventeenth."""
+
+    def lasts() -> list[Event]:
+        return [claim for claim in history.claims if claim.attempt == 17 and claim.group in STRICT]
+
+    last, end = history.one("retry", place, lasts), history.events[-1]
+    again = replace(last, attempt=18, token=f"{last.token}-again", wall_ns=end.wall_ns, mono_ns=end.mono_ns)
+    return [*history.events[:-1], again, end]
+
+
+def body_truncated(history: History, place: int) -> list[Event]:
+    """What came out is not what went in."""
+    claim = history.one("body", place, lambda: history.claims)
+    return history.with_changes((claim, replace(claim, digest="00000000")))
+
+
+def counter_drift(history: History, place: int) -> list[Event]:
+    """A count is one too high."""
+
+    def told() -> list[Event]:
+        return [e for e in history.events if e.op == "counts" and e.group != "audit"]
+
+    counts = history.one("counter", place, told)
+    name = "acked" if counts.group else "accepted"
+    return history.with_changes((counts, replace(counts, facts={**counts.facts, name: counts.facts[name] + 1})))
+
+
+Plant = Callable[[History, int], list[Event]]
+PLANTS: dict[str, tuple[Plant, str]] = {
+    "one message dropped": (dropped, "lost"),
+    "early by a second": (early, "early"),
+    "promoted twice": (promoted_twice, "promoted twice"),
+    "dead letter lost": (letter_lost, "dead letter"),
+    "stale ack accepted": (stale_ack, "stale ack"),
+    "cancel race": (cancel_race, "cancel"),
+    "order swapped": (order_swapped, "order"),
+    "one lap late": (one_lap_late, "late"),
+    "hole skipped": (hole_skipped, "skipped"),
+    "17th retry": (retry_too_many, "retries"),
+    "body truncated": (body_truncated, "body"),
+    "counter drift": (counter_drift, "counters"),
+}
+"""A bug, and the kind of violation that it must show as."""
