@@ -1,13 +1,18 @@
 """A topic whose offsets come from Redis, through the front door, with a Redis that comes and goes."""
 
+import threading
+import time
 from pathlib import Path
 
 import httpx
+import redis
 
 from support import servers
 from support.server import start_server
 from support.waiting import wait_until
 from tarry.client import NotFound, Tarry
+from tarry.service.notices import SUBJECTS
+from tarry.store.opening import database_of
 
 
 def take(tarry: Tarry, many: int) -> list[object]:
@@ -77,6 +82,47 @@ def gone(tarry: Tarry, topic: str) -> bool:
     except NotFound:
         return True
     return False
+
+
+def test_two_servers_go_on_without_it_and_use_it_when_it_is_back(
+    mysql_dsn: str, private_redis: servers.PrivateRedis, tmp_path: Path
+) -> None:
+    environment = {"TARRY_REDIS": private_redis.url}
+    folder = tmp_path / "other"
+    folder.mkdir()
+    channels = [f"tarry:{database_of(mysql_dsn)}:{subject}" for subject in SUBJECTS]
+
+    def listens() -> bool:
+        with redis.Redis.from_url(private_redis.url) as client:  # pyright: ignore[reportUnknownMemberType]
+            return [many for _, many in client.pubsub_numsub(*channels)] == [2] * len(channels)
+
+    with (
+        start_server(tmp_path, mysql_dsn, environment) as first,
+        start_server(folder, mysql_dsn, environment) as second,
+        Tarry(first.url) as here,
+        Tarry(second.url) as there,
+    ):
+        for is_there in (True, False, True):
+            if is_there:
+                private_redis.start()
+                wait_until(listens)
+            else:
+                private_redis.stop()
+            took: list[float] = []
+
+            def poll(took: list[float] = took) -> None:
+                claim = there.claim("orders", "billing", client="c", wait="20s", start="earliest")
+                took.append(time.monotonic())
+                assert claim is not None
+                there.ack(claim)
+
+            waiting = threading.Thread(target=poll)
+            waiting.start()
+            wait_until(lambda: any(one["client"] == "c" for one in there.clients()))
+            published = time.monotonic()
+            here.publish("orders", "hello")
+            waiting.join()
+            assert took[0] - published < 10, "not at the end of the poll"
 
 
 def test_the_embedded_store_refuses(tmp_path: Path) -> None:
