@@ -1,4 +1,5 @@
-"""A real server that ends itself with SIGKILL when a named point is reached for the n-th time.
+"""A real server that ends itself with SIGKILL when a named point is reached for the n-th time; with
+TARRY_TEST_SIGNAL=SIGSTOP it is paused there.
 
     python -P -m tarry.bench.killing POINT N serve --dsn ... --listen ...
 
@@ -33,8 +34,8 @@ class Killer:
         """Ends the process, now, if this is the point and the time."""
         if point == self._point:
             self._left -= 1
-            if self._left <= 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+            if self._left == 0:
+                os.kill(os.getpid(), signal.Signals[os.environ.get("TARRY_TEST_SIGNAL", "SIGKILL")])
 
 
 class WatchedTransaction:

@@ -45,8 +45,8 @@ _PAUSE = 0.01
 """Seconds of the first pause after a deadlock, doubled each time, of which a random part is taken."""
 _LOCK_WAIT = 60
 _DOUBT = 10.0
-"""Seconds after which a transaction whose COMMIT got no answer stays in doubt: twice what the server gives a writer
-that is cut off (`WRITE_WAIT_TIMEOUT`) before it rolls back."""
+"""Seconds after which a transaction whose COMMIT got no answer stays in doubt: five times what the server gives a
+writer that is cut off (`WRITE_WAIT_TIMEOUT`) before it rolls back."""
 _FORGET_EVERY = 3600.0
 """Seconds."""
 _FIRST_DRAWN = "IF(ROW_COUNT()>0,LAST_INSERT_ID(),NULL)"

@@ -21,9 +21,11 @@ from .wire import COM_PING, COM_QUERY, MysqlError, Wire
 
 _BEGIN = b"SET autocommit = 0"
 
-WRITE_WAIT_TIMEOUT = 5
+WRITE_WAIT_TIMEOUT = 2
 READ_WAIT_TIMEOUT = 600
-"""Seconds that the server lets a session idle. A writer that is paused or cut off must not keep its row locks."""
+"""Seconds that the server lets a session idle. A writer that is paused or cut off must not keep its row locks: so the
+server gives them up by itself, whoever else is there, and needs no other's KILL and the right to it. It may be paused
+in the middle of a statement, or of an answer, too: for as long the server waits for the rest, or that it is read."""
 
 WRITE_LOCK_WAIT = 1
 """Seconds for which a writer waits for a row. It keeps its own locks meanwhile, so that others wait with it."""
@@ -34,13 +36,14 @@ WRITE_LOCK_WAIT = 1
 # `/*!80000 */` is for MySQL alone, `/*M! */` MariaDB.
 _SETTINGS = (
     "SET NAMES utf8mb4 COLLATE utf8mb4_bin, time_zone = '+00:00', autocommit = 1, wait_timeout = {wait},"
+    " net_read_timeout = {rest}, net_write_timeout = {rest},"
     " innodb_lock_wait_timeout = {lock_wait}, sql_mode = 'ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES,STRICT_ALL_TABLES,"
     "NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'"
     " /*!80000 , transaction_isolation = 'READ-COMMITTED' */"
     " /*M! , tx_isolation = 'READ-COMMITTED', in_predicate_conversion_threshold = 0, sql_safe_updates = 1 */"
 )
-_WRITE_SETTINGS = _SETTINGS.format(wait=WRITE_WAIT_TIMEOUT, lock_wait=WRITE_LOCK_WAIT).encode()
-_READ_SETTINGS = _SETTINGS.format(wait=READ_WAIT_TIMEOUT, lock_wait=10).encode()
+_WRITE_SETTINGS = _SETTINGS.format(wait=WRITE_WAIT_TIMEOUT, rest=WRITE_WAIT_TIMEOUT, lock_wait=WRITE_LOCK_WAIT).encode()
+_READ_SETTINGS = _SETTINGS.format(wait=READ_WAIT_TIMEOUT, rest=60, lock_wait=10).encode()
 _OLDEST = {"mysql": (8, 0), "mariadb": (10, 6)}
 
 

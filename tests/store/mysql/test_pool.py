@@ -102,7 +102,7 @@ async def test_no_more_than_its_size(dsn: Dsn) -> None:
 @pytest.mark.parametrize("write", [True, False])
 async def test_the_kind_of_session(dsn: Dsn, write: bool) -> None:
     async with pool_of(dsn, write=write) as pool, pool.connection() as connection:
-        assert await connection.fetch(b"SELECT @@wait_timeout") == [(5 if write else 600,)]
+        assert await connection.fetch(b"SELECT @@wait_timeout") == [(2 if write else 600,)]
 
 
 async def test_a_block_that_raised_costs_its_connection(dsn: Dsn) -> None:
