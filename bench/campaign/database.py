@@ -1,6 +1,7 @@
 """The database under the nodes: a private server that can be killed and started again, or a file."""
 
 import shutil
+import socket
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -11,14 +12,14 @@ from attrs import define
 
 from ...service.demo.server_process import free_port
 from .. import databases
-from ..peers.processes import Program
+from ..peers.processes import Program, found
 
 _SMALL = ("--innodb-buffer-pool-size=256M",)
 
 
 @define
-class Database:
-    """`program` is None where there is none to kill."""
+class Server:
+    """A private program that can be killed and started again. `program` is None where there is none to kill."""
 
     dsn: str
     folder: Path
@@ -40,16 +41,16 @@ class Database:
 
 
 @contextmanager
-def private(kind: str, folder: Path | None = None) -> Generator[Database, None, None]:
+def private(kind: str, folder: Path | None = None) -> Generator[Server, None, None]:
     """A database of the row's own, gone at the end."""
     if "://" in kind:
         with databases.scratch(kind) as dsn:
-            yield Database(dsn, Path())
+            yield Server(dsn, Path())
         return
     made = Path(tempfile.mkdtemp(prefix="tarry-campaign-", dir=folder))
     try:
         if kind == "sqlite":
-            yield Database(f"{databases.SQLITE}{made / 'tarry.db'}", made)
+            yield Server(f"{databases.SQLITE}{made / 'tarry.db'}", made)
             return
         port = free_port()
         dsn = f"mysql://tarry:tarry@127.0.0.1:{port}/tarry"
@@ -57,11 +58,36 @@ def private(kind: str, folder: Path | None = None) -> Generator[Database, None, 
         program = Program(made / "log", lambda: _answers(dsn))
         try:
             program.start(command)
-            yield Database(dsn, made, program, command)
+            yield Server(dsn, made, program, command)
         finally:
             program.stop()
     finally:
         shutil.rmtree(made, ignore_errors=True)
+
+
+@contextmanager
+def private_redis(folder: Path) -> Generator[Server, None, None]:
+    """A Redis that keeps nothing: whoever starts it again has forgotten all."""
+    program = found("redis-server")
+    if program is None:
+        raise SystemExit("no redis-server on PATH: leave out the row redis")
+    port = free_port()
+    address = ("--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no")
+    running = Program(folder / "redis.log", lambda: _listens(port))
+    command = (program, *address)
+    try:
+        running.start(command)
+        yield Server(f"redis://127.0.0.1:{port}/0", folder, running, command)
+    finally:
+        running.stop()
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
 
 
 def _answers(dsn: str) -> bool:

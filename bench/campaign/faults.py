@@ -4,6 +4,7 @@ import time
 from random import Random
 
 import trio
+from redis import Redis
 
 from ..proxy import MOMENTS, Proxy
 from . import points
@@ -119,6 +120,29 @@ async def databases(stage: Stage) -> None:
         stage.ups.append((time.monotonic() - down) * 1000)
         stage.end("database")
         await stage.journal.reached("ack:ok", random.randrange(20, 200), _PATIENCE)
+
+
+async def forgetful_redis(stage: Stage) -> None:
+    """FLUSHALL, or kill -9 and a start with nothing in it, of the Redis that offsets are drawn from."""
+    random, redis = stage.crew.random("redis"), stage.redis
+    assert redis is not None
+    while stage.wanted:
+        await moment(stage, random)
+        killed = random.random() < 0.5
+        if not stage.begin("redis killed" if killed else "redis flushed"):
+            break
+        if killed:
+            await trio.to_thread.run_sync(redis.kill)
+            await stage.journal.reached("publish:invoke", random.randrange(1, 20), _PATIENCE)
+            await trio.to_thread.run_sync(redis.start)
+        else:
+            await trio.to_thread.run_sync(_flush, redis.dsn)
+        stage.end("redis")
+        await stage.journal.reached("publish:ok", random.randrange(5, 50), _PATIENCE)
+
+
+def _flush(url: str) -> None:
+    Redis.from_url(url).flushall()  # pyright: ignore[reportUnknownMemberType]
 
 
 async def nothing(stage: Stage) -> None:

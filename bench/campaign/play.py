@@ -1,8 +1,8 @@
 """One run of a row: nodes on a database, the load, the faults, the drain, and the checker's verdict."""
 
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import trio
@@ -12,7 +12,7 @@ from ..checker.report import check
 from ..proxy import Proxy
 from ..report import say
 from .crew import Crew
-from .database import Database
+from .database import Server, private_redis
 from .drain import Drain
 from .journal import Journal
 from .load import loaded, make_topics
@@ -24,16 +24,19 @@ from .stage import Order, Outcome, Stage
 _ENVIRONMENT = {"TARRY_LOG_LEVEL": "warning"}
 
 
-async def run(row: Row, order: Order, database: Database, folder: Path) -> Outcome:
+async def run(row: Row, order: Order, database: Server, folder: Path) -> Outcome:
     """Plays it, and has it judged."""
     began = time.monotonic()
     path = folder / "history.jsonl"
-    with Journal(path) as journal:
+    with ExitStack() as stack:
+        journal = stack.enter_context(Journal(path))
         journal.write("setup", "ok", facts=setup())
-        async with _running(row, order, database, journal) as (nodes, proxies):
+        redis = stack.enter_context(private_redis(folder)) if row.redis else None
+        settings = {"TARRY_REDIS": redis.dsn} if redis else {}
+        async with _running(row, order, database, journal, settings) as (nodes, proxies):
             crew = Crew(journal, [node.port for node in nodes], order.seed, order.rate)
-            await make_topics(crew.caller("topics"), row.sequencer)
-            stage = Stage(order, database, nodes, proxies, crew, journal, time.monotonic() + order.seconds)
+            await make_topics(crew.caller("topics"), "redis" if redis else "store")
+            stage = Stage(order, database, redis, nodes, proxies, crew, journal, time.monotonic() + order.seconds)
             async with loaded(crew), _telling(stage):
                 await row.do(stage)
                 crew.publishing = False
@@ -45,7 +48,7 @@ async def run(row: Row, order: Order, database: Database, folder: Path) -> Outco
 
 @asynccontextmanager
 async def _running(
-    row: Row, order: Order, database: Database, journal: Journal
+    row: Row, order: Order, database: Server, journal: Journal, settings: Mapping[str, str]
 ) -> AsyncGenerator[tuple[list[Node], list[Proxy]], None]:
     """The nodes, ready; over a line that can be cut, if it is to be. They have ended when it is left."""
     async with trio.open_nursery() as nursery:
@@ -58,9 +61,7 @@ async def _running(
                     proxies.append(await nursery.start(Proxy(dsn).run))
                     dsn = proxies[-1].dsn
                 plant = order.plant if n == 0 else ""
-                nodes.append(
-                    Node(f"n{n}", journal.path.parent / f"n{n}", dsn, {**_ENVIRONMENT, **row.environment}, plant)
-                )
+                nodes.append(Node(f"n{n}", journal.path.parent / f"n{n}", dsn, {**_ENVIRONMENT, **settings}, plant))
                 await nodes[-1].start()
             yield nodes, proxies
             async with trio.open_nursery() as stopping:

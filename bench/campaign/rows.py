@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from attrs import field, frozen
+from attrs import frozen
 
 from . import faults
 from .stage import Stage
@@ -18,10 +18,8 @@ class Row:
     restarts: bool = False
     """The database is killed."""
     stores: tuple[str, ...] = ("mysql", "mariadb", "sqlite")
-    least: int = 1
-    """Nodes."""
-    sequencer: str = "store"
-    environment: Mapping[str, str] = field(factory=dict[str, str])
+    redis: bool = False
+    """Nodes have a Redis, and the unordered topic draws its offsets there."""
 
 
 _SERVERS = ("mysql", "mariadb")
@@ -32,4 +30,5 @@ ROWS: Mapping[str, Row] = {
     "pause": Row("SIGSTOP of a node past its leases, then CONT", faults.pauses),
     "cut": Row("connection cut before, during or after COMMIT", faults.cuts, cut=True, stores=_SERVERS),
     "database": Row("kill -9 or stop of the database, and start", faults.databases, restarts=True, stores=_SERVERS),
+    "redis": Row("Redis killed, or made to forget", faults.forgetful_redis, redis=True, stores=_SERVERS),
 }

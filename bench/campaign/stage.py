@@ -7,7 +7,7 @@ from attrs import define, field, frozen
 from ..checker.report import Report
 from ..proxy import Proxy
 from .crew import Crew
-from .database import Database
+from .database import Server
 from .journal import Journal
 from .node import Node
 
@@ -30,7 +30,8 @@ class Stage:
     """What a fault has to do with."""
 
     order: Order
-    database: Database
+    database: Server
+    redis: Server | None
     nodes: list[Node]
     proxies: list[Proxy]
     crew: Crew

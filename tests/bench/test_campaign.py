@@ -69,7 +69,7 @@ def test_kills_of_a_node_on_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("row", ["kill", "pause", "cut", "database"])
+@pytest.mark.parametrize("row", ["kill", "pause", "cut", "database", "redis"])
 def test_each_row_with_two_nodes(row: str, tmp_path: Path) -> None:
     has("mariadb")
     arguments = ("--rows", row, "--dsn", "mariadb", "--nodes", "2", "--count", "5", "--rate", "20")
