@@ -13,6 +13,7 @@ from support.waiting import wait_until
 from tarry.service.demo.server_process import ServerProcess, python_path
 
 HOUR = 3600
+_ENVIRONMENT = {"TARRY_LADDER": "100ms,100ms,100ms"}
 _SITE = """\
 import time
 _time_ns = time.time_ns
@@ -33,7 +34,7 @@ def servers(
             folder.mkdir()
             (folder / "sitecustomize.py").write_text(_SITE.format(ahead=ahead))
             path = ":".join([str(folder), *python_path().values()])
-            server = ServerProcess(folder, dsn, environment={"PYTHONPATH": path, "TARRY_NODE": name})
+            server = ServerProcess(folder, dsn, environment=_ENVIRONMENT | {"PYTHONPATH": path, "TARRY_NODE": name})
             stack.callback(server.kill)
             server.start()
             started.append(server)
