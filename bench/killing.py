@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from ..service import serve
 from ..service.cli.app import main
 from ..store.opening import open_backend
-from ..store.ports import Asked, Backend, Bound, Transaction, Value, Work
+from ..store.ports import Asked, Backend, Bound, Offsets, Transaction, Value, Work
 from ..store.rows import R
 
 T = TypeVar("T")
@@ -83,13 +83,13 @@ class WatchedTransaction:
     async def draw_elsewhere(self, counts: Mapping[int, int]) -> dict[int, int]:
         return await self._tx.draw_elsewhere(counts)
 
-    async def append(
-        self, query: str, rows: Mapping[int, Sequence[Sequence[Value]]], *, straight: bool
-    ) -> dict[int, int]:
+    async def append(self, query: str, rows: Mapping[int, Sequence[Sequence[Value]]], *, straight: bool) -> Offsets:
         self._before(query)
-        begins = await self._tx.append(query, rows, straight=straight)
+        offsets = await self._tx.append(query, rows, straight=straight)
+        if rows:
+            await self._tx.fetch("queue.ends", tuple[int, int], sorted(rows))  # it has been carried out
         self._killer.reach(f"{query}:after")
-        return begins
+        return offsets
 
     def _before(self, query: str) -> None:
         self.queries.append(query)

@@ -20,7 +20,7 @@ hears it, which it does when somebody asks what became of it."""
 
 MOMENTS: tuple[Moment, ...] = ("before", "during", "after", "late")
 
-_COM_QUERY = 3
+_COM_QUERY, _MORE_RESULTS = 3, 8
 
 
 @attrs.frozen(eq=False)
@@ -72,14 +72,14 @@ class Proxy:
             packets = _Packets(client)
             while (packet := await packets.next()) is not None:
                 text = packet[5:] if packet[3:5] == b"\0" + bytes([_COM_QUERY]) else b""
-                if text not in (b"COMMIT", b"ROLLBACK"):
-                    said.append(text)
-                    if self.asks in text:
-                        self._asked.set()
-                elif text == b"COMMIT" and (cut := self._next(said)) is not None:
+                said.append(text)
+                if self.asks in text:
+                    self._asked.set()
+                # Other statements may come with it; a body cannot end so, since it is hexadecimal.
+                if text.endswith(b"COMMIT") and (cut := self._next(said)) is not None:
                     await end(packet, cut)
                     break
-                else:
+                if text.endswith((b"COMMIT", b"ROLLBACK")):
                     said.clear()
                 await server.send_all(packet)
             nursery.cancel_scope.cancel()
@@ -100,11 +100,13 @@ class Proxy:
             await answered.wait()
 
         async def down() -> None:
-            async for data in server:
-                if deaf.is_set():
+            packets = _Packets(server)
+            while (packet := await packets.next()) is not None:
+                if not deaf.is_set():
+                    await client.send_all(packet)
+                elif _is_last(packet):
                     answered.set()
                     await trio.sleep_forever()
-                await client.send_all(data)
             nursery.cancel_scope.cancel()
 
         try:
@@ -121,6 +123,16 @@ class Proxy:
                 self.cuts.remove(cut)
                 return cut
         return None
+
+
+def _is_last(packet: bytes) -> bool:
+    """Whether an answer to statements that give no rows ends here: an error, or an OK that announces no other."""
+    if packet[4] == 0xFF:
+        return True
+    position = 5
+    for _ in range(2):  # affected rows, last insert id
+        position += {0xFC: 3, 0xFD: 4, 0xFE: 9}.get(packet[position], 1)
+    return not packet[position] & _MORE_RESULTS
 
 
 class _Packets:

@@ -21,6 +21,19 @@ Bound = Value | Sequence[Value] | Sequence[Sequence[Value]]
 """What a placeholder takes."""
 
 
+class Offsets(Protocol):
+    """Where the rows of an `append` lie."""
+
+    def begin(self, queue_id: int) -> int:
+        """The first of a queue, once the transaction is committed."""
+        ...
+
+    def written(self, text: Sequence[bytes | tuple[int, int]]) -> Any:
+        """A text with offsets in it, each given as the id of a queue and which of its rows, for a statement behind the
+        `append`."""
+        ...
+
+
 class Asked(Generic[R]):
     """A SELECT, what a row of it is (see `rows`), and its values; and its rows, when `fetch_all` has asked it."""
 
@@ -60,24 +73,23 @@ class Transaction(Queries, Protocol):
         ...
 
     async def later(self, query: str, *values: Bound) -> None:
-        """Runs a statement, in its place, whose outcome nobody waits for: at the latest before the COMMIT."""
+        """Runs a statement, in its place, whose outcome nobody waits for: at the latest with the COMMIT. What it does
+        when something is wrong is to fail."""
         ...
 
     async def later_many(self, query: str, rows: Sequence[Sequence[Value]]) -> None:
-        """Inserts the rows; nobody waits for it before the COMMIT."""
+        """Inserts the rows; nobody waits for it, as with `later`."""
         ...
 
     async def draw_elsewhere(self, counts: Mapping[int, int]) -> dict[int, int]:
         """So many offsets of those among the queues that are not sequenced by their own rows; where each begins."""
         ...
 
-    async def append(
-        self, query: str, rows: Mapping[int, Sequence[Sequence[Value]]], *, straight: bool
-    ) -> dict[int, int]:
-        """Draws an offset for each row by its queue's id, and inserts it behind (queue_id, offset).
+    async def append(self, query: str, rows: Mapping[int, Sequence[Sequence[Value]]], *, straight: bool) -> Offsets:
+        """Draws an offset for each row by its queue's id, and inserts it behind (queue_id, offset); once, and `later`.
 
-        Returns where each queue's offsets begin. The sequences are locked in the order of their ids, and the rows are
-        written out before the first lock. `straight`: the messages never waited, and the queues count them.
+        A row begins with the message's id and nonce. The sequences are locked in the order of their ids, and the rows
+        are written out before the first lock. `straight`: the messages never waited, and the queues count them.
         """
         ...
 

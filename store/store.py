@@ -112,11 +112,12 @@ class Store:
         async def attempt(spread: int, *, look: bool = True) -> _Answers:
             made: list[int] = []
 
-            async def work(tx: Transaction) -> _Answers:
+            async def work(tx: Transaction) -> publishing.Publishing:
                 run = publishing.Publishing(self.ids, now, self.window, self.maker, spread, made, free, look)
-                return await run.write(tx, publications)
+                await run.write(tx, publications)
+                return run
 
-            return await self.write(work)
+            return (await self.write(work)).answers()
 
         if not self._looks and _may_be_in_vain(publications):
             try:

@@ -3,7 +3,8 @@
 Each is one promise broken now and then. The product knows nothing of them: its parts are changed where they are used.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 from attrs import evolve, frozen
 
@@ -11,7 +12,7 @@ from ...service.clock import Clock
 from ...service.http import claims
 from ...service.stream.intake import Intake
 from ...service.stream.readers import Readers
-from ...store.ports import Bound, Value
+from ...store.ports import Bound, Offsets, Value
 from ...store.records import Delivered, Queue, Settled, Verdict
 from ...wheel.ladder import Ladder
 from ..killing import WatchedTransaction
@@ -23,20 +24,33 @@ _RARE = 3
 """Messages of a page of which one is kept back."""
 
 
+@frozen
+class _Believed:
+    """The offsets of what was written, and 0 for what was not."""
+
+    offsets: Offsets
+    queues: Collection[int]
+
+    def begin(self, queue_id: int) -> int:
+        return self.offsets.begin(queue_id) if queue_id in self.queues else 0
+
+    def written(self, text: Sequence[bytes | tuple[int, int]]) -> Any:
+        return self.offsets.written([b"0" if not isinstance(p, bytes) and p[0] not in self.queues else p for p in text])
+
+
 class _Appending(WatchedTransaction):
     """Changes what is published at once, every so many times."""
 
     every = 10
     times = 0
 
-    async def append(self, query: str, rows: _Rows, *, straight: bool) -> dict[int, int]:
+    async def append(self, query: str, rows: _Rows, *, straight: bool) -> Offsets:
         kind = type(self)
         kind.times += 1
-        begins = dict.fromkeys(rows, 0)
         if kind.times % self.every == 0:
             changed = {queue: self.changed(of_queue) for queue, of_queue in rows.items()}
             rows = {queue: of_queue for queue, of_queue in changed.items() if of_queue}
-        return begins | await super().append(query, rows, straight=straight)
+        return _Believed(await super().append(query, rows, straight=straight), rows)
 
     def changed(self, rows: Sequence[Sequence[Value]]) -> Sequence[Sequence[Value]]:
         raise NotImplementedError

@@ -1,6 +1,6 @@
 """A turn of a consumer group: its waiting acks, fails, extensions, lost leases and claims, in one transaction.
 
-It is three flights: the locks together with what lies behind them, the writes, and COMMIT. Each part has a file:
+It is two flights: the locks together with what lies behind them, and the writes with the COMMIT. Each part has a file:
 what is locked (`locked_rows`), what is said to a settlement (`settling`), where goes what fails (`failing`), what is
 claimed (`claims`), and, of ordered topics alone, which keys may go on (`order`).
 """

@@ -28,11 +28,12 @@ from ..migrations import Applied
 from ..ports import Asked, Bound, Value, Work
 from ..rows import R, read
 from .connection import Connection, connect
+from .drawn import Drawn
 from .dsn import Dsn
-from .literals import Sql
 from .pool import Pool
 from .redis_offsets import RedisOffsets
 from .redis_sequencer import RedisSequencer
+from .rows import Answer
 from .schema import migrate, read_applied
 from .statements import bind, statement
 from .witness import Witness, forget
@@ -49,19 +50,23 @@ _DOUBT = 10.0
 writer that is cut off (`WRITE_WAIT_TIMEOUT`) before it rolls back."""
 _FORGET_EVERY = 3600.0
 """Seconds."""
-_FIRST_DRAWN = "IF(ROW_COUNT()>0,LAST_INSERT_ID(),NULL)"
-"""NULL, which is refused, when the draw before it found no row, or failed."""
 
 log = structlog.get_logger()
 
 
 class MySQLTransaction:
-    """A `store.ports.Transaction` over one connection."""
+    """A `store.ports.Transaction` over one connection.
+
+    What is to be run `later` goes with the next flight, in front of it; at the end with the COMMIT, of which the server
+    carries out nothing behind a statement that fails. So only what fails by itself when something is wrong may be run
+    later: nobody looks at how many rows it matched.
+    """
 
     def __init__(self, connection: Connection, redis_offsets: RedisOffsets) -> None:
         self._connection = connection
         self._redis_offsets = redis_offsets
         self._later: list[bytes] = []
+        self._drawn: Drawn | None = None
         self.witness: Witness | None = None
         """None: nothing is written so far, and a COMMIT would change nothing."""
 
@@ -74,9 +79,8 @@ class MySQLTransaction:
     async def fetch_all(self, queries: Sequence[Asked[Any]]) -> None:
         """Several SELECTs, asked in one flight."""
         texts = [bind(asked.query, asked.values) for asked in queries]
-        answers = (await self._connection.fetch_all([*self._take_later(), *texts]))[-len(texts) :]
-        for asked, rows in zip(queries, answers, strict=True):
-            asked.rows = read(asked.row, rows)
+        for asked, answer in zip(queries, await self._fly(texts), strict=True):
+            asked.rows = read(asked.row, answer.rows)
 
     async def execute(self, query: str, *values: Bound) -> int:
         """Runs a statement; how many rows it matched."""
@@ -85,8 +89,8 @@ class MySQLTransaction:
     async def execute_all(self, statements: Sequence[tuple[str, Sequence[Bound]]]) -> list[int]:
         """Runs statements in one flight; how many rows each matched."""
         self._note()
-        flight = [*self._take_later(), *(bind(query, values) for query, values in statements)]
-        return [done.affected for done in await self._connection.execute_all(flight)][-len(statements) :]
+        texts = [bind(query, values) for query, values in statements]
+        return [answer.affected for answer in await self._fly(texts, write=True)]
 
     async def execute_many(self, query: str, rows: Sequence[Sequence[Value]]) -> int:
         """Inserts the rows in as few statements as the server's max_allowed_packet lets."""
@@ -110,18 +114,38 @@ class MySQLTransaction:
     async def note(self) -> None:
         """Writes to a row of the session's own, and nothing else."""
         self._note()
-        await self.flush()
 
-    async def flush(self) -> None:
-        """Runs what was to be run later. Before the COMMIT: it would be committed in part when one fails."""
-        if self._later:
-            await self._connection.execute_all(self._take_later())
+    async def commit(self) -> None:
+        """In one flight with what was to be run later."""
+        later = self._take_later()
+        try:
+            answers = await self._connection.commit(later)
+        except (DuplicateKey, Refused) as error:
+            if self._drawn is not None and await self._drawn.lacks_queues(self):
+                raise TopicGone("a queue is not there any more") from error
+            raise
+        self._hear(answers[: len(later)])
+
+    async def find_drawn(self, tx: "MySQLTransaction") -> bool:
+        """Looks in another transaction for the offsets that the lost answer to this one's COMMIT would have told."""
+        return self._drawn is None or await self._drawn.find(tx)
 
     async def _execute(self, text: bytes) -> int:
         self._note()
-        if not self._later:
-            return await self._connection.execute(text)
-        return (await self._connection.execute_all([*self._take_later(), text]))[-1].affected
+        (answer,) = await self._fly([text], write=True)
+        return answer.affected
+
+    async def _fly(self, texts: Sequence[bytes], *, write: bool = False) -> list[Answer]:
+        """Asks these in one flight, behind what was to be run later."""
+        later = self._take_later()
+        answers = await self._connection.ask_all([*later, *texts], write=write or bool(later))
+        self._hear(answers[: len(later)])
+        return answers[len(later) :]
+
+    def _hear(self, answers: Sequence[Answer]) -> None:
+        """The answers to what was run later, of which only the draws' tell something."""
+        if self._drawn is not None and answers:
+            self._drawn.hear(answers)
 
     def _note(self) -> None:
         """Before a write: the first takes the witness along."""
@@ -133,40 +157,13 @@ class MySQLTransaction:
         later, self._later = self._later, []
         return later
 
-    async def append(
-        self, query: str, rows: Mapping[int, Sequence[Sequence[Value]]], *, straight: bool
-    ) -> dict[int, int]:
-        """All in one flight: while the queue's row is locked the server waits for nothing of ours but the COMMIT."""
-        prepared, _ = statement(query)
-        draws: dict[int, int] = {}
+    async def append(self, query: str, rows: Mapping[int, Sequence[Sequence[Value]]], *, straight: bool) -> Drawn:
+        """With the COMMIT: while the queue's row is locked the server waits for nothing of ours."""
         begins = await self.draw_elsewhere({queue_id: len(some) for queue_id, some in rows.items()})
         self._note()
-        flight = self._take_later()
-        for queue_id, begin in begins.items():
-            drawn = [(queue_id, begin + number, *row) for number, row in enumerate(rows[queue_id])]
-            flight += prepared.bind_many(drawn, max_bytes=self._connection.max_statement)
-        # The server goes on with a flight when a statement of it has failed. So each draw looks whether the statement
-        # before it did something: behind one that has waited in vain nothing waits once more.
-        for queue_id in sorted(rows.keys() - begins):
-            many = len(rows[queue_id])
-            draw = "queue.draw_next" if draws else "queue.draw"
-            draws[queue_id] = len(flight)
-            flight.append(bind(draw, (many, many if straight else 0, queue_id)))
-            placed = [
-                (queue_id, Sql(f"LAST_INSERT_ID()+{number:d}" if number else _FIRST_DRAWN), *row)
-                for number, row in enumerate(rows[queue_id])
-            ]
-            flight += prepared.bind_many(placed, max_bytes=self._connection.max_statement)
-        try:
-            done = await self._connection.execute_all(flight)
-        except (DuplicateKey, Refused) as error:
-            # Where no offset was drawn, there is none to insert.
-            if len(await self.fetch("queue.ends", tuple[int, int], sorted(rows))) < len(rows):
-                raise TopicGone("a queue is not there any more") from error
-            raise
-        if not all(done[place].affected for place in draws.values()):
-            raise TopicGone("a queue is not there any more")
-        return begins | {queue_id: done[place].last_insert_id for queue_id, place in draws.items()}
+        self._drawn = drawn = Drawn(rows, begins)
+        self._later += drawn.statements(query, straight, behind=len(self._later), room=self._connection.max_statement)
+        return drawn
 
     async def draw_elsewhere(self, counts: Mapping[int, int]) -> dict[int, int]:
         """From Redis, for the queues that are sequenced there."""
@@ -205,15 +202,20 @@ class MySQLBackend:
     async def write(self, work: Work[T]) -> T:
         """Runs `work` in a transaction of its own; see `store.ports.Backend`."""
         tried = 0
+        patient_until = 0.0
         while True:
             try:
                 return await self._once(work)
             except Locked:
-                raise  # it has waited long enough, with a connection and with locks of its own
-            except (Contention, _RolledBack):
+                if trio.current_time() > patient_until:
+                    raise  # it has waited long enough, with a connection and with locks of its own
+            except (Contention, _RolledBack) as error:
                 tried += 1
                 if tried == _TRIES:
                     raise
+                if isinstance(error, _RolledBack):
+                    # Its session may keep what it has locked until the server has found out that nobody is there.
+                    patient_until = trio.current_time() + self._doubt
             self._run_again += 1
             await trio.sleep(_jitter(_PAUSE * 2**tried))
 
@@ -223,29 +225,32 @@ class MySQLBackend:
             tx = MySQLTransaction(connection, self._redis_offsets)
             try:
                 result = await work(tx)
-                await tx.flush()
             except OutcomeUnknown as error:
                 raise Unavailable(str(error), error.code) from error  # before COMMIT nothing is in doubt
             except Exception:
                 await connection.rollback()
                 raise
             try:
-                await connection.commit()
+                await tx.commit()
             except OutcomeUnknown as error:
                 unknown = error
+            except Exception:
+                await connection.rollback()
+                raise
             else:
                 self._transactions += 1
                 await self._forget(connection)
                 return result
         # The connection is given up; another one knows what became of the transaction.
         self._in_doubt += 1
-        if tx.witness is not None and not await self._landed(tx.witness, unknown):
+        if tx.witness is not None and not await self._landed(tx, tx.witness, unknown):
             raise _RolledBack(f"nothing of it is kept: {unknown}", unknown.code) from unknown
         self._transactions += 1
         return result
 
-    async def _landed(self, witness: Witness, unknown: OutcomeUnknown) -> bool:
-        """Whether a transaction whose COMMIT got no answer was committed. Raises `unknown` when nobody can tell."""
+    async def _landed(self, lost: MySQLTransaction, witness: Witness, unknown: OutcomeUnknown) -> bool:
+        """Whether a transaction whose COMMIT got no answer was committed, of which then all is known that the answer
+        would have told. Raises `unknown` when nobody can tell."""
         with trio.move_on_after(self._doubt):
             tried = 0
             while True:
@@ -253,11 +258,11 @@ class MySQLBackend:
                     async with self._writers.connection() as connection:
                         await connection.begin()
                         tx = MySQLTransaction(connection, self._redis_offsets)
-                        if landed := await witness.landed(tx):
-                            # A commit is seen a moment before it is on the disk. One behind it, of a row of our own,
-                            # is answered when both are.
-                            await tx.note()
-                        await connection.commit()
+                        landed = await witness.landed(tx)
+                        if landed and not await lost.find_drawn(tx):
+                            break  # retention has taken a message already, and its offset with it
+                        # A commit is seen a moment before it is on the disk. This one comes behind it.
+                        await tx.commit()
                         return landed
                 tried += 1
                 await trio.sleep(_jitter(min(1, _PAUSE * 2**tried)))

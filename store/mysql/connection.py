@@ -6,8 +6,8 @@ A `Connection` that was cancelled or broken in the middle of anything is closed,
 import re
 import secrets
 import ssl
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Literal, NoReturn
 
 import attrs
@@ -19,7 +19,7 @@ from .errors import CUT_OFF, to_store_error
 from .rows import Answer, ProtocolError, Row, ServerError
 from .wire import COM_PING, COM_QUERY, MysqlError, Wire
 
-_BEGIN = b"SET autocommit = 0"
+_BEGIN, _COMMIT = b"SET autocommit = 0", b"COMMIT"
 
 WRITE_WAIT_TIMEOUT = 2
 READ_WAIT_TIMEOUT = 600
@@ -54,15 +54,6 @@ class Server:
     flavour: Literal["mysql", "mariadb"]
     version: tuple[int, ...]
     text: str
-
-
-@attrs.frozen
-class Done:
-    """What a statement that gives no rows did."""
-
-    affected: int
-    last_insert_id: int
-    """Also what the statement set by LAST_INSERT_ID(...)."""
 
 
 class Connection:
@@ -116,29 +107,25 @@ class Connection:
 
         Outside a transaction it commits by itself, so a connection lost meanwhile is `OutcomeUnknown`.
         """
-        return _done(await self._ask(sql, commits=not self._begun), sql).affected
+        answer = await self._ask(sql, commits=not self._begun)
+        if answer.columns:
+            raise ValueError(f"the statement gives rows, use fetch: {sql[:100]!r}")
+        return answer.affected
 
-    async def execute_all(self, statements: Sequence[bytes]) -> list[Done]:
-        """Runs statements of a transaction one after the other, without waiting for an answer in between.
+    async def ask_all(self, statements: Sequence[bytes], *, write: bool) -> list[Answer]:
+        """Runs statements one after the other, without waiting for an answer in between; some of them `write`, or none.
 
-        When one fails, those behind it have been tried all the same: roll back.
+        When one fails, those behind it have been tried all the same: roll back. The server stops reading while nobody
+        reads what it answers: what is asked behind an answer of many bytes must fit into the buffers of the two
+        sockets.
         """
-        if not self._begun:
+        if write and len(statements) > 1 and not self._begun:
             raise RuntimeError("begin a transaction first")
-        answers = await self._ask_all(statements)
-        return [_done(answer, sql) for answer, sql in zip(answers, statements, strict=True)]
+        return await self._ask_all(statements, commits=write and not self._begun)
 
     async def fetch(self, sql: bytes) -> list[Row]:
         """The rows of a query."""
         return (await self._ask(sql)).rows
-
-    async def fetch_all(self, statements: Sequence[bytes]) -> list[list[Row]]:
-        """The rows of several queries, asked without waiting for an answer in between.
-
-        The server stops reading while nobody reads what it answers: what is asked behind an answer of many bytes must
-        fit into the buffers of the two sockets.
-        """
-        return [answer.rows for answer in await self._ask_all(statements)]
 
     async def begin(self) -> None:
         """Begins a transaction with the next statement, which costs no round trip.
@@ -154,11 +141,32 @@ class Connection:
         self._runs += 1
         return self._runs
 
-    async def commit(self) -> None:
-        """`OutcomeUnknown` when the answer does not come. Run it where no request's cancel scope can reach it."""
-        if self._asked:  # or else there is nothing to commit
-            await self._ask(b"COMMIT", commits=True)
+    async def commit(self, statements: Sequence[bytes] = ()) -> list[Answer]:
+        """Commits, behind these statements, in one flight: of what is sent as one the server carries out nothing behind
+        the first that fails. Then the transaction is still open, and is to be rolled back.
+
+        `OutcomeUnknown` when the answer does not come. Run it where no request's cancel scope can reach it.
+        """
+        answers: list[Answer] = []
+        if self._asked or statements:  # or else there is nothing to commit
+            *firsts, last = self._as_long_as_may_be([*statements, _COMMIT])
+            for flight in firsts:
+                answers += await self._ask_as_one(flight)
+            answers += await self._ask_as_one(last, commits=True)
         self._begun = self._asked = False
+        return answers
+
+    def _as_long_as_may_be(self, statements: Sequence[bytes]) -> list[list[bytes]]:
+        """The statements in flights that the server takes; one for all but very long ones."""
+        room = left = self.max_statement - len(_BEGIN) - 1
+        flights: list[list[bytes]] = [[]]
+        for sql in statements:
+            if flights[-1] and len(sql) > left:
+                flights.append([])
+                left = room
+            flights[-1].append(sql)
+            left -= len(sql) + 1
+        return flights
 
     async def rollback(self) -> None:
         """A connection that is lost or gets lost here is as good as rolled back, so that is no error."""
@@ -183,29 +191,42 @@ class Connection:
     async def _ask_all(
         self, statements: Sequence[bytes], *, commits: bool = False, command: int = COM_QUERY
     ) -> list[Answer]:
-        if self.closed:
-            raise Unavailable("the connection is closed", 2006)
-        if self._must_roll_back:
-            raise RuntimeError("ROLLBACK first: a deadlock has ended the transaction")
-        if not (self._begun or self._autocommit or command == COM_PING):
-            raise RuntimeError("begin a transaction first: this session commits nothing by itself any more")
-        for sql in statements:
-            if len(sql) > self.max_statement:
-                # The server would cut the connection, which looks like an outage that a retry may mend.
-                raise Refused(f"a statement of {len(sql)} bytes; the server takes {self.max_statement}", 1153)
-        begins = [_BEGIN] if self._begun and self._autocommit else []
-        self._asked = self._begun
-        try:
+        begins = self._begins(statements, begun=self._begun or command == COM_PING)
+        with _lost(commits=commits):
             answers = await self._wire.ask(command, [*begins, *statements])
-        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError, ProtocolError) as error:
-            lost = OutcomeUnknown if commits else Unavailable
-            raise lost(f"the connection was lost: {error} (2013)", 2013) from error
         for answer in answers:
             if answer.error is not None:
                 self._raise(answer.error, commits=commits)
         if begins:
             self._autocommit = False
         return answers[len(begins) :]
+
+    async def _ask_as_one(self, statements: Sequence[bytes], *, commits: bool = False) -> list[Answer]:
+        """`commits`: the last of them does."""
+        begins = self._begins(statements, begun=self._begun)
+        with _lost(commits=commits):
+            answers = await self._wire.ask_as_one([*begins, *statements])
+        error = answers[-1].error
+        if error is not None:
+            # The COMMIT was not begun when one before it has failed; unless the error is no answer.
+            self._raise(error, commits=commits and (error.unasked or len(answers) == len(begins) + len(statements)))
+        self._autocommit = False
+        return answers[len(begins) :]
+
+    def _begins(self, statements: Sequence[bytes], *, begun: bool) -> list[bytes]:
+        """What is to be said before these."""
+        if self.closed:
+            raise Unavailable("the connection is closed", 2006)
+        if self._must_roll_back:
+            raise RuntimeError("ROLLBACK first: a deadlock has ended the transaction")
+        if not (begun or self._autocommit):
+            raise RuntimeError("begin a transaction first: this session commits nothing by itself any more")
+        for sql in statements:
+            if len(sql) > self.max_statement:
+                # The server would cut the connection, which looks like an outage that a retry may mend.
+                raise Refused(f"a statement of {len(sql)} bytes; the server takes {self.max_statement}", 1153)
+        self._asked = self._begun
+        return [_BEGIN] if self._begun and self._autocommit else []
 
     def _raise(self, error: ServerError, *, commits: bool) -> NoReturn:
         fault = to_store_error(error.code, error.message)
@@ -222,15 +243,19 @@ class Connection:
         raise fault
 
 
-def _done(answer: Answer, sql: bytes) -> Done:
-    if answer.columns:
-        raise ValueError(f"the statement gives rows, use fetch: {sql[:100]!r}")
-    return Done(answer.affected, answer.last_insert_id)
+@contextmanager
+def _lost(*, commits: bool) -> Generator[None, None, None]:
+    """What a line that is cut off means."""
+    try:
+        yield
+    except (OSError, trio.BrokenResourceError, trio.ClosedResourceError, ProtocolError) as error:
+        lost = OutcomeUnknown if commits else Unavailable
+        raise lost(f"the connection was lost: {error} (2013)", 2013) from error
 
 
 async def connect(dsn: Dsn, *, write: bool, timeout: float = 5.0) -> Connection:
     """A new session, ready for work. `Unavailable` after `timeout` seconds at the latest."""
-    wire = Wire(dsn, timeout)
+    wire = Wire(dsn, timeout, several=write)
     try:
         # Fault 7: around everything, as a server may take the connection and never speak.
         with trio.fail_after(timeout):

@@ -5,6 +5,8 @@ Text protocol, as MySQL 8+ and MariaDB 10.6+ speak it with the capabilities that
     OK | ERR | column count, column definitions, [EOF,] rows, (EOF or OK) | ERR
 
 in packets of a 3-byte length, a sequence number and the payload; one of 16 MB - 1 or more goes on in the next packet.
+Statements that were sent as one are answered one after the other, each saying whether another answer follows; the
+numbers go on. Behind an ERR nothing follows.
 Python values by column type, the same for both servers:
 
     integers, YEAR, BIT      int                    CHAR, TEXT, ENUM, SET, JSON           str
@@ -38,6 +40,7 @@ _PEEK = HEADER + 1
 _OK, _LOCAL_FILE, _END, _ERR = 0x00, 0xFB, 0xFE, 0xFF
 _NULL = 251
 _MORE_RESULTS = 0x0008
+_MORE_THAN_ONE = "more than one result: the statement calls a procedure"
 _BINARY = 63
 
 _length_and_number = struct.Struct("<I").unpack_from
@@ -66,7 +69,10 @@ class Answer:
     Then either `error` is set, or `rows` for a statement that gives rows (`columns` > 0), or `affected`.
     """
 
-    def __init__(self, *, sequence: int = 1, deprecate_eof: bool = False, followed: bool = False) -> None:
+    def __init__(
+        self, *, sequence: int = 1, deprecate_eof: bool = False, followed: bool = False, more: bool = False
+    ) -> None:
+        """`followed`: other bytes come behind it; `more`: they are the answer to a statement that was sent with it."""
         self.rows: list[Row] = []
         self.columns = 0
         self.affected = 0
@@ -74,7 +80,8 @@ class Answer:
         self.error: ServerError | None = None
         self._sequence = sequence
         self._deprecate_eof = deprecate_eof
-        self._followed = followed
+        self._followed = followed or more
+        self._more = more
         self._unasked = False
         # Takes the next packet; None when the answer is whole.
         self._expect: Callable[[bytes], None] | None = self._first
@@ -265,8 +272,8 @@ class Answer:
         self.rows.extend(zip(*columns, strict=True))
 
     def _end(self, status: int) -> None:
-        if status & _MORE_RESULTS:
-            raise ProtocolError("more than one result: the statement calls a procedure")
+        if bool(status & _MORE_RESULTS) != self._more:
+            raise ProtocolError("fewer results than statements" if self._more else _MORE_THAN_ONE)
         self._expect = None
 
 

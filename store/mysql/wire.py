@@ -8,7 +8,7 @@ holds a remedy for each of its faults, numbered here and in the tests:
     3   after a cancelled read it reconnects the same object with stale bytes    an object connects once
     4   closing calls a method that streams do not have: the socket leaks        `_force_close`
     5   a cancelled write leaves half a packet sent and the connection "open"    `_write_bytes`
-    6   an unread second result is an endless loop                               MULTI_STATEMENTS is never asked for
+    6   an unread second result is an endless loop                               `ask_as_one` reads each
     7   connect_timeout covers TCP only                                          `connect`
     8   TLS is skipped in silence when the server offers none                    `_get_server_information`
     9   a password beyond Latin-1 cannot be sent                                 it is given as UTF-8 bytes
@@ -77,7 +77,7 @@ _PRELUDE = struct.Struct("<IB")
 _HEADER = struct.Struct("<I")
 
 _QUIT = b"\x01\x00\x00\x00\x01"
-_CLIENT_FOUND_ROWS, _CLIENT_SSL, _CLIENT_DEPRECATE_EOF = 1 << 1, 1 << 11, 1 << 24
+_CLIENT_FOUND_ROWS, _CLIENT_SSL, _CLIENT_MULTI_STATEMENTS, _CLIENT_DEPRECATE_EOF = 1 << 1, 1 << 11, 1 << 16, 1 << 24
 _READ_BYTES = 1 << 16
 
 
@@ -134,7 +134,8 @@ def pack(command: int, payload: bytes) -> list[bytes]:
 class Wire(_TrioMysql):
     """trio-mysql's connection with the remedies."""
 
-    def __init__(self, dsn: Dsn, timeout: float) -> None:
+    def __init__(self, dsn: Dsn, timeout: float, *, several: bool) -> None:
+        """`several`: statements may be sent as one."""
         self._ssl_mode = dsn.ssl_mode
         self._spent = False
         # A statement is on its way, or its answer.
@@ -154,7 +155,7 @@ class Wire(_TrioMysql):
             charset="utf8mb4",
             use_unicode=True,  # fault 2
             autocommit=None,
-            client_flag=_CLIENT_FOUND_ROWS,  # fault 6: and nothing else
+            client_flag=_CLIENT_FOUND_ROWS | (_CLIENT_MULTI_STATEMENTS if several else 0),
             connect_timeout=timeout,
             ssl=trust(dsn.ssl_mode, dsn.ssl_ca),
             auth_plugin_map={
@@ -230,9 +231,7 @@ class Wire(_TrioMysql):
                     held = 0
             rest = b""
             for answer in answers:
-                while not answer.feed(rest or await self._receive(stream)):
-                    rest = b""
-                rest = answer.take_rest()
+                rest = await self._read(stream, answer, rest)
                 if answer.error is not None and answer.error.unasked:
                     return [answer]
         except BaseException:
@@ -240,6 +239,39 @@ class Wire(_TrioMysql):
             raise
         self._busy = False
         return answers
+
+    async def ask_as_one(self, statements: Sequence[bytes]) -> list[Answer]:
+        """Sends statements that give no rows as one command, of which the server carries out the first until one fails.
+
+        Then the error is the last of the answers, and those behind it have none.
+        """
+        stream = self._stream()
+        self._busy = True
+        answers: list[Answer] = []
+        try:
+            packets = pack(COM_QUERY, b";".join(statements))
+            await self._send(stream, b"".join(packets))
+            rest = b""
+            for behind in reversed(range(len(statements))):
+                # Each is one packet, an OK or an ERR.
+                answer = Answer(sequence=(len(packets) // 2 + len(answers)) % 256, more=behind > 0)
+                answers.append(answer)
+                rest = await self._read(stream, answer, rest)
+                if answer.error is not None:
+                    break
+            if rest:
+                raise ProtocolError(f"{len(rest)} bytes after the answer")
+        except BaseException:
+            self._force_close()
+            raise
+        self._busy = False
+        return answers
+
+    async def _read(self, stream: _Stream, answer: Answer, rest: bytes) -> bytes:
+        """An answer to its end, from the rest of what was read before; the rest of what was read for it."""
+        while not answer.feed(rest or await self._receive(stream)):
+            rest = b""
+        return answer.take_rest()
 
     def quit(self) -> None:
         """Closes; says so if that can be said without waiting, or the server's log complains."""

@@ -83,6 +83,10 @@ DELETE /*+ INDEX(message PRIMARY) */ FROM message WHERE queue_id = ? AND `offset
 -- Where a message lies. (With the nonce, so that no index alone has it all.)
 SELECT queue_id, `offset`, nonce FROM message WHERE id = ?;
 
+-- name: places
+-- Where messages lie, with the nonces they were written with.
+SELECT queue_id, `offset`, nonce FROM message WHERE id IN (?*);
+
 -- name: first
 -- The first message at or after an offset, and when it came into the stream.
 SELECT `offset`, streamed_at FROM message /*! FORCE INDEX (PRIMARY) */

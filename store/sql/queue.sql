@@ -22,11 +22,6 @@ UPDATE queue SET next_offset = ? WHERE id = ?;
 -- Offsets are drawn, all in one; on MySQL LAST_INSERT_ID() is then the first of them.
 UPDATE queue SET next_offset = /*! LAST_INSERT_ID( */ next_offset /*! ) */ + ?, straight = straight + ? WHERE id = ?;
 
--- name: draw_next
--- The same behind another draw: of nothing, without a wait, when what was asked just before it has failed.
-UPDATE queue SET next_offset = /*! LAST_INSERT_ID( */ next_offset /*! ) */ + ?, straight = straight + ?
-WHERE id = /*! IF(ROW_COUNT() > 0, */ ? /*! , 0) */;
-
 -- name: ends
 -- The ends of the queues: every offset below is committed.
 SELECT id, next_offset FROM queue WHERE id IN (?*);

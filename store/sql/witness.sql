@@ -1,11 +1,17 @@
 -- name: note
 -- The session's row tells of the transaction that is under way. (A second time only where a transaction before this one
--- has made the row.)
+-- has made the row.) Once it is closed it takes none: NULL is refused.
 INSERT INTO witness (session, run, noted_at) VALUES (?, ?, 0 /*! + UNIX_TIMESTAMP() */)
-/*! ON DUPLICATE KEY UPDATE run = VALUES(run), noted_at = VALUES(noted_at) */;
+/*! ON DUPLICATE KEY UPDATE run = IF(run > 0, VALUES(run), NULL), noted_at = VALUES(noted_at) */;
+
+-- name: close
+-- The session's row takes no transaction any more, and is below 0, unless the last that it has taken is this one, of
+-- which the number is given below 0. This waits for the end of one that is under way.
+INSERT INTO witness (session, run, noted_at) VALUES (?, ?, 0 /*! + UNIX_TIMESTAMP() */)
+/*! ON DUPLICATE KEY UPDATE run = IF(run = -VALUES(run), run, VALUES(run)) */;
 
 -- name: last
--- The last transaction that a session has committed; this waits for the end of one that may still be.
+-- The last transaction that a session has committed, whose row is locked.
 SELECT run FROM witness /*! FORCE INDEX (PRIMARY) */ WHERE session = ? /*! FOR UPDATE */;
 
 -- name: past

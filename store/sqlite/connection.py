@@ -6,6 +6,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
+from attrs import frozen
+
 from ..errors import TopicGone
 from ..ports import Asked, Bound, Value
 from ..rows import R, read
@@ -96,9 +98,7 @@ class SQLiteTransaction:
         del counts
         return {}
 
-    async def append(
-        self, query: str, rows: Mapping[int, Sequence[Sequence[Value]]], *, straight: bool
-    ) -> dict[int, int]:
+    async def append(self, query: str, rows: Mapping[int, Sequence[Sequence[Value]]], *, straight: bool) -> "_Drawn":
         """Draws offsets and inserts the rows."""
         begins = dict[int, int]()
         placed: list[Sequence[Value]] = []
@@ -106,7 +106,7 @@ class SQLiteTransaction:
             begins[queue_id] = begin = self._draw(queue_id, len(some), straight=straight)
             placed += [(queue_id, offset, *row) for offset, row in enumerate(some, begin)]
         await self.execute_many(query, placed)
-        return begins
+        return _Drawn(begins)
 
     def _draw(self, queue_id: int, many: int, *, straight: bool) -> int:
         """The first of so many offsets."""
@@ -118,6 +118,21 @@ class SQLiteTransaction:
             raise TopicGone("a queue is not there any more")
         end: int = found[0][0]
         return end - many
+
+
+@frozen
+class _Drawn:
+    """`store.ports.Offsets` that are known."""
+
+    _begins: dict[int, int]
+
+    def begin(self, queue_id: int) -> int:
+        """The first of a queue."""
+        return self._begins[queue_id]
+
+    def written(self, text: Sequence[bytes | tuple[int, int]]) -> bytes:
+        """A text with offsets in it."""
+        return b"".join([one if isinstance(one, bytes) else b"%d" % (self._begins[one[0]] + one[1]) for one in text])
 
 
 def drive(work: Coroutine[Any, Any, T]) -> T:

@@ -14,7 +14,7 @@ from attrs import define, field
 
 from ..errors import DuplicateKey, TopicGone
 from ..ids import MAX_MS, IdMaker, apart, due_of, random_nonces, shard_for, shard_of
-from ..ports import Queries, Transaction, Value
+from ..ports import Offsets, Queries, Transaction, Value
 from ..records import Conflict, Draft, Publication, Receipt
 from ..rows import encode
 from .offsets import lock_free
@@ -28,7 +28,7 @@ _Answer = list[Receipt] | Conflict
 
 
 class _Written(msgspec.Struct):
-    """A draft with the identity it was given, and its offset once that is drawn."""
+    """A draft with the identity it was given."""
 
     draft: Draft
     waits: bool
@@ -36,12 +36,13 @@ class _Written(msgspec.Struct):
     nonce: int
     at: int
     """What it says of when it is delivered."""
-    offset: int | None = None
+    row: int = 0
+    """Which of the rows of its queue it is, if it goes straight to the stream."""
 
 
 @define
 class Publishing:
-    """One run of one batch; made anew for each."""
+    """One run of one batch; made anew for each. Written in a transaction; it has answers when that is committed."""
 
     ids: IdMaker
     now: int
@@ -58,19 +59,36 @@ class Publishing:
     """Whether publications that need a row which is locked are left out, and not waited for."""
     look: bool = True
     """Whether idempotency keys are looked for first. If not, one that is known is a `DuplicateKey`."""
+    _publications: Sequence[Publication] = field(default=(), init=False)
+    _answers: list[_Answer | None] = field(factory=list[_Answer | None], init=False)
+    _fresh: list[int] = field(factory=list[int], init=False)
+    """Those that are written."""
+    _written: list[_Written] = field(factory=list[_Written], init=False)
+    """Their drafts, in order."""
+    _twins: list[tuple[int, int]] = field(factory=list[tuple[int, int]], init=False)
+    """Publications with the idempotency key of another in the batch, and which that is."""
+    _offsets: Offsets | None = field(default=None, init=False)
+    """Of those that go straight to the stream."""
 
-    async def write(self, tx: Transaction, publications: Sequence[Publication]) -> list[_Answer | None]:
-        """Writes the batch; a publication whose idempotency key is known is answered from its first answer.
+    def answers(self) -> list[_Answer | None]:
+        """Of each publication, once the batch is committed; None for one that was left out."""
+        answers, publications = self._answers, self._publications
+        receipts = self._by_publication([self._receipt(one) for one in self._written])
+        for index, (_, some) in zip(self._fresh, receipts, strict=True):
+            answers[index] = some
+        for index, first in self._twins:
+            answers[index] = _replay(publications[index], publications[first].fingerprint, answers[first])
+        return answers
 
-        None for one that was left out.
-        """
-        answers = await self._replays(tx, publications)
+    async def write(self, tx: Transaction, publications: Sequence[Publication]) -> None:
+        """Writes the batch; a publication whose idempotency key is known is answered from its first answer."""
+        self._publications = publications
+        answers = self._answers = await self._replays(tx, publications)
         locked = set[int]()
         if self.free:
             unanswered = [one for one, answer in zip(publications, answers, strict=True) if answer is None]
             locked = await self._locked(tx, unanswered)
         first_of_key: dict[tuple[int, str], int] = {}
-        twins: list[tuple[int, int]] = []
         fresh: list[int] = []
         for index, publication in enumerate(publications):
             if answers[index] is not None or (locked and not locked.isdisjoint(self._needs(publication))):
@@ -78,11 +96,12 @@ class Publishing:
             if publication.idempotency_key is not None:
                 key = (publication.drafts[0].topic.id, publication.idempotency_key)
                 if key in first_of_key:
-                    twins.append((index, first_of_key[key]))
+                    self._twins.append((index, first_of_key[key]))
                     continue
                 first_of_key[key] = index
             fresh.append(index)
-        written = self._identify(publications, fresh)
+        self._fresh = fresh
+        written = self._written = self._identify(publications, fresh)
         waiting = [one for one in written if one.waits]
         if waiting:
             bare = _are_bare(waiting)
@@ -90,13 +109,8 @@ class Publishing:
             await self._count(tx, waiting)
         await self._label(tx, [one for one in written if one.draft.key is not None])
         await self._stream(tx, [one for one in written if not one.waits] if waiting else written)
-        receipts = iter([_receipt(one) for one in written])
-        for index in fresh:
-            answers[index] = list(islice(receipts, len(publications[index].drafts)))
-        await self._remember(tx, [(publications[index], answers[index]) for index in first_of_key.values()])
-        for index, first in twins:
-            answers[index] = _replay(publications[index], publications[first].fingerprint, answers[first])
-        return answers
+        if first_of_key:
+            await self._remember(tx)
 
     def _waits(self, draft: Draft) -> bool:
         return draft.deliver_at is not None and draft.deliver_at > self.now
@@ -144,6 +158,13 @@ class Publishing:
         shard = None if draft.ordering_key is None else shard_for(draft.topic.id, draft.ordering_key)
         return self.ids.make(due, shard=shard, straight=not waits, spread=self.spread)
 
+    def _receipt(self, written: _Written) -> Receipt:
+        if self._offsets is None or written.waits:
+            return Receipt(written.id, "scheduled", written.at, due_of(written.id))
+        queue = written.draft.queue
+        offset = self._offsets.begin(queue.id) + written.row
+        return Receipt(written.id, "published", written.at, written.at, queue.number, offset)
+
     async def _replays(self, tx: Transaction, publications: Sequence[Publication]) -> list[_Answer | None]:
         if not self.look or all(publication.idempotency_key is None for publication in publications):
             return [None] * len(publications)
@@ -184,7 +205,7 @@ class Publishing:
     async def _label(self, tx: Transaction, labelled: Sequence[_Written]) -> None:
         if labelled:
             rows = [(one.draft.topic.id, encode(one.draft.key), one.id) for one in labelled]
-            await tx.execute_many("label.add", rows)
+            await tx.later_many("label.add", rows)
 
     async def _stream(self, tx: Transaction, straight: Sequence[_Written]) -> None:
         """Draws offsets for what goes straight to the stream."""
@@ -192,14 +213,13 @@ class Publishing:
             return
         queues: dict[int, list[_Written]] = defaultdict(list)
         for one in straight:
-            queues[one.draft.queue.id].append(one)
+            ones = queues[one.draft.queue.id]
+            one.row = len(ones)
+            ones.append(one)
         bare = _are_bare(straight)
         rows_of = self._bare_rows if bare else self._message_rows
         rows = {queue_id: rows_of(ones) for queue_id, ones in queues.items()}
-        begins = await tx.append("message.add_bare" if bare else "message.add", rows, straight=True)
-        for queue_id, ones in queues.items():
-            for offset, one in enumerate(ones, begins[queue_id]):
-                one.offset = offset
+        self._offsets = await tx.append("message.add_bare" if bare else "message.add", rows, straight=True)
 
     def _message_rows(self, written: Iterable[_Written]) -> list[Sequence[Value]]:
         now = self.now
@@ -215,21 +235,45 @@ class Publishing:
             if not await count(tx, topic_id, self.maker, scheduled=topics[topic_id]):
                 raise TopicGone("the topic has been removed meanwhile")
 
-    async def _remember(self, tx: Transaction, answered: Iterable[tuple[Publication, _Answer | None]]) -> None:
+    def _by_publication(self, ones: Iterable[T]) -> Iterable[tuple[Publication, list[T]]]:
+        """What there is for each draft that is written, with its publication."""
+        rest = iter(ones)
+        for index in self._fresh:
+            publication = self._publications[index]
+            yield publication, list(islice(rest, len(publication.drafts)))
+
+    async def _remember(self, tx: Transaction) -> None:
         expires_at = self.now + self.window
         rows: list[Sequence[Value]] = [
             (
                 one.drafts[0].topic.id,
                 encode(one.idempotency_key),
                 one.fingerprint,
-                _encode_receipts(receipts),
+                self._encode_receipts(some),
                 expires_at,
             )
-            for one, receipts in answered
-            if isinstance(receipts, list)
+            for one, some in self._by_publication(self._written)
+            if one.idempotency_key is not None
         ]
-        if rows:
-            await tx.execute_many("idempotency.add", rows)
+        await tx.later_many("idempotency.add", rows)
+
+    def _encode_receipts(self, written: Sequence[_Written]) -> Any:
+        """The receipts as `_decode_receipts` reads them, of which the store puts in the offsets."""
+        if self._offsets is None:
+            return _encode_json([(one.id, "scheduled", one.at, due_of(one.id), None, None) for one in written])
+        text: list[bytes | tuple[int, int]] = []
+        between = b"["
+        for one in written:
+            if one.waits:
+                text.append(between + _encode_json((one.id, "scheduled", one.at, due_of(one.id), None, None)))
+                between = b","
+            else:
+                queue = one.draft.queue
+                known = _encode_json((one.id, "published", one.at, one.at, queue.number))
+                text += [between + known[:-1] + b",", (queue.id, one.row)]
+                between = b"],"
+        text.append(b"]]" if between == b"]," else b"]")
+        return self._offsets.written(text)
 
 
 async def add_waiting(tx: Queries, rows: Sequence[Sequence[Value]], *, bare: bool = False) -> None:
@@ -265,12 +309,6 @@ def _are_bare(written: Iterable[_Written]) -> bool:
     return True
 
 
-def _receipt(written: _Written) -> Receipt:
-    if written.waits:
-        return Receipt(written.id, "scheduled", written.at, due_of(written.id))
-    return Receipt(written.id, "published", written.at, written.at, written.draft.queue.number, written.offset)
-
-
 def _content(draft: Draft) -> tuple[Value, ...]:
     key, ordering_key, tag, content_type = draft.key, draft.ordering_key, draft.tag, draft.content_type
     return (
@@ -290,10 +328,6 @@ def _replay(publication: Publication, fingerprint: bytes, receipts: _Answer | No
 
 
 _encode_json = msgspec.json.Encoder().encode
-
-
-def _encode_receipts(receipts: Sequence[Receipt]) -> bytes:
-    return _encode_json([(r.id, r.state, r.deliver_at, r.due, r.queue, r.offset) for r in receipts])
 
 
 def _decode_receipts(text: bytes) -> list[Receipt]:

@@ -81,6 +81,7 @@ class Readers:
 
         async def work(tx: Transaction) -> None:
             await run.write(tx, [publication])
+            await tx.fetch("queue.ends", tuple[int, int], [self.topic.queues[0].id])  # it has been carried out
             raise GivenUpError
 
         try:

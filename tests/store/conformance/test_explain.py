@@ -268,7 +268,6 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "message.last": ({"message": "PRIMARY"}, [(1,)]),
     "message.behind": ({"message": "PRIMARY"}, [(1, 0, 1000)]),
     "queue.draw": ({"queue": "PRIMARY"}, [(1, 1, 1)]),
-    "queue.draw_next": ({"queue": "PRIMARY"}, [(1, 1, 1)]),
     "queue.of_topics": ({"queue": "udx_queue_multi_topic"}, [([1],)]),
     "dead.scan": ({"dead": "PRIMARY"}, [(1, 0, 500)]),
     "dead.page": ({"dead": "PRIMARY"}, [(1, 0, 500), (1, START + 10, 500)]),

@@ -8,7 +8,7 @@ import trio.testing
 
 from support import servers
 from tarry.bench.proxy import Moment, Proxy
-from tarry.store.errors import OutcomeUnknown
+from tarry.store.errors import OutcomeUnknown, Refused
 from tarry.store.mysql.backend import MySQLBackend, MySQLTransaction
 from tarry.store.mysql.connection import Connection
 from tarry.store.mysql.redis_offsets import RedisOffsets
@@ -59,7 +59,7 @@ async def test_it_waits_for_the_end_of_the_session(
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask)
-        waits = "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'SELECT run FROM witness%'"
+        waits = "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'INSERT INTO witness%'"
         await servers.until(lambda: servers.run_sql(mysql_dsn, waits) == [(1,)])
         assert not answers
         if end == "kill":
@@ -69,6 +69,25 @@ async def test_it_waits_for_the_end_of_the_session(
         else:
             await (writer.commit() if end == "commit" else writer.rollback())
     assert answers == [end == "commit"]
+
+
+async def test_a_flight_that_comes_behind_the_answer_is_refused(
+    backend: MySQLBackend, open_connection: Open, mysql_dsn: str
+) -> None:
+    """The row is noted in the very flight of the COMMIT, which may be on its way while somebody asks."""
+    late, asker = await open_connection(), await open_connection()
+    await late.begin()
+    tx = MySQLTransaction(late, RedisOffsets(None))
+    await tx.later_many("client.put", [(b"c", 1, 1)])
+    assert tx.witness is not None
+    await asker.begin()
+    asking = MySQLTransaction(asker, RedisOffsets(None))
+    assert not await tx.witness.landed(asking)
+    await asking.commit()
+    with pytest.raises(Refused):
+        await tx.commit()
+    await late.rollback()
+    assert servers.run_sql(mysql_dsn, "SELECT COUNT(*) FROM client") == [(0,)]
 
 
 async def test_a_session_is_known_by_its_own_number(backend: MySQLBackend, open_connection: Open) -> None:
@@ -126,11 +145,11 @@ async def test_past_the_bound_it_is_in_doubt(backend: MySQLBackend, mysql_dsn: s
     await doubtful.aclose()
 
 
-@pytest.mark.parametrize(("moment", "transactions"), [("before", 1), ("after", 2)])
-async def test_who_asks_writes_only_behind_what_has_landed(
-    backend: MySQLBackend, mysql_dsn: str, nursery: trio.Nursery, moment: Moment, transactions: int
+@pytest.mark.parametrize(("moment", "runs"), [("before", [-1, 2]), ("after", [1, 1])])
+async def test_who_asks_closes_what_has_not_landed(
+    backend: MySQLBackend, mysql_dsn: str, nursery: trio.Nursery, moment: Moment, runs: list[int]
 ) -> None:
-    """Where nothing has, there is nothing to wait for: it is done in one transaction, when it is run again."""
+    """The session of the lost line, and that of who asked, which then ran it again if it had to."""
     proxy: Proxy = await nursery.start(Proxy(mysql_dsn).run)
     doubtful = MySQLBackend(proxy.dsn)
 
@@ -140,7 +159,7 @@ async def test_who_asks_writes_only_behind_what_has_landed(
     proxy.cut(moment)
     await doubtful.write(write)
     assert doubtful.statistics()["in_doubt"] == 1
-    assert servers.run_sql(mysql_dsn, "SELECT SUM(run) FROM witness") == [(transactions,)]
+    assert servers.run_sql(mysql_dsn, "SELECT run FROM witness ORDER BY run") == [(run,) for run in runs]
     await doubtful.aclose()
 
 
