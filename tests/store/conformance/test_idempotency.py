@@ -18,7 +18,7 @@ from tarry.store import store as store_module
 from tarry.store.opening import open_backend
 from tarry.store.records import Conflict, Publication, Receipt, Topic
 from tarry.store.store import IDEMPOTENCY_WINDOW, Store
-from tarry.store.stream import publishing
+from tarry.store.stream import publishing, stretches
 from tarry.store.timers import timers
 
 KEYS = ("k", "K", "k ", "🐢")
@@ -194,3 +194,29 @@ async def test_keys_are_looked_for_when_some_have_been_known(stage: Stage, monke
         assert looked == expected, key
         looked.clear()
     ledger.check()
+
+
+async def test_what_is_kept_with_a_key_has_the_offsets_of_all_its_queues(stage: Stage) -> None:
+    """They are not drawn yet when it is written out."""
+    topic = await stage.topic(queues=3)
+    await stage.publish(stage.draft(topic, queue=1))
+    drafts = [stage.draft(topic, queue=queue, delay=delay) for queue, delay in ((1, None), (0, HOUR), (0, None))]
+    requests = [
+        Publication(tuple(drafts), "wide", b"f" * 32),
+        Publication((drafts[0],), None, b"f" * 32),
+        Publication((drafts[1],), "later", b"f" * 32),
+        Publication((drafts[2], drafts[1]), "mixed", b"f" * 32),
+    ]
+    first = await stage.store.publish(requests, stage.now)
+    again = await stage.store.publish(requests, stage.now)
+    for number, (one, other) in enumerate(zip(first, again, strict=True)):
+        assert isinstance(one, list)
+        assert isinstance(other, list)
+        if number != 1:
+            assert other == [msgspec.structs.replace(receipt, replayed=True) for receipt in one]
+        for receipt in one:
+            if receipt.state == "published":
+                (message,) = await stage.store.read(
+                    stretches.pull, topic.queues[receipt.queue or 0], receipt.offset or 0, 1
+                )
+                assert message.id == receipt.id
