@@ -17,6 +17,11 @@ from .node import Node
 from .rounds import until_done
 from .tasks import run_tasks
 
+_TAKEN, _ENDED = 3.0, 0.5
+"""Seconds at most until others have taken what this node held, and until the last promotion is over."""
+_SEEN = 1.2
+"""Seconds after which the sweeps of others, which are taken each second, have seen what this node was told of."""
+
 log = structlog.get_logger()
 
 
@@ -84,6 +89,19 @@ class Lifecycle:
         """Waits until nothing is left to be written."""
         while self._node is not None and not self._node.idle:
             await trio.sleep(0.01)
+
+    async def hand_over(self) -> None:
+        """Waits until other nodes hold what this one held, if there are any, and brings to an end what is under way."""
+        if self._node is None:
+            return
+        with trio.move_on_after(_TAKEN):
+            if not await self._node.nodes.relieved():
+                return
+        await trio.sleep(_SEEN)
+        with trio.move_on_after(_ENDED):
+            # What it cuts off comes late: another that meets it in hand here leaves it alone.
+            await self._node.hand.stop()
+            await self._node.promotion.held.emptied()
 
     async def leave(self) -> None:
         """Nobody needs to wait for what is this node's. A store that is away hears nothing of it."""

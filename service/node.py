@@ -68,6 +68,7 @@ class Node:
 
     def stop(self) -> None:
         """No more claims, and long polls go home; everything else goes on until it is answered."""
+        self.nodes.stop()
         self.groups.stop()
         self.intake.hurry()
         self.membership.hurry()

@@ -6,10 +6,13 @@ for five seconds is dead to the others, and any of them takes its row away; when
 Duties are what one node does for all: clearing up, what is removed, what users' transactions have cancelled, counts for
 the metrics. Who has them holds a lease, and trusts itself a second less than the others do. Nothing breaks when two
 have them for a moment: rows arbitrate. Whoever stops gives them back, and the next node has them within two seconds.
+
+Which shards of the wheel a node holds stands in its row, too (`shares.py`). Whoever stops says so at once, and
+goes on until others say that they hold what it held.
 """
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -22,10 +25,14 @@ from ..store.errors import DuplicateKey, StoreError
 from ..store.nodes import NodeRow
 from ..store.store import Store
 from .clock import Clock
+from .notices import Tell, nobody_hears
 from .outages import tell_failure
+from .shares import Peer, Shares
 
 _EVERY = 1.0
 """Seconds between two rounds: in one it renews, in the next it looks at the others and at the duties."""
+_LEAVING = 0.2
+"""The same at the end, until others have what this node held."""
 LEASE = 5_000
 """Milliseconds after which a node that does not renew is dead, and its duties are free."""
 _TRUST = 4_000
@@ -53,19 +60,24 @@ class NodeState:
 
 @define(eq=False)
 class Nodes:
-    """`enter` once the schema is there, `run` for ever, `leave` at the end. `tell` is what it tells of itself."""
+    """`enter` once the schema is there, `run` for ever, `stop` and `leave` at the end. `tell` is what it tells of
+    itself; `announce` has the others look, where they hear of it at once."""
 
     _store: Store
     _clock: Clock
     _name: str
     _level: int
     _tell: Callable[[], dict[str, Any]]
+    shares: Shares = field(factory=Shares)
+    _announce: Tell = field(default=nobody_hears, alias="announce")
     _own: NodeRow = field(init=False)
     _others: Sequence[NodeRow] = field(default=(), init=False)
     _sure_until: int = field(default=0, init=False)
     """Unix milliseconds up to which the duties are ours."""
     _looks: bool = field(default=True, init=False)
     _left: bool = field(default=False, init=False)
+    _renews_at_once: bool = field(default=False, init=False)
+    _hurry: trio.Event = field(factory=trio.Event, init=False)
     _turn: trio.Lock = field(factory=trio.Lock, init=False)
     """A round, or the end: what is given back is not taken again by a round that was under way."""
     durability: Sequence[str] = field(default=(), init=False)
@@ -97,13 +109,14 @@ class Nodes:
     async def enter(self) -> None:
         """Takes a slot. Raises `StoreError`."""
         now = self._clock.now()
-        self._own = evolve(self._own, started_at=self._own.started_at or now, renewed_at=now, facts=self._facts())
+        self._own = evolve(self._own, started_at=self._own.started_at or now, renewed_at=now)
         if not self._store.backend.shared:
+            self.shares.see(self.boot, [])
             return
         await self._look()
         for _ in range(_TRIES):
             try:
-                self._own = await self._store.note(nodes.enter, self._own)
+                await self._write(self._enter)
             except DuplicateKey:  # another has just taken the slot
                 continue
             break
@@ -122,30 +135,87 @@ class Nodes:
         if not self._store.backend.shared:
             await trio.sleep_forever()
         while True:
-            await trio.sleep(_EVERY)
-            try:
-                await self.round()
-            except StoreError as error:
-                tell_failure("node_not_renewed", error)
+            next_at = trio.current_time() + (_LEAVING if self.shares.leaving else _EVERY)
+            while await self._hurried(next_at):
+                await self._safely(self.hasten)
+            await self._safely(self.round)
 
     async def round(self) -> None:
         """Renews, or looks. Raises `StoreError`."""
         async with self._turn:
             if not self._left:
-                await self._round()
+                self._looks = not self._looks
+                await (self._look_around() if self._looks else self._renew())
 
-    async def _round(self) -> None:
-        self._looks = not self._looks
-        if self._looks:
-            await self._look()
-            await self._take_duties()
-            return
-        now, facts = self._clock.now(), self._facts()
-        if await self._store.note(nodes.renew, self.boot, now, facts):
-            self._own = evolve(self._own, renewed_at=now, facts=facts)
-            return
-        log.warning("node_was_taken_for_dead", node=self._name, slot=self._own.slot)
-        await self.enter()
+    async def hasten(self) -> None:
+        """Renews or looks out of turn, for something has changed. Raises `StoreError`."""
+        renews, self._renews_at_once = self._renews_at_once, False
+        async with self._turn:
+            if not self._left:
+                if renews:
+                    await self._renew()
+                if not renews or self.shares.leaving:
+                    await self._look_around()
+        if renews:
+            self._announce("node", self._own.slot)
+
+    async def _hurried(self, until: float) -> bool:
+        with trio.move_on_at(until):
+            await self._hurry.wait()
+            self._hurry = trio.Event()
+            return True
+        return False
+
+    async def _safely(self, step: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await step()
+        except StoreError as error:
+            tell_failure("node_not_renewed", error)
+
+    async def _look_around(self) -> None:
+        await self._look()
+        await self._take_duties()
+
+    async def _renew(self) -> None:
+        if not await self._write(self._store_renewal):
+            log.warning("node_was_taken_for_dead", node=self._name, slot=self._own.slot)
+            await self.enter()
+
+    async def _write(self, write: Callable[[], Awaitable[bool]]) -> bool:
+        """Writes this node's row, as it is now; whether it is there."""
+        told = self._told()
+        self._own = evolve(self._own, renewed_at=self._clock.now(), facts=msgspec.json.encode(told))
+        self.shares.telling(told["shards"])
+        if written := await write():
+            self.shares.told(told["shards"], leaving=told["leaving"])
+        return written
+
+    async def _enter(self) -> bool:
+        self._own = await self._store.note(nodes.enter, self._own)
+        return True
+
+    async def _store_renewal(self) -> bool:
+        return await self._store.note(nodes.renew, self.boot, self._own.renewed_at, self._own.facts)
+
+    def tell_soon(self) -> None:
+        """What this node tells of itself has changed: the others are to see it."""
+        self._renews_at_once = True
+        self._hurry.set()
+
+    def look_soon(self, _slot: int) -> None:
+        """Another node has changed."""
+        self._hurry.set()
+
+    def stop(self) -> None:
+        """It stops: others are to hold what it holds."""
+        self.shares.leaving = True
+        self.tell_soon()
+
+    async def relieved(self) -> bool:
+        """Waits until others hold what this node held; False when there are none."""
+        while self._store.backend.shared and not self.shares.relieved:
+            await trio.sleep(_LEAVING / 10)
+        return self.shares.others
 
     async def leave(self) -> None:
         """Gives back what is ours, so that nobody waits for it."""
@@ -158,7 +228,7 @@ class Nodes:
     async def states(self) -> list[NodeState]:
         """All nodes as they are now, by slot."""
         if not self._store.backend.shared:
-            own = evolve(self._own, renewed_at=self._clock.now(), facts=self._facts())
+            own = evolve(self._own, renewed_at=self._clock.now())
             return [NodeState(own, self._told(), alive=True, duties=True)]
         rows, lease = await self._store.read(nodes.all_nodes), await self._store.read(leases.find, _DUTIES)
         now = self._clock.now()
@@ -169,6 +239,7 @@ class Nodes:
         """Who is there; the rows of the dead go."""
         rows = [row for row in await self._store.read(nodes.all_nodes) if row.boot != self.boot]
         self._others = [row for row in rows if self._lives(row)]
+        self.shares.see(self.boot, [peer for row in self._others if (peer := _peer(row)) is not None])
         dead = [row for row in rows if not self._lives(row)]
         if dead:
             before = self._clock.now() - LEASE
@@ -190,8 +261,12 @@ class Nodes:
         if has != had:
             log.info("duties_taken" if has else "duties_lost", node=self._name, slot=self._own.slot)
 
-    def _facts(self) -> bytes:
-        return msgspec.json.encode(self._told())
-
     def _told(self) -> dict[str, Any]:
-        return self._tell() | {"durability": list(self.durability)}
+        own = {"shards": self.shares.to_tell, "leaving": self.shares.leaving}
+        return self._tell() | {"durability": list(self.durability)} | own
+
+
+def _peer(row: NodeRow) -> Peer | None:
+    """None of a program that shares no wheel: it holds all that there is, and waits for nobody."""
+    facts = _read(row.facts)
+    return Peer(row.boot, frozenset(facts["shards"]), bool(facts.get("leaving"))) if "shards" in facts else None

@@ -1,5 +1,6 @@
 """Notices: nodes tell each other over Redis what they have done, so that nobody elsewhere has to wait for a look: which
-queues have grown, in which groups there may be more to claim, and that something was made, changed or removed.
+queues have grown, in which groups there may be more to claim, that something was made, changed or removed, and that a
+node holds other shards of the wheel or stops.
 
 A notice that is lost costs latency and nothing else: every node also looks for itself, once a second while somebody
 waits. A Redis that is away is asked again from time to time.
@@ -19,9 +20,9 @@ _PAUSES = (0.5, 1.0, 2.0, 5.0)
 _WAITING = 1_000
 """Notices that may wait to be sent; more are dropped, they would come late."""
 
-Subject = Literal["grown", "group", "catalogue"]
-"""What a notice is of: a queue, by its id; a group; a topic."""
-SUBJECTS: tuple[Subject, ...] = ("grown", "group", "catalogue")
+Subject = Literal["grown", "group", "catalogue", "node"]
+"""What a notice is of: a queue, by its id; a group; a topic; a node, by its slot."""
+SUBJECTS: tuple[Subject, ...] = ("grown", "group", "catalogue", "node")
 Heard = Mapping[Subject, Callable[[int], None]]
 Tell = Callable[[Subject, int], None]
 

@@ -50,6 +50,7 @@ from .outages import Outage
 from .processes.process import Process
 from .processes.supervisor import Supervisor
 from .settings import Settings
+from .shares import Shares
 from .stream.growth import Growth
 from .stream.intake import Intake
 from .stream.listeners import Listeners
@@ -203,6 +204,8 @@ async def _serve(settings: Settings, process: Process | None) -> int:
                 await door.serve(listeners, ending.stopped)
             with trio.move_on_after(left):
                 await lifecycle.drain()
+            with trio.move_on_after(left):
+                await lifecycle.hand_over()
             with trio.move_on_after(min(1, left)):
                 await lifecycle.leave()
             nursery.cancel_scope.cancel()
@@ -238,7 +241,8 @@ def make_node(store: Store, settings: Settings, metrics: Metrics, notices: Notic
         return told | {"skew": store.backend.skew()}
 
     tell = nobody_hears if notices is None else notices.tell
-    nodes = Nodes(store, clock, settings.node, newest(), facts)
+    shares = Shares()
+    nodes = Nodes(store, clock, settings.node, newest(), facts, shares, announce=tell)
     directory = Directory(store, clock, auto_create=settings.auto_create)
     listeners, rates, alarm = Listeners(), Rates(time.monotonic), Alarm(settings.alarm_url)
     cleaner = Cleaner(store, directory, clock, metrics, settings, busy=busy)
@@ -250,7 +254,7 @@ def make_node(store: Store, settings: Settings, metrics: Metrics, notices: Notic
     promotion = Promotion(store, directory, clock, metrics, growth, intake)
     now = clock.now()
     wheel, horizon = TimingWheel(now), Horizon(now, settings.horizon, settings.horizon_step)
-    hand = Hand(wheel, horizon, clock, promotion.promote, promotion.streamed, aside=promotion.held)
+    hand = Hand(wheel, horizon, clock, promotion.promote, promotion.streamed, aside=promotion.held, shares=shares)
     membership = Membership(store, clock, groups.dismiss, present_for)
     forgetting = Forgetting(store, metrics, listeners, groups, cleaner)
     keyring = Keyring(store, always=settings.always_asks)
@@ -271,7 +275,7 @@ def make_node(store: Store, settings: Settings, metrics: Metrics, notices: Notic
         members=Members(store, clock, groups, present_for),
         roster=Roster(store, directory, membership, groups.present),
         hand=hand,
-        loader=Loader(store, hand, clock),
+        loader=Loader(store, hand, clock, nodes.tell_soon),
         promotion=promotion,
         sweeps=Sweeps(store, hand, clock, lost=groups.watch, growth=growth),
         cleaner=cleaner,

@@ -42,6 +42,7 @@ async def run_tasks(node: Node) -> None:
                 "grown": growth.seen,
                 "group": node.groups.look_again,
                 "catalogue": node.directory.note_change,
+                "node": node.nodes.look_soon,
             }
             nursery.start_soon(growth.notices.run, heard)
         nursery.start_soon(every, 10, duty(node, node.intake.count_outbox))

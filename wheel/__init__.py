@@ -5,6 +5,7 @@
 - `slots`         the hour that the hand is in, dealt to 3600 seconds; and the next one, ahead of time.
 - `opened`        the seconds that have begun, in order, handed out by the millisecond.
 - `entries`       columns and tombstones, which far cycles and slots share.
+- `shards`        parts of all entries, which several wheels share.
 - `ladder`        how long a message rests after each failure.
 - `horizon`       how much of the future the wheel holds, and when to read more of it.
 """

@@ -7,8 +7,11 @@ of 4 + 8 = 12 bytes instead of a Python tuple of more than 100. Nothing here kno
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from itertools import compress
+
+from .shards import outside
 
 CYCLE_MS = 3_600_000
 SLOT_MS = 1_000
@@ -75,9 +78,25 @@ class Entries:
             offsets, ids = array(OFFSET, compress(offsets, alive)), array("q", compress(ids, alive))
         return offsets, ids
 
+    def forget(self, shards: AbstractSet[int], since: int) -> int:
+        """Remove the entries of these shards at the offset `since` or later, and the dead; how many are left."""
+        self.sweep()
+        self._retain(self._outside(shards, since))
+        return len(self)
+
     def held(self, wanted: AbstractSet[tuple[int, int]]) -> set[tuple[int, int]]:
         """Those of the wanted (offset, id) that live here."""
         return set(wanted).intersection(zip(*self.live(), strict=True))
+
+    def _outside(self, shards: AbstractSet[int], since: int) -> Sequence[int]:
+        others = outside(self.ids, shards)
+        if since <= 0:
+            return others
+        return [other or offset < since for other, offset in zip(others, self.offsets, strict=True)]
+
+    def _retain(self, retained: Sequence[int]) -> None:
+        self.offsets = array(OFFSET, compress(self.offsets, retained))
+        self.ids = array("q", compress(self.ids, retained))
 
     def _forget_cancels(self) -> None:
         self.tombstones = {}

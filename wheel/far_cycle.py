@@ -7,6 +7,7 @@ when the entries are dealt to slots, which can be done in pieces before the hour
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 from .entries import CYCLE_MS, OFFSET, Entries
@@ -65,6 +66,10 @@ class FarCycle(Entries):
         self.offsets, self.ids = offsets + more_offsets, ids + more_ids
         self._dealt, self._ascending = 0, len(ids)
         self._forget_cancels()
+
+    def _retain(self, retained: Sequence[int]) -> None:
+        self._ascending = sum(retained[: self._ascending])
+        super()._retain(retained)
 
     def held(self, wanted: AbstractSet[tuple[int, int]]) -> set[tuple[int, int]]:
         return set(wanted).intersection(zip(*self.live(self._dealt), strict=True))

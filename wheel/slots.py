@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 from .entries import CYCLE_MS, OFFSET, SLOT_MS, SLOTS, Entries, in_order
@@ -65,6 +66,13 @@ class Slot(Entries):
 
     def sweep(self) -> None:
         super().sweep()
+        self._look_for_first()
+
+    def _retain(self, retained: Sequence[int]) -> None:
+        super()._retain(retained)
+        self._look_for_first()
+
+    def _look_for_first(self) -> None:
         if self.ids:
             self.first = min(self.offsets)
 
@@ -145,6 +153,15 @@ class Slots:
             slot.cancel(offset, entry_id)
             if not slot.ids:
                 self._remove(index)
+
+    def forget(self, shards: AbstractSet[int], start: int, stop: int) -> None:
+        """Remove what is of these shards from the slots in [start, stop)."""
+        while (index := self.find(start, stop)) is not None:
+            slot = self._slots[index]
+            assert slot is not None  # noqa: S101 - the flag says so
+            if not slot.forget(shards, 0):
+                self._remove(index)
+            start = index + 1
 
     def find(self, start: int, stop: int = SLOTS) -> int | None:
         """The first slot in [start, stop) that has entries."""

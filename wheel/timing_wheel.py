@@ -38,7 +38,8 @@ import sys
 from array import array
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from heapq import heappop, heappush
 from itertools import islice
 from operator import le
@@ -49,6 +50,9 @@ from .entries import CYCLE_MS, OFFSET, SLOT_MS, SLOTS, in_order
 from .far_cycle import FarCycle
 from .opened import Opened
 from .slots import Slots
+
+# Slots.
+_FORGOTTEN_AT_ONCE = 300
 
 
 @attrs.frozen
@@ -151,6 +155,24 @@ class TimingWheel:
             self._opened.cancel(due, entry_id)
         elif number == self._slots.number:
             self._slots.cancel(due - self._slots.base, entry_id)
+
+    def forget(self, shards: AbstractSet[int], since: int) -> Iterator[None]:
+        """Forget what is of these shards and due after the second of `since`, and after that of the hand.
+
+        A piece at each step of the iterator. Anything may be called between two steps; whether what is added meanwhile
+        is forgotten, too, is open.
+        """
+        since = (max(since, self._hand) // SLOT_MS + 1) * SLOT_MS
+        # The far cycles first: what is dealt between two pieces comes to the slots without them, or before theirs.
+        for number in list(self._far):
+            if (cycle := self._far.get(number)) is not None and since < cycle.base + CYCLE_MS:
+                cycle.forget(shards, since - cycle.base)
+                yield
+        for slots in [one for one in (self._ahead, self._slots) if one is not None]:
+            for start in range(0, SLOTS, _FORGOTTEN_AT_ONCE):
+                first = max(start, (since - slots.base) // SLOT_MS)
+                slots.forget(shards, first, start + _FORGOTTEN_AT_ONCE)
+                yield
 
     def advance(self, now: int, limit: int | None = None) -> list[int]:
         """Move the hand to `now` and take out what is due, at most `limit` ids, in order of (due, id).

@@ -1,7 +1,7 @@
 """`groups`, `seek`, `clients`, `nodes`, and `dead list|redrive|purge`: what an operator sees, and does."""
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
@@ -115,12 +115,24 @@ def nodes(*, server: Server = HERE) -> int:
     rows = [
         (
             *(one["slot"], one["node"], "*" if one["duties"] else "", _ALIVE[one["alive"]], one["version"]),
-            *(one["level"], one["started_at"], one["renewed_at"], one["timers"], one["hand_behind"], one["url"]),
+            *(one["level"], one["started_at"], one["renewed_at"], one["timers"], _shards(one["shards"])),
+            *(one["hand_behind"], one["url"]),
         )
         for one in found
     ]
-    columns = (">slot", "node", "duties", "alive", "version", ">level", "started", "renewed", ">timers", ">behind ms")
-    return server.show(found, (*columns, "url"), rows)
+    columns = (">slot", "node", "duties", "alive", "version", ">level", "started", "renewed", ">timers", "shards")
+    return server.show(found, (*columns, ">behind ms", "url"), rows)
+
+
+def _shards(shards: Sequence[int]) -> str:
+    """`0-7 12 14-15`."""
+    runs: list[list[int]] = []
+    for shard in shards:
+        if runs and runs[-1][-1] == shard - 1:
+            runs[-1].append(shard)
+        else:
+            runs.append([shard])
+    return " ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def clients(*, server: Server = HERE) -> int:

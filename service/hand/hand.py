@@ -4,7 +4,7 @@ The hand alone moves the wheel. It works its position out anew at every wake-up,
 promotion skips nothing. Batches are bounded; what is due beyond one stays ready in the wheel, oldest first.
 """
 
-from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence, Set
 
 import trio
 from attrs import define, field
@@ -12,15 +12,20 @@ from attrs import define, field
 from ...store.errors import StoreError
 from ...store.records import Promoted
 from ...wheel.horizon import Horizon
+from ...wheel.shards import shard_of
 from ...wheel.timing_wheel import TimingWheel
 from ..clock import Clock
 from ..outages import tell_failure
+from ..shares import Shares, whole
 
 BATCH = 1000
 """Messages promoted in one transaction."""
 _PIECE = 4000
 """Entries of the next cycle dealt to their slots at one wake-up."""
 _LONGEST_REST = 1.0
+SOON = 3_000
+"""Milliseconds: what falls due so soon is in the wheel of whoever hears of it. Its shard's owner, which sweeps a second
+and a half ahead, may hear of it too late."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 """Seconds before another try when the store is away."""
 
@@ -36,13 +41,18 @@ class Hand:
     _streamed: Callable[[Sequence[Promoted]], None]
     _aside: Container[int] = field(factory=frozenset[int], alias="aside")
     """Entries that are due and are not in the wheel any more."""
+    shares: Shares = field(factory=whole)
+    _firing: Set[int] = field(factory=frozenset[int], init=False)
+    """Entries on their way: out of the wheel, and not in the stream or aside."""
     _wake: trio.Event = field(factory=trio.Event, init=False)
     _sleeps_until: int | None = field(default=None, init=False)  # None: awake, or with nothing to wait for
     _turned: trio.Event = field(factory=trio.Event, init=False)
+    _stopping: bool = field(default=False, init=False)
+    _stopped: trio.Event = field(factory=trio.Event, init=False)
 
     def add(self, due: int, entry: int) -> None:
-        """Takes note of a committed row. Past the horizon it is left to its page."""
-        if self.horizon.covers(due):
+        """Takes note of a committed row. Past the horizon it is left to its page, and of another's shard to that."""
+        if self._is_ours(due, entry):
             self.wheel.add(due, entry)
             if self._sleeps_until is None or due < self._sleeps_until:
                 self._wake.set()
@@ -53,8 +63,8 @@ class Hand:
         self._wake.set()
 
     def add_missing(self, timers: Iterable[tuple[int, int]]) -> int:
-        """Takes note of those rows a sweep found that the wheel does not hold; returns how many."""
-        timers = [(due, entry) for due, entry in timers if entry not in self._aside]
+        """Takes note of those rows a sweep found that nobody here knows of; returns how many."""
+        timers = [(due, entry) for due, entry in timers if entry not in self._aside and entry not in self._firing]
         missing = self.wheel.missing([due for due, _ in timers], [entry for _, entry in timers])
         for due, entry in missing:
             self.add(due, entry)
@@ -62,8 +72,18 @@ class Hand:
 
     def cancel(self, due: int, entry: int) -> None:
         """Forgets a row that was cancelled or moved. (One that fires all the same finds nothing to promote.)"""
-        if self.horizon.covers(due):
+        if self._is_ours(due, entry):
             self.wheel.cancel(due, entry)
+
+    async def forget(self, shards: Set[int]) -> None:
+        """Forgets what is of these shards, but for what is due soon: their owner may not have seen it yet."""
+        for _ in self.wheel.forget(shards, self._clock.now() + 2 * SOON):
+            await trio.lowlevel.checkpoint()
+
+    def _is_ours(self, due: int, entry: int) -> bool:
+        if not self.horizon.covers(due):
+            return False
+        return shard_of(entry) in self.shares.held or due < self._clock.now() + SOON
 
     @property
     def behind(self) -> int:
@@ -76,8 +96,8 @@ class Hand:
         await self._turned.wait()
 
     async def run(self) -> None:
-        """Turns for ever."""
-        while True:
+        """Turns until it is stopped."""
+        while not self._stopping:
             self._wake = trio.Event()
             entries = [] if self._clock.in_doubt else self.wheel.advance(self._clock.now(), BATCH)
             if entries:
@@ -88,6 +108,13 @@ class Hand:
                 continue
             undealt = self.wheel.deal(_PIECE)
             await self._rest(0.01 if undealt else _LONGEST_REST)
+        self._stopped.set()
+
+    async def stop(self) -> None:
+        """Returns when nothing is under way, and nothing will be."""
+        self._stopping = True
+        self._wake.set()
+        await self._stopped.wait()
 
     async def _rest(self, longest: float) -> None:
         seconds = longest
@@ -101,6 +128,7 @@ class Hand:
 
     async def _fire(self, entries: Sequence[int]) -> None:
         pause = _FIRST_PAUSE
+        self._firing = set(entries)
         while True:
             try:
                 promoted = await self._promote(entries, self._clock.now())
@@ -109,4 +137,5 @@ class Hand:
                 tell_failure("promotion_failed", error, entries=len(entries), again_in=pause)
                 await trio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
+        self._firing = frozenset()
         self._streamed(promoted)

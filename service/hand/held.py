@@ -54,6 +54,9 @@ class Held:
     _queues: dict[int, dict[int, None]] = field(factory=dict[int, dict[int, None]], init=False)
     """Entries of each queue, in order; a queue is here until the last of them is through."""
     _entries: set[int] = field(factory=set[int], init=False)
+    _again: set[int] = field(factory=set[int], init=False)
+    """They came once more while they were under way. That transaction may have passed them over, for whoever brought
+    them had them locked: they are tried again."""
     _line: _Place = field(factory=_Place, init=False)
     """They are next to be stood in line for."""
     _stuck: _Place = field(factory=_Place, init=False)
@@ -95,8 +98,16 @@ class Held:
             if queue_id not in self._queues:
                 self._queues[queue_id] = {}
                 self._put([queue_id], self._home(queue_id))
-            self._queues[queue_id].update(dict.fromkeys(entries))
+            here = self._queues[queue_id]
+            if self._is_under_way(queue_id):
+                self._again.update(entry for entry in entries if entry in here)
+            here.update(dict.fromkeys(entries))
             self._entries.update(entries)
+
+    async def emptied(self) -> None:
+        """Waits until there is nothing here."""
+        while self._queues:
+            await trio.sleep(0.01)
 
     async def run(self) -> None:
         """Brings it further, for ever."""
@@ -177,6 +188,9 @@ class Held:
         place.update(dict.fromkeys(queues))
         self._changed.set()
 
+    def _is_under_way(self, queue_id: int) -> bool:
+        return not any(queue_id in place for place in (self._line, self._stuck, self._slow, self._apart))
+
     def _home(self, queue_id: int) -> _Place:
         """Where a queue begins."""
         return self._slow if queue_id in self._suspects else self._line
@@ -193,9 +207,11 @@ class Held:
     def _through(self, queue_id: int, entries: Sequence[int], promoted: Sequence[Promoted]) -> None:
         """These are in the stream, or there was nothing to promote any more."""
         rest = self._queues[queue_id]
-        for entry in entries:
+        over = [entry for entry in entries if entry not in self._again]
+        self._again.difference_update(entries)
+        for entry in over:
             rest.pop(entry, None)
-        self._entries.difference_update(entries)
+        self._entries.difference_update(over)
         if queue_id in self._locked_since:
             since, topic = self._locked_since.pop(queue_id)
             self._locked_of_topic -= Counter([topic])  # none of it is left when it comes to 0

@@ -2,16 +2,17 @@
 
 Overdue rows come first, oldest first, while the service already serves. Then page after page of what falls due within
 the horizon. `Horizon.page` moves `loaded_until` before the page is read, and a publish compares its due time with it
-after its own commit, so that a row may come twice and never not at all.
+after its own commit, so that a row may come twice and never not at all. A shard that this node is to hold is taken in
+the same way: what comes for it is added first, and what waits is read after.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Set
 
 import structlog
 import trio
 
 from ...store.errors import StoreError
-from ...store.ids import SHARDS, due_of, first_id
+from ...store.ids import due_of, first_id
 from ...store.store import Store
 from ...store.timers import timers
 from ..clock import Clock
@@ -27,44 +28,67 @@ log = structlog.get_logger()
 
 
 class Loader:
-    """Reads for one hand."""
+    """Reads for one hand, the shards that are its; `tell` is called when it has more of them."""
 
-    def __init__(self, store: Store, hand: Hand, clock: Clock) -> None:
+    def __init__(self, store: Store, hand: Hand, clock: Clock, tell: Callable[[], None] = lambda: None) -> None:
         self._store = store
         self._hand = hand
         self._clock = clock
+        self._tell = tell
         self.loaded = 0
         self.recovered = trio.Event()
         """Set when everything within the horizon is in the wheel for the first time."""
 
     async def run(self) -> None:
-        """Recovers, then keeps the horizon loaded, for ever."""
-        began = self._clock.now()
-        await self._until_read(0, self._hand.horizon.loaded_until, _FIRST_PAGE)
+        """Recovers, then keeps the horizon loaded and follows the shares, for ever."""
+        began, shares = self._clock.now(), self._hand.shares
+        shares.take()
+        held = shares.held
+        await self._until_read(held, 0, self._hand.horizon.loaded_until, _FIRST_PAGE)
         await self._next_page()
+        self._has(held)
         self.recovered.set()
         log.info("recovered", entries=self.loaded, took_ms=self._clock.now() - began)
         while True:
-            await trio.sleep(max(0.05, self._clock.seconds_until(self._hand.horizon.next_page_at())))
+            with trio.move_on_after(max(0.05, self._clock.seconds_until(self._hand.horizon.next_page_at()))):
+                await shares.changed()
             await self._next_page()
+            await self.follow()
+
+    async def follow(self) -> None:
+        """Takes the shards that this node is to hold from now on, and lets go of those that others have."""
+        shares = self._hand.shares
+        began, before, taken = self._clock.now(), self.loaded, shares.take()
+        if taken:
+            await self._until_read(taken, 0, self._hand.horizon.loaded_until, _PAGE)
+            took = self._clock.now() - began
+            log.info("shards_taken", shards=sorted(taken), entries=self.loaded - before, took_ms=took)
+            self._has(taken)
+        if dropped := shares.drop():
+            await self._hand.forget(dropped)
+            log.info("shards_left", shards=sorted(dropped))
+
+    def _has(self, shards: Set[int]) -> None:
+        self._hand.shares.loaded(shards)
+        self._tell()
 
     async def _next_page(self) -> None:
         while (page := self._hand.horizon.page(self._clock.now())) is not None:
-            await self._until_read(*page, _PAGE)
+            await self._until_read(self._hand.shares.held, *page, _PAGE)
 
-    async def _until_read(self, since: int, until: int, page: int) -> None:
+    async def _until_read(self, shards: Set[int], since: int, until: int, page: int) -> None:
         """Reads a stretch of time; a store that is away is asked again, for a stretch not read is never read later."""
         while True:
             try:
-                await self._read(since, until, page)
+                await self._read(shards, since, until, page)
                 return
             except StoreError as error:
                 tell_failure("loading_failed", error, again_in=_PAUSE)
                 await trio.sleep(_PAUSE)
 
-    async def _read(self, since: int, until: int, page: int) -> None:
-        """All shards in turn, a page of each, so that the oldest come first."""
-        readers = [read for shard in range(SHARDS) for read in self._readers(shard, since, until)]
+    async def _read(self, shards: Set[int], since: int, until: int, page: int) -> None:
+        """The shards in turn, a page of each, so that the oldest come first."""
+        readers = [read for shard in sorted(shards) for read in self._readers(shard, since, until)]
         while readers:
             going_on: list[Callable[[int], Awaitable[bool]]] = []
             for read in readers:

@@ -2,7 +2,8 @@
 
 - near, every second: rows due from two minutes behind the hand to a second and a half ahead that the wheel does not
   know of, put there by another node or by a user's own SQL. (Five seconds ahead would read every row five times:
-  measured, it doubles the lateness at 1000 due a second.)
+  measured, it doubles the lateness at 1000 due a second.) Of shards that other nodes hold it looks at what is late by
+  half a second: where a node has died, its timers come a second and a half late at most, before anybody has its shards.
 - far, every minute: whatever else is due. Only rows that were never promoted are there, from transactions that were
   committed hours late. Both, when somebody says that a transaction of theirs was committed (`nudge`).
 - leases, every ten seconds: claims whose lease ran out and that no coordinator here has watched.
@@ -28,6 +29,10 @@ from .hand import Hand
 
 _BEHIND = 120_000
 _AHEAD = 1_500
+_LATE = 500
+"""Milliseconds after which what another node was to bring is brought by this one."""
+_HAND_BEHIND = 2_000
+"""Milliseconds that a hand may be behind and yet be swept for: what it is brought of a dead node's is late already."""
 _ROWS = 10_000
 _CLAIMS = 1_000
 _QUEUES = 1_000
@@ -54,7 +59,7 @@ class Sweeps:
     async def near(self) -> None:
         """Adds near rows that the wheel does not hold."""
         now = self._clock.now()
-        await self._sweep(now - _BEHIND, now + _AHEAD)
+        await self._sweep(now - _BEHIND, now - _LATE, own_until=now + _AHEAD)
 
     async def far(self) -> None:
         """Adds rows that are long due and that the wheel does not hold."""
@@ -69,15 +74,16 @@ class Sweeps:
         await self._nudged.wait()
         self._nudged = trio.Event()
         before, now = self.found, self._clock.now()
-        await self.near()
+        await self._sweep(now - _BEHIND, now + _AHEAD)
         if self.found == before and now >= self._far_again_at:  # it was open for more than two minutes
             self._far_again_at = now + 1000
             await self.far()
 
-    async def _sweep(self, since: int, until: int) -> None:
-        if self._hand.behind > 1000:
+    async def _sweep(self, since: int, until: int, own_until: int = 0) -> None:
+        if self._hand.behind > _HAND_BEHIND:
             return  # what is due is on its way; reading it again would not hasten it
-        self.found += self._hand.add_missing(await self._store.read(timers.near, since, until, _ROWS))
+        own = dict.fromkeys(self._hand.shares.held, max(until, own_until))
+        self.found += self._hand.add_missing(await self._store.read(timers.near, since, until, _ROWS, own))
 
     async def leases(self) -> None:
         """Ends claims whose lease ran out without anybody here watching."""

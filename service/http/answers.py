@@ -280,6 +280,10 @@ class NodeAnswer(Answer, kw_only=True):
     """By how much its oldest due timer is late."""
     timers: int
     """In its wheel."""
+    shards: list[int]
+    """Those of the wheel's sixteen shards that it holds."""
+    leaving: bool
+    """It stops, and others take what it holds."""
     skew: int
     """By how much its host's clock was set since it started; of an embedded store alone."""
     durability: list[str]

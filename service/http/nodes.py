@@ -30,6 +30,8 @@ def _node(one: NodeState) -> answers.NodeAnswer:
         renewed_at=format_time(row.renewed_at),
         hand_behind=int(facts.get("hand_behind", 0)),
         timers=int(facts.get("timers", 0)),
+        shards=[int(shard) for shard in facts.get("shards", [])],
+        leaving=bool(facts.get("leaving")),
         skew=int(facts.get("skew", 0)),
         durability=[str(problem) for problem in facts.get("durability", [])],
     )

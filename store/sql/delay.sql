@@ -48,15 +48,14 @@ UPDATE delay SET shard = ?, due = ?, deliver_at = ? WHERE (shard, id) AT (?*);
 SELECT id, due FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE shard = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?;
 
 -- name: near
--- What waits in any shard between two times, one statement for the sweep: messages (0), those that were moved, which lie
--- in shards of their own, and retries (1). (With a column more each, so that no index alone has it all.)
+-- What waits in stretches of time, one of each shard and one statement for the sweep: messages (0), those that were moved,
+-- which lie in shards of their own, and retries (1). (With a column more each, so that no index alone has it all.)
 SELECT * FROM (SELECT id, due, 0 AS kind, topic_id AS other FROM delay /*! FORCE INDEX (PRIMARY) */
-  WHERE shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) AND id >= ? AND id < ?
-    LIMIT ?) some_messages
+  WHERE (shard, id) WITHIN (?*) LIMIT ?) some_messages
 UNION ALL SELECT * FROM (SELECT id, due, 0, shard FROM moved /*! FORCE INDEX (PRIMARY) */
-  WHERE shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) AND due >= ? AND due < ? LIMIT ?) some_moved
+  WHERE (shard, due) WITHIN (?*) LIMIT ?) some_moved
 UNION ALL SELECT * FROM (SELECT id, id >> 21, 1, group_id FROM retry /*! FORCE INDEX (PRIMARY) */
-  WHERE shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) AND id >= ? AND id < ? LIMIT ?) some_retries;
+  WHERE (shard, id) WITHIN (?*) LIMIT ?) some_retries;
 
 -- name: count
 -- How many wait, for audits and tests: a scan of the table.

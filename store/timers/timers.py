@@ -8,11 +8,11 @@ In the wheel a message goes by its id and a retry by `~id`, which is negative, s
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
 from ..errors import StoreError
-from ..ids import apart, due_of, first_id, place_of, places_of, shard_in_delay, shard_of
+from ..ids import SHARDS, apart, due_of, first_id, place_of, places_of, shard_in_delay, shard_of
 from ..ports import Bound, Transaction, Value
 from ..records import Promoted, Verdict
 from ..rows import Cancelled, Due, Resting, Scheduled, Streamed, Waiting
@@ -293,9 +293,13 @@ async def due_retries(tx: Transaction, shard: int, after: int, until: int, limit
     return await tx.fetch("retry.due", int, shard, after, first_id(until), limit)
 
 
-async def near(tx: Transaction, since: int, until: int, limit: int) -> list[Timer]:
-    """What waits in any shard between two milliseconds, for the sweeps; at most `limit` of each kind."""
-    first, end = first_id(since), first_id(until)
-    asked = (first, end, limit, since, until, limit, first, end, limit)
-    rows = await tx.fetch("delay.near", tuple[int, int, int, int], *asked)
+async def near(
+    tx: Transaction, since: int, until: int, limit: int, untils: Mapping[int, int] | None = None
+) -> list[Timer]:
+    """What waits between two milliseconds, for the sweeps; at most `limit` of each kind. Some shards may have an end of
+    their own."""
+    ends = dict.fromkeys(range(SHARDS), until) | dict(untils or {})
+    by_due = [(shard, since, end) for shard, end in ends.items()]
+    by_id = [(shard, first_id(since), first_id(end)) for shard, end in ends.items()]
+    rows = await tx.fetch("delay.near", tuple[int, int, int, int], by_id, limit, by_due, limit, by_id, limit)
     return [(due, ~id_ if of_a_retry else id_) for id_, due, of_a_retry, _ in rows]

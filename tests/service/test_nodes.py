@@ -12,6 +12,7 @@ import trio.testing
 from tarry.service.clock import Clock
 from tarry.service.nodes import LEASE, Nodes
 from tarry.store.errors import Unavailable
+from tarry.store.nodes import NodeRow, enter
 from tarry.store.ports import Work
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
@@ -58,6 +59,16 @@ class World:
         self.servers[name] = nodes = Nodes(Store(self.backend), clock, name, level, lambda: {"url": name})
         await nodes.enter()
         return nodes
+
+    def load(self) -> None:
+        """Wheels that are filled at once."""
+        for nodes in self.servers.values():
+            nodes.shares.loaded(nodes.shares.take())
+            nodes.shares.drop()
+
+    def held(self) -> dict[str, int]:
+        """How many shards each has in its wheel."""
+        return {name: len(nodes.shares.held) for name, nodes in self.servers.items()}
 
     async def seconds(self, many: int, *stopped: str) -> None:
         for _ in range(many):
@@ -194,3 +205,77 @@ async def test_the_server_of_an_embedded_store_is_alone(tmp_path: Path) -> None:
     )
     await nodes.leave()
     await backend.aclose()
+
+
+async def test_shards_are_shared_out_and_told(world: World) -> None:
+    a = await world.start("a")
+    world.load()
+    await world.seconds(2)
+    assert world.held() == {"a": 16}
+    b = await world.start("b")
+    await world.seconds(2)
+    assert world.held() == {"a": 16, "b": 0}
+    world.load()
+    await world.seconds(2)
+    assert world.held() == {"a": 16, "b": 8}
+    for _ in range(3):
+        world.load()
+        await world.seconds(2)
+    assert world.held() == {"a": 8, "b": 8}
+    assert a.shares.held | b.shares.held == set(range(16))
+    told = {one.row.name: set(one.facts["shards"]) for one in await a.states()}
+    assert told == {"a": a.shares.held, "b": b.shares.held}
+
+
+async def test_shards_of_the_dead_are_taken_and_who_only_slept_gets_his_own_again(world: World) -> None:
+    a, b = await world.start("a"), await world.start("b")
+    for _ in range(4):
+        world.load()
+        await world.seconds(2)
+    its_own = a.shares.held
+    assert len(its_own) == 8
+    await world.seconds(8, "a")
+    world.load()
+    assert world.held() == {"a": 8, "b": 16}
+    for _ in range(4):
+        await world.seconds(2)
+        world.load()
+    assert world.held() == {"a": 8, "b": 8}
+    assert a.shares.held == its_own
+    assert not a.shares.held & b.shares.held
+
+
+async def test_who_stops_waits_until_others_hold_what_it_held(world: World, nursery: trio.Nursery) -> None:
+    a, b = await world.start("a"), await world.start("b")
+    for _ in range(4):
+        world.load()
+        await world.seconds(2)
+    a.stop()
+    await a.hasten()
+    assert not a.shares.relieved
+    await b.round()
+    await b.round()
+    world.load()
+    assert len(b.shares.held) == 16
+    await a.hasten()
+    assert not a.shares.relieved, "b holds them, and has not said so"
+    b.tell_soon()
+    await b.hasten()
+    await a.hasten()
+    assert await a.relieved()
+    assert len(a.shares.held) == 8
+    b.stop()
+    await b.hasten()
+    assert not await b.relieved(), "a stops too: there is nobody to wait for"
+
+
+async def test_a_program_that_shares_no_wheel_is_not_reckoned_with(world: World) -> None:
+    a = await world.start("a")
+    old = NodeRow("old", "old", 1, 6, world.ms, world.ms, b'{"url": "old"}')
+    await world.backend.note(lambda tx: enter(tx, old))
+    await world.seconds(2)
+    world.load()
+    assert world.held() == {"a": 16}
+    a.stop()
+    await a.hasten()
+    assert not await a.relieved()

@@ -10,7 +10,7 @@ from tarry.service.notices import SUBJECTS, Heard, Notices, Subject
 
 def of_queues(heard: list[int]) -> Heard:
     """Takes note of what is heard of queues."""
-    return {"grown": heard.append, "group": lambda _: None, "catalogue": lambda _: None}
+    return {"grown": heard.append, "group": lambda _: None, "catalogue": lambda _: None, "node": lambda _: None}
 
 
 async def heard_from(teller: Notices, heard: list[int], queue_id: int) -> None:
@@ -75,5 +75,5 @@ async def test_each_subject_has_its_hearer(private_redis: servers.PrivateRedis) 
             return len(set(heard)) == len(SUBJECTS)
 
         await servers.until(all_are_heard)
-        assert set(heard) == {("grown", 0), ("group", 1), ("catalogue", 2)}
+        assert set(heard) == {("grown", 0), ("group", 1), ("catalogue", 2), ("node", 3)}
         nursery.cancel_scope.cancel()

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from tarry.wheel.shards import outside, shard_of
 from tarry.wheel.timing_wheel import TimingWheel
 
 HOUR = 3_600_000
@@ -325,3 +326,38 @@ def test_statistics_and_repr_show_what_it_holds() -> None:
     assert (statistics.hand, statistics.entries, statistics.ready) == (NOW, 5, 2)
     assert (statistics.tombstones, statistics.cycles, statistics.dealt_ahead) == (1, 2, 1)
     assert repr(wheel) == f"<TimingWheel hand={NOW} entries=5 far_cycles=2>"
+
+
+@pytest.mark.parametrize("near", [0, HOUR - 30_000])
+def test_shards_are_forgotten_in_pieces_while_the_hand_goes_on(near: int) -> None:
+    """Also when an hour begins meanwhile."""
+    start = NOW // HOUR * HOUR + near
+    wheel = TimingWheel(start)
+    dues = [start + 20_000 + 997 * number for number in range(12_000)]
+    entries = [number if number % 5 else ~number for number in range(12_000)]
+    wheel.add_many(dues, entries)
+    fired: list[int] = []
+    hand = start
+    for _ in wheel.forget({3, 4}, start + 60_000):
+        hand += 7_000
+        fired += wheel.advance(hand)
+        wheel.deal(100)
+    shards = [(entry if entry >= 0 else -1 - entry) % 16 for entry in entries]
+    early = {entry for due, entry in zip(dues, entries, strict=True) if due <= hand}
+    others = {entry for entry, shard in zip(entries, shards, strict=True) if shard not in (3, 4)}
+    assert {entry for entry in fired if entry in others} == early & others
+    assert len(wheel) == len(others - early)
+    assert set(wheel.advance(dues[-1])) == others - early
+
+
+def test_a_shard_is_the_low_bits_of_an_entry_or_of_its_complement() -> None:
+    assert [shard_of(entry) for entry in (0, 15, 16, 35, ~0, ~15, ~16, ~35, LOWEST, HIGHEST)] == [
+        *(0, 15, 0, 3, 0, 15, 0, 3, 15, 15),
+    ]
+    dice = Random(1)
+    for entries in (
+        [dice.randrange(HIGHEST) for _ in range(100)],
+        [dice.randrange(LOWEST, HIGHEST) for _ in range(100)],
+    ):
+        expected = [shard_of(entry) not in (1, 15) for entry in entries]
+        assert [bool(one) for one in outside(array("q", entries), {1, 15})] == expected

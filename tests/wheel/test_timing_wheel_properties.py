@@ -185,6 +185,18 @@ class WheelMachine(RuleBasedStateMachine):
         remain = self.wheel.deal(limit)
         assert 0 <= remain <= len(self.wheel) <= before
 
+    @rule(shards=st.sets(st.sampled_from((0, 1, 2, 3, 15)), max_size=4), moment=moments)
+    def forget(self, shards: set[int], moment: Moment) -> None:
+        since = self.due(moment)
+        for _ in self.wheel.forget(shards, since):
+            pass
+        stays = (max(since, self.model.hand) // 1_000 + 1) * 1_000
+        self.model.pending = [
+            (due, entry_id)
+            for due, entry_id in self.model.pending
+            if due < stays or (entry_id if entry_id >= 0 else -1 - entry_id) % 16 not in shards
+        ]
+
     @rule(rows=st.lists(st.tuples(moments, ids), max_size=8), data=st.data())
     def missing(self, rows: list[tuple[Moment, int]], data: st.DataObject) -> None:
         pairs = [(self.due(moment), entry_id) for moment, entry_id in rows]

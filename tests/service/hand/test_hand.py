@@ -6,7 +6,7 @@ import trio
 import trio.testing
 
 from tarry.service.clock import Clock
-from tarry.service.hand.hand import BATCH, Hand
+from tarry.service.hand.hand import BATCH, SOON, Hand
 from tarry.store.errors import Unavailable
 from tarry.store.records import Promoted
 from tarry.wheel.horizon import Horizon
@@ -23,6 +23,8 @@ class Bench:
         self.batches: list[int] = []
         self.streamed: list[Promoted] = []
         self.away_until = 0
+        self.takes = 0.0
+        """Seconds of a promotion."""
         self.offset = 0
         self.clock = Clock(self.sample, monotonic=lambda: round(trio.current_time() * 1e9))
         horizon = Horizon(EPOCH)
@@ -36,6 +38,7 @@ class Bench:
         if now < self.away_until:
             raise Unavailable("away")
         self.batches.append(len(entries))
+        await trio.sleep(self.takes)
         self.fired += [(entry, now - EPOCH) for entry in entries]
         return [Promoted(entry, 1, now) for entry in entries]
 
@@ -143,3 +146,50 @@ async def test_only_missing_rows_are_added_by_a_sweep(
     assert bench.hand.add_missing([(EPOCH + 400, 1), (EPOCH + 500, 2), (EPOCH - 9, 3)]) == 2
     await trio.sleep(1)
     assert [entry for entry, _ in bench.fired] == [3, 1, 2]
+
+
+async def test_a_row_on_its_way_is_not_missing(autojump_clock: trio.testing.MockClock, nursery: trio.Nursery) -> None:
+    bench = await start(nursery)
+    bench.takes = 0.5
+    bench.hand.add(EPOCH + 100, 1)
+    await trio.sleep(0.3)
+    assert bench.hand.add_missing([(EPOCH + 100, 1)]) == 0
+    await trio.sleep(1)
+    assert bench.hand.add_missing([(EPOCH + 100, 1)]) == 1
+
+
+async def test_of_others_shards_only_what_is_due_soon_is_taken(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    bench = await start(nursery)
+    bench.hand.shares.held = frozenset({1})
+    wheel = bench.hand.wheel
+    for entry in (1, 2, ~1, ~2, 17, 18):
+        bench.hand.add(EPOCH + 600_000, entry)
+    assert wheel.missing([EPOCH + 600_000] * 6, [1, 2, ~1, ~2, 17, 18]) == [
+        (EPOCH + 600_000, entry) for entry in (2, ~2, 18)
+    ]
+    bench.hand.add(EPOCH + SOON - 1, 2)
+    bench.hand.add(EPOCH + SOON, 18)
+    assert len(wheel) == 4
+    for entry in (2, ~2, 18):
+        bench.hand.cancel(EPOCH + 600_000, entry)
+    assert wheel.statistics().tombstones == 0, "what is not here leaves no trace"
+    bench.hand.cancel(EPOCH + SOON - 1, 2)
+    bench.hand.cancel(EPOCH + 600_000, ~1)
+    await trio.sleep(601)
+    assert [entry for entry, _ in bench.fired] == [1, 17]
+
+
+async def test_it_stops_when_what_is_under_way_is_over(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    bench = await start(nursery)
+    bench.takes = 0.5
+    bench.hand.add(EPOCH + 100, 1)
+    bench.hand.add(EPOCH + 400, 2)
+    await trio.sleep(0.3)
+    await bench.hand.stop()
+    assert [entry for entry, _ in bench.fired] == [1]
+    await trio.sleep(5)
+    assert [entry for entry, _ in bench.fired] == [1]

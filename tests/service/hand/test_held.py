@@ -29,6 +29,8 @@ class Stream:
         self.slow: set[int] = set()
         self.doubted = False
         self.away = False
+        self.passed_over: set[int] = set()
+        """Somebody has them locked, and a promotion leaves them alone."""
         self.streamed: list[int] = []
         self.told: list[int] = []
         self.waits = 0
@@ -46,6 +48,7 @@ class Stream:
                 self.waits += 1
                 await trio.sleep(LOCK_WAIT)
                 raise Locked("somebody holds it")
+            entries = [entry for entry in entries if entry not in self.passed_over]
             await trio.sleep(0.01)
         finally:
             self.in_line -= 1
@@ -255,3 +258,19 @@ async def test_what_is_put_twice_goes_once_and_a_store_that_is_away_is_waited_fo
     stream.away = False
     await trio.sleep(2)
     assert stream.told == [1001, 1002, 1003]
+
+
+async def test_what_is_put_again_while_it_is_passed_over_is_tried_again(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The hand has met it a second time, and locked it for a look, just when it was to go from here."""
+    stream = Stream()
+    nursery.start_soon(stream.held.run)
+    stream.held.put({1: [1001, 1002]})
+    stream.passed_over = {1001}
+    await trio.sleep(0.005)
+    stream.held.put({1: [1001]})
+    stream.passed_over = set()
+    await stream.held.emptied()
+    assert stream.told == [1002, 1001]
+    assert 1001 not in stream.held

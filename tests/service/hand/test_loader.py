@@ -11,9 +11,11 @@ import trio.testing
 from tarry.service.clock import Clock
 from tarry.service.hand.hand import Hand
 from tarry.service.hand.loader import Loader
+from tarry.service.shares import Peer
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import Unavailable
+from tarry.store.ids import shard_of
 from tarry.store.records import ClaimRequest, Draft, Promoted, Publication, Settlement, Topic
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
@@ -160,3 +162,59 @@ async def test_a_page_moves_the_horizon_before_it_is_read(node: Node, nursery: t
     await node.loader.recovered.wait()
     assert seen
     assert all(seen)
+
+
+async def test_shards_that_come_are_loaded_and_told_and_those_that_go_forgotten(
+    node: Node, nursery: trio.Nursery
+) -> None:
+    told: list[list[int]] = []
+    node.hand.shares.held = frozenset()
+    shares = node.hand.shares
+    node.loader = Loader(node.store, node.hand, node.clock, lambda: told.append(shares.to_tell))
+    ids = await node.schedule([NOW - HOUR + one for one in range(40)] + [NOW + HOUR + one for one in range(200)])
+    soon = await node.schedule([NOW + 1_000 + one for one in range(40)])
+    shares.see("a", [Peer("b", frozenset(range(16)), leaving=False)])
+    nursery.start_soon(node.loader.run)
+    await node.loader.recovered.wait()
+    own = set(shares.held)
+    assert len(own) == 8
+    assert told == [sorted(own)]
+    wheel = node.hand.wheel
+    assert len(wheel) == len([id_ for id_ in [*ids, *soon] if shard_of(id_) in own])
+
+    shares.see("a", [])
+    while len(told) < 2:
+        await trio.lowlevel.checkpoint()
+    assert told[1] == list(range(16))
+    assert len(wheel) == len(ids) + len(soon)
+
+    shares.told(told[1])
+    other = Peer("b", frozenset(range(16)), leaving=False)
+    shares.see("a", [other])
+    shares.told(shares.to_tell)
+    assert len(wheel) == len(ids) + len(soon), "nothing is forgotten before the row has said so, and a look after that"
+    shares.see("a", [other])
+    while shares.held != own:
+        await trio.lowlevel.checkpoint()
+    far = [id_ for id_ in ids[40:] if shard_of(id_) not in own]
+    while len(wheel) > len(ids) + len(soon) - len(far):
+        await trio.lowlevel.checkpoint()
+    assert set(node.held()) == {*ids, *soon} - set(far), "what is due or due soon stays"
+
+
+async def test_what_comes_for_a_shard_while_it_is_loaded_is_in_the_wheel(node: Node, nursery: trio.Nursery) -> None:
+    shares = node.hand.shares
+    shares.held = frozenset()
+    shares.see("a", [])
+    late: list[int] = []
+
+    async def publish(_shard: int, until: int) -> None:
+        if until > NOW and not late:
+            late.extend(await node.schedule([NOW + HOUR + one for one in range(32)]))
+            for place, id_ in enumerate(late):
+                node.hand.add(NOW + HOUR + place, id_)
+
+    node.store.before = publish
+    nursery.start_soon(node.loader.run)
+    await node.loader.recovered.wait()
+    assert set(node.held()) == set(late)

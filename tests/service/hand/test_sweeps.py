@@ -10,11 +10,13 @@ from tarry.service.clock import Clock
 from tarry.service.hand.hand import Hand
 from tarry.service.hand.sweeps import Sweeps
 from tarry.service.rounds import every
+from tarry.service.shares import whole
 from tarry.service.stream.growth import Growth
 from tarry.store import catalogue
 from tarry.store.errors import Unavailable
 from tarry.store.store import Store
 from tarry.store.timers import timers
+from tarry.wheel.shards import shard_of
 
 NOW = 1_795_000_000_000
 
@@ -39,6 +41,8 @@ class Rows:
         self.held: set[int] = set()
         self.asked: list[tuple[int, int]] = []
         self.behind = 0
+        self.shares = whole()
+        self.untils: list[dict[int, int]] = []
         self.listeners = Awaiting()
         self.groups = Awaiting()
         self.claimable: set[int] = set()
@@ -61,9 +65,10 @@ class Rows:
     async def groups_to_claim(self, group_ids: list[int]) -> list[int]:
         return [id_ for id_ in group_ids if id_ in self.claimable]
 
-    async def near(self, since: int, until: int, limit: int) -> list[tuple[int, int]]:
+    async def near(self, since: int, until: int, limit: int, untils: dict[int, int]) -> list[tuple[int, int]]:
         self.asked.append((since, until))
-        return [row for row in self.due if since <= row[0] < until][:limit]
+        self.untils.append(untils)
+        return [row for row in self.due if since <= row[0] < untils.get(shard_of(row[1]), until)][:limit]
 
     def add_missing(self, timers: list[tuple[int, int]]) -> int:
         new = {entry for _, entry in timers} - self.held
@@ -157,3 +162,33 @@ async def test_groups_that_have_something_to_claim_are_told_each_time(rows: Rows
     assert rows.groups.told == [2]
     await sweeps.look()  # another server may have settled what made it full
     assert rows.groups.told == [2, 2]
+
+
+async def test_own_shards_are_swept_ahead_and_all_shards_behind(rows: Rows, sweeps: Sweeps) -> None:
+    rows.shares.held = frozenset({1})
+    own, others = 1, 2
+    rows.due = [(NOW + 1_400, 16 + own), (NOW - 400, 32 + own), (NOW - 400, 16 + others), (NOW - 600, 32 + others)]
+    rows.due += [(NOW + 1_600, 48 + own), (NOW - 600, ~(48 + others)), (NOW - 400, ~(48 + own))]
+    await sweeps.near()
+    assert rows.held == {16 + own, 32 + own, 32 + others, ~(48 + others), ~(48 + own)}
+    rows.ms += 200
+    await sweeps.near()
+    assert 16 + others in rows.held
+
+
+async def test_a_nudge_looks_ahead_in_all_shards(rows: Rows, sweeps: Sweeps) -> None:
+    rows.shares.held = frozenset({1})
+    rows.due = [(NOW - 10, 2)]
+    await nudged(sweeps)
+    assert rows.held == {2}
+
+
+async def test_a_hand_that_is_far_behind_is_brought_no_more(rows: Rows, sweeps: Sweeps) -> None:
+    """What a dead node leaves comes late by a second and a half: that is not far."""
+    rows.due = [(NOW, 1)]
+    rows.behind = 2_001
+    await sweeps.near()
+    assert rows.asked == []
+    rows.behind = 1_999
+    await sweeps.near()
+    assert rows.held == {1}

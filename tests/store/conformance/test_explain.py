@@ -196,8 +196,9 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
         {"delay": "PRIMARY", "moved": "PRIMARY", "retry": "PRIMARY"},
         [
             (
-                *(first_id(_SINCE), first_id(_UNTIL), 1000, _SINCE, _UNTIL, 1000),
-                *(first_id(_SINCE), first_id(_UNTIL), 1000),
+                *([(shard, first_id(_SINCE), first_id(_UNTIL)) for shard in range(16)], 1000),
+                *([(shard, _SINCE, _UNTIL) for shard in range(16)], 1000),
+                *([(shard, first_id(_SINCE), first_id(_UNTIL)) for shard in range(16)], 1000),
             )
         ],
     ),
