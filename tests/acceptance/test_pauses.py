@@ -22,7 +22,6 @@ from tarry.service.demo.server_process import free_port, python_path
 
 SECONDS = 4.0
 """For which others may be held up; a second more than is promised, as machines are slow."""
-ROOT = Path(__file__).parents[2]
 TOPIC = "/v1/topics/orders"
 GROUP = f"{TOPIC}/groups/billing"
 LADDER = ",".join(["50ms"] * 16)
@@ -78,7 +77,7 @@ class Paused:
 @contextmanager
 def paused(folder: Path, dsn: str, point: str) -> Iterator[Paused]:
     port = free_port()
-    command = [sys.executable, str(ROOT / "tests/support/killing.py"), point, "1", "serve"]
+    command = [sys.executable, "-P", "-m", "tarry.bench.killing", point, "1", "serve"]
     environment = os.environ | python_path() | {"TARRY_TEST_SIGNAL": "SIGSTOP", "TARRY_LADDER": LADDER}
     with (folder / "paused.log").open("ab") as log:
         process = subprocess.Popen(
