@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from ..service import serve
 from ..service.cli.app import main
+from ..store.errors import StoreError
 from ..store.opening import open_backend
 from ..store.ports import Asked, Backend, Bound, Offsets, Transaction, Value, Work
 from ..store.rows import R
@@ -62,6 +63,10 @@ class WatchedTransaction:
     async def later(self, query: str, *values: Bound) -> None:
         await self.execute(query, *values)
 
+    async def later_exactly(self, many: int, query: str, *values: Bound) -> None:
+        if await self.execute(query, *values) != many:
+            raise StoreError(f"{query} has not matched {many} rows")
+
     async def later_many(self, query: str, rows: Sequence[Sequence[Value]]) -> None:
         await self.execute_many(query, rows)
 
@@ -70,9 +75,6 @@ class WatchedTransaction:
         matched = await self._tx.execute(query, *values)
         self._killer.reach(f"{query}:after")
         return matched
-
-    async def execute_all(self, statements: Sequence[tuple[str, Sequence[Bound]]]) -> list[int]:
-        return [await self.execute(query, *values) for query, values in statements]
 
     async def execute_many(self, query: str, rows: Sequence[Sequence[Value]]) -> int:
         self._before(query)

@@ -68,13 +68,13 @@ class Transaction(Queries, Protocol):
         bytes."""
         ...
 
-    async def execute_all(self, statements: Sequence[tuple[str, Sequence[Bound]]]) -> list[int]:
-        """Runs statements, in order without a wait in between; how many rows each matched."""
-        ...
-
     async def later(self, query: str, *values: Bound) -> None:
         """Runs a statement, in its place, whose outcome nobody waits for: at the latest with the COMMIT. What it does
         when something is wrong is to fail."""
+        ...
+
+    async def later_exactly(self, many: int, query: str, *values: Bound) -> None:
+        """Runs a statement `later`; the transaction fails unless it matches so many rows."""
         ...
 
     async def later_many(self, query: str, rows: Sequence[Sequence[Value]]) -> None:

@@ -35,7 +35,7 @@ from .redis_offsets import RedisOffsets
 from .redis_sequencer import RedisSequencer
 from .rows import Answer
 from .schema import migrate, read_applied
-from .statements import bind, statement
+from .statements import bind, exactly, statement
 from .witness import Witness, forget
 
 T = TypeVar("T")
@@ -86,12 +86,6 @@ class MySQLTransaction:
         """Runs a statement; how many rows it matched."""
         return await self._execute(bind(query, values))
 
-    async def execute_all(self, statements: Sequence[tuple[str, Sequence[Bound]]]) -> list[int]:
-        """Runs statements in one flight; how many rows each matched."""
-        self._note()
-        texts = [bind(query, values) for query, values in statements]
-        return [answer.affected for answer in await self._fly(texts, write=True)]
-
     async def execute_many(self, query: str, rows: Sequence[Sequence[Value]]) -> int:
         """Inserts the rows in as few statements as the server's max_allowed_packet lets."""
         prepared, _ = statement(query)
@@ -104,6 +98,11 @@ class MySQLTransaction:
         """Runs a statement together with whatever is asked next."""
         self._note()
         self._later.append(bind(query, values))
+
+    async def later_exactly(self, many: int, query: str, *values: Bound) -> None:
+        """The same, with a statement behind it that fails unless it has matched so many rows."""
+        await self.later(query, *values)
+        self._later.append(exactly(many))
 
     async def later_many(self, query: str, rows: Sequence[Sequence[Value]]) -> None:
         """Inserts the rows together with whatever is asked next."""

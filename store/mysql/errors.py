@@ -18,6 +18,8 @@ _LOCKED = frozenset({1205, 3572})
 # replication rollback.
 _CONTENTION = frozenset({1020, 1213, 1412, 1614, 1689, 3058, 3101})
 _DUPLICATE = frozenset({1022, 1062, 1586})
+# Of a number: for us, when a statement has not matched the rows that it must (see `statements.exactly`).
+_OUT_OF_RANGE = 1690
 _KEY = re.compile(r"for key '([^']*)'$")
 
 
@@ -34,4 +36,6 @@ def to_store_error(code: int, message: str) -> StoreError:
         return Contention(text, code)
     if code in CUT_OFF or code in _UNABLE or 2000 <= code < 3000:
         return Unavailable(text, code)
+    if code == _OUT_OF_RANGE and "exp(999)" in message:
+        return StoreError(f"locked rows are not as they were found; the transaction is rolled back: {text}")
     return Refused(text, code)

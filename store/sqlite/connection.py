@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from attrs import frozen
 
-from ..errors import TopicGone
+from ..errors import StoreError, TopicGone
 from ..ports import Asked, Bound, Value
 from ..rows import R, read
 from .errors import translate
@@ -81,13 +81,15 @@ class SQLiteTransaction:
         for asked in queries:
             asked.rows = await self.fetch(asked.query, asked.row, *asked.values)
 
-    async def execute_all(self, statements: Sequence[tuple[str, Sequence[Bound]]]) -> list[int]:
-        """Runs statements; how many rows each matched."""
-        return [await self.execute(query, *values) for query, values in statements]
-
     async def later(self, query: str, *values: Bound) -> None:
         """Runs a statement: nothing is far away here."""
         await self.execute(query, *values)
+
+    async def later_exactly(self, many: int, query: str, *values: Bound) -> None:
+        """Runs a statement. Raises `StoreError` unless it matches so many rows."""
+        got = await self.execute(query, *values)
+        if got != many:
+            raise StoreError(f"{query} matched {got} rows in place of {many}; the transaction is rolled back")
 
     async def later_many(self, query: str, rows: Sequence[Sequence[Value]]) -> None:
         """Inserts the rows."""

@@ -11,12 +11,11 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
-from ..errors import StoreError
 from ..ids import SHARDS, apart, due_of, first_id, place_of, places_of, shard_in_delay, shard_of
-from ..ports import Bound, Transaction, Value
+from ..ports import Asked, Transaction, Value
 from ..records import Promoted, Verdict
 from ..rows import Cancelled, Due, Resting, Scheduled, Streamed, Waiting
-from ..stream.offsets import draw_free, draw_offsets
+from ..stream.offsets import Sequences, draw_free, draw_offsets
 from ..stream.tallies import count, locked_tallies
 
 L = TypeVar("L", Waiting, Due)
@@ -32,7 +31,13 @@ ByQueue = dict[int, list[int]]
 
 
 async def promote(
-    tx: Transaction, entries: Sequence[int], now: int, maker: int = 0, *, behind: Collection[int] | None = None
+    tx: Transaction,
+    entries: Sequence[int],
+    now: int,
+    maker: int = 0,
+    *,
+    behind: Collection[int] | None = None,
+    likely: Collection[int] = (),
 ) -> tuple[list[Promoted], ByQueue]:
     """Hands what is due among these entries to the stream, in one transaction.
 
@@ -40,11 +45,13 @@ async def promote(
 
     Rows that are gone, locked by somebody else or not yet due at `now` are left alone. With `behind` nothing is waited
     for: what goes to a queue that somebody holds is held back and told, and so is what goes to these queues, since
-    something for them is held back already.
+    something for them is held back already. The queues where they are `likely` to go are locked in the flight that
+    locks the messages, which saves one; retries come before queues in the order of locks, so with any it is not done.
     """
     messages = [entry for entry in entries if entry >= 0]
     retries = [~entry for entry in entries if entry < 0]
-    due = [row for row in await _lock_due(tx, messages) if row.due <= now]
+    sequences = Sequences(likely if messages and not retries and behind is not None else ())
+    due = [row for row in await _lock_due(tx, messages, sequences) if row.due <= now]
     resting = await tx.fetch("retry.lock", Resting, retries) if retries else []
     back = [row for row in resting if due_of(row.id) <= now]
     back.sort(key=_time_and_source)  # they were locked shard by shard
@@ -61,7 +68,7 @@ async def promote(
     if behind is None:
         begins = await draw_offsets(tx, wanted) if wanted else {}
     else:
-        begins, locked = await draw_free(tx, wanted)
+        begins, locked = await draw_free(tx, wanted, sequences)
         due, back = _hold_back(due, back, locked, held_back)
         # What is held back is counted when it goes. (The tallies are locked already, and come before the queues.)
         too_early = uncounted - Counter([row.topic_id for row in due if row.uncounted])
@@ -97,8 +104,16 @@ async def lock_waiting(tx: Transaction, ids: Collection[int]) -> list[Waiting]:
     return await _lock(ids, lambda places: tx.fetch("delay.lock", Waiting, places))
 
 
-async def _lock_due(tx: Transaction, ids: Collection[int]) -> list[Due]:
-    return await _lock(ids, lambda places: tx.fetch("delay.lock_due", Due, places))
+async def _lock_due(tx: Transaction, ids: Collection[int], sequences: Sequences) -> list[Due]:
+    locks = sequences.locks
+
+    async def lock(places: list[int]) -> list[Due]:
+        due = Asked("delay.lock_due", Due, places)
+        await tx.fetch_all([due, *locks])
+        locks.clear()
+        return due.rows
+
+    return await _lock(ids, lock)
 
 
 async def _lock(ids: Collection[int], ask: Callable[[list[int]], Awaitable[list[L]]]) -> list[L]:
@@ -111,16 +126,13 @@ async def _lock(ids: Collection[int], ask: Callable[[list[int]], Awaitable[list[
     return rows
 
 
-async def remove_waiting(
-    tx: Transaction, rows: Collection[Waiting | Due], *, behind: Sequence[tuple[str, Sequence[Bound]]] = ()
-) -> list[int]:
-    """Removes rows that are locked, and what points to those that were moved, `behind` other statements
-    in the same flight; how many rows each matched."""
+async def remove_waiting(tx: Transaction, rows: Collection[Waiting | Due]) -> None:
+    """Removes rows that are locked, and what points to those that were moved."""
     places = [place_of(row.id, row.due) for row in rows]
     for place, row in zip(places, rows, strict=True):
         if place < 0:
             await tx.later("moved.remove", shard_of(row.id), row.due, row.id)
-    return await tx.execute_all([*behind, ("delay.remove", [places])])
+    await tx.later_exactly(len(rows), "delay.remove", places)
 
 
 def _hold_back(
@@ -147,13 +159,9 @@ async def _stream_messages(tx: Transaction, due: Sequence[Due], begins: dict[int
     by_queue: dict[int, list[int]] = defaultdict(list)
     for id_, at, _, queue_id, _ in due:
         by_queue[queue_id].append(place_of(id_, at))
-    promotions: list[tuple[str, Sequence[Bound]]] = [
-        ("message.promote", [begins[queue_id], now, places]) for queue_id, places in by_queue.items()
-    ]
-    *streamed, removed = await remove_waiting(tx, due, behind=promotions)
-    for places, many in zip(by_queue.values(), streamed, strict=True):
-        _exactly(len(places), many, "streamed")
-    _exactly(len(due), removed, "taken from delay")
+    for queue_id, places in by_queue.items():
+        await tx.later_exactly(len(places), "message.promote", begins[queue_id], now, places)
+    await remove_waiting(tx, due)
 
 
 async def stream_retries(tx: Transaction, back: Sequence[Resting], begins: dict[int, int], now: int) -> None:
@@ -166,7 +174,7 @@ async def stream_retries(tx: Transaction, back: Sequence[Resting], begins: dict[
         ends[row.return_queue_id] += 1
     await tx.later_many("redelivery.add", rows)
     ids = [row.id for row in back]
-    _exactly(len(ids), await tx.execute("retry.remove", ids), "taken from retry")
+    await tx.later_exactly(len(ids), "retry.remove", ids)
 
 
 async def _drop(tx: Transaction, orphans: Sequence[Due]) -> None:
@@ -178,11 +186,6 @@ async def _drop(tx: Transaction, orphans: Sequence[Due]) -> None:
     for row in rows:
         if row.key is not None:
             await tx.execute("label.remove", [(row.topic_id, row.key, row.id)] * 2)
-
-
-def _exactly(expected: int, got: int, what: str) -> None:
-    if got != expected:
-        raise StoreError(f"{got} of {expected} locked rows were {what}; the transaction is rolled back")
 
 
 async def cancel(tx: Transaction, ids: Sequence[int], now: int, maker: int) -> list[Verdict]:
@@ -232,7 +235,7 @@ async def count_outbox(tx: Transaction, maker: int, limit: int) -> dict[int, tup
         await count(tx, topic_id, maker, scheduled=scheduled[topic_id], cancelled=cancelled[topic_id])
     if rows:
         ids = [id_ for id_, *_ in rows]
-        _exactly(len(ids), await tx.execute("outbox_cancel.remove", ids), "counted as cancelled")
+        await tx.later_exactly(len(ids), "outbox_cancel.remove", ids)
     return {topic_id: (many, scheduled[topic_id]) for topic_id, many in cancelled.items()}
 
 

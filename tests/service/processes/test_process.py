@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
 import trio
 
 from tarry.service.processes.board import Board, Share
@@ -83,8 +82,7 @@ async def test_whoever_is_asked_tells_of_all_who_answer(autojump_clock: trio.abc
     assert up == [f'tarry_process_up{{process="{number}"}} {value}' for number, value in ((1, 1), (2, 1), (3, 0))]
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_one_that_never_answers_is_asked_in_vain_however_often() -> None:
+async def test_one_that_never_answers_is_asked_in_vain_however_often(autojump_clock: trio.abc.Clock) -> None:
     with processes(2) as (one, two):
         two.begin()
         for _ in range(600):  # more than the kernel keeps for it

@@ -1,7 +1,9 @@
 """Handing what is due to the stream: never early, exactly once, in order of time."""
 
+from collections import Counter
 from contextlib import ExitStack, closing
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import trio
@@ -10,9 +12,8 @@ from support.stores import HOUR, MINUTE, SECOND, Stage, connect_raw, ids_of
 from tarry.store import catalogue
 from tarry.store.errors import StoreError
 from tarry.store.ids import shard_of
-from tarry.store.ports import Bound, Transaction, Value
+from tarry.store.ports import Transaction
 from tarry.store.records import Promoted
-from tarry.store.rows import R
 from tarry.store.stream import stretches
 from tarry.store.timers import timers
 
@@ -279,38 +280,46 @@ async def test_the_row_count_is_asserted(stage: Stage) -> None:
             self._tx = tx
             self._query = query
 
-        async def fetch(self, query: str, row: type[R], /, *values: Bound) -> list[R]:
-            return await self._tx.fetch(query, row, *values)
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._tx, name)
 
-        async def execute(self, query: str, *values: object) -> int:
+        async def later_exactly(self, many: int, query: str, *values: object) -> None:
             if query == self._query:
                 *before, ids = values
                 assert isinstance(ids, list)
                 values = (*before, ids[1:])
-            return await self._tx.execute(query, *values)  # type: ignore[arg-type]  # as they came
-
-        async def execute_many(self, query: str, rows: list[list[Value]]) -> int:
-            return await self._tx.execute_many(query, rows)
-
-        async def execute_all(self, statements: list[tuple[str, list[Bound]]]) -> list[int]:
-            return [await self.execute(query, *values) for query, values in statements]
-
-        async def later(self, query: str, *values: Bound) -> None:
-            await self._tx.later(query, *values)
-
-        async def draw_elsewhere(self, counts: dict[int, int]) -> dict[int, int]:
-            return await self._tx.draw_elsewhere(counts)
+            await self._tx.later_exactly(many, query, *values)  # type: ignore[arg-type]  # as they came
 
     for query in ("message.promote", "delay.remove"):
 
         async def leak(tx: Transaction, query: str = query) -> list[Promoted]:
             return (await timers.promote(Leaky(tx, query), ids_of(receipts), stage.now))[0]  # type: ignore[arg-type]
 
-        with pytest.raises(StoreError, match="1 of 2 locked rows"):
+        with pytest.raises(StoreError, match="the transaction is rolled back"):
             await stage.store.backend.write(leak)
         assert stage.count("message") == 0
         assert stage.count("delay") == 2
         assert stage.column("SELECT next_offset FROM queue") == [0]
+
+
+async def test_queues_that_are_likely_and_queues_that_are_not(stage: Stage) -> None:
+    """A wrong guess locks a queue for nothing, and draws nothing of it."""
+    topic = await stage.topic(queues=3)
+    near, other, far = [queue.id for queue in topic.queues]
+    receipts = await stage.schedule(topic, *([MINUTE] * 12))
+    await stage.publish(stage.draft(topic))
+    ends = dict(stage.tables.rows("SELECT id, next_offset FROM queue"))
+    stage.now += MINUTE
+    promoted, held = await stage.store.promote_free(ids_of(receipts[:6]), stage.now, likely=[near, far])
+    assert sorted(one.entry for one in promoted) == sorted(ids_of(receipts[:6]))
+    assert not held
+    again, held = await stage.store.promote_free(ids_of(receipts), stage.now, behind={other}, likely=[other, near])
+    assert all(one.queue_id != other for one in again)
+    rest = {entry for entries in held.values() for entry in entries}
+    assert {one.entry for one in promoted + again} | rest == set(ids_of(receipts))
+    counted = Counter(one.queue_id for one in promoted + again)
+    drawn = {queue_id: end + counted[queue_id] for queue_id, end in ends.items()}
+    assert dict(stage.tables.rows("SELECT id, next_offset FROM queue")) == drawn
 
 
 async def test_the_near_sweep_sees_its_window(stage: Stage) -> None:
