@@ -293,7 +293,7 @@ async def test_the_row_count_is_asserted(stage: Stage) -> None:
     for query in ("message.promote", "delay.remove"):
 
         async def leak(tx: Transaction, query: str = query) -> list[Promoted]:
-            return (await timers.promote(Leaky(tx, query), ids_of(receipts), stage.now))[0]  # type: ignore[arg-type]
+            return (await timers.promote(Leaky(tx, query), ids_of(receipts), stage.now))[0]
 
         with pytest.raises(StoreError, match="the transaction is rolled back"):
             await stage.store.backend.write(leak)
