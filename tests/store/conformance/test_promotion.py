@@ -3,7 +3,7 @@
 from collections import Counter
 from contextlib import ExitStack, closing
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
@@ -293,7 +293,8 @@ async def test_the_row_count_is_asserted(stage: Stage) -> None:
     for query in ("message.promote", "delay.remove"):
 
         async def leak(tx: Transaction, query: str = query) -> list[Promoted]:
-            return (await timers.promote(Leaky(tx, query), ids_of(receipts), stage.now))[0]
+            leaky = cast("Transaction", Leaky(tx, query))
+            return (await timers.promote(leaky, ids_of(receipts), stage.now))[0]
 
         with pytest.raises(StoreError, match="the transaction is rolled back"):
             await stage.store.backend.write(leak)
