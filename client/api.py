@@ -229,7 +229,7 @@ class Api:
     ) -> Pulled:
         """Messages of a queue by your own offset: no claim, no ack."""
         patience = milliseconds(wait, "wait")
-        path = f"/v1/topics/{part(topic)}/queues/{queue}/messages"
+        path = f"/v1/topics/{part(topic)}/queues/{part(str(queue))}/messages"
         params = {"offset": offset, "max": max, "wait": patience}
         call = Call("GET", path, document_of, params=params, wait=patience / 1000)
         document = self._transport.send(call)

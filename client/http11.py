@@ -7,6 +7,8 @@ import httptools
 from attrs import field, frozen
 from httpcore import RemoteProtocolError
 
+_LONGEST_HEAD = 256 << 10
+"""Bytes."""
 _WITH_CONTENT = ("POST", "PUT", "PATCH")
 """Without any they say so."""
 
@@ -66,6 +68,7 @@ class ResponseReader:
         self.whole = False
         self.keeps = False
         """Another request may follow on the connection; known when it is whole."""
+        self._before = 0
         self._headers: dict[str, str] = {}
         self._pieces: list[bytes] = []
 
@@ -78,11 +81,21 @@ class ResponseReader:
             try:
                 self._parser.feed_data(data)
             except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-                raise RemoteProtocolError(f"the answer is not HTTP: {error}") from error
+                if not self.whole:
+                    raise RemoteProtocolError(f"the answer is not HTTP: {error}") from error
+                self.keeps = False  # what follows an answer that came whole is nobody's
+            self._bound(len(data))
         else:
             self._end()
         pieces, self._pieces = self._pieces, []
         return pieces
+
+    def _bound(self, more: int) -> None:
+        """What comes before an answer's content is in memory: headers, and answers that say that it is yet to come."""
+        if self.head is None:
+            self._before += more
+            if self._before > _LONGEST_HEAD:
+                raise RemoteProtocolError(f"the answer has more than {_LONGEST_HEAD >> 10} KiB before its content")
 
     def _end(self) -> None:
         if self.head is None:
@@ -112,7 +125,9 @@ class ResponseReader:
         if self.whole:
             return
         if self.head is not None and self.head.status < 200:  # 100 Continue, 103 Early Hints: it is yet to come
+            before = self._before
             self.begin()
+            self._before = before
             return
         self.whole = True
         self.keeps = self._parser.should_keep_alive()

@@ -108,3 +108,29 @@ def test_requests_as_bytes() -> None:
     assert b"Content-Length: 0\r\n" in written(Request("POST", "/x"), b"", common)
     whole = written(Request("POST", "/x", b"{}", "application/json"), b"", common)
     assert whole.endswith(b"Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+
+
+def feed_often(reader: ResponseReader, data: bytes) -> None:
+    for _ in range(100):
+        reader.feed(data)
+
+
+@pytest.mark.parametrize("endless", [b"X: y\r\n" * 1000, b"x" * 10_000])
+def test_a_head_without_an_end_is_no_answer(endless: bytes) -> None:
+    reader = ResponseReader()
+    reader.feed(b"HTTP/1.1 200 OK\r\nX: ")
+    with pytest.raises(RemoteProtocolError, match="256 KiB"):
+        feed_often(reader, endless)
+
+
+def test_an_answer_that_is_always_yet_to_come_is_none() -> None:
+    reader = ResponseReader()
+    with pytest.raises(RemoteProtocolError, match="256 KiB"):
+        feed_often(reader, b"HTTP/1.1 100 Continue\r\n\r\n" * 200)
+
+
+def test_what_follows_a_whole_answer_is_nobodys() -> None:
+    reader = ResponseReader()
+    assert b"".join(reader.feed(answer(b"{}") + b"xx")) == b"{}"
+    assert reader.whole
+    assert not reader.keeps
