@@ -5,7 +5,7 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterable, Generator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -151,14 +151,14 @@ def _supervise(settings: Settings) -> int:
             log.exception("crashed")
             return 1
 
-    try:
-        with _listening(settings) as sockets:
-            reached = _reached(settings, sockets)
-            reloads = bool(settings.tls_cert)
-            return Supervisor(sockets, settings.processes, work, reloads=reloads).run()
-    except OSError as error:
-        log.error("cannot_serve", error=f"cannot listen on {settings.listen}: {error}")
-        return 1
+    with ExitStack() as listening:
+        try:
+            sockets = listening.enter_context(_listening(settings))
+        except OSError as error:
+            log.error("cannot_serve", error=f"cannot listen on {settings.listen}: {error}")
+            return 1
+        reached = _reached(settings, sockets)
+        return Supervisor(sockets, settings.processes, work, reloads=bool(settings.tls_cert)).run()
 
 
 def _run(settings: Settings, process: Process | None = None) -> int:

@@ -60,13 +60,13 @@ class Supervisor:
             while True:
                 for number in self._restarts.due(time.monotonic()):
                     self._begin(number, before)
+                if self._restarts.over:
+                    log.info("supervisor_stopped", code=self._restarts.code)
+                    return self._restarts.code
                 came = signal.sigtimedwait(watched, self._patience())
                 if came is not None and came.si_signo != signal.SIGCHLD:
                     self._hand_on(signal.Signals(came.si_signo))
                 self._look()
-                if self._restarts.over:
-                    log.info("supervisor_stopped", code=self._restarts.code)
-                    return self._restarts.code
 
     def _patience(self) -> float:
         """Seconds until there is something to do though no signal comes."""
@@ -80,10 +80,15 @@ class Supervisor:
         return min(waits)
 
     def _begin(self, number: int, mask: set[signal.Signals]) -> None:
-        reads, writes = os.pipe()
         supervisor = os.getpid()
         sys.stdout.flush()
-        pid = os.fork()
+        try:
+            reads, writes, pid = _fork()
+        except OSError as error:  # no memory, or too many processes: the others go on
+            self._restarts.begins(number, time.monotonic())
+            again_in = self._restarts.ended(number, 1, time.monotonic())
+            log.error("process_not_started", process=number, error=str(error), again_in=again_in)
+            return
         if pid:
             os.close(reads)
             self._pids[pid], self._pipes[number] = number, writes
@@ -109,7 +114,7 @@ class Supervisor:
         if number != signal.SIGHUP:
             if self._stopping:
                 self._restarts.stop_at_once(number)
-                self._kill_at = time.monotonic() + _LAST
+                self._kill_at = self._kill_at or time.monotonic() + _LAST
             self._stop()
         self._order(number)
 
@@ -140,7 +145,7 @@ class Supervisor:
         os.close(self._pipes.pop(number))
         self._board.end(number)
         again_in = self._restarts.ended(number, code, time.monotonic())
-        how = {"signal": signal.Signals(-code).name} if code < 0 else {"code": code}
+        how = {"signal": _name(-code)} if code < 0 else {"code": code}
         if again_in is not None:
             log.error("process_died", process=number, pid=pid, **how, again_in=again_in)
         elif not self._stopping:
@@ -157,6 +162,24 @@ def _held(signals: Sequence[signal.Signals]) -> Generator[set[signal.Signals], N
         yield {signal.Signals(number) for number in before}
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _fork() -> tuple[int, int, int]:
+    """A pipe, its reading end first, and the pid of a new process; 0 in that."""
+    reads, writes = os.pipe()
+    try:
+        return reads, writes, os.fork()
+    except OSError:
+        os.close(reads)
+        os.close(writes)
+        raise
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # one of those that have none
+        return str(number)
 
 
 def _ended() -> Generator[tuple[int, int], None, None]:
