@@ -133,14 +133,12 @@ class Store:
         return (await self.promote_free(entries, now, None))[0]
 
     async def promote_free(
-        self, entries: Sequence[int], now: int, behind: Collection[int] | None = (), likely: Collection[int] = ()
+        self, entries: Sequence[int], now: int, behind: Collection[int] | None = ()
     ) -> tuple[list[Promoted], timers.ByQueue]:
-        """As `promote`, without waiting for a queue, unless `behind` is None; what cannot go now, by its queue.
-        `likely` are queues to which they may go. See `timers`."""
+        """As `promote`, without waiting for a queue, unless `behind` is None; what cannot go now, by its queue. See
+        `timers`."""
         maker = self.maker + 2
-        return await self._again(
-            lambda _: self.write(timers.promote, entries, now, maker, behind=behind, likely=likely), now
-        )
+        return await self._again(lambda _: self.write(timers.promote, entries, now, maker, behind=behind), now)
 
     async def cancel(self, ids: Sequence[int], now: int) -> list[Verdict]:
         """Cancels waiting messages; a verdict for each."""

@@ -20,9 +20,6 @@ from ..stream.intake import Intake
 from ..topics.directory import Directory
 from .held import Held
 
-_LIKELY = 16
-"""Queues that are locked unasked, at most."""
-
 
 @define(eq=False)
 class Promotion:
@@ -34,8 +31,6 @@ class Promotion:
     _metrics: Metrics
     _growth: Growth
     _intake: Intake
-    _likely: frozenset[int] = field(factory=frozenset[int], init=False)
-    """Queues to which the last messages went: the next ones are likely to."""
     held: Held = field(init=False)
     """What is due and waits apart."""
 
@@ -50,10 +45,9 @@ class Promotion:
         """What of these entries is in the stream now; `held` takes the others. Raises `StoreError`."""
         began = trio.current_time()
         try:
-            promoted, held = await self._store.promote_free(entries, now, self.held.queues, self._likely)
+            promoted, held = await self._store.promote_free(entries, now, self.held.queues)
         except Locked:  # no look shows which queue it is that is locked otherwise: each finds out by itself
             promoted, held = [], await self._store.read(timers.queues_of, entries)
-        self._note_likely(promoted)
         took = trio.current_time() - began
         self._metrics.promote_batch(took)
         self.held.note({one.queue_id for one in promoted}, len(promoted), took)
@@ -75,10 +69,6 @@ class Promotion:
         promoted, held = await self._store.promote_free(entries, self._clock.now())
         self._count(promoted)
         return promoted, held
-
-    def _note_likely(self, promoted: Sequence[Promoted]) -> None:
-        queues = frozenset([one.queue_id for one in promoted if one.entry >= 0])
-        self._likely = queues if len(queues) <= _LIKELY else frozenset()
 
     def _count(self, promoted: Sequence[Promoted]) -> None:
         """Counts what outboxes have published."""

@@ -48,7 +48,7 @@ _LOCK_WAIT = 60
 _DOUBT = 10.0
 """Seconds after which a transaction whose COMMIT got no answer stays in doubt: five times what the server gives a
 writer that is cut off (`WRITE_WAIT_TIMEOUT`) before it rolls back."""
-_FORGET_EVERY = 3600.0
+_FORGET_EVERY = 300.0
 """Seconds."""
 
 log = structlog.get_logger()
@@ -259,6 +259,7 @@ class MySQLBackend:
                         tx = MySQLTransaction(connection, self._redis_offsets)
                         landed = await witness.landed(tx)
                         if landed and not await lost.find_drawn(tx):
+                            await connection.rollback()
                             break  # retention has taken a message already, and its offset with it
                         # A commit is seen a moment before it is on the disk. This one comes behind it.
                         await tx.commit()

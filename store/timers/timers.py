@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
 from ..ids import SHARDS, apart, due_of, first_id, place_of, places_of, shard_in_delay, shard_of
-from ..ports import Asked, Transaction, Value
+from ..ports import Transaction, Value
 from ..records import Promoted, Verdict
 from ..rows import Cancelled, Due, Resting, Scheduled, Streamed, Waiting
-from ..stream.offsets import Sequences, draw_free, draw_offsets
+from ..stream.offsets import draw_free, draw_offsets
 from ..stream.tallies import count, locked_tallies
 
 L = TypeVar("L", Waiting, Due)
@@ -31,13 +31,7 @@ ByQueue = dict[int, list[int]]
 
 
 async def promote(
-    tx: Transaction,
-    entries: Sequence[int],
-    now: int,
-    maker: int = 0,
-    *,
-    behind: Collection[int] | None = None,
-    likely: Collection[int] = (),
+    tx: Transaction, entries: Sequence[int], now: int, maker: int = 0, *, behind: Collection[int] | None = None
 ) -> tuple[list[Promoted], ByQueue]:
     """Hands what is due among these entries to the stream, in one transaction.
 
@@ -45,13 +39,11 @@ async def promote(
 
     Rows that are gone, locked by somebody else or not yet due at `now` are left alone. With `behind` nothing is waited
     for: what goes to a queue that somebody holds is held back and told, and so is what goes to these queues, since
-    something for them is held back already. The queues where they are `likely` to go are locked in the flight that
-    locks the messages, which saves one; retries come before queues in the order of locks, so with any it is not done.
+    something for them is held back already.
     """
     messages = [entry for entry in entries if entry >= 0]
     retries = [~entry for entry in entries if entry < 0]
-    sequences = Sequences(likely if messages and not retries and behind is not None else ())
-    due = [row for row in await _lock_due(tx, messages, sequences) if row.due <= now]
+    due = [row for row in await _lock_due(tx, messages) if row.due <= now]
     resting = await tx.fetch("retry.lock", Resting, retries) if retries else []
     back = [row for row in resting if due_of(row.id) <= now]
     back.sort(key=_time_and_source)  # they were locked shard by shard
@@ -68,7 +60,7 @@ async def promote(
     if behind is None:
         begins = await draw_offsets(tx, wanted) if wanted else {}
     else:
-        begins, locked = await draw_free(tx, wanted, sequences)
+        begins, locked = await draw_free(tx, wanted)
         due, back = _hold_back(due, back, locked, held_back)
         # What is held back is counted when it goes. (The tallies are locked already, and come before the queues.)
         too_early = uncounted - Counter([row.topic_id for row in due if row.uncounted])
@@ -104,16 +96,8 @@ async def lock_waiting(tx: Transaction, ids: Collection[int]) -> list[Waiting]:
     return await _lock(ids, lambda places: tx.fetch("delay.lock", Waiting, places))
 
 
-async def _lock_due(tx: Transaction, ids: Collection[int], sequences: Sequences) -> list[Due]:
-    locks = sequences.locks
-
-    async def lock(places: list[int]) -> list[Due]:
-        due = Asked("delay.lock_due", Due, places)
-        await tx.fetch_all([due, *locks])
-        locks.clear()
-        return due.rows
-
-    return await _lock(ids, lock)
+async def _lock_due(tx: Transaction, ids: Collection[int]) -> list[Due]:
+    return await _lock(ids, lambda places: tx.fetch("delay.lock_due", Due, places))
 
 
 async def _lock(ids: Collection[int], ask: Callable[[list[int]], Awaitable[list[L]]]) -> list[L]:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
+from typing import Any
 
 import attrs
 import pytest
@@ -253,6 +254,25 @@ async def test_outbox_counts(line: Line, dsn: str) -> None:
     assert stage.count("outbox_cancel") == 0
     state = (await stage.store.read(catalogue.topic_states, [line.topic]))[line.topic.id]
     assert (state.accepted, state.cancelled, state.pending) == (TIMES, TIMES, 0)
+
+
+async def test_of_a_message_that_is_gone_again_nobody_can_tell(line: Line, nursery: trio.Nursery) -> None:
+    """It was committed, and its offset with it, which whoever published it was to hear."""
+    stage = line.stage
+
+    class Removing(MySQLBackend):
+        async def _landed(self, *asked: Any) -> bool:
+            with closing(connect_raw(stage.dsn)) as other, other.cursor() as cursor:
+                cursor.execute("DELETE FROM message")
+                other.commit()
+            return await super()._landed(*asked)
+
+    proxy: Proxy = await nursery.start(Proxy(stage.dsn).run)
+    backend = Removing(proxy.dsn)
+    proxy.cut("after")
+    with pytest.raises(OutcomeUnknown):
+        await Store(backend).publish([Publication((stage.draft(line.topic),))], stage.now)
+    await backend.aclose()
 
 
 async def test_nobody_can_tell(line: Line, nursery: trio.Nursery) -> None:

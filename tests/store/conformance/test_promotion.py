@@ -1,6 +1,5 @@
 """Handing what is due to the stream: never early, exactly once, in order of time."""
 
-from collections import Counter
 from contextlib import ExitStack, closing
 from itertools import pairwise
 from typing import Any, cast
@@ -301,26 +300,6 @@ async def test_the_row_count_is_asserted(stage: Stage) -> None:
         assert stage.count("message") == 0
         assert stage.count("delay") == 2
         assert stage.column("SELECT next_offset FROM queue") == [0]
-
-
-async def test_queues_that_are_likely_and_queues_that_are_not(stage: Stage) -> None:
-    """A wrong guess locks a queue for nothing, and draws nothing of it."""
-    topic = await stage.topic(queues=3)
-    near, other, far = [queue.id for queue in topic.queues]
-    receipts = await stage.schedule(topic, *([MINUTE] * 12))
-    await stage.publish(stage.draft(topic))
-    ends = dict(stage.tables.rows("SELECT id, next_offset FROM queue"))
-    stage.now += MINUTE
-    promoted, held = await stage.store.promote_free(ids_of(receipts[:6]), stage.now, likely=[near, far])
-    assert sorted(one.entry for one in promoted) == sorted(ids_of(receipts[:6]))
-    assert not held
-    again, held = await stage.store.promote_free(ids_of(receipts), stage.now, behind={other}, likely=[other, near])
-    assert all(one.queue_id != other for one in again)
-    rest = {entry for entries in held.values() for entry in entries}
-    assert {one.entry for one in promoted + again} | rest == set(ids_of(receipts))
-    counted = Counter(one.queue_id for one in promoted + again)
-    drawn = {queue_id: end + counted[queue_id] for queue_id, end in ends.items()}
-    assert dict(stage.tables.rows("SELECT id, next_offset FROM queue")) == drawn
 
 
 async def test_the_near_sweep_sees_its_window(stage: Stage) -> None:

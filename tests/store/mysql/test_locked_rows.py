@@ -119,24 +119,6 @@ async def test_a_locked_topic_leaves_out_what_would_be_counted_there_first(
     assert [verdict.result for verdict in await store.cancel(made, START)] == ["cancelled"]
 
 
-async def test_a_likely_queue_that_somebody_holds_is_not_waited_for(
-    store: Store, mysql_dsn: str, lock_waits: Callable[[], int]
-) -> None:
-    topic = await store.write(catalogue.add_topic, TopicDraft("orders", queues=2), START)
-    answers = await store.publish([_for(topic, queue, 10) for queue in (0, 1)], START)
-    ids = [answer[0].id for answer in answers if isinstance(answer, list)]
-    queues = [queue.id for queue in topic.queues]
-    with connect_raw(mysql_dsn) as other, other.cursor() as cursor:
-        cursor.execute("SELECT * FROM queue WHERE id = %s FOR UPDATE", (queues[0],))
-        before = lock_waits()
-        promoted, held = await store.promote_free(ids, START + 10, likely=queues)
-        assert ([one.entry for one in promoted], held) == ([ids[1]], {queues[0]: [ids[0]]})
-        assert lock_waits() == before
-        other.rollback()
-    promoted, held = await store.promote_free(ids, START + 10, likely=queues)
-    assert ([one.entry for one in promoted], held) == ([ids[0]], {})
-
-
 async def test_a_gap_that_somebody_holds_is_waited_for_and_the_queues_are_told(store: Store, mysql_dsn: str) -> None:
     topic = await store.write(catalogue.add_topic, TopicDraft("orders", queues=3), START)
     await store.publish([_for(topic, queue) for queue in (0, 1, 2)], START)
