@@ -12,7 +12,6 @@ from attrs import define, field
 from ...store.errors import StoreError
 from ...store.records import Promoted
 from ...wheel.horizon import Horizon
-from ...wheel.shards import shard_of
 from ...wheel.timing_wheel import TimingWheel
 from ..clock import Clock
 from ..outages import tell_failure
@@ -23,9 +22,8 @@ BATCH = 1000
 _PIECE = 4000
 """Entries of the next cycle dealt to their slots at one wake-up."""
 _LONGEST_REST = 1.0
-SOON = 3_000
-"""Milliseconds: what falls due so soon is in the wheel of whoever hears of it. Its shard's owner, which sweeps a second
-and a half ahead, may hear of it too late."""
+_SOON = 6_000
+"""Milliseconds: what falls due so soon is kept when its shard goes, whose owner may not have seen it yet."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 """Seconds before another try when the store is away."""
 
@@ -51,8 +49,8 @@ class Hand:
     _stopped: trio.Event = field(factory=trio.Event, init=False)
 
     def add(self, due: int, entry: int) -> None:
-        """Takes note of a committed row. Past the horizon it is left to its page, and of another's shard to that."""
-        if self._is_ours(due, entry):
+        """Takes note of a committed row, whoever has its shard. Past the horizon it is left to its page."""
+        if self.horizon.covers(due):
             self.wheel.add(due, entry)
             if self._sleeps_until is None or due < self._sleeps_until:
                 self._wake.set()
@@ -72,18 +70,13 @@ class Hand:
 
     def cancel(self, due: int, entry: int) -> None:
         """Forgets a row that was cancelled or moved. (One that fires all the same finds nothing to promote.)"""
-        if self._is_ours(due, entry):
+        if self.horizon.covers(due):
             self.wheel.cancel(due, entry)
 
     async def forget(self, shards: Set[int]) -> None:
         """Forgets what is of these shards, but for what is due soon: their owner may not have seen it yet."""
-        for _ in self.wheel.forget(shards, self._clock.now() + 2 * SOON):
+        for _ in self.wheel.forget(shards, self._clock.now() + _SOON):
             await trio.lowlevel.checkpoint()
-
-    def _is_ours(self, due: int, entry: int) -> bool:
-        if not self.horizon.covers(due):
-            return False
-        return shard_of(entry) in self.shares.held or due < self._clock.now() + SOON
 
     @property
     def behind(self) -> int:

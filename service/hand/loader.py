@@ -6,18 +6,18 @@ after its own commit, so that a row may come twice and never not at all. A shard
 the same way: what comes for it is added first, and what waits is read after.
 """
 
-from collections.abc import Awaitable, Callable, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 
 import structlog
 import trio
 
 from ...store.errors import StoreError
-from ...store.ids import due_of, first_id
 from ...store.store import Store
 from ...store.timers import timers
 from ..clock import Clock
 from ..outages import tell_failure
 from .hand import Hand
+from .pages import Page, pages
 
 _FIRST_PAGE = 500
 """Rows of a shard in the first page of what is overdue: small, so that the first message goes out soon."""
@@ -88,46 +88,15 @@ class Loader:
 
     async def _read(self, shards: Set[int], since: int, until: int, page: int) -> None:
         """The shards in turn, a page of each, so that the oldest come first."""
-        readers = [read for shard in sorted(shards) for read in self._readers(shard, since, until)]
+        readers = [read for shard in sorted(shards) for read in pages(self._store, shard, since, until, self._add)]
         while readers:
-            going_on: list[Callable[[int], Awaitable[bool]]] = []
+            going_on: list[Page] = []
             for read in readers:
                 if await read(page):
                     going_on.append(read)
                 await trio.lowlevel.checkpoint()
             readers = going_on
             page = _PAGE
-
-    def _readers(self, shard: int, since: int, until: int) -> list[Callable[[int], Awaitable[bool]]]:
-        """One for each table; each reads its next page and tells whether there may be more."""
-        after = {"delay": first_id(since), "retry": first_id(since)}
-        after_moved = (since - 1, 0)
-
-        async def messages(limit: int) -> bool:
-            rows = await self._store.read(timers.due_messages, shard, after["delay"], until, limit)
-            if rows:
-                after["delay"], _ = rows[-1]
-                after["delay"] += 1
-            self._add(rows)
-            return len(rows) == limit
-
-        async def moved(limit: int) -> bool:
-            nonlocal after_moved
-            rows = await self._store.read(timers.due_moved, shard, after_moved, until, limit)
-            if rows:
-                id_, due = rows[-1]
-                after_moved = (due, id_)
-            self._add(rows)
-            return len(rows) == limit
-
-        async def retries(limit: int) -> bool:
-            ids = await self._store.read(timers.due_retries, shard, after["retry"], until, limit)
-            if ids:
-                after["retry"] = ids[-1] + 1
-            self._add([(~id_, due_of(id_)) for id_ in ids])
-            return len(ids) == limit
-
-        return [messages, moved, retries]
 
     def _add(self, rows: Sequence[timers.Scan]) -> None:
         if rows:

@@ -4,6 +4,7 @@
   know of, put there by another node or by a user's own SQL. (Five seconds ahead would read every row five times:
   measured, it doubles the lateness at 1000 due a second.) Of shards that other nodes hold it looks at what is late by
   half a second: where a node has died, its timers come a second and a half late at most, before anybody has its shards.
+  After an outage it begins where the last whole one ended.
 - far, every minute: whatever else is due. Only rows that were never promoted are there, from transactions that were
   committed hours late. Both, when somebody says that a transaction of theirs was committed (`nudge`).
 - leases, every ten seconds: claims whose lease ran out and that no coordinator here has watched.
@@ -12,13 +13,14 @@
   something to claim, for whatever reason: other nodes publish, seek and settle.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 from attrs import define, field
 
 from ...store import catalogue
 from ...store.groups import holdings
+from ...store.ids import SHARDS
 from ...store.records import ClaimKey
 from ...store.store import Store
 from ...store.stream import publishing
@@ -26,14 +28,19 @@ from ...store.timers import timers
 from ..clock import Clock
 from ..stream.growth import Growth
 from .hand import Hand
+from .pages import pages
 
 _BEHIND = 120_000
 _AHEAD = 1_500
 _LATE = 500
 """Milliseconds after which what another node was to bring is brought by this one."""
 _HAND_BEHIND = 2_000
-"""Milliseconds that a hand may be behind and yet be swept for: what it is brought of a dead node's is late already."""
+"""Milliseconds that a hand may be behind and yet be swept for each time: what it is brought of a dead node's is late
+already."""
+_PASSED = 4
+"""Sweeps that are passed over before the next, for a hand that is behind."""
 _ROWS = 10_000
+"""Of each kind in one look; where there are more, whoever is on time itself reads on in pages."""
 _CLAIMS = 1_000
 _QUEUES = 1_000
 _GROUPS = 1_000
@@ -55,11 +62,19 @@ class Sweeps:
     _ends: dict[int, int] = field(factory=dict[int, int], init=False)
     _far_again_at: int = field(default=0, init=False)
     found: int = field(default=0, init=False)
+    _swept: int = field(default=_EVER, init=False)
+    """When the last near sweep was made that saw all."""
+    _passed: int = field(default=0, init=False)
 
     async def near(self) -> None:
         """Adds near rows that the wheel does not hold."""
         now = self._clock.now()
-        await self._sweep(now - _BEHIND, now - _LATE, own_until=now + _AHEAD)
+        if self._is_behind and self._passed < _PASSED:
+            self._passed += 1
+            return
+        self._passed = 0
+        if await self._sweep(min(now, self._swept) - _BEHIND, now - _LATE, own_until=now + _AHEAD):
+            self._swept = now
 
     async def far(self) -> None:
         """Adds rows that are long due and that the wheel does not hold."""
@@ -73,17 +88,38 @@ class Sweeps:
         """Waits for a nudge, and takes the near rows, or, when none of them is new, all that is due."""
         await self._nudged.wait()
         self._nudged = trio.Event()
+        if self._is_behind:
+            return
         before, now = self.found, self._clock.now()
         await self._sweep(now - _BEHIND, now + _AHEAD)
         if self.found == before and now >= self._far_again_at:  # it was open for more than two minutes
             self._far_again_at = now + 1000
             await self.far()
 
-    async def _sweep(self, since: int, until: int, own_until: int = 0) -> None:
-        if self._hand.behind > _HAND_BEHIND:
-            return  # what is due is on its way; reading it again would not hasten it
+    @property
+    def _is_behind(self) -> bool:
+        # Most of what is due is on its way then; reading it again would not hasten it.
+        return self._hand.behind > _HAND_BEHIND
+
+    async def _sweep(self, since: int, until: int, own_until: int = 0) -> bool:
+        """Whether all that is there was seen. Of many rows the first shards' hide the others'; whose own hand is late
+        has many of its own, and leaves it at that."""
+        on_time = self._hand.behind <= _LATE
         own = dict.fromkeys(self._hand.shares.held, max(until, own_until))
-        self.found += self._hand.add_missing(await self._store.read(timers.near, since, until, _ROWS, own))
+        rows = await self._store.read(timers.near, since, until, _ROWS, own)
+        self.found += self._hand.add_missing(rows)
+        if len(rows) < _ROWS:
+            return True
+        if not on_time:
+            return False
+        for shard in range(SHARDS):
+            for read in pages(self._store, shard, since, until, self._bring):
+                while await read(_ROWS):
+                    await trio.lowlevel.checkpoint()
+        return True
+
+    def _bring(self, rows: Sequence[timers.Scan]) -> None:
+        self.found += self._hand.add_missing([(due, entry) for entry, due in rows])
 
     async def leases(self) -> None:
         """Ends claims whose lease ran out without anybody here watching."""

@@ -49,13 +49,20 @@ class Rows:
         self.grown: list[int] = []
         self.ends: dict[int, int] = {}
         self.looked_at: list[int] = []
+        self.away = False
+        self.moved: list[tuple[int, int]] = []
 
     async def read(self, function: Any, *args: Any) -> Any:
         known: dict[Any, Any] = {
             catalogue.queue_ends: self.queue_ends,
             catalogue.claimable: self.groups_to_claim,
             timers.near: self.near,
+            timers.due_messages: self.due_messages,
+            timers.due_moved: self.due_moved,
+            timers.due_retries: self.due_retries,
         }
+        if self.away:
+            raise Unavailable("away")
         return await known[function](*args)
 
     async def queue_ends(self, queue_ids: list[int]) -> dict[int, int]:
@@ -69,6 +76,18 @@ class Rows:
         self.asked.append((since, until))
         self.untils.append(untils)
         return [row for row in self.due if since <= row[0] < untils.get(shard_of(row[1]), until)][:limit]
+
+    async def due_messages(self, shard: int, after: int, until: int, limit: int) -> list[tuple[int, int]]:
+        found = [(id_, due) for due, id_ in self.due if id_ >= max(after, 0) and id_ % 16 == shard and due < until]
+        return sorted(found)[:limit]
+
+    async def due_moved(self, shard: int, after: tuple[int, int], until: int, limit: int) -> list[tuple[int, int]]:
+        found = [(due, id_) for due, id_ in self.moved if (due, id_) > after and id_ % 16 == shard and due < until]
+        return [(id_, due) for due, id_ in sorted(found)[:limit]]
+
+    async def due_retries(self, shard: int, after: int, until: int, limit: int) -> list[int]:
+        found = [~entry for due, entry in self.due if entry < 0 and ~entry % 16 == shard and due < until]
+        return sorted(id_ for id_ in found if id_ >= after)[:limit]
 
     def add_missing(self, timers: list[tuple[int, int]]) -> int:
         new = {entry for _, entry in timers} - self.held
@@ -183,12 +202,56 @@ async def test_a_nudge_looks_ahead_in_all_shards(rows: Rows, sweeps: Sweeps) -> 
     assert rows.held == {2}
 
 
-async def test_a_hand_that_is_far_behind_is_brought_no_more(rows: Rows, sweeps: Sweeps) -> None:
+async def test_a_hand_that_is_far_behind_is_swept_for_now_and_then(rows: Rows, sweeps: Sweeps) -> None:
     """What a dead node leaves comes late by a second and a half: that is not far."""
     rows.due = [(NOW, 1)]
     rows.behind = 2_001
-    await sweeps.near()
+    for _ in range(4):
+        await sweeps.near()
     assert rows.asked == []
-    rows.behind = 1_999
     await sweeps.near()
     assert rows.held == {1}
+    rows.due.append((NOW, 17))
+    rows.behind = 1_999
+    await sweeps.near()
+    assert rows.held == {1, 17}
+
+
+async def test_what_fell_due_in_an_outage_is_found_after_it(rows: Rows, sweeps: Sweeps) -> None:
+    await sweeps.near()
+    rows.due = [(NOW + 1_000, 1), (NOW + 700_000, 2)]
+    rows.away = True
+    rows.ms += 600_000
+    with pytest.raises(Unavailable):
+        await sweeps.near()
+    rows.away = False
+    rows.behind = 600_000
+    await sweeps.near()
+    assert rows.asked[1:] == []
+    rows.behind, rows.ms = 0, NOW + 800_000
+    await sweeps.near()
+    assert rows.held == {1, 2}
+    rows.due = [(NOW, 3)]
+    await sweeps.near()
+    assert 3 not in rows.held, "it looks no farther behind than it must"
+
+
+@pytest.mark.parametrize("far", [False, True])
+async def test_more_than_one_look_shows_is_read_in_pages(
+    rows: Rows, sweeps: Sweeps, far: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first shards' rows hide the others', also those that are known, or wait apart."""
+    monkeypatch.setattr("tarry.service.hand.sweeps._ROWS", 5)
+    due = NOW - (600_000 if far else 1_000)
+    known = [due << 21 | number << 4 for number in range(6)]
+    hidden = [due << 21 | 15, ~(due << 21 | 31), due << 21 | 47]
+    rows.held = set(known)
+    rows.due = [(due, entry) for entry in known + hidden]
+    rows.moved = [(due + 1, 63)]
+    rows.behind = 501
+    await (sweeps.far() if far else sweeps.near())
+    assert rows.held == set(known), "its own are late too: it reads no more than that"
+    rows.behind = 0
+    await (sweeps.far() if far else sweeps.near())
+    assert rows.held == {*known, *hidden, 63}
+    assert sweeps.found == 4
