@@ -261,11 +261,11 @@ async def test_of_a_message_that_is_gone_again_nobody_can_tell(line: Line, nurse
     stage = line.stage
 
     class Removing(MySQLBackend):
-        async def _landed(self, *asked: Any) -> bool:
+        async def _landed(self, lost: Any, witness: Any, unknown: Any) -> bool:
             with closing(connect_raw(stage.dsn)) as other, other.cursor() as cursor:
                 cursor.execute("DELETE FROM message")
                 other.commit()
-            return await super()._landed(*asked)
+            return await super()._landed(lost, witness, unknown)
 
     proxy: Proxy = await nursery.start(Proxy(stage.dsn).run)
     backend = Removing(proxy.dsn)
