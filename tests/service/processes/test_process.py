@@ -42,7 +42,7 @@ def test_a_process_ends_with_its_pipe(tmp_path: Path) -> None:
     reads, writes = os.pipe()
     pid = os.posix_spawn(
         sys.executable,
-        [sys.executable, "-c", _WAITS, str(reads)],
+        [sys.executable, "-B", "-c", _WAITS, str(reads)],
         os.environ | {"PYTHONPATH": str(Path(__file__).parents[3] / ".tree")},
         file_actions=[(os.POSIX_SPAWN_DUP2, reads, reads), (os.POSIX_SPAWN_CLOSE, writes)],
     )

@@ -36,7 +36,7 @@ sys.exit(Supervisor([], 2, work, reloads=False).run())
 
 def run(short: set[int]) -> tuple[int, list[dict[str, object]]]:
     ran = subprocess.run(
-        [sys.executable, "-c", _RUNS.replace("SHORT", repr(short))],
+        [sys.executable, "-B", "-c", _RUNS.replace("SHORT", repr(short))],
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3] / ".tree")},
         capture_output=True,
         text=True,
