@@ -9,7 +9,7 @@ It reads the headers of the packets that clients send, so that a COMMIT within a
 
 from collections import Counter
 from typing import Literal
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import attrs
 import trio
@@ -56,14 +56,12 @@ class Proxy:
         return cut
 
     async def run(self, task_status: "trio.TaskStatus[Proxy]") -> None:
-        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        login, _, _ = self._to.netloc.rpartition("@")
-        self.dsn = self._to._replace(netloc=f"{login}@127.0.0.1:{listener.socket.getsockname()[1]}").geturl()
+        listener, self.dsn = await listen_before(self._to)
         task_status.started(self)
         await trio.serve_listeners(self._join, [listener])
 
     async def _join(self, client: trio.SocketStream) -> None:
-        server = await trio.open_tcp_stream(self._to.hostname or "localhost", self._to.port or 3306)
+        server = await connect_to(self._to)
         deaf = trio.Event()  # what the server says no longer reaches the client
         answered = trio.Event()
         said: list[bytes] = []  # in the transaction that is open
@@ -123,6 +121,17 @@ class Proxy:
                 self.cuts.remove(cut)
                 return cut
         return None
+
+
+async def listen_before(server: SplitResult) -> tuple[trio.SocketListener, str]:
+    """A listener on a free port, and the DSN of the database by way of it."""
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    login, _, _ = server.netloc.rpartition("@")
+    return listener, server._replace(netloc=f"{login}@127.0.0.1:{listener.socket.getsockname()[1]}").geturl()
+
+
+async def connect_to(server: SplitResult) -> trio.SocketStream:
+    return await trio.open_tcp_stream(server.hostname or "localhost", server.port or 3306)
 
 
 def _is_last(packet: bytes) -> bool:

@@ -1,7 +1,7 @@
 """The shares of the wheel: which shards this node holds, of all that the nodes on one database hold together.
 
 Who is to hold a shard follows from who is there (`assignment`). A node that is to hold one takes it: from then on it
-adds to its wheel what it hears of and finds for it; it reads what waits, and then its row says that it has the shard.
+adds to its wheel what it finds for it; it reads what waits, and then its row says that it has the shard.
 Only then the one before lets go, in two steps: its row says that it has the shard no more; and when it looks again
 after that, and the other has it still, it forgets it. So two that see different nodes never both rely on each other,
 and a shard is always in the wheel of a node that says so, unless that dies. In two wheels it does no harm: rows
@@ -32,7 +32,7 @@ class Shares:
     """`see` after each look at the nodes, `take` and `drop` by who fills the wheel."""
 
     held: Set[int] = frozenset[int]()
-    """The wheel takes what comes for them."""
+    """Their pages are loaded, and it is looked ahead for them."""
     leaving: bool = field(default=False, init=False)
     """This node stops: it keeps what it holds until others have it."""
     relieved: bool = field(default=False, init=False)

@@ -17,7 +17,9 @@ import struct
 import zlib
 from collections.abc import Collection, Iterable
 
-SHARDS = 16
+from ..wheel.shards import SHARDS as SHARDS
+from ..wheel.shards import shard_of as shard_of
+
 SHARD_BITS = 4
 SHARDS_OF_DELAY = 2 * SHARDS
 """A waiting message that was moved lies apart, in its shard plus `SHARDS`: no scan by the time in its id passes it."""
@@ -40,11 +42,6 @@ _DRAWN_AT_ONCE = 512
 _drawn: list[int] = []
 """Nonces that nobody has had, drawn together: one by one they cost more than all else about an id."""
 os.register_at_fork(after_in_child=_drawn.clear)
-
-
-def shard_of(id_: int) -> int:
-    """The wheel shard of a message, 0 to 15."""
-    return id_ & (SHARDS - 1)
 
 
 def due_of(id_: int) -> int:

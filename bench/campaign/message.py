@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from random import Random
-from typing import Any
+from typing import Any, cast
 from zlib import crc32
 
 from attrs import frozen
@@ -56,4 +56,4 @@ def make(random: Random, name: str, topic: str, **rest: Any) -> Message:
 def name_of(message: Mapping[str, Any]) -> str:
     """The name of what came back; what has none shows as itself."""
     body = message["body"]
-    return str(body.get("name", body)) if isinstance(body, dict) else str(body)  # pyright: ignore
+    return str(cast("dict[str, Any]", body).get("name", body)) if isinstance(body, dict) else str(body)

@@ -3,7 +3,7 @@
 Overdue rows come first, oldest first, while the service already serves. Then page after page of what falls due within
 the horizon. `Horizon.page` moves `loaded_until` before the page is read, and a publish compares its due time with it
 after its own commit, so that a row may come twice and never not at all. A shard that this node is to hold is taken in
-the same way: what comes for it is added first, and what waits is read after.
+the same way: from then on it is looked ahead for, and what waits is read after.
 """
 
 from collections.abc import Callable, Sequence, Set

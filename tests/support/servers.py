@@ -26,6 +26,7 @@ import pytest
 import trio
 
 from support.certificates import write_certificates
+from tarry.bench.proxy import connect_to, listen_before
 
 START_SECONDS = 60.0
 
@@ -196,14 +197,12 @@ class Line:
         self._open = trio.Event()
 
     async def run(self, task_status: trio.TaskStatus["Line"]) -> None:
-        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        login, _, _ = self._to.netloc.rpartition("@")
-        self.dsn = self._to._replace(netloc=f"{login}@127.0.0.1:{listener.socket.getsockname()[1]}").geturl()
+        listener, self.dsn = await listen_before(self._to)
         task_status.started(self)
         await trio.serve_listeners(self._join, [listener])
 
     async def _join(self, client: trio.SocketStream) -> None:
-        server = await trio.open_tcp_stream(self._to.hostname or "localhost", self._to.port or 3306)
+        server = await connect_to(self._to)
         answer_lost = trio.Event()
 
         async def up() -> None:
