@@ -159,8 +159,8 @@ bare_uvicorn = partial(_other, "uvicorn")
 def over_sockets(data: bytes, connections: int, seconds: float, start: Callable[[str], Any], dsn: str) -> Figures:
     """The same request over so many connections."""
     with start(dsn) as server:
-        scripts = [again(data) for _ in range(connections)]
-        return drive(server.port, scripts, seconds, lambda: cpu_of(server.pid))
+        scripts = [(server.port, again(data)) for _ in range(connections)]
+        return drive(scripts, seconds, lambda: cpu_of(server.pid))
 
 
 def lines(messages: int, keyed: bool, dsn: str) -> Figures:
@@ -186,9 +186,9 @@ def claims(size: int, seconds: float, messages: int, dsn: str) -> Figures:
 
     with served(dsn) as server:
         publish(server.url, messages)
-        scripts = [consumer(number) for number in range(_CONSUMERS)]
+        scripts = [(server.port, consumer(number)) for number in range(_CONSUMERS)]
         before, began = cpu_of(server.pid), time.perf_counter()
-        figures = drive(server.port, scripts, seconds, lambda: cpu_of(server.pid))
+        figures = drive(scripts, seconds, lambda: cpu_of(server.pid))
         took, used = time.perf_counter() - began, cpu_of(server.pid) - before
     done = counted["messages"]
     return figures | {"per_s": round(done / took), "server_cpu_us": round(used / done * 1e6, 1)}

@@ -8,14 +8,14 @@ _RECEIPT = b'{"id":'
 _END = b"\r\n0\r\n\r\n"
 
 
-def publish_lines(port: int, body: bytes, many: int, *, keyed: bool) -> None:
-    """So many messages of this body, each with an idempotency key of its own if wanted, to `orders`. Raises
+def publish_lines(port: int, body: bytes, many: int, *, keyed: bool, topic: str = "orders") -> None:
+    """So many messages of this body, each with an idempotency key of its own if wanted. Raises
     `RuntimeError` when one was not accepted."""
     if keyed:
         data = b"".join([b'{"body":%b,"idempotency_key":"%d"}\n' % (body, number) for number in range(many)])
     else:
         data = (b'{"body":%b}\n' % body) * many
-    head = "POST /v1/topics/orders/messages HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/x-ndjson\r\n"
+    head = f"POST /v1/topics/{topic}/messages HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/x-ndjson\r\n"
     with socket.create_connection(("127.0.0.1", port)) as line:
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         line.sendall(f"{head}content-length: {len(data)}\r\n\r\n".encode())

@@ -7,7 +7,7 @@ nothing of the body that a script does not ask for.
 import select
 import socket
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 
 from attrs import define, field
 
@@ -64,11 +64,12 @@ class _Connection:
         return True
 
 
-def drive(port: int, scripts: list[Script], seconds: float, cpu: Callable[[], float]) -> Figures:
-    """Each script on a connection of its own, until it ends or the time is over; `cpu` is the server's so far."""
+def drive(scripts: Sequence[tuple[int, Script]], seconds: float, cpu: Callable[[], float]) -> Figures:
+    """Each script on a connection of its own to a port, until it ends or the time is over; `cpu` is the servers' so
+    far."""
     connections: dict[int, _Connection] = {}
     with select.epoll() as ready:
-        for script in scripts:
+        for port, script in scripts:
             one = _Connection(socket.create_connection(("127.0.0.1", port)), script)
             one.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connections[one.socket.fileno()] = one

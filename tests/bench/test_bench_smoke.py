@@ -18,6 +18,7 @@ MODULES = (
     "groups",
     "lateness",
     "neighbours",
+    "nodes",
     "offsets",
     "polls",
     "promote",
@@ -89,6 +90,20 @@ def test_neighbours(mariadb_server: str) -> None:
     assert [line.get("case") for line in lines] == ["alone", "met", "known", None]
     assert lines[2]["told"] > 0
     assert all(ratio["median"] > 0 for case in lines[-1]["ratio"].values() for ratio in case.values())
+
+
+def test_nodes(mariadb_server: str) -> None:
+    small = ("--dsn", mariadb_server, "--runs", "1", "--seconds", "0.3", "--topics", "1", "--connections", "4")
+    few = ("--messages", "2000", "--pending", "2000", "--only", "publish", "claim", "memory")
+    lines = run("nodes", *small, *few)
+    rates, memory = [line for line in lines if "per_s" in line and "run" in line], lines[-4:-1]
+    assert [line["subject"] for line in rates] == [
+        *("one_4_on_1", "two_4_on_1", "processes_4_on_1"),
+        *("one_on_1", "two_on_1", "processes_on_1"),
+    ]
+    assert all(line["per_s"] > 0 for line in rates)
+    assert [len(line["timers"]) for line in memory] == [1, 2, 3]
+    assert all(sum(line["timers"]) == 2000 for line in memory)
 
 
 def test_queues() -> None:

@@ -1,0 +1,349 @@
+"""What do several servers on one database gain, and what do they cost?
+
+    python -m tarry.bench.nodes --dsn mysql --only publish
+    python -m tarry.bench.nodes --dsn mysql --only claim --queues 4
+    python -m tarry.bench.nodes --dsn mysql --only idle polls kill stop memory --runs 1
+
+Real servers (`tarry serve`) on an empty database each time, asked through HTTP. The sections:
+
+    publish, claim   one server, two, and one of two processes (`--processes 2`), on one topic and on several: a second,
+                     in turns; who had how many cores, the clients outside of them; waits for row locks
+    idle             statements a second and server, with nothing to do; with a long poll at each; with Redis
+    polls            from a publish at one server to the answer of a long poll at the other, without Redis and with
+    kill, stop       `--rate` due a second, two servers, one ends by SIGKILL or SIGTERM: what is lost, early and latest
+    memory           timers and memory of each of one, two and three servers with `--pending` timers that were there
+"""
+
+import json
+import random
+import tempfile
+import threading
+import time
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import httpx
+
+from ..client import Tarry
+from ..service.demo.server_process import ServerProcess
+from . import databases
+from .line_load import publish_lines
+from .raw_load import Script, again, drive, request
+from .report import Figures, chosen, column, percentile, ratios, say, spreads, summarize
+from .several import Usage, several, start_another, until_shared_out
+from .subject import BODY
+from .usage import rss_of
+
+SECTIONS = ("publish", "claim", "idle", "polls", "kill", "stop", "memory")
+_KINDS = {"one": (1, 1), "two": (2, 1), "processes": (1, 2)}
+"""Servers and processes of each."""
+_LEAD = timedelta(seconds=12)
+"""From the first schedule of a load to the first that is due: the servers start meanwhile."""
+_BEFORE, _AFTER = 3, 5
+"""Seconds of a load before one of two servers ends, and after that."""
+_PAGE = 1000
+
+
+def main() -> None:
+    parser = databases.options("nodes", __doc__, default="mysql", runs=3)
+    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=SECTIONS, help="sections")
+    parser.add_argument("--seconds", type=databases.seconds, default=2, help="of each measurement of a rate")
+    parser.add_argument("--connections", type=databases.count, nargs="+", default=[24, 192], help="that publish")
+    parser.add_argument(
+        "--topics", type=databases.count, nargs="+", default=[1, 3], help="that the load is spread over"
+    )
+    parser.add_argument("--queues", type=databases.count, default=1, help="of each topic")
+    parser.add_argument("--consumers", type=databases.count, default=12, help="that claim")
+    parser.add_argument("--size", type=databases.count, default=100, help="messages to a claim")
+    parser.add_argument("--messages", type=databases.count, default=60_000, help="that claims find waiting")
+    parser.add_argument("--idle", type=databases.seconds, default=10, help="seconds for which statements are counted")
+    parser.add_argument("--rate", type=databases.count, default=1000, help="due a second where a server ends")
+    parser.add_argument("--pending", type=databases.count, default=200_000, help="timers that are held")
+    arguments = parser.parse_args()
+    if arguments.dsn.startswith("sqlite"):
+        parser.error("the embedded store is for one server: name MySQL or MariaDB")
+    with databases.server(arguments.dsn) as dsn:
+        settings = databases.durability(dsn)
+        for section in arguments.only:
+            contestants = _contestants(section, arguments)
+            runs = databases.alternate(dsn, "nodes", arguments.runs, contestants, section=section)
+            _summarize(section, arguments, settings, runs)
+
+
+def _contestants(section: str, arguments: Namespace) -> dict[str, Callable[[str], Figures]]:
+    """By name: what is measured on an empty database."""
+    if section == "publish":
+        return {
+            f"{kind}_{connections}_on_{topics}": partial(publish, kind, connections, topics, arguments)
+            for connections in arguments.connections
+            for topics in arguments.topics
+            for kind in _KINDS
+        }
+    if section == "claim":
+        return {
+            f"{kind}_on_{topics}": partial(claim, kind, topics, arguments)
+            for topics in arguments.topics
+            for kind in _KINDS
+        }
+    if section == "idle":
+        return {
+            f"{name}_{many}": partial(idle, many, arguments.idle, polls=name == "polls", with_redis=name == "redis")
+            for name, many in (("idle", 1), ("idle", 2), ("polls", 2), ("redis", 2))
+        }
+    if section == "polls":
+        return {"without_redis": partial(reach, 10, False), "redis": partial(reach, 50, True)}
+    if section == "memory":
+        return {f"nodes_{many}": partial(memory, many, arguments.pending) for many in (1, 2, 3)}
+    return {section: partial(end, section == "stop", arguments.rate)}
+
+
+def _summarize(section: str, arguments: Namespace, settings: Figures, runs: list[dict[str, Figures]]) -> None:
+    figures = list(next(iter(runs[0].values())))
+    numbers = [name for name in figures if isinstance(runs[0][next(iter(runs[0]))][name], int | float)]
+    told: Figures = {name: spreads(column(runs, name), 2) for name in numbers}
+    if section in ("publish", "claim"):
+        rates = column(runs, "per_s")
+        told["times_one"] = {
+            name: ratios(rates, name, "one_" + name.partition("_")[2]) for name in rates[0] if name[:4] != "one_"
+        }
+    asked = chosen(arguments, "seconds", "queues", "consumers", "size", "rate", "pending")
+    summarize("nodes", section=section, **asked, **settings, **told)
+
+
+# Rates
+
+
+def publish(kind: str, connections: int, topics: int, arguments: Namespace, dsn: str) -> Figures:
+    """Publishes of one message each."""
+    many, processes = _KINDS[kind]
+    with several(dsn, many, processes=processes) as servers:
+        _make_topics(servers[0], topics, arguments.queues)
+        scripts: list[tuple[int, Script]] = []
+        for number in range(connections):
+            data = request("POST", f"/v1/topics/t{number % topics}/messages", b'{"body":' + BODY + b"}")
+            scripts.append((_server_of(number, topics, servers).port, again(data)))
+        usage = Usage(dsn, servers)
+        return usage.measured(lambda: drive(scripts, arguments.seconds, usage.servers_cpu))
+
+
+def claim(kind: str, topics: int, arguments: Namespace, dsn: str) -> Figures:
+    """Claims of messages that wait, and their acks; the figures are of messages."""
+    many, processes = _KINDS[kind]
+    counted = 0
+
+    def consumer(number: int) -> Script:
+        nonlocal counted
+        body = json.dumps({"client": f"c{number}", "max": arguments.size, "wait": "1s"}).encode()
+        while True:
+            claim = json.loads((yield request("POST", f"/v1/topics/t{number % topics}/groups/g/claim", body)))
+            if not claim["claim"]:
+                return
+            yield request("POST", f"/v1/claims/{claim['claim']}/ack", b"{}")
+            counted += len(claim["messages"])
+
+    def work() -> Figures:
+        before, began = usage.servers_cpu(), time.perf_counter()
+        figures = drive(scripts, arguments.seconds, usage.servers_cpu)
+        took, used = time.perf_counter() - began, usage.servers_cpu() - before
+        return figures | {"per_s": round(counted / took), "server_cpu_us": round(used / counted * 1e6, 1)}
+
+    with several(dsn, many, processes=processes) as servers:
+        _make_topics(servers[0], topics, arguments.queues)
+        for topic in range(topics):
+            for server in servers:
+                share = arguments.messages // topics // many
+                publish_lines(server.port, BODY, share, keyed=False, topic=f"t{topic}")
+        scripts = [
+            (_server_of(number, topics, servers).port, consumer(number)) for number in range(arguments.consumers)
+        ]
+        usage = Usage(dsn, servers)
+        return usage.measured(work)
+
+
+def _server_of(number: int, topics: int, servers: Sequence[ServerProcess]) -> ServerProcess:
+    """Of the n-th client, so that each topic has clients at all servers."""
+    return servers[number // topics % len(servers)]
+
+
+def _make_topics(server: ServerProcess, topics: int, queues: int) -> None:
+    with Tarry(server.url) as tarry:
+        for topic in range(topics):
+            tarry.put_topic(f"t{topic}", queues=queues)
+            httpx.put(f"{server.url}/v1/topics/t{topic}/groups/g", json={"from": "earliest"}).raise_for_status()
+
+
+# Idle
+
+
+def idle(many: int, seconds: float, dsn: str, *, polls: bool, with_redis: bool) -> Figures:
+    """What the database is asked while nothing happens."""
+    if with_redis:
+        with databases.redis() as port:
+            return _idle(many, seconds, dsn, f"redis://127.0.0.1:{port}/0", polls)
+    return _idle(many, seconds, dsn, None, polls)
+
+
+def _idle(many: int, seconds: float, dsn: str, redis: str | None, polls: bool) -> Figures:
+    with several(dsn, many, redis=redis) as servers:
+        _make_topics(servers[0], 1, 1)
+        waiting = [threading.Thread(target=_poll_once, args=(server, seconds + 10)) for server in servers if polls]
+        for one in waiting:
+            one.start()
+        say("settling")
+        time.sleep(5)
+        before, began = databases.asked(dsn), time.monotonic()
+        time.sleep(seconds)
+        took = time.monotonic() - began
+        asked = databases.asked(dsn) - databases.LOOK - before
+    for one in waiting:
+        one.join()
+    return {"statements_per_s_and_node": round(asked / took / many, 2)}
+
+
+def _poll_once(server: ServerProcess, seconds: float) -> None:
+    asked = {"client": server.url[-5:], "max": 1, "wait": f"{seconds:.0f}s"}
+    httpx.post(f"{server.url}/v1/topics/t0/groups/g/claim", json=asked, timeout=seconds + 5)
+
+
+# From a publish to a poll
+
+
+def reach(many: int, with_redis: bool, dsn: str) -> Figures:
+    """How long it takes a message from one server to who waits at the other."""
+    if with_redis:
+        with databases.redis() as port:
+            return _reach(many, dsn, f"redis://127.0.0.1:{port}/0")
+    return _reach(many, dsn, None)
+
+
+def _reach(many: int, dsn: str, redis: str | None) -> Figures:
+    took: list[float] = []
+    with several(dsn, 2, redis=redis) as servers, Tarry(servers[0].url) as here, Tarry(servers[1].url) as there:
+        _make_topics(servers[0], 1, 1)
+        here.publish("t0", 0)
+        first = there.claim("t0", "g", client="c", wait="5s")
+        if first is not None:
+            there.ack(first)
+        for number in range(many):
+            say(f"poll {number} of {many}")
+            arrived: list[float] = []
+
+            def poll(arrived: list[float] = arrived) -> None:
+                claim = there.claim("t0", "g", client="c", wait="10s")
+                arrived.append(time.perf_counter())
+                if claim is None:
+                    raise AssertionError("it did not come")
+                there.ack(claim)
+
+            waiting = threading.Thread(target=poll)
+            waiting.start()
+            time.sleep(0.2 + random.random())
+            began = time.perf_counter()
+            here.publish("t0", number)
+            waiting.join()
+            took.append(arrived[0] - began)
+    took.sort()
+    return {
+        "p50_ms": round(percentile(took, 0.5) * 1000, 1),
+        "worst_ms": round(took[-1] * 1000, 1),
+    }
+
+
+# One of two ends
+
+
+def end(gracefully: bool, rate: int, dsn: str) -> Figures:
+    """Two servers, of which one ends while messages fall due; whoever consumes asks the other."""
+    total = rate * (_BEFORE + _AFTER)
+    with several(dsn, 1) as (server,):
+        _make_topics(server, 1, 1)
+        first = datetime.now(UTC) + _LEAD
+        with Tarry(server.url) as tarry:
+            for begin in range(0, total, _PAGE):
+                dues = [first + timedelta(seconds=number / rate) for number in range(begin, min(begin + _PAGE, total))]
+                tarry.publish_many("t0", [{"body": due.timestamp(), "deliver_at": due} for due in dues])
+    with several(dsn, 2) as servers:
+        if datetime.now(UTC) + timedelta(seconds=1) > first:
+            raise AssertionError("the servers have started so slowly that the load has begun")
+        consumer = _Consumer(servers[1].url, total)
+        consuming = threading.Thread(target=consumer.run)
+        consuming.start()
+        time.sleep(first.timestamp() + _BEFORE - time.time())
+        say("one ends")
+        ended_at = time.time()
+        if gracefully:
+            servers[0].stop()
+        else:
+            servers[0].kill()
+        took = time.time() - ended_at
+        consuming.join()
+        servers[:] = servers[1:]
+    sql = (
+        "SELECT COUNT(*), COUNT(DISTINCT id), MIN(streamed_at - deliver_at), MAX(streamed_at - deliver_at) FROM message"
+    )
+    ((rows, ids, early, late),) = databases.ask(dsn, sql)
+    if (rows, ids, len(consumer.bodies)) != (total, total, total):
+        raise AssertionError(f"{rows} messages of {ids} ids, {len(consumer.bodies)} received of {total}")
+    return {
+        "messages": total,
+        "lost": 0,
+        "least_lateness_ms": int(early),
+        "latest_in_queue_ms": int(late),
+        "latest_received_ms": round(consumer.latest * 1000),
+        "end_took_s": round(took, 2),
+    }
+
+
+class _Consumer:
+    """Claims at one server until it has so many; their bodies say when they were due."""
+
+    def __init__(self, url: str, total: int) -> None:
+        self._url = url
+        self._total = total
+        self.bodies: set[float] = set()
+        self.latest = 0.0
+        """Seconds."""
+
+    def run(self) -> None:
+        until = time.monotonic() + 60
+        with Tarry(self._url) as tarry:
+            while len(self.bodies) < self._total and time.monotonic() < until:
+                claim = tarry.claim("t0", "g", client="c", max=1000, wait="2s")
+                now = time.time()
+                if claim is not None:
+                    dues = [float(message.body) for message in claim.messages]
+                    self.bodies.update(dues)
+                    self.latest = max(self.latest, now - min(dues))
+                    tarry.ack(claim)
+
+
+# Memory
+
+
+def memory(many: int, pending: int, dsn: str) -> Figures:
+    """What each holds of timers that were there before it came."""
+    with tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder, several(dsn, 1) as servers:
+        _make_topics(servers[0], 1, 1)
+        empty = rss_of(servers[0].pid)
+        publish_lines(servers[0].port, BODY + b',"delay":"1h"', pending, keyed=False, topic="t0")
+        servers.pop().stop()
+        for number in range(many):
+            start_another(servers, Path(folder), dsn, f"new{number}")
+        until_shared_out(servers[0], many, pending)
+        with Tarry(servers[0].url) as tarry:
+            timers = [one["timers"] for one in tarry.nodes()]
+        rss = [rss_of(server.pid) for server in servers]
+    return {
+        "most_timers": max(timers),
+        "most_mb": round(max(rss) / 1e6, 1),
+        "timers": timers,
+        "rss_mb": [round(one / 1e6, 1) for one in rss],
+        "empty_mb": round(empty / 1e6, 1),
+    }
+
+
+if __name__ == "__main__":
+    main()
