@@ -221,7 +221,7 @@ def begin(
 ) -> Lifecycle:
     """A server over this store, which is to be `run`."""
     make = partial(make_node, store, settings, metrics, notices)
-    return Lifecycle(store, metrics, Clock(store.now) if clock is None else clock, make)
+    return Lifecycle(store, metrics, Clock(store.exact_now) if clock is None else clock, make)
 
 
 def make_node(store: Store, settings: Settings, metrics: Metrics, notices: Notices | None, clock: Clock) -> Node:

@@ -135,6 +135,10 @@ class Backend(Guest, Protocol):
         part, and must not wait in a line."""
         ...
 
+    async def exact_now(self) -> float:
+        """`now` with the fraction of its millisecond, and as little behind the moment of the answer as can be had."""
+        ...
+
     @property
     def shared(self) -> bool:
         """Whether other servers may work on it at the same time."""

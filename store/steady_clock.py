@@ -28,6 +28,10 @@ class SteadyClock:
         """The time."""
         return (self._base + self._elapsed()) // _MS
 
+    def exact_now(self) -> float:
+        """The same, with the fraction of the millisecond."""
+        return (self._base + self._elapsed()) / _MS
+
     def skew(self) -> int:
         """By how many milliseconds the host's clock has been set ahead since the start; below 0: set back."""
         ahead = self._host() - self._base - self._elapsed()

@@ -64,6 +64,10 @@ class SQLiteBackend:
         """The host's clock as it was when the store was opened, and the time since."""
         return self._clock.now()
 
+    async def exact_now(self) -> float:
+        """The same, with its fraction."""
+        return self._clock.exact_now()
+
     async def note(self, work: Work[T]) -> T:
         """As any other piece of work: there is one writer."""
         return await self._writer.write(work)

@@ -133,3 +133,17 @@ def test_sleeping_until_a_time_reaches_it_and_not_a_millisecond_more(ahead: int,
         assert target - 1 <= clock.now() <= target
 
     trio.run(scenario)
+
+
+async def test_keeps_the_fraction_of_a_sample() -> None:
+    host = Host()
+
+    async def sample() -> float:
+        return host.database + 0.75
+
+    clock = Clock(sample, monotonic=host.monotonic)
+    await clock.take()
+    assert clock.now() == host.database
+    assert clock.seconds_until(host.database + 1) == pytest.approx(0.000_25, abs=1e-6)
+    host.ns += 260_000
+    assert clock.now() == host.database + 1

@@ -36,6 +36,9 @@ class StillBackend:
     async def now(self) -> int:
         return 0
 
+    async def exact_now(self) -> float:
+        return 0
+
     async def note(self, work: Work[T]) -> T:
         return await self.write(work)
 

@@ -209,6 +209,8 @@ async def test_the_clock(opens: Open) -> None:
     backend = await opens()
     first, second = await backend.now(), await backend.now()
     assert 1_700_000_000_000 < first <= second < first + 60_000
+    exact, last = await backend.exact_now(), await backend.now()
+    assert second <= exact < last + 1
 
 
 @pytest.mark.parametrize(
