@@ -27,6 +27,7 @@ import pymysql
 import pymysql.cursors
 
 from ..service.demo.server_process import free_port
+from ..store.mysql.dsn import Dsn
 from ..store.sqlite.connection import connect as connect_sqlite
 from .report import Figures, say, show
 
@@ -85,6 +86,8 @@ def server(dsn: str) -> Generator[str, None, None]:
     elif dsn in ("mariadb", "mysql"):
         with _private(dsn) as private:
             yield private
+    elif dsn.startswith("mysql://") and Dsn.parse(dsn).others:
+        raise SystemExit("a bench measures one server: name one host in --dsn")
     else:
         yield dsn
 

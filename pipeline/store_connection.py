@@ -17,7 +17,8 @@ import pymysql.cursors
 
 from ..client.outbox.cursors import CLOCK
 from ..store.errors import Refused
-from ..store.mysql.dsn import Dsn
+from ..store.mysql.dsn import Dsn, one_for_each_host
+from ..store.mysql.read_only import COLUMNS, why_read_only
 from ..store.mysql.statements import bind as bind_for_mysql
 from ..store.mysql.statements import statement
 from ..store.mysql.trust import trust
@@ -183,9 +184,44 @@ def _open_sqlite(dsn: str, write: bool) -> sqlite3.Connection:
 def open_mysql(dsn: str, *, seconds: int, autocommit: bool, settings: str = "") -> Connection:
     """`seconds` without a byte end a statement; `settings` are more of a session's, with commas.
 
-    Raises `StoreAway` or another `PipelineError`, and ValueError for a DSN that is none.
+    Of several hosts it is the first that takes writes; one that stands alone may be a replica. Raises `StoreAway` or
+    another `PipelineError`, and ValueError for a DSN that is none.
     """
     to = Dsn.parse(dsn)
+    if to.others:
+        to = Dsn.parse(with_one_host(dsn))
+    return _open_mysql(to, seconds, autocommit, settings)
+
+
+def with_one_host(dsn: str) -> str:
+    """The DSN with the host that takes writes now, for a driver that knows of one only. Raises as `open_mysql`."""
+    texts = one_for_each_host(dsn)
+    if len(texts) == 1:
+        return dsn
+    wrong: list[str] = []
+    for text in texts:
+        try:
+            with open_mysql(text, seconds=_CONNECT, autocommit=True) as connection:
+                why = _read_only(connection)
+        except PipelineError as error:
+            why = str(error)
+        if why is None:
+            return text
+        wrong.append(f"{name_of(text)}: {why}")
+    raise StoreAway(f"none of the {len(wrong)} hosts takes writes. {'; '.join(wrong)}")
+
+
+def _read_only(connection: Connection) -> str | None:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT {COLUMNS}")
+            return why_read_only(cursor.fetchall()[0])
+    except _ERRORS as error:
+        return " ".join(map(str, error.args))
+
+
+def _open_mysql(to: Dsn, seconds: int, autocommit: bool, settings: str) -> Connection:
+    dsn = str(to)
     try:
         context = trust(to.ssl_mode, to.ssl_ca)
         tls: dict[str, Any] = {"ssl_disabled": True} if context is None else {"ssl": context}

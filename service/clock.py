@@ -2,7 +2,8 @@
 
 Now = the last sample, as of the arrival of its answer (so never ahead of the database) + CLOCK_BOOTTIME since then. The
 host's wall clock is not used, so steps and suspends of the host do no harm. A sample that is off by more than 5 s holds
-promotion until three samples agree, and is then followed.
+promotion until three samples agree, and is then followed. When another server has the database, its clock is another's:
+the time is in doubt until there is a sample of it.
 """
 
 import math
@@ -20,10 +21,19 @@ _NS = 1_000_000
 class Clock:
     """Unix milliseconds. `take` is to be awaited once before `now`, and then every second or two."""
 
-    def __init__(self, sample: Callable[[], Awaitable[float]], *, monotonic: Callable[[], int] = boottime) -> None:
-        """`sample` gives Unix milliseconds, with their fraction if it has one: what is cut off, all are late by."""
+    def __init__(
+        self,
+        sample: Callable[[], Awaitable[float]],
+        *,
+        monotonic: Callable[[], int] = boottime,
+        server: Callable[[], str] = str,
+    ) -> None:
+        """`sample` gives Unix milliseconds, with their fraction if it has one: what is cut off, all are late by.
+        `server`: whose clock is sampled."""
         self._sample = sample
         self._monotonic = monotonic
+        self._server = server
+        self._sampled = ""  # the server that `_lead` is of
         self._lead: int | None = None  # of the last sample before `monotonic` when it arrived, nanoseconds
         self._doubted: list[int] = []  # the leads of the samples since the jump
         self.jumps = 0
@@ -31,7 +41,17 @@ class Clock:
     @property
     def in_doubt(self) -> bool:
         """Whether the database's clock is in doubt, so that nothing may be promoted."""
-        return self._lead is None or bool(self._doubted)
+        return self._lead is None or self.jumped or self.is_anothers
+
+    @property
+    def jumped(self) -> bool:
+        """Whether the last samples are not followed yet."""
+        return bool(self._doubted)
+
+    @property
+    def is_anothers(self) -> bool:
+        """Whether another server has the database since the last sample."""
+        return self._server() != self._sampled
 
     @property
     def doubted_by(self) -> int:
@@ -48,13 +68,19 @@ class Clock:
 
     async def take(self) -> None:
         """Takes a sample."""
+        server = self._server()
         value = await self._sample()
         lead = math.floor(value * _NS) - self._monotonic()
+        if server not in ("", self._server()):
+            return  # nobody knows whose it is
         if self._lead is not None and abs(self._off(lead)) > JUMP:
             self._doubt(lead)
             return
         self._doubted.clear()
-        self._lead = lead
+        self._follow(lead)
+
+    def _follow(self, lead: int) -> None:
+        self._lead, self._sampled = lead, self._server()
 
     def _doubt(self, lead: int) -> None:
         if self._doubted and abs(lead - self._doubted[-1]) > JUMP * _NS:
@@ -62,7 +88,7 @@ class Clock:
         self._doubted.append(lead)
         if len(self._doubted) >= AGREEING:
             self._doubted.clear()
-            self._lead = lead
+            self._follow(lead)
             self.jumps += 1
 
     def _known(self) -> int:

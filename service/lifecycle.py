@@ -120,7 +120,7 @@ class Lifecycle:
             checks.append(("store", None))
         except StoreError as error:
             checks.append(("store", str(error)))
-        checks.append(("clock", "the database's clock has jumped; promotion waits" if node.clock.in_doubt else None))
+        checks.append(("clock", _doubt(node.clock)))
         checks.append(("host_clock", node.clock_watch.wrong))
         behind = node.hand.behind
         checks.append(("hand", f"the hand is {behind} ms behind" if behind > 60_000 else None))
@@ -128,3 +128,9 @@ class Lifecycle:
         checks.append(("stopping", "the server is shutting down" if self._stopping else None))
         checks += [("durability", problem) for problem in self._durability]
         return checks
+
+
+def _doubt(clock: Clock) -> str | None:
+    if clock.is_anothers:
+        return "another server has the database, and its clock is to be read first; promotion waits"
+    return "the database's clock has jumped; promotion waits" if clock.in_doubt else None

@@ -31,6 +31,7 @@ from .topics.ranking import Ranking
 from .topics.remover import Remover
 from .upkeep.cleaner import Cleaner
 from .upkeep.clock_watch import ClockWatch
+from .upkeep.host_watch import HostWatch
 from .upkeep.measures import Measures
 
 
@@ -60,6 +61,7 @@ class Node:
     measures: Measures
     alarm: Alarm
     clock_watch: ClockWatch
+    host_watch: HostWatch
     keyring: Keyring
     nodes: Nodes
     client_owners: ClientOwners

@@ -65,6 +65,7 @@ from .upkeep.cleaner import Cleaner
 from .upkeep.clock_watch import ClockWatch
 from .upkeep.collector import tame_collector
 from .upkeep.forgetting import Forgetting
+from .upkeep.host_watch import HostWatch
 from .upkeep.logs import set_up_logs
 from .upkeep.measures import Measures
 
@@ -221,7 +222,7 @@ def begin(
 ) -> Lifecycle:
     """A server over this store, which is to be `run`."""
     make = partial(make_node, store, settings, metrics, notices)
-    return Lifecycle(store, metrics, Clock(store.exact_now) if clock is None else clock, make)
+    return Lifecycle(store, metrics, clock or Clock(store.exact_now, server=lambda: store.backend.server), make)
 
 
 def make_node(store: Store, settings: Settings, metrics: Metrics, notices: Notices | None, clock: Clock) -> Node:
@@ -256,6 +257,9 @@ def make_node(store: Store, settings: Settings, metrics: Metrics, notices: Notic
     wheel, horizon = TimingWheel(now), Horizon(now, settings.horizon, settings.horizon_step)
     hand = Hand(wheel, horizon, clock, promotion.promote, promotion.streamed, aside=promotion.held, shares=shares)
     membership = Membership(store, clock, groups.dismiss, present_for)
+    clock_watch = ClockWatch(clock, alarm, store.backend.skew)
+    loader = Loader(store, hand, clock, nodes.tell_soon)
+    read_anew = (clock_watch.take, directory.read_anew, loader.reload)
     forgetting = Forgetting(store, metrics, listeners, groups, cleaner)
     keyring = Keyring(store, always=settings.always_asks)
     directory.topic_gone, directory.group_gone = forgetting.topic_gone, forgetting.group_gone
@@ -275,13 +279,14 @@ def make_node(store: Store, settings: Settings, metrics: Metrics, notices: Notic
         members=Members(store, clock, groups, present_for),
         roster=Roster(store, directory, membership, groups.present),
         hand=hand,
-        loader=Loader(store, hand, clock, nodes.tell_soon),
+        loader=loader,
         promotion=promotion,
         sweeps=Sweeps(store, hand, clock, lost=groups.watch, growth=growth),
         cleaner=cleaner,
         measures=Measures(store, directory, metrics),
         alarm=alarm,
-        clock_watch=ClockWatch(clock, alarm, store.backend.skew),
+        clock_watch=clock_watch,
+        host_watch=HostWatch(lambda: store.backend.server, read_anew),
         keyring=keyring,
         nodes=nodes,
         client_owners=ClientOwners(store, clock, keyring),

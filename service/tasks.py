@@ -48,6 +48,7 @@ async def run_tasks(node: Node) -> None:
         nursery.start_soon(every, 10, duty(node, node.intake.count_outbox))
         nursery.start_soon(every, 10, duty(node, node.measures.take, node.measures.forget))
         await node.loader.recovered.wait()
+        nursery.start_soon(every, 0.2, node.host_watch.look)
         nursery.start_soon(every, 1, sweeps.near)
         nursery.start_soon(every, 60, duty(node, sweeps.far))
         nursery.start_soon(every, 60, cleaner.write_seen)

@@ -16,6 +16,15 @@ class Unavailable(StoreError):
     """The database is away, read-only or full. Nothing of the transaction is kept."""
 
 
+class ReadOnly(Unavailable):
+    """This server of the database takes no writes: it is read-only, a replica, or cut off from its cluster. Another may
+    be the one that does, or this one in a while. Nothing of the transaction is kept."""
+
+
+class Full(Unavailable):
+    """The server lets in no more sessions: `max_connections` is reached, or a limit of the account's."""
+
+
 class OutcomeUnknown(Unavailable):
     """The connection was lost at COMMIT: the transaction may or may not be kept."""
 

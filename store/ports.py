@@ -144,6 +144,12 @@ class Backend(Guest, Protocol):
         """Whether other servers may work on it at the same time."""
         ...
 
+    @property
+    def server(self) -> str:
+        """Which server has the database now, by a name that no other has; empty where there can be but one. A
+        transaction that was begun with one is not written to another, but fails."""
+        ...
+
     def skew(self) -> int:
         """By how many milliseconds the host's clock is ahead of where it was when the store's time began with it.
 

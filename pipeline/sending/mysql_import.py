@@ -20,6 +20,7 @@ from ...client.coroutines import drive
 from ...client.outbox.cursors import CursorTransaction
 from ...store.errors import DuplicateKey
 from ...store.ids import MAX_MS, SHARDS, IdMaker, due_of, random_nonce, shard_for
+from ...store.mysql.errors import ROLLED_BACK
 from ...store.ports import Queries
 from ...store.rows import encode
 from ...store.stream.publishing import add_waiting
@@ -41,7 +42,7 @@ _SETTINGS = "sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', wait_timeout
 """Much as in the service's own sessions."""
 _AGAIN = {1205, 1213}
 """Lock wait and deadlock: the same transaction may succeed on another try."""
-_LOST = {2003, 2006, 2013, 2014, 1053, 1927, 1040, 4031}
+_LOST = {2003, 2006, 2013, 2014, 1053, 1927, 1040, 4031} | ROLLED_BACK
 """The connection is gone: the transaction may or may not be kept."""
 _TRIES = 8
 _SPREAD = 1000
@@ -180,7 +181,7 @@ class _Writer:
                     raise StoreAway(f"the store refuses, and the job stopped: {said}") from error
                 if taken:
                     absent = None  # another run of the same import may be at work
-                self._roll_back()
+                self._roll_back(error)
             except StoreAway:
                 tried += 1
                 if tried >= _TRIES:
@@ -190,8 +191,10 @@ class _Writer:
         self.written.imported += len(absent)
         self.written.skipped += len(chunk) - len(absent)
 
-    def _roll_back(self) -> None:
+    def _roll_back(self, error: Exception) -> None:
         try:
+            if error.args and error.args[0] in ROLLED_BACK:
+                self.close()  # it is read-only, and another may take the writes by now
             if self._connection is not None:
                 self._connection.rollback()
         except pymysql.err.MySQLError:

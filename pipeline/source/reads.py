@@ -11,7 +11,7 @@ from importlib import import_module
 from ...store.mysql.dsn import Dsn
 from ..arrow import Table, pa
 from ..errors import PipelineError
-from ..store_connection import StoreConnection, kind_of, trouble
+from ..store_connection import StoreConnection, kind_of, trouble, with_one_host
 
 Fetch = Callable[[str], Table]
 """Raises `PipelineError`."""
@@ -24,12 +24,13 @@ def fetcher(dsn: str) -> Fetch:
     """Reads statements from the store."""
     if kind_of(dsn) == "mysql":
         to = Dsn.parse(dsn)
-        if to.ssl_mode == "DISABLED" and to.socket is None:
+        if all(one.ssl_mode == "DISABLED" for one in to.each) and to.socket is None:
             return partial(_by_connectorx, dsn)
     return partial(_row_by_row, dsn)
 
 
 def _by_connectorx(dsn: str, sql: str) -> Table:
+    dsn = with_one_host(dsn)
     try:
         return _CONNECTORX().read_sql(dsn.partition("?")[0], sql, return_type="arrow", protocol="binary")
     except _FATAL:

@@ -26,6 +26,8 @@ _SOON = 6_000
 """Milliseconds: what falls due so soon is kept when its shard goes, whose owner may not have seen it yet."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 """Seconds before another try when the store is away."""
+_DOUBTED = 0.1
+"""Seconds between two looks whether the time is still in doubt."""
 
 
 @define(eq=False)
@@ -130,5 +132,7 @@ class Hand:
                 tell_failure("promotion_failed", error, entries=len(entries), again_in=pause)
                 await trio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
+            while self._clock.in_doubt:  # it may be another server that has the database by now
+                await trio.sleep(_DOUBTED)
         self._firing = frozenset()
         self._streamed(promoted)

@@ -68,6 +68,14 @@ class Loader:
             await self._hand.forget(dropped)
             log.info("shards_left", shards=sorted(dropped))
 
+    async def reload(self) -> None:
+        """Reads all anew: another server has the database, and may not have all that the one before had."""
+        began, before = self._clock.now(), self.loaded
+        held = self._hand.shares.held
+        await self._hand.forget(held)
+        await self._until_read(held, 0, self._hand.horizon.loaded_until, _FIRST_PAGE)
+        log.info("wheel_reloaded", entries=self.loaded - before, took_ms=self._clock.now() - began)
+
     def _has(self, shards: Set[int]) -> None:
         self._hand.shares.loaded(shards)
         self._tell()

@@ -147,7 +147,7 @@ class Sweeps:
         for begin in range(0, len(awaited), _QUEUES):
             ends = await self._store.read(catalogue.queue_ends, awaited[begin : begin + _QUEUES])
             for queue_id, end in ends.items():
-                if self._ends.get(queue_id, 0) < end:
+                if self._ends.get(queue_id, 0) != end:  # less is there when another server has the database
                     self._ends[queue_id] = end
                     self._growth.seen(queue_id)
 

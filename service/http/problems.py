@@ -6,7 +6,17 @@ from uuid import uuid4
 import msgspec
 import structlog
 
-from ...store.errors import Contention, GroupGone, OutcomeUnknown, Refused, StoreError, TopicGone, Unavailable
+from ...store.errors import (
+    Contention,
+    Full,
+    GroupGone,
+    OutcomeUnknown,
+    ReadOnly,
+    Refused,
+    StoreError,
+    TopicGone,
+    Unavailable,
+)
 from .. import errors
 from ..outages import tell_failure
 from .asgi import Response
@@ -176,6 +186,17 @@ def unexpected(error: Exception, route: str) -> Problem:
     return Problem("internal", detail, request_id=request_id)
 
 
+def _why_away(error: Unavailable) -> str:
+    if isinstance(error, ReadOnly):
+        return "the store is read-only: another server of it takes the writes soon, or this one does again"
+    if isinstance(error, Full):
+        return (
+            "the store lets in no more sessions: give it more max_connections, or have fewer servers and processes;"
+            " `tarry doctor` counts them"
+        )
+    return "the store is away or takes no writes"
+
+
 def _problem_of_store(error: StoreError) -> Problem | None:
     # The texts of drivers name hosts, tables and statements: they are for the log, not for the caller.
     again = {"Retry-After": "1"}
@@ -184,9 +205,7 @@ def _problem_of_store(error: StoreError) -> Problem | None:
         return Problem("outcome-unknown", detail, headers=again)
     if isinstance(error, Unavailable):
         tell_failure("store_unavailable", error, code=error.code)
-        return Problem(
-            "store-unavailable", "the store is away or takes no writes; try again", executed=False, headers=again
-        )
+        return Problem("store-unavailable", f"{_why_away(error)}; try again", executed=False, headers=again)
     if isinstance(error, Contention):
         return Problem("busy", "other transactions were in the way; try again", executed=False, headers=again)
     if isinstance(error, TopicGone | GroupGone):

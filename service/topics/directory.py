@@ -74,6 +74,16 @@ class Directory:
         while last and not (await self._read(self._ids[-1] if self._ids else 0, _LAST, _PAGE, keep=True))[1]:
             pass  # what is new, too
 
+    async def read_anew(self) -> None:
+        """Another server has the database: all is read, whoever is not there is forgotten, and may come again."""
+        self._at = 0
+        while True:
+            await self.refresh()
+            if not self._at:
+                break
+        self._removed_topics.clear()
+        self._removed_groups.clear()
+
     def note_change(self, _: int) -> None:
         """Another node has changed or removed something."""
         self._changed.set()
@@ -277,6 +287,9 @@ class Directory:
             return  # read before it was removed, and made again
         if known is not None and known.id < topic.id:
             self.forget_topic(known)
+        before = self._names.get(topic.id, topic.name)
+        if before != topic.name:  # it is lost with the server that had the database, and its number is taken anew
+            self._topics.pop(before, None)
         self._topics[topic.name] = topic
         if topic.id not in self._names:
             insort(self._ids, topic.id)

@@ -53,13 +53,13 @@ class ClockWatch:
 
     def _tell_jump(self, before: int) -> None:
         clock = self._clock
-        if clock.in_doubt and not self._in_doubt:
+        if clock.jumped and not self._in_doubt:
             self._say("clock_jumped", by_ms=clock.doubted_by, promotion="waits until three samples agree")
         elif clock.jumps != self._jumps:
             self._say("clock_followed", by_ms=clock.now() - before, promotion="goes on")
-        elif self._in_doubt and not clock.in_doubt:
+        elif self._in_doubt and not clock.jumped:
             self._say("clock_as_before", by_ms=0, promotion="goes on")
-        self._in_doubt, self._jumps = clock.in_doubt, clock.jumps
+        self._in_doubt, self._jumps = clock.jumped, clock.jumps
 
     def _tell_skew(self) -> None:
         skew = self._skew()

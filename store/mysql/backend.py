@@ -19,6 +19,7 @@ from ..errors import (
     DuplicateKey,
     Locked,
     OutcomeUnknown,
+    ReadOnly,
     Refused,
     StoreError,
     TopicGone,
@@ -28,9 +29,11 @@ from ..migrations import Applied
 from ..ports import Asked, Bound, Value, Work
 from ..rows import R, read
 from ..steady_clock import boottime
-from .connection import Connection, connect
+from . import read_only
+from .connection import Connection
 from .drawn import Drawn
 from .dsn import Dsn
+from .hosts import Hosts
 from .pool import Pool
 from .redis_offsets import RedisOffsets
 from .redis_sequencer import RedisSequencer
@@ -191,9 +194,10 @@ class MySQLBackend:
         it is asked whether a transaction landed, before its caller hears that nobody knows."""
         self.dsn = Dsn.parse(dsn)
         self._redis_offsets = RedisOffsets(None if redis is None else RedisSequencer(redis, self.dsn.database))
-        self._writers = Pool(self.dsn, size=_WRITERS, write=True)
-        self._readers = Pool(self.dsn, size=_READERS, write=False)
-        self._notes = Pool(self.dsn, size=1, write=False)
+        self._hosts = Hosts(self.dsn)
+        self._writers = Pool(self._hosts, size=_WRITERS, write=True)
+        self._readers = Pool(self._hosts, size=_READERS, write=False)
+        self._notes = Pool(self._hosts, size=1, write=False)
         self._doubt = doubt
         self._forget_at = 0.0
         self._transactions = 0
@@ -204,9 +208,10 @@ class MySQLBackend:
         """Runs `work` in a transaction of its own; see `store.ports.Backend`."""
         tried = 0
         patient_until = 0.0
+        server = self._hosts.name
         while True:
             try:
-                return await self._once(work)
+                return await self._once(work, server)
             except Locked:
                 if trio.current_time() > patient_until:
                     raise  # it has waited long enough, with a connection and with locks of its own
@@ -220,8 +225,11 @@ class MySQLBackend:
             self._run_again += 1
             await trio.sleep(_jitter(_PAUSE * 2**tried))
 
-    async def _once(self, work: Work[T]) -> T:
+    async def _once(self, work: Work[T], server: str) -> T:
         async with self._writers.connection() as connection:
+            if server and connection.name != server:
+                # Above all its clock is another's: what is due by the one may not be by the other.
+                raise Unavailable("another server of the database takes the writes now: work it out anew, with it")
             await connection.begin()
             tx = MySQLTransaction(connection, self._redis_offsets)
             try:
@@ -295,24 +303,31 @@ class MySQLBackend:
         raise AssertionError("unreachable")
 
     async def now(self) -> int:
-        """UTC_TIMESTAMP(3) of the server: UNIX_TIMESTAMP(NOW(3)) would be an hour off on the autumn day."""
+        """UTC_TIMESTAMP(3) of the server: UNIX_TIMESTAMP(NOW(3)) would be an hour off on the autumn day.
+
+        Raises `ReadOnly` where the server takes no writes any more, though nobody has just tried.
+        """
         async with self._readers.connection() as connection:
-            ((now,),) = await connection.fetch(_NOW)
-        return int(now)
+            return await self._ask_the_time(connection, _NOW)
 
     async def exact_now(self) -> float:
         """The best of a few answers in a row: each was a while on its way, and waited for this process to read it."""
         leads: list[int] = []
         async with self._readers.connection() as connection:
             for _ in range(_LOOKS_AT_THE_CLOCK):
-                ((micros,),) = await connection.fetch(_EXACT_NOW)
-                leads.append(1000 * int(micros) - boottime())
+                leads.append(1000 * await self._ask_the_time(connection, _EXACT_NOW) - boottime())
         return (max(leads) + boottime()) / 1_000_000
+
+    async def _ask_the_time(self, connection: Connection, query: bytes) -> int:
+        ((now, *switches),) = await connection.fetch(query)
+        if (why := read_only.why_read_only(switches)) is not None:
+            raise ReadOnly(f"{self.dsn}: {why}")
+        return int(now)
 
     async def migrate(self) -> list[str]:
         """Brings the schema to this program's version, under a lock of the server's."""
         # Of its own: those of the pool commit nothing by themselves.
-        with closing(await connect(self.dsn, write=True)) as connection:
+        with closing(await self._hosts.connect(write=True)) as connection:
             name = b"'tarry migrate " + self.dsn.database.encode().hex()[:40].encode() + b"'"
             ((got,),) = await connection.fetch(b"SELECT GET_LOCK(" + name + b", %d)" % _LOCK_WAIT)
             if not got:
@@ -353,6 +368,11 @@ class MySQLBackend:
     def shared(self) -> bool:
         """Other servers may work on the database."""
         return True
+
+    @property
+    def server(self) -> str:
+        """By its ids, its machine and its port."""
+        return self._hosts.name
 
     def skew(self) -> int:
         """The host's clock is not asked."""
@@ -404,8 +424,13 @@ class MySQLBackend:
         return {"transactions": self._transactions, "run_again": self._run_again, "in_doubt": self._in_doubt}
 
 
-_EXACT_NOW = b"SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))"
-_NOW = b"SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(3)) DIV 1000 AS SIGNED)"
+_EXACT_NOW = (
+    b"SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), " + read_only.COLUMNS.encode()
+)
+_NOW = (
+    b"SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(3)) DIV 1000 AS SIGNED), "
+    + read_only.COLUMNS.encode()
+)
 
 
 def _jitter(seconds: float) -> float:

@@ -14,8 +14,9 @@ import attrs
 import trio
 
 from ..errors import Contention, OutcomeUnknown, Refused, StoreError, Unavailable
+from . import read_only
 from .dsn import Dsn
-from .errors import CUT_OFF, to_store_error
+from .errors import CUT_OFF, ROLLED_BACK, to_store_error
 from .rows import Answer, ProtocolError, Row, ServerError
 from .wire import COM_PING, COM_QUERY, MysqlError, Wire
 
@@ -44,6 +45,7 @@ _SETTINGS = (
 )
 _WRITE_SETTINGS = _SETTINGS.format(wait=WRITE_WAIT_TIMEOUT, rest=WRITE_WAIT_TIMEOUT, lock_wait=WRITE_LOCK_WAIT).encode()
 _READ_SETTINGS = _SETTINGS.format(wait=READ_WAIT_TIMEOUT, rest=60, lock_wait=10).encode()
+_NAME = b"CONCAT_WS(' ', @@global.server_id, @@hostname, @@global.port /*!80000 , @@global.server_uuid */)"
 _OLDEST = {"mysql": (8, 0), "mariadb": (10, 6)}
 
 
@@ -76,6 +78,12 @@ class Connection:
         self.server = Server("mysql", (), "")
         self.id = 0
         """The server's number of the session, for KILL."""
+        self.name = ""
+        """Of the server, which no other has: those behind one host are told apart by it."""
+        self.read_only: str | None = None
+        """Why the server took no writes when the session began; None: it took them."""
+        self.era = 0
+        """See `hosts`."""
         self.max_allowed_packet = 1 << 20
         self.number = secrets.randbits(63)
         """Of the session's row in `witness`. The server's own numbers begin anew with it, and with another server."""
@@ -233,7 +241,7 @@ class Connection:
         if error.unasked or isinstance(fault, Unavailable) or error.code == 1153:
             self._wire.quit()
         # A COMMIT may fail behind the point of no return, with any error but one that says it was rolled back.
-        half_done = self._begun and not isinstance(fault, Contention)
+        half_done = self._begun and not isinstance(fault, Contention) and error.code not in ROLLED_BACK
         if commits and (error.unasked or error.code in CUT_OFF or half_done):
             self._wire.quit()
             raise OutcomeUnknown(str(fault), error.code)
@@ -284,9 +292,10 @@ async def connect(dsn: Dsn, *, write: bool, timeout: float = 5.0) -> Connection:
 
 async def _set_up(connection: Connection, *, write: bool) -> None:
     await connection.execute(_WRITE_SETTINGS if write else _READ_SETTINGS)
-    ((connection.id, text, connection.max_allowed_packet),) = await connection.fetch(
-        b"SELECT CONNECTION_ID(), VERSION(), @@max_allowed_packet"
+    ((connection.id, text, connection.max_allowed_packet, connection.name, *switches),) = await connection.fetch(
+        b"SELECT CONNECTION_ID(), VERSION(), @@max_allowed_packet, " + _NAME + b", " + read_only.COLUMNS.encode()
     )
+    connection.read_only = read_only.why_read_only(switches)
     flavour: Literal["mysql", "mariadb"] = "mariadb" if "mariadb" in text.lower() else "mysql"
     version = tuple(int(number) for number in re.findall(r"\d+", text)[:3])
     if version < _OLDEST[flavour]:

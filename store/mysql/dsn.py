@@ -5,7 +5,8 @@
     ssl_ca=path      the certificates to trust instead of the system's (PEM)
     socket=path      a Unix socket; the host is then left empty: mysql://user@/database?socket=/run/mysqld/mysqld.sock
 
-What stands between the separators is percent-encoded where it holds `:/@?#[]%`. No message here repeats the password.
+Several hosts stand with commas between them, `host1:3306,host2:3306`: see `hosts`. What stands between the separators
+is percent-encoded where it holds `:/@?#[]%`. No message here repeats the password.
 """
 
 from difflib import get_close_matches
@@ -25,6 +26,7 @@ own."""
 _MODES: dict[str, SslMode] = {mode: mode for mode in get_args(SslMode)}
 _VERIFYING: tuple[SslMode, ...] = ("VERIFY_CA", "VERIFY_IDENTITY")
 _FORM = "mysql://user:password@host:port/database"
+_SEVERAL = "mysql://user:password@host1:3306,host2:3306/database"
 
 
 @attrs.frozen(kw_only=True)
@@ -39,10 +41,38 @@ class Dsn:
     ssl_mode: SslMode = "DISABLED"
     ssl_ca: str | None = None
     socket: str | None = None
+    others: tuple["Dsn", ...] = ()
+    """The same at the other hosts, in their order."""
+
+    @property
+    def each(self) -> tuple["Dsn", ...]:
+        """One for each host."""
+        return (attrs.evolve(self, others=()), *self.others)
+
+    @property
+    def place(self) -> str:
+        """The host and the port, or the socket."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}" if self.socket is None else self.socket
 
     @classmethod
     def parse(cls, text: str) -> "Dsn":
         """Raises ValueError, which names the part that is wrong and what to write instead."""
+        parsed: list[Dsn] = []
+        texts = one_for_each_host(text)
+        if len(texts) == 1:
+            return cls._parse_one(text)
+        for number, one in enumerate(texts, 1):
+            try:
+                parsed.append(cls._parse_one(one))
+            except ValueError as error:
+                raise ValueError(f"with host {number}: {error}") from None
+            if parsed[-1] in parsed[:-1]:
+                raise ValueError(f"the hosts: number {number} stands there before, {_SEVERAL}")
+        return attrs.evolve(parsed[0], others=tuple(parsed[1:]))
+
+    @classmethod
+    def _parse_one(cls, text: str) -> "Dsn":
         if not text.startswith("mysql://"):
             raise ValueError(f"the DSN begins with mysql://: {_FORM}")
         try:
@@ -85,10 +115,21 @@ class Dsn:
         )
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        where = f"{host}:{self.port}" if self.socket is None else ""
+        where = ",".join(dsn.place for dsn in self.each) if self.socket is None else ""
         query = "" if self.socket is None else f"?socket={quote(self.socket)}"
         return f"mysql://{quote(self.user, safe='')}@{where}/{quote(self.database, safe='')}{query}"
+
+
+def one_for_each_host(text: str) -> list[str]:
+    """The DSN with each of its hosts alone, in their order. Raises ValueError where a host is empty."""
+    end = min((place for mark in "/?#" if (place := text.find(mark, len("mysql://"))) > 0), default=len(text))
+    user, mark, hosts = text[:end].rpartition("@")
+    if not mark or "," not in hosts:
+        return [text]
+    each = [host.strip() for host in hosts.split(",")]
+    if "" in each:
+        raise ValueError(f"the hosts: number {each.index('') + 1} is empty, {_SEVERAL}")
+    return [f"{user}@{host}{text[end:]}" for host in each]
 
 
 def _options(query: str) -> dict[str, str]:

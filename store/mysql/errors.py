@@ -2,16 +2,20 @@
 
 import re
 
-from ..errors import Contention, DuplicateKey, Locked, Refused, StoreError, Unavailable
+from ..errors import Contention, DuplicateKey, Full, Locked, ReadOnly, Refused, StoreError, Unavailable
 
 # The session is gone, or the server ends it, so that what it was doing may or may not be done. 1317 is a KILL.
 CUT_OFF = frozenset({1053, 1077, 1079, 1080, 1152, 1158, 1159, 1160, 1161, 1180, 1184, 1317, 1927, 3169, 4031})
-# Full (3, 1021, 1026, 1030, 1114), read-only (1290, 1836), not ready (1047, 3032, 3100, 3168), out of sessions, memory
-# or time (the rest): nothing is wrong with the statement, and it is not done.
-_UNABLE = frozenset(
-    {3, 1021, 1026, 1030, 1037, 1038, 1040, 1041, 1047, 1114, 1129, 1135, 1203, 1226, 1290, 1637, 1836, 1969}
-    | {3024, 3032, 3100, 3168}
-)
+# A full disk (3, 1021, 1026, 1030, 1114), not ready (3032, 3168), out of memory or time (the rest): nothing is wrong
+# with the statement, and it is not done.
+_UNABLE = frozenset({3, 1021, 1026, 1030, 1037, 1038, 1041, 1114, 1129, 1135, 1637, 1969, 3024, 3032, 3168})
+# Too many sessions: of all, or of this account.
+_FULL = frozenset({1040, 1203, 1226})
+# The server is read-only: it says so before it begins to commit, so that nothing is kept.
+ROLLED_BACK = frozenset({1290, 1792, 1836})
+# Nor does it write when Galera (1047) or group replication (3100) has cut it off; of a COMMIT that they stop nobody
+# knows.
+_READ_ONLY = ROLLED_BACK | {1047, 3100}
 # Lock wait, NOWAIT.
 _LOCKED = frozenset({1205, 3572})
 # Deadlock; 1020 is MariaDB's "record has changed", 1412 a table altered since the transaction began, 3101 a group
@@ -34,6 +38,10 @@ def to_store_error(code: int, message: str) -> StoreError:
         return Locked(text, code)
     if code in _CONTENTION:
         return Contention(text, code)
+    if code in _READ_ONLY:
+        return ReadOnly(text, code)
+    if code in _FULL:
+        return Full(text, code)
     if code in CUT_OFF or code in _UNABLE or 2000 <= code < 3000:
         return Unavailable(text, code)
     if code == _OUT_OF_RANGE and "exp(999)" in message:

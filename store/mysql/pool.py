@@ -14,9 +14,9 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from ..errors import StoreError, Unavailable
-from .connection import READ_WAIT_TIMEOUT, WRITE_WAIT_TIMEOUT, Connection, connect
-from .dsn import Dsn
+from ..errors import ReadOnly, StoreError, Unavailable
+from .connection import READ_WAIT_TIMEOUT, WRITE_WAIT_TIMEOUT, Connection
+from .hosts import Hosts
 
 TRUSTED = 2.0
 """Seconds of rest after which a connection is asked whether it is alive before it is handed out."""
@@ -25,11 +25,10 @@ TRUSTED = 2.0
 class Pool:
     """At most `size` sessions of one kind, made when they are wanted; whoever comes first is served first."""
 
-    def __init__(self, dsn: Dsn, *, size: int, write: bool, connect_timeout: float = 5.0) -> None:
-        self._dsn = dsn
+    def __init__(self, hosts: Hosts, *, size: int, write: bool) -> None:
+        self._hosts = hosts
         self._size = size
         self._write = write
-        self._connect_timeout = connect_timeout
         # Held by each caller inside `connection`; trio serves those who wait in their order.
         self._places = trio.Semaphore(size)
         # At rest, with the time it was given back; the longest at rest is leftmost, the last given back is taken first.
@@ -40,7 +39,7 @@ class Pool:
         self._in_use = self._made = self._dropped = 0
 
     def __repr__(self) -> str:
-        return f"<Pool {self._dsn} {self.statistics()}>"
+        return f"<Pool {self._hosts.dsn} {self.statistics()}>"
 
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[Connection, None]:
@@ -56,8 +55,10 @@ class Pool:
                 yield connection
                 if connection.in_transaction and not connection.closed:
                     raise RuntimeError("a connection came back with its transaction open: commit or roll back")
-            except BaseException:
+            except BaseException as error:
                 connection.close()
+                if isinstance(error, ReadOnly) and connection.era == self._hosts.era:
+                    self._hosts.leave()
                 raise
             finally:
                 self._in_use -= 1
@@ -92,17 +93,17 @@ class Pool:
             self._drop(connection)
         if self._closed:
             raise Unavailable("the pool is closed")
-        connection = await connect(self._dsn, write=self._write, timeout=self._connect_timeout)
+        connection = await self._hosts.connect(write=self._write)
         self._made += 1
         return connection
 
     async def _is_alive(self, connection: Connection, since: float) -> bool:
-        if connection.is_stale():
+        if connection.era != self._hosts.era or connection.is_stale():
             return False
         if trio.current_time() - since < TRUSTED:
             return True
         try:
-            with trio.fail_after(self._connect_timeout):
+            with trio.fail_after(self._hosts.timeout):
                 await connection.ping()
         except (StoreError, trio.TooSlowError):
             return False
@@ -112,7 +113,7 @@ class Pool:
         return True
 
     def _give_back(self, connection: Connection) -> None:
-        if connection.closed or self._closed:
+        if connection.closed or self._closed or connection.era != self._hosts.era:
             self._drop(connection)
         else:
             self._idle.append((connection, trio.current_time()))

@@ -77,6 +77,11 @@ class SQLiteBackend:
         """Its file is one server's."""
         return False
 
+    @property
+    def server(self) -> str:
+        """There is none."""
+        return ""
+
     def skew(self) -> int:
         """By how many milliseconds the host's clock was set since."""
         return self._clock.skew()

@@ -147,3 +147,36 @@ async def test_keeps_the_fraction_of_a_sample() -> None:
     assert clock.seconds_until(host.database + 1) == pytest.approx(0.000_25, abs=1e-6)
     host.ns += 260_000
     assert clock.now() == host.database + 1
+
+
+async def test_another_servers_clock_is_sampled_before_anything_is_due() -> None:
+    host, server = Host(), "one"
+    clock = Clock(host.sample, monotonic=host.monotonic, server=lambda: server)
+    await clock.take()
+    assert not clock.in_doubt
+    server = "two"
+    host.database -= 3000
+    assert clock.in_doubt
+    assert clock.is_anothers
+    assert not clock.jumped
+    await clock.take()
+    assert not clock.in_doubt
+    assert clock.now() == host.database
+
+
+async def test_a_sample_during_the_change_is_nobodys() -> None:
+    host, server = Host(), "one"
+
+    async def sample() -> int:
+        nonlocal server
+        server = "two"
+        return host.database + 4000
+
+    clock = Clock(host.sample, monotonic=host.monotonic, server=lambda: server)
+    await clock.take()
+    clock._sample = sample
+    await clock.take()
+    assert clock.in_doubt
+    assert clock.now() == host.database
+    await clock.take()
+    assert not clock.in_doubt

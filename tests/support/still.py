@@ -46,6 +46,10 @@ class StillBackend:
     def shared(self) -> bool:
         return False
 
+    @property
+    def server(self) -> str:
+        return ""
+
     def skew(self) -> int:
         return 0
 

@@ -218,3 +218,17 @@ async def test_what_comes_for_a_shard_while_it_is_loaded_is_in_the_wheel(node: N
     nursery.start_soon(node.loader.run)
     await node.loader.recovered.wait()
     assert set(node.held()) == set(late)
+
+
+async def test_all_is_read_again_when_another_server_has_the_database(node: Node, nursery: trio.Nursery) -> None:
+    kept = await node.schedule([NOW + HOUR + one for one in range(40)])
+    nursery.start_soon(node.loader.run)
+    await node.loader.recovered.wait()
+    lost = [id_ + 1 for id_ in kept]
+    for place, id_ in enumerate(lost):  # nobody has their rows any more
+        node.hand.add(NOW + HOUR + place, id_)
+    for place, id_ in enumerate(kept[:20]):  # their cancels are lost
+        node.hand.cancel(NOW + HOUR + place, id_)
+    await node.loader.reload()
+    assert len(node.hand.wheel) == len(kept)
+    assert sorted(node.held()) == sorted(kept)

@@ -55,3 +55,32 @@ async def test_a_topic_that_was_removed_and_made_again_elsewhere(tmp_path: Path)
         assert (await directory.group(new, "billing", create=True)).topic == new
     finally:
         await backend.aclose()
+
+
+async def test_what_was_lost_with_a_server_is_forgotten_and_its_numbers_are_taken_anew(tmp_path: Path) -> None:
+    first, second = SQLiteBackend(tmp_path / "first.db"), SQLiteBackend(tmp_path / "second.db")
+    try:
+        for backend in (first, second):
+            await backend.migrate()
+            await Store(backend).write(catalogue.add_topic, TopicDraft("kept"), 1)
+        clock = Clock(first.now)
+        await clock.take()
+        store = Store(first)
+        directory = Directory(store, clock, auto_create=True)
+        await directory.refresh()
+        lost = await directory.topic("lost")
+        also = await directory.topic("also")
+        group = await directory.group(lost, "billing")
+        other = await Store(second).write(catalogue.add_topic, TopicDraft("other"), 1)
+        assert other.id == lost.id
+        store.backend = second
+        await directory.read_anew()
+        assert [topic.name for topic in directory.some(10)] == ["kept", "other"]
+        assert directory.topic_by_id(lost.id) == other
+        assert directory.group_by_id(group.id) is None
+        again = await directory.topic("also")
+        assert again.id == also.id
+        assert directory.topic_by_id(also.id) == again
+    finally:
+        await first.aclose()
+        await second.aclose()

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from support import servers
-from tarry.store.errors import Contention, DuplicateKey, Locked, OutcomeUnknown, Refused, Unavailable
+from tarry.store.errors import Contention, DuplicateKey, Full, Locked, OutcomeUnknown, ReadOnly, Refused, Unavailable
 from tarry.store.mysql import connection as module
 from tarry.store.mysql import wire
 from tarry.store.mysql.connection import Connection, connect
@@ -760,11 +760,13 @@ async def test_closed_by_another_task(connection: Connection) -> None:
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
-        *((code, Unavailable) for code in (3, 1021, 1040, 1053, 1114, 1290, 1317, 1836, 1927, 2006, 2013, 3169, 4031)),
+        *((code, Unavailable) for code in (3, 1021, 1053, 1114, 1317, 1927, 2006, 2013, 3169, 4031)),
+        *((code, ReadOnly) for code in (1047, 1290, 1792, 1836, 3100)),
+        *((code, Full) for code in (1040, 1203, 1226)),
         *((code, Contention) for code in (1020, 1213)),
         *((code, Locked) for code in (1205, 3572)),
         *((code, DuplicateKey) for code in (1022, 1062, 1586)),
-        *((code, Refused) for code in (1045, 1048, 1064, 1146, 1153, 1264, 1366, 1406, 1792)),
+        *((code, Refused) for code in (1045, 1048, 1064, 1146, 1153, 1264, 1366, 1406)),
     ],
 )
 def test_error_codes(code: int, kind: type[Any]) -> None:

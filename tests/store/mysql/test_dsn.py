@@ -74,6 +74,15 @@ def test_the_password_is_not_shown() -> None:
         ("mysql://u:geheim/x@h/d", "percent-encode"),
         ("mysql://u:geheim#x@h/d", "%23"),
         ("mysql://u@[::1/d", "IPv6"),
+        ("mysql://u:geheim@a,,b/d", "hosts: number 2 is empty, mysql://user:password@host1:3306,host2:3306/database"),
+        ("mysql://u:geheim@a,b,/d", "hosts: number 3 is empty"),
+        ("mysql://u:geheim@,b/d", "hosts: number 1 is empty"),
+        ("mysql://u:geheim@a,b:3306,b/d", "number 3 stands there before"),
+        ("mysql://u:geheim@a,b:x/d", "with host 2: the port"),
+        ("mysql://u:geheim@a,[::1/d", "with host 2: the host: an IPv6 address"),
+        ("mysql://u:geheim@a,b", "the database"),
+        ("mysql://u:geheim@a,b/d?socket=/s", "leave one of them out"),
+        ("mysql://u:geheim,x/y@h/d", "percent-encode"),
         ("mysql://u@h/d?ssl_mod=DISABLED", "did you mean ssl_mode"),
         ("mysql://u@h/d?charset=utf8", "unknown option 'charset'"),
         ("mysql://u@h/d?ssl_mode", "name=value"),
@@ -92,3 +101,21 @@ def test_what_is_wrong_is_named_and_the_password_is_not(text: str, says: str) ->
     with pytest.raises(ValueError, match=says) as caught:
         Dsn.parse(text)
     assert "geheim" not in str(caught.value)
+
+
+def test_several_hosts_and_each_has_its_own_tls() -> None:
+    dsn = Dsn.parse("mysql://u:p%2Cw@db1,[::1]:3307,127.0.0.1:3308/d")
+    assert [(one.host, one.port, one.ssl_mode) for one in dsn.each] == [
+        ("db1", 3306, "VERIFY_IDENTITY"),
+        ("::1", 3307, "DISABLED"),
+        ("127.0.0.1", 3308, "DISABLED"),
+    ]
+    assert {(one.user, one.password, one.database, one.others) for one in dsn.each} == {("u", "p,w", "d", ())}
+    assert str(dsn) == "mysql://u@db1:3306,[::1]:3307,127.0.0.1:3308/d"
+    assert [one.ssl_mode for one in Dsn.parse("mysql://u@db1,db2/d?ssl_ca=/ca.pem").each] == ["VERIFY_IDENTITY"] * 2
+
+
+def test_a_comma_elsewhere_is_no_host() -> None:
+    dsn = Dsn.parse("mysql://u,v:p,w@h/d")
+    assert (dsn.user, dsn.password, dsn.each) == ("u,v", "p,w", (dsn,))
+    assert Dsn.parse("mysql://u@/d?socket=/run/a,b.sock").socket == "/run/a,b.sock"

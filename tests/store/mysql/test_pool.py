@@ -10,6 +10,7 @@ from support import servers
 from tarry.store.errors import DuplicateKey, Unavailable
 from tarry.store.mysql.connection import Connection
 from tarry.store.mysql.dsn import Dsn
+from tarry.store.mysql.hosts import Hosts
 from tarry.store.mysql.pool import Pool
 
 PING = b"\x01\0\0\0\x0e"
@@ -17,7 +18,7 @@ PING = b"\x01\0\0\0\x0e"
 
 @asynccontextmanager
 async def pool_of(dsn: Dsn, size: int = 2, *, write: bool = True, connect_timeout: float = 5.0) -> AsyncIterator[Pool]:
-    pool = Pool(dsn, size=size, write=write, connect_timeout=connect_timeout)
+    pool = Pool(Hosts(dsn, timeout=connect_timeout), size=size, write=write)
     try:
         yield pool
     finally:
@@ -254,7 +255,7 @@ async def test_closing(dsn: Dsn) -> None:
                 pytest.fail("it is closed")
         refused.append(caught.value)
 
-    pool = Pool(dsn, size=1, write=True)
+    pool = Pool(Hosts(dsn), size=1, write=True)
     async with trio.open_nursery() as nursery, pool.connection() as connection:
         nursery.start_soon(wait, pool)
         await trio.testing.wait_all_tasks_blocked()
@@ -264,4 +265,4 @@ async def test_closing(dsn: Dsn) -> None:
     assert connection.closed
     assert len(refused) == 1
     await pool.aclose()
-    assert "geheim" not in repr(Pool(attrs.evolve(dsn, password="geheim"), size=1, write=True))
+    assert "geheim" not in repr(Pool(Hosts(attrs.evolve(dsn, password="geheim")), size=1, write=True))

@@ -1,0 +1,102 @@
+"""Which of the DSN's hosts a server's sessions are with: the one that takes writes.
+
+A new session tries the host that was good last, then the others as they are listed, each for a bounded time, and stays
+with the first that is not read-only. From then on all sessions are with that one: those of an `era` that is over are
+given up by whoever holds them. So is every session when the server it is with says that it takes no writes any more.
+"""
+
+import attrs
+import structlog
+import trio
+
+from ..errors import Contention, ReadOnly, StoreError, Unavailable
+from .connection import Connection, connect
+from .dsn import Dsn
+
+_PATIENCE = 5.0
+_EACH = 3.0
+"""Seconds for a host to let a session in; the second where there are several."""
+_REST = 0.2
+"""Seconds for which all hear that no host takes writes, before the hosts are asked again."""
+
+log = structlog.get_logger()
+
+
+@attrs.define(eq=False)
+class Hosts:
+    """Those of one DSN, for all pools of one backend."""
+
+    dsn: Dsn
+    timeout: float = attrs.field(kw_only=True)
+    era: int = attrs.field(default=0, init=False)
+    """A session of an earlier one is not to be used."""
+    name: str = attrs.field(default="", init=False)
+    """Of the server that the sessions are with, see `Connection.name`; empty before the first."""
+    _each: tuple[Dsn, ...] = attrs.field(init=False)
+    _good: int = attrs.field(default=0, init=False)
+    """Which of them was good last."""
+    _refused: ReadOnly | None = attrs.field(default=None, init=False)
+    _again_at: float = attrs.field(default=0, init=False)
+
+    @timeout.default
+    def _of_one_or_several(self) -> float:
+        return _EACH if self.dsn.others else _PATIENCE
+
+    def __attrs_post_init__(self) -> None:
+        self._each = self.dsn.each
+
+    async def connect(self, *, write: bool) -> Connection:
+        """A new session with the host that takes writes. Raises `ReadOnly` when one is there that does not, another
+        `StoreError` when none is there; of several hosts the text tells why it is none of them."""
+        if self._refused is not None and trio.current_time() < self._again_at:
+            raise ReadOnly(str(self._refused), self._refused.code)
+        wrong: list[StoreError] = []
+        first = self._good
+        for number in (first, *(n for n in range(len(self._each)) if n != first)):
+            try:
+                return self._with(number, await self._log_in(self._each[number], write=write))
+            except StoreError as error:
+                wrong.append(error)
+        fault = _of_all(wrong)
+        if isinstance(fault, ReadOnly):
+            self._refused, self._again_at = fault, trio.current_time() + _REST
+        raise fault
+
+    def leave(self) -> None:
+        """The server takes no writes: no session is used any more, and the next one looks for a host that does."""
+        self.era += 1
+
+    async def _log_in(self, dsn: Dsn, *, write: bool) -> Connection:
+        connection = await connect(dsn, write=write, timeout=self.timeout)
+        if connection.read_only is not None:
+            connection.close()
+            raise ReadOnly(f"{dsn}: {connection.read_only}")
+        return connection
+
+    def _with(self, number: int, connection: Connection) -> Connection:
+        if connection.name != self.name:
+            if self.name:
+                self.era += 1
+                log.warning(
+                    "store_host",
+                    before=self._each[self._good].place,
+                    now=self._each[number].place,
+                    because="it takes the writes; what is in memory is read again",
+                )
+            self.name = connection.name
+        self._good = number
+        self._refused = None
+        connection.era = self.era
+        return connection
+
+
+def _of_all(wrong: list[StoreError]) -> StoreError:
+    """Why no host is good: waiting may help, if it may at one of them."""
+    if len(wrong) == 1:
+        return wrong[0]
+    text = f"none of the {len(wrong)} hosts takes writes. {'; '.join(map(str, wrong))}"
+    for kind in (ReadOnly, Unavailable, Contention):
+        for error in wrong:
+            if isinstance(error, kind):
+                return type(error)(text, error.code)
+    return type(wrong[0])(text, wrong[0].code)

@@ -1,0 +1,192 @@
+"""A database that becomes read-only, and one whose writes another server takes: nothing that was acknowledged is lost,
+nothing comes early, and all goes on by itself. Two real MariaDBs, the second a replica of the first."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from support.replicas import Pair, pair_of_servers, place_of
+from support.server import client_of, start_server
+from support.servers import NoServerError, run_sql, skip_or_fail
+from tarry.client import Tarry
+from tarry.client.errors import TarryError
+from tarry.pipeline.errors import StoreAway
+from tarry.pipeline.store_connection import StoreConnection, with_one_host
+from tarry.service.demo.server_process import ServerProcess
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Pair]:
+    try:
+        with pair_of_servers() as pair:
+            yield pair
+    except NoServerError as error:
+        skip_or_fail(str(error))
+
+
+def wait_for(happened: Callable[[], bool], seconds: float = 15) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+
+
+def ready(server: ServerProcess) -> httpx.Response:
+    return httpx.get(f"{server.url}/readyz?verbose")
+
+
+def events(server: ServerProcess, *names: str) -> list[dict[str, object]]:
+    lines = [json.loads(line) for line in server.log.read_text().splitlines()]
+    return [line for line in lines if line["event"] in names]
+
+
+def test_read_only_for_a_while(pair: Pair, tmp_path: Path) -> None:
+    with pair.database() as both:
+        dsn = both.replace(f",{place_of(pair.follower)}", "")
+        with start_server(tmp_path, dsn) as server, client_of(server) as tarry:
+            kept = tarry.publish("orders", "kept", delay="500ms")
+            tarry.publish("orders", "now")
+            claim = tarry.claim("orders", "billing", max=1)
+            assert claim is not None
+            run_sql(pair.leader.dsn, "SET GLOBAL read_only = 1")
+            try:
+                for _ in range(20):
+                    answer = httpx.post(f"{server.url}/v1/topics/orders/messages", json={"body": "refused"})
+                    assert answer.status_code == 503
+                    assert answer.headers["retry-after"] == "1"
+                    assert answer.json()["executed"] is False
+                    assert "read-only" in answer.json()["detail"]
+                wait_for(lambda: ready(server).status_code == 503)
+                assert "read-only" in ready(server).json()["detail"]
+                wait_for(lambda: time.time() > kept.deliver_at.timestamp() + 0.2)
+            finally:
+                run_sql(pair.leader.dsn, "SET GLOBAL read_only = 0")
+            wait_for(lambda: ready(server).status_code == 200)
+            assert tarry.ack(claim) == 1
+            again = tarry.claim("orders", "billing", wait="10s", max=10)
+            assert again is not None
+            assert [message.id for message in again.messages] == [kept.id]
+            assert tarry.publish("orders", "after").state == "published"
+            assert not events(server, "store_host")
+            assert events(server, "store_away", "store_back")
+            assert not events(server, "request_failed", "crashed", "store_refused")
+        bodies = pair.ask(dsn, "SELECT body FROM message")
+        assert sorted(bodies) == [(b'"after"',), (b'"kept"',), (b'"now"',)]
+
+
+def test_idle_and_read_only(pair: Pair, tmp_path: Path) -> None:
+    """Nobody writes: it is found out all the same, also where the server's user could write (here it may not)."""
+    with pair.database() as both, start_server(tmp_path, both.replace("app:app", "tarry:tarry")) as server:
+        run_sql(pair.leader.dsn, "SET GLOBAL read_only = 1")
+        try:
+            wait_for(lambda: ready(server).status_code == 503)
+            told = ready(server).json()["detail"]
+            assert told.count("read-only") == 2
+            assert place_of(pair.leader) in told
+            assert place_of(pair.follower) in told
+            assert "tarry:tarry" not in told
+        finally:
+            run_sql(pair.leader.dsn, "SET GLOBAL read_only = 0")
+        wait_for(lambda: ready(server).status_code == 200)
+
+
+class Load:
+    """Two producers and a consumer, each with a client of its own, until the end is said."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.acknowledged: dict[str, float] = {}
+        """By id: when it is due, Unix seconds."""
+        self.received: dict[str, float] = {}
+        """By id: when it came, on the same clock."""
+        self.wrong: list[Exception] = []
+        self._produced, self._over = threading.Event(), threading.Event()
+        self._producers = [threading.Thread(target=self._produce, args=(delay,)) for delay in (None, "300ms", "2500ms")]
+        self._consumer = threading.Thread(target=self._consume)
+
+    def start(self) -> None:
+        for thread in (*self._producers, self._consumer):
+            thread.start()
+
+    def end(self) -> None:
+        """Waits until all is received."""
+        self._produced.set()
+        for thread in self._producers:
+            thread.join(30)
+        try:
+            wait_for(lambda: self.acknowledged.keys() <= self.received.keys(), 20)
+        finally:
+            self._over.set()
+            self._consumer.join(30)
+
+    def _produce(self, delay: str | None) -> None:
+        with Tarry(self.url, deadline=20) as tarry:
+            while not self._produced.is_set():
+                try:
+                    receipt = tarry.publish("orders", 1, delay=delay)
+                    self.acknowledged[receipt.id] = receipt.deliver_at.timestamp()
+                except TarryError as error:
+                    self.wrong.append(error)
+                time.sleep(0.01)
+
+    def _consume(self) -> None:
+        with Tarry(self.url, deadline=20) as tarry:
+            while not self._over.is_set():
+                try:
+                    claim = tarry.claim("orders", "billing", wait="200ms", max=100)
+                    if claim is not None:
+                        now = time.time()
+                        for message in claim.messages:
+                            self.received.setdefault(message.id, now)
+                        tarry.ack(claim)
+                except TarryError as error:
+                    self.wrong.append(error)
+
+
+def test_the_pipeline_goes_where_the_writes_go(pair: Pair) -> None:
+    follower_first = f"mysql://app:app@{place_of(pair.follower)},{place_of(pair.leader)}/tarry"
+    leader = f"mysql://app:app@{place_of(pair.leader)}/tarry"
+    assert with_one_host(follower_first) == leader
+    with StoreConnection(follower_first) as connection:
+        assert connection.rows("SELECT @@port") == [(urlsplit(leader).port,)]
+    alone = f"mysql://app:app@{place_of(pair.follower)}/tarry"
+    with StoreConnection(alone) as replica:  # who names a replica reads it
+        assert replica.rows("SELECT @@port") == [(urlsplit(alone).port,)]
+    with pytest.raises(StoreAway) as caught:
+        StoreConnection(f"mysql://app:wrong@{place_of(pair.leader)},127.0.0.1:1/tarry")
+    assert place_of(pair.leader) in str(caught.value)
+    assert "127.0.0.1:1" in str(caught.value)
+
+
+def test_another_server_takes_the_writes(pair: Pair, tmp_path: Path) -> None:
+    with pair.database() as dsn, start_server(tmp_path, dsn) as server:
+        load = Load(server.url)
+        load.start()
+        wait_for(lambda: len(load.received) > 20)
+        old, new = place_of(pair.leader), place_of(pair.follower)
+        with client_of(server) as tarry:
+            far = tarry.publish("later", "kept", delay="1h")
+        pair.switch()
+        switched = set(load.acknowledged)
+        try:
+            wait_for(lambda: ready(server).status_code == 200)
+            wait_for(lambda: len(load.acknowledged.keys() - switched) > 20)
+            load.end()
+            early = {id_ for id_, due in load.acknowledged.items() if load.received[id_] < due}
+            assert not early
+            assert [str(error) for error in load.wrong] == []
+            (told,) = events(server, "store_host")
+            assert (told["before"], told["now"]) == (old, new)
+            wait_for(lambda: bool(events(server, "wheel_reloaded")))
+            assert not events(server, "request_failed", "crashed", "store_refused")
+            with client_of(server) as tarry:
+                assert tarry.cancel(far.id) == "cancelled"
+            assert pair.ask(dsn, "SELECT COUNT(*) FROM message") == [(len(load.acknowledged),)]
+        finally:
+            pair.follow()
