@@ -5,7 +5,6 @@ with the first that is not read-only. From then on all sessions are with that on
 given up by whoever holds them. So is every session when the server it is with says that it takes no writes any more.
 """
 
-import attrs
 import structlog
 import trio
 
@@ -22,28 +21,22 @@ _REST = 0.2
 log = structlog.get_logger()
 
 
-@attrs.define(eq=False)
 class Hosts:
     """Those of one DSN, for all pools of one backend."""
 
-    dsn: Dsn
-    timeout: float = attrs.field(kw_only=True)
-    era: int = attrs.field(default=0, init=False)
-    """A session of an earlier one is not to be used."""
-    name: str = attrs.field(default="", init=False)
-    """Of the server that the sessions are with, see `Connection.name`; empty before the first."""
-    _each: tuple[Dsn, ...] = attrs.field(init=False)
-    _good: int = attrs.field(default=0, init=False)
-    """Which of them was good last."""
-    _refused: ReadOnly | None = attrs.field(default=None, init=False)
-    _again_at: float = attrs.field(default=0, init=False)
-
-    @timeout.default
-    def _of_one_or_several(self) -> float:
-        return _EACH if self.dsn.others else _PATIENCE
-
-    def __attrs_post_init__(self) -> None:
-        self._each = self.dsn.each
+    def __init__(self, dsn: Dsn, *, timeout: float | None = None) -> None:
+        """`timeout`: seconds for a host to let a session in."""
+        self.dsn = dsn
+        self.timeout = timeout or (_EACH if dsn.others else _PATIENCE)
+        self.era = 0
+        """A session of an earlier one is not to be used."""
+        self.name = ""
+        """Of the server that the sessions are with, see `Connection.name`; empty before the first."""
+        self._each = dsn.each
+        # Which of them was good last.
+        self._good = 0
+        self._refused: ReadOnly | None = None
+        self._again_at = 0.0
 
     async def connect(self, *, write: bool) -> Connection:
         """A new session with the host that takes writes. Raises `ReadOnly` when one is there that does not, another
