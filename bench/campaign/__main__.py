@@ -1,6 +1,6 @@
 """What does Tarry lose, send early or send twice when nodes, lines and databases are killed under it?
 
-    python -P -m tarry.bench.campaign --rows kill pause cut database --nodes 2 3 --count 50 --dsn mysql
+    python -P -m tarry.bench.campaign --rows kill pause cut database clock disk --nodes 2 3 --count 50 --dsn mysql
 
 Private servers on loopback, a load of everything a client can ask, faults chosen by `--seed` and done the moment
 something is seen to happen. Then all is claimed until nothing is left, and the checker, which knows nothing but the
@@ -27,6 +27,7 @@ from .database import private
 from .plants import PLANTS
 from .play import run
 from .rows import ROWS
+from .shims import Shim
 from .stage import Order
 from .table import Line, markdown
 
@@ -70,7 +71,9 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     told = "; ".join(f"{name}: {row.fault}" for name, row in ROWS.items())
-    parser.add_argument("--rows", nargs="+", choices=ROWS, default=["kill", "pause", "cut", "database"], help=told)
+    parser.add_argument(
+        "--rows", nargs="+", choices=ROWS, default=["kill", "pause", "cut", "database", "clock", "disk"], help=told
+    )
     parser.add_argument("--nodes", nargs="+", type=databases.count, default=[2], help="servers on one database")
     parser.add_argument("--count", type=databases.count, default=10, help="faults of each row")
     parser.add_argument("--dsn", nargs="+", default=["mariadb"], help="mysql, mariadb or sqlite: private; or a DSN")
@@ -89,14 +92,15 @@ def _played(name: str, store: str, order: Order, folder: Path) -> Line | None:
     """One row on one store with so many nodes, unless it makes no sense there."""
     row, kind = ROWS[name], store.partition(":")[0]
     several = kind == "sqlite" and order.nodes > 1
-    if kind not in row.stores or several or (row.restarts and "://" in store):
+    if kind not in row.stores or several or ((row.restarts or row.shim) and "://" in store):
         print(f"{name} with {order.nodes} nodes on {kind} is left out", file=sys.stderr)
         return None
     place = folder / f"{name}-{kind}-{order.nodes}"
     place.mkdir(parents=True, exist_ok=True)
     say(f"{name} on {kind}, {order.nodes} nodes: beginning")
-    with private(store) as database:
-        outcome = trio.run(run, row, order, database, place)
+    shim = Shim(row.shim, place) if row.shim else None
+    with private(store, shim) as database:
+        outcome = trio.run(run, row, order, database, place, shim)
     figures = outcome.report.figures
     show({"bench": "campaign", "row": name, "store": kind, "nodes": order.nodes, "seed": order.seed,
           "faults_done": outcome.faults, "seconds": round(outcome.seconds, 1), **figures})  # fmt: skip

@@ -9,6 +9,7 @@ import trio
 from attrs import frozen
 
 from ..lean_http import LeanHTTP, RefusedError
+from .journal import Journal
 
 PATIENCE = 6.0
 """Seconds until an answer is given up; longer than a poll waits, shorter than a run of paused nodes."""
@@ -34,7 +35,8 @@ class Answer:
 class Caller:
     """One connection at a time; to another node after every failure."""
 
-    def __init__(self, ports: Sequence[int], random: Random) -> None:
+    def __init__(self, journal: Journal, ports: Sequence[int], random: Random) -> None:
+        self._journal = journal
         self._ports = ports
         self._random = random
         self._http: LeanHTTP | None = None
@@ -84,6 +86,8 @@ class Caller:
         problem = msgspec.json.decode(refused.body)
         kind = str(problem["type"]).rpartition("/")[2]
         reason = str(problem.get("result") or kind)
+        if refused.status == 500:  # whatever a fault does, it is 503: 500 says that the program is wrong
+            self._journal.write("fault", "fail", reason=f"500: {problem.get('detail')}", node=self.node)
         if refused.status in (500, 503):
             known = problem.get("executed") is False
             return Answer("fail" if known else "unknown", problem, self.node, reason)

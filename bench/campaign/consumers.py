@@ -109,7 +109,7 @@ class Consumer:
 
     async def _forget(self, held: Held) -> None:
         """As a consumer does that hangs: its ack comes when the lease is over and others have what it held."""
-        await trio.sleep(max(0, held.until / 1000 - time.time()) + 1)
+        await trio.sleep(min(2 * LEASE_MS, max(0, held.until - self.crew.store_ms)) / 1000 + 1)
         caller = self.crew.caller(f"{self.who}/forgotten/{held.token}")
         await self._settle("ack", held, held.messages, {}, caller=caller)
         await caller.close()

@@ -1,5 +1,6 @@
 """What all who work in the campaign share: the journal, the ports, the dice, and when to stop."""
 
+import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from random import Random
@@ -28,12 +29,20 @@ class Crew:
     offered: "trio.MemorySendChannel[tuple[str, str, int]] | None" = None
     """Name, id and due time of what waits, for who cancels and reschedules."""
 
+    ahead_ms: int = 0
+    """By how much the store's clock was set ahead."""
+
+    @property
+    def store_ms(self) -> float:
+        """The time of the store, about, as Unix milliseconds: a node may not have followed it so far."""
+        return time.time() * 1000 + self.ahead_ms
+
     def random(self, who: str) -> Random:
         """Dice of its own for each, the same for the same seed."""
         return Random(f"{self.seed}/{who}")
 
     def caller(self, who: str) -> Caller:
-        return Caller(self.ports, self.random(f"{who}/nodes"))
+        return Caller(self.journal, self.ports, self.random(f"{who}/nodes"))
 
 
 def ms_of(time: str) -> int:

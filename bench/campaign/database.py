@@ -13,8 +13,11 @@ from attrs import define
 from ...service.demo.server_process import free_port
 from .. import databases
 from ..peers.processes import Program, found
+from .shims import Lever, Shim
 
 _SMALL = ("--innodb-buffer-pool-size=256M",)
+_SHIMMED = ("--innodb-use-native-aio=0", "--log-bin=log")
+"""Writes go through the C library, and to a log that grows."""
 
 
 @define
@@ -25,6 +28,8 @@ class Server:
     folder: Path
     program: Program | None = None
     command: tuple[str, ...] = ()
+    lever: Lever | None = None
+    """What its program believes of its machine; or, of a file, the node that has it."""
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -41,24 +46,25 @@ class Server:
 
 
 @contextmanager
-def private(kind: str, folder: Path | None = None) -> Generator[Server, None, None]:
-    """A database of the row's own, gone at the end."""
+def private(kind: str, shim: Shim | None = None) -> Generator[Server, None, None]:
+    """A database of the row's own, gone at the end. Whatever writes there is started under the shim."""
     if "://" in kind:
         with databases.scratch(kind) as dsn:
             yield Server(dsn, Path())
         return
-    made = Path(tempfile.mkdtemp(prefix="tarry-campaign-", dir=folder))
+    made = Path(tempfile.mkdtemp(prefix="tarry-campaign-"))
     try:
+        lever = shim.lever("database", made) if shim else None
         if kind == "sqlite":
-            yield Server(f"{databases.SQLITE}{made / 'tarry.db'}", made)
+            yield Server(f"{databases.SQLITE}{made / 'tarry.db'}", made, lever=lever)
             return
         port = free_port()
         dsn = f"mysql://tarry:tarry@127.0.0.1:{port}/tarry"
-        command = (*databases.server_command(kind, made, port), *_SMALL)
-        program = Program(made / "log", lambda: _answers(dsn))
+        command = (*databases.server_command(kind, made, port), *_SMALL, *(_SHIMMED if lever else ()))
+        program = Program(made / "log", lambda: _answers(dsn), environment=lever.environment if lever else None)
         try:
             program.start(command)
-            yield Server(dsn, made, program, command)
+            yield Server(dsn, made, program, command, lever)
         finally:
             program.stop()
     finally:

@@ -16,7 +16,7 @@ MOMENTS_SEEN = ("publish:invoke", "publish:ok", "claim:invoke", "claim:ok", "ack
 """What the history has a line of, and a fault may follow at once."""
 
 _RARE = "cancel:invoke"
-_PATIENCE = 10.0
+PATIENCE = 10.0
 """Seconds in which something is seen to happen: it comes at least that often, unless all nodes are down."""
 
 
@@ -24,7 +24,7 @@ async def moment(stage: Stage, random: Random, most: int = 60) -> None:
     """Until something has happened a few times more."""
     what = random.choice(MOMENTS_SEEN)
     times = 1 if what == _RARE else random.randrange(1, most)
-    await stage.journal.reached(what, times, _PATIENCE)
+    await stage.journal.reached(what, times, PATIENCE)
 
 
 async def kills(stage: Stage) -> None:
@@ -38,7 +38,7 @@ async def _kills_of(stage: Stage, node: Node) -> None:
     random, armed = stage.crew.random(f"kill/{node.name}"), False
     while stage.wanted:
         if armed:
-            with trio.move_on_after(_PATIENCE):
+            with trio.move_on_after(PATIENCE):
                 while not node.process.ended:
                     await trio.sleep(0.01)
         else:
@@ -78,7 +78,7 @@ async def _pauses_of(stage: Stage, node: Node) -> None:
         finally:
             node.resume()
             stage.end("pause", node.name)
-        await stage.journal.reached("ack:ok", random.randrange(1, 100), _PATIENCE)
+        await stage.journal.reached("ack:ok", random.randrange(1, 100), PATIENCE)
 
 
 async def cuts(stage: Stage) -> None:
@@ -96,7 +96,7 @@ async def _cuts_of(stage: Stage, proxy: Proxy, number: int) -> None:
         if not stage.begin(f"cut {which}", f"n{number}"):
             break
         cut = proxy.cut(which)
-        with trio.move_on_after(_PATIENCE) as scope:
+        with trio.move_on_after(PATIENCE) as scope:
             await cut.done.wait()
         if scope.cancelled_caught:  # nothing was committed: no fault was done
             proxy.cuts.remove(cut)
@@ -115,11 +115,11 @@ async def databases(stage: Stage) -> None:
         down = time.monotonic()
         await trio.to_thread.run_sync(stage.database.kill if killed else stage.database.stop)
         await trio.to_thread.run_sync(stage.database.start)
-        if not await stage.journal.reached("publish:ok", 1, 3 * _PATIENCE):
-            stage.journal.write("fault", "fail", reason="the service did not come back in time")
+        if not await stage.journal.reached("publish:ok", 1, 3 * PATIENCE):
+            stage.stuck("the service did not come back in time")
         stage.ups.append((time.monotonic() - down) * 1000)
         stage.end("database")
-        await stage.journal.reached("ack:ok", random.randrange(20, 200), _PATIENCE)
+        await stage.journal.reached("ack:ok", random.randrange(20, 200), PATIENCE)
 
 
 async def forgetful_redis(stage: Stage) -> None:
@@ -133,12 +133,12 @@ async def forgetful_redis(stage: Stage) -> None:
             break
         if killed:
             await trio.to_thread.run_sync(redis.kill)
-            await stage.journal.reached("publish:invoke", random.randrange(1, 20), _PATIENCE)
+            await stage.journal.reached("publish:invoke", random.randrange(1, 20), PATIENCE)
             await trio.to_thread.run_sync(redis.start)
         else:
             await trio.to_thread.run_sync(_flush, redis.dsn)
         stage.end("redis")
-        await stage.journal.reached("publish:ok", random.randrange(5, 50), _PATIENCE)
+        await stage.journal.reached("publish:ok", random.randrange(5, 50), PATIENCE)
 
 
 def _flush(url: str) -> None:
@@ -148,4 +148,4 @@ def _flush(url: str) -> None:
 async def nothing(stage: Stage) -> None:
     """No fault: the load alone, for so many batches. What a planted bug is looked for in."""
     while stage.begin("none"):
-        await stage.journal.reached("publish:ok", 40, _PATIENCE)
+        await stage.journal.reached("publish:ok", 40, PATIENCE)

@@ -9,6 +9,9 @@ from .caller import Answer, Caller
 from .crew import Crew, ms_of
 from .plan import ORDERS
 
+_FAR = 3.0
+"""Seconds until the last is due, unless a clock was set."""
+
 
 @define
 class Meddler:
@@ -23,9 +26,9 @@ class Meddler:
         async for name, id_, due in self.waiting:
             if not self.crew.publishing:
                 continue
-            left = (due - time.time_ns() / 1e6) / 1000
+            left = (due - self.crew.store_ms) / 1000
             if random.random() < 0.7:  # on the brink
-                await trio.sleep(max(0, left + random.uniform(-0.06, 0.03)))
+                await trio.sleep(min(_FAR, max(0, left + random.uniform(-0.06, 0.03))))
             if random.random() < 0.4:
                 await self._reschedule(name, id_, random.randrange(1, 1500))
             else:

@@ -19,12 +19,13 @@ from .load import loaded, make_topics
 from .node import Node
 from .plan import setup
 from .rows import Row
+from .shims import Lever, Shim
 from .stage import Order, Outcome, Stage
 
 _ENVIRONMENT = {"TARRY_LOG_LEVEL": "warning"}
 
 
-async def run(row: Row, order: Order, database: Server, folder: Path) -> Outcome:
+async def run(row: Row, order: Order, database: Server, folder: Path, shim: Shim | None = None) -> Outcome:
     """Plays it, and has it judged."""
     began = time.monotonic()
     path = folder / "history.jsonl"
@@ -33,10 +34,13 @@ async def run(row: Row, order: Order, database: Server, folder: Path) -> Outcome
         journal.write("setup", "ok", facts=setup())
         redis = stack.enter_context(private_redis(folder)) if row.redis else None
         settings = {"TARRY_REDIS": redis.dsn} if redis else {}
-        async with _running(row, order, database, journal, settings) as (nodes, proxies):
+        levers = _levers(order, database, shim)
+        async with _running(row, order, database, journal, settings, levers) as (nodes, proxies):
             crew = Crew(journal, [node.port for node in nodes], order.seed, order.rate)
             await make_topics(crew.caller("topics"), "redis" if redis else "store")
-            stage = Stage(order, database, redis, nodes, proxies, crew, journal, time.monotonic() + order.seconds)
+            stage = Stage(
+                order, database, redis, nodes, proxies, crew, journal, time.monotonic() + order.seconds, levers
+            )
             async with loaded(crew), _telling(stage):
                 await row.do(stage)
                 crew.publishing = False
@@ -46,9 +50,17 @@ async def run(row: Row, order: Order, database: Server, folder: Path) -> Outcome
     return Outcome(stage.done, time.monotonic() - began, max(stage.ups, default=0), report)
 
 
+def _levers(order: Order, database: Server, shim: Shim | None) -> Mapping[str, Lever]:
+    """Of the nodes: a file is written by its node, and every node has a clock."""
+    names = [f"n{n}" for n in range(order.nodes)]
+    if database.program is None and database.lever is not None:
+        return dict.fromkeys(names, database.lever)
+    return {name: shim.lever(name) for name in names} if shim is not None and shim.name == "clock" else {}
+
+
 @asynccontextmanager
 async def _running(
-    row: Row, order: Order, database: Server, journal: Journal, settings: Mapping[str, str]
+    row: Row, order: Order, database: Server, journal: Journal, settings: Mapping[str, str], levers: Mapping[str, Lever]
 ) -> AsyncGenerator[tuple[list[Node], list[Proxy]], None]:
     """The nodes, ready; over a line that can be cut, if it is to be. They have ended when it is left."""
     async with trio.open_nursery() as nursery:
@@ -61,7 +73,11 @@ async def _running(
                     proxies.append(await nursery.start(Proxy(dsn).run))
                     dsn = proxies[-1].dsn
                 plant = order.plant if n == 0 else ""
-                nodes.append(Node(f"n{n}", journal.path.parent / f"n{n}", dsn, {**_ENVIRONMENT, **settings}, plant))
+                name = f"n{n}"
+                environment = {**_ENVIRONMENT, **settings}
+                if name in levers:
+                    environment |= levers[name].environment
+                nodes.append(Node(name, journal.path.parent / name, dsn, environment, plant))
                 await nodes[-1].start()
             yield nodes, proxies
             async with trio.open_nursery() as stopping:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from attrs import frozen
 
-from . import faults
+from . import faults, machines
 from .stage import Stage
 
 
@@ -18,6 +18,8 @@ class Row:
     restarts: bool = False
     """The database is killed."""
     stores: tuple[str, ...] = ("mysql", "mariadb", "sqlite")
+    shim: str = ""
+    """What of the machine programs are made to believe otherwise, the database first: see `shims`."""
     redis: bool = False
     """Nodes have a Redis, and the unordered topic draws its offsets there."""
 
@@ -30,5 +32,9 @@ ROWS: Mapping[str, Row] = {
     "pause": Row("SIGSTOP of a node past its leases, then CONT", faults.pauses),
     "cut": Row("connection cut before, during or after COMMIT", faults.cuts, cut=True, stores=_SERVERS),
     "database": Row("kill -9 or stop of the database, and start", faults.databases, restarts=True, stores=_SERVERS),
+    "clock": Row(
+        "steps of the clock, of the database and of nodes, 1 s to 1 h both ways", machines.clocks, shim="clock"
+    ),
+    "disk": Row("the database's disk is full for seconds", machines.full_disks, shim="disk"),
     "redis": Row("Redis killed, or made to forget", faults.forgetful_redis, redis=True, stores=_SERVERS),
 }

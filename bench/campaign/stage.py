@@ -1,6 +1,8 @@
 """What a row is run on, and what came of it."""
 
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from attrs import define, field, frozen
 
@@ -10,6 +12,7 @@ from .crew import Crew
 from .database import Server
 from .journal import Journal
 from .node import Node
+from .shims import Lever
 
 
 @frozen
@@ -37,6 +40,8 @@ class Stage:
     crew: Crew
     journal: Journal
     deadline: float
+    levers: Mapping[str, Lever]
+    """Of nodes, by their names: what they believe of their machines."""
     done: int = 0
     """Faults."""
     ups: list[float] = field(factory=list[float])
@@ -47,16 +52,20 @@ class Stage:
         """Whether there are faults to come."""
         return self.done < self.order.count and time.monotonic() < self.deadline
 
-    def begin(self, what: str, node: str = "") -> bool:
+    def begin(self, what: str, node: str = "", **facts: Any) -> bool:
         """Notes a fault, unless there are enough."""
         if not self.wanted:
             return False
         self.done += 1
-        self.journal.write("fault", "invoke", reason=what, node=node)
+        self.journal.write("fault", "invoke", reason=what, node=node, facts=facts)
         return True
 
-    def end(self, what: str, node: str = "") -> None:
-        self.journal.write("fault", "ok", reason=what, node=node)
+    def end(self, what: str, node: str = "", **facts: Any) -> None:
+        self.journal.write("fault", "ok", reason=what, node=node, facts=facts)
+
+    def stuck(self, what: str, node: str = "") -> None:
+        """Something did not come back after a fault."""
+        self.journal.write("fault", "fail", reason=what, node=node)
 
 
 @frozen

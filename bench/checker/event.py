@@ -50,7 +50,8 @@ class Event(Struct, frozen=True, omit_defaults=True):
     """Of a refusal; of a fault what was done."""
     node: str = ""
     facts: dict[str, Any] = {}
-    """Of setup: topics and groups; of counts: what the service tells; of a dead letter: its attempts."""
+    """Of setup: topics and groups; of counts: what the service tells; of a dead letter: its attempts; of a fault
+    that steps the clock of the store, by how many milliseconds it is ahead of the harness's: `ahead_ms`."""
 
     @property
     def wall_ms(self) -> float:

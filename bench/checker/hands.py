@@ -7,6 +7,7 @@ from typing import Final
 
 from attrs import define, field
 
+from .clocks import Clocks
 from .event import Event
 from .life import Life
 from .outages import Outages
@@ -23,6 +24,7 @@ class Known:
 
     setup: Setup
     outages: Outages = field(factory=Outages)
+    clocks: Clocks = field(factory=Clocks)
     operated: dict[tuple[str, str], int] = field(factory=dict[tuple[str, str], int])
     """By topic and group when an operator first asked to give anything back."""
     sought: dict[tuple[tuple[str, str], int], int] = field(factory=dict[tuple[tuple[str, str], int], int])
@@ -34,6 +36,7 @@ class Known:
     def add(self, event: Event) -> None:
         if event.op == "fault":
             self.outages.add(event)
+            self.clocks.add(event)
         if event.phase != "invoke":
             return
         if event.op in ("seek", "redrive"):
@@ -50,6 +53,7 @@ class Hand:
     """One hand-out, and what its claim said of the message since."""
 
     given: Event
+    clocks: Clocks
     acks: list[Event] = field(factory=list[Event])
     fails: list[Event] = field(factory=list[Event])
     extends: list[Event] = field(factory=list[Event])
@@ -76,15 +80,16 @@ class Hand:
     def lease_last(self) -> int:
         """The latest; an extension whose answer was lost may have been carried out."""
         answered = {event.call for event in self.extends if event.phase == "ok"}
-        asked = [event.due_ms for event in self.maybe(self.extends) if event.call not in answered]
-        return max([self.lease_first, *asked])
+        asked = [event for event in self.maybe(self.extends) if event.call not in answered]
+        latest = (event.due_ms + round(self.clocks.ahead_most(event)) for event in asked)
+        return max([self.lease_first, *latest])
 
     def over_at(self, rungs: list[int]) -> float:
-        """The earliest moment, wall milliseconds, at which the message may be out of this hand and back."""
+        """The earliest time, of the store, at which the message may be out of this hand and back."""
         ends: list[float] = []
         rung = rungs[min(self.given.attempt, len(rungs)) - 1] if rungs else 0
         for event in self.maybe(self.fails):
-            ends.append(event.wall_ms + (rung if event.rest_ms < 0 else event.rest_ms))
+            ends.append(self.clocks.least(event.wall_ms) + (rung if event.rest_ms < 0 else event.rest_ms))
         # The first lease, unless it was extended before it could have been over.
         ends.append(self.lease_first + rung)
         return min(ends)
@@ -111,7 +116,7 @@ class Hands:
         by_token: dict[str, Hand] = {}
         for event in life.of_group.get(group, ()):
             if event.op == "claim":
-                hand = Hand(event)
+                hand = Hand(event, known.clocks)
                 hands.append(hand)
                 by_token[event.token] = hand
             elif event.token in by_token:
@@ -143,7 +148,8 @@ class Hands:
         receipt = self.life.receipt
         if not self.hands or receipt is None or self.hands[0].given.attempt > 1 or self.operated:
             return 0
-        return self.hands[0].given.wall_ms - max(self.life.last_due_ms(), receipt.wall_ms)
+        at = self.hands[0].given.wall_ms
+        return at - max(self.known.clocks.reached(self.life.last_due_ms(), at), receipt.wall_ms)
 
     def violations(self, reasons: Counter[str]) -> Iterator[Violation]:
         """Every one; `reasons` counts why messages came again."""
@@ -187,12 +193,12 @@ class Hands:
                 yield self._wrong("duplicate", f"it came again after the ack of attempt {hand.given.attempt}")
 
     def _reason(self, before: Hand, after: Hand) -> str | None:
-        at, wall = after.given.mono_ns, after.given.wall_ms
+        at, shown = after.given.mono_ns, self._shown(before, after.given)
         if any(event.mono_ns < at for event in before.fails if event.phase == "ok"):
             return "fail"
         if any(event.mono_ns < at for event in before.maybe(before.fails)):
             return "unknown outcome"
-        if wall >= before.lease_first:
+        if shown >= before.lease_first:
             return "lost lease"
         if self.ordered and self.known.given_back.get(before.given.token, NEVER) < at:
             return "parked"
@@ -215,8 +221,9 @@ class Hands:
                 yield self._wrong("retries", f"attempt {after.given.attempt} came twice")
             parked = again and not uncounted  # behind an earlier one of its key, by whose rung it goes
             over = before.over_at(self.rules.ladder)
-            if not parked and after.given.wall_ms < over:
-                early = over - after.given.wall_ms
+            shown = self._shown(before, after.given)
+            if not parked and shown < over:
+                early = over - shown
                 yield self._wrong("rung", f"attempt {after.given.attempt} came {early:.0f} ms early")
 
     def _answers(self) -> Iterator[Violation]:
@@ -228,8 +235,9 @@ class Hands:
                 continue
             asked = next(event for event in hand.acks if event.call == acked.call)
             earlier = any(event.mono_ns < asked.mono_ns for event in hand.maybe(hand.acks))
-            if not earlier and asked.wall_ms > hand.lease_last + self.known.setup.slack_ms:
-                yield self._wrong("stale ack", f"{asked.wall_ms - hand.lease_last:.0f} ms after the end of its lease")
+            at = self.known.clocks.least(asked.wall_ms)
+            if not earlier and at > hand.lease_last + self.known.setup.slack_ms:
+                yield self._wrong("stale ack", f"{at - hand.lease_last:.0f} ms after the end of its lease")
             failed = hand.ok(hand.fails)
             if failed is not None and failed.mono_ns < asked.mono_ns and not earlier:
                 yield self._wrong("stale ack", "it was given back by this claim before")
@@ -242,8 +250,13 @@ class Hands:
             others = [*hand.maybe(hand.acks), *hand.maybe(hand.fails)]
             if any(other.mono_ns < event.mono_ns for other in others):
                 continue  # of the same claim, and it may be what ended it
-            if event.wall_ms < hand.lease_first and not self.ordered:
-                yield self._wrong("refused", f"{hand.lease_first - event.wall_ms:.0f} ms before its lease was over")
+            shown = self._shown(hand, event)
+            if shown < hand.lease_first and not self.ordered:
+                yield self._wrong("refused", f"{hand.lease_first - shown:.0f} ms before its lease was over")
+
+    def _shown(self, hand: Hand, event: Event) -> float:
+        """The latest that the store's clock has shown from this hand-out up to that."""
+        return self.known.clocks.most(hand.given.wall_ms, event.wall_ms)
 
     def _letters(self) -> Iterator[Violation]:
         """A dead letter for who is exhausted, once and whole, and for nobody else."""

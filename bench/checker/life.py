@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from attrs import define, field
 
+from .clocks import Clocks
 from .event import Event
 from .violation import Violation
 
@@ -14,6 +15,7 @@ class Life:
     """The events of one message by what they are of, in their order."""
 
     name: str
+    clocks: Clocks = field(factory=Clocks)
     publishes: list[Event] = field(factory=list[Event])
     cancels: list[Event] = field(factory=list[Event])
     reschedules: list[Event] = field(factory=list[Event])
@@ -104,31 +106,44 @@ class Life:
 
     def _times(self) -> Iterator[Violation]:
         for event in self.deliveries():
-            due = self.due_ms(event.mono_ns)
-            if event.wall_ms < due:
-                yield self._wrong("early", f"{due - event.wall_ms:.0f} ms before its time")
+            due, at = self.due_ms(event.mono_ns), self.shown_ms(event)
+            if at < due:
+                yield self._wrong("early", f"{due - at:.0f} ms before its time")
                 return
 
-    def due_ms(self, at: int) -> int:
+    def shown_ms(self, event: Event) -> float:
+        """The latest that the store's clock has shown from its publish up to this."""
+        return self.clocks.most(self.publishes[0].wall_ms, event.wall_ms)
+
+    def due_ms(self, at: int) -> float:
         """The earliest time at which it may have been due, as of `at` on the harness's steady clock."""
         receipt = self.receipt
         # Where nobody knows when it was accepted, what was asked for is the earliest.
-        known = [receipt.due_ms if receipt else self.publishes[0].due_ms]
+        known = [receipt.due_ms if receipt else self._asked(self.publishes[0])]
         for event in self.reschedules:
             if event.mono_ns > at:
                 break
             if event.phase == "ok":
-                known = [event.due_ms]
+                known = [float(event.due_ms)]
             elif event.phase in ("invoke", "unknown"):
-                known.append(event.due_ms)
+                known.append(self._asked(event))
         # A reschedule that was refused changed nothing; its time may stand here as well, which only forgives.
         return min(known)
 
-    def last_due_ms(self) -> int:
+    def _asked(self, event: Event) -> float:
+        """The earliest time that the store may have made of one that the harness asked for; 0: none was."""
+        return event.due_ms and event.due_ms + self.clocks.least(event.wall_ms) - event.wall_ms
+
+    def last_due_ms(self) -> float:
         """The latest time at which it may have been due."""
         receipt = self.receipt
-        known = [receipt.due_ms if receipt else self.publishes[0].due_ms]
-        return max([*known, *(event.due_ms for event in self.reschedules if event.phase in ("ok", "unknown"))])
+        known = [float(receipt.due_ms if receipt else self.publishes[0].due_ms)]
+        for event in self.reschedules:
+            if event.phase == "ok":
+                known.append(event.due_ms)
+            elif event.phase == "unknown":
+                known.append(event.due_ms + self.clocks.ahead_most(event))
+        return max(known)
 
     def _verdicts(self) -> Iterator[Violation]:
         streamed = bool(self.stream) or any(True for _ in self.deliveries())
@@ -137,7 +152,7 @@ class Life:
         for event in (*self.cancels, *self.reschedules):
             if event.phase != "fail":
                 continue
-            if event.reason == "too_late" and event.wall_ms < self.due_ms(event.mono_ns):
+            if event.reason == "too_late" and self.shown_ms(event) < self.due_ms(event.mono_ns):
                 yield self._wrong("cancel", "it was too late before its time")
             if event.reason == "not_found" and self.receipt is not None and self.receipt.mono_ns < event.mono_ns:
                 yield self._wrong("lost", "it was accepted, and then not found")

@@ -25,7 +25,7 @@ class _Link:
 
     def settled_by(self, given: Event) -> bool:
         """Whether it may have come to its end before this was handed out."""
-        if self.gone or any(letter.due_ms <= given.wall_ms for letter in self.hands.letters):
+        if self.gone or any(letter.due_ms <= self.hands.life.shown_ms(given) for letter in self.hands.letters):
             return True
         return any(event.mono_ns < given.mono_ns for hand in self.hands.hands for event in hand.maybe(hand.acks))
 

@@ -58,7 +58,7 @@ class _Judge:
         if event.op in _OF_MESSAGES and event.name:
             life = self.lives.get(event.name)
             if life is None:
-                life = self.lives[event.name] = Life(event.name)
+                life = self.lives[event.name] = Life(event.name, self.known.clocks)
             life.add(event)
 
     def violations(self) -> Iterator[Violation]:

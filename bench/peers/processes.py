@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
@@ -21,8 +21,16 @@ _STOP_SECONDS = 30
 class Program:
     """A server in a process of its own; its output goes to a file."""
 
-    def __init__(self, log: Path, answers: Callable[[], bool], user: str | None = None) -> None:
+    def __init__(
+        self,
+        log: Path,
+        answers: Callable[[], bool],
+        user: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """`environment`: beside what it inherits."""
         self._log = log
+        self._environment = dict(environment or {})
         self._answers = answers
         self._user = user
         self._process: subprocess.Popen[bytes] | None = None
@@ -43,6 +51,7 @@ class Program:
                 stderr=log,
                 cwd=self._log.parent,
                 user=self._user,
+                env=os.environ | self._environment,
                 start_new_session=True,
             )
         deadline = time.monotonic() + _START_SECONDS

@@ -68,8 +68,16 @@ def test_kills_of_a_node_on_a_file(tmp_path: Path) -> None:
     assert f"| kill | sqlite | 1 | 2 | {figures['messages']:,} |" in said
 
 
+@pytest.mark.parametrize(("row", "fault"), [("clock", "clock of a node"), ("disk", "disk full")])
+def test_a_machine_that_is_wrong_under_a_file(row: str, fault: str, tmp_path: Path) -> None:
+    code, figures, said = campaign(tmp_path, *("--rows", row, "--dsn", "sqlite", "--nodes", "1"), "--count", "2")
+    assert code == 0, said
+    assert figures["faults"] == {fault: 2}
+    assert figures["violations"] == 0
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("row", ["kill", "pause", "cut", "database", "redis"])
+@pytest.mark.parametrize("row", ["kill", "pause", "cut", "database", "redis", "clock", "disk"])
 def test_each_row_with_two_nodes(row: str, tmp_path: Path) -> None:
     has("mariadb")
     arguments = ("--rows", row, "--dsn", "mariadb", "--nodes", "2", "--count", "5", "--rate", "20")

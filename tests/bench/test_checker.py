@@ -15,6 +15,7 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from support.planted import PLANTS, recorded
+from tarry.bench.checker.clocks import Clocks
 from tarry.bench.checker.event import Event, read
 from tarry.bench.checker.report import check
 
@@ -143,3 +144,71 @@ def test_from_the_command_line(tmp_path: Path) -> None:
     figures, *told = done.stdout.splitlines()
     assert json.loads(figures)["lost"] == 2
     assert "lost: m2" in told[0]
+
+
+HOUR = 3_600_000
+
+
+def stepped(ahead_ms: int, *, begin: float, end: float) -> list[Event]:
+    """The store's clock is set between two moments, in seconds."""
+    facts = {"ahead_ms": ahead_ms}
+    return [
+        Event("fault", phase, int(at * 1e9), int(at * 1e9), facts=facts)
+        for phase, at in (("invoke", begin), ("ok", end))
+    ]
+
+
+def clocks(*steps: Event) -> Clocks:
+    found = Clocks()
+    for event in steps:
+        found.add(event)
+    return found
+
+
+def test_a_clock_that_nobody_sets_is_the_harness_s() -> None:
+    assert clocks(*stepped_nothing()).most(5, 9) == 9
+    assert clocks().least(9) == 9
+    assert clocks().reached(7, 9) == 7
+    assert clocks().reached(12, 9) == 9
+
+
+def stepped_nothing() -> list[Event]:
+    return [Event("fault", "invoke", 1, 1, reason="kill"), Event("fault", "ok", 2, 2, reason="kill")]
+
+
+def test_a_clock_that_is_set_may_be_either_until_all_follow() -> None:
+    ahead = clocks(*stepped(HOUR, begin=100, end=110))
+    assert ahead.most(0, 99_999) == ahead.least(99_999) == 99_999
+    assert ahead.most(0, 105_000) == 105_000 + HOUR
+    assert ahead.least(105_000) == 105_000
+    assert ahead.least(110_001) == 110_001 + HOUR
+    back = clocks(*stepped(HOUR, begin=100, end=110), *stepped(0, begin=200, end=210))
+    assert back.least(200_000) == 200_000
+    assert back.most(0, 300_000) == 210_000 + HOUR, "it has shown it before"
+    assert back.most(250_000, 300_000) == 300_000
+
+
+def test_when_a_clock_that_is_set_has_reached_a_time() -> None:
+    """Set an hour ahead, back, and ahead again."""
+    there = clocks(
+        *stepped(HOUR, begin=100, end=110), *stepped(0, begin=200, end=210), *stepped(HOUR, begin=300, end=310)
+    )
+    assert there.reached(50_000, 99_000) == 50_000
+    assert there.reached(110_000 + HOUR, 150_000) == 110_000
+    assert there.reached(HOUR, 150_000) == 110_000, "by the step"
+    assert there.reached(HOUR, 250_000) == 250_000, "not again so far"
+    assert there.reached(HOUR, 400_000) == 310_000, "by the last step"
+    assert there.reached(350_000 + HOUR, 400_000) == 350_000
+
+
+@pytest.mark.parametrize(("step", "kinds"), [(0, {"early": 1}), (2000, {}), (500, {"early": 1})])
+def test_the_clock_of_the_store_says_what_is_early(step: int, kinds: dict[str, int]) -> None:
+    """A message comes a second before its time: by a clock that was set two seconds ahead it is due."""
+    setup, *events = simple(1)
+    (claimed,) = [event for event in events if event.op == "claim"]
+    due = round(claimed.wall_ms) + 1000
+    early = [replace(e, due_ms=due) if e.op == "publish" else e for e in events]
+    at = claimed.wall_ns / 1e9 - 1e-6
+    steps = stepped(step, begin=at, end=at)
+    history = [setup, *sorted([*early, *steps], key=lambda event: event.wall_ns)]
+    assert check(history).figures["kinds"] == kinds
