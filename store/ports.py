@@ -177,6 +177,11 @@ class Backend(Guest, Protocol):
         """Under which settings an acknowledged publish can be lost, one sentence each; empty when all is well."""
         ...
 
+    async def room(self) -> tuple[int, int] | None:
+        """How many sessions one process may have, and how many the database lets in, of all; None where nobody
+        counts."""
+        ...
+
     async def advice(self) -> list[str]:
         """Which settings cost time and nothing else, one sentence each with what to do; empty when all is well."""
         ...

@@ -5,6 +5,7 @@ import socket
 import sqlite3
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from cyclopts import Parameter
 from ...client import Tarry
 from ...store.errors import SchemaError, StoreError, StoreInUse
 from ...store.migrations import Applied, pending
+from ...store.nodes import all_nodes
 from ...store.opening import migrations_for, open_backend, open_guest
 from ...store.operating.keys import Key, all_keys
 from ...store.ports import Backend
@@ -25,6 +27,7 @@ from ...store.sqlite.schema import read_applied
 from ...store.stream.sealing import wide_holes
 from ..http.server.listening import check_path
 from ..http.server.tls import BadCertificate, Certificate
+from ..nodes import LEASE
 from ..places import masked
 from ..settings import SettingError, Settings
 from ..upkeep.redis_check import ping_redis
@@ -37,6 +40,9 @@ _SKEW = 1000
 
 _OTHERS = 0o007
 """What a file's mode gives to those who are neither its owner nor of its group."""
+
+_SPARE = 10
+"""Sessions of the database for others: commands, backups, and who looks after it."""
 
 _NO_FLAGS = Flags()
 
@@ -60,7 +66,7 @@ def doctor(
     findings = [
         _version("python", sys.version_info[:3], (3, 11), "Tarry"),
         _version("sqlite", sqlite3.sqlite_version_info, (3, 35), "the embedded store"),
-        *_store(settings.dsn, settings.widest_hole),
+        *_store(settings),
         *_redis(settings),
         *_certificate(settings),
         *_keys(settings),
@@ -78,15 +84,17 @@ def _version(check: str, here: tuple[int, ...], oldest: tuple[int, int], who: st
     return Finding(check, "ok", version)
 
 
-def _store(dsn: str, widest: int) -> list[Finding]:
+def _store(settings: Settings) -> list[Finding]:
+    dsn = settings.dsn
     path = Path(dsn.removeprefix(_SQLITE))
     if dsn.startswith(_SQLITE) and not path.exists():
         return [_new_file(path, masked(dsn))]
-    findings = trio.run(_examine, dsn, widest)
+    findings = trio.run(_examine, settings)
     return [*findings, _privacy(path)] if dsn.startswith(_SQLITE) else findings
 
 
-async def _examine(dsn: str, widest: int) -> list[Finding]:
+async def _examine(settings: Settings) -> list[Finding]:
+    dsn, widest = settings.dsn, settings.widest_hole
     shown = masked(dsn)
     try:
         backend = await open_backend(dsn)
@@ -105,12 +113,32 @@ async def _examine(dsn: str, widest: int) -> list[Finding]:
         findings += [Finding("commits", "note", advice) for advice in await backend.advice()]
         if applied.checksums:
             findings += [_stands(*hole) for hole in await backend.read(partial(wide_holes, widest=widest))]
+        if (room := await backend.room()) is not None:
+            nodes = await backend.read(all_nodes) if applied.checksums else []
+            alive = [node.name for node in nodes if now - node.renewed_at <= LEASE]
+            findings.append(_connections(*room, settings, alive))
         findings.append(_skew(now, before, after))
     except StoreError as error:
         return [_wrong_store(shown, error)]
     finally:
         await backend.aclose()
     return findings
+
+
+def _connections(each: int, limit: int, settings: Settings, alive: Sequence[str]) -> Finding:
+    """Whether all servers at work, and this one with its processes, may have as many sessions as they may want."""
+    many = settings.processes
+    own = {settings.node, *(f"{settings.node}-{number}" for number in range(1, many + 1))}
+    elsewhere = sum(name not in own for name in alive)
+    wanted = (many + elsewhere) * each
+    told = (
+        f"the database lets in {limit} (max_connections, or this user's own limit); {many} here and {elsewhere}"
+        f" elsewhere, of {each} each, may want {wanted}"
+    )
+    if wanted <= limit:
+        return Finding("connections", "ok", told)
+    advice = f"raise it to {wanted + _SPARE} or more, or have fewer processes: with fewer they wait for each other"
+    return Finding("connections", "note", f"{told}: {advice}")
 
 
 def _stands(topic: str, queue: int, first: int, last: int) -> Finding:

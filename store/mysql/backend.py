@@ -44,7 +44,8 @@ from .witness import Witness, forget
 
 T = TypeVar("T")
 
-_WRITERS, _READERS = 16, 8
+_WRITERS, _READERS, _NOTES = 16, 8, 1
+"""Sessions of each kind, at most."""
 _TRIES = 5
 _PAUSE = 0.01
 """Seconds of the first pause after a deadlock, doubled each time, of which a random part is taken."""
@@ -197,7 +198,7 @@ class MySQLBackend:
         self._hosts = Hosts(self.dsn)
         self._writers = Pool(self._hosts, size=_WRITERS, write=True)
         self._readers = Pool(self._hosts, size=_READERS, write=False)
-        self._notes = Pool(self._hosts, size=1, write=False)
+        self._notes = Pool(self._hosts, size=_NOTES, write=False)
         self._doubt = doubt
         self._forget_at = 0.0
         self._transactions = 0
@@ -391,6 +392,12 @@ class MySQLBackend:
         if settings.get("wsrep_on") == "ON":
             problems.append("Galera is on: its commits can fail after the fact, and SKIP LOCKED sees one node only")
         return problems
+
+    async def room(self) -> tuple[int, int]:
+        """By `max_connections`, or the account's own limit where that is less."""
+        async with self._readers.connection() as connection:
+            ((all_, own),) = await connection.fetch(b"SELECT @@max_connections, @@max_user_connections")
+        return _WRITERS + _READERS + _NOTES, min(all_, own or all_)
 
     async def advice(self) -> list[str]:
         """Without threads of its own for the redo log, a choice that MySQL has since 8.0.22 and MariaDB has not, all

@@ -5,10 +5,12 @@ with the first that is not read-only. From then on all sessions are with that on
 given up by whoever holds them. So is every session when the server it is with says that it takes no writes any more.
 """
 
+from typing import Protocol
+
 import structlog
 import trio
 
-from ..errors import Contention, ReadOnly, StoreError, Unavailable
+from ..errors import Contention, Full, ReadOnly, StoreError, Unavailable
 from .connection import Connection, connect
 from .dsn import Dsn
 
@@ -19,6 +21,19 @@ _REST = 0.2
 """Seconds for which all hear that no host takes writes, before the hosts are asked again."""
 
 log = structlog.get_logger()
+
+
+class Sessions(Protocol):
+    """What a pool holds."""
+
+    @property
+    def held(self) -> int:
+        """How many there are."""
+        ...
+
+    def spare(self) -> bool:
+        """Closes one that is at rest, if there is one."""
+        ...
 
 
 class Hosts:
@@ -32,6 +47,7 @@ class Hosts:
         """A session of an earlier one is not to be used."""
         self.name = ""
         """Of the server that the sessions are with, see `Connection.name`; empty before the first."""
+        self.pools: list[Sessions] = []
         self._each = dsn.each
         # Which of them was good last.
         self._good = 0
@@ -58,6 +74,13 @@ class Hosts:
     def leave(self) -> None:
         """The server takes no writes: no session is used any more, and the next one looks for a host that does."""
         self.era += 1
+
+    def make_room(self) -> bool:
+        """Where the server lets in no more: one of the pools closes a session that is at rest. False: all have none."""
+        for pool in self.pools:
+            if pool.spare():
+                return True
+        return any(pool.held for pool in self.pools)
 
     async def _log_in(self, dsn: Dsn, *, write: bool) -> Connection:
         connection = await connect(dsn, write=write, timeout=self.timeout)
@@ -88,7 +111,7 @@ def _of_all(wrong: list[StoreError]) -> StoreError:
     if len(wrong) == 1:
         return wrong[0]
     text = f"none of the {len(wrong)} hosts takes writes. {'; '.join(map(str, wrong))}"
-    for kind in (ReadOnly, Unavailable, Contention):
+    for kind in (Full, ReadOnly, Unavailable, Contention):
         for error in wrong:
             if isinstance(error, kind):
                 return type(error)(text, error.code)

@@ -6,6 +6,9 @@
 Take a connection for one piece of work and give it back at its end: none is held while a person, a handler or a long
 poll takes its time. A session is never reconnected. One that is closed, or whose block raised, is dropped, and the next
 caller gets a new one; who catches an error inside the block and rolls back keeps it.
+
+When the server lets in no more sessions, the pool goes on with those that it has; one that has none gets one that is at
+rest in another.
 """
 
 from collections import deque
@@ -14,10 +17,12 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from ..errors import ReadOnly, StoreError, Unavailable
+from ..errors import Full, ReadOnly, StoreError, Unavailable
 from .connection import READ_WAIT_TIMEOUT, WRITE_WAIT_TIMEOUT, Connection
 from .hosts import Hosts
 
+_ROOM = 0.05
+"""Seconds until another try, for a pool that has no session where the server lets in no more."""
 TRUSTED = 2.0
 """Seconds of rest after which a connection is asked whether it is alive before it is handed out."""
 
@@ -35,8 +40,11 @@ class Pool:
         self._idle: deque[tuple[Connection, float]] = deque()
         # Given up before the server does it, which it would note in its log as an aborted connection.
         self._rest = (WRITE_WAIT_TIMEOUT if write else READ_WAIT_TIMEOUT) * 0.8
+        # Who would have a new session, where the server lets in no more: an old one is given back to them.
+        self._without = trio.lowlevel.ParkingLot()
         self._closed = False
         self._in_use = self._made = self._dropped = 0
+        hosts.pools.append(self)
 
     def __repr__(self) -> str:
         return f"<Pool {self._hosts.dsn} {self.statistics()}>"
@@ -73,6 +81,18 @@ class Pool:
             self._drop(self._idle.pop()[0])
         await trio.lowlevel.checkpoint()
 
+    @property
+    def held(self) -> int:
+        """Sessions that there are."""
+        return self._in_use + len(self._idle)
+
+    def spare(self) -> bool:
+        """Closes the session that is longest at rest, for another pool; False when none is."""
+        if self._idle:
+            self._drop(self._idle.popleft()[0])
+            return True
+        return False
+
     def statistics(self) -> dict[str, int]:
         """Connections in use and at rest, callers that wait; connections made and dropped so far."""
         return {
@@ -85,6 +105,20 @@ class Pool:
         }
 
     async def _take(self) -> Connection:
+        until = trio.current_time() + self._hosts.timeout
+        while True:
+            try:
+                return await self._take_or_make()
+            except Full:
+                if trio.current_time() >= until or not (self._in_use or self._hosts.make_room()):
+                    raise
+            with trio.move_on_at(until):
+                if self._in_use:
+                    await self._without.park()
+                else:
+                    await trio.sleep(_ROOM)
+
+    async def _take_or_make(self) -> Connection:
         self._drop_the_rested()
         while self._idle:
             connection, since = self._idle.pop()
@@ -117,6 +151,7 @@ class Pool:
             self._drop(connection)
         else:
             self._idle.append((connection, trio.current_time()))
+        self._without.unpark()
         self._drop_the_rested()
 
     def _drop_the_rested(self) -> None:

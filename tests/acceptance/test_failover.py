@@ -2,23 +2,30 @@
 nothing comes early, and all goes on by itself. Two real MariaDBs, the second a replica of the first."""
 
 import json
+import os
+import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
-from support.replicas import Pair, pair_of_servers, place_of
+from support.replicas import HOW_TO, Pair, pair_of_servers, place_of
 from support.server import client_of, start_server
 from support.servers import NoServerError, run_sql, skip_or_fail
 from tarry.client import Tarry
 from tarry.client.errors import TarryError
 from tarry.pipeline.errors import StoreAway
 from tarry.pipeline.store_connection import StoreConnection, with_one_host
-from tarry.service.demo.server_process import ServerProcess
+from tarry.service.demo.server_process import ServerProcess, python_path
+from tarry.store.mysql.dsn import Dsn
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +42,30 @@ def wait_for(happened: Callable[[], bool], seconds: float = 15) -> None:
     while not happened():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.02)
+
+
+def answers(server: ServerProcess) -> int:
+    try:
+        return ready(server).status_code
+    except httpx.TransportError:
+        return 0
+
+
+@contextmanager
+def closing_all() -> Iterator[list[Any]]:
+    held = list[Any]()
+    yield held
+    for one in held:
+        one.close()
+
+
+def doctor(dsn: str) -> dict[str, tuple[str, str]]:
+    """What it finds, by its checks."""
+    command = [sys.executable, "-m", "tarry.service.cli.app", "doctor", "--json", "--dsn", dsn]
+    ended = subprocess.run(command, env=os.environ | python_path(), capture_output=True, text=True, check=False)
+    assert ":app@" not in ended.stdout + ended.stderr
+    records = map(json.loads, ended.stdout.splitlines())
+    return {record["check"]: (record["state"], record["detail"]) for record in records}
 
 
 def ready(server: ServerProcess) -> httpx.Response:
@@ -91,9 +122,20 @@ def test_idle_and_read_only(pair: Pair, tmp_path: Path) -> None:
             assert place_of(pair.leader) in told
             assert place_of(pair.follower) in told
             assert "tarry:tarry" not in told
+            state, detail = doctor(both)["store"]
+            assert state == "wrong"
+            assert place_of(pair.follower) in detail
         finally:
             run_sql(pair.leader.dsn, "SET GLOBAL read_only = 0")
         wait_for(lambda: ready(server).status_code == 200)
+        found = doctor(both)
+        assert found["store"][0] == "ok"
+        assert "1 here and 0 elsewhere, of 25 each" in found["connections"][1]
+
+
+def test_the_dsn_of_the_how_to() -> None:
+    (dsn,) = re.findall(r"TARRY_DSN=(\S+)", HOW_TO)
+    assert [one.place for one in Dsn.parse(dsn).each] == ["db1.example:3306", "db2.example:3306"]
 
 
 class Load:
@@ -190,3 +232,33 @@ def test_another_server_takes_the_writes(pair: Pair, tmp_path: Path) -> None:
             assert pair.ask(dsn, "SELECT COUNT(*) FROM message") == [(len(load.acknowledged),)]
         finally:
             pair.follow()
+
+
+def test_few_sessions_are_enough_and_none_is_waited_for(pair: Pair, tmp_path: Path) -> None:
+    with pair.database() as dsn, closing_all() as held:
+        pair.limit_sessions(3)
+        try:
+            with start_server(tmp_path, dsn) as server:
+                load = Load(server.url)
+                load.start()
+                wait_for(lambda: len(load.received) > 50)
+                load.end()
+                assert [str(error) for error in load.wrong] == []
+                assert not events(server, "request_failed", "crashed")
+            held += [pair.log_in(dsn) for _ in range(3)]
+            late = ServerProcess(tmp_path, dsn)
+            starting = threading.Thread(target=late.start)
+            starting.start()
+            try:
+                wait_for(lambda: answers(late) == 503)
+                asked = httpx.post(f"{late.url}/v1/topics/orders/messages", json={"body": 1})
+                assert (asked.status_code, asked.json()["executed"]) == (503, False)
+                held.pop().close()
+                held.pop().close()
+                starting.join(30)
+                assert ready(late).status_code == 200
+            finally:
+                starting.join(30)
+                assert late.stop() == 0
+        finally:
+            pair.limit_sessions(0)

@@ -1,16 +1,31 @@
 """Two MariaDBs of the tests' own, the second a replica of the first that follows behind, and a switch-over by hand."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from urllib.parse import urlsplit
 from uuid import uuid4
 
 import attrs
+import pymysql
+import pymysql.connections
+import pymysql.cursors
 
 from support.servers import PrivateServer, mariadb, run_sql
 
 _OPTIONS = ("--log-bin", "--gtid-strict-mode=ON", "--skip-log-slave-updates=0", "--innodb-buffer-pool-size=32M")
 _SECONDS = 20
+
+
+HOW_TO = (Path(__file__).parents[2] / "docs/how-to/failover.md").read_text("utf-8")
+
+
+def steps() -> list[list[str]]:
+    """The statements of the how-to, block by block."""
+    blocks = re.findall(r"^```sql\n-- At the \w+ one\.[^\n]*\n(.*?)^```$", HOW_TO, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 5
+    return [[one for one in block.strip().split(";") if one] for block in blocks]
 
 
 @attrs.define
@@ -27,32 +42,39 @@ class Pair:
         return f"mysql://app:app@{place_of(self.leader)},{place_of(self.follower)}/tarry"
 
     def switch(self) -> None:
-        """As `docs/how-to/failover.md` has it: nothing that was committed is lost."""
-        run_sql(self.leader.dsn, "SET GLOBAL read_only = 1")
-        self.catch_up()
-        run_sql(self.follower.dsn, "STOP SLAVE", "RESET SLAVE ALL", "SET GLOBAL read_only = 0")
+        """As the how-to has it: nothing that was committed is lost."""
+        stop, ask, wait, take_over, _ = steps()
+        run_sql(self.leader.dsn, *stop)
+        ((position,),) = run_sql(self.leader.dsn, *ask)
+        assert run_sql(self.follower.dsn, *(one.replace("0-1-1234", str(position)) for one in wait)) == [(0,)]
+        run_sql(self.follower.dsn, *take_over)
         self.leader, self.follower = self.follower, self.leader
+
+    def follow(self) -> None:
+        """The follower begins where it stands, as the how-to has it."""
+        place = {"db2.example": "127.0.0.1", "3306": str(urlsplit(self.leader.dsn).port), "'password'": "'repl'"}
+        for word in place:
+            assert word in steps()[4][1]
+        statements = [re.sub("|".join(place), lambda found: place[found[0]], one) for one in steps()[4]]
+        run_sql(self.follower.dsn, "SET GLOBAL read_only = 1", *statements)
 
     def catch_up(self) -> None:
         """Waits until the follower has applied all that the leader has committed."""
         ((position,),) = run_sql(self.leader.dsn, "SELECT @@gtid_binlog_pos")
         assert run_sql(self.follower.dsn, f"SELECT MASTER_GTID_WAIT('{position}', {_SECONDS})") == [(0,)]
 
-    def follow(self) -> None:
-        """The follower begins where it stands."""
-        ((position,),) = run_sql(self.follower.dsn, "SELECT @@gtid_current_pos")
-        run_sql(
-            self.follower.dsn,
-            "SET GLOBAL read_only = 1",
-            f"SET GLOBAL gtid_slave_pos = '{position}'",
-            f"CHANGE MASTER TO master_host='127.0.0.1', master_port={urlsplit(self.leader.dsn).port},"
-            " master_user='repl', master_password='repl', master_use_gtid=slave_pos, master_connect_retry=1",
-            "START SLAVE",
-        )
-
     def ask(self, dsn: str, query: str) -> list[tuple[object, ...]]:
         """The leader, in the database of `dsn`."""
         return run_sql(urlsplit(self.leader.dsn)._replace(path=urlsplit(dsn).path).geturl(), query)
+
+    def limit_sessions(self, many: int) -> None:
+        """Of `app`, at both; 0: no limit."""
+        run_sql(self.leader.dsn, f"GRANT USAGE ON *.* TO app@'%' WITH MAX_USER_CONNECTIONS {many}")
+
+    def log_in(self, dsn: str) -> "pymysql.connections.Connection[pymysql.cursors.Cursor]":
+        """A session of `app` at the leader."""
+        port = urlsplit(self.leader.dsn).port or 0
+        return pymysql.connect(host="127.0.0.1", port=port, user="app", password="app", database=urlsplit(dsn).path[1:])
 
     @contextmanager
     def database(self) -> Iterator[str]:
@@ -71,7 +93,6 @@ def pair_of_servers() -> Iterator[Pair]:
         for server in (first, second):
             run_sql(server.dsn, "RESET MASTER")  # what each was made with is not to be replicated
         pair = Pair(first, second)
-        pair.follow()
         run_sql(
             first.dsn,
             "CREATE USER app@'%' IDENTIFIED BY 'app'",
@@ -79,6 +100,7 @@ def pair_of_servers() -> Iterator[Pair]:
             "CREATE USER repl@'%' IDENTIFIED BY 'repl'",
             "GRANT REPLICATION SLAVE ON *.* TO repl@'%'",
         )
+        pair.follow()
         pair.catch_up()
         yield pair
 

@@ -62,6 +62,9 @@ class StillBackend:
     async def durability(self) -> list[str]:
         return []
 
+    async def room(self) -> None:
+        return
+
     async def advice(self) -> list[str]:
         return []
 

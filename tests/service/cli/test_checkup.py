@@ -13,6 +13,8 @@ from support.certificates import write_certificates
 from support.scripted_server import Answer, scripted_server
 from support.servers import NoServerError, PrivateRedis, free_port, run_sql, skip_or_fail
 from tarry.service.cli.app import run
+from tarry.service.cli.checkup import _connections
+from tarry.service.settings import Settings
 
 
 @pytest.fixture(autouse=True)
@@ -214,3 +216,20 @@ def test_a_socket_and_a_certificate(
     assert findings(capsys, 1)["certificate"][0] == "wrong"
     write_certificates(folder)
     assert findings(capsys, 0)["certificate"][0] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("limit", "processes", "alive", "state", "says"),
+    [
+        (151, 1, ["here"], "ok", "1 here and 0 elsewhere, of 25 each, may want 25"),
+        (151, 6, ["here-1", "here-6"], "ok", "6 here and 0 elsewhere, of 25 each, may want 150"),
+        (151, 6, ["there"], "note", "lets in 151 (max_connections, or this user's own limit); 6 here and 1 elsewhere"),
+        (151, 6, ["there"], "note", "may want 175: raise it to 185 or more, or have fewer processes"),
+        (150, 5, ["there"], "ok", "may want 150"),
+    ],
+)
+def test_connections_are_counted(limit: int, processes: int, alive: list[str], state: str, says: str) -> None:
+    settings = Settings(node="here", processes=processes, dsn="mysql://u@127.0.0.1/d")
+    found = _connections(25, limit, settings, alive)
+    assert (found.check, found.state) == ("connections", state)
+    assert says in found.detail

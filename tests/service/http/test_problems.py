@@ -8,7 +8,7 @@ import structlog
 
 from support.spied import SpiedServer
 from tarry.service import errors
-from tarry.service.http.problems import KINDS
+from tarry.service.http.problems import KINDS, problem_of
 from tarry.store import errors as store
 
 MESSAGE = "/v1/messages/7"
@@ -32,6 +32,8 @@ def problem(response: httpx.Response) -> dict[str, Any]:
         (errors.Overloaded(), "overloaded", True, False),
         (errors.Stopping("going"), "stopping", True, False),
         (store.Unavailable(SECRET), "store-unavailable", True, False),
+        (store.ReadOnly(SECRET, 1290), "store-unavailable", True, False),
+        (store.Full(SECRET, 1040), "store-unavailable", True, False),
         (store.Contention(SECRET, 1213), "busy", True, False),
         (store.OutcomeUnknown(SECRET, 2013), "outcome-unknown", True, None),
         (store.StoreError(SECRET), "internal", False, None),
@@ -157,3 +159,18 @@ async def test_every_kind_says_what_it_means(client: httpx.AsyncClient) -> None:
         response = await client.get(f"/problems/{kind}")
         assert response.json() == {"type": f"/problems/{kind}", "title": title, "status": status}
     assert problem(await client.get("/problems/none"))["type"] == "/problems/not-found"
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (store.ReadOnly(SECRET), "read-only"),
+        (store.Full(SECRET), "more max_connections"),
+        (store.Unavailable(SECRET), "is away"),
+    ],
+)
+def test_why_the_store_cannot_be_had(error: store.StoreError, says: str) -> None:
+    found = problem_of(error)
+    assert found is not None
+    assert says in found.body.detail
+    assert SECRET not in found.body.detail

@@ -7,7 +7,7 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
-from tarry.store.errors import ReadOnly, Refused, Unavailable
+from tarry.store.errors import Full, ReadOnly, Refused, Unavailable
 from tarry.store.mysql import hosts as module
 from tarry.store.mysql.dsn import Dsn
 from tarry.store.mysql.hosts import Hosts
@@ -37,6 +37,7 @@ class Servers:
         self.read_only: set[str] = set()
         self.asked: list[str] = []
         self.sessions: list[Session] = []
+        self.most = 100
 
     async def connect(self, dsn: Dsn, *, write: bool, timeout: float) -> Any:
         assert dsn.others == ()
@@ -46,6 +47,8 @@ class Servers:
         answer = self.hosts[dsn.host]
         if isinstance(answer, Exception):
             raise answer
+        if sum(not session.closed for session in self.sessions) >= self.most and answer not in self.read_only:
+            raise Full("Too many connections (1040)", 1040)
         session = Session(answer, "it is read-only" if answer in self.read_only else None)
         self.sessions.append(session)
         return session
@@ -172,3 +175,58 @@ async def test_a_session_that_meets_read_only_ends_them_all(servers: Servers) ->
 )
 def test_what_makes_a_server_read_only(switches: tuple[object, ...], why: str | None) -> None:
     assert (why_read_only(switches) or "") == ("" if why is None else f"it is read-only ({why} is on)")
+
+
+async def test_where_the_server_lets_in_no_more_the_pool_goes_on_with_what_it_has(
+    servers: Servers, autojump_clock: trio.testing.MockClock
+) -> None:
+    pool, served = Pool(of("a"), size=4, write=True), list[object]()
+
+    async def work() -> None:
+        async with pool.connection() as connection:
+            await trio.sleep(1)
+            served.append(connection)
+
+    async with trio.open_nursery() as nursery, pool.connection() as only:
+        servers.hosts["a"] = Full("Too many connections (1040)", 1040)
+        for _ in range(3):
+            nursery.start_soon(work)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(servers.asked) == 4
+    assert served == [only] * 3
+    assert len(servers.asked) < 10, "who is given nothing does not ask the server for ever"
+
+
+async def test_nobody_is_let_in(servers: Servers, autojump_clock: trio.testing.MockClock) -> None:
+    full = servers.hosts["a"] = Full("Too many connections (1040)", 1040)
+    pool = Pool(of("a"), size=4, write=True)
+    with pytest.raises(Full):
+        await take(pool)
+    servers.hosts["a"] = "one"
+    async with pool.connection():
+        servers.hosts["a"] = full
+        began = trio.current_time()
+        with pytest.raises(Full):  # what there is stays in use
+            await take(pool)
+        assert trio.current_time() - began == 5
+
+
+async def take(pool: Pool) -> None:
+    async with pool.connection():
+        pass
+
+
+async def test_a_pool_that_has_none_gets_what_is_at_rest_in_another(
+    servers: Servers, autojump_clock: trio.testing.MockClock
+) -> None:
+    hosts = of("a", "b")
+    servers.read_only = {"two"}
+    writers, readers = Pool(hosts, size=4, write=True), Pool(hosts, size=4, write=True)
+    await take(writers)
+    servers.most = 1
+    async with readers.connection():
+        assert writers.held == 0
+        with pytest.raises(Full):
+            await take(writers)
+    await take(writers)
+    assert readers.held == 0
