@@ -72,6 +72,8 @@ class Nodes:
     _announce: Tell = field(default=nobody_hears, alias="announce")
     _own: NodeRow = field(init=False)
     _others: Sequence[NodeRow] = field(default=(), init=False)
+    _namesakes: dict[str, int] = field(factory=dict[str, int], init=False)
+    """By boot when a server of our name had renewed last as we entered."""
     _sure_until: int = field(default=0, init=False)
     """Unix milliseconds up to which the duties are ours."""
     _looks: bool = field(default=True, init=False)
@@ -123,11 +125,7 @@ class Nodes:
         else:
             raise DuplicateKey("so many servers start at once that none finds a slot")
         self._store.maker = self._own.slot * _MAKERS
-        for one in self._others:
-            if one.name == self._name:
-                log.warning(
-                    "node_name_taken", node=self._name, slot=one.slot, because="give each server its own: --node"
-                )
+        self._namesakes = {one.boot: one.renewed_at for one in self._others if one.name == self._name}
         await self._take_duties()
 
     async def run(self) -> None:
@@ -240,6 +238,7 @@ class Nodes:
         rows = [row for row in await self._store.read(nodes.all_nodes) if row.boot != self.boot]
         self._others = [row for row in rows if self._lives(row)]
         self.shares.see(self.boot, [peer for row in self._others if (peer := _peer(row)) is not None])
+        self._tell_namesakes()
         dead = [row for row in rows if not self._lives(row)]
         if dead:
             before = self._clock.now() - LEASE
@@ -247,6 +246,15 @@ class Nodes:
             for row in dead:
                 if row.boot in gone:
                     log.warning("node_dead", node=row.name, slot=row.slot, silent_ms=self._clock.now() - row.renewed_at)
+
+    def _tell_namesakes(self) -> None:
+        """Whoever had this name when we came and has renewed since: it is not we ourselves, before we were killed."""
+        for one in self._others:
+            if one.renewed_at > self._namesakes.get(one.boot, one.renewed_at):
+                del self._namesakes[one.boot]
+                log.warning(
+                    "node_name_taken", node=self._name, slot=one.slot, because="give each server its own: --node"
+                )
 
     def _lives(self, row: NodeRow) -> bool:
         return self._clock.now() - row.renewed_at <= LEASE

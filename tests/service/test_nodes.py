@@ -179,7 +179,15 @@ async def test_two_of_one_name_both_work_and_it_is_told(world: World, capsys: py
     first = await world.start("a")
     assert "node_name_taken" not in capsys.readouterr().out
     await world.start("a")
-    assert "node_name_taken" in capsys.readouterr().out
+    for _ in range(2):
+        await world.seconds(2)
+        await first.round()
+    told = capsys.readouterr().out.count("node_name_taken")
+    assert told == 1
+    for _ in range(2):
+        await world.seconds(2)
+        await first.round()
+    assert "node_name_taken" not in capsys.readouterr().out
     assert {one.row.slot for one in await first.states()} == {0, 1}
 
 
@@ -279,3 +287,14 @@ async def test_a_program_that_shares_no_wheel_is_not_reckoned_with(world: World)
     a.stop()
     await a.hasten()
     assert not await a.relieved()
+
+
+async def test_who_was_killed_and_comes_again_at_once_has_its_name(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await world.start("a")
+    await world.start("a")
+    await world.seconds(10)
+    told = capsys.readouterr().out
+    assert "node_dead" in told
+    assert "node_name_taken" not in told
