@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--consumers", type=databases.count, default=12, help="that claim")
     parser.add_argument("--size", type=databases.count, default=100, help="messages to a claim")
     parser.add_argument("--messages", type=databases.count, default=60_000, help="that claims find waiting")
-    parser.add_argument("--idle", type=databases.seconds, default=10, help="seconds for which statements are counted")
+    parser.add_argument("--idle", type=databases.seconds, default=20, help="seconds for which statements are counted")
     parser.add_argument("--rate", type=databases.count, default=1000, help="due a second where a server ends")
     parser.add_argument("--pending", type=databases.count, default=200_000, help="timers that are held")
     arguments = parser.parse_args()

@@ -74,7 +74,11 @@ def group_commit(
         return await store.publish(publications, clock())
 
     return Combiner(
-        write, weigh=lambda publication: publication.weight, batch=_BATCH_BYTES, waiting=_MAX_WAITING, writers=writers
+        write,
+        weigh=lambda publication: publication.weight,
+        batch=_BATCH_BYTES,
+        waiting=_MAX_WAITING,
+        writers=lambda: writers,
     )
 
 

@@ -74,8 +74,12 @@ class Nodes:
     _others: Sequence[NodeRow] = field(default=(), init=False)
     _namesakes: dict[str, int] = field(factory=dict[str, int], init=False)
     """By boot when a server of our name had renewed last as we entered."""
+    _place: tuple[int, int] = field(default=(0, 1), init=False)
     _sure_until: int = field(default=0, init=False)
     """Unix milliseconds up to which the duties are ours."""
+    _holder: str = field(default="", init=False)
+    """Who had the duties at the last look, by its boot, and up to when."""
+    _theirs_until: int = field(default=0, init=False)
     _looks: bool = field(default=True, init=False)
     _left: bool = field(default=False, init=False)
     _renews_at_once: bool = field(default=False, init=False)
@@ -92,6 +96,11 @@ class Nodes:
     def boot(self) -> str:
         """This node's name that no other ever has."""
         return self._own.boot
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Which of the nodes that stay this one is, by slot, counted from 0; and how many they are."""
+        return self._place
 
     @property
     def has_duties(self) -> bool:
@@ -237,7 +246,10 @@ class Nodes:
         """Who is there; the rows of the dead go."""
         rows = [row for row in await self._store.read(nodes.all_nodes) if row.boot != self.boot]
         self._others = [row for row in rows if self._lives(row)]
-        self.shares.see(self.boot, [peer for row in self._others if (peer := _peer(row)) is not None])
+        peers = {row.slot: peer for row in self._others if (peer := _peer(row)) is not None}
+        self.shares.see(self.boot, list(peers.values()))
+        staying = [slot for slot, peer in peers.items() if not peer.leaving]
+        self._place = sum(slot < self._own.slot for slot in staying), len(staying) + 1
         self._tell_namesakes()
         dead = [row for row in rows if not self._lives(row)]
         if dead:
@@ -262,7 +274,10 @@ class Nodes:
     async def _take_duties(self) -> None:
         now = self._clock.now()
         had = now < self._sure_until
+        if not had and now < self._theirs_until and any(one.boot == self._holder for one in self._others):
+            return  # whoever gives them back takes its row away, too
         lease = None if had else await self._store.read(leases.find, _DUTIES)
+        self._holder, self._theirs_until = ("", 0) if lease is None else (lease.holder, lease.until)
         free = lease is None or lease.until <= now or lease.holder == self.boot
         has = free and await self._store.note(leases.hold, _DUTIES, self.boot, now, now + LEASE)
         self._sure_until = now + _TRUST if has else 0

@@ -251,7 +251,12 @@ def make_node(store: Store, settings: Settings, metrics: Metrics, notices: Notic
     groups = Groups(*(store, directory, clock, metrics, rates, alarm, present_for), add=add, see=cleaner.see, tell=tell)
     sealer = Sealer(store, clock, directory, widest=settings.widest_hole)
     growth = Growth(directory, listeners, groups, sealer, notices)
-    intake = Intake(store, directory, clock, metrics, rates, growth, settings.max_waiting, add=add, forget=forget)
+    intake = Intake(
+        *(store, directory, clock, metrics, rates, growth, settings.max_waiting),
+        add=add,
+        forget=forget,
+        place=lambda: nodes.place,
+    )
     promotion = Promotion(store, directory, clock, metrics, growth, intake)
     now = clock.now()
     wheel, horizon = TimingWheel(now), Horizon(now, settings.horizon, settings.horizon_step)

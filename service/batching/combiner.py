@@ -63,7 +63,7 @@ class Combiner(Generic[Request, Answer]):
         weigh: Callable[[Request], int] = lambda _: 1,
         batch: int = 1000,
         waiting: int = 100_000,
-        writers: int = 1,
+        writers: Callable[[], int] = lambda: 1,
     ) -> None:
         self._write = write
         self._write_free = write_free
@@ -74,8 +74,7 @@ class Combiner(Generic[Request, Answer]):
         self._limit = waiting
         """The weight that may wait; past it a caller gets `Overloaded`."""
         self._writers = writers
-        """Batches at a time, beside the slow ones."""
-        self._most = max(_MOST, writers)
+        """Batches at a time, beside the slow ones; it may change."""
         self._longest_wait = _LONGEST_WAIT
         self._lanes: dict[Hashable, Lane[Request, Answer]] = {}
         self._ready: OrderedDict[Lane[Request, Answer], None] = OrderedDict()
@@ -123,7 +122,7 @@ class Combiner(Generic[Request, Answer]):
         async with trio.open_nursery() as nursery:
             if self._write_free is not None:
                 nursery.start_soon(self._run_aside)
-            for _ in range(self._most):
+            for _ in range(_MOST):
                 nursery.start_soon(self._write_batches)
             await self._look_for_slow_ones()
 
@@ -140,7 +139,7 @@ class Combiner(Generic[Request, Answer]):
     @property
     def _free(self) -> int:
         """How many batches may be begun."""
-        return min(self._writers - self._quick, self._most - len(self._flying))
+        return min(self._writers() - self._quick, _MOST - len(self._flying))
 
     def _wake(self) -> None:
         """There may be a batch to begin: a writer at rest has a look."""

@@ -40,6 +40,10 @@ from .coordinator import Coordinator
 _LINES = 4
 """Groups at a time that are stood in line for, each with a connection, when another transaction is working on them."""
 
+_MEETING = 1.0
+"""Seconds for which turns of a group stand in line at once, after one has met another transaction: mostly another
+server's turn, which is over in a moment. A look first would be in vain, and reads what it then throws away."""
+
 log = structlog.get_logger()
 
 
@@ -63,6 +67,8 @@ class Groups:
     _tell: Tell = field(kw_only=True, alias="tell")
     _coordinators: dict[int, Coordinator] = field(factory=dict[int, Coordinator], init=False)
     _of_topic: defaultdict[int, list[Coordinator]] = field(factory=lambda: defaultdict(list), init=False)
+    _met_until: dict[int, float] = field(factory=dict[int, float], init=False)
+    """By group id, up to when its turns stand in line at once: trio's time."""
     _line: trio.CapacityLimiter = field(factory=lambda: trio.CapacityLimiter(_LINES), init=False)
     _nursery: trio.Nursery | None = field(default=None, init=False)
     _stopping: bool = field(default=False, init=False)
@@ -220,6 +226,7 @@ class Groups:
             if not self._of_topic[group.topic.id]:
                 del self._of_topic[group.topic.id]
             coordinator.retire()
+            self._met_until.pop(group.id, None)
 
     def look_again(self, group_id: int) -> None:
         """There may be messages for the group, or room for more in hand, whatever its last turn has found."""
@@ -274,15 +281,17 @@ class Groups:
             now = self._clock.now()
             return self._store.turn(group, settlements, requests, now, present, free=free)
 
-        try:
-            return await turn(free=True)
-        except Locked:
-            # Another transaction is working on the group, for a moment or for long. Many groups that are held for long
-            # must not take all connections from the others.
-            if self._line.available_tokens < 1:
-                raise
-            async with self._line:
-                return await turn(free=False)
+        if trio.current_time() >= self._met_until.get(group.id, 0.0) or self._line.available_tokens < 1:
+            try:
+                return await turn(free=True)
+            except Locked:
+                # Another transaction is working on the group, for a moment or for long. Many groups that are held for
+                # long must not take all connections from the others.
+                self._met_until[group.id] = trio.current_time() + _MEETING
+                if self._line.available_tokens < 1:
+                    raise
+        async with self._line:
+            return await turn(free=False)
 
     def _turn_done(self, group: Group, settlements: Sequence[Settlement], turn: Turn) -> None:
         topic = group.topic.name

@@ -110,7 +110,7 @@ class Membership:
         """One round: looks at the rows, writes what was heard, and ends what dead clients hold. Where nobody is known,
         it looks less often."""
         looked = self._looked_at
-        if looked is None or self.names() or self._clock.now() - looked >= self._timeout // 5:
+        if looked is None or self.names() or self._clock.now() - looked >= self._timeout // 3:
             await self.look()
         await self._write()
         await self._end_dead_clients()

@@ -10,7 +10,7 @@ from attrs import define, field
 from ...store.errors import Refused, StoreError, TopicGone
 from ...store.records import Conflict, Publication, Queue, Receipt, Topic, Verdict, weight_of
 from ...store.store import Store
-from ...store.stream.placing import queue_of_key
+from ...store.stream.placing import own_queue, queue_of_key
 from ...store.timers import timers
 from ..batching.combiner import Combiner
 from ..batching.patience import until_free
@@ -43,6 +43,9 @@ class Intake:
     _max_waiting: int
     _add: Callable[[int, int], None] = field(kw_only=True, alias="add")
     _forget: Callable[[int, int], None] = field(kw_only=True, alias="forget")
+    _place: Callable[[], tuple[int, int]] = field(kw_only=True, alias="place")
+    _meets: bool = field(default=False, init=False)
+    """The last message went to a queue that other nodes publish to."""
     _turn: Iterator[int] = field(factory=itertools.count, init=False)
     _publishing: Combiner[_Some, Sequence[Answer | None]] = field(init=False)
     _cancelling: Combiner[int, Verdict] = field(init=False)
@@ -56,8 +59,7 @@ class Intake:
             weigh=_weight,
             batch=_BATCH_BYTES,
             waiting=self._max_waiting,
-            # While the database writes one batch, the callers of the other are answered and their next are taken.
-            writers=2,
+            writers=self._writers,
         )
         self._cancelling = Combiner(self._cancel)
         self._rescheduling = Combiner(self._reschedule)
@@ -125,10 +127,15 @@ class Intake:
         return await until_free(lambda: self._rescheduling.ask((id_, deliver_at)), _is_locked, "this message")
 
     def choose_queue(self, topic: Topic, ordering_key: str | None) -> Queue:
-        """The queue of a message that names none: by hash of its ordering key, else in turn."""
+        """The queue of a message that names none: by hash of its ordering key, else in turn.
+
+        Of an unordered topic this node takes queues of its own where there are enough, so that no two nodes wait for
+        one row; whose they are is a matter of speed alone. On an ordered one clients own queues, and all are used.
+        """
         if ordering_key is not None:
             return queue_of_key(topic, ordering_key)
-        return topic.queues[next(self._turn) % len(topic.queues)]
+        place, nodes = (0, 1) if topic.ordered else self._place()
+        return topic.queues[own_queue(place, nodes, len(topic.queues), next(self._turn))]
 
     async def count_outbox(self) -> None:
         """Counts what users have cancelled in their own transactions."""
@@ -144,6 +151,12 @@ class Intake:
             self._metrics.published(self._directory.name_of(topic_id), messages)
             self._rates.count(topic_id, published=messages)
 
+    def _writers(self) -> int:
+        """While the database writes one batch, the callers of the other are answered and their next are taken. Where
+        other nodes draw from the same row, the second would stand in line with theirs: one that is larger does more.
+        """
+        return 1 if self._meets else 2
+
     def _lane(self, publications: _Some) -> tuple[int, ...]:
         """What they share with others: the queues they go to now, or their topic's tally when all are for later."""
         now: int | None = None
@@ -155,6 +168,8 @@ class Intake:
                     if draft.deliver_at > now:
                         continue
                 queues.add(draft.queue.id)
+                nodes = self._place()[1]
+                self._meets = nodes > 1 and (draft.ordering_key is not None or nodes > len(draft.topic.queues))
         return tuple(sorted(queues)) or (-publications[0].drafts[0].topic.id,)
 
     async def _publish(self, asked: Sequence[_Some]) -> list[Sequence[Answer | None]]:

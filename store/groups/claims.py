@@ -209,7 +209,7 @@ class Claiming:
         queue = max(own, key=lambda queue: ends[queue.id] - cursors[queue.id].position)
         if len(own) > 1 and ends[queue.id] == cursors[queue.id].position:
             return None
-        return queue, cursors[queue.id].position
+        return Expected(queue, cursors[queue.id].position, self.locked.undisturbed)
 
 
 async def _pick(

@@ -7,6 +7,7 @@ in memory, and then writes back.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from attrs import define, field
 
@@ -27,8 +28,13 @@ _COUNTERS = {outcome: {"retrying": "retried"}.get(state, state) for outcome, sta
 """By outcome, the counter of the cursor that counts it: each has the name of the state, but for one."""
 
 
-Expected = tuple[Queue, int]
-"""A queue of the topic, and where a group is likely to be in it."""
+class Expected(NamedTuple):
+    """A queue of the topic, and where a group is likely to be in it."""
+
+    queue: Queue
+    position: int
+    sure: bool
+    """Nobody else has moved the group between the last two turns here: it is worth a read."""
 
 
 @define
@@ -124,6 +130,8 @@ class LockedRows:
     """The first messages to claim, where that was guessed right."""
     more_behind: bool
     """There may be queues with something to claim beside those that are locked."""
+    undisturbed: bool = True
+    """The group is where the turn before has left it, as far as that is known."""
     ended: dict[ClaimKey, bytes] = field(factory=dict[ClaimKey, bytes])
     """The outcomes of claims that had ended, for those who settle once more because an answer was lost."""
     with_users: set[ClaimKey] = field(factory=set[ClaimKey])
@@ -225,9 +233,9 @@ async def lock(
     cursors = Asked("cursor.free" if free else "cursor.lock", CursorRow, group.id, queue_ids)
     ends = Asked("queue.ends", tuple[int, int], queue_ids)
     page = None
-    if requests and expected is not None and expected[0].id in queue_ids:
+    if requests and expected is not None and expected.sure and expected.queue.id in queue_ids:
         limit = min(PAGE, sum(request.size for request in requests))
-        page = Page.of(*expected, _NO_END, limit, returned=False)
+        page = Page.of(expected.queue, expected.position, _NO_END, limit, returned=False)
     await tx.fetch_all([*claims, cursors, *([ends] if requests else []), *([page.asked] if page is not None else [])])
     if free and len(cursors.rows) < len(queue_ids):
         there = await tx.fetch("cursor.there", tuple[int, int], group.id, queue_ids)
@@ -236,7 +244,9 @@ async def lock(
     if not cursors.rows:
         raise GroupGone("the group has been removed meanwhile")
     by_queue = {cursor.queue_id: cursor for cursor in cursors.rows}
-    locked = LockedRows(group, by_queue, _by_place(claims), dict(ends.rows), page, more_behind)
+    found = None if expected is None else by_queue.get(expected.queue.id)
+    undisturbed = expected is None or found is None or found.position == expected.position
+    locked = LockedRows(group, by_queue, _by_place(claims), dict(ends.rows), page, more_behind, undisturbed)
     await locked.find_missing(tx, settlements)
     return locked
 

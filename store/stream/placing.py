@@ -23,6 +23,13 @@ def queue_of_key(topic: Topic, ordering_key: str) -> Queue:
     return topic.queues[zlib.crc32(ordering_key.encode()) % len(topic.queues)]
 
 
+def own_queue(place: int, nodes: int, queues: int, turn: int) -> int:
+    """Where among the queues of a topic the server goes that has this place among the nodes, counted from 0: to every
+    `nodes`-th in turn, so that each queue has one of them, or of fewer queues to one that it shares with others."""
+    first = place % queues
+    return first + nodes * (turn % -(-(queues - first) // nodes))
+
+
 def named_queue(topic: Topic, number: int, ordering_key: str | None) -> Queue:
     """The queue of this number. Raises `WrongQueue`; in an ordered topic also for a key of another queue."""
     queue = next((queue for queue in topic.queues if queue.number == number), None)

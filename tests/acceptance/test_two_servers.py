@@ -114,3 +114,62 @@ def test_a_second_server_does_no_harm(servers: tuple[ServerProcess, ServerProces
         wait_until(lambda: buried(a, "witness") == 2)
         assert buried(a, "ann") + buried(b, "ann") == 1
         assert lost(a) + lost(b) == 1
+
+
+def test_each_publishes_to_queues_of_its_own(mysql_dsn: str, tmp_path: Path) -> None:
+    """Of an unordered topic, while there are two; all of them alone, and of an ordered one."""
+    nodes: list[ServerProcess] = []
+    try:
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+            nodes.append(ServerProcess(tmp_path / name, mysql_dsn, environment={"TARRY_NODE": name}))
+            nodes[-1].start()
+        a, b = nodes
+        with client_of(a) as at_a, client_of(b) as at_b:
+            at_a.put_topic("orders", queues=4)
+            at_a.put_topic("steps", queues=4, ordered=True)
+
+            def queues(tarry: Tarry, topic: str) -> set[int | None]:
+                return {tarry.publish(topic, 1).queue for _ in range(8)}
+
+            wait_until(lambda: queues(at_a, "orders") == {0, 2} and queues(at_b, "orders") == {1, 3})
+            assert queues(at_a, "steps") == queues(at_b, "steps") == {0, 1, 2, 3}
+            keyed = [{tarry.publish("orders", 1, ordering_key="k").queue for _ in range(3)} for tarry in (at_a, at_b)]
+            assert keyed[0] == keyed[1]
+            assert len(keyed[0]) == 1
+            assert b.stop() == 0
+            wait_until(lambda: queues(at_a, "orders") == {0, 1, 2, 3})
+    finally:
+        for node in nodes:
+            node.kill()
+
+
+def test_one_group_is_consumed_at_both(mysql_dsn: str, tmp_path: Path) -> None:
+    """Their turns meet all the time: each message is given once, and each ack counts."""
+    nodes: list[ServerProcess] = []
+    seen: list[object] = []
+    try:
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+            nodes.append(ServerProcess(tmp_path / name, mysql_dsn, environment={"TARRY_NODE": name}))
+            nodes[-1].start()
+        with client_of(nodes[0]) as tarry:
+            tarry.publish_many("orders", [{"body": number} for number in range(1000)])
+
+        def consume(number: int) -> None:
+            with client_of(nodes[number % 2]) as tarry:
+                while (claim := tarry.claim("orders", "billing", client=f"c{number}", max=10, wait="1s")) is not None:
+                    seen.extend(message.body for message in claim.messages)
+                    assert tarry.ack(claim) == len(claim.messages)
+
+        consumers = [threading.Thread(target=consume, args=(number,)) for number in range(6)]
+        for one in consumers:
+            one.start()
+        for one in consumers:
+            one.join()
+        assert sorted(seen, key=str) == sorted(range(1000), key=str)
+        with client_of(nodes[1]) as tarry:
+            assert tarry.group("orders", "billing")["acked"] == 1000
+    finally:
+        for node in nodes:
+            node.kill()

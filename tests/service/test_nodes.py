@@ -11,9 +11,10 @@ import trio.testing
 
 from tarry.service.clock import Clock
 from tarry.service.nodes import LEASE, Nodes
+from tarry.store import leases
 from tarry.store.errors import Unavailable
 from tarry.store.nodes import NodeRow, enter
-from tarry.store.ports import Work
+from tarry.store.ports import Transaction, Work
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 
@@ -102,6 +103,37 @@ async def test_one_has_the_duties_and_all_know_each_other(world: World) -> None:
         assert world.with_duties() == ["a"]
     assert await world.there() == {"a": (0, True, True), "b": (1, True, False), "c": (2, True, False)}
     assert [one._store.maker for one in world.servers.values()] == [0, 4, 8]
+
+
+async def test_each_has_a_place_among_those_that_stay(world: World) -> None:
+    """Whatever slots they have: by their places they choose queues of their own."""
+    a, b, c = [await world.start(name) for name in "abc"]
+    await world.seconds(2)
+    assert [one.place for one in (a, b, c)] == [(0, 3), (1, 3), (2, 3)]
+    b.stop()
+    await world.seconds(2)
+    assert [a.place, c.place] == [(0, 2), (1, 2)]
+    await a.leave()
+    await b.leave()
+    await world.seconds(2, "a", "b")
+    assert c.place == (0, 1)
+
+
+async def test_who_has_no_duties_seldom_asks_whose_they_are(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[str]()
+    find = leases.find
+
+    async def counted(tx: Transaction, name: str) -> leases.Lease | None:
+        asked.append(name)
+        return await find(tx, name)
+
+    await world.start("a")
+    await world.start("b")
+    await world.seconds(4)
+    monkeypatch.setattr(leases, "find", counted)
+    await world.seconds(60)
+    assert world.with_duties() == ["a"]
+    assert 0 < len(asked) <= 15
 
 
 async def test_who_stops_hands_over(world: World) -> None:

@@ -72,7 +72,7 @@ async def test_a_batch_is_bounded_by_weight(nursery: trio.Nursery) -> None:
 
 async def test_tasks_share_what_waits_and_none_is_forgotten(nursery: trio.Nursery) -> None:
     database = Database()
-    combiner: Combiner[int, int] = Combiner(database.write, writers=2)
+    combiner: Combiner[int, int] = Combiner(database.write, writers=lambda: 2)
     nursery.start_soon(combiner.run)
     for _ in range(3):  # again after a rest
         await trio.testing.wait_all_tasks_blocked()
@@ -84,6 +84,24 @@ async def test_tasks_share_what_waits_and_none_is_forgotten(nursery: trio.Nurser
             assert combiner._count == 0  # two batches are being written
             database.open.set()
         assert sorted(map(len, database.batches)) == [150, 150]
+
+
+async def test_there_may_be_one_writer_now_and_two_later(nursery: trio.Nursery) -> None:
+    database = Database()
+    writers = 1
+    combiner: Combiner[int, int] = Combiner(database.write, writers=lambda: writers)
+    nursery.start_soon(combiner.run)
+    for writers, many in ((1, [1, 299]), (2, [1, 1, 298]), (1, [1, 299])):  # noqa: B007  # the combiner reads it
+        database.batches = []
+        database.open = trio.Event()
+        async with trio.open_nursery() as asking:
+            for request in range(300):
+                asking.start_soon(combiner.ask, request)
+                if request < 2:
+                    await trio.testing.wait_all_tasks_blocked()
+            await trio.testing.wait_all_tasks_blocked()
+            database.open.set()
+        assert sorted(map(len, database.batches)) == many
 
 
 async def test_only_the_refused_one_hears_of_it(nursery: trio.Nursery) -> None:

@@ -43,7 +43,7 @@ class Rows:
             lane=lambda request: request[0],
             batch=batch,
             waiting=waiting,
-            writers=writers,
+            writers=lambda: writers,
         )
 
     async def write(self, batch: Sequence[Request]) -> list[str]:

@@ -15,6 +15,7 @@ from tarry.service.serve import begin
 from tarry.service.settings import Settings
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
+from tarry.store.errors import Locked
 from tarry.store.groups.claim_ids import format_claim
 from tarry.store.records import Claim, Draft, Group, Publication, Settled
 from tarry.store.sqlite.backend import SQLiteBackend
@@ -135,3 +136,32 @@ async def test_all_of_it_comes_back_when_its_client_has_gone(town: Town, nursery
 async def _leave(committed: trio.Event, client: trio.CancelScope) -> None:
     await committed.wait()
     client.cancel()
+
+
+async def test_where_others_work_on_the_group_turns_stand_in_line_at_once(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a while after they have met; what is held for long keeps its few lines, and no more."""
+    turn, tries, rivals = Store.turn, list[bool](), 1
+
+    async def met(self: Store, *args: object, free: bool) -> object:
+        nonlocal rivals
+        tries.append(free)
+        if free and rivals:
+            rivals -= 1
+            raise Locked("another server's turn")
+        return await turn(self, *args, free=free)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Store, "turn", met)
+    assert await town.claim(1) is not None
+    assert await town.claim(1) is not None
+    assert tries == [True, False, False]
+    groups = town.node.groups
+    groups._met_until[town.group.id] -= 10
+    assert await town.claim(1) is not None
+    assert tries == [True, False, False, True]
+    groups._met_until[town.group.id] += 10
+    for place in range(4):
+        groups._line.acquire_on_behalf_of_nowait(place)
+    assert await town.claim(1) is not None
+    assert tries == [True, False, False, True, True]

@@ -1,0 +1,66 @@
+"""Two servers take turns of one group: what is read ahead of a turn is not read in vain each time."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from support.stores import MINUTE, Stage, bodies
+from tarry.store.ports import Asked, Transaction
+from tarry.store.records import ClaimRequest
+from tarry.store.store import Store
+
+
+class Watched:
+    """A transaction that notes whether messages are read in the flight of the locks."""
+
+    def __init__(self, tx: Transaction, ahead: list[bool]) -> None:
+        self._tx = tx
+        self._ahead = ahead
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tx, name)
+
+    async def fetch_all(self, queries: Sequence[Asked[Any]]) -> None:
+        names = {one.query for one in queries}
+        if names & {"cursor.lock", "cursor.free"}:
+            self._ahead.append("message.range" in names)
+        await self._tx.fetch_all(queries)
+
+
+@pytest.fixture
+def ahead(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Of each turn, whether it has read ahead."""
+    ahead: list[bool] = []
+    write = stage.store.backend.write
+
+    async def watched(work: Callable[[Transaction], Awaitable[Any]]) -> Any:
+        return await write(lambda tx: work(Watched(tx, ahead)))  # type: ignore[arg-type,return-value]
+
+    monkeypatch.setattr(stage.store.backend, "write", watched)
+    return ahead
+
+
+async def test_who_is_not_alone_reads_behind_its_locks(stage: Stage, ahead: list[bool]) -> None:
+    topic = await stage.topic()
+    group = await stage.group(topic)
+    await stage.publish(*(stage.draft(topic, b"%d" % number) for number in range(20)))
+    here, there = Store(stage.store.backend), Store(stage.store.backend)
+    seen: list[int] = []
+
+    async def claim(store: Store) -> bool:
+        """Whether it read ahead."""
+        turn = await store.turn(group, [], [ClaimRequest("c", 1, MINUTE)], stage.now)
+        (claim,) = turn.claims
+        assert claim is not None
+        seen.extend(map(int, bodies(claim)))
+        return ahead[-1]
+
+    alone = [await claim(here) for _ in range(3)]
+    rivals = [await claim(store) for store in (there, here, there, here, there, here, there, here)]
+    again = [await claim(here) for _ in range(3)]
+    assert alone == [False, True, True]
+    # The first time each finds that another was there; after that it does not try.
+    assert rivals == [False, True, True, False, False, False, False, False]
+    assert again == [False, True, True]
+    assert seen == list(range(14))
