@@ -98,6 +98,13 @@ class _Ending:
 
 
 @define
+class _Place:
+    """Where the server is reached; its port is known once it listens."""
+
+    url: str
+
+
+@define
 class _Reaction:
     """What signals do. Each way on which they come is counted by itself: see `processes.process`."""
 
@@ -184,7 +191,8 @@ async def _serve(settings: Settings, process: Process | None) -> int:
         watch = Outage(metrics.db_error).watch
         store = Store(backend, watch=watch, window=settings.idempotency_window, ladder=Ladder(settings.ladder))
         notices = Notices(settings.redis, database_of(settings.dsn)) if settings.redis else None
-        lifecycle = begin(store, settings, metrics, notices)
+        place = _Place(settings.url)
+        lifecycle = begin(store, settings, metrics, notices, place=place)
         app = App(lifecycle, settings, metrics, partial(process.exposition, metrics.text) if process else None)
         grace = settings.shutdown_grace / 1000
         left = min(_LEFT_FOR_THE_END, grace / 5)
@@ -201,6 +209,7 @@ async def _serve(settings: Settings, process: Process | None) -> int:
                 nursery.start_soon(reaction.to, process.orders())
                 nursery.start_soon(process.answer, metrics.text)
             with nullcontext(process.sockets) if process else _listening(settings) as sockets:
+                place.url = _reached(settings, sockets).url
                 listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in sockets]
                 await door.serve(listeners, ending.stopped)
             with trio.move_on_after(left):
@@ -218,14 +227,22 @@ async def _serve(settings: Settings, process: Process | None) -> int:
 
 
 def begin(
-    store: Store, settings: Settings, metrics: Metrics, notices: Notices | None = None, clock: Clock | None = None
+    store: Store,
+    settings: Settings,
+    metrics: Metrics,
+    notices: Notices | None = None,
+    clock: Clock | None = None,
+    *,
+    place: _Place | None = None,
 ) -> Lifecycle:
     """A server over this store, which is to be `run`."""
-    make = partial(make_node, store, settings, metrics, notices)
+    make = partial(make_node, store, settings, metrics, notices, place or _Place(settings.url))
     return Lifecycle(store, metrics, clock or Clock(store.exact_now, server=lambda: store.backend.server), make)
 
 
-def make_node(store: Store, settings: Settings, metrics: Metrics, notices: Notices | None, clock: Clock) -> Node:
+def make_node(
+    store: Store, settings: Settings, metrics: Metrics, notices: Notices | None, place: _Place, clock: Clock
+) -> Node:
     """Puts a node together. What is called later than it is made is named by a function: the hand above all."""
 
     def add(due: int, entry: int) -> None:
@@ -238,7 +255,7 @@ def make_node(store: Store, settings: Settings, metrics: Metrics, notices: Notic
         return hand.behind > _BEHIND
 
     def facts() -> dict[str, Any]:
-        told = {"version": __version__, "url": settings.url, "hand_behind": hand.behind, "timers": len(hand.wheel)}
+        told = {"version": __version__, "url": place.url, "hand_behind": hand.behind, "timers": len(hand.wheel)}
         return told | {"skew": store.backend.skew()}
 
     tell = nobody_hears if notices is None else notices.tell

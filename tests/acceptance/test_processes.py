@@ -314,12 +314,13 @@ def test_a_unix_socket_is_shared_too(mysql_dsn: str, tmp_path: Path) -> None:
         assert not path.exists()
 
 
-def test_any_free_port_is_one_for_all(mysql_dsn: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("many", [1, 2])
+def test_any_free_port_is_one_for_all_and_told(mysql_dsn: str, tmp_path: Path, many: int) -> None:
     with served(tmp_path) as server:
-        server.start("--dsn", mysql_dsn, "--processes", "2", "--listen", "127.0.0.1:0")
+        server.start("--dsn", mysql_dsn, "--processes", str(many), "--listen", "127.0.0.1:0")
         (url,) = re.findall(r'"url": "(http://127.0.0.1:\d+)"', server.log)
         assert not url.endswith(":0")
-        wait_until(lambda: len(httpx.get(f"{url}/v1/nodes").json()["nodes"]) == 2)
+        wait_until(lambda: len(httpx.get(f"{url}/v1/nodes").json()["nodes"]) == many)
         assert {node["url"] for node in httpx.get(f"{url}/v1/nodes").json()["nodes"]} == {url}
         assert server.stop() == 0
 
