@@ -19,8 +19,9 @@ from cyclopts import Parameter
 from ...client import Tarry
 from ...store.errors import SchemaError, StoreError, StoreInUse
 from ...store.migrations import Applied, pending
+from ...store.mysql.dsn import Dsn
 from ...store.nodes import all_nodes
-from ...store.opening import migrations_for, open_backend, open_guest
+from ...store.opening import is_shared, migrations_for, open_backend, open_guest
 from ...store.operating.keys import Key, all_keys
 from ...store.ports import Backend
 from ...store.sqlite.schema import read_applied
@@ -94,8 +95,32 @@ def _store(settings: Settings) -> list[Finding]:
 
 
 async def _examine(settings: Settings) -> list[Finding]:
-    dsn, widest = settings.dsn, settings.widest_hole
+    dsn = settings.dsn
     shown = masked(dsn)
+    hosts = await _hosts(dsn) if is_shared(dsn) else []
+    return hosts + await _examine_store(settings, shown)
+
+
+async def _hosts(dsn: str) -> list[Finding]:
+    """Of several, whether one of them takes writes, and no other."""
+    try:
+        parsed = Dsn.parse(dsn)
+    except ValueError:
+        return []  # told with the store
+    if not parsed.others:
+        return []
+    from ...store.mysql.hosts import look_at_each  # the embedded store goes without the driver
+
+    found = await look_at_each(parsed)
+    told = "; ".join(f"{place}: {why or 'takes writes'}" for place, why in found)
+    many = sum(why is None for _, why in found)
+    if many > 1:
+        told += ". Of several that take writes each has what is written to it: set read_only on all but one"
+    return [Finding("hosts", "ok" if many == 1 else "wrong", told)]
+
+
+async def _examine_store(settings: Settings, shown: str) -> list[Finding]:
+    dsn, widest = settings.dsn, settings.widest_hole
     try:
         backend = await open_backend(dsn)
     except StoreInUse:

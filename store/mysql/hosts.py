@@ -35,6 +35,10 @@ class Sessions(Protocol):
         """Closes one that is at rest, if there is one."""
         ...
 
+    def hang_up(self, name: str) -> None:
+        """Closes those in use that are not with this server."""
+        ...
+
 
 class Hosts:
     """Those of one DSN, for all pools of one backend."""
@@ -49,8 +53,8 @@ class Hosts:
         """Of the server that the sessions are with, see `Connection.name`; empty before the first."""
         self.pools: list[Sessions] = []
         self._each = dsn.each
-        # Which of them was good last.
-        self._good = 0
+        # Which of them was good last, and which is asked first: another, when that one did not answer.
+        self._good = self._first = 0
         self._refused: ReadOnly | None = None
         self._again_at = 0.0
 
@@ -60,12 +64,14 @@ class Hosts:
         if self._refused is not None and trio.current_time() < self._again_at:
             raise ReadOnly(str(self._refused), self._refused.code)
         wrong: list[StoreError] = []
-        first = self._good
+        first = self._first
         for number in (first, *(n for n in range(len(self._each)) if n != first)):
             try:
                 return self._with(number, await self._log_in(self._each[number], write=write))
             except StoreError as error:
                 wrong.append(error)
+                if number == first:
+                    self._first = (number + 1) % len(self._each)
         fault = _of_all(wrong)
         if isinstance(fault, ReadOnly):
             self._refused, self._again_at = fault, trio.current_time() + _REST
@@ -74,6 +80,13 @@ class Hosts:
     def leave(self) -> None:
         """The server takes no writes: no session is used any more, and the next one looks for a host that does."""
         self.era += 1
+
+    def note_silence(self) -> None:
+        """A session at rest got no answer. Where there are other hosts no session is used any more that is at rest, and
+        these are asked first: one after the other would be waited for else."""
+        if self.dsn.others:
+            self.era += 1
+            self._first = (self._good + 1) % len(self._each)
 
     def make_room(self) -> bool:
         """Where the server lets in no more: one of the pools closes a session that is at rest. False: all have none."""
@@ -100,7 +113,9 @@ class Hosts:
                     because="it takes the writes; what is in memory is read again",
                 )
             self.name = connection.name
-        self._good = number
+            for pool in self.pools:
+                pool.hang_up(self.name)
+        self._good = self._first = number
         self._refused = None
         connection.era = self.era
         return connection
@@ -116,3 +131,17 @@ def _of_all(wrong: list[StoreError]) -> StoreError:
             if isinstance(error, kind):
                 return type(error)(text, error.code)
     return type(wrong[0])(text, wrong[0].code)
+
+
+async def look_at_each(dsn: Dsn) -> list[tuple[str, str | None]]:
+    """By its place, why each host takes no writes; None: it takes them."""
+    found: list[tuple[str, str | None]] = []
+    for one in dsn.each:
+        try:
+            connection = await connect(one, write=False, timeout=_EACH)
+        except StoreError as error:
+            found.append((one.place, str(error)))
+        else:
+            connection.close()
+            found.append((one.place, connection.read_only))
+    return found

@@ -44,6 +44,7 @@ class Pool:
         self._without = trio.lowlevel.ParkingLot()
         self._closed = False
         self._in_use = self._made = self._dropped = 0
+        self._using: set[Connection] = set()
         hosts.pools.append(self)
 
     def __repr__(self) -> str:
@@ -59,6 +60,7 @@ class Pool:
         try:
             connection = await self._take()
             self._in_use += 1
+            self._using.add(connection)
             try:
                 yield connection
                 if connection.in_transaction and not connection.closed:
@@ -70,6 +72,7 @@ class Pool:
                 raise
             finally:
                 self._in_use -= 1
+                self._using.discard(connection)
                 self._give_back(connection)
         finally:
             self._places.release()
@@ -92,6 +95,12 @@ class Pool:
             self._drop(self._idle.popleft()[0])
             return True
         return False
+
+    def hang_up(self, name: str) -> None:
+        """Closes sessions in use that are not with this server: the one before may be gone without a word."""
+        for connection in self._using:
+            if connection.name != name:
+                connection.close()
 
     def statistics(self) -> dict[str, int]:
         """Connections in use and at rest, callers that wait; connections made and dropped so far."""
@@ -139,7 +148,10 @@ class Pool:
         try:
             with trio.fail_after(self._hosts.timeout):
                 await connection.ping()
-        except (StoreError, trio.TooSlowError):
+        except trio.TooSlowError:
+            self._hosts.note_silence()
+            return False
+        except StoreError:
             return False
         except BaseException:
             self._drop(connection)

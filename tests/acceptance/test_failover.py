@@ -4,6 +4,7 @@ nothing comes early, and all goes on by itself. Two real MariaDBs, the second a 
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -16,25 +17,38 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+import trio
 
 from support.replicas import HOW_TO, Pair, pair_of_servers, place_of
 from support.server import client_of, start_server
-from support.servers import NoServerError, run_sql, skip_or_fail
+from support.servers import Line, NoServerError, run_sql, skip_or_fail
 from tarry.client import Tarry
 from tarry.client.errors import TarryError
 from tarry.pipeline.errors import StoreAway
 from tarry.pipeline.store_connection import StoreConnection, with_one_host
 from tarry.service.demo.server_process import ServerProcess, python_path
+from tarry.store import catalogue
+from tarry.store.catalogue import TopicDraft
+from tarry.store.errors import Unavailable
+from tarry.store.mysql.backend import MySQLBackend
 from tarry.store.mysql.dsn import Dsn
+from tarry.store.records import Draft, Publication
+from tarry.store.store import Store
 
 
-@pytest.fixture(scope="module")
-def pair() -> Iterator[Pair]:
+@contextmanager
+def own_pair() -> Iterator[Pair]:
     try:
         with pair_of_servers() as pair:
             yield pair
     except NoServerError as error:
         skip_or_fail(str(error))
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Pair]:
+    with own_pair() as pair:
+        yield pair
 
 
 def wait_for(happened: Callable[[], bool], seconds: float = 15) -> None:
@@ -122,14 +136,18 @@ def test_idle_and_read_only(pair: Pair, tmp_path: Path) -> None:
             assert place_of(pair.leader) in told
             assert place_of(pair.follower) in told
             assert "tarry:tarry" not in told
-            state, detail = doctor(both)["store"]
-            assert state == "wrong"
-            assert place_of(pair.follower) in detail
+            found = doctor(both)
+            assert (found["store"][0], found["hosts"][0]) == ("wrong", "wrong")
+            assert place_of(pair.follower) in found["store"][1]
         finally:
             run_sql(pair.leader.dsn, "SET GLOBAL read_only = 0")
         wait_for(lambda: ready(server).status_code == 200)
         found = doctor(both)
         assert found["store"][0] == "ok"
+        assert found["hosts"] == (
+            "ok",
+            f"{place_of(pair.leader)}: takes writes; {place_of(pair.follower)}: it is read-only (@@read_only is on)",
+        )
         assert "1 here and 0 elsewhere, of 25 each" in found["connections"][1]
 
 
@@ -262,3 +280,66 @@ def test_few_sessions_are_enough_and_none_is_waited_for(pair: Pair, tmp_path: Pa
                 assert late.stop() == 0
         finally:
             pair.limit_sessions(0)
+
+
+def test_a_server_that_goes_without_a_word(tmp_path: Path) -> None:
+    """Its machine is gone: nobody answers, and nobody hangs up. What is under way is not waited for. What was sent to
+    it is done when it comes back, so that nobody can follow from there: the pair is of this test alone."""
+    with own_pair() as pair, pair.database() as dsn, start_server(tmp_path, dsn) as server, client_of(server) as tarry:
+        tarry.publish("orders", "kept", delay="1s")
+        tarry.publish("orders", "now")
+        claim = tarry.claim("orders", "billing", max=1)
+        assert claim is not None
+        pair.catch_up()
+        gone = pair.leader.process
+        gone.send_signal(signal.SIGSTOP)
+        began = time.monotonic()
+        try:
+            pair.promote()
+            publishing = threading.Thread(target=tarry.publish, args=("orders", "after"))
+            publishing.start()
+            wait_for(lambda: bool(events(server, "store_host")), 20)
+            wait_for(lambda: ready(server).status_code == 200, 10)
+            took = time.monotonic() - began
+            publishing.join(30)
+            assert tarry.ack(claim) == 1
+            received = set[object]()
+            while len(received) < 2:
+                again = tarry.claim("orders", "billing", wait="10s", max=10)
+                assert again is not None
+                received |= {message.body for message in again.messages}
+                tarry.ack(again)
+            assert received == {"kept", "after"}
+            assert took < 15  # of what was under way nothing waits for half a minute, which is TCP's
+        finally:
+            gone.kill()
+
+
+@pytest.mark.parametrize("moment", ["cut_before", "cut_after"])
+async def test_a_commit_in_doubt_is_looked_for_at_the_server_that_takes_over(
+    pair: Pair, moment: str, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pair.database() as dsn:
+        line: Line = await nursery.start(Line(dsn.replace(f",{place_of(pair.follower)}", "")).run)
+        backend = MySQLBackend(line.dsn.replace("/tarry_", f",{place_of(pair.follower)}/tarry_"))
+        store, look = Store(backend), backend._landed
+
+        async def look_later(*doubted: Any) -> bool:
+            await trio.to_thread.run_sync(pair.switch)
+            return await look(*doubted)
+
+        monkeypatch.setattr(backend, "_landed", look_later)
+        await backend.migrate()
+        topic = await store.write(catalogue.add_topic, TopicDraft("orders"), 1)
+        setattr(line, moment, b"COMMIT")
+        publication = Publication((Draft(topic, topic.queues[0], b"1"),))
+        try:
+            if moment == "cut_after":
+                assert await store.publish([publication], 1)
+            else:
+                with pytest.raises(Unavailable, match="another server"):
+                    await store.publish([publication], 1)
+            assert pair.ask(dsn, "SELECT COUNT(*) FROM message") == [(int(moment == "cut_after"),)]
+        finally:
+            await backend.aclose()
+            pair.follow()

@@ -43,11 +43,15 @@ class Pair:
 
     def switch(self) -> None:
         """As the how-to has it: nothing that was committed is lost."""
-        stop, ask, wait, take_over, _ = steps()
+        stop, ask, wait, *_ = steps()
         run_sql(self.leader.dsn, *stop)
         ((position,),) = run_sql(self.leader.dsn, *ask)
         assert run_sql(self.follower.dsn, *(one.replace("0-1-1234", str(position)) for one in wait)) == [(0,)]
-        run_sql(self.follower.dsn, *take_over)
+        self.promote()
+
+    def promote(self) -> None:
+        """The follower takes over, whatever it has."""
+        run_sql(self.follower.dsn, *steps()[3])
         self.leader, self.follower = self.follower, self.leader
 
     def follow(self) -> None:

@@ -18,9 +18,14 @@ from tarry.store.mysql.read_only import why_read_only
 class Session:
     """What `hosts` and `pool` see of a connection."""
 
-    def __init__(self, name: str, read_only: str | None) -> None:
+    def __init__(self, servers: "Servers", name: str, read_only: str | None) -> None:
+        self.servers = servers
         self.name, self.read_only, self.era = name, read_only, 0
         self.closed = self.in_transaction = False
+
+    async def ping(self) -> None:
+        if self.servers.silent:
+            await trio.sleep_forever()
 
     def close(self) -> None:
         self.closed = True
@@ -38,10 +43,11 @@ class Servers:
         self.asked: list[str] = []
         self.sessions: list[Session] = []
         self.most = 100
+        self.silent = False
 
     async def connect(self, dsn: Dsn, *, write: bool, timeout: float) -> Any:
         assert dsn.others == ()
-        assert write
+        del write, timeout
         self.asked.append(dsn.host)
         await trio.lowlevel.checkpoint()
         answer = self.hosts[dsn.host]
@@ -49,7 +55,7 @@ class Servers:
             raise answer
         if sum(not session.closed for session in self.sessions) >= self.most and answer not in self.read_only:
             raise Full("Too many connections (1040)", 1040)
-        session = Session(answer, "it is read-only" if answer in self.read_only else None)
+        session = Session(self, answer, "it is read-only" if answer in self.read_only else None)
         self.sessions.append(session)
         return session
 
@@ -230,3 +236,42 @@ async def test_a_pool_that_has_none_gets_what_is_at_rest_in_another(
             await take(writers)
     await take(writers)
     assert readers.held == 0
+
+
+async def test_sessions_in_use_are_hung_up_when_another_server_has_the_database(servers: Servers) -> None:
+    """The one before may be gone without a word: who waits for its answer would wait for half a minute."""
+    hosts = of("a", "b")
+    pool = Pool(hosts, size=2, write=True)
+    async with pool.connection() as held:
+        servers.hosts["a"] = Unavailable("a is away")
+        async with pool.connection() as new:
+            assert held.closed
+            assert not new.closed
+    assert pool.held == 1
+
+
+async def test_of_a_server_that_is_silent_one_session_is_waited_for(
+    servers: Servers, autojump_clock: trio.testing.MockClock
+) -> None:
+    hosts = of("a", "b")
+    servers.read_only = {"two"}
+    pool = Pool(hosts, size=3, write=False)
+    async with pool.connection(), pool.connection(), pool.connection():
+        pass
+    await trio.sleep(3)
+    servers.asked.clear()
+    servers.silent, servers.read_only, began = True, set(), trio.current_time()
+    async with pool.connection() as connection:
+        assert connection.name == "two"
+    assert trio.current_time() - began == 3
+    assert servers.asked == ["b"]
+
+
+async def test_a_look_at_each(servers: Servers) -> None:
+    servers.read_only = {"two"}
+    servers.hosts["c"] = Unavailable("c is away")
+    assert await module.look_at_each(Dsn.parse("mysql://u@a,b,c/d")) == [
+        ("a:3306", None),
+        ("b:3306", "it is read-only"),
+        ("c:3306", "c is away"),
+    ]
