@@ -29,8 +29,9 @@ from tarry.pipeline.store_connection import StoreConnection, with_one_host
 from tarry.service.demo.server_process import ServerProcess, python_path
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
-from tarry.store.errors import Unavailable
+from tarry.store.errors import ReadOnly, Unavailable
 from tarry.store.mysql.backend import MySQLBackend
+from tarry.store.mysql.connection import connect
 from tarry.store.mysql.dsn import Dsn
 from tarry.store.records import Draft, Publication
 from tarry.store.store import Store
@@ -313,6 +314,23 @@ def test_a_server_that_goes_without_a_word(tmp_path: Path) -> None:
             assert took < 15  # of what was under way nothing waits for half a minute, which is TCP's
         finally:
             gone.kill()
+
+
+async def test_a_commit_that_is_refused_is_known_not_to_be_kept(pair: Pair) -> None:
+    with pair.database() as dsn:
+        pair.ask(dsn, "CREATE TABLE t (a INT PRIMARY KEY)")
+        connection = await connect(Dsn.parse(dsn), write=True)
+        await connection.begin()
+        assert await connection.execute(b"INSERT INTO t VALUES (1)") == 1
+        run_sql(pair.leader.dsn, "SET GLOBAL read_only = 1")
+        try:
+            with pytest.raises(ReadOnly) as caught:
+                await connection.commit()
+        finally:
+            run_sql(pair.leader.dsn, "SET GLOBAL read_only = 0")
+        assert caught.value.code in (1290, 1792, 1836)
+        assert connection.closed
+        assert pair.ask(dsn, "SELECT COUNT(*) FROM t") == [(0,)]
 
 
 @pytest.mark.parametrize("moment", ["cut_before", "cut_after"])

@@ -189,6 +189,7 @@ def test_variables_that_are_not_settings_are_left_alone() -> None:
     [
         (SECRET, "mysql://tarry:***@db/tarry"),
         ("mysql://tarry@db/tarry", "mysql://tarry@db/tarry"),
+        ("mysql://tarry:hunter2@db1:3306,[::1]/tarry", "mysql://tarry:***@db1:3306,[::1]/tarry"),
         ("mysql://tarry:a@b:c@db:3306/tarry?ssl_mode=DISABLED", "mysql://tarry:***@db:3306/tarry?ssl_mode=DISABLED"),
         ("mysql://:hunter2@db/tarry", "mysql://:***@db/tarry"),
         ("mysql://tarry:hun/ter2@db/tarry", "mysql://tarry:***@db/tarry"),

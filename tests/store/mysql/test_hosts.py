@@ -147,8 +147,9 @@ async def test_read_only_servers_are_not_stormed(servers: Servers, autojump_cloc
     assert await ask(hosts) == "one"
 
 
-async def meet_read_only(pool: Pool) -> None:
+async def meet_read_only(pool: Pool, servers: Servers) -> None:
     async with pool.connection():
+        servers.read_only = {"one"}
         raise ReadOnly("it is read-only", 1290)
 
 
@@ -158,9 +159,8 @@ async def test_a_session_that_meets_read_only_ends_them_all(servers: Servers) ->
     async with other.connection() as idle:
         pass
     async with pool.connection() as held:
-        servers.read_only = {"one"}
         with pytest.raises(ReadOnly):
-            await meet_read_only(pool)
+            await meet_read_only(pool, servers)
     assert cast(Session, held).closed  # as it came back
     async with other.connection() as next_one:
         assert next_one is not idle
