@@ -21,7 +21,7 @@ import trio
 
 from support.replicas import HOW_TO, Pair, pair_of_servers, place_of
 from support.server import client_of, start_server
-from support.servers import Line, NoServerError, run_sql, skip_or_fail
+from support.servers import Line, NoServerError, free_port, run_sql, skip_or_fail
 from tarry.client import Tarry
 from tarry.client.errors import TarryError
 from tarry.pipeline.errors import StoreAway
@@ -77,7 +77,10 @@ def closing_all() -> Iterator[list[Any]]:
 def doctor(dsn: str) -> dict[str, tuple[str, str]]:
     """What it finds, by its checks."""
     command = [sys.executable, "-m", "tarry.service.cli.app", "doctor", "--json", "--dsn", dsn]
+    command += ["--listen", f"127.0.0.1:{free_port()}"]
     ended = subprocess.run(command, env=os.environ | python_path(), capture_output=True, text=True, check=False)
+    assert ended.returncode in (0, 1), ended.stderr
+    assert ended.stdout, ended.stderr
     assert ":app@" not in ended.stdout + ended.stderr
     records = map(json.loads, ended.stdout.splitlines())
     return {record["check"]: (record["state"], record["detail"]) for record in records}
