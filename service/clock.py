@@ -4,6 +4,10 @@ Now = the last sample, as of the arrival of its answer (so never ahead of the da
 host's wall clock is not used, so steps and suspends of the host do no harm. A sample that is off by more than 5 s holds
 promotion until three samples agree, and is then followed. When another server has the database, its clock is another's:
 the time is in doubt until there is a sample of it.
+
+Each sample is behind by as long as its answer was on the way, and so is all that is due. So one that is a little behind
+what is known is not followed: the earlier one was quicker. Held against that one is that the database's clock may have
+been slowed meanwhile, mostly by 500 ppm at most (adjtimex(2)); if by more, this clock is 3 ms ahead at most.
 """
 
 import math
@@ -16,6 +20,10 @@ JUMP = 5_000
 AGREEING = 3
 
 _NS = 1_000_000
+_SLEWED = 2_000
+"""A clock that is being slowed loses a nanosecond in so many."""
+_ON_THE_WAY = 3 * _NS
+"""An answer may be so much longer on its way than the quickest. What is further behind is a clock that was set back."""
 
 
 class Clock:
@@ -34,7 +42,8 @@ class Clock:
         self._monotonic = monotonic
         self._server = server
         self._sampled = ""  # the server that `_lead` is of
-        self._lead: int | None = None  # of the last sample before `monotonic` when it arrived, nanoseconds
+        self._lead: int | None = None  # of the database's clock before `monotonic`, nanoseconds
+        self._at = 0  # `monotonic` when that was so
         self._doubted: list[int] = []  # the leads of the samples since the jump
         self.jumps = 0
 
@@ -70,25 +79,33 @@ class Clock:
         """Takes a sample."""
         server = self._server()
         value = await self._sample()
-        lead = math.floor(value * _NS) - self._monotonic()
+        arrived = self._monotonic()
+        lead = math.floor(value * _NS) - arrived
         if server not in ("", self._server()):
             return  # nobody knows whose it is
         if self._lead is not None and abs(self._off(lead)) > JUMP:
-            self._doubt(lead)
+            self._doubt(lead, arrived)
             return
         self._doubted.clear()
-        self._follow(lead)
+        self._follow(self._quickest(lead, arrived), arrived)
 
-    def _follow(self, lead: int) -> None:
-        self._lead, self._sampled = lead, self._server()
+    def _quickest(self, lead: int, arrived: int) -> int:
+        """This lead, or what is left of the one before if that was less behind."""
+        if self._lead is None or self.is_anothers:
+            return lead
+        before = self._lead - (arrived - self._at) // _SLEWED
+        return before if 0 < before - lead < _ON_THE_WAY else lead
 
-    def _doubt(self, lead: int) -> None:
+    def _follow(self, lead: int, arrived: int) -> None:
+        self._lead, self._at, self._sampled = lead, arrived, self._server()
+
+    def _doubt(self, lead: int, arrived: int) -> None:
         if self._doubted and abs(lead - self._doubted[-1]) > JUMP * _NS:
             self._doubted.clear()  # it agrees with nothing: begin again
         self._doubted.append(lead)
         if len(self._doubted) >= AGREEING:
             self._doubted.clear()
-            self._follow(lead)
+            self._follow(lead, arrived)
             self.jumps += 1
 
     def _known(self) -> int:

@@ -136,7 +136,7 @@ class Backend(Guest, Protocol):
         ...
 
     async def exact_now(self) -> float:
-        """`now` with the fraction of its millisecond, and as little behind the moment of the answer as can be had."""
+        """`now` with the fraction of its millisecond."""
         ...
 
     @property

@@ -63,11 +63,12 @@ async def test_has_no_time_before_the_first_sample() -> None:
         clock.seconds_until(0)
 
 
-async def test_small_corrections_are_followed_at_once() -> None:
+@pytest.mark.parametrize("by", [-1500, -4, 1, 1500])
+async def test_small_corrections_are_followed_at_once(by: int) -> None:
     host = Host()
     clock = make(host)
     await clock.take()
-    host.database -= 1500
+    host.database += by
     await clock.take()
     assert clock.now() == host.database
     assert not clock.in_doubt
@@ -180,3 +181,48 @@ async def test_a_sample_during_the_change_is_nobodys() -> None:
     assert clock.now() == host.database
     await clock.take()
     assert not clock.in_doubt
+
+
+async def test_an_answer_that_was_longer_on_its_way_does_not_put_the_clock_back() -> None:
+    host = Host()
+    clock = make(host)
+    await clock.take()
+    host.pass_ms(2000)
+    host.delay_ns = 2_900_000
+    await clock.take()
+    assert host.database + 2.9 - clock.now() < 2  # of which 1 ms is what the database's clock may have lost meanwhile
+
+
+async def test_one_servers_answer_is_not_held_against_anothers() -> None:
+    host, server = Host(), "one"
+    clock = Clock(host.sample, monotonic=host.monotonic, server=lambda: server)
+    await clock.take()
+    server = "two"
+    host.database -= 2
+    await clock.take()
+    assert clock.now() == host.database
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**10), st.integers(-500, 500), st.integers(0, 10**7)), max_size=30))
+def test_is_never_ahead_of_a_database_whose_clock_is_slowed(steps: list[tuple[int, int, int]]) -> None:
+    """Each sample is taken after so many nanoseconds, by a clock that is off by so many ppm, and so long on its way."""
+    boot, database = BOOT, 1_795_000_000_000_000_000
+    on_the_way = 0
+
+    async def sample() -> float:
+        nonlocal boot, database
+        answer = database / 1_000_000
+        boot += on_the_way
+        database += on_the_way
+        return answer
+
+    async def scenario() -> None:
+        nonlocal boot, database, on_the_way
+        clock = Clock(sample, monotonic=lambda: boot)
+        for elapsed, ppm, on_the_way in steps:  # noqa: B007  # `sample` reads it
+            boot += elapsed
+            database += elapsed + elapsed * ppm // 1_000_000
+            await clock.take()
+            assert clock.now() * 1_000_000 <= database + 256  # a float's
+
+    trio.run(scenario)
