@@ -44,6 +44,15 @@ def test_a_planted_bug_is_caught(plant: str, place: int) -> None:
     assert any(violation.events for violation in report.violations)
 
 
+def test_an_ack_without_an_answer_excuses_nothing_in_a_claim_that_has_the_message() -> None:
+    """At this place the first of the two was acked in an earlier claim that died with its node."""
+    swapped = PLANTS["order swapped"][0](recorded(), 4)
+    doubtful = {event.name for event in swapped if event.op == "ack" and event.phase == "unknown" and event.name}
+    (violation,) = check(swapped).violations
+    assert violation.kind == "order"
+    assert doubtful & {event.name for event in violation.events}
+
+
 def test_there_are_twelve() -> None:
     assert len(PLANTS) == 12
     assert len({kind for _, kind in PLANTS.values()}) == 12
