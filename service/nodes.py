@@ -24,10 +24,11 @@ from ..store import leases, nodes
 from ..store.errors import DuplicateKey, StoreError
 from ..store.nodes import NodeRow
 from ..store.store import Store
-from .clock import Clock
+from .clock import JUMP, Clock
 from .notices import Tell, nobody_hears
 from .outages import tell_failure
 from .shares import Peer, Shares
+from .signs import Signs
 
 _EVERY = 1.0
 """Seconds between two rounds: in one it renews, in the next it looks at the others and at the duties."""
@@ -72,6 +73,7 @@ class Nodes:
     _announce: Tell = field(default=nobody_hears, alias="announce")
     _own: NodeRow = field(init=False)
     _others: Sequence[NodeRow] = field(default=(), init=False)
+    _signs: Signs = field(factory=Signs, init=False)
     _namesakes: dict[str, int] = field(factory=dict[str, int], init=False)
     """By boot when a server of our name had renewed last as we entered."""
     _place: tuple[int, int] = field(default=(0, 1), init=False)
@@ -105,7 +107,12 @@ class Nodes:
     @property
     def has_duties(self) -> bool:
         """Whether this node does what one does for all."""
-        return not self._store.backend.shared or self._clock.now() < self._sure_until
+        return not self._store.backend.shared or self._is_sure
+
+    @property
+    def _is_sure(self) -> bool:
+        """Not when the clock was set back since, by more than the second between the two spans."""
+        return 0 < self._sure_until - self._clock.now() <= LEASE
 
     async def until_duties(self) -> None:
         """Waits until they are this node's."""
@@ -245,6 +252,7 @@ class Nodes:
     async def _look(self) -> None:
         """Who is there; the rows of the dead go."""
         rows = [row for row in await self._store.read(nodes.all_nodes) if row.boot != self.boot]
+        self._signs.see(rows, self._clock.now())
         self._others = [row for row in rows if self._lives(row)]
         peers = {row.slot: peer for row in self._others if (peer := _peer(row)) is not None}
         self.shares.see(self.boot, list(peers.values()))
@@ -253,36 +261,43 @@ class Nodes:
         self._tell_namesakes()
         dead = [row for row in rows if not self._lives(row)]
         if dead:
-            before = self._clock.now() - LEASE
-            gone = await self._store.note(nodes.bury, [row.boot for row in dead], before)
+            gone = await self._store.note(nodes.bury, dead)
             for row in dead:
                 if row.boot in gone:
-                    log.warning("node_dead", node=row.name, slot=row.slot, silent_ms=self._clock.now() - row.renewed_at)
+                    silent_ms = self._signs.age(row, self._clock.now())
+                    log.warning("node_dead", node=row.name, slot=row.slot, silent_ms=silent_ms)
 
     def _tell_namesakes(self) -> None:
         """Whoever had this name when we came and has renewed since: it is not we ourselves, before we were killed."""
         for one in self._others:
-            if one.renewed_at > self._namesakes.get(one.boot, one.renewed_at):
+            if one.renewed_at != self._namesakes.get(one.boot, one.renewed_at):
                 del self._namesakes[one.boot]
                 log.warning(
                     "node_name_taken", node=self._name, slot=one.slot, because="give each server its own: --node"
                 )
 
     def _lives(self, row: NodeRow) -> bool:
-        return self._clock.now() - row.renewed_at <= LEASE
+        return self._signs.age(row, self._clock.now()) <= LEASE
 
     async def _take_duties(self) -> None:
         now = self._clock.now()
-        had = now < self._sure_until
-        if not had and now < self._theirs_until and any(one.boot == self._holder for one in self._others):
+        had = self._is_sure
+        if not had and 0 < self._theirs_until - now <= LEASE + JUMP and self._is_there(self._holder):
             return  # whoever gives them back takes its row away, too
         lease = None if had else await self._store.read(leases.find, _DUTIES)
+        if lease is not None and lease.until - now > LEASE + JUMP and not self._is_there(lease.holder):
+            # The clock was set back since, and the holder is dead: nobody waits until it shows that time again.
+            await self._store.note(leases.give_back, _DUTIES, lease.holder)
+            lease = evolve(lease, until=0)
         self._holder, self._theirs_until = ("", 0) if lease is None else (lease.holder, lease.until)
         free = lease is None or lease.until <= now or lease.holder == self.boot
         has = free and await self._store.note(leases.hold, _DUTIES, self.boot, now, now + LEASE)
         self._sure_until = now + _TRUST if has else 0
         if has != had:
             log.info("duties_taken" if has else "duties_lost", node=self._name, slot=self._own.slot)
+
+    def _is_there(self, boot: str) -> bool:
+        return any(one.boot == boot for one in self._others)
 
     def _told(self) -> dict[str, Any]:
         own = {"shards": self.shares.to_tell, "leaving": self.shares.leaving}

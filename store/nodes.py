@@ -44,9 +44,9 @@ async def renew(tx: Transaction, boot: str, now: int, facts: bytes) -> bool:
     return await tx.execute("node.renew", now, facts, encode(boot)) > 0
 
 
-async def bury(tx: Transaction, boots: Sequence[str], before: int) -> list[str]:
-    """Removes those among these that have not renewed since `before`."""
-    return [boot for boot in boots if await tx.execute("node.bury", encode(boot), before)]
+async def bury(tx: Transaction, dead: Sequence[NodeRow]) -> list[str]:
+    """Removes those among these that have not renewed since they were read so; their boots."""
+    return [row.boot for row in dead if await tx.execute("node.bury", encode(row.boot), row.renewed_at)]
 
 
 async def leave(tx: Transaction, boot: str) -> None:

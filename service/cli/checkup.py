@@ -140,7 +140,7 @@ async def _examine_store(settings: Settings, shown: str) -> list[Finding]:
             findings += [_stands(*hole) for hole in await backend.read(partial(wide_holes, widest=widest))]
         if (room := await backend.room()) is not None:
             nodes = await backend.read(all_nodes) if applied.checksums else []
-            alive = [node.name for node in nodes if now - node.renewed_at <= LEASE]
+            alive = [node.name for node in nodes if abs(now - node.renewed_at) <= LEASE]
             findings.append(_connections(*room, settings, alive))
         findings.append(_skew(now, before, after))
     except StoreError as error:

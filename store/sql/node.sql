@@ -11,8 +11,8 @@ INSERT INTO node (boot, name, slot, level, started_at, renewed_at, facts) VALUES
 UPDATE node SET renewed_at = ?, facts = ? WHERE boot = ?;
 
 -- name: bury
--- It has not renewed for long.
-DELETE FROM node WHERE boot = ? AND renewed_at < ?;
+-- It has not renewed since this was read.
+DELETE FROM node WHERE boot = ? AND renewed_at = ?;
 
 -- name: remove
 -- It stops.

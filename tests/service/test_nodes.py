@@ -196,6 +196,65 @@ async def test_who_is_cut_off_has_no_duties_and_is_told_when_it_is_back(world: W
     assert a.has_duties
 
 
+@pytest.mark.parametrize("back_ms", [2_000, 8_000, 3_600_000])
+async def test_who_dies_as_the_clock_is_set_back_is_not_waited_for(world: World, back_ms: int) -> None:
+    """Its row and its lease bear times that are still to come."""
+    await world.start("a")
+    await world.start("b")
+    await world.seconds(4)
+    assert world.with_duties() == ["a"]
+    world.ms -= back_ms
+    await world.seconds(LEASE // 1000 - 2, "a")
+    assert set(await world.there()) == {"a", "b"}
+    await world.seconds(12, "a")
+    assert world.with_duties() == ["b"]
+    assert await world.there() == {"b": (1, True, True)}
+    await world.start("c")
+    await world.seconds(4, "a")
+    assert await world.there() == {"c": (0, True, False), "b": (1, True, True)}
+
+
+async def test_who_comes_after_the_clock_was_set_back_waits_for_no_dead(world: World) -> None:
+    await world.start("a")
+    await world.seconds(2)
+    del world.servers["a"]  # killed
+    world.ms -= 3_600_000
+    await world.start("b")
+    await world.seconds(10)
+    assert world.with_duties() == ["b"]
+    assert await world.there() == {"b": (1, True, True)}
+
+
+async def test_a_clock_that_is_set_back_buries_nobody_who_lives(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in "abc":
+        await world.start(name)
+    await world.seconds(4)
+    for back_ms in (3_600_000, 8_000, 100):
+        world.ms -= back_ms
+        for _ in range(12):
+            await world.seconds(1)
+            assert await world.there() == {name: (slot, True, slot == 0) for slot, name in enumerate("abc")}
+    told = capsys.readouterr().out
+    assert "node_dead" not in told
+    assert "node_was_taken_for_dead" not in told
+
+
+async def test_who_is_cut_off_as_the_clock_is_set_back_is_not_sure_of_its_duties(world: World) -> None:
+    a = await world.start("a")
+    world.ms -= 100  # a sample that came sooner than the one before
+    assert a.has_duties
+    world.ms -= 3_600_000
+    world.backend.cut = True
+    with pytest.raises(Unavailable):
+        await a.round()
+    assert not a.has_duties
+    world.backend.cut = False
+    await world.seconds(2)
+    assert a.has_duties
+
+
 async def test_the_level_is_that_of_the_oldest_program(world: World) -> None:
     new = await world.start("a", level=7)
     assert new.level == 7

@@ -44,8 +44,9 @@ async def test_who_renews_is_not_buried(stage: Stage) -> None:
     store, now = stage.store, stage.now
     await store.note(nodes.enter, row(stage, "x"))
     await store.note(nodes.enter, row(stage, "y"))
+    seen = await store.read(nodes.all_nodes)
     assert await store.note(nodes.renew, "x", now + 5 * SECOND, b'{"a":1}')
-    assert await store.note(nodes.bury, ["x", "y"], now + SECOND) == ["y"]
+    assert await store.note(nodes.bury, seen) == ["y"]
     (left,) = await store.read(nodes.all_nodes)
     assert (left.boot, left.renewed_at, left.facts) == ("x", now + 5 * SECOND, b'{"a":1}')
     assert not await store.note(nodes.renew, "y", now + 6 * SECOND, b"{}")
