@@ -61,7 +61,7 @@ def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
 
     monkeypatch.setattr(SQLiteTransaction, "fetch", failing_fetch)
     monkeypatch.setattr(SQLiteTransaction, "execute", failing_execute)
-    for name in ("migrate", "now", "durability"):
+    for name in ("migrate", "exact_now", "durability"):
         monkeypatch.setattr(SQLiteBackend, name, _failing(faults, name, getattr(SQLiteBackend, name)))
     monkeypatch.setattr(rounds, "PAUSES", (0.0,))
     monkeypatch.setattr(loader_module, "_PAUSE", 0.0)
@@ -131,4 +131,4 @@ async def test_a_store_that_is_away_at_any_statement_of_the_start(tmp_path: Path
         met.update(faults.met)
         if number > recovered:
             break
-    assert {"migrate", "now", "durability", "topic.page", "client.all", "claim.over", "delay.due"} <= met
+    assert {"migrate", "exact_now", "durability", "topic.page", "client.all", "claim.over", "delay.due"} <= met
