@@ -36,9 +36,11 @@ class _Link:
     def allows(self, given: Event) -> bool:
         """Whether the next one may be handed out so: this one is settled, or stands before it in the same claim."""
         beside = [hand.given.place for hand in self.hands.hands if hand.given.token == given.token]
-        if beside and not self.over_by(given):  # an earlier ack without an answer was not carried out: here it is
-            return min(beside) < given.place
-        return self.settled_by(given)
+        if any(place < given.place for place in beside):
+            return True
+        # An earlier ack without an answer was not carried out, since here it is; unless an operator gave it back.
+        unsettled = bool(beside) and not self.hands.operated
+        return self.over_by(given) or (not unsettled and self.settled_by(given))
 
 
 def violations(of_key: Iterable[Hands]) -> Iterator[Violation]:
