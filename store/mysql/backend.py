@@ -53,7 +53,8 @@ _DOUBT = 10.0
 """Seconds after which a transaction whose COMMIT got no answer stays in doubt: five times what the server gives a
 writer that is cut off (`WRITE_WAIT_TIMEOUT`) before it rolls back."""
 _FORGET_EVERY = 300.0
-"""Seconds."""
+"""Seconds; less while there is more of it than is taken at a time."""
+_FORGET_MORE = 1.0
 
 log = structlog.get_logger()
 
@@ -285,8 +286,10 @@ class MySQLBackend:
         self._forget_at = now + _FORGET_EVERY
         try:
             await connection.begin()
-            await forget(connection)
+            more = await forget(connection)
             await connection.commit()
+            if more:
+                self._forget_at = now + _FORGET_MORE
         except StoreError:  # another time, and another session
             connection.close()
 

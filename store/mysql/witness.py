@@ -36,8 +36,9 @@ class Witness:
         return await tx.fetch("witness.last", int, self.session) == [self.run]
 
 
-async def forget(connection: Connection) -> None:
-    """Removes the rows of sessions that are long over."""
+async def forget(connection: Connection) -> bool:
+    """Removes the rows of sessions that are long over, some of them; whether there are more."""
     past = [session for (session,) in await connection.fetch(bind("witness.past", (_PAST,)))]
     if past:
         await connection.execute(bind("witness.remove", (past,)))
+    return len(past) == _PAST

@@ -26,6 +26,12 @@ async def backend(mysql_dsn: str) -> AsyncIterator[MySQLBackend]:
     await backend.aclose()
 
 
+@pytest.fixture
+def running_clock() -> trio.testing.MockClock:
+    """It goes as any other, and can be put on."""
+    return trio.testing.MockClock(rate=1.0)
+
+
 async def _write(connection: Connection) -> Witness:
     """A transaction that is ready for its COMMIT."""
     await connection.begin()
@@ -125,6 +131,35 @@ async def test_what_is_long_over_is_forgotten(backend: MySQLBackend, connection:
 
     await backend.write(write)  # a server's first transaction takes them along
     assert servers.run_sql(mysql_dsn, "SELECT run FROM witness") == [(1,)]
+
+
+async def test_of_many_that_are_long_over_none_is_left(
+    backend: MySQLBackend, mysql_dsn: str, running_clock: trio.testing.MockClock
+) -> None:
+    """As after hours in which each connection was lost: a thousand at a time, a second after the other."""
+    rows = ", ".join(f"({session}, 1, 1)" for session in range(1, 3501))
+    servers.run_sql(mysql_dsn, f"INSERT INTO witness VALUES {rows}")
+
+    async def write(tx: Transaction) -> None:
+        await tx.execute_many("client.put", [(b"c", 1, 1)])
+
+    def left() -> int:
+        ((count,),) = servers.run_sql(mysql_dsn, "SELECT COUNT(*) FROM witness WHERE noted_at = 1")
+        return int(count)
+
+    counts: list[int] = []
+    for _ in range(4):
+        await backend.write(write)
+        await backend.write(write)  # not at each transaction
+        counts.append(left())
+        running_clock.jump(1.1)
+    assert counts == [2500, 1500, 500, 0]
+    servers.run_sql(mysql_dsn, "INSERT INTO witness VALUES (1, 1, 1)")
+    await backend.write(write)
+    assert left() == 1, "then seldom again"
+    running_clock.jump(300)
+    await backend.write(write)
+    assert left() == 0
 
 
 async def test_past_the_bound_it_is_in_doubt(backend: MySQLBackend, mysql_dsn: str, nursery: trio.Nursery) -> None:
