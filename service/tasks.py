@@ -15,6 +15,7 @@ from .rounds import every, until_done
 async def run_tasks(node: Node) -> None:
     """Keeps a node going, until cancelled."""
     sweeps, growth, cleaner = node.sweeps, node.growth, node.cleaner
+    sweeps.loading()
     async with trio.open_nursery() as nursery:
         node.groups.open(nursery)
         node.intake.open(nursery)
@@ -26,6 +27,7 @@ async def run_tasks(node: Node) -> None:
         nursery.start_soon(every, 0.2, node.directory.refresh_in_time)
         nursery.start_soon(every, keyring.EVERY, node.keyring.refresh)
         nursery.start_soon(every, 1, sweeps.look)
+        nursery.start_soon(every, 1, sweeps.near)
         await until_done(sweeps.watch_all, (StoreError,))
         nursery.start_soon(every, node.membership.round, partial(look_after_clients, node))
         if node.store.backend.shared:
@@ -48,8 +50,8 @@ async def run_tasks(node: Node) -> None:
         nursery.start_soon(every, 10, duty(node, node.intake.count_outbox))
         nursery.start_soon(every, 10, duty(node, node.measures.take, node.measures.forget))
         await node.loader.recovered.wait()
+        sweeps.loaded()
         nursery.start_soon(every, 0.2, node.host_watch.look)
-        nursery.start_soon(every, 1, sweeps.near)
         nursery.start_soon(every, 60, duty(node, sweeps.far))
         nursery.start_soon(every, 60, cleaner.write_seen)
         nursery.start_soon(every, 60, duty(node, cleaner.clean))

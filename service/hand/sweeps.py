@@ -4,7 +4,8 @@
   know of, put there by another node or by a user's own SQL. (Five seconds ahead would read every row five times:
   measured, it doubles the lateness at 1000 due a second.) Of shards that other nodes hold it looks at what is late by
   half a second: where a node has died, its timers come a second and a half late at most, before anybody has its shards.
-  After an outage it begins where the last whole one ended.
+  After an outage it begins where the last whole one ended. While the wheel is filled for the first time, which may
+  take long, it looks at what falls due from then on: another node may die meanwhile, and users' own transactions go on.
 - far, every minute: whatever else is due. Only rows that were never promoted are there, from transactions that were
   committed hours late. Both, when somebody says that a transaction of theirs was committed (`nudge`).
 - leases, every ten seconds: claims whose lease ran out and that no coordinator here has watched.
@@ -65,6 +66,16 @@ class Sweeps:
     _swept: int = field(default=_EVER, init=False)
     """When the last near sweep was made that saw all."""
     _passed: int = field(default=0, init=False)
+    _from: int = field(default=0, init=False)
+    """The loader has read, or is reading, what was due before then, oldest first."""
+
+    def loading(self) -> None:
+        """From now on the wheel is filled."""
+        self._from = self._swept = self._clock.now()
+
+    def loaded(self) -> None:
+        """What waits is in the wheel."""
+        self._from = 0
 
     async def near(self) -> None:
         """Adds near rows that the wheel does not hold."""
@@ -73,7 +84,7 @@ class Sweeps:
             self._passed += 1
             return
         self._passed = 0
-        if await self._sweep(min(now, self._swept) - _BEHIND, now - _LATE, own_until=now + _AHEAD):
+        if await self._sweep(max(self._from, min(now, self._swept) - _BEHIND), now - _LATE, own_until=now + _AHEAD):
             self._swept = now
 
     async def far(self) -> None:

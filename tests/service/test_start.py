@@ -1,7 +1,7 @@
 """A store that is away during the start is waited for, at whatever statement it went; then all is as it should be."""
 
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Set
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -132,3 +132,31 @@ async def test_a_store_that_is_away_at_any_statement_of_the_start(tmp_path: Path
         if number > recovered:
             break
     assert {"migrate", "exact_now", "durability", "topic.page", "client.all", "claim.over", "delay.due"} <= met
+
+
+async def test_what_comes_past_the_server_while_its_wheel_is_filled_is_on_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a user's own transaction, or a node that dies: to read ten millions takes a while."""
+    filled = trio.Event()
+    read = loader_module.Loader._read
+
+    async def slowly(loader: loader_module.Loader, shards: Set[int], since: int, until: int, page: int) -> None:
+        if since:  # what was overdue is read, the rest is not
+            await filled.wait()
+        await read(loader, shards, since, until, page)
+
+    monkeypatch.setattr(loader_module.Loader, "_read", slowly)
+    await _a_store_with_a_claim(tmp_path / "tarry.db")
+    async with _started(tmp_path / "tarry.db") as server:
+        with trio.fail_after(20):
+            await server.ready.wait()
+            node = server.node
+            topic, _ = await node.catalogue.put_topic(TopicDraft("bills"))
+            draft = Draft(topic, topic.queues[0], b"3", deliver_at=node.clock.now() + 50)
+            await node.store.publish([Publication((draft,))], node.clock.now())
+            while not any((await node.store.read(catalogue.queue_ends, [queue.id for queue in topic.queues])).values()):
+                await trio.sleep(0.01)
+            assert not node.loader.recovered.is_set()
+            filled.set()
+            await node.loader.recovered.wait()

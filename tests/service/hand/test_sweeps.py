@@ -236,6 +236,22 @@ async def test_what_fell_due_in_an_outage_is_found_after_it(rows: Rows, sweeps: 
     assert 3 not in rows.held, "it looks no farther behind than it must"
 
 
+async def test_while_the_wheel_is_filled_only_what_falls_due_from_then_on_is_swept(rows: Rows, sweeps: Sweeps) -> None:
+    rows.due = [(NOW - 60_000, 1), (NOW - 1, 2), (NOW + 1_000, 3)]
+    sweeps.loading()
+    await sweeps.near()
+    assert rows.held == {3}, "the loader reads the others, oldest first"
+    rows.due += [(NOW + 100_000, 4), (NOW + 299_000, 5)]
+    for _ in range(300):
+        rows.ms += 1_000
+        await sweeps.near()
+    assert rows.held == {3, 4, 5}
+    rows.due.append((rows.ms - 119_000, 6))  # of a transaction that was open for long
+    sweeps.loaded()
+    await sweeps.near()
+    assert rows.held == {3, 4, 5, 6}
+
+
 @pytest.mark.parametrize("far", [False, True])
 async def test_more_than_one_look_shows_is_read_in_pages(
     rows: Rows, sweeps: Sweeps, far: bool, monkeypatch: pytest.MonkeyPatch
