@@ -367,6 +367,7 @@ async def _watch_signals(
 ) -> None:
     watched = [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if reloads else [])]
     with trio.open_signal_receiver(*watched) as signals:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, watched)  # one of several has them wait until now
         task_status.started()
         await reaction.to(signals)
 

@@ -55,7 +55,7 @@ class Supervisor:
 
     def run(self) -> int:
         """The exit code: that of the process that could not begin, or 0, or 128 and the second signal."""
-        watched = [signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, *([signal.SIGHUP] if self.reloads else [])]
+        watched = self._watched
         with _held(watched) as before:
             while True:
                 for number in self._restarts.due(time.monotonic()):
@@ -67,6 +67,10 @@ class Supervisor:
                 if came is not None and came.si_signo != signal.SIGCHLD:
                     self._hand_on(signal.Signals(came.si_signo))
                 self._look()
+
+    @property
+    def _watched(self) -> list[signal.Signals]:
+        return [signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, *([signal.SIGHUP] if self.reloads else [])]
 
     def _patience(self) -> float:
         """Seconds until there is something to do though no signal comes."""
@@ -100,7 +104,8 @@ class Supervisor:
             _die_with(supervisor)
             for pipe in (*self._pipes.values(), writes):
                 os.close(pipe)  # else nobody would see the end of it when the supervisor has gone
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            # Signals wait until somebody listens: a terminal's is for all of the group, also for who has just begun.
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask | {*self._watched} - {signal.SIGCHLD})
             share = Share(self._board, number)
             code = self._work(Process(number, self._sockets, share, reads, self._asking))
         finally:

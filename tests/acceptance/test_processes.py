@@ -7,6 +7,8 @@ import re
 import signal
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +25,7 @@ from support.certificates import write_certificates
 from support.serving import Served, served
 from support.waiting import wait_until
 from tarry.client import Tarry
-from tarry.service.demo.server_process import free_port
+from tarry.service.demo.server_process import free_port, python_path
 
 SAMPLE = re.compile(r'(\w+)\{process="(\d)"([^}]*)\} (\S+)')
 
@@ -269,6 +271,30 @@ def test_a_signal_stops_all_when_what_is_under_way_is_done(pair: Several, to_all
             assert sock.recv(1000).startswith(b"HTTP/1.1 201")
     assert pair.server.process.wait(20) == 0
     assert [line["code"] for line in pair.events("stopped")] == [0, 0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_all_while_they_begin_stops_them(mysql_dsn: str, tmp_path: Path, number: int) -> None:
+    """Ctrl-C in a terminal: the first process has just been started, and listens to no signal so far."""
+    flags = ("--dsn", mysql_dsn, "--processes", "2", "--listen", f"127.0.0.1:{free_port()}")
+    with (tmp_path / "server.log").open("wb") as log:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "tarry.service.cli.app", "serve", *flags],
+            env=os.environ | python_path(),
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        text = (tmp_path / "server.log").read_text
+        wait_until(lambda: "process_started" in text())
+        os.killpg(server.pid, number)
+        assert server.wait(20) == 0, text()
+        assert "Traceback" not in text()
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
 
 
 def test_a_second_signal_ends_all_at_once(pair: Several) -> None:
