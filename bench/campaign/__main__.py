@@ -4,12 +4,14 @@
 
 Private servers on loopback, a load of everything a client can ask, faults chosen by `--seed` and done the moment
 something is seen to happen. Then all is claimed until nothing is left, and the checker, which knows nothing but the
-history, judges it. A table in the end, JSON lines before it; the history of each row is kept where `--keep` says. Exit
-code 1 where a promise was broken: the violations are printed, each with the events of its message.
+history, judges it. A table in the end, JSON lines before it; the history of each row is kept where `--keep` says, and
+also where a promise was broken. Then the exit code is 1, and the violations are printed, each with the events of its
+message.
 """
 
 import argparse
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -36,7 +38,9 @@ _TOLD = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what it has started ends with it
+    # As Ctrl-C, by way of it: trio knows where that may be raised. What was started ends with it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     options = _parser().parse_args(arguments)
     seed = random.SystemRandom().randrange(1 << 32) if options.seed is None else options.seed
     folder = Path(options.keep or tempfile.mkdtemp(prefix="tarry-campaign-")).absolute()
@@ -57,6 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 wrong += len(line.outcome.report.violations)
     except* KeyboardInterrupt:  # from any of the tasks
         interrupted = True
+    if not (options.keep or wrong):
+        shutil.rmtree(folder)
     if interrupted:
         print("interrupted", file=sys.stderr)
         return 130
@@ -83,7 +89,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--rate", type=databases.seconds, default=60.0, help="messages a second of each publisher")
     parser.add_argument("--drain", type=databases.seconds, default=120.0, help="seconds until all must have ended")
-    parser.add_argument("--keep", help="a folder for histories and logs; a temporary one when left out")
+    parser.add_argument(
+        "--keep", help="a folder for histories and logs; when left out, one that is kept where a promise was broken"
+    )
     parser.add_argument("--plant", choices=PLANTS, help="a bug for the first node, so that the checker has one to find")
     return parser
 

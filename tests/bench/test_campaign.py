@@ -106,17 +106,23 @@ def test_the_seed_is_told_and_an_unknown_row_is_refused() -> None:
     assert "invalid choice: 'flood'" in done.stderr
 
 
-def test_interrupted_it_takes_its_servers_along(tmp_path: Path) -> None:
-    arguments = ("--rows", "none", "--dsn", "sqlite", "--nodes", "1", "--count", "100000", "--keep", str(tmp_path))
-    process = subprocess.Popen([*COMMAND, *arguments], env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
-    history = tmp_path / "none-sqlite-1" / "history.jsonl"
+@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_takes_its_servers_along(number: int, keep: bool, tmp_path: Path) -> None:
+    """And leaves nothing behind that nobody asked to keep."""
+    arguments = ["--rows", "none", "--dsn", "sqlite", "--nodes", "1", "--count", "100000"]
+    arguments += ["--keep", str(tmp_path / "kept")] if keep else []
+    environment = ENVIRONMENT | {"TMPDIR": str(tmp_path)}
+    process = subprocess.Popen([*COMMAND, *arguments], env=environment, stderr=subprocess.PIPE, text=True)
     try:
-        wait_until(lambda: history.exists() and history.stat().st_size > 10_000)
+        wait_until(lambda: any(path.stat().st_size > 10_000 for path in tmp_path.rglob("history.jsonl")))
         (child,) = children_of(process.pid)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, said = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 130, said
     assert said.startswith("seed ")
+    assert "async context" not in said
     assert not Path(f"/proc/{child}").exists()
+    assert [path.name for path in tmp_path.iterdir()] == (["kept"] if keep else [])
