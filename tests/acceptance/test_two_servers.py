@@ -144,6 +144,41 @@ def test_each_publishes_to_queues_of_its_own(mysql_dsn: str, tmp_path: Path) -> 
             node.kill()
 
 
+def test_two_of_one_name_both_work_and_the_later_one_says_so(mysql_dsn: str, tmp_path: Path) -> None:
+    """They are told apart by their boots: each has its timers, one of them the duties, and one can be stopped."""
+    nodes: list[ServerProcess] = []
+    try:
+        for folder in ("one", "two"):
+            (tmp_path / folder).mkdir()
+            nodes.append(ServerProcess(tmp_path / folder, mysql_dsn, environment={"TARRY_NODE": "twin"}))
+            nodes[-1].start()
+        first, second = nodes
+        with client_of(first) as at_first, client_of(second) as at_second:
+            wait_until(lambda: "node_name_taken" in second.tail(1_000_000))
+            wait_until(lambda: sorted(len(one["shards"]) for one in at_first.nodes()) == [8, 8])
+            told = at_first.nodes()
+            assert [(one["node"], one["alive"]) for one in told] == [("twin", True)] * 2
+            assert len({one["boot"] for one in told}) == 2
+            assert [one["duties"] for one in told] == [True, False]
+            for number in range(64):
+                (at_first, at_second)[number % 2].publish("orders", number, delay="300ms")
+            seen: list[object] = []
+            while len(seen) < 64:
+                claim = at_second.claim("orders", "billing", max=64, wait="5s")
+                assert claim is not None
+                seen += [message.body for message in claim.messages]
+                at_second.ack(claim)
+            assert sorted(seen, key=str) == sorted(range(64), key=str)
+            assert first.stop() == 0
+            wait_until(lambda: [(one["duties"], len(one["shards"])) for one in at_second.nodes()] == [(True, 16)])
+        assert second.tail(1_000_000).count("node_name_taken") == 1
+        assert "node_name_taken" not in first.tail(1_000_000)
+        assert "node_dead" not in second.tail(1_000_000)
+    finally:
+        for node in nodes:
+            node.kill()
+
+
 def test_one_group_is_consumed_at_both(mysql_dsn: str, tmp_path: Path) -> None:
     """Their turns meet all the time: each message is given once, and each ack counts."""
     nodes: list[ServerProcess] = []
