@@ -40,7 +40,7 @@ _TOLD = 3
 def main(arguments: Sequence[str] | None = None) -> int:
     # As Ctrl-C, by way of it: trio knows where that may be raised. What was started ends with it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, lambda _number, _frame: signal.raise_signal(signal.SIGINT))
     options = _parser().parse_args(arguments)
     seed = random.SystemRandom().randrange(1 << 32) if options.seed is None else options.seed
     folder = Path(options.keep or tempfile.mkdtemp(prefix="tarry-campaign-")).absolute()
