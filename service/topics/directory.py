@@ -267,6 +267,9 @@ class Directory:
         """The group is removed."""
         if not _remember(self._removed_groups, group.id):
             return
+        self._drop_group(group)
+
+    def _drop_group(self, group: Group) -> None:
         place, present = (group.topic.id, group.name), self._by_id.pop(group.id, None)
         if place in self._groups and self._groups[place].id == group.id:
             del self._groups[place]
@@ -274,7 +277,8 @@ class Directory:
             self._of_topic[place[0]].pop(group.id, None)
         for one in (group, present):
             for queue in one.retry_queues if one is not None else ():
-                self._group_of_queue.pop(queue.id, None)
+                if (whose := self._group_of_queue.get(queue.id)) is not None and whose.id == group.id:
+                    del self._group_of_queue[queue.id]
         self.group_gone(group)
 
     def _note_topic(self, topic: Topic) -> None:
@@ -301,12 +305,19 @@ class Directory:
     def _note_group(self, group: Group) -> Group:
         if group.id in self._removed_groups or group.topic.id in self._removed_topics:
             return group  # read just before it was removed
+        before = self._by_id.get(group.id)
+        if before is not None and _whole_name(before) != _whole_name(group):
+            self._drop_group(before)  # it is lost with the server that had the database, and its number is taken anew
         self._groups[group.topic.id, group.name] = group
         self._by_id[group.id] = group
         self._of_topic[group.topic.id][group.id] = group
         for queue in group.retry_queues:
             self._group_of_queue[queue.id] = group
         return group
+
+
+def _whole_name(group: Group) -> tuple[int, str, str]:
+    return group.topic.id, group.topic.name, group.name
 
 
 def _remember(removed: dict[int, None], id_: int) -> bool:

@@ -84,3 +84,39 @@ async def test_what_was_lost_with_a_server_is_forgotten_and_its_numbers_are_take
     finally:
         await first.aclose()
         await second.aclose()
+
+
+async def test_the_number_of_a_group_that_was_lost_with_a_server_is_taken_anew(tmp_path: Path) -> None:
+    """By another group of the topic, and by one of another topic: neither has the other's messages."""
+    first, second = SQLiteBackend(tmp_path / "first.db"), SQLiteBackend(tmp_path / "second.db")
+    gone = list[str]()
+    try:
+        for backend in (first, second):
+            await backend.migrate()
+            await Store(backend).write(catalogue.add_topic, TopicDraft("kept"), 1)
+        clock = Clock(first.now)
+        await clock.take()
+        store = Store(first)
+        directory = Directory(store, clock, auto_create=True)
+        kept, lost = await directory.topic("kept"), await directory.topic("lost")
+        billing, mails = await directory.group(kept, "billing"), await directory.group(kept, "mails")
+        elsewhere = await directory.group(lost, "billing")
+        directory.group_gone = lambda group: gone.append(f"{group.topic.name} {group.name}")
+        store.backend = second
+        after = Store(second)
+        other = await after.write(catalogue.add_topic, TopicDraft("other"), 1)
+        again = await after.add_group(kept, "mails", 1)
+        assert (again.id, other.id) == (billing.id, lost.id)
+        assert (await after.add_group(kept, "shipping", 1)).id == mails.id
+        assert (await after.add_group(other, "billing", 1)).id == elsewhere.id
+        await directory.read_anew()
+        assert await directory.group(kept, "mails") == again
+        assert directory.group_of_queue(again.retry_queues[0].id) == again
+        made = await directory.group(kept, "billing")
+        assert made.id not in (billing.id, mails.id, elsewhere.id)
+        assert directory.group_of_queue(made.retry_queues[0].id) == made
+        assert [group.name for group in directory.groups_of(kept)] == ["billing", "mails", "shipping"]
+        assert sorted(gone) == ["kept billing", "kept mails", "lost billing"]
+    finally:
+        await first.aclose()
+        await second.aclose()
