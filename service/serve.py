@@ -281,7 +281,12 @@ def make_node(
     membership = Membership(store, clock, groups.dismiss, present_for)
     clock_watch = ClockWatch(clock, alarm, store.backend.skew)
     loader = Loader(store, hand, clock, nodes.tell_soon)
-    read_anew = (clock_watch.take, directory.read_anew, loader.reload)
+    host_watch = HostWatch(
+        lambda: store.backend.server,
+        lambda server: store.backend.admit(server),
+        before=(clock_watch.take, directory.read_anew),
+        behind=(loader.reload,),
+    )
     forgetting = Forgetting(store, metrics, listeners, groups, cleaner)
     keyring = Keyring(store, always=settings.always_asks)
     directory.topic_gone, directory.group_gone = forgetting.topic_gone, forgetting.group_gone
@@ -308,7 +313,7 @@ def make_node(
         measures=Measures(store, directory, metrics),
         alarm=alarm,
         clock_watch=clock_watch,
-        host_watch=HostWatch(lambda: store.backend.server, read_anew),
+        host_watch=host_watch,
         keyring=keyring,
         nodes=nodes,
         client_owners=ClientOwners(store, clock, keyring),

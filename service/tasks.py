@@ -24,6 +24,7 @@ async def run_tasks(node: Node) -> None:
         for run in (node.hand.run, node.promotion.held.run, node.loader.run):
             nursery.start_soon(run)
         nursery.start_soon(every, 2, node.clock_watch.take)
+        nursery.start_soon(every, 0.2, node.host_watch.look)
         nursery.start_soon(every, 0.2, node.directory.refresh_in_time)
         nursery.start_soon(every, keyring.EVERY, node.keyring.refresh)
         nursery.start_soon(every, 1, sweeps.look)
@@ -51,7 +52,6 @@ async def run_tasks(node: Node) -> None:
         nursery.start_soon(every, 10, duty(node, node.measures.take, node.measures.forget))
         await node.loader.recovered.wait()
         sweeps.loaded()
-        nursery.start_soon(every, 0.2, node.host_watch.look)
         nursery.start_soon(every, 60, duty(node, sweeps.far))
         nursery.start_soon(every, 60, cleaner.write_seen)
         nursery.start_soon(every, 60, duty(node, cleaner.clean))

@@ -150,6 +150,11 @@ class Backend(Guest, Protocol):
         transaction that was begun with one is not written to another, but fails."""
         ...
 
+    def admit(self, server: str) -> None:
+        """What is in memory is this server's. From the first call on `write` is refused as `Unavailable` while another
+        has the database: its numbers, and its clock, may be other ones."""
+        ...
+
     def skew(self) -> int:
         """By how many milliseconds the host's clock is ahead of where it was when the store's time began with it.
 

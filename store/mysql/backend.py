@@ -28,12 +28,12 @@ from ..errors import (
 from ..migrations import Applied
 from ..ports import Asked, Bound, Value, Work
 from ..rows import R, read
-from . import read_only
+from . import read_only, server_settings
 from .connection import Connection
 from .drawn import Drawn
 from .dsn import Dsn
 from .hosts import Hosts
-from .pool import Pool
+from .pool import Pool, Unused
 from .redis_offsets import RedisOffsets
 from .redis_sequencer import RedisSequencer
 from .rows import Answer
@@ -198,6 +198,7 @@ class MySQLBackend:
         self._writers = Pool(self._hosts, size=_WRITERS, write=True)
         self._readers = Pool(self._hosts, size=_READERS, write=False)
         self._notes = Pool(self._hosts, size=_NOTES, write=False)
+        self._admitted: str | None = None
         self._doubt = doubt
         self._forget_at = 0.0
         self._transactions = 0
@@ -209,6 +210,8 @@ class MySQLBackend:
         tried = 0
         patient_until = 0.0
         server = self._hosts.name
+        if self._admitted not in (None, server):
+            raise Unavailable("another server of the database takes the writes now: what is in memory is read again")
         while True:
             try:
                 return await self._once(work, server)
@@ -229,7 +232,7 @@ class MySQLBackend:
         async with self._writers.connection() as connection:
             if server and connection.name != server:
                 # Above all its clock is another's: what is due by the one may not be by the other.
-                raise Unavailable("another server of the database takes the writes now: work it out anew, with it")
+                raise Unused("another server of the database takes the writes now: work it out anew, with it")
             await connection.begin()
             tx = MySQLTransaction(connection, self._redis_offsets)
             try:
@@ -373,23 +376,17 @@ class MySQLBackend:
         """By its ids, its machine and its port."""
         return self._hosts.name
 
+    def admit(self, server: str) -> None:
+        """From the first call on, `write` is for this server alone."""
+        self._admitted = server
+
     def skew(self) -> int:
         """The host's clock is not asked."""
         return 0
 
     async def durability(self) -> list[str]:
         """Settings of the server under which an answered commit may be lost with the machine."""
-        problems: list[str] = []
-        settings = await self._settings()
-        if settings.get("innodb_flush_log_at_trx_commit") != "1":
-            problems.append(
-                "innodb_flush_log_at_trx_commit is not 1: a crash of the server's machine loses up to a second"
-            )
-        if settings.get("log_bin") == "ON" and settings.get("sync_binlog") != "1":
-            problems.append("sync_binlog is not 1: a crash of the server's machine loses commits on the replicas")
-        if settings.get("wsrep_on") == "ON":
-            problems.append("Galera is on: its commits can fail after the fact, and SKIP LOCKED sees one node only")
-        return problems
+        return server_settings.lossy(await self._settings())
 
     async def room(self) -> tuple[int, int]:
         """By `max_connections`, or the account's own limit where that is less."""
@@ -398,24 +395,12 @@ class MySQLBackend:
         return _WRITERS + _READERS + _NOTES, min(all_, own or all_)
 
     async def advice(self) -> list[str]:
-        """Without threads of its own for the redo log, a choice that MySQL has since 8.0.22 and MariaDB has not, all
-        sessions that commit were seen to stand for 100 ms at once, 17 times in a minute of commits by eight sessions
-        with the data in memory; with them, in turn on the same server, not once. What they wait for we do not know."""
-        if (await self._settings()).get("innodb_log_writer_threads") != "OFF":
-            return []
-        return [
-            "innodb_log_writer_threads is OFF: so COMMIT was seen to take 100 ms now and then, and all that waits for"
-            " it. SET PERSIST innodb_log_writer_threads = ON, which needs no restart"
-        ]
+        """Settings of the server with which it goes on, and would do so better with others."""
+        return server_settings.slow(await self._settings())
 
     async def _settings(self) -> dict[str, str]:
-        """The server's, by name, in capitals; those that it does not know are not there."""
         async with self._readers.connection() as connection:
-            rows = await connection.fetch(
-                b"SHOW GLOBAL VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', 'sync_binlog',"
-                b" 'log_bin', 'wsrep_on', 'innodb_log_writer_threads')"
-            )
-        return {_text(name): _text(value).upper() for name, value in rows}
+            return server_settings.read(await connection.fetch(server_settings.QUERY))
 
     async def aclose(self) -> None:
         """Closes the connections."""
@@ -440,7 +425,3 @@ _NOW = (
 
 def _jitter(seconds: float) -> float:
     return random.random() * seconds  # noqa: S311  # spreads tries, guards nothing
-
-
-def _text(value: object) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)

@@ -27,6 +27,10 @@ TRUSTED = 2.0
 """Seconds of rest after which a connection is asked whether it is alive before it is handed out."""
 
 
+class Unused(Unavailable):
+    """Raised in the block of one who has asked the session nothing: it is kept."""
+
+
 class Pool:
     """At most `size` sessions of one kind, made when they are wanted; whoever comes first is served first."""
 
@@ -65,6 +69,8 @@ class Pool:
                 yield connection
                 if connection.in_transaction and not connection.closed:
                     raise RuntimeError("a connection came back with its transaction open: commit or roll back")
+            except Unused:
+                raise
             except BaseException as error:
                 connection.close()
                 if isinstance(error, ReadOnly) and connection.era == self._hosts.era:

@@ -82,6 +82,9 @@ class SQLiteBackend:
         """There is none."""
         return ""
 
+    def admit(self, server: str) -> None:
+        """There is no other."""
+
     def skew(self) -> int:
         """By how many milliseconds the host's clock was set since."""
         return self._clock.skew()

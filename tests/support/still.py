@@ -50,6 +50,9 @@ class StillBackend:
     def server(self) -> str:
         return ""
 
+    def admit(self, server: str) -> None:
+        del server
+
     def skew(self) -> int:
         return 0
 

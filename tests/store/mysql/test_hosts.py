@@ -1,5 +1,7 @@
 """Which host a session is with: the one that was good last, else the first that takes writes."""
 
+import math
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
@@ -9,6 +11,7 @@ from structlog.testing import capture_logs
 
 from tarry.store.errors import Full, ReadOnly, Refused, Unavailable
 from tarry.store.mysql import hosts as module
+from tarry.store.mysql.backend import MySQLBackend, MySQLTransaction
 from tarry.store.mysql.dsn import Dsn
 from tarry.store.mysql.hosts import Hosts
 from tarry.store.mysql.pool import Pool
@@ -22,6 +25,24 @@ class Session:
         self.servers = servers
         self.name, self.read_only, self.era = name, read_only, 0
         self.closed = self.in_transaction = False
+        self.number = 1
+
+    async def begin(self) -> None:
+        self.in_transaction = True
+
+    async def commit(self, statements: Sequence[bytes]) -> list[Any]:
+        self.in_transaction = False
+        self.servers.wrote.append(self.name)
+        return [None for _ in statements]
+
+    async def rollback(self) -> None:
+        self.in_transaction = False
+
+    async def fetch(self, sql: bytes) -> list[Any]:
+        del sql
+        if self.servers.silent:
+            await trio.sleep_forever()
+        return [(1_000_000, 0, 0)]
 
     async def ping(self) -> None:
         if self.servers.silent:
@@ -42,6 +63,7 @@ class Servers:
         self.read_only: set[str] = set()
         self.asked: list[str] = []
         self.sessions: list[Session] = []
+        self.wrote: list[str] = []
         self.most = 100
         self.silent = False
 
@@ -275,3 +297,45 @@ async def test_a_look_at_each(servers: Servers) -> None:
         ("b:3306", "it is read-only"),
         ("c:3306", "c is away"),
     ]
+
+
+async def nothing(_: MySQLTransaction) -> None:
+    """Writes nothing."""
+
+
+def backend_of(*hosts: str) -> MySQLBackend:
+    backend = MySQLBackend(f"mysql://u@{','.join(hosts)}/d")
+    backend._forget_at = math.inf
+    return backend
+
+
+async def test_nothing_is_written_to_another_server_before_it_is_admitted(servers: Servers) -> None:
+    backend = backend_of("a", "b")
+    await backend.write(nothing)
+    backend.admit("one")
+    await backend.write(nothing)
+    servers.hosts["a"] = Unavailable("a is away")
+    backend._hosts.leave()
+    assert await backend.now() == 1_000_000
+    assert backend.server == "two"
+    for _ in range(3):
+        with pytest.raises(Unavailable, match="read again"):
+            await backend.write(nothing)
+    await backend.note(nothing)
+    await backend.read(nothing)
+    backend.admit("two")
+    await backend.write(nothing)
+    assert servers.wrote == ["one", "one", "two"]
+
+
+async def test_the_session_that_finds_another_server_is_kept(servers: Servers) -> None:
+    backend = backend_of("a", "b")
+    await backend.write(nothing)
+    servers.hosts["a"] = Unavailable("a is away")
+    backend._hosts.leave()
+    with pytest.raises(Unavailable, match="another server"):
+        await backend.write(nothing)
+    asked = len(servers.asked)
+    await backend.write(nothing)
+    assert servers.wrote == ["one", "two"]
+    assert len(servers.asked) == asked
