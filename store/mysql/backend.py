@@ -316,9 +316,17 @@ class MySQLBackend:
             return await self._ask_the_time(connection, _NOW)
 
     async def exact_now(self) -> float:
-        """The same in microseconds, as milliseconds with a fraction."""
-        async with self._readers.connection() as connection:
+        """The same in microseconds, as milliseconds with a fraction.
+
+        Of a server that went without a word no session gets an answer, nor hears that there is none. This is asked
+        every two seconds: so it is here that somebody logs in anew, and finds another server if there is one.
+        """
+        with trio.move_on_after(self._hosts.timeout):
+            async with self._readers.connection() as connection:
+                return await self._ask_the_time(connection, _EXACT_NOW) / 1000
+        with closing(await self._hosts.connect(write=False)) as connection, trio.move_on_after(self._hosts.timeout):
             return await self._ask_the_time(connection, _EXACT_NOW) / 1000
+        raise Unavailable(f"{self.dsn}: the server lets in, and does not answer")
 
     async def _ask_the_time(self, connection: Connection, query: bytes) -> int:
         ((now, *switches),) = await connection.fetch(query)

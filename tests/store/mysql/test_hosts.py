@@ -26,6 +26,7 @@ class Session:
         self.name, self.read_only, self.era = name, read_only, 0
         self.closed = self.in_transaction = False
         self.number = 1
+        self.hung_up = trio.Event()
 
     async def begin(self) -> None:
         self.in_transaction = True
@@ -40,8 +41,9 @@ class Session:
 
     async def fetch(self, sql: bytes) -> list[Any]:
         del sql
-        if self.servers.silent:
-            await trio.sleep_forever()
+        if self.name in self.servers.frozen:
+            await self.hung_up.wait()
+            raise Unavailable("closed", 2006)
         return [(1_000_000, 0, 0)]
 
     async def ping(self) -> None:
@@ -50,6 +52,7 @@ class Session:
 
     def close(self) -> None:
         self.closed = True
+        self.hung_up.set()
 
     def is_stale(self) -> bool:
         return self.closed
@@ -64,6 +67,7 @@ class Servers:
         self.asked: list[str] = []
         self.sessions: list[Session] = []
         self.wrote: list[str] = []
+        self.frozen: set[str] = set()
         self.most = 100
         self.silent = False
 
@@ -339,3 +343,43 @@ async def test_the_session_that_finds_another_server_is_kept(servers: Servers) -
     await backend.write(nothing)
     assert servers.wrote == ["one", "two"]
     assert len(servers.asked) == asked
+
+
+async def ask_for_the_time(backend: MySQLBackend, answers: list[Exception | int]) -> None:
+    try:
+        answers.append(await backend.now())
+    except Unavailable as error:
+        answers.append(error)
+
+
+async def test_the_clock_finds_out_that_no_session_is_answered(
+    servers: Servers, autojump_clock: trio.testing.MockClock
+) -> None:
+    """All sessions of the readers, used a moment ago, wait for a server that neither answers nor hangs up."""
+    servers.read_only = {"two"}
+    backend, answers = backend_of("a", "b"), list[Exception | int]()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask_for_the_time, backend, answers)
+        await trio.testing.wait_all_tasks_blocked()
+        servers.frozen = {"one"}
+        for _ in range(8):
+            nursery.start_soon(ask_for_the_time, backend, answers)
+        await trio.testing.wait_all_tasks_blocked()
+        assert answers == [1_000_000]
+        servers.hosts["a"], servers.read_only = Unavailable("no answer within 3 s"), set()
+        began = trio.current_time()
+        assert await backend.exact_now() == 1000
+        assert trio.current_time() - began == 3
+        assert backend.server == "two"
+    assert len(answers) == 9
+    assert all(isinstance(answer, Unavailable) for answer in answers[1:])
+
+
+async def test_one_server_that_lets_in_and_does_not_answer(
+    servers: Servers, autojump_clock: trio.testing.MockClock
+) -> None:
+    servers.frozen, began = {"one"}, trio.current_time()
+    with pytest.raises(Unavailable, match="does not answer"):
+        await backend_of("a").exact_now()
+    assert trio.current_time() - began == 10
+    assert all(session.closed for session in servers.sessions)
