@@ -36,7 +36,7 @@ class Sessions(Protocol):
         ...
 
     def hang_up(self, name: str) -> None:
-        """Closes those in use that are not with this server."""
+        """Closes those that are not with this server."""
         ...
 
 

@@ -7,14 +7,15 @@ Take a connection for one piece of work and give it back at its end: none is hel
 poll takes its time. A session is never reconnected. One that is closed, or whose block raised, is dropped, and the next
 caller gets a new one; who catches an error inside the block and rolls back keeps it.
 
-When the server lets in no more sessions, the pool goes on with those that it has; one that has none gets one that is at
-rest in another.
+When the server lets in no more sessions, the pool goes on with those that it has, each handed to who has waited longest;
+one that has none gets one that is at rest in another.
 """
 
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+import attrs
 import trio
 
 from ..errors import Full, ReadOnly, StoreError, Unavailable
@@ -23,12 +24,23 @@ from .hosts import Hosts
 
 _ROOM = 0.05
 """Seconds until another try, for a pool that has no session where the server lets in no more."""
+_FULL = 1.0
+"""Seconds for which nobody asks again, where the server let in no more, as long as there are sessions in use."""
 TRUSTED = 2.0
 """Seconds of rest after which a connection is asked whether it is alive before it is handed out."""
 
 
 class Unused(Unavailable):
     """Raised in the block of one who has asked the session nothing: it is kept."""
+
+
+@attrs.define(eq=False)
+class _Waiter:
+    """Who would have a new session, where the server lets in no more."""
+
+    woken: trio.Event = attrs.field(factory=trio.Event)
+    given: Connection | None = None
+    """One that came back; or else there may be room for a new one."""
 
 
 class Pool:
@@ -44,10 +56,11 @@ class Pool:
         self._idle: deque[tuple[Connection, float]] = deque()
         # Given up before the server does it, which it would note in its log as an aborted connection.
         self._rest = (WRITE_WAIT_TIMEOUT if write else READ_WAIT_TIMEOUT) * 0.8
-        # Who would have a new session, where the server lets in no more: an old one is given back to them.
-        self._without = trio.lowlevel.ParkingLot()
+        # An old session is handed to them, whoever comes meanwhile.
+        self._waiting: deque[_Waiter] = deque()
+        self._full_until = 0.0
         self._closed = False
-        self._in_use = self._made = self._dropped = 0
+        self._made = self._dropped = 0
         self._using: set[Connection] = set()
         hosts.pools.append(self)
 
@@ -63,7 +76,6 @@ class Pool:
             await self._places.acquire()  # which is a round of the event loop even where there is room
         try:
             connection = await self._take()
-            self._in_use += 1
             self._using.add(connection)
             try:
                 yield connection
@@ -77,7 +89,6 @@ class Pool:
                     self._hosts.leave()
                 raise
             finally:
-                self._in_use -= 1
                 self._using.discard(connection)
                 self._give_back(connection)
         finally:
@@ -93,7 +104,7 @@ class Pool:
     @property
     def held(self) -> int:
         """Sessions that there are."""
-        return self._in_use + len(self._idle)
+        return len(self._using) + len(self._idle)
 
     def spare(self) -> bool:
         """Closes the session that is longest at rest, for another pool; False when none is."""
@@ -103,16 +114,19 @@ class Pool:
         return False
 
     def hang_up(self, name: str) -> None:
-        """Closes sessions in use that are not with this server: the one before may be gone without a word."""
+        """Closes sessions that are not with this server: the one before may be gone without a word."""
         for connection in self._using:
             if connection.name != name:
                 connection.close()
+        for rested in [one for one in self._idle if one[0].name != name]:
+            self._idle.remove(rested)
+            self._drop(rested[0])
 
     def statistics(self) -> dict[str, int]:
         """Connections in use and at rest, callers that wait; connections made and dropped so far."""
         return {
             "size": self._size,
-            "in_use": self._in_use,
+            "in_use": len(self._using),
             "idle": len(self._idle),
             "waiting": self._places.statistics().tasks_waiting,
             "made": self._made,
@@ -120,18 +134,35 @@ class Pool:
         }
 
     async def _take(self) -> Connection:
-        until = trio.current_time() + self._hosts.timeout
+        now = trio.current_time()
+        until = now + self._hosts.timeout
         while True:
-            try:
-                return await self._take_or_make()
-            except Full:
-                if trio.current_time() >= until or not (self._in_use or self._hosts.make_room()):
-                    raise
+            if self._idle or not self._using or now >= min(self._full_until, until):
+                try:
+                    return await self._take_or_make()
+                except Full:
+                    now = trio.current_time()
+                    self._full_until = now + _FULL
+                    if self._idle:
+                        continue  # it came back meanwhile
+                    if now >= until or not (self._using or self._hosts.make_room()):
+                        raise
             with trio.move_on_at(until):
-                if self._in_use:
-                    await self._without.park()
-                else:
+                if not self._using:
                     await trio.sleep(_ROOM)
+                elif (connection := await self._wait()) is not None:
+                    return connection
+            now = trio.current_time()
+
+    async def _wait(self) -> Connection | None:
+        waiter = _Waiter()
+        self._waiting.append(waiter)
+        try:
+            await waiter.woken.wait()
+        except trio.Cancelled:
+            self._waiting.remove(waiter)  # it was not woken: who was is not cancelled here
+            raise
+        return waiter.given
 
     async def _take_or_make(self) -> Connection:
         self._drop_the_rested()
@@ -167,9 +198,17 @@ class Pool:
     def _give_back(self, connection: Connection) -> None:
         if connection.closed or self._closed or connection.era != self._hosts.era:
             self._drop(connection)
+            self._full_until = 0.0
+            # The first that waits logs in; the others are served by those in use, if any are.
+            for _ in range(min(1, len(self._waiting)) if self._using else len(self._waiting)):
+                self._waiting.popleft().woken.set()
+        elif self._waiting:
+            waiter = self._waiting.popleft()
+            waiter.given = connection
+            self._using.add(connection)
+            waiter.woken.set()
         else:
             self._idle.append((connection, trio.current_time()))
-        self._without.unpark()
         self._drop_the_rested()
 
     def _drop_the_rested(self) -> None:
