@@ -22,7 +22,8 @@ class ReadOnly(Unavailable):
 
 
 class Full(Unavailable):
-    """The server lets in no more sessions: `max_connections` is reached, or a limit of the account's."""
+    """The server lets in no more sessions: `max_connections` is reached, or a limit of the account's, which may also be
+    one on what it asks in an hour; the text says which."""
 
 
 class OutcomeUnknown(Unavailable):

@@ -40,8 +40,9 @@ _SETTINGS = (
     " net_read_timeout = {rest}, net_write_timeout = {rest},"
     " innodb_lock_wait_timeout = {lock_wait}, sql_mode = 'ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES,STRICT_ALL_TABLES,"
     "NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'"
-    " /*!80000 , transaction_isolation = 'READ-COMMITTED' */"
-    " /*M! , tx_isolation = 'READ-COMMITTED', in_predicate_conversion_threshold = 0, sql_safe_updates = 1 */"
+    " /*!80000 , transaction_isolation = 'READ-COMMITTED', transaction_read_only = 0 */"
+    " /*M! , tx_isolation = 'READ-COMMITTED', tx_read_only = 0, in_predicate_conversion_threshold = 0,"
+    " sql_safe_updates = 1 */"
 )
 _WRITE_SETTINGS = _SETTINGS.format(wait=WRITE_WAIT_TIMEOUT, rest=WRITE_WAIT_TIMEOUT, lock_wait=WRITE_LOCK_WAIT).encode()
 _READ_SETTINGS = _SETTINGS.format(wait=READ_WAIT_TIMEOUT, rest=60, lock_wait=10).encode()

@@ -124,6 +124,10 @@ def one_for_each_host(text: str) -> list[str]:
     """The DSN with each of its hosts alone, in their order. Raises ValueError where a host is empty."""
     end = min((place for mark in "/?#" if (place := text.find(mark, len("mysql://"))) > 0), default=len(text))
     user, mark, hosts = text[:end].rpartition("@")
+    if "," in user.partition("@")[2]:
+        raise ValueError(
+            f"user and password stand once, before the first host: {_SEVERAL}; if the password holds '@', write it %40"
+        )
     if not mark or "," not in hosts:
         return [text]
     each = [host.strip() for host in hosts.split(",")]

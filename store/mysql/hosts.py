@@ -57,6 +57,8 @@ class Hosts:
         self._good = self._first = 0
         self._refused: ReadOnly | None = None
         self._again_at = 0.0
+        # The server that was left, as its variables may say nothing of why it takes no writes; and until when.
+        self._left, self._left_until = "", 0.0
 
     async def connect(self, *, write: bool) -> Connection:
         """A new session with the host that takes writes. Raises `ReadOnly` when one is there that does not, another
@@ -78,8 +80,12 @@ class Hosts:
         raise fault
 
     def leave(self) -> None:
-        """The server takes no writes: no session is used any more, and the next one looks for a host that does."""
+        """The server takes no writes: no session is used any more, and the next one looks for a host that does. Where
+        there are several it begins behind this one, and all rest when it comes back to it."""
         self.era += 1
+        if self.dsn.others:
+            self._first = (self._good + 1) % len(self._each)
+            self._left, self._left_until = self.name, trio.current_time() + _REST
 
     def note_silence(self) -> None:
         """A session at rest got no answer. Where there are other hosts no session is used any more that is at rest, and
@@ -100,6 +106,9 @@ class Hosts:
         if connection.read_only is not None:
             connection.close()
             raise ReadOnly(f"{dsn}: {connection.read_only}")
+        if connection.name == self._left and trio.current_time() < self._left_until:
+            connection.close()
+            raise ReadOnly(f"{dsn}: it has just refused to write")
         return connection
 
     def _with(self, number: int, connection: Connection) -> Connection:

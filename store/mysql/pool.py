@@ -7,8 +7,8 @@ Take a connection for one piece of work and give it back at its end: none is hel
 poll takes its time. A session is never reconnected. One that is closed, or whose block raised, is dropped, and the next
 caller gets a new one; who catches an error inside the block and rolls back keeps it.
 
-When the server lets in no more sessions, the pool goes on with those that it has, each handed to who has waited longest;
-one that has none gets one that is at rest in another.
+When the server lets in no more sessions, the pool goes on with those that it has, each handed to who has waited
+longest; one that has none gets one that is at rest in another.
 """
 
 from collections import deque

@@ -77,6 +77,8 @@ def test_the_password_is_not_shown() -> None:
         ("mysql://u:geheim@a,,b/d", "hosts: number 2 is empty, mysql://user:password@host1:3306,host2:3306/database"),
         ("mysql://u:geheim@a,b,/d", "hosts: number 3 is empty"),
         ("mysql://u:geheim@,b/d", "hosts: number 1 is empty"),
+        ("mysql://u:geheim@a,u:geheim@b/d", "user and password stand once"),
+        ("mysql://u:geheim@a:3306,u:geheim@b:3306,c/d", "user and password stand once"),
         ("mysql://u:geheim@a,b:3306,b/d", "number 3 stands there before"),
         ("mysql://u:geheim@a,b:x/d", "with host 2: the port"),
         ("mysql://u:geheim@a,[::1/d", "with host 2: the host: an IPv6 address"),

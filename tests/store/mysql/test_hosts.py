@@ -195,6 +195,31 @@ async def test_a_session_that_meets_read_only_ends_them_all(servers: Servers) ->
     assert cast(Session, idle).closed
 
 
+async def write_in_vain(pool: Pool) -> None:
+    async with pool.connection():
+        raise ReadOnly("WSREP has not yet prepared node for application use (1047)", 1047)
+
+
+async def test_of_a_server_that_refuses_to_write_and_does_not_say_why_the_next_host_is_tried(
+    servers: Servers, autojump_clock: trio.testing.MockClock
+) -> None:
+    pool = Pool(of("a", "b", "c"), size=2, write=True)
+    servers.read_only = {"two", "three"}
+    with pytest.raises(ReadOnly, match="1047"):
+        await write_in_vain(pool)
+    servers.asked.clear()
+    for _ in range(5):
+        with pytest.raises(ReadOnly, match=r"none of the 3 hosts.*it has just refused"):
+            await write_in_vain(pool)
+    assert servers.asked == ["b", "a", "c"]
+    await trio.sleep(0.21)
+    with pytest.raises(ReadOnly, match="1047"):
+        await write_in_vain(pool)
+    servers.read_only = {"two"}
+    async with pool.connection() as connection:
+        assert connection.name == "three"
+
+
 @pytest.mark.parametrize(
     ("switches", "why"),
     [
@@ -288,16 +313,15 @@ async def test_who_waits_for_a_session_logs_in_when_one_is_lost_and_may_go(
         await take(pool)
         served.append("one")
 
-    async with trio.open_nursery() as nursery:
-        async with pool.connection() as only:
-            servers.most = 1
-            nursery.start_soon(work)
-            await trio.testing.wait_all_tasks_blocked()
-            with trio.move_on_after(0.5):
-                await work()
-            nursery.start_soon(work)
-            await trio.testing.wait_all_tasks_blocked()
-            only.close()
+    async with trio.open_nursery() as nursery, pool.connection() as only:
+        servers.most = 1
+        nursery.start_soon(work)
+        await trio.testing.wait_all_tasks_blocked()
+        with trio.move_on_after(0.5):
+            await work()
+        nursery.start_soon(work)
+        await trio.testing.wait_all_tasks_blocked()
+        only.close()
     assert served == ["one", "one"]
     assert len(servers.sessions) == 2
     assert pool.statistics()["idle"] == 1
