@@ -17,7 +17,7 @@ from attrs import asdict, frozen
 from cyclopts import Parameter
 
 from ...client import Tarry
-from ...store.errors import SchemaError, StoreError, StoreInUse
+from ...store.errors import ReadOnly, Refused, SchemaError, StoreError, StoreInUse
 from ...store.migrations import Applied, pending
 from ...store.mysql.dsn import Dsn
 from ...store.nodes import all_nodes
@@ -102,21 +102,27 @@ async def _examine(settings: Settings) -> list[Finding]:
 
 
 async def _hosts(dsn: str) -> list[Finding]:
-    """Of several, whether one of them takes writes, and no other."""
+    """Whether one server takes writes, and no other; of one host nothing where it leads to one server."""
     try:
         parsed = Dsn.parse(dsn)
     except ValueError:
         return []  # told with the store
-    if not parsed.others:
-        return []
     from ...store.mysql.hosts import look_at_each  # the embedded store goes without the driver
 
     found = await look_at_each(parsed)
-    told = "; ".join(f"{place}: {why or 'takes writes'}" for place, why in found)
-    many = sum(why is None for _, why in found)
-    if many > 1:
+    if not parsed.others and len(found[0].names) < 2:
+        return []
+    told = "; ".join(f"{one.place}: {one.why or 'takes writes'}" for one in found)
+    writers = {name for one in found if one.why is None for name in one.names}
+    for one in found:
+        if one.why is None and len(one.names) > 1:
+            told += f". {one.place} leads to {len(one.names)} servers in turn: it must lead to one at a time"
+    if len(writers) > 1:
         told += ". Of several that take writes each has what is written to it: set read_only on all but one"
-    return [Finding("hosts", "ok" if many == 1 else "wrong", told)]
+    if len(writers) != 1 or any(isinstance(one.why, Refused) for one in found):
+        return [Finding("hosts", "wrong", told)]
+    unsure = any(one.why is not None and not isinstance(one.why, ReadOnly) for one in found)
+    return [Finding("hosts", "note" if unsure else "ok", told)]
 
 
 async def _examine_store(settings: Settings, shown: str) -> list[Finding]:

@@ -7,6 +7,7 @@ given up by whoever holds them. So is every session when the server it is with s
 
 from typing import Protocol
 
+import attrs
 import structlog
 import trio
 
@@ -19,6 +20,9 @@ _EACH = 3.0
 """Seconds for a host to let a session in; the second where there are several."""
 _REST = 0.2
 """Seconds for which all hear that no host takes writes, before the hosts are asked again."""
+
+_LOGINS = 3
+"""By a look at a host: a balancer in front of several servers has led to another by then."""
 
 log = structlog.get_logger()
 
@@ -51,6 +55,7 @@ class Hosts:
         """A session of an earlier one is not to be used."""
         self.name = ""
         """Of the server that the sessions are with, see `Connection.name`; empty before the first."""
+        self._before = ""  # the name of the one before
         self.pools: list[Sessions] = []
         self._each = dsn.each
         # Which of them was good last, and which is asked first: another, when that one did not answer.
@@ -115,19 +120,23 @@ class Hosts:
         if connection.name != self.name:
             if self.name:
                 self.era += 1
-                log.warning(
-                    "store_host",
-                    before=self._each[self._good].place,
-                    now=self._each[number].place,
-                    because="it takes the writes; what is in memory is read again",
-                )
-            self.name = connection.name
+                because = "it takes the writes; what is in memory is read again"
+                if number == self._good and connection.name == self._before:
+                    because = "this host leads to several servers in turn: it must lead to one at a time"
+                self._tell(number, because)
+            elif number and structlog.is_configured():  # a command's output is not for this
+                self._tell(number, "it takes the writes, and those before it do not")
+            self._before, self.name = self.name, connection.name
             for pool in self.pools:
                 pool.hang_up(self.name)
         self._good = self._first = number
         self._refused = None
         connection.era = self.era
         return connection
+
+    def _tell(self, number: int, because: str) -> None:
+        before, now = self._each[self._good].place, self._each[number].place
+        log.warning("store_host", before=before, now=now, because=because)
 
 
 def _of_all(wrong: list[StoreError]) -> StoreError:
@@ -142,15 +151,36 @@ def _of_all(wrong: list[StoreError]) -> StoreError:
     return type(wrong[0])(text, wrong[0].code)
 
 
-async def look_at_each(dsn: Dsn) -> list[tuple[str, str | None]]:
-    """By its place, why each host takes no writes; None: it takes them."""
-    found: list[tuple[str, str | None]] = []
-    for one in dsn.each:
+@attrs.frozen
+class Looked:
+    """What is found at one host."""
+
+    place: str
+    names: frozenset[str] = frozenset()
+    """Of the servers that it leads to, see `Connection.name`; of none where nobody gets in."""
+    why: StoreError | None = None
+    """Why it takes no writes: it is `ReadOnly`, or nobody gets in. None: it takes them."""
+
+
+async def look_at_each(dsn: Dsn) -> list[Looked]:
+    """Logs in at each host, a few times: it may lead to one server now and to another then."""
+    return [await _look_at(one) for one in dsn.each]
+
+
+async def _look_at(dsn: Dsn) -> Looked:
+    names = set[str]()
+    why: StoreError | None = None
+    writes = False
+    for _ in range(_LOGINS):
         try:
-            connection = await connect(one, write=False, timeout=_EACH)
+            connection = await connect(dsn, write=False, timeout=_EACH)
         except StoreError as error:
-            found.append((one.place, str(error)))
+            why = error
+            break
+        connection.close()
+        names.add(connection.name)
+        if connection.read_only is None:
+            writes = True
         else:
-            connection.close()
-            found.append((one.place, connection.read_only))
-    return found
+            why = ReadOnly(connection.read_only)
+    return Looked(dsn.place, frozenset(names), None if writes else why)

@@ -8,13 +8,17 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import trio
 
 from support.certificates import write_certificates
 from support.scripted_server import Answer, scripted_server
 from support.servers import NoServerError, PrivateRedis, free_port, run_sql, skip_or_fail
 from tarry.service.cli.app import run
-from tarry.service.cli.checkup import _connections
+from tarry.service.cli.checkup import _connections, _hosts
 from tarry.service.settings import Settings
+from tarry.store.errors import ReadOnly, Refused, StoreError, Unavailable
+from tarry.store.mysql import hosts
+from tarry.store.mysql.hosts import Looked
 
 
 @pytest.fixture(autouse=True)
@@ -233,3 +237,36 @@ def test_connections_are_counted(limit: int, processes: int, alive: list[str], s
     found = _connections(25, limit, settings, alive)
     assert (found.check, found.state) == ("connections", state)
     assert says in found.detail
+
+
+READ_ONLY, AWAY, NOBODY = ReadOnly("it is read-only"), Unavailable("away"), Refused("no such user (1045)")
+
+
+@pytest.mark.parametrize(
+    ("found", "state", "says"),
+    [
+        ([("one", None), ("two", READ_ONLY)], "ok", "a: takes writes; b: it is read-only"),
+        ([("one", None), ("one", None)], "ok", "b: takes writes"),
+        ([("one", None), ("two", None)], "wrong", "set read_only on all but one"),
+        ([("one", READ_ONLY), ("two", READ_ONLY)], "wrong", "b: it is read-only"),
+        ([("one", None), ("", AWAY)], "note", "b: away"),
+        ([("one", None), ("", NOBODY)], "wrong", "no such user"),
+        ([("one two", None), ("three", READ_ONLY)], "wrong", "a leads to 2 servers in turn"),
+        ([("one two", None)], "wrong", "a leads to 2 servers in turn"),
+        ([("one", None)], None, ""),
+        ([("", AWAY)], None, ""),
+    ],
+)
+async def test_the_hosts(
+    found: list[tuple[str, StoreError | None]], state: str | None, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = "ab"[: len(found)]
+
+    async def look(_: object) -> list[Looked]:
+        await trio.lowlevel.checkpoint()
+        return [Looked(at, frozenset(names.split()), why) for at, (names, why) in zip(places, found, strict=True)]
+
+    monkeypatch.setattr(hosts, "look_at_each", look)
+    told = await _hosts(f"mysql://u@{','.join(places)}/d")
+    assert [(one.check, one.state) for one in told] == ([] if state is None else [("hosts", state)])
+    assert all(says in one.detail for one in told)

@@ -6,6 +6,8 @@ import pytest
 import trio
 
 from support import servers
+from support.scripted_hosts import Servers
+from tarry.store.mysql import hosts
 from tarry.store.mysql.connection import Connection, connect
 from tarry.store.mysql.dsn import Dsn
 
@@ -39,3 +41,11 @@ async def line(mysql_dsn: str, nursery: trio.Nursery) -> servers.Line:
     """A line to the fresh database that can be cut."""
     line: servers.Line = await nursery.start(servers.Line(mysql_dsn).run)
     return line
+
+
+@pytest.fixture(name="servers")
+def scripted_servers(monkeypatch: pytest.MonkeyPatch) -> Servers:
+    """Of the hosts a, b and c, none of which is a server."""
+    scripted = Servers(a="one", b="two", c="three")
+    monkeypatch.setattr(hosts, "connect", scripted.connect)
+    return scripted

@@ -1,0 +1,93 @@
+"""The backend when another server has the database, or the one that has it does not answer."""
+
+import math
+
+import pytest
+import trio
+import trio.testing
+
+from support.scripted_hosts import Servers
+from tarry.store.errors import Unavailable
+from tarry.store.mysql.backend import MySQLBackend, MySQLTransaction
+
+
+async def nothing(_: MySQLTransaction) -> None:
+    """Writes nothing."""
+
+
+def backend_of(*hosts: str) -> MySQLBackend:
+    backend = MySQLBackend(f"mysql://u@{','.join(hosts)}/d")
+    backend._forget_at = math.inf
+    return backend
+
+
+async def test_nothing_is_written_to_another_server_before_it_is_admitted(servers: Servers) -> None:
+    backend = backend_of("a", "b")
+    await backend.write(nothing)
+    backend.admit("one")
+    await backend.write(nothing)
+    servers.hosts["a"] = Unavailable("a is away")
+    backend._hosts.leave()
+    assert await backend.now() == 1_000_000
+    assert backend.server == "two"
+    for _ in range(3):
+        with pytest.raises(Unavailable, match="read again"):
+            await backend.write(nothing)
+    await backend.note(nothing)
+    await backend.read(nothing)
+    backend.admit("two")
+    await backend.write(nothing)
+    assert servers.wrote == ["one", "one", "two"]
+
+
+async def test_the_session_that_finds_another_server_is_kept(servers: Servers) -> None:
+    backend = backend_of("a", "b")
+    await backend.write(nothing)
+    servers.hosts["a"] = Unavailable("a is away")
+    backend._hosts.leave()
+    with pytest.raises(Unavailable, match="another server"):
+        await backend.write(nothing)
+    asked = len(servers.asked)
+    await backend.write(nothing)
+    assert servers.wrote == ["one", "two"]
+    assert len(servers.asked) == asked
+
+
+async def ask_for_the_time(backend: MySQLBackend, answers: list[Exception | int]) -> None:
+    try:
+        answers.append(await backend.now())
+    except Unavailable as error:
+        answers.append(error)
+
+
+async def test_the_clock_finds_out_that_no_session_is_answered(
+    servers: Servers, autojump_clock: trio.testing.MockClock
+) -> None:
+    """All sessions of the readers, used a moment ago, wait for a server that neither answers nor hangs up."""
+    servers.read_only = {"two"}
+    backend, answers = backend_of("a", "b"), list[Exception | int]()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask_for_the_time, backend, answers)
+        await trio.testing.wait_all_tasks_blocked()
+        servers.frozen = {"one"}
+        for _ in range(8):
+            nursery.start_soon(ask_for_the_time, backend, answers)
+        await trio.testing.wait_all_tasks_blocked()
+        assert answers == [1_000_000]
+        servers.hosts["a"], servers.read_only = Unavailable("no answer within 3 s"), set()
+        began = trio.current_time()
+        assert await backend.exact_now() == 1000
+        assert trio.current_time() - began == 3
+        assert backend.server == "two"
+    assert len(answers) == 9
+    assert all(isinstance(answer, Unavailable) for answer in answers[1:])
+
+
+async def test_one_server_that_lets_in_and_does_not_answer(
+    servers: Servers, autojump_clock: trio.testing.MockClock
+) -> None:
+    servers.frozen, began = {"one"}, trio.current_time()
+    with pytest.raises(Unavailable, match="does not answer"):
+        await backend_of("a").exact_now()
+    assert trio.current_time() - began == 10
+    assert all(session.closed for session in servers.sessions)

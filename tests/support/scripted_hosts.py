@@ -1,0 +1,83 @@
+"""Hosts of a DSN that are no servers: what `hosts`, `pool` and `backend` see of them."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import trio
+
+from tarry.store.errors import Full, Unavailable
+from tarry.store.mysql.dsn import Dsn
+from tarry.store.mysql.hosts import Hosts
+
+
+class Session:
+    """What `hosts` and `pool` see of a connection."""
+
+    def __init__(self, servers: "Servers", name: str, read_only: str | None) -> None:
+        self.servers = servers
+        self.name, self.read_only, self.era = name, read_only, 0
+        self.closed = self.in_transaction = False
+        self.number = 1
+        self.hung_up = trio.Event()
+
+    async def begin(self) -> None:
+        self.in_transaction = True
+
+    async def commit(self, statements: Sequence[bytes]) -> list[Any]:
+        self.in_transaction = False
+        self.servers.wrote.append(self.name)
+        return [None for _ in statements]
+
+    async def rollback(self) -> None:
+        self.in_transaction = False
+
+    async def fetch(self, sql: bytes) -> list[Any]:
+        del sql
+        if self.name in self.servers.frozen:
+            await self.hung_up.wait()
+            raise Unavailable("closed", 2006)
+        return [(1_000_000, 0, 0)]
+
+    async def ping(self) -> None:
+        if self.servers.silent:
+            await trio.sleep_forever()
+
+    def close(self) -> None:
+        self.closed = True
+        self.hung_up.set()
+
+    def is_stale(self) -> bool:
+        return self.closed
+
+
+class Servers:
+    """By host: the server's name, or why it does not let in."""
+
+    def __init__(self, **hosts: str | Exception) -> None:
+        self.hosts = hosts
+        self.read_only: set[str] = set()
+        self.asked: list[str] = []
+        self.sessions: list[Session] = []
+        self.wrote: list[str] = []
+        self.frozen: set[str] = set()
+        self.most = 100
+        self.silent = False
+        self.before_an_answer: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
+
+    async def connect(self, dsn: Dsn, *, write: bool, timeout: float) -> Any:
+        assert dsn.others == ()
+        del write, timeout
+        self.asked.append(dsn.host)
+        await self.before_an_answer()
+        answer = self.hosts[dsn.host]
+        if isinstance(answer, Exception):
+            raise answer
+        if sum(not session.closed for session in self.sessions) >= self.most and answer not in self.read_only:
+            raise Full("Too many connections (1040)", 1040)
+        session = Session(self, answer, "it is read-only" if answer in self.read_only else None)
+        self.sessions.append(session)
+        return session
+
+
+def of(*hosts: str) -> Hosts:
+    return Hosts(Dsn.parse(f"mysql://u:geheim@{','.join(hosts)}/d"))
