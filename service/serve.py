@@ -284,7 +284,7 @@ def make_node(
     host_watch = HostWatch(
         lambda: store.backend.server,
         lambda server: store.backend.admit(server),
-        before=(clock_watch.take, directory.read_anew),
+        before=(clock_watch.follow_another, directory.read_anew),
         behind=(loader.reload,),
     )
     forgetting = Forgetting(store, metrics, listeners, groups, cleaner)

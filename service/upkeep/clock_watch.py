@@ -7,6 +7,7 @@ clock was set while the embedded store, whose time began with it, is open: that 
 from collections.abc import Callable
 
 import structlog
+import trio
 
 from ..alarm import Alarm
 from ..clock import Clock
@@ -14,6 +15,9 @@ from ..durations import format_time
 
 _SKEW = 1_000
 """Milliseconds by which the host's clock has to be off before it is reported: a leap second may be."""
+
+_SOON = 0.2
+"""Seconds between two samples of another server's clock, of which one is to be followed."""
 
 log = structlog.get_logger()
 
@@ -38,6 +42,13 @@ class ClockWatch:
         finally:
             self._tell_jump(before)
             self._tell_skew()
+
+    async def follow_another(self) -> None:
+        """Takes samples until the clock of the server that has the database now is followed."""
+        await self.take()
+        while self._clock.is_anothers:
+            await trio.sleep(_SOON)
+            await self.take()
 
     @property
     def wrong(self) -> str | None:

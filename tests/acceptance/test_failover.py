@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -335,6 +335,17 @@ async def test_a_commit_that_is_refused_is_known_not_to_be_kept(pair: Pair) -> N
         assert caught.value.code in (1290, 1792, 1836)
         assert connection.closed
         assert pair.ask(dsn, "SELECT COUNT(*) FROM t") == [(0,)]
+
+
+async def test_a_session_is_for_writes_whatever_the_servers_default_is(pair: Pair) -> None:
+    with pair.database() as dsn:
+        pair.ask(dsn, "CREATE TABLE t (a INT PRIMARY KEY)")
+        run_sql(pair.leader.dsn, "SET GLOBAL tx_read_only = 1")
+        try:
+            with closing(await connect(Dsn.parse(dsn), write=True)) as connection:
+                assert await connection.execute(b"INSERT INTO t VALUES (1)") == 1
+        finally:
+            run_sql(pair.leader.dsn, "SET GLOBAL tx_read_only = 0")
 
 
 @pytest.mark.parametrize("moment", ["cut_before", "cut_after"])

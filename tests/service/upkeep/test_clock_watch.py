@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 
 from tarry.service.alarm import Alarm
 from tarry.service.clock import AGREEING, Clock
@@ -28,7 +30,8 @@ class Clocks:
         self.skew = 0
         self.away = False
         self.alarm = Rung()
-        self.clock = Clock(self.sample, monotonic=lambda: self.ns)
+        self.server = "one"
+        self.clock = Clock(self.sample, monotonic=lambda: self.ns, server=lambda: self.server)
         self.watch = ClockWatch(self.clock, self.alarm, lambda: self.skew)
 
     async def sample(self) -> int:
@@ -94,3 +97,14 @@ async def test_it_is_told_also_while_the_store_is_away(clocks: Clocks) -> None:
     with pytest.raises(Unavailable):
         await clocks.take()
     assert clocks.alarm.events == [("host_clock_set", 9_000)]
+
+
+@pytest.mark.parametrize(("step", "seconds"), [(-1_000, 0), (-60_000, 0.4)])
+async def test_the_clock_of_another_server_is_followed_before_it_is_written_to(
+    clocks: Clocks, autojump_clock: trio.testing.MockClock, step: int, seconds: float
+) -> None:
+    clocks.server, clocks.database, began = "two", clocks.database + step, trio.current_time()
+    await clocks.watch.follow_another()
+    assert not clocks.clock.in_doubt
+    assert clocks.clock.now() == clocks.database
+    assert trio.current_time() - began == pytest.approx(seconds)
