@@ -320,6 +320,42 @@ def test_a_server_that_goes_without_a_word(tmp_path: Path) -> None:
             gone.kill()
 
 
+async def add_group(dsn: str, topic: str, group: str) -> int:
+    """Its number. As another server of Tarry's does, which has heard of the change before."""
+    store = Store(MySQLBackend(dsn))
+    try:
+        (found,) = await store.read(catalogue.find_topics, [topic])
+        return (await store.add_group(found, group, 1)).id
+    finally:
+        await store.backend.aclose()
+
+
+def test_groups_that_were_lost_come_again_and_none_has_anothers_messages(tmp_path: Path) -> None:
+    """The new server lacks both, and gives the number of one to the other. Nobody can follow after that: the pair is of
+    this test alone."""
+    with own_pair() as pair, pair.database() as dsn, start_server(tmp_path, dsn) as server, client_of(server) as tarry:
+        tarry.publish("orders", "kept")
+        pair.catch_up()
+        run_sql(pair.follower.dsn, "STOP SLAVE")
+        old = pair.leader.dsn
+        for group in ("billing", "mails"):
+            claim = tarry.claim("orders", group, max=1)
+            assert claim is not None
+            tarry.ack(claim)
+        lost = pair.ask(dsn, "SELECT MIN(id) FROM consumer_group")
+        pair.promote()
+        made = trio.run(add_group, f"mysql://app:app@{place_of(pair.leader)}{urlsplit(dsn).path}", "orders", "mails")
+        assert lost == [(made,)]
+        run_sql(old, "SET GLOBAL read_only = ON")
+        wait_for(lambda: bool(events(server, "wheel_reloaded")))
+        for group in ("mails", "billing"):
+            claim = tarry.claim("orders", group, wait="5s", max=10)
+            assert claim is not None, group
+            assert [message.body for message in claim.messages] == ["kept"]
+            assert tarry.ack(claim) == 1
+        assert pair.ask(dsn, "SELECT COUNT(*) FROM consumer_group") == [(2,)]
+
+
 async def test_a_commit_that_is_refused_is_known_not_to_be_kept(pair: Pair) -> None:
     with pair.database() as dsn:
         pair.ask(dsn, "CREATE TABLE t (a INT PRIMARY KEY)")
