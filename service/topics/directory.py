@@ -291,9 +291,13 @@ class Directory:
             return  # read before it was removed, and made again
         if known is not None and known.id < topic.id:
             self.forget_topic(known)
-        before = self._names.get(topic.id, topic.name)
-        if before != topic.name:  # it is lost with the server that had the database, and its number is taken anew
-            self._topics.pop(before, None)
+        before = self.topic_by_id(topic.id)
+        if before is not None and before.name != topic.name:
+            # It is lost with the server that had the database, and its number is taken anew.
+            del self._topics[before.name]
+            for queue in before.queues:
+                if self._topic_of_queue.get(queue.id) is before:
+                    del self._topic_of_queue[queue.id]
         self._topics[topic.name] = topic
         if topic.id not in self._names:
             insort(self._ids, topic.id)

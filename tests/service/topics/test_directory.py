@@ -68,7 +68,7 @@ async def test_what_was_lost_with_a_server_is_forgotten_and_its_numbers_are_take
         store = Store(first)
         directory = Directory(store, clock, auto_create=True)
         await directory.refresh()
-        lost = await directory.topic("lost")
+        lost = await directory.make_topic(TopicDraft("lost", queues=3))
         await directory.topic("also")
         group = await directory.group(lost, "billing")
         other = await Store(second).write(catalogue.add_topic, TopicDraft("other"), 1)
@@ -77,6 +77,7 @@ async def test_what_was_lost_with_a_server_is_forgotten_and_its_numbers_are_take
         await directory.read_anew()
         assert [topic.name for topic in directory.some(10)] == ["kept", "other"]
         assert directory.topic_by_id(lost.id) == other
+        assert [directory.topic_of_queue(queue.id) for queue in lost.queues] == [other, None, None]
         assert directory.group_by_id(group.id) is None
         assert (await directory.topic("lost")).id != lost.id
         again = await directory.topic("also")
