@@ -284,8 +284,8 @@ def make_node(
     host_watch = HostWatch(
         lambda: store.backend.server,
         lambda server: store.backend.admit(server),
-        before=(clock_watch.follow_another, directory.read_anew),
-        behind=(loader.reload,),
+        (clock_watch.follow_another, directory.read_anew),
+        (loader.reload,),
     )
     forgetting = Forgetting(store, metrics, listeners, groups, cleaner)
     keyring = Keyring(store, always=settings.always_asks)

@@ -8,10 +8,11 @@ import trio.testing
 
 from support.scripted_hosts import Servers
 from tarry.store.errors import Unavailable
-from tarry.store.mysql.backend import MySQLBackend, MySQLTransaction
+from tarry.store.mysql.backend import MySQLBackend
+from tarry.store.ports import Transaction
 
 
-async def nothing(_: MySQLTransaction) -> None:
+async def nothing(_: Transaction) -> None:
     """Writes nothing."""
 
 
