@@ -265,7 +265,13 @@ def make_node(
     listeners, rates, alarm = Listeners(), Rates(time.monotonic), Alarm(settings.alarm_url)
     cleaner = Cleaner(store, directory, clock, metrics, settings, busy=busy)
     present_for = settings.client_timeout
-    groups = Groups(*(store, directory, clock, metrics, rates, alarm, present_for), add=add, see=cleaner.see, tell=tell)
+    groups = Groups(
+        *(store, directory, clock, metrics, rates, alarm, present_for),
+        add=add,
+        see=cleaner.see,
+        tell=tell,
+        place=lambda: nodes.place,
+    )
     sealer = Sealer(store, clock, directory, widest=settings.widest_hole)
     growth = Growth(directory, listeners, groups, sealer, notices)
     intake = Intake(

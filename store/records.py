@@ -335,6 +335,9 @@ class Turn:
     """The group has as many messages in hand as it may: there is nothing to claim until one is settled."""
     acked: int = 0
     """Messages that it has counted as acked, those of users' own transactions included; none a second time."""
+    beside: bool = False
+    """Somebody was given nothing, and there may be something in queues that were left to other nodes: the next turn
+    looks there, too."""
 
     @property
     def ranges(self) -> "tuple[Claim, ...]":

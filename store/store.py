@@ -18,6 +18,7 @@ from .cleaning import removal
 from .errors import DuplicateKey
 from .groups import turns
 from .groups.locked_rows import Expected
+from .groups.reach import Reach, reach_of
 from .ids import SHARDS_OF_DELAY, IdMaker
 from .operating import redriving, replaying, seeking
 from .operating.redriving import Letters, Redriven
@@ -75,6 +76,8 @@ class Store:
     """Of groups for which neither they nor their topic name one."""
     _expected: dict[int, Expected | None] = field(factory=dict[int, Expected | None], init=False)
     """By group id: where its next claim is likely to begin. It need not be true."""
+    _reach: dict[int, Reach | None] = field(factory=dict[int, Reach | None], init=False)
+    """By group id: what is known of the queues of other nodes. It need not be true."""
     _looks: int = field(default=0, init=False)
     """Batches in which idempotency keys are looked for before anything is written: most are new, and a look costs as
     much as a row."""
@@ -164,11 +167,13 @@ class Store:
         present: Collection[str] = (),
         *,
         free: bool = False,
+        place: tuple[int, int] = (0, 1),
     ) -> Turn:
-        """Settles and claims for one group in one transaction; see `turns`."""
+        """Settles and claims for one group in one transaction; see `turns`. `place` is that of this node among the
+        nodes, counted from 0, and how many they are."""
 
         async def attempt(spread: int) -> Turn:
-            turn, expected = await self.write(
+            turn, expected, reach = await self.write(
                 turns.take,
                 *(group, settlements, requests),
                 now=now,
@@ -176,9 +181,10 @@ class Store:
                 present=present,
                 expected=self._expected.get(group.id),
                 free=free,
+                reach=reach_of(group, place, self._reach.get(group.id)),
             )
             if requests:
-                self._expected[group.id] = expected
+                self._expected[group.id], self._reach[group.id] = expected, reach
             return turn
 
         return await self._again(attempt, now)
@@ -186,6 +192,7 @@ class Store:
     def forget_group(self, group: Group) -> None:
         """The group is removed."""
         self._expected.pop(group.id, None)
+        self._reach.pop(group.id, None)
 
     async def change_topic(self, topic: Topic, draft: TopicDraft, now: int) -> None:
         """Sets what may be changed of a topic."""

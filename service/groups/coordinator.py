@@ -61,7 +61,8 @@ class _Asking(_Waiting):
     final: bool = False
     """It does not wait: the next turn's answer stands, even if it is empty."""
     cut: bool = False
-    """Its last turn stopped among messages of other tags: it is gone on with, and not sent home in between."""
+    """Its last turn stopped among messages of other tags, or left queues to other nodes: it is gone on with, and not
+    sent home in between."""
 
 
 @define(eq=False)
@@ -356,7 +357,7 @@ class Coordinator:
         if asking and not self._may_find:
             self._send_home()
         for asker, claim in zip(asking, turn.claims, strict=True):
-            asker.cut = turn.cut and claim is None and asker.request.tags is not None
+            asker.cut = claim is None and (turn.beside or (turn.cut and asker.request.tags is not None))
             self._answer(asker, claim)
 
     def _send_home(self) -> None:

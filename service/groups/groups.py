@@ -52,7 +52,7 @@ class Groups:
     """A coordinator for each group that somebody has asked for here.
 
     `add` takes the timers of what goes onto the ladder, `see` hears that somebody asked for a group, `tell` tells
-    other nodes that there may be something to claim.
+    other nodes that there may be something to claim, `place` says which of the nodes this is, and how many they are.
     """
 
     _store: Store
@@ -65,6 +65,7 @@ class Groups:
     _add: Callable[[int, int], None] = field(kw_only=True, alias="add")
     _see: Callable[[int], None] = field(kw_only=True, alias="see")
     _tell: Tell = field(kw_only=True, alias="tell")
+    _place: Callable[[], tuple[int, int]] = field(kw_only=True, alias="place")
     _coordinators: dict[int, Coordinator] = field(factory=dict[int, Coordinator], init=False)
     _of_topic: defaultdict[int, list[Coordinator]] = field(factory=lambda: defaultdict(list), init=False)
     _met_until: dict[int, float] = field(factory=dict[int, float], init=False)
@@ -279,7 +280,7 @@ class Groups:
 
         def turn(*, free: bool) -> Awaitable[Turn]:
             now = self._clock.now()
-            return self._store.turn(group, settlements, requests, now, present, free=free)
+            return self._store.turn(group, settlements, requests, now, present, free=free, place=self._place())
 
         if trio.current_time() >= self._met_until.get(group.id, 0.0) or self._line.available_tokens < 1:
             try:

@@ -63,8 +63,14 @@ class Claiming:
 
     @property
     def left(self) -> bool:
-        """Whether there are messages behind the cursors."""
-        return any(cursor.position < self.locked.ends[queue_id] for queue_id, cursor in self.locked.cursors.items())
+        """Whether there are messages behind the cursors of the queues that it claims from."""
+        ends = self.locked.ends
+        return any(cursor.position < ends[cursor.queue_id] for cursor in self.locked.claimable)
+
+    @property
+    def in_vain(self) -> bool:
+        """Whether somebody was given nothing."""
+        return any(not grant.ranges for grant in self._grants)
 
     @property
     def stopped(self) -> bool:
@@ -105,7 +111,7 @@ class Claiming:
     def _by_need(self) -> list[int]:
         """Retry queues first, then the queue with most to claim."""
         cursors, ends = self.locked.cursors, self.locked.ends
-        behind = [queue_id for queue_id in cursors if cursors[queue_id].position < ends[queue_id]]
+        behind = [cursor.queue_id for cursor in self.locked.claimable if cursor.position < ends[cursor.queue_id]]
         return sorted(behind, key=lambda q: (not self._is_return(q), cursors[q].position - ends[q]))
 
     def _is_return(self, queue_id: int) -> bool:
@@ -203,7 +209,7 @@ class Claiming:
     def expect(self) -> Expected | None:
         """The queue of the topic with most left to claim, and where; None when the next turn has to find out."""
         cursors, ends = self.locked.cursors, self.locked.ends
-        own = [queue for queue in self.locked.group.topic.queues if queue.id in cursors]
+        own = [queue for queue in self.locked.group.topic.queues if queue.id in cursors and queue.id in ends]
         if self.order is not None or not own:
             return None
         queue = max(own, key=lambda queue: ends[queue.id] - cursors[queue.id].position)

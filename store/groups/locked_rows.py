@@ -18,6 +18,7 @@ from ..rows import encode
 from ..states import AFTER
 from ..stream.stretches import PAGE, Page
 from .claim_ids import RANGES
+from .reach import Reach, with_partners
 
 MANY = 64
 """Queues of a group, its retry queues included, that a turn locks anyway; of more it looks first which it needs."""
@@ -125,7 +126,9 @@ class LockedRows:
     claims: dict[tuple[int, int], ClaimRow]
     """By queue id and number, in the order of their locks."""
     ends: Mapping[int, int]
-    """Of the queues, when there is something to claim."""
+    """Of the queues that are claimed from, when there is something to claim; others are held for what is settled."""
+    found: Mapping[int, int]
+    """How far the group was in its queues, those that are not held included, where a turn does not reach everywhere."""
     page: Page | None
     """The first messages to claim, where that was guessed right."""
     more_behind: bool
@@ -136,6 +139,16 @@ class LockedRows:
     """The outcomes of claims that had ended, for those who settle once more because an answer was lost."""
     with_users: set[ClaimKey] = field(factory=set[ClaimKey])
     """Claims that could not be locked: a user's own transaction is acking of them."""
+
+    @property
+    def claimable(self) -> list[CursorRow]:
+        """The cursors of the queues that are claimed from."""
+        return [cursor for queue_id, cursor in self.cursors.items() if queue_id in self.ends]
+
+    @property
+    def left(self) -> Mapping[int, int]:
+        """How far the group is now, of what was `found`."""
+        return {id_: self.cursors[id_].position if id_ in self.cursors else at for id_, at in self.found.items()}
 
     @property
     def acked(self) -> int:
@@ -221,22 +234,27 @@ async def lock(
     requests: Sequence[ClaimRequest],
     expected: Expected | None,
     *,
+    now: int,
     free: bool,
+    reach: Reach | None,
 ) -> LockedRows:
     """Locks what is to be settled, range by range, and the cursors; and reads what is to be claimed. One flight.
 
-    What is `expected` is read together with the locks. With `free` nobody is waited for who works on the group:
+    What is `expected` is read together with the locks. With `free` nobody is waited for who works on these queues:
     `Locked`, at once. Raises `GroupGone` when there is no cursor any more.
     """
-    queue_ids, more_behind = await _choose_queues(tx, group, settlements, requests)
+    chosen = await _choose_queues(tx, group, settlements, requests, now, reach)
+    queue_ids = chosen.locked
     claims = _locks(group, {settlement.key for settlement in settlements})
     cursors = Asked("cursor.free" if free else "cursor.lock", CursorRow, group.id, queue_ids)
-    ends = Asked("queue.ends", tuple[int, int], queue_ids)
+    ends = Asked("queue.ends", tuple[int, int], sorted({*chosen.claimed, *chosen.beside}))
+    beside = Asked("cursor.there", tuple[int, int], group.id, chosen.beside)
     page = None
-    if requests and expected is not None and expected.sure and expected.queue.id in queue_ids:
+    if requests and expected is not None and expected.sure and expected.queue.id in chosen.claimed:
         limit = min(PAGE, sum(request.size for request in requests))
         page = Page.of(expected.queue, expected.position, _NO_END, limit, returned=False)
-    await tx.fetch_all([*claims, cursors, *([ends] if requests else []), *([page.asked] if page is not None else [])])
+    looks = [*([ends] if requests else []), *([beside] if chosen.beside else [])]
+    await tx.fetch_all([*claims, cursors, *looks, *([page.asked] if page is not None else [])])
     if free and len(cursors.rows) < len(queue_ids):
         there = await tx.fetch("cursor.there", tuple[int, int], group.id, queue_ids)
         if len(there) > len(cursors.rows):
@@ -246,23 +264,51 @@ async def lock(
     by_queue = {cursor.queue_id: cursor for cursor in cursors.rows}
     found = None if expected is None else by_queue.get(expected.queue.id)
     undisturbed = expected is None or found is None or found.position == expected.position
-    locked = LockedRows(group, by_queue, _by_place(claims), dict(ends.rows), page, more_behind, undisturbed)
+    every_end, found_at = dict(ends.rows), dict(beside.rows)
+    more_behind = chosen.more_behind or any(at < every_end.get(id_, 0) for id_, at in found_at.items())
+    if reach is not None:
+        found_at |= {cursor.queue_id: cursor.position for cursor in cursors.rows}
+    to_claim = {id_: end for id_, end in every_end.items() if id_ in chosen.claimed} if chosen.beside else every_end
+    locked = LockedRows(group, by_queue, _by_place(claims), to_claim, found_at, page, more_behind, undisturbed)
     await locked.find_missing(tx, settlements)
     return locked
 
 
-async def _choose_queues(
-    tx: Transaction, group: Group, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]
-) -> tuple[list[int], bool]:
-    """The queues whose cursors a turn locks: all, or of very many those that it has to do with; and whether others may
-    have something to claim.
+class _Chosen(NamedTuple):
+    """Of the queues of a group, by id."""
 
-    The first of them is always among these: whoever takes a turn of the group, or looks whether it is still there,
-    locks that one. On an ordered topic a turn shares out all queues.
+    locked: Sequence[int]
+    """Whose cursors a turn locks."""
+    claimed: Collection[int]
+    """From which of these it claims."""
+    beside: Sequence[int] = ()
+    """From which other nodes claim. It only looks whether there is something."""
+    more_behind: bool = False
+    """Others, that it does not look at, may have something to claim."""
+
+
+async def _choose_queues(
+    tx: Transaction,
+    group: Group,
+    settlements: Sequence[Settlement],
+    requests: Sequence[ClaimRequest],
+    now: int,
+    reach: Reach | None,
+) -> _Chosen:
+    """The queues of a turn: all; or of very many those that it has to do with, and where several nodes share the group
+    those that it reaches.
+
+    Of very many the first is always among these: whoever takes a turn of such a group locks that one. On an ordered
+    topic a turn shares out all queues.
     """
-    every = group.queue_ids
+    every = sorted(group.queue_ids)
+    if len(every) <= MANY and reach is not None:
+        claimed = reach.queues(group, now) if requests else set[int]()
+        settled = with_partners(group, {settlement.key.queue_id for settlement in settlements})
+        beside = [queue_id for queue_id in every if queue_id not in claimed] if requests else []
+        return _Chosen(sorted(claimed | settled) or every[:1], claimed, beside)
     if len(every) <= MANY or group.topic.ordered:
-        return sorted(every), False
+        return _Chosen(every, every)
     chosen = {min(every), *(settlement.key.queue_id for settlement in settlements)}
     more_behind = False
     if requests:
@@ -270,7 +316,8 @@ async def _choose_queues(
         behind = await tx.fetch("cursor.behind", tuple[int, int], group.id, most + 1)
         more_behind = len(behind) > most
         chosen.update(queue_id for queue_id, _ in behind[:most])
-    return sorted(chosen.intersection(every)), more_behind
+    locked = sorted(chosen.intersection(every))
+    return _Chosen(locked, locked, more_behind=more_behind)
 
 
 def _locks(group: Group, keys: Collection[ClaimKey]) -> list[Asked[ClaimRow]]:

@@ -13,6 +13,7 @@ from .claims import Claiming
 from .failing import Failing
 from .locked_rows import Expected, lock
 from .order import Order
+from .reach import Reach
 from .settling import Settling
 
 
@@ -27,15 +28,17 @@ async def take(
     present: Collection[str] = (),
     expected: Expected | None = None,
     free: bool = False,
-) -> tuple[Turn, Expected | None]:
-    """Settles first, then claims; returns, too, what the next turn may take for `expected` (see `locked_rows.lock`).
+    reach: Reach | None = None,
+) -> tuple[Turn, Expected | None, Reach | None]:
+    """Settles first, then claims; returns, too, what the next turn may take for `expected` (see `locked_rows.lock`) and
+    for `reach`; with None it claims from all queues.
 
     `make_id` makes the id of a retry from when it is due. On an ordered topic the queues are shared among the clients
     that are `present`, those that ask and those that hold claims.
     """
     order = Order(group, now) if group.topic.ordered else None
     ranges = [part for settlement in settlements for part in settlement.ranges]
-    locked = await lock(tx, group, ranges, requests, expected, free=free)
+    locked = await lock(tx, group, ranges, requests, expected, now=now, free=free, reach=reach)
 
     acked_before = locked.acked
     if order is not None:
@@ -50,7 +53,7 @@ async def take(
     released = order is not None and await order.write(tx)
     await locked.write_claims(tx, now)
 
-    more, left, cut, following = released or (order is not None and locked.changed), False, False, None
+    more, left, cut, beside, following = released or (order is not None and locked.changed), False, False, False, None
     claiming = Claiming(locked, order, now, requests, await _room(tx, group) if requests else None)
     if requests:
         if order is not None:
@@ -58,14 +61,17 @@ async def take(
         await claiming.write(tx)
         if order is None:
             more, cut = claiming.left or locked.more_behind, claiming.cut
+            beside = reach is not None and locked.more_behind and claiming.in_vain
         else:
             released |= await order.write(tx)
             more, left = released or claiming.stopped, claiming.left
             cut = claiming.cut or released  # what was skipped may have let through what is wanted
         following = claiming.expect()
+        if reach is not None:
+            reach = reach.after(group, locked.found, locked.left, locked.ends, now, in_vain=beside)
     await locked.write_cursors(tx)
     full, acked = claiming.room == 0, locked.acked - acked_before
-    return Turn(settling.results(), claiming.claims, more, left, cut, full, acked), following
+    return Turn(settling.results(), claiming.claims, more, left, cut, full, acked, beside), following, reach
 
 
 async def _room(tx: Transaction, group: Group) -> int | None:

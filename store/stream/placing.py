@@ -23,11 +23,16 @@ def queue_of_key(topic: Topic, ordering_key: str) -> Queue:
     return topic.queues[zlib.crc32(ordering_key.encode()) % len(topic.queues)]
 
 
+def own_queues(place: int, nodes: int, queues: int) -> range:
+    """Which of the queues of a topic are those of the server that has this place among the nodes, counted from 0: every
+    `nodes`-th, so that each queue has one of them, or of fewer queues one that it shares with others."""
+    return range(place % queues, queues, nodes)
+
+
 def own_queue(place: int, nodes: int, queues: int, turn: int) -> int:
-    """Where among the queues of a topic the server goes that has this place among the nodes, counted from 0: to every
-    `nodes`-th in turn, so that each queue has one of them, or of fewer queues to one that it shares with others."""
-    first = place % queues
-    return first + nodes * (turn % -(-(queues - first) // nodes))
+    """Which of them the server goes to; all of them in turn."""
+    own = own_queues(place, nodes, queues)
+    return own[turn % len(own)]
 
 
 def named_queue(topic: Topic, number: int, ordering_key: str | None) -> Queue:

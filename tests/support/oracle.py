@@ -33,6 +33,7 @@ from tarry.store.records import (
     Settled,
     Settlement,
     Topic,
+    Turn,
     Verdict,
 )
 from tarry.store.rows import CursorState, Resting
@@ -113,6 +114,9 @@ class Oracle:
     now: int = START
     messages: dict[int, Message] = attrs.field(factory=dict[int, Message])
     streams: dict[int, list[Hop]] = attrs.field(factory=dict[int, list[Hop]])
+    others: Sequence[Store] = ()
+    """Those of other nodes: turns are taken at all of them, one after another."""
+    turns: int = 0
 
     @classmethod
     async def begin(cls, store: Store, queues: int = 2, groups: Sequence[str] = ("a", "b")) -> "Oracle":
@@ -203,13 +207,33 @@ class Oracle:
 
     async def claim(self, hand: Hand, sizes: Sequence[int], lease: int) -> None:
         requests = [ClaimRequest(f"client-{i}", size, lease) for i, size in enumerate(sizes)]
-        turn = await self.store.turn(hand.group, [], requests, self.now)
-        assert len(turn.claims) == len(sizes)
+        turn = await self._turn(hand, [], requests)
+        again = [request for request, claim in zip(requests, turn.claims, strict=True) if claim is None]
+        self._note_claims(hand, requests, turn)
+        if turn.beside:
+            assert self.others
+            assert turn.more
+            assert again
+            self.turns -= 1  # at the same node
+            turn = await self._turn(hand, [], again)
+            assert turn.claims[0] is not None, "there was nothing beside"
+            assert not turn.beside
+            self._note_claims(hand, again, turn)
+
+    async def _turn(self, hand: Hand, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]) -> Turn:
+        """At one of the nodes."""
+        stores = [self.store, *self.others]
+        at = self.turns % len(stores)
+        self.turns += 1
+        return await stores[at].turn(hand.group, settlements, requests, self.now, place=(at, len(stores)))
+
+    def _note_claims(self, hand: Hand, requests: Sequence[ClaimRequest], turn: Turn) -> None:
+        assert len(turn.claims) == len(requests)
         for claim in sorted(turn.ranges, key=lambda claim: (claim.key.queue_id, claim.key.first)):
             queue_id, first = claim.key.queue_id, hand.positions[claim.key.queue_id]
             hops = self._queue(hand, queue_id)[first : first + claim.size]
             assert (claim.key.first, claim.size) == (first, len(hops))
-            assert claim.lease_until == self.now + lease
+            assert claim.lease_until == self.now + requests[0].lease
             # A message that lies there twice is handed out once, the later one.
             last = {hop.message.id: place for place, hop in enumerate(hops)}
             kept = [(place, hop) for place, hop in enumerate(hops) if last[hop.message.id] == place]
@@ -225,13 +249,13 @@ class Oracle:
                 outcomes[place] = Outcome.OPEN
             hand.held.append(Held(claim, hops, claim.lease_until, outcomes))
         for request, given in zip(requests, turn.claims, strict=True):
-            self._check_claim(hand, request, given)
+            self._check_claim(hand, request, given, beside=turn.beside)
         assert turn.more == self._left(hand)
 
-    def _check_claim(self, hand: Hand, request: ClaimRequest, claim: Claim | None) -> None:
+    def _check_claim(self, hand: Hand, request: ClaimRequest, claim: Claim | None, *, beside: bool) -> None:
         """Whether it has as much as there was for it."""
         if claim is None:
-            assert not self._left(hand), "there was something to claim"
+            assert beside or not self._left(hand), "there was something to claim"
             return
         ranges = claim.ranges
         assert {one.client for one in ranges} == {request.client}
@@ -239,16 +263,18 @@ class Oracle:
         queues = [one.key.queue_id for one in ranges]
         assert len(set(queues)) == len(queues)
         assert len({queue_id in self.streams for queue_id in queues}) == 1, "what is new, or what came back"
+        size = sum(one.size for one in ranges)
+        assert sum(len(one.messages) for one in ranges) <= request.size
+        if self.others:
+            return  # what is other nodes' was perhaps left to them
         if queues[0] in self.streams:
             assert not self._left(hand, retries_only=True), "the retry queue comes first"
-        size = sum(one.size for one in ranges)
-        assert size <= request.size
         if size < request.size:
             assert not self._left(hand, retries_only=queues[0] not in self.streams), "there was room for more"
 
     async def settle(self, hand: Hand, wishes: Sequence[tuple[Held, Settlement]]) -> None:
         """Any settlements of a group's claims, in one turn."""
-        turn = await self.store.turn(hand.group, [settlement for _, settlement in wishes], [], self.now)
+        turn = await self._turn(hand, [settlement for _, settlement in wishes], [])
         assert len(turn.settled) == len(wishes)
         ended: list[Held] = []
         dues: dict[int, list[tuple[int, Hop, int]]] = {}
@@ -278,7 +304,7 @@ class Oracle:
         key = attrs.evolve(held.claim.key, token=token)
         verbs: tuple[Literal["ack", "fail", "extend", "end"], ...] = ("ack", "fail", "extend", "end")
         forged = [Settlement(key, verb, lease=1000) for verb in verbs]
-        assert (await self.store.turn(hand.group, forged, [], self.now)).settled == (None,) * 4
+        assert (await self._turn(hand, forged, [])).settled == (None,) * 4
 
     async def seek(self, hand: Hand, queue: int, offset: int) -> None:
         """To an offset of one queue."""

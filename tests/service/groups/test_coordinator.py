@@ -47,6 +47,8 @@ class Counter:
         """A user's transaction holds every claim."""
         self.held = False
         """Another transaction is working on the group."""
+        self.place = (0, 1)
+        """Of this node, and how many they are."""
         self.refused = 0
         self.asked = 0
         """Turns that the store is at work on."""
@@ -69,7 +71,7 @@ class Counter:
             return Turn(tuple(Settled(locked=True) for _ in settlements), tuple(None for _ in requests))
         self.asked += 1
         try:
-            turn = await self.store.turn(group, settlements, requests, self.clock.now())
+            turn = await self.store.turn(group, settlements, requests, self.clock.now(), place=self.place)
         finally:
             self.asked -= 1
         if self.gate is not None:
@@ -104,6 +106,19 @@ async def counter(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Counte
     with trio.CancelScope(shield=True):
         nursery.cancel_scope.cancel()
         await backend.aclose()
+
+
+@pytest.mark.parametrize("wait", [0, 1000])
+async def test_who_finds_nothing_in_the_nodes_own_queues_is_given_of_the_others(counter: Counter, wait: int) -> None:
+    counter.topic = await counter.store.write(catalogue.add_topic, TopicDraft("wide", queues=2), 1)
+    counter.group = await counter.store.add_group(counter.topic, "billing", 1)
+    await counter.publish(2)  # in the first queue
+    counter.place = (1, 2)
+    claim = await counter.claim(wait=wait)
+    assert claim is not None
+    assert len(claim.messages) == 2
+    assert counter.turns == [(0, 1), (0, 1)], "its own queue, and then all"
+    assert await counter.claim() is None
 
 
 async def test_claims_and_acks_that_wait_go_together(counter: Counter) -> None:

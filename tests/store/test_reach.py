@@ -1,0 +1,93 @@
+"""How far a node's turns of a group reach: to its own queues, and to those that nobody else moves."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from tarry.store.groups.reach import STILL, Reach, reach_of, with_partners
+from tarry.store.records import Group, Queue, Topic
+from tarry.wheel.ladder import Ladder
+
+NOW = 1_795_000_000_000
+
+
+def group_of(queues: int, *, ordered: bool = False, concurrency: int | None = None) -> Group:
+    """Its queues have the ids 0, 1, ..., their retry queues 100, 101, ..."""
+    own = tuple(Queue(number, number) for number in range(queues))
+    topic = Topic(1, "orders", "cluster", ordered, own, None, None, NOW)
+    back = {queue.id: Queue(100 + queue.id, queue.number) for queue in own}
+    return Group(1, topic, "billing", Ladder(), back, concurrency=concurrency)
+
+
+def at(group: Group, *moved: int) -> Mapping[int, int]:
+    """Where a group is that has moved in these queues."""
+    return {id_: 5 if id_ in moved else 0 for id_ in group.queue_ids}
+
+
+@pytest.mark.parametrize("nodes", range(2, 6))
+@pytest.mark.parametrize("queues", range(2, 6))
+def test_each_queue_is_some_nodes_own_with_its_retry_queue(nodes: int, queues: int) -> None:
+    group = group_of(queues)
+    own = [Reach(place, nodes).queues(group, NOW) for place in range(nodes)]
+    assert set().union(*own) == set(group.queue_ids)
+    assert all({100 + id_ for id_ in mine if id_ < 100} == {id_ for id_ in mine if id_ >= 100} for mine in own)
+    if nodes <= queues:
+        assert sum(map(len, own)) == 2 * queues, "two nodes claim from one queue"
+
+
+@pytest.mark.parametrize(
+    ("group", "place"),
+    [
+        (group_of(4), (0, 1)),
+        (group_of(1), (1, 2)),
+        (group_of(4, ordered=True), (1, 2)),
+        (group_of(4, concurrency=9), (1, 2)),
+    ],
+)
+def test_where_nothing_can_be_shared_out_a_turn_takes_all(group: Group, place: tuple[int, int]) -> None:
+    assert reach_of(group, place, None) is None
+
+
+def test_what_is_known_holds_for_one_place_alone() -> None:
+    group, known = group_of(4), Reach(0, 2, everywhere=True)
+    assert reach_of(group, (0, 2), known) is known
+    assert reach_of(group, (1, 2), known) == Reach(1, 2)
+    assert reach_of(group, (0, 3), known) == Reach(0, 3)
+
+
+def test_queues_that_nobody_else_moves_are_taken_too() -> None:
+    group, reach = group_of(4), Reach(0, 2)
+    reach = reach.after(group, at(group), at(group, 0), at(group), NOW, in_vain=False)
+    assert reach.queues(group, NOW + STILL - 1) == {0, 2, 100, 102}
+    assert reach.queues(group, NOW + STILL) == set(group.queue_ids)
+    reach = reach.after(
+        group, at(group, 0), at(group, 0, 1), at(group), NOW + STILL, in_vain=False
+    )  # it moves one itself
+    assert reach.queues(group, NOW + STILL) == set(group.queue_ids)
+    reach = reach.after(group, at(group, 0, 1, 103), at(group, 0, 1, 103), at(group), NOW + STILL, in_vain=False)
+    assert reach.queues(group, NOW + STILL) == {0, 2, 100, 102}, "another has moved one"
+
+
+def test_a_clock_that_goes_back_keeps_nobody_waiting() -> None:
+    group = group_of(2)
+    reach = Reach(0, 2).after(group, at(group), at(group), at(group), NOW, in_vain=False)
+    assert reach.queues(group, NOW) == {0, 100}
+    assert reach.queues(group, NOW - 1) == set(group.queue_ids)
+
+
+def test_after_a_turn_in_vain_it_reaches_everywhere_until_its_own_queues_hold_something() -> None:
+    group = group_of(4)
+    reach = Reach(1, 2)
+    for in_vain in (True, False, False):
+        reach = reach.after(group, at(group), at(group), at(group, 0, 100), NOW, in_vain=in_vain)
+        assert reach.queues(group, NOW) == set(group.queue_ids)
+    reach = reach.after(group, at(group), at(group), at(group, 0, 103), NOW, in_vain=False)
+    assert reach.queues(group, NOW) == {1, 3, 101, 103}
+
+
+def test_a_queue_and_its_retry_queue_are_held_together() -> None:
+    group = group_of(3)
+    assert with_partners(group, set()) == set()
+    assert with_partners(group, {1}) == with_partners(group, {101}) == {1, 101}
+    assert with_partners(group, {0, 102}) == {0, 100, 2, 102}
+    assert with_partners(group, {7}) == set()
