@@ -144,13 +144,13 @@ async def test_where_others_work_on_the_group_turns_stand_in_line_at_once(
     """For a while after they have met; what is held for long keeps its few lines, and no more."""
     turn, tries, rivals = Store.turn, list[bool](), 1
 
-    async def met(self: Store, *args: object, free: bool) -> object:
+    async def met(self: Store, *args: object, free: bool, place: tuple[int, int]) -> object:
         nonlocal rivals
         tries.append(free)
         if free and rivals:
             rivals -= 1
             raise Locked("another server's turn")
-        return await turn(self, *args, free=free)  # type: ignore[arg-type]
+        return await turn(self, *args, free=free, place=place)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Store, "turn", met)
     assert await town.claim(1) is not None
