@@ -47,7 +47,7 @@ class Counter:
         """A user's transaction holds every claim."""
         self.held = False
         """Another transaction is working on the group."""
-        self.place = (0, 1)
+        self.place: tuple[int, int] = (0, 1)
         """Of this node, and how many they are."""
         self.refused = 0
         self.asked = 0
