@@ -73,6 +73,11 @@ class Claiming:
         return any(not grant.ranges for grant in self._grants)
 
     @property
+    def short(self) -> bool:
+        """Whether somebody had room for more."""
+        return any(grant.room > 0 for grant in self._grants)
+
+    @property
     def stopped(self) -> bool:
         """Whether the turn has passed over as many messages as it may."""
         return self._passed >= SCAN

@@ -68,7 +68,8 @@ async def take(
             cut = claiming.cut or released  # what was skipped may have let through what is wanted
         following = claiming.expect()
         if reach is not None:
-            reach = reach.after(group, locked.found, locked.left, locked.ends, now, in_vain=beside)
+            short = locked.more_behind and claiming.short
+            reach = reach.after(group, locked.found, locked.left, locked.ends, now, in_vain=beside, short=short)
     await locked.write_cursors(tx)
     full, acked = claiming.room == 0, locked.acked - acked_before
     return Turn(settling.results(), claiming.claims, more, left, cut, full, acked, beside), following, reach

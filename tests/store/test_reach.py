@@ -85,6 +85,29 @@ def test_after_a_turn_in_vain_it_reaches_everywhere_until_its_own_queues_hold_so
     assert reach.queues(group, NOW) == {1, 3, 101, 103}
 
 
+def test_who_has_room_all_the_time_helps_until_nothing_is_left_elsewhere() -> None:
+    group = group_of(4)
+    reach, moved = Reach(0, 2), 0
+    for at_ms in range(0, STILL + 100, 100):  # its own queues hold something at each turn, and another moves his
+        assert reach.queues(group, NOW + at_ms) == {0, 2, 100, 102}
+        moved += 1
+        found = {**at(group), 1: moved}
+        reach = reach.after(group, found, found, {0: 9, 2: 9, 100: 0, 102: 0}, NOW + at_ms, short=True)
+    assert reach.queues(group, NOW + STILL) == set(group.queue_ids)
+    reach = reach.after(group, at(group), at(group, 0), at(group, 0, 1), NOW + STILL)
+    assert reach.queues(group, NOW + STILL) == set(group.queue_ids), "the other has something left"
+    reach = reach.after(group, at(group), at(group, 0, 1), at(group, 0, 1), NOW + STILL)
+    assert reach.queues(group, NOW + STILL) == {0, 2, 100, 102}
+
+
+def test_who_has_room_now_and_then_does_not_help() -> None:
+    group, reach = group_of(2), Reach(0, 2)
+    for number in range(20):
+        now = NOW + 100 * number
+        assert reach.queues(group, now) == {0, 100}
+        reach = reach.after(group, {**at(group), 1: number}, at(group), {0: 9, 100: 0}, now, short=number % 4 != 0)
+
+
 def test_a_queue_and_its_retry_queue_are_held_together() -> None:
     group = group_of(3)
     assert with_partners(group, set()) == set()

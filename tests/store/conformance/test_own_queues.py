@@ -113,6 +113,21 @@ async def test_neither_takes_what_the_other_moves(stage: Stage) -> None:
             assert {queue % 2 for queue in queues_of(turn)} == {place[0]}, number
 
 
+async def test_who_has_room_takes_what_a_slow_node_leaves(stage: Stage) -> None:
+    """Its own queues hold a little at each turn, and the other moves its own, but slowly."""
+    topic, other = await stage.topic(queues=4), Store(stage.store.backend)
+    group = await stage.group(topic)
+    await stage.publish(*[stage.draft(topic, b"1", queue=1) for _ in range(200)])
+    taken = 0
+    for _ in range(STILL // 100 + 4):
+        stage.now += 100
+        await stage.publish(stage.draft(topic, b"0", queue=0))
+        turn = await stage.store.turn(group, [], [ClaimRequest("fast", 100, MINUTE)], stage.now, place=HERE)
+        taken += queues_of(turn).count(1)
+        taken += len(queues_of(await other.turn(group, [], ONE, stage.now, place=THERE)))
+    assert taken == 200
+
+
 async def test_what_is_settled_across_draws_no_claims_after_it(stage: Stage) -> None:
     """The other's queue is held for the settlement, and left to it all the same; the retry comes back to both."""
     group = await fill(stage)
