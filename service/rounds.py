@@ -18,8 +18,14 @@ async def every(seconds: float, step: Callable[[], Awaitable[object]]) -> None:
         try:
             await step()
         except StoreError as error:
-            tell_failure("round_failed", error, step=getattr(step, "__name__", str(step)))
+            tell_failure("round_failed", error, step=_name(step))
         await trio.sleep(seconds)
+
+
+def _name(step: object) -> str:
+    """Of a function, or of what a `partial` calls: never what it is called with, which is half of the server."""
+    step = getattr(step, "func", step)
+    return str(getattr(step, "__name__", type(step).__name__))
 
 
 async def until_done(step: Callable[[], Awaitable[None]], waited_for: tuple[type[StoreError], ...]) -> None:
