@@ -87,10 +87,11 @@ def test_after_a_turn_in_vain_it_reaches_everywhere_until_its_own_queues_hold_so
 
 def test_who_has_room_all_the_time_helps_until_nothing_is_left_elsewhere() -> None:
     group = group_of(4)
-    reach, moved = Reach(0, 2), 0
-    for at_ms in range(0, STILL + 100, 100):  # its own queues hold something at each turn, and another moves his
+    reach = Reach(0, 2)
+    for moved, at_ms in enumerate(
+        range(0, STILL + 100, 100), 1
+    ):  # another moves his at each turn, and its own hold some
         assert reach.queues(group, NOW + at_ms) == {0, 2, 100, 102}
-        moved += 1
         found = {**at(group), 1: moved}
         reach = reach.after(group, found, found, {0: 9, 2: 9, 100: 0, 102: 0}, NOW + at_ms, short=True)
     assert reach.queues(group, NOW + STILL) == set(group.queue_ids)
