@@ -113,6 +113,10 @@ async def test_promote(line: Line) -> None:
         line.cut(i)
         await stage.promote(id_, *retries[i : i + 1])
     line.check(TIMES)
+    # What a session that was cut off still had locked for a moment was passed over, as any locked row is.
+    with trio.fail_after(10):
+        while left := [*stage.column("SELECT id FROM delay"), *(~id_ for id_ in stage.column("SELECT id FROM retry"))]:
+            await stage.promote(*left)
     assert stage.count("delay") == stage.count("retry") == 0
     assert _stream(stage) == sorted([*range(TIMES), *range(20)])
     assert stage.count("redelivery") == 20
