@@ -45,6 +45,9 @@ _OTHERS = 0o007
 _SPARE = 10
 """Sessions of the database for others: commands, backups, and who looks after it."""
 
+_SERVERS = 6
+"""The migration that brings the table of servers."""
+
 _NO_FLAGS = Flags()
 
 
@@ -145,7 +148,8 @@ async def _examine_store(settings: Settings, shown: str) -> list[Finding]:
         if applied.checksums:
             findings += [_stands(*hole) for hole in await backend.read(partial(wide_holes, widest=widest))]
         if (room := await backend.room()) is not None:
-            nodes = await backend.read(all_nodes) if applied.checksums else []
+            # A schema of before they were there has none.
+            nodes = await backend.read(all_nodes) if _SERVERS in applied.checksums else []
             alive = [node.name for node in nodes if abs(now - node.renewed_at) <= LEASE]
             findings.append(_connections(*room, settings, alive))
         findings.append(_skew(now, before, after))
