@@ -160,6 +160,7 @@ class Intake:
     def _lane(self, publications: _Some) -> tuple[int, ...]:
         """What they share with others: the queues they go to now, or their topic's tally when all are for later."""
         now: int | None = None
+        nodes = self._place()[1]
         queues: set[int] = set()
         for publication in publications:
             for draft in publication.drafts:
@@ -168,7 +169,6 @@ class Intake:
                     if draft.deliver_at > now:
                         continue
                 queues.add(draft.queue.id)
-                nodes = self._place()[1]
                 self._meets = nodes > 1 and (draft.ordering_key is not None or nodes > len(draft.topic.queues))
         return tuple(sorted(queues)) or (-publications[0].drafts[0].topic.id,)
 

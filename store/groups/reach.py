@@ -34,6 +34,7 @@ class Reach:
     short_since: int | None = None
     """Since when in each turn somebody had room while there was something elsewhere."""
     helping: bool = False
+    """That was long, and elsewhere there is something still."""
 
     def queues(self, group: Group, now: int) -> set[int]:
         """The ids of those that are claimed from: its own, and those of nodes that seem to have no consumers."""
