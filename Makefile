@@ -2,7 +2,7 @@
 # PYTHON=... names the interpreter for .venv; ARGS=... is passed on to the demo, to pytest or to the benchmark.
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test long check bench campaign clean
+.PHONY: help demo test long check site bench campaign clean
 
 BIN := .venv/bin
 export PYTHON
@@ -11,7 +11,8 @@ help:
 	@echo 'make demo    set up .venv, then watch a day of flights go through Tarry (about a minute)'
 	@echo 'make test    set up, check, and run every test'
 	@echo 'make long    the tests that take minutes: the pipeline on Spark, on every store and all the way round; the campaign in short'
-	@echo 'make check   format, lint, types (mypy and pyright, strict) and import contracts'
+	@echo 'make check   format, lint, types (mypy and pyright, strict), import contracts, the documents as a site'
+	@echo 'make site    the documents as a site, in build/site'
 	@echo 'make bench   every benchmark in short form; docs/benchmarks.md has the long commands'
 	@echo 'make campaign  nodes, lines and databases killed under load; docs/reliability.md has the long command'
 	@echo 'make clean   remove .venv, builds and caches'
@@ -41,6 +42,13 @@ check:
 	cd tests && ../$(BIN)/mypy --config-file ../pyproject.toml .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	PYTHONPATH=.tree $(BIN)/lint-imports --no-logo
+	@$(MAKE) site
+
+# A link or an anchor that leads nowhere, or a page that no menu has, is an error. The theme's word on other versions of
+# mkdocs than ours is left out.
+site:
+	@.make/venv dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench:
 	@.make/venv dev

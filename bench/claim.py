@@ -15,14 +15,13 @@ it, see bench/lateness.py.
 """
 
 from argparse import Namespace
-from collections.abc import Sequence
 from functools import partial
 
 import trio
 
 from ..service.clock import Clock
 from ..service.groups.coordinator import Coordinator
-from ..store.records import Claim, ClaimRequest, Draft, Group, Publication, Settlement, Turn
+from ..store.records import Claim, ClaimRequest, Draft, Gather, Group, Publication, Settlement, Turn
 from ..store.store import Store
 from . import databases, rival_claims
 from .closed_loop import cycle, in_tasks
@@ -101,8 +100,8 @@ async def measure_desk(
     clock = Clock(store.now)
     await clock.take()
 
-    async def take_turn(group: Group, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]) -> Turn:
-        return await store.turn(group, settlements, requests, clock.now())
+    async def take_turn(group: Group, gather: Gather) -> Turn:
+        return await store.turn(group, *gather())
 
     coordinator = Coordinator(lambda: group, clock, take_turn, lambda _group, _settlements, _turn: None)
     acked = 0

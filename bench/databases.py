@@ -10,6 +10,7 @@ Administration goes through PyMySQL, so that nothing under measurement has a par
 import argparse
 import os
 import shutil
+import signal
 import socket
 import sqlite3
 import subprocess
@@ -79,7 +80,10 @@ def seconds(text: str) -> float:
 
 @contextmanager
 def server(dsn: str) -> Generator[str, None, None]:
-    """The DSN of a server, started here if `dsn` says which kind."""
+    """The DSN of a server, started here if `dsn` says which kind. SIGTERM ends all that is begun from here on as Ctrl-C
+    does, and also a bench that a shell has put into the background, where there is no Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda _number, _frame: signal.raise_signal(signal.SIGINT))
     if dsn == "sqlite":
         with tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder:
             yield f"{SQLITE}{folder}/tarry.db"

@@ -70,6 +70,12 @@ class WatchedTransaction:
     async def later_many(self, query: str, rows: Sequence[Sequence[Value]]) -> None:
         await self.execute_many(query, rows)
 
+    async def later_each(self, query: str, rows: Sequence[Sequence[Value]]) -> None:
+        self._before(query)
+        await self._tx.later_each(query, rows)
+        await self._tx.fetch("topic.names", tuple[int, str], [0])  # it has been carried out
+        self._killer.reach(f"{query}:after")
+
     async def execute(self, query: str, *values: Bound) -> int:
         self._before(query)
         matched = await self._tx.execute(query, *values)

@@ -20,6 +20,7 @@ import trio
 
 from ..service.demo.server_process import ServerProcess
 from . import databases
+from .arrivals import Arrivals
 from .lean_http import LeanHTTP
 from .report import Figures, chosen, percentile, say, spread, summarize
 from .subject import now, served
@@ -31,16 +32,6 @@ _LEAD = 3.0
 """Seconds between the last publish and the first due time."""
 _PUBLISHES_A_SECOND = 2000
 """At the least, on any machine that this is worth running on; the publishing is over when the first falls due."""
-
-
-class _Message(msgspec.Struct):
-    id: str
-    deliver_at: str
-
-
-class _Claim(msgspec.Struct):
-    claim: str | None
-    messages: list[_Message]
 
 
 def main() -> None:
@@ -81,10 +72,7 @@ class _Run:
         self._rate = rate
         self._total = round(rate * (seconds + _WARM_UP))
         self._consumers = consumers
-        self._size = size
-        # (arrived, answer) of each claim that held messages; parsed when all is over.
-        self._answers: list[tuple[int, bytes]] = []
-        self._acked = 0
+        self._arrivals = Arrivals(server.port, self._total, size)
 
     async def measure(self) -> Figures:
         first = now() + round(1000 * (_LEAD + self._total / _PUBLISHES_A_SECOND))
@@ -95,12 +83,12 @@ class _Run:
         began, server_cpu, own_cpu = time.perf_counter(), cpu_of(self._server.pid), time.process_time()
         async with trio.open_nursery() as nursery:
             for number in range(self._consumers):
-                nursery.start_soon(self._consume, f"bench-{number}")
+                nursery.start_soon(self._arrivals.consume, f"bench-{number}")
         took = time.perf_counter() - began
         return {
             **self._lateness(first),
-            "acked": self._acked,
-            "claims": len(self._answers),
+            "acked": self._arrivals.acked,
+            "claims": len(self._arrivals.answers),
             "server_cpu": round((cpu_of(self._server.pid) - server_cpu) / took, 2),
             "consumers_cpu": round((time.process_time() - own_cpu) / took, 2),
         }
@@ -116,34 +104,11 @@ class _Run:
                 ]
                 await http.post("/v1/topics/bench/messages", msgspec.json.encode({"messages": page}))
 
-    async def _consume(self, client: str) -> None:
-        claim = msgspec.json.encode({"client": client, "max": self._size, "wait": "2s"})
-        async with LeanHTTP(self._server.port) as http:
-            while self._acked < self._total:
-                answer = await http.post("/v1/topics/bench/groups/bench/claim", claim)
-                if answer.startswith(b'{"claim":null'):
-                    continue
-                self._answers.append((http.arrived, answer))
-                name = answer[10 : answer.index(b'"', 10)].decode()
-                acked = await http.post(f"/v1/claims/{name}/ack", b"{}")
-                self._acked += int(acked[acked.index(b":") + 1 : -1])
-
     def _lateness(self, first: int) -> Figures:
-        decode = msgspec.json.Decoder(_Claim).decode
         counts_from = first + round(1000 * _WARM_UP)
-        seen: set[str] = set()
-        late: list[float] = []
-        early = 0
-        for arrived, answer in self._answers:
-            for message in decode(answer).messages:
-                seen.add(message.id)
-                deliver_at = _milliseconds(message.deliver_at)
-                lateness = arrived / 1_000_000 - deliver_at
-                early += lateness < 0
-                if deliver_at >= counts_from:
-                    late.append(lateness)
-        if not self._acked == len(seen) == self._total:
-            raise AssertionError(f"{self._total} scheduled, {len(seen)} arrived, {self._acked} acknowledged")
+        times = list(self._arrivals.times())
+        late = [lateness for deliver_at, lateness in times if deliver_at >= counts_from]
+        early = sum(lateness < 0 for _, lateness in times)
         return {**_percentiles(late), "early": early, "counted": len(late)}
 
 
@@ -158,10 +123,6 @@ def _percentiles(values: Sequence[float]) -> Figures:
 
 def _rfc3339(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
-
-
-def _milliseconds(text: str) -> int:
-    return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
 if __name__ == "__main__":

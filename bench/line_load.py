@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from collections.abc import Iterable
 
 _READ = 1 << 18
 _RECEIPT = b'{"id":'
@@ -15,11 +16,22 @@ def publish_lines(port: int, body: bytes, many: int, *, keyed: bool, topic: str 
         data = b"".join([b'{"body":%b,"idempotency_key":"%d"}\n' % (body, number) for number in range(many)])
     else:
         data = (b'{"body":%b}\n' % body) * many
+    send_lines(port, [data], many, topic=topic)
+
+
+def send_lines(port: int, pieces: Iterable[bytes], many: int, *, topic: str) -> None:
+    """So many lines, as they come. Raises `RuntimeError` when one was not accepted."""
     head = f"POST /v1/topics/{topic}/messages HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/x-ndjson\r\n"
     with socket.create_connection(("127.0.0.1", port)) as line:
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        line.sendall(f"{head}content-length: {len(data)}\r\n\r\n".encode())
-        sending = threading.Thread(target=line.sendall, args=(data,))
+        line.sendall(f"{head}transfer-encoding: chunked\r\n\r\n".encode())
+
+        def send() -> None:
+            for piece in pieces:
+                line.sendall(b"%x\r\n%b\r\n" % (len(piece), piece))
+            line.sendall(b"0\r\n\r\n")
+
+        sending = threading.Thread(target=send)
         sending.start()
         accepted, read = 0, b""
         while not read.endswith(_END):

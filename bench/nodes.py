@@ -8,6 +8,7 @@ Real servers (`tarry serve`) on an empty database each time, asked through HTTP.
 
     publish, claim   one server, two, and one of two processes (`--processes 2`), on one topic and on several: a second,
                      in turns; who had how many cores, the clients outside of them; waits for row locks
+                     of claims also two servers of which the consumers of a group ask one, `together`
     idle             statements a second and server, with nothing to do; with a long poll at each; with Redis
     polls            from a publish at one server to the answer of a long poll at the other, without Redis and with
     kill, stop       `--rate` due a second, two servers, one ends by SIGKILL or SIGTERM: what is lost, early and latest
@@ -40,6 +41,8 @@ from .usage import rss_of
 SECTIONS = ("publish", "claim", "idle", "polls", "kill", "stop", "memory")
 _KINDS = {"one": (1, 1), "two": (2, 1), "processes": (1, 2)}
 """Servers and processes of each."""
+_CLAIMING = _KINDS | {"together": (2, 1)}
+"""Those, and two of which the consumers of a group ask one: what could be had by passing claims on, were that free."""
 _LEAD = timedelta(seconds=12)
 """From the first schedule of a load to the first that is due: the servers start meanwhile."""
 _BEFORE, _AFTER = 3, 5
@@ -51,6 +54,9 @@ def main() -> None:
     parser = databases.options("nodes", __doc__, default="mysql", runs=3)
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=SECTIONS, help="sections")
     parser.add_argument("--seconds", type=databases.seconds, default=2, help="of each measurement of a rate")
+    parser.add_argument(
+        "--kinds", nargs="+", choices=list(_CLAIMING), default=list(_CLAIMING), help="of servers whose rates are taken"
+    )
     parser.add_argument("--connections", type=databases.count, nargs="+", default=[24, 192], help="that publish")
     parser.add_argument(
         "--topics", type=databases.count, nargs="+", default=[1, 3], help="that the load is spread over"
@@ -62,6 +68,7 @@ def main() -> None:
     parser.add_argument("--idle", type=databases.seconds, default=20, help="seconds for which statements are counted")
     parser.add_argument("--rate", type=databases.count, default=1000, help="due a second where a server ends")
     parser.add_argument("--pending", type=databases.count, default=200_000, help="timers that are held")
+    parser.add_argument("--nodes", type=databases.count, nargs="+", default=[1, 2, 3], help="servers that hold them")
     arguments = parser.parse_args()
     if arguments.dsn.startswith("sqlite"):
         parser.error("the embedded store is for one server: name MySQL or MariaDB")
@@ -81,12 +88,14 @@ def _contestants(section: str, arguments: Namespace) -> dict[str, Callable[[str]
             for connections in arguments.connections
             for topics in arguments.topics
             for kind in _KINDS
+            if kind in arguments.kinds
         }
     if section == "claim":
         return {
             f"{kind}_on_{topics}": partial(claim, kind, topics, arguments)
             for topics in arguments.topics
-            for kind in _KINDS
+            for kind in _CLAIMING
+            if kind in arguments.kinds
         }
     if section == "idle":
         return {
@@ -96,7 +105,7 @@ def _contestants(section: str, arguments: Namespace) -> dict[str, Callable[[str]
     if section == "polls":
         return {"without_redis": partial(reach, 10, False), "redis": partial(reach, 50, True)}
     if section == "memory":
-        return {f"nodes_{many}": partial(memory, many, arguments.pending) for many in (1, 2, 3)}
+        return {f"nodes_{many}": partial(memory, many, arguments.pending) for many in arguments.nodes}
     return {section: partial(end, section == "stop", arguments.rate)}
 
 
@@ -107,7 +116,9 @@ def _summarize(section: str, arguments: Namespace, settings: Figures, runs: list
     if section in ("publish", "claim"):
         rates = column(runs, "per_s")
         told["times_one"] = {
-            name: ratios(rates, name, "one_" + name.partition("_")[2]) for name in rates[0] if name[:4] != "one_"
+            name: ratios(rates, name, one)
+            for name in rates[0]
+            if (one := "one_" + name.partition("_")[2]) in rates[0] and one != name
         }
     asked = chosen(arguments, "seconds", "queues", "consumers", "size", "rate", "pending")
     summarize("nodes", section=section, **asked, **settings, **told)
@@ -131,7 +142,7 @@ def publish(kind: str, connections: int, topics: int, arguments: Namespace, dsn:
 
 def claim(kind: str, topics: int, arguments: Namespace, dsn: str) -> Figures:
     """Claims of messages that wait, and their acks; the figures are of messages."""
-    many, processes = _KINDS[kind]
+    many, processes = _CLAIMING[kind]
     counted = 0
 
     def consumer(number: int) -> Script:
@@ -156,9 +167,8 @@ def claim(kind: str, topics: int, arguments: Namespace, dsn: str) -> Figures:
             for server in servers:
                 share = arguments.messages // topics // many
                 publish_lines(server.port, BODY, share, keyed=False, topic=f"t{topic}")
-        scripts = [
-            (_server_of(number, topics, servers).port, consumer(number)) for number in range(arguments.consumers)
-        ]
+        server_of = _server_of_topic if kind == "together" else _server_of
+        scripts = [(server_of(number, topics, servers).port, consumer(number)) for number in range(arguments.consumers)]
         usage = Usage(dsn, servers)
         return usage.measured(work)
 
@@ -166,6 +176,11 @@ def claim(kind: str, topics: int, arguments: Namespace, dsn: str) -> Figures:
 def _server_of(number: int, topics: int, servers: Sequence[ServerProcess]) -> ServerProcess:
     """Of the n-th client, so that each topic has clients at all servers."""
     return servers[number // topics % len(servers)]
+
+
+def _server_of_topic(number: int, topics: int, servers: Sequence[ServerProcess]) -> ServerProcess:
+    """Of the n-th client, so that each topic has all its clients at one server."""
+    return servers[number % topics % len(servers)]
 
 
 def _make_topics(server: ServerProcess, topics: int, queues: int) -> None:

@@ -3,6 +3,8 @@
     proxy = await nursery.start(Proxy(dsn).run)
     proxy.cut("after")                   # the next COMMIT: the server carries it out, its answer is lost with the line
     proxy.cut("before", b"INTO claim")   # the next one of a transaction that has said so
+    proxy.shut()                         # all lines at once, and none is let in until proxy.open()
+    proxy.hush("answers")                # nothing comes from the server until proxy.open()
 
 It reads the headers of the packets that clients send, so that a COMMIT within a body is none.
 """
@@ -19,6 +21,11 @@ Moment = Literal["before", "during", "after", "late"]
 hears it, which it does when somebody asks what became of it."""
 
 MOMENTS: tuple[Moment, ...] = ("before", "during", "after", "late")
+
+Silence = Literal["questions", "answers", "both"]
+"""What is on its way and does not arrive until the line is open again."""
+
+SILENCES: tuple[Silence, ...] = ("questions", "answers", "both")
 
 _COM_QUERY, _MORE_RESULTS = 3, 8
 
@@ -44,6 +51,30 @@ class Proxy:
         self.asks = b"FROM witness"
         """By this it is known that somebody asks."""
         self._asked = trio.Event()
+        self._lets_in = True
+        self._joined: set[trio.CancelScope] = set()
+        self._up, self._down = trio.Event(), trio.Event()
+        """Set while what is said in this direction goes on."""
+        self.open()
+
+    def open(self) -> None:
+        """All goes on as before."""
+        self._lets_in = True
+        self._up.set()
+        self._down.set()
+
+    def hush(self, what: Silence) -> None:
+        """Lines stay, and nothing arrives."""
+        if what != "answers":
+            self._up = trio.Event()
+        if what != "questions":
+            self._down = trio.Event()
+
+    def shut(self) -> None:
+        """Cuts all lines; whoever knocks is hung up on."""
+        self._lets_in = False
+        for scope in self._joined:
+            scope.cancel()
 
     @property
     def done(self) -> int:
@@ -61,6 +92,9 @@ class Proxy:
         await trio.serve_listeners(self._join, [listener])
 
     async def _join(self, client: trio.SocketStream) -> None:
+        if not self._lets_in:
+            await trio.aclose_forcefully(client)
+            return
         server = await connect_to(self._to)
         deaf = trio.Event()  # what the server says no longer reaches the client
         answered = trio.Event()
@@ -79,6 +113,7 @@ class Proxy:
                     break
                 if text.endswith((b"COMMIT", b"ROLLBACK")):
                     said.clear()
+                await self._up.wait()
                 await server.send_all(packet)
             nursery.cancel_scope.cancel()
 
@@ -101,18 +136,24 @@ class Proxy:
             packets = _Packets(server)
             while (packet := await packets.next()) is not None:
                 if not deaf.is_set():
+                    await self._down.wait()
                     await client.send_all(packet)
                 elif _is_last(packet):
                     answered.set()
                     await trio.sleep_forever()
             nursery.cancel_scope.cancel()
 
+        joined = trio.CancelScope()
+        self._joined.add(joined)
         try:
-            async with client, server, trio.open_nursery() as nursery:
-                nursery.start_soon(up)
-                nursery.start_soon(down)
+            with joined:
+                async with client, server, trio.open_nursery() as nursery:
+                    nursery.start_soon(up)
+                    nursery.start_soon(down)
         except* (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
+        finally:
+            self._joined.discard(joined)
 
     def _next(self, said: list[bytes]) -> Cut | None:
         """The cut that is meant for a transaction that has said this, taken out of those to come."""

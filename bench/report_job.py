@@ -104,7 +104,8 @@ def _make(spark: SparkSession, shape: _Shape, place: Path) -> None:
     numbers = spark.range(shape.messages).withColumnRenamed("id", "n")
     made = {"messages": _messages(numbers, shape), "deliveries": _deliveries(numbers, shape)}
     made["dead"] = _dead(made["deliveries"])
-    made["cancelled"] = frame(spark, [], lake_schema("cancelled"))
+    for name in ("cancelled", "fires"):
+        made[name] = frame(spark, [], lake_schema(name))
     for name in IN_LAKE:
         rows = made[name].select(*(F.col(f"`{field.name}`").cast(field.dataType) for field in lake_schema(name).fields))
         rows.write.partitionBy("topic", "day").parquet(str(place / name))

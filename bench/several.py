@@ -3,7 +3,7 @@
 import tempfile
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from ..client import Tarry
@@ -24,7 +24,8 @@ def several(
     """So many servers, of so many processes each, that have shared out the wheel; an error takes the ends of their
     logs along."""
     servers: list[ServerProcess] = []
-    with tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder, ExitStack() as ends:
+        ends.callback(_stop, servers)
         try:
             for number in range(many):
                 start_another(servers, Path(folder), dsn, f"node{number}", processes=processes, redis=redis)
@@ -33,9 +34,13 @@ def several(
         except Exception as error:
             error.add_note("\n".join(f"the end of a server's log:\n{server.tail()}" for server in servers))
             raise
-        finally:
-            for server in servers:
-                server.stop()
+
+
+def _stop(servers: Sequence[ServerProcess]) -> None:
+    """All of them, also when somebody interrupts the wait for one."""
+    with ExitStack() as ends:
+        for server in servers:
+            ends.callback(server.stop)
 
 
 def start_another(

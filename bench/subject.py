@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -35,10 +35,12 @@ def now() -> int:
 
 
 @contextmanager
-def served(dsn: str, log_level: str = "info") -> Generator[ServerProcess, None, None]:
+def served(
+    dsn: str, log_level: str = "info", environment: Mapping[str, str] | None = None
+) -> Generator[ServerProcess, None, None]:
     """A server of its own on this database, stopped at the end; an error takes the end of its log along."""
     with tempfile.TemporaryDirectory(prefix="tarry-bench-") as folder:
-        server = ServerProcess(Path(folder), dsn, environment={"TARRY_LOG_LEVEL": log_level})
+        server = ServerProcess(Path(folder), dsn, environment={"TARRY_LOG_LEVEL": log_level, **(environment or {})})
         server.start()
         try:
             yield server

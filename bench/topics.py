@@ -60,7 +60,7 @@ async def fill(dsn: str, many: int) -> None:
     async def add(tx: Transaction) -> None:
         for begin in range(0, many, _AT_ONCE):
             names = [b"topic-%06d" % number for number in range(begin, min(many, begin + _AT_ONCE))]
-            await tx.execute_many("topic.add", [(name, 0, 0, None, None, 0, 1) for name in names])
+            await tx.execute_many("topic.add", [(name, 0, 0, None, None, 0, 1, None, None, None) for name in names])
         after = 0
         while topics := await catalogue.topic_page(tx, after, _AT_ONCE):
             ids: Sequence[int] = [topic.id for topic in topics]

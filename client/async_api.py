@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypeVar, cast
 
-from . import arguments, claims, operations, shares
+from . import arguments, claims, operations, schedules, shares, spans, timers
 from .async_transport import AsyncTransport
 from .batches import MAX_BYTES, MAX_MESSAGES, cut, receipt, receipts
 from .bodies import Dumps, encode, written
@@ -13,7 +13,22 @@ from .durations import Duration, duration_out, instant_in, instant_out, millisec
 from .errors import OnFailure, TarryError
 from .identity import Identity, new_idempotency_key
 from .operations import OnProgress
-from .records import Claim, DeadLetter, Draft, Failed, Message, Named, Pulled, Receipt, Rescheduled, id_of
+from .records import (
+    Claim,
+    DeadLetter,
+    Draft,
+    Erased,
+    Failed,
+    Fire,
+    Message,
+    Named,
+    Pulled,
+    Receipt,
+    Rescheduled,
+    Schedule,
+    Timer,
+    id_of,
+)
 
 T = TypeVar("T")
 
@@ -42,30 +57,41 @@ class AsyncApi:
         key: str | None = None,
         delay: Duration | None = None,
         deliver_at: datetime | str | None = None,
+        deliver_between: tuple[datetime | str, datetime | str] | None = None,
+        expires_at: datetime | str | None = None,
         headers: Mapping[str, str] | None = None,
         tag: str | None = None,
         ordering_key: str | None = None,
         queue: int | None = None,
+        guard: str | None = None,
         idempotency_key: str | None = None,
         content_type: str | None = None,
     ) -> Receipt:
-        """Publishes a message: now, after `delay` (`"48h"`, a timedelta), or at `deliver_at`."""
-        draft = Draft(
-            body=body,
-            content_type=content_type,
-            key=key,
-            delay=delay,
-            deliver_at=deliver_at,
-            headers=headers,
-            tag=tag,
-            ordering_key=ordering_key,
-            queue=queue,
-        )
-        content = written(draft, self._json, idempotency_key=idempotency_key or new_idempotency_key())
-        path = f"/v1/topics/{part(topic)}/messages"
-        return await self._publish(
-            topic, Call("POST", path, receipt, content, share=shares.message(path, content)), body
-        )
+        """Publishes a message: now, after `delay` (`"48h"`, a timedelta), at `deliver_at`, or in the emptiest second of
+        `deliver_between`, from and to. From `expires_at` on it is not handed out any more, also not once more after a
+        failure.
+
+        `guard`: who is asked then, with the `key`, whether it is sent; one that the server declares.
+        """
+        with spans.sending(topic, again=idempotency_key is not None) as sent:
+            draft = Draft(
+                body=body,
+                content_type=content_type,
+                key=key,
+                delay=delay,
+                deliver_at=deliver_at,
+                deliver_between=deliver_between,
+                expires_at=expires_at,
+                headers=sent.carried(headers),
+                tag=tag,
+                ordering_key=ordering_key,
+                queue=queue,
+                guard=guard,
+            )
+            content = written(draft, self._json, idempotency_key=idempotency_key or new_idempotency_key())
+            path = f"/v1/topics/{part(topic)}/messages"
+            call = Call("POST", path, receipt, content, share=shares.message(path, content))
+            return sent.done(await self._publish(topic, call, body))
 
     async def publish_many(
         self,
@@ -81,16 +107,17 @@ class AsyncApi:
         When one fails, those before it stay published: `on_batch` has had their receipts.
         """
         landed: list[Receipt] = []
-        for batch in cut(messages, max_messages, max_bytes, self._json):
-            bodies = [draft.body for draft in batch.drafts]
-            content = batch.request(new_idempotency_key())
-            done = await self._publish(
-                topic, Call("POST", f"/v1/topics/{part(topic)}/messages", receipts, content), bodies
-            )
-            landed.extend(done)
-            if on_batch is not None:
-                on_batch(done)
-        return landed
+        with spans.sending(topic) as sent:
+            for batch in cut(sent.carrying(messages), max_messages, max_bytes, self._json):
+                bodies = [draft.body for draft in batch.drafts]
+                content = batch.request(new_idempotency_key())
+                done = await self._publish(
+                    topic, Call("POST", f"/v1/topics/{part(topic)}/messages", receipts, content), bodies
+                )
+                landed.extend(done)
+                if on_batch is not None:
+                    on_batch(done)
+            return sent.done(landed)
 
     async def _publish(self, topic: str, call: Call[T], body: Any) -> T:
         try:
@@ -100,10 +127,13 @@ class AsyncApi:
                 self._on_failure(topic, body, error)
             raise
 
-    async def cancel(self, id: Named) -> Literal["cancelled"]:  # noqa: A002 - the contract's word
-        """Returns when the message will never be delivered. Raises `TooLate` when it was handed out, `NotFound`."""
-        await self._call("DELETE", f"/v1/messages/{part(id_of(id))}")
-        return "cancelled"
+    async def cancel(self, id: Named) -> Literal["cancelled", "suppressed"]:  # noqa: A002 - the contract's word
+        """Returns when the message will never be delivered: it is cancelled, or its guard had suppressed it.
+
+        Raises `TooLate` when it was handed out, `NotFound`.
+        """
+        said = await self._call("DELETE", f"/v1/messages/{part(id_of(id))}")
+        return "suppressed" if said.get("result") == "suppressed" else "cancelled"
 
     async def nudge(self, topic: str | None = None) -> None:
         """After the commit of an outbox: its messages are looked for at once, instead of within a second."""
@@ -116,7 +146,10 @@ class AsyncApi:
         delay: Duration | None = None,
         deliver_at: datetime | str | None = None,
     ) -> Rescheduled:
-        """Gives a waiting message another time; its id stays. Raises `TooLate`, `Cancelled`, `NotFound`."""
+        """Gives a waiting message another time; its id stays.
+
+        Raises `TooLate`, `Cancelled`, `Suppressed`, `NotFound`.
+        """
         request: dict[str, Any] = {}
         if delay is not None:
             request["delay"] = duration_out(delay, "delay")
@@ -124,6 +157,158 @@ class AsyncApi:
             request["deliver_at"] = instant_out(deliver_at)
         document = await self._call("PATCH", f"/v1/messages/{part(id_of(id))}", request)
         return Rescheduled(document["id"], instant_in(document["deliver_at"]))
+
+    # Timers: one message that waits for each key
+
+    async def set_timer(
+        self,
+        topic: str,
+        key: str,
+        body: Any,
+        *,
+        delay: Duration | None = None,
+        deliver_at: datetime | str | None = None,
+        expires_at: datetime | str | None = None,
+        mode: timers.Mode = "replace",
+        max_wait: Duration | None = None,
+        match: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        tag: str | None = None,
+        ordering_key: str | None = None,
+        queue: int | None = None,
+        guard: str | None = None,
+        idempotency_key: str | None = None,
+        content_type: str | None = None,
+    ) -> Timer:
+        """Sets the timer of a key: the one message of it that waits.
+
+        One that waits already is replaced; with `mode="keep"` it stays, and this one is dropped; with `"debounce"` it
+        is replaced, and waits no longer than `max_wait` since the timer was set first. `match`: only at this revision;
+        0: only when none waits. Raises `Changed`, and with `match` `TooLate` and `Cancelled`.
+        """
+        draft = Draft(
+            body=body,
+            content_type=content_type,
+            delay=delay,
+            deliver_at=deliver_at,
+            expires_at=expires_at,
+            headers=headers,
+            tag=tag,
+            ordering_key=ordering_key,
+            queue=queue,
+            guard=guard,
+        )
+        named = idempotency_key or new_idempotency_key()
+        call = timers.set_timer(
+            topic, key, draft, self._json, mode=mode, max_wait=max_wait, match=match, idempotency_key=named
+        )
+        return await self._publish(topic, call, body)
+
+    async def timer(self, topic: str, key: str) -> Timer:
+        """The timer of a key, and how its message is. Raises `NotFound`, also a day or so after it was done with."""
+        return await self._transport.send(timers.timer(topic, key))
+
+    async def cancel_timer(
+        self, topic: str, key: str, *, match: int | None = None
+    ) -> Literal["cancelled", "suppressed"]:
+        """Returns when the message of the key will never be delivered. Raises `TooLate`, `Changed`, `NotFound`."""
+        return await self._transport.send(timers.cancel_timer(topic, key, match=match))
+
+    async def cancel_key(self, topic: str, key: str) -> dict[str, int]:
+        """Cancels all messages of a key that wait, that of its timer among them: how many, and how many too late."""
+        return await self._call("DELETE", f"/v1/topics/{part(topic)}/messages", params={"key": key})
+
+    # Schedules: messages that come again and again
+
+    async def put_schedule(
+        self,
+        name: str,
+        *,
+        topic: str,
+        body: Any,
+        cron: str | None = None,
+        timezone: str | None = None,
+        every: Duration | None = None,
+        starts_at: datetime | str | None = None,
+        ends_at: datetime | str | None = None,
+        jitter: Duration | None = None,
+        misfire: schedules.Misfire | None = None,
+        overlap: Literal["allow", "skip", "queue_one"] | None = None,
+        group: str | None = None,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        tag: str | None = None,
+        ordering_key: str | None = None,
+        content_type: str | None = None,
+        paused: bool | None = None,
+        match: int | None = None,
+        dry_run: bool = False,
+    ) -> Schedule:
+        """Makes a schedule, or changes it to this: a message at the times of `cron` in `timezone`, or `every` so often.
+
+        The same once more changes nothing. `match`: only at this revision; 0: only when there is none. `dry_run` tells
+        what it would be, and when it would fire. Raises `BadRequest`, which names the field, and `Changed`.
+        """
+        draft = Draft(
+            body=body, content_type=content_type, key=key, headers=headers, tag=tag, ordering_key=ordering_key
+        )
+        call = schedules.put_schedule(
+            *(name, draft, self._json),
+            match=match,
+            dry_run=dry_run,
+            misfire=misfire,
+            jitter=jitter,
+            every=every,
+            starts_at=starts_at,
+            ends_at=ends_at,
+            topic=topic,
+            cron=cron,
+            timezone=timezone,
+            overlap=overlap,
+            group=group,
+            paused=paused,
+        )
+        return await self._transport.send(call)
+
+    async def schedule(self, name: str) -> Schedule:
+        """A schedule, and when it fires next. Raises `NotFound`."""
+        return await self._transport.send(schedules.schedule(name))
+
+    def schedules(self) -> AsyncIterator[Schedule]:
+        """All schedules by name, page by page."""
+        return self._transport.pages(schedules.schedules())
+
+    async def delete_schedule(self, name: str, *, match: int | None = None) -> None:
+        """Removes a schedule, and the message that waits. Raises `NotFound`, `Changed`."""
+        await self._transport.send(schedules.delete_schedule(name, match=match))
+
+    async def pause_schedule(self, name: str) -> Schedule:
+        """It sends nothing from now on."""
+        return await self._transport.send(schedules.switch(name, "pause"))
+
+    async def resume_schedule(self, name: str) -> Schedule:
+        """It goes on with its next fire time; what was in between is left out."""
+        return await self._transport.send(schedules.switch(name, "resume"))
+
+    async def run_schedule(self, name: str) -> str:
+        """Sends a message of it now, paused or not; the message's id."""
+        return await self._transport.send(schedules.run(name))
+
+    async def backfill_schedule(
+        self, name: str, start: datetime | str, end: datetime | str, *, dry_run: bool = False
+    ) -> dict[str, int]:
+        """Sends the messages of fire times from `start` to before `end` that were not sent: how many `times` there are,
+        1000 at most, and how many were `sent`."""
+        request = {"from": instant_out(start, "start"), "to": instant_out(end, "end"), "dry_run": dry_run}
+        return await self._call("POST", f"{schedules.path(name)}/backfill", request)
+
+    async def next_times(self, name: str, count: int = 5) -> list[datetime]:
+        """When a schedule fires next; of one that is paused, when it would."""
+        return await self._transport.send(schedules.next_times(name, count))
+
+    def fires(self, name: str) -> AsyncIterator[Fire]:
+        """What became of a schedule's fire times, the latest first, page by page."""
+        return self._transport.pages(schedules.fires(name))
 
     # Claims, one call each
 
@@ -146,7 +331,8 @@ class AsyncApi:
         with other `tags` than these are skipped for the group. Of a broadcast topic, `after` is `next` of the claim
         before, and confirms it (`""` at first); without it the client's offset moves with the answer.
         """
-        return await self._transport.send(
+        since = spans.now()
+        claim = await self._transport.send(
             claims.claim(
                 topic,
                 group,
@@ -159,11 +345,16 @@ class AsyncApi:
                 after=after,
             )
         )
+        spans.received(claim, since)
+        return claim
 
     async def ack(self, claim: Claim | str, ids: Iterable[Named] | None = None) -> int:
         """Settles messages of a claim, all when `ids` is left out; returns how many. Raises `LeaseLost`."""
         named = arguments.ids(ids)
-        return await self._transport.send(claims.ack(arguments.claim_id(claim), named, arguments.claim_place(claim)))
+        with spans.settling("ack", claim, None if named is None else len(named)):
+            return await self._transport.send(
+                claims.ack(arguments.claim_id(claim), named, arguments.claim_place(claim))
+            )
 
     async def fail(
         self,
@@ -179,16 +370,17 @@ class AsyncApi:
         Raises `LeaseLost`, also when an earlier try did it and its answer was lost.
         """
         named = arguments.ids(ids)
-        return await self._transport.send(
-            claims.fail(
-                arguments.claim_id(claim),
-                named,
-                reason=reason,
-                retry_after=retry_after,
-                count=count,
-                place=arguments.claim_place(claim),
+        with spans.settling("fail", claim, None if named is None else len(named)):
+            return await self._transport.send(
+                claims.fail(
+                    arguments.claim_id(claim),
+                    named,
+                    reason=reason,
+                    retry_after=retry_after,
+                    count=count,
+                    place=arguments.claim_place(claim),
+                )
             )
-        )
 
     async def extend(self, claim: Claim | str, lease: Duration) -> datetime:
         """A lease that runs from now; returns its end. Raises `LeaseLost`."""
@@ -215,6 +407,24 @@ class AsyncApi:
     async def nodes(self) -> list[dict[str, Any]]:
         """The servers that work on the same database, as the one that is asked knows them."""
         found: list[dict[str, Any]] = (await self._call("GET", "/v1/nodes"))["nodes"]
+        return found
+
+    async def activity(self) -> dict[str, Any]:
+        """What the server that is asked did in each second of the last five minutes, and how late messages were."""
+        return await self._call("GET", "/v1/activity")
+
+    async def wheel(self) -> dict[str, Any]:
+        """What lies in the 3600 slots of the wheel of the server that is asked."""
+        return await self._call("GET", "/v1/wheel")
+
+    async def reports(self) -> list[dict[str, Any]]:
+        """The reports of the pipeline that the server shows, the latest first."""
+        found: list[dict[str, Any]] = (await self._call("GET", "/v1/reports"))["reports"]
+        return found
+
+    async def guards(self) -> list[dict[str, Any]]:
+        """The guards that the server declares, and what waits for their answers there."""
+        found: list[dict[str, Any]] = (await self._call("GET", "/v1/guards"))["guards"]
         return found
 
     async def message(self, id: Named) -> dict[str, Any]:  # noqa: A002 - the contract's word
@@ -244,7 +454,8 @@ class AsyncApi:
         topic: str,
         *,
         key: str | None = None,
-        state: Literal["scheduled", "published", "cancelled", "claimed", "retrying", "parked", "dead"] | None = None,
+        state: Literal["scheduled", "published", "cancelled", "suppressed", "claimed", "retrying", "parked", "dead"]
+        | None = None,
         start: datetime | str | None = None,
         end: datetime | str | None = None,
     ) -> AsyncIterator[dict[str, Any]]:
@@ -252,19 +463,31 @@ class AsyncApi:
         return self._transport.pages(operations.find(topic, key=key, state=state, start=start, end=end))
 
     async def upcoming(
-        self, topic: str, *, buckets: int = 24, width: Duration = "1h", start: datetime | str | None = None
+        self,
+        topic: str | None = None,
+        *,
+        buckets: int = 24,
+        width: Duration = "1h",
+        start: datetime | str | None = None,
     ) -> dict[str, Any]:
-        """How many messages fall due in each stretch of `width` from now on, or from `start`.
+        """How many messages of a topic, or of all, fall due in each stretch of `width` from now on, or from `start`.
 
         Many messages, of any topic, are not all counted: then `counted_until` is where to go on with `start`.
         """
         params: dict[str, str | int] = {"buckets": buckets, "width": milliseconds(width, "width")}
         if start is not None:
             params["from"] = instant_out(start, "start")
-        return await self._call("GET", f"/v1/topics/{part(topic)}/upcoming", params=params)
+        path = "/v1/upcoming" if topic is None else f"/v1/topics/{part(topic)}/upcoming"
+        return await self._call("GET", path, params=params)
 
-    async def topics(self, sort: Literal["name", "rate", "backlog"] = "name") -> list[dict[str, Any]]:
-        """All topics with their counts, rates of the last minute and backlogs; a call for each thousand."""
+    async def topics(
+        self, sort: Literal["name", "rate", "backlog"] = "name", *, limit: int | None = None
+    ) -> list[dict[str, Any]]:
+        """All topics with their counts, rates of the last minute and backlogs, a call for each thousand; or the first
+        `limit`, 1 to 1000, in one call."""
+        if limit is not None:
+            page = await self._call("GET", "/v1/topics", params={"sort": sort, "max": limit})
+            return cast("list[dict[str, Any]]", page["topics"])
         pages = self._transport.pages(
             paged("/v1/topics", {"sort": sort, "max": 1000}, lambda page: cast("list[dict[str, Any]]", page["topics"]))
         )
@@ -287,10 +510,15 @@ class AsyncApi:
         ladder: Sequence[Duration] | Literal["default"] | None = None,
         jitter: float | None = None,
         sequencer: Literal["store", "redis"] | None = None,
+        max_pending: int | Literal["default"] | None = None,
+        max_rate: int | Literal["default"] | None = None,
+        release_rate: int | Literal["default"] | None = None,
     ) -> dict[str, Any]:
-        """Makes a topic, or changes what is named. `"default"` for `ladder` or `retention` takes back an own one.
+        """Makes a topic, or changes what is named. `"default"` for `ladder`, `retention` or a limit takes it back.
 
-        `sequencer` says who draws the offsets: the store, or on MySQL a Redis.
+        `sequencer` says who draws the offsets: the store, or on MySQL a Redis. `max_pending`: messages that may wait
+        for their time; `max_rate`: messages that are accepted a second. What is beyond is `Unavailable` (429).
+        `release_rate`: of what falls due, so many a second go into the stream; the rest waits.
         """
         settings = {
             "kind": kind,
@@ -300,6 +528,9 @@ class AsyncApi:
             "ladder": arguments.or_default(ladder, arguments.rungs),
             "jitter": jitter,
             "sequencer": sequencer,
+            "max_pending": arguments.or_default(max_pending, int),
+            "max_rate": arguments.or_default(max_rate, int),
+            "release_rate": arguments.or_default(release_rate, int),
         }
         return await self._call("PUT", f"/v1/topics/{part(topic)}", arguments.given(settings))
 
@@ -331,6 +562,37 @@ class AsyncApi:
             "concurrency": concurrency,
         }
         return await self._call("PUT", f"/v1/topics/{part(topic)}/groups/{part(group)}", arguments.given(settings))
+
+    async def put_push(
+        self,
+        topic: str,
+        group: str,
+        url: str,
+        secret: str | Sequence[str],
+        *,
+        timeout: Duration | None = None,
+        max_in_flight: int | None = None,
+    ) -> dict[str, Any]:
+        """Has the messages of a group posted to an endpoint, signed with the secret, or with each of several.
+
+        A secret is `whsec_` and 24 to 64 random bytes in base64. `timeout` is of one post. What is left out is the
+        server's, whatever it was before.
+        """
+        settings = {
+            "url": url,
+            "secret": secret if isinstance(secret, str) else list(secret),
+            "timeout": None if timeout is None else duration_out(timeout, "timeout"),
+            "max_in_flight": max_in_flight,
+        }
+        return await self._call("PUT", _push(topic, group), arguments.given(settings))
+
+    async def get_push(self, topic: str, group: str) -> dict[str, Any]:
+        """Where the messages of a group are posted to, and whether that works. Raises `NotFound`."""
+        return await self._call("GET", _push(topic, group))
+
+    async def delete_push(self, topic: str, group: str) -> None:
+        """Has no more messages of a group posted. Raises `NotFound`."""
+        await self._call("DELETE", _push(topic, group))
 
     def dead(self, topic: str, group: str) -> AsyncIterator[DeadLetter]:
         """All dead letters of a group, page by page."""
@@ -434,6 +696,22 @@ class AsyncApi:
                 return count
             following = page.next
 
+    async def erase(self, id: Named) -> Erased:  # noqa: A002 - the contract's word
+        """Erases what a message says: body, headers and why its attempts failed, in the store and, with the archive's
+        next run, in the lake. Its life stays. Raises `Conflict` while it waits: cancel it first; `NotFound`."""
+        return await self._transport.send(operations.erase(id))
+
+    async def pause(self, topic: str, group: str) -> dict[str, Any]:
+        """Pauses a group: nobody is given anything of it until it is resumed. Timers, retries and acks go on.
+
+        Other servers on the same database follow within a second. Raises `Conflict` of a broadcast topic.
+        """
+        return await self._call("POST", f"/v1/topics/{part(topic)}/groups/{part(group)}/pause")
+
+    async def resume(self, topic: str, group: str) -> dict[str, Any]:
+        """Resumes a group that is paused; one that is not stays as it is."""
+        return await self._call("POST", f"/v1/topics/{part(topic)}/groups/{part(group)}/resume")
+
     async def delete_group(self, topic: str, group: str) -> None:
         """Removes a group for good: its position, retries and dead letters. Its claims are over at once."""
         await self._call("DELETE", f"/v1/topics/{part(topic)}/groups/{part(group)}")
@@ -446,6 +724,10 @@ class AsyncApi:
         params = {"force": "true"} if force else None
         call = Call("DELETE", f"/v1/topics/{part(topic)}", document_of, params=params, wait=_SCAN)
         await self._transport.send(call)
+
+    async def metrics(self) -> str:
+        """What `GET /metrics` tells: text for Prometheus."""
+        return await self._transport.send(Call("GET", "/metrics", lambda reply: reply.text))
 
     async def ready(self) -> bool:
         """Whether the server takes calls at this moment; never raises for a server that is away."""
@@ -464,3 +746,7 @@ class AsyncApi:
     ) -> dict[str, Any]:
         content = None if request is None else encode(request)
         return await self._transport.send(Call(method, path, document_of, content, params=params))
+
+
+def _push(topic: str, group: str) -> str:
+    return f"/v1/topics/{part(topic)}/groups/{part(group)}/push"

@@ -17,7 +17,7 @@ Dumps = Callable[[Any], str | bytes]
 """From a body to JSON: `orjson.dumps`, `msgspec.json.encode`, `partial(json.dumps, default=str)`."""
 
 
-def written(draft: Draft, json: Dumps | None, **more: str) -> bytes:
+def written(draft: Draft, json: Dumps | None, **more: Any) -> bytes:
     """The message as the server takes it, and `more` members beside it."""
     if json is None or isinstance(draft.body, bytes | bytearray) or draft.content_type is not None:
         return encode(draft.wire() | more)

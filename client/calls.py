@@ -24,6 +24,8 @@ class Reply:
     """Bytes."""
     in_doubt: bool = False
     """An earlier try of this call, whose answer was lost, may have done what was asked."""
+    text: str = ""
+    """Of an answer that is text for Prometheus."""
 
 
 @lru_cache
@@ -98,6 +100,8 @@ class Call(Generic[T]):
     """Seconds that the server may rightly take, on top of the time-out."""
     once: bool = field(default=False, kw_only=True)
     """It is not tried again."""
+    headers: Mapping[str, str] | None = field(default=None, kw_only=True)
+    """Of its own, in ASCII."""
     share: Share | None = field(default=None, kw_only=True)
     """How it may go together with others; None when it goes alone."""
 

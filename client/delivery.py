@@ -6,6 +6,7 @@ from typing import Protocol, Self
 
 from attrs import field, frozen
 
+from . import spans
 from .durations import Duration
 from .holds import Hold
 from .records import Message
@@ -37,6 +38,8 @@ class Delivery(Message):
 
     hold: Hold = field(repr=False)
     acknowledger: Acknowledger = field(repr=False)
+    work: list[spans.Processing] = field(factory=list[spans.Processing], repr=False)
+    """The span of the block that is under way, where anybody looks."""
 
     @classmethod
     def of(cls, message: Message, hold: Hold, acknowledger: Acknowledger) -> Self:
@@ -61,11 +64,15 @@ class Delivery(Message):
 
     def __enter__(self) -> Self:
         self.hold.begun.add(self.id)
+        if (work := spans.processing(self, self.hold.claim.group)) is not None:
+            self.work.append(work)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
+        if self.work:
+            self.work.pop().end(error)
         if error is None:
             self.ack()
             return False

@@ -56,7 +56,15 @@ class TooLate(Conflict):
 
 
 class Cancelled(Conflict):
-    """The message was cancelled before, so it cannot be rescheduled."""
+    """The message was cancelled before, so that it cannot be rescheduled, or its timer be set at its revision."""
+
+
+class Suppressed(Cancelled):
+    """Its guard has ended the message, so that it cannot be rescheduled."""
+
+
+class Changed(Conflict):
+    """The timer is not at the revision that was asked for; `problem["revision"]` is what it is at."""
 
 
 class LeaseLost(Conflict):
@@ -81,6 +89,7 @@ _BY_STATUS: dict[int, type[TarryError]] = {
     403: Forbidden,
     404: NotFound,
     409: Conflict,
+    412: Changed,
     413: TooLarge,
     422: IdempotencyConflict,
     429: Unavailable,
@@ -90,7 +99,12 @@ _BY_STATUS: dict[int, type[TarryError]] = {
     503: Unavailable,
     504: Unavailable,
 }
-_BY_RESULT: dict[str, type[Conflict]] = {"too_late": TooLate, "cancelled": Cancelled, "lease_lost": LeaseLost}
+_BY_RESULT: dict[str, type[Conflict]] = {
+    "too_late": TooLate,
+    "cancelled": Cancelled,
+    "suppressed": Suppressed,
+    "lease_lost": LeaseLost,
+}
 
 
 def refusal(status: int, problem: Mapping[str, Any], retry_after: float | None = None) -> TarryError:

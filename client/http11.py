@@ -23,6 +23,8 @@ class Request:
     content: bytes | None = None
     media_type: str | None = None
     params: Mapping[str, str | int] | None = field(default=None, kw_only=True)
+    headers: Mapping[str, str] | None = field(default=None, kw_only=True)
+    """Beside those of every request, in ASCII."""
     wait: float = field(default=0.0, kw_only=True)
     """Seconds that the answer may rightly take, on top of the time-out."""
 
@@ -50,8 +52,9 @@ def written(request: Request, prefix: bytes, common: bytes) -> bytes:
     length = b"" if content is None and request.method not in _WITH_CONTENT else b"%d" % len(content or b"")
     if length:
         length = b"Content-Length: %b\r\n" % length
-    head = b"%b %b%b HTTP/1.1\r\n%b%b%b\r\n"
-    return head % (request.method.encode(), prefix, target.encode(), common, kind, length) + (content or b"")
+    own = b"".join([b"%b: %b\r\n" % (n.encode(), value.encode()) for n, value in (request.headers or {}).items()])
+    head = b"%b %b%b HTTP/1.1\r\n%b%b%b%b\r\n"
+    return head % (request.method.encode(), prefix, target.encode(), common, kind, own, length) + (content or b"")
 
 
 class ResponseReader:

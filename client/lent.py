@@ -29,7 +29,7 @@ class _Options:
             "url": self._url + request.path,
             "content": request.content,
             "params": request.params,
-            "headers": {**kind, **self._headers},
+            "headers": {**kind, **(request.headers or {}), **self._headers},
             "timeout": httpx.Timeout(self._timeout, read=self._timeout + request.wait),
         }
 

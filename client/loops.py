@@ -18,7 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import anyio
 
-from . import claims
+from . import claims, spans
 from .calls import Call
 from .delivery import Delivery
 from .durations import Duration
@@ -216,7 +216,7 @@ class Loops(ABC, Generic[D, E]):
 
     async def _fetch(self) -> None:
         while (size := await self._await_room()) > 0:
-            asked = self._clock()
+            asked, since = self._clock(), spans.now()
             try:
                 claim = await self._send(self._stock.claim(size), claiming=True)
             except Unavailable as error:
@@ -225,6 +225,7 @@ class Loops(ABC, Generic[D, E]):
                         self._stock.absence.failed("claiming from", error, self._clock())
                 await self._rest(asked)
                 continue
+            spans.received(claim, since)
             with self._lock:
                 self._stock.claimed(claim, self._clock(), asked)
                 if claim is not None:
@@ -255,9 +256,11 @@ class Loops(ABC, Generic[D, E]):
         while due := await self._await_settlements():
             settlements = iter(due)
             for calls in claims.together(settlement.call() for settlement in due):
+                since = spans.now()
                 errors = await self._failures(calls)
                 with self._lock:
                     for settlement, error in zip(islice(settlements, len(calls)), errors, strict=True):
+                        spans.settled(settlement.verb, settlement.hold.claim, len(settlement.ids), since, error)
                         self._stock.settled(settlement, error, self._clock())
                         if error is not None:
                             self._leases.ring()

@@ -12,7 +12,7 @@ from .arguments import given
 from .bodies import encode
 from .calls import Call, Page, Reply, paged, part
 from .durations import instant_in, instant_out
-from .records import DeadLetter, Message
+from .records import DeadLetter, Erased, Message, Named, id_of
 
 _PATIENCE = 25.0
 """Seconds that the server may take for one call: it stops after 20."""
@@ -106,6 +106,11 @@ def dead(
             yield DeadLetter(message, instant_in(record["dead_at"]), tuple(record["attempts"]))
 
     return paged(f"{_path(topic, group)}/dead", {"key": key, "reason": reason, **_range(start, end)}, read)
+
+
+def erase(id: Named) -> Call[Erased]:  # noqa: A002 - the contract's word
+    """That it is erased."""
+    return Call("POST", f"/v1/messages/{part(id_of(id))}/erase", lambda reply: Erased.read(reply.document))
 
 
 def find(

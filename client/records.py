@@ -3,7 +3,7 @@
 import base64
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Self, cast
+from typing import Any, Literal, Self, cast
 
 from attrs import field, frozen
 
@@ -22,6 +22,10 @@ class Receipt:
     offset: int | None = None
     replayed: bool = False
     """The server had this request before, and answered with the receipt of that time."""
+    load: int | None = None
+    """How many fall due in the same second, as far as the server knows; None where that is not near."""
+    late_by: int | None = None
+    """By how many milliseconds it will be late, at the pace of the last promotions; None where it will not."""
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> Self:
@@ -34,13 +38,58 @@ class Receipt:
             record.get("queue"),
             record.get("offset"),
             record.get("replayed", False),
+            record.get("load"),
+            record.get("late_by"),
         )
 
     def document(self) -> dict[str, Any]:
         """As JSON, as the server sent it."""
-        document = {name: getattr(self, name) for name in ("id", "topic", "state", "queue", "offset")}
+        document = {
+            name: getattr(self, name) for name in ("id", "topic", "state", "queue", "offset", "load", "late_by")
+        }
         document = {name: value for name, value in document.items() if value is not None}
         return document | {"deliver_at": instant_out(self.deliver_at), "replayed": self.replayed}
+
+
+@frozen
+class Timer:
+    """The timer of a key: the message that waits, or the last that did."""
+
+    id: str
+    key: str
+    revision: int
+    """It rises with each message."""
+    deliver_at: datetime
+    state: str
+    """`scheduled`, `published` or `cancelled`."""
+    replaced: str | None = None
+    """The message in whose place it is."""
+    queue: int | None = None
+    offset: int | None = None
+    """Where it is, once it is published."""
+    replayed: bool = False
+    """The server had this request before, and answered as it did then."""
+    load: int | None = None
+    """How many fall due in the same second, as far as the server knows; None where that is not near."""
+    late_by: int | None = None
+    """By how many milliseconds it will be late, at the pace of the last promotions; None where it will not."""
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any]) -> Self:
+        """From the server's JSON."""
+        return cls(
+            record["id"],
+            record["key"],
+            record["revision"],
+            instant_in(record["deliver_at"]),
+            record["state"],
+            record.get("replaced"),
+            record.get("queue"),
+            record.get("offset"),
+            record.get("replayed", False),
+            record.get("load"),
+            record.get("late_by"),
+        )
 
 
 @frozen
@@ -49,6 +98,61 @@ class Rescheduled:
 
     id: str
     deliver_at: datetime
+
+
+@frozen
+class Erased:
+    """The answer to an erase."""
+
+    id: str
+    erased_at: datetime
+    """The first time."""
+    lake: Literal["none", "pending", "erased"]
+    """Whether the lake has the message no more: the next run of the archive sees to that. `none`: there is no lake."""
+    lake_at: datetime | None = None
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any]) -> Self:
+        """From the server's JSON."""
+        lake_at = None if record["lake_at"] is None else instant_in(record["lake_at"])
+        return cls(record["id"], instant_in(record["erased_at"]), record["lake"], lake_at)
+
+
+@frozen
+class Schedule:
+    """A message that comes again and again."""
+
+    name: str
+    spec: Mapping[str, Any]
+    """As it was set."""
+    next: tuple[datetime, ...]
+    """The next fire times; none while it is paused."""
+    paused: bool
+    revision: int
+    """It rises with each change; 0 of one that is not there yet."""
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any]) -> Self:
+        """From the server's JSON."""
+        times = tuple(instant_in(at) for at in record["next"])
+        return cls(record["name"], record["spec"], times, record["paused"], record["revision"])
+
+
+@frozen
+class Fire:
+    """What became of a fire time."""
+
+    fire_at: datetime
+    what: str
+    """`fired`, `missed`, `overlapped`, `run`, `backfilled` or `cancelled`; `kept`: it waits for the one before."""
+    at: datetime
+    id: str | None = None
+    """Of its message."""
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any]) -> Self:
+        """From the server's JSON."""
+        return cls(instant_in(record["fire_at"]), record["what"], instant_in(record["at"]), record.get("id"))
 
 
 @frozen
@@ -84,6 +188,15 @@ class Message:
     """1 at the first delivery to the group; 0 where there is no group."""
     published_at: datetime
     deliver_at: datetime
+    expires_at: datetime | None = None
+    """From then on it is not handed out any more."""
+    erased_at: datetime | None = None
+    """Since when it has neither body nor headers any more, by an operator's order."""
+
+    @property
+    def erased(self) -> bool:
+        """Whether its body is gone: `body` is None then, whatever it was."""
+        return self.erased_at is not None
 
     @classmethod
     def fields(cls, record: Mapping[str, Any], topic: str) -> dict[str, Any]:
@@ -103,6 +216,8 @@ class Message:
             "attempt": record.get("attempt") or 0,
             "published_at": instant_in(record["published_at"]),
             "deliver_at": instant_in(record["deliver_at"]),
+            "erased_at": instant_in(record["erased_at"]) if "erased_at" in record else None,
+            "expires_at": None if (expires_at := record.get("expires_at")) is None else instant_in(expires_at),
         }
 
     @classmethod
@@ -156,7 +271,8 @@ class DeadLetter:
 
 @frozen(kw_only=True)
 class Draft:
-    """A message to be published: at once, after `delay`, or at `deliver_at`."""
+    """A message to be published: at once, after `delay`, at `deliver_at`, or in the emptiest second of
+    `deliver_between`, from and to."""
 
     body: Any
     """Any JSON value, or bytes."""
@@ -165,10 +281,15 @@ class Draft:
     key: str | None = None
     delay: Duration | None = None
     deliver_at: datetime | str | None = None
+    deliver_between: tuple[datetime | str, datetime | str] | None = None
     headers: Mapping[str, str] | None = None
     tag: str | None = None
     ordering_key: str | None = None
     queue: int | None = None
+    expires_at: datetime | str | None = None
+    """From then on it is not handed out any more."""
+    guard: str | None = None
+    """Who is asked at its time, with the key, whether it is sent; one that the server declares."""
 
     def wire(self) -> dict[str, Any]:
         """The message as the server takes it; what is None is left out."""
@@ -187,6 +308,8 @@ class Draft:
             document["delay"] = duration_out(self.delay, "delay")
         if self.deliver_at is not None:
             document["deliver_at"] = instant_out(self.deliver_at)
+        if self.deliver_between is not None:
+            document["deliver_between"] = [instant_out(one, "deliver_between") for one in self.deliver_between]
         if self.headers is not None:
             document["headers"] = dict(self.headers)
         if self.tag is not None:
@@ -195,6 +318,10 @@ class Draft:
             document["ordering_key"] = self.ordering_key
         if self.queue is not None:
             document["queue"] = self.queue
+        if self.expires_at is not None:
+            document["expires_at"] = instant_out(self.expires_at, "expires_at")
+        if self.guard is not None:
+            document["guard"] = self.guard
         return document
 
 

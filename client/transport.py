@@ -27,6 +27,7 @@ from tenacity import (
 )
 
 from .. import __version__  # `mypy .` ends here: use `make check`
+from . import spans
 from .calls import Call, Page, Reply, Share
 from .connections import MAX_IDLE, Connections, Exchanges, Taker
 from .coroutines import drive
@@ -49,6 +50,9 @@ _KNOCK = wait_random_exponential(multiplier=0.05, max=0.5)
 RETRY = retry_if_exception_type(Unavailable)
 
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, TimeoutError)
+
+_EXPOSITION = "text/plain; version="
+"""How the type of Prometheus' text begins."""
 
 LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE)
 HEADERS = {"User-Agent": f"tarry-client/{__version__}"}
@@ -213,7 +217,8 @@ def checked(url: str) -> str:
 def alone(call: Call[Any]) -> Request:
     """The request of a call."""
     kind = None if call.content is None else "application/json"
-    return Request(call.method, call.path, call.content, kind, params=call.params, wait=call.wait)
+    headers = {**call.headers, **ways} if (ways := spans.ways()) and call.headers else ways or call.headers
+    return Request(call.method, call.path, call.content, kind, params=call.params, headers=headers, wait=call.wait)
 
 
 def together(share: Share, content: bytes) -> Request:
@@ -250,6 +255,8 @@ def unanswered(url: str, error: httpx.RequestError) -> Unavailable:
 
 def read(url: str, response: Response) -> Reply:
     """A success. Raises `TarryError` for any other answer."""
+    if response.is_success and response.headers.get("content-type", "").startswith(_EXPOSITION):
+        return Reply({}, len(response.content), text=response.content.decode("utf-8"))
     document = _document(response)
     if response.is_success and document is not None:
         return Reply(document, len(response.content))

@@ -82,7 +82,7 @@ class _Places:
         )
         if self.facts is None:
             return archived
-        waiting = sum(scheduled for scheduled, _ in self.facts.tallies.values())
+        waiting = sum(counts["scheduled"] for counts in self.facts.tallies.values())
         live = sum(span.weight for table in RANGED for span in plan(table, self.facts))
         return archived + waiting + live
 

@@ -8,8 +8,12 @@ from attrs import frozen
 from pyspark.sql import DataFrame
 from pyspark.sql import types as t
 
-VERSION = 1
-"""Of these schemas. A lake remembers the one it was written with; a newer one is refused."""
+from ..store.schedules.course import OUTCOMES as OUTCOMES_OF_FIRES
+
+VERSION = 2
+"""Of these schemas. A lake remembers the one it was written with: a newer one is refused; in an older one columns are
+missing, are read as nulls, and are added by the next archiver. (2: `expires_at`; `reason`, `guard` of `cancelled`.) A
+table more is no new version: whoever does not know it passes over it."""
 
 TEXT, INT, LONG, TIME = t.StringType(), t.IntegerType(), t.LongType(), t.TimestampType()
 
@@ -28,6 +32,7 @@ _CONTENT = (
     ("body", t.BinaryType()),
     ("accepted_at", TIME),
     ("deliver_at", TIME),
+    ("expires_at", TIME, True),  # from then on nobody is given it; null: no end
 )
 
 _HANDED_OUT = (
@@ -124,8 +129,28 @@ CANCELLED = schema_of(
     ("accepted_at", TIME),
     ("deliver_at", TIME),
     ("cancelled_at", TIME),
+    ("reason", TEXT, True),  # SUPPRESSED; null: somebody cancelled it
+    ("guard", TEXT, True),  # that suppressed it
 )
-"""Messages cancelled in time, by id."""
+"""Messages cancelled in time, or suppressed, by id."""
+
+SUPPRESSED = "suppressed"
+"""The reason of a message that its guard has ended."""
+
+FIRES = schema_of(
+    ("topic", TEXT),
+    ("schedule", TEXT),
+    ("schedule_id", INT),
+    ("fire_at", TIME),  # the time that the schedule says; its message may be due later, by the jitter
+    ("at", TIME),  # when it had this end
+    ("message_id", LONG, True),  # null: there was no message
+    ("outcome", TEXT),  # one of FIRE_OUTCOMES
+)
+"""What became of the fire times of schedules, by (schedule_id, fire_at, at): in the lake one that was kept back, or
+left out and made up for later, has a row of each; the last is how it ended."""
+
+FIRE_OUTCOMES: tuple[str, ...] = OUTCOMES_OF_FIRES
+"""As `store.schedules.course` tells them."""
 
 QUEUES = schema_of(
     ("topic", TEXT),
@@ -151,7 +176,11 @@ CURSORS = schema_of(
 )
 """How far each group is in each of its queues, and its counters."""
 
-TALLIES = schema_of(("topic", TEXT), ("topic_id", INT), ("scheduled", LONG), ("cancelled", LONG))
+TALLIES = schema_of(
+    ("topic", TEXT),
+    ("topic_id", INT),
+    *((name, LONG) for name in ("scheduled", "cancelled", "replaced", "suppressed")),
+)
 """The counters of a topic beside those of its queues, all makers together."""
 
 TABLES = {
@@ -163,6 +192,7 @@ TABLES = {
     "dead": DEAD,
     "timers": TIMERS,
     "cancelled": CANCELLED,
+    "fires": FIRES,
     "queues": QUEUES,
     "cursors": CURSORS,
     "tallies": TALLIES,
@@ -186,6 +216,7 @@ class Tables:
     dead: DataFrame
     timers: DataFrame
     cancelled: DataFrame
+    fires: DataFrame
     queues: DataFrame
     cursors: DataFrame
     tallies: DataFrame
@@ -196,10 +227,16 @@ class Tables:
         return self.deliveries.unionByName(self.claims)
 
 
-IN_LAKE = ("messages", "deliveries", "dead", "cancelled")
+IN_LAKE = ("messages", "deliveries", "dead", "cancelled", "fires")
 """The tables that are archived; in the lake each has `day` too, of the time that `LAKE_DAYS` names."""
 
-LAKE_DAYS = {"messages": "streamed_at", "deliveries": "ended_at", "dead": "dead_at", "cancelled": "cancelled_at"}
+LAKE_DAYS = {
+    "messages": "streamed_at",
+    "deliveries": "ended_at",
+    "dead": "dead_at",
+    "cancelled": "cancelled_at",
+    "fires": "at",
+}
 
 OUTCOMES = {
     0: "open",

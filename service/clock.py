@@ -71,6 +71,10 @@ class Clock:
         """The time. Raises RuntimeError before the first sample."""
         return (self._known() + self._monotonic()) // _NS
 
+    def monotonic(self) -> int:
+        """Milliseconds of the host's boot-time clock, for spans that no step of the database's clock is to change."""
+        return self._monotonic() // _NS
+
     def seconds_until(self, ms: int) -> float:
         """How long to sleep so that `now()` has reached `ms`; 0 when it has."""
         return max(0, ms * _NS - self._known() - self._monotonic()) / 1e9

@@ -13,6 +13,10 @@ class UnknownGroup(ServiceError):
     """There is no such group, and groups do not come into being at first use."""
 
 
+class UnknownPush(ServiceError):
+    """The group's messages are not pushed."""
+
+
 class UnknownClaim(ServiceError):
     """The service knows no such claim."""
 
@@ -23,6 +27,21 @@ class NotBuilt(ServiceError):
 
 class TopicConflict(ServiceError):
     """The topic exists and cannot be changed in this way."""
+
+
+class OlderServer(ServiceError):
+    """A server of an older version is at work on the same database, and would not do its part: `it` tells what."""
+
+    def __init__(self, it: str) -> None:
+        super().__init__(f"a server of an older version is at work, and {it}: upgrade it first")
+
+
+class TooMany(ServiceError):
+    """A limit of the topic is reached; `seconds` is when to try again."""
+
+    def __init__(self, detail: str, seconds: int) -> None:
+        super().__init__(f"{detail}; try again in {seconds} s")
+        self.seconds = seconds
 
 
 class NothingToSettle(ServiceError):

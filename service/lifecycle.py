@@ -14,6 +14,7 @@ from .clock import Clock
 from .errors import Stopping
 from .metrics import Metrics
 from .node import Node
+from .outages import why_away
 from .rounds import until_done
 from .tasks import run_tasks
 
@@ -36,6 +37,8 @@ class Lifecycle:
     ready: trio.Event = field(factory=trio.Event, init=False)
     """The store has answered: there is a node."""
     _node: Node | None = field(default=None, init=False)
+    _waits_for: StoreError | None = field(default=None, init=False)
+    """Why the store has not answered at the last try of the start."""
     _stopping: bool = field(default=False, init=False)
     _durability: list[str] = field(factory=list[str], init=False)
 
@@ -51,7 +54,7 @@ class Lifecycle:
         await until_done(self._open, (Unavailable, Contention))
         hand, sealer = self.node.hand, self.node.growth.sealer
         self._metrics.watch(
-            entries=lambda: len(hand.wheel),
+            entries=lambda: len(hand),
             behind=lambda: hand.behind,
             ahead=lambda: self._clock.now() / 1000 - time.time(),
             standing=lambda: len(sealer.standing),
@@ -60,6 +63,13 @@ class Lifecycle:
         await run_tasks(self.node)
 
     async def _open(self) -> None:
+        try:
+            await self._try_to_open()
+        except StoreError as error:
+            self._waits_for = error
+            raise
+
+    async def _try_to_open(self) -> None:
         """Brings the schema to this program's version, and reads what nothing can be answered without."""
         with self._store.watch("read"):  # nothing to migrate is a read
             applied = await self._store.backend.migrate()
@@ -110,18 +120,21 @@ class Lifecycle:
                 await self._node.nodes.leave()
 
     async def readiness(self) -> list[tuple[str, str | None]]:
-        """(check, what is wrong or None) for /readyz: store, schema, clock, hand, durability."""
+        """(check, what is wrong or None) for /readyz: store, host, clock, writers, hand, durability."""
         node = self._node
         if node is None:
-            return [("store", "the store has not answered yet")]
+            why = "" if self._waits_for is None else f": {why_away(self._waits_for)}; the log tells more"
+            return [("store", f"the store has not answered yet{why}")]  # whoever may ask for more is in the store
         checks: list[tuple[str, str | None]] = []
         try:
             await self._store.now()
             checks.append(("store", None))
         except StoreError as error:
             checks.append(("store", str(error)))
+        checks.append(("host", node.host_watch.wrong))
         checks.append(("clock", _doubt(node.clock)))
         checks.append(("host_clock", node.clock_watch.wrong))
+        checks.append(("writers", node.writer_watch.wrong))
         behind = node.hand.behind
         checks.append(("hand", f"the hand is {behind} ms behind" if behind > 60_000 else None))
         checks += [("sealing", str(one)) for one in node.growth.sealer.standing.values()]

@@ -10,21 +10,29 @@ from attrs import field, frozen
 from ..store.store import Store
 from .access.clients import ClientOwners
 from .access.keyring import Keyring
+from .access.sessions import Sessions
 from .alarm import Alarm
 from .clock import Clock
 from .groups.groups import Groups
 from .groups.members import Members
 from .groups.membership import Membership
 from .groups.operations import Operations
+from .groups.pauses import Pauses
 from .groups.roster import Roster
+from .hand.guards import Guards
 from .hand.hand import Hand
 from .hand.loader import Loader
 from .hand.promotion import Promotion
 from .hand.sweeps import Sweeps
 from .nodes import Nodes
+from .push.pushers import Pushers
+from .stream.forecast import Forecast
 from .stream.growth import Growth
 from .stream.intake import Intake
 from .stream.readers import Readers
+from .stream.schedules import Schedules
+from .stream.shaping import Shaping
+from .stream.timers import Timers
 from .topics.catalogue import Catalogue
 from .topics.directory import Directory
 from .topics.ranking import Ranking
@@ -33,6 +41,7 @@ from .upkeep.cleaner import Cleaner
 from .upkeep.clock_watch import ClockWatch
 from .upkeep.host_watch import HostWatch
 from .upkeep.measures import Measures
+from .upkeep.writer_watch import WriterWatch
 
 
 @frozen(eq=False)
@@ -46,33 +55,44 @@ class Node:
     ranking: Ranking
     remover: Remover
     intake: Intake
+    timers: Timers
+    schedules: Schedules
+    forecast: Forecast
+    shaping: Shaping
     readers: Readers
     growth: Growth
     groups: Groups
     operations: Operations
+    pauses: Pauses
     membership: Membership
     members: Members
     roster: Roster
     hand: Hand
     loader: Loader
     promotion: Promotion
+    guards: Guards
     sweeps: Sweeps
     cleaner: Cleaner
     measures: Measures
     alarm: Alarm
     clock_watch: ClockWatch
     host_watch: HostWatch
+    writer_watch: WriterWatch
     keyring: Keyring
+    sessions: Sessions
     nodes: Nodes
     client_owners: ClientOwners
+    pushers: Pushers
     counting: trio.Lock = field(factory=trio.Lock, init=False)
     """Held by who counts rows of everybody's: one after another, for the readers are for others, too."""
 
     def stop(self) -> None:
         """No more claims, and long polls go home; everything else goes on until it is answered."""
         self.nodes.stop()
+        self.pushers.stop()
         self.groups.stop()
         self.intake.hurry()
+        self.timers.hurry()
         self.membership.hurry()
         self.cleaner.stop()
         self.readers.stop()
@@ -80,4 +100,4 @@ class Node:
     @property
     def idle(self) -> bool:
         """Whether nothing is left to be written."""
-        return self.groups.idle and self.intake.idle and self.readers.idle
+        return all(part.idle for part in (self.pushers, self.groups, self.intake, self.timers, self.readers))

@@ -1,7 +1,7 @@
 """This server among those that work on the same database: its row, and who has the duties.
 
-A node renews its row every other second, by the database's clock, on a connection of its own. One that has not renewed
-for five seconds is dead to the others, and any of them takes its row away; when it wakes, it enters again.
+A node renews its row every other second, by the database's clock, on a connection of its own. One that another has seen
+silent for more than five seconds is dead to it, and it takes its row away (`signs.py`); when it wakes, it enters again.
 
 Duties are what one node does for all: clearing up, what is removed, what users' transactions have cancelled, counts for
 the metrics. Who has them holds a lease, and trusts itself a second less than the others do. Nothing breaks when two
@@ -21,12 +21,12 @@ import trio
 from attrs import define, evolve, field, frozen
 
 from ..store import leases, nodes
-from ..store.errors import DuplicateKey, StoreError
+from ..store.errors import DuplicateKey, Unavailable
 from ..store.nodes import NodeRow
 from ..store.store import Store
 from .clock import JUMP, Clock
 from .notices import Tell, nobody_hears
-from .outages import tell_failure
+from .outages import Trouble
 from .shares import Peer, Shares
 from .signs import Signs
 
@@ -35,11 +35,11 @@ _EVERY = 1.0
 _LEAVING = 0.2
 """The same at the end, until others have what this node held."""
 LEASE = 5_000
-"""Milliseconds after which a node that does not renew is dead, and its duties are free."""
+"""Milliseconds of silence after which a node is dead; and for which duties are taken."""
 _TRUST = 4_000
 """Milliseconds for which a node is sure of its duties."""
 _DUTIES = "duties"
-_MAKERS = 4
+_MAKERS = 8
 """Rows of a tally that a node counts in, one for each kind of work."""
 _TRIES = 20
 
@@ -88,11 +88,13 @@ class Nodes:
     _hurry: trio.Event = field(factory=trio.Event, init=False)
     _turn: trio.Lock = field(factory=trio.Lock, init=False)
     """A round, or the end: what is given back is not taken again by a round that was under way."""
+    _trouble: Trouble = field(init=False)
     durability: Sequence[str] = field(default=(), init=False)
     """Under which settings of the database an accepted message can be lost."""
 
     def __attrs_post_init__(self) -> None:
         self._own = NodeRow(secrets.token_hex(8), self._name, 0, self._level, 0, 0, b"")
+        self._trouble = Trouble(trio.current_time, failed="node_not_renewed", well="node_renewed")
 
     @property
     def boot(self) -> str:
@@ -103,6 +105,11 @@ class Nodes:
     def place(self) -> tuple[int, int]:
         """Which of the nodes that stay this one is, by slot, counted from 0; and how many they are."""
         return self._place
+
+    def place_of(self, level: int) -> tuple[int, int]:
+        """The same among those that know this migration."""
+        slots = [row.slot for row in self._others if row.level >= level and _stays(row)]
+        return sum(slot < self._own.slot for slot in slots), len(slots) + 1
 
     @property
     def has_duties(self) -> bool:
@@ -123,6 +130,10 @@ class Nodes:
     def level(self) -> int:
         """The newest migration that all nodes know: nothing that is newer may be used."""
         return min([self._level, *[one.level for one in self._others]])
+
+    def heard(self, fact: str) -> list[str]:
+        """What other nodes tell under this name, each a list."""
+        return [one for row in self._others for one in _read(row.facts).get(fact, ())]
 
     async def enter(self) -> None:
         """Takes a slot. Raises `StoreError`."""
@@ -181,10 +192,8 @@ class Nodes:
         return False
 
     async def _safely(self, step: Callable[[], Awaitable[None]]) -> None:
-        try:
+        with self._trouble.survived():
             await step()
-        except StoreError as error:
-            tell_failure("node_not_renewed", error)
 
     async def _look_around(self) -> None:
         await self._look()
@@ -240,19 +249,26 @@ class Nodes:
                 await self._store.note(nodes.leave, self.boot)
 
     async def states(self) -> list[NodeState]:
-        """All nodes as they are now, by slot."""
+        """All nodes as they are now, by slot; where the store cannot be asked, as they were known to this one."""
         if not self._store.backend.shared:
             own = evolve(self._own, renewed_at=self._clock.now())
             return [NodeState(own, self._told(), alive=True, duties=True)]
-        rows, lease = await self._store.read(nodes.all_nodes), await self._store.read(leases.find, _DUTIES)
+        try:
+            rows, lease = await self._store.read(nodes.all_nodes), await self._store.read(leases.find, _DUTIES)
+        except Unavailable:
+            here = NodeState(self._own, self._told(), alive=True, duties=self.has_duties)
+            return sorted([here, *map(self._as_known, self._others)], key=lambda one: one.row.slot)
         now = self._clock.now()
         holder = lease.holder if lease is not None and lease.until > now else ""
         return [NodeState(row, _read(row.facts), self._lives(row), row.boot == holder) for row in rows]
 
+    def _as_known(self, row: NodeRow) -> NodeState:
+        return NodeState(row, _read(row.facts), self._lives(row), row.boot == self._holder and not self.has_duties)
+
     async def _look(self) -> None:
         """Who is there; the rows of the dead go."""
         rows = [row for row in await self._store.read(nodes.all_nodes) if row.boot != self.boot]
-        self._signs.see(rows, self._clock.now())
+        self._signs.see(rows, self._clock.monotonic())
         self._others = [row for row in rows if self._lives(row)]
         peers = {row.slot: peer for row in self._others if (peer := _peer(row)) is not None}
         self.shares.see(self.boot, list(peers.values()))
@@ -264,7 +280,7 @@ class Nodes:
             gone = await self._store.note(nodes.bury, dead)
             for row in dead:
                 if row.boot in gone:
-                    silent_ms = self._signs.age(row, self._clock.now())
+                    silent_ms = self._signs.silence(row)
                     log.warning("node_dead", node=row.name, slot=row.slot, silent_ms=silent_ms)
 
     def _tell_namesakes(self) -> None:
@@ -277,7 +293,7 @@ class Nodes:
                 )
 
     def _lives(self, row: NodeRow) -> bool:
-        return self._signs.age(row, self._clock.now()) <= LEASE
+        return self._signs.silence(row) <= LEASE
 
     async def _take_duties(self) -> None:
         now = self._clock.now()
@@ -302,6 +318,10 @@ class Nodes:
     def _told(self) -> dict[str, Any]:
         own = {"shards": self.shares.to_tell, "leaving": self.shares.leaving}
         return self._tell() | {"durability": list(self.durability)} | own
+
+
+def _stays(row: NodeRow) -> bool:
+    return not _read(row.facts).get("leaving")
 
 
 def _peer(row: NodeRow) -> Peer | None:

@@ -8,7 +8,7 @@ waits. A Redis that is away is asked again from time to time.
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Literal
 
@@ -59,26 +59,33 @@ class Notices:
         """Sends and hears for ever, whatever becomes of Redis; `heard` is called with the id in each notice of another
         node."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._keep_at, "notices_not_sent", self._speak)
-            nursery.start_soon(self._keep_at, "notices_not_heard", partial(self._listen, heard))
+            nursery.start_soon(self._keep_at, "sent", self._speak)
+            nursery.start_soon(self._keep_at, "heard", partial(self._listen, heard))
 
-    async def _keep_at(self, event: str, step: Callable[[Any], Any]) -> None:
+    async def _keep_at(self, what: str, step: Callable[[Any, Callable[[], None]], Awaitable[None]]) -> None:
+        """Takes the step for ever, with a client, and with what it calls when it has been answered."""
         failures = 0
+
+        def answered() -> None:
+            nonlocal failures
+            if failures:
+                log.info(f"notices_{what}")
+            failures = 0
+
         while True:
             client = self._connect()
             try:
-                await step(client)
-                failures = 0
+                await step(client, answered)
             except self._errors as error:
                 if not failures:
-                    log.warning(event, error=str(error))
+                    log.warning(f"notices_not_{what}", error=str(error))
                 await trio.sleep(_PAUSES[min(failures, len(_PAUSES) - 1)])
                 failures += 1
             finally:
                 with trio.CancelScope(shield=True):
                     await trio.to_thread.run_sync(client.close)
 
-    async def _speak(self, client: Any) -> None:
+    async def _speak(self, client: Any, answered: Callable[[], None]) -> None:
         self._own = self._own or str(await trio.to_thread.run_sync(client.client_id))
         while True:
             notices = {await self._outgoing.receive()}
@@ -93,8 +100,9 @@ class Notices:
             for subject, ids in by_subject.items():
                 text = json.dumps([self._own, *ids])
                 await trio.to_thread.run_sync(client.publish, self._channels[subject], text)
+            answered()
 
-    async def _listen(self, heard: Heard, client: Any) -> None:
+    async def _listen(self, heard: Heard, client: Any, answered: Callable[[], None]) -> None:
         listener = client.pubsub(ignore_subscribe_messages=True)
         by_channel = {channel.encode(): heard[subject] for subject, channel in self._channels.items()}
         try:
@@ -102,6 +110,7 @@ class Notices:
             while True:
                 # In pieces of half a second, so that the thread ends soon when the server does.
                 message = await trio.to_thread.run_sync(listener.get_message, True, 0.5)
+                answered()
                 if message is not None:
                     self._take(message["data"], by_channel[message["channel"]])
         finally:

@@ -2,7 +2,7 @@
 one when it is back, with how long it took.
 
 All that asks the store fails while it is away, over and over. So each transaction is watched here, and those who failed
-say it to the debugging log alone (`tell_failure`).
+say it to the debugging log alone (`tell_failure`). A step that fails by itself is a `Trouble`.
 """
 
 import time
@@ -12,11 +12,11 @@ from typing import Any
 
 import structlog
 
-from ..store.errors import DuplicateKey, OutcomeUnknown, StoreError, Unavailable
+from ..store.errors import DuplicateKey, Foreign, Full, OutcomeUnknown, ReadOnly, StoreError, Unavailable
 from ..store.store import Kind
 
 _REMIND = 10.0
-"""Seconds until the first reminder; to each next one it is twice as long."""
+"""Seconds until the first reminder; of an absence it is twice as long to each next one."""
 
 log = structlog.get_logger()
 
@@ -25,6 +25,70 @@ def tell_failure(event: str, error: Exception, **facts: Any) -> None:
     """A warning; unless the store was away, which has its own lines."""
     say = log.debug if isinstance(error, Unavailable) else log.warning
     say(event, error=str(error), **facts)
+
+
+def why_away(error: StoreError) -> str:
+    """For whoever asks: the texts of drivers name hosts, tables and statements, and are for the log."""
+    if isinstance(error, ReadOnly):
+        return "the store is read-only: another server of it takes the writes soon, or this one does again"
+    if isinstance(error, Foreign):
+        return "the server of the database that takes writes has another one: the log and `tarry doctor` name it"
+    if isinstance(error, Full):
+        return (
+            "the store lets in no more sessions: give it more max_connections, or have fewer servers and processes;"
+            " `tarry doctor` counts them"
+        )
+    return "the store is away or takes no writes"
+
+
+class Trouble:
+    """A step that is taken over and over and fails though the store is there: in the log at once, then every ten
+    seconds at the most with how often it was by then; and once when it is well again, with how often in all. While the
+    store is away, and fails it so, it says no more than that it goes on."""
+
+    def __init__(
+        self, monotonic: Callable[[], float], *, failed: str = "round_failed", well: str = "round_well", **facts: str
+    ) -> None:
+        """`failed` and `well` are what the log calls it, with these `facts`."""
+        self._facts = facts
+        self._events = failed, well
+        self._monotonic = monotonic
+        self._since: float | None = None
+        """When it began to fail; None while it is well."""
+        self._failures = 0
+        """Since the last line."""
+        self._failures_in_all = 0
+        """Since it began to fail."""
+        self._quiet_until = float("-inf")
+        self._is_told = False
+        """Whether the log says that it fails."""
+
+    @contextmanager
+    def survived(self) -> Generator[None, None, None]:
+        """Around the step: what the store says no with ends here."""
+        try:
+            yield
+        except Unavailable as error:  # it is away, and all that ask it fail
+            tell_failure(self._events[0], error, **self._facts)
+        except StoreError as error:
+            self._failed(error)
+        else:
+            self._went_well()
+
+    def _failed(self, error: StoreError) -> None:
+        now = self._monotonic()
+        self._since = now if self._since is None else self._since
+        self._failures += 1
+        self._failures_in_all += 1
+        if now >= self._quiet_until:
+            log.warning(self._events[0], error=str(error), **self._facts, failures=self._failures)
+            self._quiet_until, self._failures, self._is_told = now + _REMIND, 0, True
+
+    def _went_well(self) -> None:
+        if self._is_told and self._since is not None:
+            seconds = round(self._monotonic() - self._since, 1)
+            log.info(self._events[1], **self._facts, seconds=seconds, failures=self._failures_in_all)
+        self._since, self._is_told, self._failures_in_all = None, False, 0
 
 
 class Outage:

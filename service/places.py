@@ -4,6 +4,7 @@ What is no good raises ValueError, which says what to write instead.
 """
 
 import re
+from ipaddress import ip_network
 from typing import cast
 
 
@@ -54,6 +55,23 @@ def hosts(value: object) -> tuple[str, ...]:
         if not isinstance(name, str) or not re.fullmatch("[A-Za-z0-9._-]{1,253}", name):
             raise ValueError(f"{name!r} is not a host's name, without scheme and port")
     return tuple(cast("list[str]", value))
+
+
+def networks(value: object) -> tuple[str, ...]:
+    """Networks, each an address and how many bits of it count."""
+    if isinstance(value, str):
+        value = [name.strip() for name in value.split(",")] if value not in ("", "none") else []
+    if not isinstance(value, list | tuple):
+        raise ValueError('they are a list of networks, such as ["10.1.0.0/16"]')
+    found: list[str] = []
+    for network in cast("list[object]", value):
+        try:
+            found.append(str(ip_network(network)) if isinstance(network, str) else "")
+        except ValueError:
+            found.append("")
+        if not found[-1]:
+            raise ValueError(f"{network!r} is no network: write 10.1.0.0/16, or 10.1.2.3/32 for one address")
+    return tuple(found)
 
 
 def socket_mode(value: object) -> int:

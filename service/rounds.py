@@ -2,24 +2,26 @@
 
 import itertools
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import trio
 
-from ..store.errors import StoreError
-from .outages import tell_failure
+from .outages import Trouble, tell_failure
+
+T = TypeVar("T")
 
 PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
 """Seconds between tries of what a start cannot do without."""
 
 
-async def every(seconds: float, step: Callable[[], Awaitable[object]]) -> None:
-    """Takes the step for ever, resting between; a store that is away is asked again at the next one."""
+async def every(seconds: float | Callable[[], float], step: Callable[[], Awaitable[object]]) -> None:
+    """Takes the step for ever, resting between, so long or as long as is said then; a store that is away is asked again
+    at the next one."""
+    trouble = Trouble(trio.current_time, step=_name(step))
     while True:
-        try:
+        with trouble.survived():
             await step()
-        except StoreError as error:
-            tell_failure("round_failed", error, step=_name(step))
-        await trio.sleep(seconds)
+        await trio.sleep(seconds if isinstance(seconds, int | float) else seconds())
 
 
 def _name(step: object) -> str:
@@ -28,14 +30,16 @@ def _name(step: object) -> str:
     return str(getattr(step, "__name__", type(step).__name__))
 
 
-async def until_done(step: Callable[[], Awaitable[None]], waited_for: tuple[type[StoreError], ...]) -> None:
-    """Takes the step until it succeeds, with longer and longer rests after an error that is waited for."""
+async def until_done(
+    step: Callable[[], Awaitable[T]], waited_for: tuple[type[Exception], ...], event: str = "not_begun", **facts: str
+) -> T:
+    """What the step gives when it succeeds, with longer and longer rests after an error that is waited for. Each is in
+    the log, under this event and with these facts."""
     pauses = itertools.chain(PAUSES, itertools.repeat(PAUSES[-1]))
     while True:
         try:
-            await step()
-            return
+            return await step()
         except waited_for as error:
             pause = next(pauses)
-            tell_failure("not_begun", error, again_in=pause)
+            tell_failure(event, error, again_in=pause, **facts)
             await trio.sleep(pause)

@@ -1,15 +1,17 @@
 """Puts the parts together and serves: the one place that names concrete ones."""
 
+import math
 import signal
 import socket
+import ssl
 import sys
 import time
-from collections.abc import AsyncIterable, Generator, Sequence
+from collections.abc import AsyncIterable, Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import structlog
 import trio
@@ -19,22 +21,28 @@ from .. import __version__  # `mypy .` ends here: use `make check`
 from ..store.errors import StoreError
 from ..store.migrations import newest
 from ..store.opening import database_of, open_backend
+from ..store.ports import Backend
 from ..store.store import Store
 from ..wheel.horizon import Horizon
 from ..wheel.ladder import Ladder
 from ..wheel.timing_wheel import TimingWheel
 from .access.clients import ClientOwners
 from .access.keyring import Keyring
+from .access.sessions import Sessions
 from .alarm import Alarm
 from .clock import Clock
+from .dashboard.dashboard import Dashboard
 from .groups.groups import Groups
 from .groups.members import Members
 from .groups.membership import Membership
 from .groups.operations import Operations
+from .groups.pauses import Pauses
 from .groups.roster import Roster
+from .hand.guards import Either, Guards
 from .hand.hand import Hand
 from .hand.loader import Loader
 from .hand.promotion import Promotion
+from .hand.releases import Releases
 from .hand.sweeps import Sweeps
 from .http.app import App
 from .http.server.entrance import Alone
@@ -49,13 +57,22 @@ from .notices import Notices, nobody_hears
 from .outages import Outage
 from .processes.process import Process
 from .processes.supervisor import Supervisor
+from .push.addresses import read_networks
+from .push.pusher import Desk
+from .push.pushers import Pushers
 from .settings import Settings
 from .shares import Shares
+from .stream.forecast import Forecast
 from .stream.growth import Growth
 from .stream.intake import Intake
+from .stream.limits import Limits
 from .stream.listeners import Listeners
 from .stream.readers import Readers
+from .stream.schedules import Schedules
 from .stream.sealer import Sealer
+from .stream.shaping import Shaping
+from .stream.timers import Timers
+from .systemd import Systemd, here
 from .topics.catalogue import Catalogue
 from .topics.directory import Directory
 from .topics.ranking import Ranking
@@ -68,6 +85,10 @@ from .upkeep.forgetting import Forgetting
 from .upkeep.host_watch import HostWatch
 from .upkeep.logs import set_up_logs
 from .upkeep.measures import Measures
+from .upkeep.writer_watch import FACT, WriterWatch
+
+if TYPE_CHECKING:
+    from .push.posting import Poster
 
 _LEFT_FOR_THE_END = 5.0
 """Seconds of the shutdown's grace kept for the last writes, and as many to let go of the store; of a short grace a
@@ -112,6 +133,8 @@ class _Reaction:
     _ending: _Ending
     _settings: Settings
     _certificate: Certificate | None
+    _manager: Systemd | Process
+    """Who watches over this process."""
     _everything: trio.CancelScope
 
     async def to(self, signals: AsyncIterable[int]) -> None:
@@ -132,6 +155,7 @@ class _Reaction:
             stopping = True
             if not self._ending.stopped.is_set():
                 log.info("stopping", signal=name, grace_ms=self._settings.shutdown_grace)
+                self._manager.stopping()
                 self._lifecycle.stop()
                 self._ending.stopped.set()
 
@@ -144,17 +168,18 @@ def run(settings: Settings) -> int:
         import_module("..store.mysql.backend", __package__)  # before the fork, once for all
     tame_collector()
     sys.setswitchinterval(_SWITCH_INTERVAL)
-    return _run(settings) if settings.processes == 1 else _supervise(settings)
+    systemd = here()
+    return _run(settings, systemd) if settings.processes == 1 else _supervise(settings, systemd)
 
 
-def _supervise(settings: Settings) -> int:
+def _supervise(settings: Settings, systemd: Systemd) -> int:
     """Several processes, each with a node of its own."""
 
     def work(process: Process) -> int:
         structlog.contextvars.bind_contextvars(process=process.number)
         end = f"-{process.number}"
         try:
-            return _run(evolve(reached, node=settings.node[: _LONGEST_NAME - len(end)] + end), process)
+            return _run(evolve(reached, node=settings.node[: _LONGEST_NAME - len(end)] + end), process, process)
         except Exception:
             log.exception("crashed")
             return 1
@@ -166,15 +191,15 @@ def _supervise(settings: Settings) -> int:
             log.error("cannot_serve", error=f"cannot listen on {settings.listen}: {error}")
             return 1
         reached = _reached(settings, sockets)
-        return Supervisor(sockets, settings.processes, work, reloads=bool(settings.tls_cert)).run()
+        return Supervisor(sockets, settings.processes, work, systemd, reloads=bool(settings.tls_cert)).run()
 
 
-def _run(settings: Settings, process: Process | None = None) -> int:
+def _run(settings: Settings, manager: Systemd | Process, process: Process | None = None) -> int:
     """One process, which may be one of several."""
     wrong: list[BaseException] = []
     code = 1
     try:
-        code = trio.run(_serve, settings, process)
+        code = trio.run(_serve, settings, manager, process)
     except* (StoreError, OSError, Unguarded, BadCertificate) as errors:
         wrong = _leaves(errors)
     for error in wrong:
@@ -183,7 +208,7 @@ def _run(settings: Settings, process: Process | None = None) -> int:
     return code
 
 
-async def _serve(settings: Settings, process: Process | None) -> int:
+async def _serve(settings: Settings, manager: Systemd | Process, process: Process | None) -> int:
     certificate = Certificate(Path(settings.tls_cert), Path(settings.tls_key)) if settings.tls_cert else None
     backend = await open_backend(settings.dsn, settings.redis or None)
     try:
@@ -195,16 +220,20 @@ async def _serve(settings: Settings, process: Process | None) -> int:
         lifecycle = begin(store, settings, metrics, notices, place=place)
         app = App(lifecycle, settings, metrics, partial(process.exposition, metrics.text) if process else None)
         grace = settings.shutdown_grace / 1000
-        left = min(_LEFT_FOR_THE_END, grace / 5)
+        left = _left(settings)
         limits = (settings.max_incoming, settings.body_timeout / 1000)
         sharing = process.share if process else Alone()
-        door = FrontDoor(app, grace - 2 * left, *limits, certificate=certificate, sharing=sharing)
         ending = _Ending()
+        names = (settings.listen_host, *settings.hosts)
+        face = Dashboard(app, names, metrics.http_request, ending.stopped)
+        door = FrontDoor(face, grace - 2 * left, *limits, certificate=certificate, sharing=sharing)
         async with trio.open_nursery() as nursery:
-            reaction = _Reaction(lifecycle, ending, settings, certificate, nursery.cancel_scope)
+            reaction = _Reaction(lifecycle, ending, settings, certificate, manager, nursery.cancel_scope)
             await nursery.start(_watch_signals, reaction, certificate is not None)
             nursery.start_soon(lifecycle.run)
             nursery.start_soon(_begin_to_serve, lifecycle, settings, process, ending)
+            nursery.start_soon(manager.run)
+            nursery.start_soon(_tell_ready, lifecycle, manager)
             if process is not None:
                 nursery.start_soon(reaction.to, process.orders())
                 nursery.start_soon(process.answer, metrics.text)
@@ -224,6 +253,45 @@ async def _serve(settings: Settings, process: Process | None) -> int:
             await backend.aclose()
     log.info("stopped", code=ending.code)
     return ending.code
+
+
+async def embed(
+    backend: Backend,
+    settings: Settings,
+    elapsed: Callable[[], int],
+    stopped: trio.Event,
+    tell: Callable[[str], object],
+) -> None:
+    """A server within another program, which has the signals and the log: until `stopped`, or its cancellation.
+
+    `elapsed` stands for CLOCK_BOOTTIME, in nanoseconds. `tell` hears the address once the server is at work.
+    """
+    try:
+        metrics = Metrics()
+        watch = Outage(metrics.db_error).watch
+        store = Store(backend, watch=watch, window=settings.idempotency_window, ladder=Ladder(settings.ladder))
+        place = _Place(settings.url)
+        clock = Clock(store.exact_now, monotonic=elapsed, server=lambda: backend.server)
+        lifecycle = begin(store, settings, metrics, clock=clock, place=place)
+        app = App(lifecycle, settings, metrics, None)
+        left = _left(settings)
+        door = FrontDoor(app, settings.shutdown_grace / 1000 - 2 * left, settings.max_incoming, math.inf)
+        with _listening(settings) as sockets:
+            place.url = _reached(settings, sockets).url
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(lifecycle.run)
+                listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in sockets]
+                nursery.start_soon(door.serve, listeners, stopped)
+                await lifecycle.ready.wait()
+                tell(place.url)
+                await stopped.wait()
+                lifecycle.stop()
+                with trio.move_on_after(left):
+                    await lifecycle.drain()
+                nursery.cancel_scope.cancel()
+    finally:
+        with trio.CancelScope(shield=True):
+            await backend.aclose()
 
 
 def begin(
@@ -255,8 +323,8 @@ def make_node(
         return hand.behind > _BEHIND
 
     def facts() -> dict[str, Any]:
-        told = {"version": __version__, "url": place.url, "hand_behind": hand.behind, "timers": len(hand.wheel)}
-        return told | {"skew": store.backend.skew()}
+        told = {"version": __version__, "url": place.url, "hand_behind": hand.behind, "timers": len(hand)}
+        return told | {"skew": store.backend.skew(), FACT: list(writer_watch.found)}
 
     tell = nobody_hears if notices is None else notices.tell
     shares = Shares()
@@ -274,16 +342,31 @@ def make_node(
     )
     sealer = Sealer(store, clock, directory, widest=settings.widest_hole)
     growth = Growth(directory, listeners, groups, sealer, notices)
+    limits = Limits(store, clock, lambda: nodes.place[1])
     intake = Intake(
-        *(store, directory, clock, metrics, rates, growth, settings.max_waiting),
+        *(store, directory, clock, metrics, rates, growth, limits, settings.max_waiting),
         add=add,
         forget=forget,
         place=lambda: nodes.place,
     )
+    timers = Timers(*(store, directory, clock, metrics, intake, limits, settings.max_waiting), add=add, forget=forget)
+    schedules = Schedules(store, clock, intake, lambda: nodes.level, add=add, forget=forget)
     promotion = Promotion(store, directory, clock, metrics, growth, intake)
     now = clock.now()
     wheel, horizon = TimingWheel(now), Horizon(now, settings.horizon, settings.horizon_step)
-    hand = Hand(wheel, horizon, clock, promotion.promote, promotion.streamed, aside=promotion.held, shares=shares)
+    declared = {guard.name: guard for guard in settings.guards}
+    guards = Guards(
+        *(declared, store, directory, clock, metrics, alarm, promotion.streamed),
+        level=lambda: nodes.level,
+        alone=lambda: nodes.place[1] == 1,
+    )
+    hand = Hand(
+        *(wheel, horizon, clock, promotion.promote, promotion.streamed),
+        aside=Either(promotion.held, guards),
+        shares=shares,
+        topics_of=promotion.topics_of,
+        releases=Releases(lambda: directory.release_rates, lambda: shares.part, clock.monotonic),
+    )
     membership = Membership(store, clock, groups.dismiss, present_for)
     clock_watch = ClockWatch(clock, alarm, store.backend.skew)
     loader = Loader(store, hand, clock, nodes.tell_soon)
@@ -293,37 +376,68 @@ def make_node(
         (clock_watch.follow_another, directory.read_anew),
         (loader.reload,),
     )
+    writer_watch = WriterWatch(lambda: store.backend.rivals(), lambda: nodes.heard(FACT), alarm, clock)
     forgetting = Forgetting(store, metrics, listeners, groups, cleaner)
     keyring = Keyring(store, always=settings.always_asks)
+    pauses = Pauses(store, directory, groups.look_again, lambda: groups.awaited)
+    desk = Desk(
+        *(store, groups, clock, metrics, alarm),
+        poster=cache(partial(_make_poster, settings)),
+        lease=min(settings.client_timeout, settings.max_lease),
+        leave=membership.deregister,
+        asked=pauses.asked,
+    )
     directory.topic_gone, directory.group_gone = forgetting.topic_gone, forgetting.group_gone
     return Node(
         store=store,
         clock=clock,
         directory=directory,
-        catalogue=Catalogue(store, directory, groups.look_again, tell),
+        catalogue=Catalogue(store, directory, groups.look_again, tell, lambda: nodes.level),
         ranking=Ranking(store, directory, rates),
         remover=Remover(store, directory, clock, busy, tell),
         intake=intake,
+        timers=timers,
+        schedules=schedules,
+        forecast=Forecast(store, clock, metrics, lambda: nodes.level, lambda: nodes.has_duties),
         readers=Readers(store, directory, clock, listeners, groups.handed_out),
+        shaping=Shaping(store, clock, wheel, promotion.pace),
         growth=growth,
         groups=groups,
         operations=Operations(store, clock, add, groups.closed),
+        pauses=pauses,
         membership=membership,
         members=Members(store, clock, groups, present_for),
         roster=Roster(store, directory, membership, groups.present),
         hand=hand,
         loader=loader,
         promotion=promotion,
+        guards=guards,
         sweeps=Sweeps(store, hand, clock, lost=groups.watch, growth=growth),
         cleaner=cleaner,
         measures=Measures(store, directory, metrics),
         alarm=alarm,
         clock_watch=clock_watch,
         host_watch=host_watch,
+        writer_watch=writer_watch,
         keyring=keyring,
+        sessions=Sessions(keyring, clock),
         nodes=nodes,
         client_owners=ClientOwners(store, clock, keyring),
+        pushers=Pushers(desk, directory, nodes, settings.node, read_networks(settings.push_allow), _left(settings) / 2),
     )
+
+
+def _make_poster(settings: Settings) -> "Poster":
+    """With the first post: who has none does not load what posts."""
+    posting, lookups = (import_module(f".push.{name}", __package__) for name in ("posting", "lookups"))
+    trusted = ssl.create_default_context()
+    trusted.set_alpn_protocols(["http/1.1"])
+    return cast("Poster", posting.Poster(read_networks(settings.push_allow), lookups.Lookups(), trusted))
+
+
+def _left(settings: Settings) -> float:
+    """Seconds of the grace that are kept for the last writes."""
+    return min(_LEFT_FOR_THE_END, settings.shutdown_grace / 5000)
 
 
 @contextmanager
@@ -357,6 +471,13 @@ async def _begin_to_serve(lifecycle: Lifecycle, settings: Settings, process: Pro
         process.begin()
         await ending.stopped.wait()
         process.end()
+
+
+async def _tell_ready(lifecycle: Lifecycle, manager: Systemd | Process) -> None:
+    """It listens since before the store answered; now its timers are in memory."""
+    await lifecycle.ready.wait()
+    await lifecycle.node.loader.recovered.wait()
+    manager.ready()
 
 
 def _look_for_keys(lifecycle: Lifecycle, settings: Settings) -> None:

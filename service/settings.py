@@ -21,6 +21,7 @@ from ..store.stream.sealing import WIDEST
 from ..wheel.ladder import DEFAULT_RUNGS, Ladder
 from . import places
 from .durations import format_duration, parse_duration
+from .guards import declared
 
 CONFIG_NAME = "tarry.toml"
 
@@ -71,7 +72,7 @@ def _count(low: int, high: int) -> Parse[int]:
         if isinstance(value, str) and re.fullmatch("[0-9]{1,15}", value):
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool):
-            raise ValueError(f"{value!r} is not a whole number")
+            raise ValueError(f"{value!r} is not a whole number: say one from {low} to {high}")
         return _within(value, low, high, str)
 
     return parse
@@ -128,12 +129,15 @@ def _rungs(value: object) -> tuple[int, ...]:
 
 
 def _node(value: object) -> str:
+    if value is None:  # nobody has named it
+        return re.sub("[^A-Za-z0-9._-]", "-", socket.gethostname())[:64] or "tarry"
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is not a name")
-    name = value or re.sub("[^A-Za-z0-9._-]", "-", socket.gethostname())[:64] or "tarry"
-    if not re.fullmatch("[A-Za-z0-9._-]{1,64}", name):
+    if not value:
+        raise ValueError("it is empty: leave it out to have the host's name, or name this server")
+    if not re.fullmatch("[A-Za-z0-9._-]{1,64}", value):
         raise ValueError(f"{value!r} is not a name: up to 64 letters, digits, dots, underscores and hyphens")
-    return name
+    return value
 
 
 def _setting(default: object, parse: Callable[[object], T], about: str, show: Callable[[T], str] = str) -> T:
@@ -175,7 +179,7 @@ class Settings:
     hosts: tuple[str, ...] = _setting(
         (), places.hosts, "names by which clients may call the server, beside that of listen", places.show_hosts
     )
-    node: str = _setting("", _node, "this server's name among others; by default the host's")
+    node: str = _setting(None, _node, "this server's name among others; by default the host's")
     processes: int = _setting(
         1, _count(1, 64), "that serve on this machine, a node each on one MySQL: about one for each core"
     )
@@ -222,6 +226,21 @@ class Settings:
         places.show_alarm_url,
     )
 
+    push_allow: tuple[str, ...] = _setting(
+        (),
+        places.networks,
+        "networks that messages may be pushed to, and without TLS, beside the public internet",
+        places.show_hosts,
+    )
+
+    guards: tuple[declared.Guard, ...] = _setting(
+        (), declared.read, "who is asked at a message's time whether it is sent; in the file alone", declared.show
+    )
+
+    reports: str = _setting(
+        "", places.file, "a folder with reports of `tarry pipeline report`, which the dashboard shows", places.show_file
+    )
+
     log_level: str = _setting("info", _choice("debug", "info", "warning", "error"), "the least that is logged")
     log_format: str = _setting("auto", _choice("auto", "console", "json"), "auto: console on a terminal, else json")
 
@@ -230,6 +249,11 @@ class Settings:
     def __attrs_post_init__(self) -> None:
         if bool(self.tls_cert) != bool(self.tls_key):
             raise SettingError("tls_cert and tls_key go together: a certificate, and its key")
+        if self.guards and not self.dsn.startswith("mysql://"):
+            raise SettingError(
+                f"guards ({self.origin('guards')}): they look into a table of MySQL or MariaDB, and the embedded store"
+                f" ({self.origin('dsn')}) has none: set dsn to one of those, or leave guards out"
+            )
         for small, large in _AT_MOST.items():
             if getattr(self, small) > getattr(self, large):
                 raise SettingError(
@@ -259,6 +283,10 @@ class Settings:
                     values[name], origins[name] = parse(value), origin
                 except (ValueError, TypeError) as error:
                     raise SettingError(f"{name} ({origin}): {error}") from None
+        try:
+            values["guards"] = declared.with_secrets(declared.read(values.get("guards", ())), environment)
+        except ValueError as error:
+            raise SettingError(f"guards: {error}") from None
         return cls(**values, origins=origins)  # type: ignore[arg-type]  # each is what its own parser gave
 
     @property
@@ -329,10 +357,10 @@ def _from_file(config: str | Path | None, environment: Mapping[str, str]) -> Sou
 
 
 def _from_environment(environment: Mapping[str, str]) -> Source:
-    known = {f"{_PREFIX}{name.upper()}": name for name in _fields()}
+    known = {f"{_PREFIX}{name.upper()}": name for name in _fields() if name != "guards"}
     files = {f"{_PREFIX}{name.upper()}{FILE}": name for name in ("dsn", "redis", "alarm_url")}
     for variable, value in environment.items():
-        if not variable.startswith(_PREFIX) or _FOREIGN.fullmatch(variable):
+        if not variable.startswith(_PREFIX) or _FOREIGN.fullmatch(variable) or declared.is_variable(variable):
             continue
         if variable in known:
             if not value:

@@ -79,6 +79,11 @@ class Shares:
         """Our row says so, and nothing else; and whether we leave."""
         self._told, self._told_leaving = set(shards), leaving
 
+    @property
+    def part(self) -> float:
+        """Which part of the wheel is held here; never none, for what is heard of is taken whoever has its shard."""
+        return max(1, len(self.held)) / SHARDS
+
     async def changed(self) -> None:
         """Waits until there is something to take or to drop."""
         await self._changed.wait()

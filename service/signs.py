@@ -1,30 +1,36 @@
-"""Signs of life of other nodes: how long ago each was, also when the clock was set back since.
+"""Signs of life of other nodes: for how long each has been seen silent.
 
-A renewal bears the database's time. When its clock is set back, what was written before lies in the future: a node that
-lives writes the new time soon, but one that has died meanwhile would live for as long as the clock was set back. So a
-time that is ahead of ours counts as of when it was first seen here.
+A renewal bears the database's time, by the clock of the node that wrote it, and when that clock is set each node
+follows in its own time. So nobody is judged by the time that a row bears: who lives changes it, and for how long it
+has not is measured here, by a clock that is never set.
 """
 
 from collections.abc import Iterable
 
 from ..store.nodes import NodeRow
 
+_TOLD = 2_500
+"""Milliseconds of silence that one look can tell of. Nobody was heard while nobody looked; and where the database was
+away, or this node stood still, perhaps none could renew either."""
+
 
 class Signs:
-    """Look at all rows with `see`; ask `age` at any time."""
+    """Look at all rows with `see`, every other second; ask `silence` at any time."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[int, int]] = {}
-        """By boot the time that a row bears, and when it counts as written."""
+        """By boot the time that a row bears, and for how many milliseconds it has been seen so."""
+        self._looked_at = 0
 
-    def see(self, rows: Iterable[NodeRow], now: int) -> None:
-        """These are all that there are."""
-        self._seen = {row.boot: (row.renewed_at, min(now, self._at(row))) for row in rows}
+    def see(self, rows: Iterable[NodeRow], at: int) -> None:
+        """These are all that there are, at this time of a monotonic clock: milliseconds."""
+        told, self._looked_at = min(at - self._looked_at, _TOLD), at
+        before, self._seen = self._seen, {}
+        for row in rows:
+            time, silence = before.get(row.boot, (None, 0))
+            self._seen[row.boot] = row.renewed_at, silence + told if time == row.renewed_at else 0
 
-    def age(self, row: NodeRow, now: int) -> int:
-        """Milliseconds since it has renewed; 0 and less for what is new here."""
-        return now - self._at(row)
-
-    def _at(self, row: NodeRow) -> int:
-        time, at = self._seen.get(row.boot, (None, row.renewed_at))
-        return at if time == row.renewed_at else row.renewed_at
+    def silence(self, row: NodeRow) -> int:
+        """Milliseconds for which it has not renewed, as of the last look; 0 when it has since, or is new here."""
+        time, silence = self._seen.get(row.boot, (None, 0))
+        return silence if time == row.renewed_at else 0

@@ -1,7 +1,7 @@
 """The tasks of a node: what runs for ever, what runs every so often, and what has to come first."""
 
 from collections.abc import Awaitable, Callable
-from functools import partial
+from functools import partial, wraps
 
 import trio
 
@@ -19,13 +19,16 @@ async def run_tasks(node: Node) -> None:
     async with trio.open_nursery() as nursery:
         node.groups.open(nursery)
         node.intake.open(nursery)
+        node.timers.open(nursery)
         for run in (node.nodes.run, node.membership.run, node.readers.run, node.alarm.run):
             nursery.start_soon(run)
-        for run in (node.hand.run, node.promotion.held.run, node.loader.run):
+        for run in (node.hand.run, node.promotion.held.run, node.guards.run, node.loader.run):
             nursery.start_soon(run)
         nursery.start_soon(every, 2, node.clock_watch.take)
         nursery.start_soon(every, 0.2, node.host_watch.look)
         nursery.start_soon(every, 0.2, node.directory.refresh_in_time)
+        if node.store.backend.shared:
+            nursery.start_soon(every, 0, node.pauses.look_in_time)
         nursery.start_soon(every, keyring.EVERY, node.keyring.refresh)
         nursery.start_soon(every, 1, sweeps.look)
         nursery.start_soon(every, 1, sweeps.near)
@@ -34,8 +37,16 @@ async def run_tasks(node: Node) -> None:
         if node.store.backend.shared:
             nursery.start_soon(every, node.membership.round, node.members.look)
             nursery.start_soon(every, 60, duty(node, node.members.forget))
+        node.pushers.open(nursery)
+        nursery.start_soon(every, node.pushers.rest, node.pushers.look)
         nursery.start_soon(every, 10, sweeps.leases)
         nursery.start_soon(every, 60, duty(node, sweeps.idempotency_keys))
+        nursery.start_soon(every, 60, duty(node, node.timers.forget))
+        nursery.start_soon(every, 10, duty(node, node.schedules.mend))
+        nursery.start_soon(every, node.forecast.rest, node.forecast.add_up)
+        nursery.start_soon(every, 2, node.forecast.look)
+        nursery.start_soon(every, 60, duty(node, node.forecast.forget))
+        nursery.start_soon(every, 60, duty(node, node.schedules.forget))
         nursery.start_soon(every, 60, duty(node, node.client_owners.forget_unused))
         nursery.start_soon(growth.sealer.run, growth.ours)
         nursery.start_soon(every, 1, growth.sealer.look)
@@ -44,14 +55,16 @@ async def run_tasks(node: Node) -> None:
             heard: Heard = {
                 "grown": growth.seen,
                 "group": node.groups.look_again,
-                "catalogue": node.directory.note_change,
+                "catalogue": partial(note_change, node),
                 "node": node.nodes.look_soon,
             }
             nursery.start_soon(growth.notices.run, heard)
         nursery.start_soon(every, 10, duty(node, node.intake.count_outbox))
+        nursery.start_soon(every, 10, duty(node, node.writer_watch.look, node.writer_watch.forget))
         nursery.start_soon(every, 10, duty(node, node.measures.take, node.measures.forget))
         await node.loader.recovered.wait()
         sweeps.loaded()
+        nursery.start_soon(until_done, node.guards.look_for_undeclared, (StoreError,))
         nursery.start_soon(every, 60, duty(node, sweeps.far))
         nursery.start_soon(every, 60, cleaner.write_seen)
         nursery.start_soon(every, 60, duty(node, cleaner.clean))
@@ -65,6 +78,7 @@ def duty(
 ) -> Callable[[], Awaitable[None]]:
     """The step, as soon as it is this node that does it for all; something else before, where it is not."""
 
+    @wraps(step)  # the log has the step's name
     async def take() -> None:
         if not node.nodes.has_duties:
             otherwise()
@@ -72,6 +86,11 @@ def duty(
         await step()
 
     return take
+
+
+def note_change(node: Node, topic_id: int) -> None:
+    node.directory.note_change(topic_id)
+    node.pauses.note_change(topic_id)
 
 
 async def look_after_clients(node: Node) -> None:

@@ -1,18 +1,18 @@
 """Topics, queues and groups by name; they come into being here."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Literal
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ..wheel.ladder import Ladder
-from .errors import TopicGone
+from .errors import GroupGone, TopicGone
 from .groups.locked_rows import ClaimRow
 from .ports import Queries, Transaction
 from .records import Group, GroupState, Outcome, Queue, QueueState, Topic, TopicState
 from .rows import CursorState, GroupRow, QueueRow, TopicRow, encode
-from .stream.positions import Position, offset_of
+from .stream.positions import Position, hold_floors, offset_of
 from .stream.readers import broadcast_state
 from .stream.sealing import seal
 
@@ -32,6 +32,9 @@ class TopicDraft:
     retention: int | None = None
     ladder: Ladder | None = None
     sequencer: Literal["store", "redis"] = "store"
+    max_pending: int | None = None
+    max_rate: int | None = None
+    release_rate: int | None = None
 
 
 def encode_ladder(ladder: Ladder | None) -> bytes | None:
@@ -58,14 +61,15 @@ async def topics(tx: Transaction) -> list[Topic]:
 
 
 async def find_topics(tx: Queries, names: Sequence[str]) -> list[Topic]:
-    """The topics of these names that exist."""
+    """The topics of these names that exist. One without a queue was removed while it was read."""
     if not names:
         return []
-    return await _with_queues(tx, await tx.fetch("topic.find", TopicRow, [name.encode() for name in names]))
+    found = await _with_queues(tx, await tx.fetch("topic.find", TopicRow, [name.encode() for name in names]))
+    return [topic for topic in found if topic.queues]
 
 
 async def topic_page(tx: Transaction, after: int, limit: int) -> list[Topic]:
-    """Topics by id, from behind one."""
+    """Topics by id, from behind one. One without a queue was removed while it was read, and counts for the limit."""
     return await _with_queues(tx, await tx.fetch("topic.page", TopicRow, after, limit))
 
 
@@ -80,18 +84,50 @@ async def topics_of_groups(tx: Transaction, group_ids: Sequence[int]) -> list[st
     return [name for _, name in await tx.fetch("topic.names", tuple[int, str], sorted(topics))] if topics else []
 
 
+def merged(topic: Topic, draft: TopicDraft, named: Set[str]) -> TopicDraft:
+    """The topic as it is, with the fields of the draft that are named. Rungs and `jitter` of its ladder are two
+    fields: a jitter without a ladder of the topic's own goes with the draft's rungs."""
+    kept = (topic.name, topic.kind, len(topic.queues), topic.ordered, topic.retention, topic.ladder, topic.sequencer)
+    was = TopicDraft(*kept, topic.max_pending, topic.max_rate, topic.release_rate)
+    ladder = topic.ladder
+    if "ladder" in named:
+        ladder = draft.ladder
+        if ladder is not None and "jitter" not in named:
+            ladder = evolve(ladder, jitter=0 if topic.ladder is None else topic.ladder.jitter)
+    elif "jitter" in named and draft.ladder is not None:
+        ladder = evolve(draft.ladder if ladder is None else ladder, jitter=draft.ladder.jitter)
+    fields = named - {"ladder", "jitter"}
+    return evolve(was, ladder=ladder, **{name: getattr(draft, name) for name in fields})
+
+
+async def put_topic(
+    tx: Transaction, draft: TopicDraft, named: Set[str], check: Callable[[Topic, TopicDraft], None], now: int
+) -> tuple[Topic, bool]:
+    """The topic of that name, made if it is missing, or else given what is `named` of the draft; whether it was made.
+
+    Who asks at the same moment with other fields has them kept: what is not named is read here, under the topic's lock.
+    `check` sees the topic as it is and as it would be, and may raise what it likes.
+    """
+    if not await tx.fetch("topic.lock_named", int, draft.name.encode()) and await _insert(tx, draft, now):
+        return await _with_queues_of(tx, draft), True
+    await tx.fetch("topic.lock_named", int, draft.name.encode())  # it may have come meanwhile
+    for topic in await find_topics(tx, [draft.name]):
+        wished = merged(topic, draft, named)
+        check(topic, wished)
+        await change_topic(tx, topic, wished, now)
+        return await _with_queues_of(tx, wished), False
+    raise TopicGone(f"topic {draft.name!r} is being removed; try again in a moment")
+
+
 async def add_topic(tx: Transaction, draft: TopicDraft, now: int) -> Topic:
     """The topic of that name, made if it is missing; one that exists may gain queues and is otherwise left alone."""
     await tx.fetch("topic.lock_named", int, draft.name.encode())
-    await tx.execute_many(
-        "topic.add",
-        [
-            (
-                *(draft.name.encode(), _KINDS.index(draft.kind), draft.ordered, draft.retention),
-                *(encode_ladder(draft.ladder), _SEQUENCERS.index(draft.sequencer), now),
-            )
-        ],
-    )
+    await _insert(tx, draft, now)
+    return await _with_queues_of(tx, draft)
+
+
+async def _with_queues_of(tx: Transaction, draft: TopicDraft) -> Topic:
+    """The topic that is there, with the queues of the draft that it lacks, and so its groups."""
     (row,) = await tx.fetch("topic.find", TopicRow, [draft.name.encode()])
     await tx.execute_many("queue.add", [(row.id, 0, number, 0, 0, 0) for number in range(draft.queues)])
     groups = await tx.fetch("consumer_group.of_topics", GroupRow, [row.id])
@@ -101,13 +137,30 @@ async def add_topic(tx: Transaction, draft: TopicDraft, now: int) -> Topic:
     return topic
 
 
+async def _insert(tx: Transaction, draft: TopicDraft, now: int) -> bool:
+    """Its row; False when it is there."""
+    added = await tx.execute_many(
+        "topic.add",
+        [
+            (
+                *(draft.name.encode(), _KINDS.index(draft.kind), draft.ordered, draft.retention),
+                *(encode_ladder(draft.ladder), _SEQUENCERS.index(draft.sequencer), now),
+                *(draft.max_pending, draft.max_rate, draft.release_rate),
+            )
+        ],
+    )
+    return bool(added)
+
+
 async def change_topic(tx: Transaction, topic: Topic, draft: TopicDraft, now: int) -> None:
-    """Sets what may be changed of a topic that exists: retention, ladder and sequencer.
+    """Sets what may be changed of a topic that exists: retention, ladder, sequencer and limits.
 
     Before the store draws offsets again, the queues are sealed to their ends.
     """
     await tx.execute(
-        "topic.change", draft.retention, encode_ladder(draft.ladder), _SEQUENCERS.index(draft.sequencer), topic.id
+        "topic.change",
+        *(draft.retention, encode_ladder(draft.ladder), _SEQUENCERS.index(draft.sequencer)),
+        *(draft.max_pending, draft.max_rate, draft.release_rate, topic.id),
     )
     if draft.sequencer == "store" and topic.sequencer != "store":
         for queue in topic.queues:
@@ -132,29 +185,61 @@ async def _with_queues(tx: Queries, rows: Sequence[TopicRow]) -> list[Topic]:
             ladder=decode_ladder(row.ladder),
             sequencer=_SEQUENCERS[row.sequencer],
             created_at=row.created_at,
+            max_pending=row.max_pending,
+            max_rate=row.max_rate,
+            release_rate=row.release_rate,
         )
         for row in rows
     ]
 
 
 async def find_groups(tx: Transaction, topics: Sequence[Topic], default: Ladder) -> list[Group]:
-    """All groups of these topics; `default` is the ladder where neither group nor topic has one of its own."""
+    """All groups of these topics; `default` is the ladder where neither group nor topic has one of its own.
+
+    The groups are read before their queues, which are made and removed with them: a group that is made meanwhile is not
+    there yet, and one that lacks a queue is being removed. Half of a group would be claimed from wrongly.
+    """
     if not topics:
         return []
     by_id = {topic.id: topic for topic in topics}
+    rows = await tx.fetch("consumer_group.of_topics", GroupRow, list(by_id))
     numbers: dict[tuple[int, int], Queue] = {}
     for queue in await tx.fetch("queue.of_topics", QueueRow, list(by_id)):
         numbers[queue.group_id, queue.number] = Queue(queue.id, queue.number)
     groups: list[Group] = []
-    for row in await tx.fetch("consumer_group.of_topics", GroupRow, list(by_id)):
+    for row in rows:
         topic = by_id[row.topic_id]
         retry_queue_of = {q.id: numbers[row.id, q.number] for q in topic.queues if (row.id, q.number) in numbers}
+        if topic.kind == "cluster" and len(retry_queue_of) < len(topic.queues):
+            continue
         own = decode_ladder(row.ladder)
         rungs = own if own is not None else topic.ladder if topic.ladder is not None else default
         groups.append(
-            Group(row.id, topic, row.name, rungs, retry_queue_of, bool(row.on_exhausted), own, row.concurrency)
+            Group(
+                *(row.id, topic, row.name, rungs, retry_queue_of, bool(row.on_exhausted), own, row.concurrency),
+                paused=bool(row.paused),
+            )
         )
     return groups
+
+
+async def queues_now(tx: Transaction, topic: Topic) -> tuple[Queue, ...]:
+    """The topic's own queues, of which it may have gained some since it was read. Raises `TopicGone`."""
+    for present in await find_topics(tx, [topic.name]):
+        if present.id == topic.id:
+            return present.queues
+    raise TopicGone(f"topic {topic.name!r} has been removed meanwhile")
+
+
+async def as_it_is(tx: Transaction, group: Group) -> Group:
+    """The group with all the queues that its topic has by now, which is locked, so that it gains none meanwhile. Raises
+    `GroupGone` and `TopicGone`."""
+    await tx.fetch("topic.lock", int, group.topic.id)
+    topic = evolve(group.topic, queues=await queues_now(tx, group.topic))
+    for present in await find_groups(tx, [topic], group.ladder):
+        if present.id == group.id:
+            return present
+    raise GroupGone(f"group {group.name!r} of topic {topic.name!r} has been removed meanwhile")
 
 
 async def add_group(
@@ -171,20 +256,24 @@ async def add_group(
     """The group of that name, made if it is missing: a cursor and a retry queue for each queue of the topic.
 
     A new group begins at the earliest message that is still there, or, with `latest`, behind the last one committed, or
-    at the first that came into the stream at `since` or later.
+    at the first that came into the stream at `since` or later. The topic may have gained queues since it was read.
     """
-    if not await tx.fetch("topic.lock", int, topic.id):
-        raise TopicGone(f"topic {topic.name!r} has been removed meanwhile")
-    await tx.execute_many("consumer_group.add", [(topic.id, encode(name), encode_ladder(ladder), 0, None, now)])
+    await tx.fetch("topic.lock", int, topic.id)
+    topic = evolve(topic, queues=await queues_now(tx, topic))
+    row = (topic.id, encode(name), encode_ladder(ladder), 0, None, now)
+    made = await tx.execute_many("consumer_group.add", [row])
     groups = await tx.fetch("consumer_group.of_topics", GroupRow, [topic.id])
     group_id = next(group.id for group in groups if group.name == name)
+    if made:  # nobody's messages are posted to where another's went that had its number
+        await tx.execute("push.remove", [group_id])
     mine = [queue.id for queue in topic.queues]
-    ends: dict[int, int]
-    if since is not None and not latest:
-        ends = {queue_id: await offset_of(tx, queue_id, Position("time", since)) for queue_id in mine}
-    else:
-        ends = dict(await tx.fetch("queue.ends" if latest else "cleaned.find", tuple[int, int], mine))
-    await _add_queues_of_group(tx, topic, group_id, ends)
+    # Retention counts as expired what a group has not settled. It sees this one, or has gone before it.
+    begins = await hold_floors(tx, mine)
+    if latest:
+        begins = await queue_ends(tx, mine)
+    elif since is not None:
+        begins = {queue_id: await offset_of(tx, queue_id, Position("time", since)) for queue_id in mine}
+    await _add_queues_of_group(tx, topic, group_id, begins)
     return next(group for group in await find_groups(tx, [topic], default) if group.id == group_id)
 
 
@@ -196,6 +285,16 @@ async def change_group(tx: Transaction, group: Group, ladder: Ladder | None, *, 
 async def limit_group(tx: Transaction, group: Group, concurrency: int | None) -> None:
     """Sets how many messages a group's clients may have in hand at once; None: no limit."""
     await tx.execute("consumer_group.limit", concurrency, group.id)
+
+
+async def pause_group(tx: Transaction, group: Group, *, paused: bool) -> None:
+    """Its clients are given nothing from now on, or something again."""
+    await tx.execute("consumer_group.pause", paused, group.id)
+
+
+async def paused_groups(tx: Transaction) -> list[int]:
+    """The ids of the groups that are paused."""
+    return await tx.fetch("consumer_group.paused", int)
 
 
 async def _add_queues_of_group(tx: Transaction, topic: Topic, group_id: int, begins: dict[int, int]) -> None:
@@ -234,13 +333,13 @@ async def topic_states(tx: Transaction, topics: Sequence[Topic]) -> dict[int, To
     if not topics:
         return {}
     ids = [topic.id for topic in topics]
-    tallies = {id_: counts for id_, *counts in await tx.fetch("tally.of_topics", tuple[int, int, int], ids)}
+    tallies = {id_: counts for id_, *counts in await tx.fetch("tally.of_topics", tuple[int, int, int, int, int], ids)}
     streams = {id_: counts for id_, *counts in await tx.fetch("queue.streamed", tuple[int, int, int], ids)}
     states: dict[int, TopicState] = {}
     for id_ in ids:
-        scheduled, cancelled = tallies.get(id_, (0, 0))
+        scheduled, *gone = tallies.get(id_, (0, 0, 0, 0))
         streamed, straight = streams.get(id_, (0, 0))
-        states[id_] = TopicState(scheduled + straight, streamed, cancelled)
+        states[id_] = TopicState(scheduled + straight, streamed, *gone)
     return states
 
 

@@ -21,6 +21,11 @@ class ReadOnly(Unavailable):
     be the one that does, or this one in a while. Nothing of the transaction is kept."""
 
 
+class Foreign(Unavailable):
+    """This server takes writes, and what it has is not the database that was there before: none of Tarry's, another
+    one, or one with an older schema; the text says which. Nothing is asked of it, and nothing kept."""
+
+
 class Full(Unavailable):
     """The server lets in no more sessions: `max_connections` is reached, or a limit of the account's, which may also be
     one on what it asks in an hour; the text says which."""
@@ -68,3 +73,7 @@ class GroupGone(Refused):
 
 class Unsettled(StoreError):
     """The topic still has messages that wait or are unsettled; the text says how many."""
+
+
+class NoSuchTable(StoreError):
+    """The database has no such table, or there is no such database."""

@@ -6,19 +6,22 @@ Only what an extra brings gets this sentence. Anything else that cannot be impor
 from collections.abc import Mapping
 
 _SERVER = {
+    "cronsim": "cronsim",
     "cryptography": "cryptography",
     "cyclopts": "cyclopts",
+    "jinja2": "Jinja2",
+    "markupsafe": "MarkupSafe",
     "prometheus_client": "prometheus-client",
     "rich": "rich",
     "structlog": "structlog",
     "trio": "trio",
     "trio_mysql": "trio-mysql",
+    "tzdata": "tzdata",
 }
 _SPARK = {
     "pyspark": "PySpark",
     "connectorx": "connectorx",
     "deltalake": "deltalake",
-    "jinja2": "Jinja2",
     "matplotlib": "matplotlib",
     "pyarrow": "pyarrow",
     "pymysql": "PyMySQL",

@@ -8,6 +8,9 @@ from attrs import frozen
 from .ports import Transaction
 from .rows import encode
 
+LAKE = "lake"
+"""Under this name is the lake that the store is archived to."""
+
 
 @frozen
 class Lease:

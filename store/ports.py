@@ -81,6 +81,11 @@ class Transaction(Queries, Protocol):
         """Inserts the rows; nobody waits for it, as with `later`."""
         ...
 
+    async def later_each(self, query: str, rows: Sequence[Sequence[Value]]) -> None:
+        """Runs an UPDATE of one row by its key for each of these, as `later`: many together. The transaction fails
+        unless it finds them all; each key comes once."""
+        ...
+
     async def draw_elsewhere(self, counts: Mapping[int, int]) -> dict[int, int]:
         """So many offsets of those among the queues that are not sequenced by their own rows; where each begins."""
         ...
@@ -153,6 +158,11 @@ class Backend(Guest, Protocol):
     def admit(self, server: str) -> None:
         """What is in memory is this server's. From the first call on `write` is refused as `Unavailable` while another
         has the database: its numbers, and its clock, may be other ones."""
+        ...
+
+    async def rivals(self) -> list[str]:
+        """The hosts at which another server takes writes at the same time, as far as it has looked; each call looks at
+        one more."""
         ...
 
     def skew(self) -> int:

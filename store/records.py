@@ -3,7 +3,7 @@
 What is made for each message that is published is a struct: it is made in a seventh of an attrs class's time.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Literal, NamedTuple
 
@@ -39,6 +39,17 @@ class Topic:
     created_at: int
     sequencer: Literal["store", "redis"] = "store"
     """Where its offsets are drawn; see `mysql.sequencing`."""
+    max_pending: int | None = None
+    """How many of its messages may wait for their time; None is no limit."""
+    max_rate: int | None = None
+    """How many messages are accepted a second; None is no limit."""
+    release_rate: int | None = None
+    """How many a second go from waiting to the stream, retries among them; None is no limit."""
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is a limit to what is accepted."""
+        return self.max_pending is not None or self.max_rate is not None
 
 
 @frozen
@@ -57,6 +68,8 @@ class Group:
     """None: `ladder` is its topic's, or the default."""
     concurrency: int | None = None
     """Messages in the hands of its clients at once, at most; None is no limit."""
+    paused: bool = False
+    """Its clients are given nothing; what they have in hand they settle, and timers and retries go on."""
 
     @property
     def retry_queues(self) -> tuple[Queue, ...]:
@@ -88,6 +101,10 @@ class Draft(Struct, frozen=True):
     tag: str | None = None
     headers: bytes | None = None
     """A JSON object, or None."""
+    guard: str | None = None
+    """Who is asked at its time whether it is sent. A message with one waits, if only for the answer."""
+    expires_at: int | None = None
+    """From then on it is not handed out any more, Unix milliseconds; None: always."""
 
 
 class Publication(Struct, frozen=True):
@@ -133,14 +150,16 @@ class Conflict:
 class Verdict:
     """What became of a cancel or a reschedule; exact, by the row."""
 
-    result: Literal["cancelled", "rescheduled", "too_late", "not_found", "locked"]
-    """`locked`: a transaction holds the row at this moment; ask again."""
+    result: Literal["cancelled", "suppressed", "rescheduled", "too_late", "not_found", "locked", "expires"]
+    """`suppressed`: its guard has ended it before. `locked`: a transaction holds the row at this moment; ask again.
+    `expires`: at the new time it would not be handed out any more, so it was left where it was."""
     fresh: bool = True
     """False when it had been cancelled before."""
     topic: int | None = None
     due_before: int | None = None
     due: int | None = None
     deliver_at: int | None = None
+    expires_at: int | None = None
     first_heard: bool = False
     """It came from an outbox: its publish is in the topic's counters from now on."""
 
@@ -171,7 +190,7 @@ class Outcome(IntEnum):
     SUSPENDED = 6
     """Given back uncounted."""
     EXPIRED = 7
-    """No longer in the stream when it was claimed."""
+    """Past its time, or no longer in the stream, when it would have been handed out, or put onto the ladder."""
     ACKED_OUTSIDE = 16
     """Acked in a user's own transaction; the next turn that locks the claim makes ACKED of it, and counts it."""
     RELEASED = 20
@@ -208,6 +227,7 @@ class Delivered(NamedTuple):
     body: bytes
     published_at: int
     deliver_at: int
+    expires_at: int | None
     streamed_at: int
 
 
@@ -317,6 +337,10 @@ class Settled:
     """A user's transaction holds the claim at this moment, so nothing was done; ask again."""
 
 
+Gather = Callable[[], tuple[Sequence[Settlement], Sequence[ClaimRequest], int]]
+"""Who is of a turn, and the time: Unix milliseconds. Asked again, those who came meanwhile besides."""
+
+
 @frozen
 class Turn:
     """What one transaction of a group did: an answer to each settlement and each claim request, in order."""
@@ -330,11 +354,13 @@ class Turn:
     left: bool = False
     """Ordered topics: messages were left that none of those who asked may have."""
     cut: bool = False
-    """A claim by tags has stopped among messages of other tags: to be gone on with."""
+    """A claim has stopped among messages of other tags, or past their time: to be gone on with."""
     full: bool = False
     """The group has as many messages in hand as it may: there is nothing to claim until one is settled."""
     acked: int = 0
     """Messages that it has counted as acked, those of users' own transactions included; none a second time."""
+    expired: int = 0
+    """Messages that it has counted as expired."""
     beside: bool = False
     """Somebody was given nothing, and there may be something in queues that were left to other nodes: the next turn
     looks there, too."""
@@ -373,21 +399,26 @@ class Found:
 
     id: int
     topic: str
-    state: Literal["scheduled", "published", "cancelled"]
+    state: Literal["scheduled", "published", "cancelled", "suppressed"]
     key: str | None
     ordering_key: str | None
     tag: str | None
     headers: bytes | None
     content_type: str | None
     body: bytes | None
-    """None: it was cancelled, and its body is gone."""
+    """None: it was cancelled or suppressed, and its body is gone."""
     published_at: int
     deliver_at: int
+    expires_at: int | None
     life: tuple[Event, ...]
     queue: int | None = None
     offset: int | None = None
     standings: frozenset[str] = frozenset()
     """What it is in one group or another: claimed, retrying, parked, dead."""
+    guard: str | None = None
+    """Who is asked, while it waits; who has ended it, if it is suppressed."""
+    erased_at: int | None = None
+    """Of a cancelled message, Unix milliseconds; of any other the content type says it, see `store.erased`."""
 
     def is_(self, state: str) -> bool:
         """Whether it is in this state, as such or in a group."""
@@ -429,7 +460,7 @@ class GroupState:
     skipped: int = 0
     """Passed over for their tags, ever."""
     expired: int = 0
-    """Taken by retention before they were settled, ever."""
+    """Past their time, or taken by retention, before they were settled, ever."""
     parked: int = 0
     """Behind one of their key that comes back."""
     owners: Mapping[int, str] = field(factory=dict[int, str])
@@ -443,8 +474,12 @@ class TopicState:
     accepted: int
     streamed: int
     cancelled: int
+    replaced: int = 0
+    """By another message of the same timer."""
+    suppressed: int = 0
+    """By their guards."""
 
     @property
     def pending(self) -> int:
-        """Accepted, and neither in the stream nor cancelled."""
-        return self.accepted - self.streamed - self.cancelled
+        """Accepted, and neither in the stream nor cancelled, replaced or suppressed."""
+        return self.accepted - self.streamed - self.cancelled - self.replaced - self.suppressed

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import repeat, starmap
 from types import GenericAlias
-from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints, overload
+from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_type_hints, overload
 
 R = TypeVar("R")
 _new: Callable[..., Any] = tuple.__new__  # pyright: ignore  # of any tuple
@@ -38,6 +38,8 @@ class Content(NamedTuple):
     body: bytes
     accepted_at: int
     deliver_at: int
+    expires_at: int | None
+    """From then on it is not handed out any more; None: always."""
 
 
 class TopicRow(NamedTuple):
@@ -51,6 +53,9 @@ class TopicRow(NamedTuple):
     ladder: bytes | None
     sequencer: int
     created_at: int
+    max_pending: int | None
+    max_rate: int | None
+    release_rate: int | None
 
 
 class QueueRow(NamedTuple):
@@ -72,6 +77,7 @@ class GroupRow(NamedTuple):
     on_exhausted: int
     concurrency: int | None
     created_at: int
+    paused: int
 
 
 class CursorState(NamedTuple):
@@ -107,6 +113,7 @@ class Waiting(NamedTuple):
     deliver_at: int
     uncounted: int
     """Whether it came from an outbox: whoever takes it away counts it."""
+    expires_at: int | None
 
 
 class Due(NamedTuple):
@@ -117,6 +124,52 @@ class Due(NamedTuple):
     topic_id: int
     queue_id: int
     uncounted: int
+    special: int
+    """Bits: `OF_SCHEDULE`, `GUARDED`."""
+
+
+OF_SCHEDULE = 1
+"""Its schedule is to go on."""
+GUARDED = 2
+"""Its guard is asked whether it is sent."""
+
+
+class OutboxEnd(NamedTuple):
+    """That a message no longer waits, by a user's transaction, which nobody has counted."""
+
+    id: int
+    topic_id: int
+    scheduled: int
+    """Whether its publish is in no counter either."""
+    replaced: int
+    """Whether another of its timer took its place; else it was cancelled."""
+
+
+class TimerRow(NamedTuple):
+    """The timer of a key."""
+
+    topic_id: int
+    key: bytes
+    id: int
+    revision: int
+    first_at: int
+
+
+class ScheduleRow(NamedTuple):
+    """A recurring schedule; see the table. `next_id` is None where it waits for nothing."""
+
+    id: int
+    name: str
+    topic_id: int
+    queue_id: int
+    spec: bytes
+    revision: int
+    paused: int
+    made_at: int
+    last_at: int
+    last_id: int | None
+    next_at: int | None
+    next_id: int | None
 
 
 class Scheduled(NamedTuple):
@@ -142,7 +195,7 @@ class Streamed(NamedTuple):
 
 
 class Cancelled(NamedTuple):
-    """A message cancelled in time."""
+    """A message cancelled in time, or ended by its guard."""
 
     id: int
     topic_id: int
@@ -150,6 +203,26 @@ class Cancelled(NamedTuple):
     accepted_at: int
     deliver_at: int
     cancelled_at: int
+    reason: int
+
+    @property
+    def state(self) -> Literal["cancelled", "suppressed"]:
+        """What became of it."""
+        return "suppressed" if self.reason == SUPPRESSED else "cancelled"
+
+
+SUPPRESSED = 1
+"""The reason of a message that its guard ended."""
+
+
+class ErasedRow(NamedTuple):
+    """That a message was erased; topic 0 where the store did not know it."""
+
+    id: int
+    topic_id: int
+    erased_at: int
+    lake_at: int | None
+    """Since when the lake has it no more."""
 
 
 class Scanned(NamedTuple):
@@ -158,6 +231,8 @@ class Scanned(NamedTuple):
     id: int
     topic_id: int
     deliver_at: int
+    reason: int
+    """As of `Cancelled`; 0 of one that waits."""
 
 
 class Resting(NamedTuple):
@@ -181,6 +256,7 @@ class Source(NamedTuple):
     message_id: int
     attempt: int
     history: bytes
+    expires_at: int | None
 
 
 class Aged(NamedTuple):
@@ -239,6 +315,7 @@ class DeadPlace(NamedTuple):
     queue_id: int
     offset: int
     dead_at: int
+    expires_at: int | None
 
 
 def columns_of(row: Any) -> list[tuple[str, Any]]:

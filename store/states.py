@@ -1,8 +1,8 @@
 """The life of a message, as a table: (state, event) -> state.
 
-A state is a place, and a message moves by an insert and a delete in one transaction. It is scheduled, published or
-cancelled as such; from then on it is in a state of its own in each group, where it begins as `published`. The words are
-those of the HTTP API, and the drawing in ARCHITECTURE.md is made from this table.
+A state is a place, and a message moves by an insert and a delete in one transaction. It is scheduled, published,
+cancelled or suppressed as such; from then on it is in a state of its own in each group, where it begins as `published`.
+The words are those of the HTTP API, and the drawing in ARCHITECTURE.md is made from this table.
 
 An operator may bring a message again that is still on its way in a group (`replayed`, `sought`). Then it goes two ways
 there at once, each by the table.
@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 from .records import Outcome
 
-Own = Literal["scheduled", "published", "cancelled"]
+Own = Literal["scheduled", "published", "cancelled", "suppressed"]
 """What a message is as such."""
 Standing = Literal["claimed", "retrying", "parked", "dead"]
 """What it is in a group, as far as messages are looked for by it."""
@@ -29,6 +29,7 @@ PLACES: Mapping[State, str] = MappingProxyType(
     {
         "scheduled": "delay",
         "cancelled": "cancelled",
+        "suppressed": "cancelled, with that reason",
         "published": "message, ahead of the group's cursor",
         "claimed": "claim",
         "acked": "delivery",
@@ -37,7 +38,7 @@ PLACES: Mapping[State, str] = MappingProxyType(
         "parked": "parked",
         "dead": "dead",
         "skipped": "behind the cursor, whose counter has it",
-        "expired": "nowhere: retention took it",
+        "expired": "behind the cursor: past its time, or taken by retention",
         "passed": "behind the cursor, which a seek has moved",
         "purged": "nowhere",
     }
@@ -50,19 +51,20 @@ LIFE: Mapping[tuple[State | None, str], State] = MappingProxyType(
         (None, "published"): "published",
         ("scheduled", "rescheduled"): "scheduled",
         ("scheduled", "cancelled"): "cancelled",
+        ("scheduled", "suppressed"): "suppressed",  # its guard said no
         ("scheduled", "promoted"): "published",
         # In a group
         ("published", "claimed"): "claimed",
         ("published", "skipped"): "skipped",  # its tag was not asked for
         ("published", "parked"): "parked",  # behind one of its key that has to come back
-        ("published", "expired"): "expired",  # retention took it first
+        ("published", "expired"): "expired",  # it was past its time, or retention took it first
         ("claimed", "acked"): "acked",
         ("claimed", "failed"): "retrying",
         ("claimed", "lease_lost"): "retrying",
         ("claimed", "suspended"): "retrying",  # given back uncounted
         ("claimed", "parked"): "parked",  # gone back with one of its key
         ("claimed", "dead"): "dead",  # failed, or its lease was lost, on the last rung
-        ("claimed", "expired"): "expired",
+        ("claimed", "expired"): "expired",  # it failed, and would have come back past its time
         ("retrying", "returned"): "returned",
         ("parked", "returned"): "returned",
         ("returned", "claimed"): "claimed",

@@ -4,7 +4,7 @@
 than a transaction: ids to make, tallies to count in, or another try when a key was taken already.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
@@ -15,7 +15,7 @@ from ..wheel.ladder import Ladder
 from . import catalogue
 from .catalogue import TopicDraft
 from .cleaning import removal
-from .errors import DuplicateKey
+from .errors import DuplicateKey, Locked
 from .groups import turns
 from .groups.locked_rows import Expected
 from .groups.reach import Reach, reach_of
@@ -28,6 +28,7 @@ from .ports import Backend, Transaction
 from .records import (
     ClaimRequest,
     Conflict,
+    Gather,
     Group,
     Promoted,
     Publication,
@@ -38,10 +39,13 @@ from .records import (
     Turn,
     Verdict,
 )
+from .schedules.course import Calendar
+from .schedules.firing import Firing
 from .stream import publishing, sealing
 from .stream.positions import Position
 from .stream.sealing import Sealed
-from .timers import timers
+from .timers import keyed, timers
+from .timers.guarded import Guarding, Suppressed
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -56,6 +60,7 @@ _LOOKS = 16
 """Batches that look for idempotency keys behind one that knew some."""
 
 _Function = Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]]
+_OverSchedules = Callable[[Transaction, Firing], Awaitable[T]]
 _Answers = list[list[Receipt] | Conflict | None]
 Kind = Literal["read", "write"]
 
@@ -74,6 +79,10 @@ class Store:
     window: int = IDEMPOTENCY_WINDOW
     ladder: Ladder = field(factory=Ladder)
     """Of groups for which neither they nor their topic name one."""
+    calendar: Calendar | None = None
+    """None: messages of schedules stay where they are."""
+    guards: Callable[[Mapping[int, str]], None] | None = None
+    """Who hears of messages that are due and whose guards have to be asked, with their guards' names."""
     _expected: dict[int, Expected | None] = field(factory=dict[int, Expected | None], init=False)
     """By group id: where its next claim is likely to begin. It need not be true."""
     _reach: dict[int, Reach | None] = field(factory=dict[int, Reach | None], init=False)
@@ -145,12 +154,97 @@ class Store:
     ) -> tuple[list[Promoted], timers.ByQueue]:
         """As `promote`, without waiting for a queue, unless `behind` is None; what cannot go now, by its queue. See
         `timers`."""
-        maker = self.maker + 2
-        return await self._again(lambda _: self.write(timers.promote, entries, now, maker, behind=behind), now)
+        made: dict[tuple[int, int], int] = {}
+        run = Guarding(now, self.maker + 2)
+
+        async def attempt(spread: int) -> tuple[list[Promoted], timers.ByQueue]:
+            def promote(
+                tx: Transaction, firing: Firing | None = None
+            ) -> Coroutine[Any, Any, tuple[list[Promoted], timers.ByQueue]]:
+                nonlocal run
+                run = Guarding(now, self.maker + 2)
+                return timers.promote(tx, entries, now, self.maker + 2, behind=behind, judge=firing, guarding=run)
+
+            if self.calendar is None:
+                return await self.write(promote)
+            return await self._fire(promote, self.calendar, now, spread, made)
+
+        done = await self._again(attempt, now)
+        if run.left and self.guards is not None:
+            self.guards(run.left)
+        return done
+
+    async def promote_guarded(
+        self, answers: Mapping[int, bool], now: int, fresh: Callable[[], bool]
+    ) -> tuple[list[Promoted], list[Suppressed], set[int]]:
+        """Hands messages to the stream whose guards say so, and ends those of which they say no, while the answers are
+        `fresh`; without waiting for a queue. Beside what went and what ended, those that could not go now."""
+        run = Guarding(now, self.maker + 6)
+
+        async def work(tx: Transaction) -> tuple[list[Promoted], timers.ByQueue]:
+            nonlocal run
+            run = Guarding(now, self.maker + 6, answers, fresh)
+            return await timers.promote(tx, list(answers), now, self.maker + 6, behind=(), guarding=run)
+
+        promoted, held = await self._again(lambda _: self.write(work), now)
+        return promoted, run.suppressed, {*run.left, *(id_ for some in held.values() for id_ in some)}
+
+    async def schedule(self, function: _OverSchedules[T], now: int) -> T:
+        """What a function over schedules returns, once it is committed; see `schedules`."""
+        made: dict[tuple[int, int], int] = {}
+        calendar = self.calendar
+        if calendar is None:
+            raise ValueError("who changes schedules has a calendar")
+        return await self._again(lambda spread: self._fire(function, calendar, now, spread, made), now)
+
+    async def _fire(
+        self, function: _OverSchedules[T], calendar: Calendar, now: int, spread: int, made: dict[tuple[int, int], int]
+    ) -> T:
+        async def work(tx: Transaction) -> tuple[T, Firing]:
+            firing = Firing(calendar, self.ids, now, self.maker + 5, spread, made)
+            return await function(tx, firing), firing
+
+        result, firing = await self.write(work)
+        if firing.dropped:
+            calendar.dropped(firing.dropped)
+        if firing.armed:
+            calendar.armed(firing.armed)
+        return result
 
     async def cancel(self, ids: Sequence[int], now: int) -> list[Verdict]:
         """Cancels waiting messages; a verdict for each."""
         return await self.write(timers.cancel, ids, now, self.maker + 1)
+
+    async def set_timers(self, wishes: Sequence[keyed.Wish], now: int) -> list[keyed.Answer]:
+        """Sets and cancels timers by key in one transaction; an answer for each."""
+        held = set[keyed.Key]()
+
+        async def attempt(spread: int) -> list[keyed.Answer]:
+            made: dict[int, int] = {}
+
+            async def work(tx: Transaction) -> list[keyed.Answer]:
+                run = keyed.Setting(self.ids, now, self.window, self.maker + 4, spread, made, held)
+                return await run.write(tx, wishes)
+
+            return await self.write(work)
+
+        try:
+            return await self._again(attempt, now)
+        except Locked:
+            # One that was just made elsewhere: which, only a look at fewer and fewer of them tells.
+            held |= await self._held(sorted({wish.of for wish in wishes}))
+        return await self._again(attempt, now)
+
+    async def _held(self, keys: Sequence[keyed.Key]) -> set[keyed.Key]:
+        """Those of these timers that others hold."""
+        try:
+            await self.write(keyed.probe, keys)
+        except Locked:
+            if len(keys) == 1:
+                return set(keys)
+            middle = len(keys) // 2
+            return await self._held(keys[:middle]) | await self._held(keys[middle:])
+        return set()
 
     async def count_outbox(self, limit: int) -> dict[int, tuple[int, int]]:
         """Counts a batch of what users have cancelled in their own transactions; see `timers`."""
@@ -168,9 +262,11 @@ class Store:
         *,
         free: bool = False,
         place: tuple[int, int] = (0, 1),
+        gather: Gather | None = None,
     ) -> Turn:
         """Settles and claims for one group in one transaction; see `turns`. `place` is that of this node among the
-        nodes, counted from 0, and how many they are."""
+        nodes, counted from 0, and how many they are. With `gather` the turn waits for the group first, and is then of
+        those that it names, at its time."""
 
         async def attempt(spread: int) -> Turn:
             turn, expected, reach = await self.write(
@@ -182,8 +278,9 @@ class Store:
                 expected=self._expected.get(group.id),
                 free=free,
                 reach=reach_of(group, place, self._reach.get(group.id)),
+                gather=gather,
             )
-            if requests:
+            if turn.claims:
                 self._expected[group.id], self._reach[group.id] = expected, reach
             return turn
 
@@ -193,6 +290,12 @@ class Store:
         """The group is removed."""
         self._expected.pop(group.id, None)
         self._reach.pop(group.id, None)
+
+    async def put_topic(
+        self, draft: TopicDraft, named: Set[str], check: Callable[[Topic, TopicDraft], None], now: int
+    ) -> tuple[Topic, bool]:
+        """Makes the topic, or changes what is named of it; see `catalogue.put_topic`."""
+        return await self._sealing(lambda: self.write(catalogue.put_topic, draft, named, check, now))
 
     async def change_topic(self, topic: Topic, draft: TopicDraft, now: int) -> None:
         """Sets what may be changed of a topic."""
@@ -227,8 +330,8 @@ class Store:
             lambda spread: self.write(redriving.redrive, group, letters, limit, now, self._make_id(spread)), now
         )
 
-    async def seek(self, group: Group, queues: Sequence[Queue], position: Position, now: int) -> Sought:
-        """Closes the group's claims on these queues and moves it."""
+    async def seek(self, group: Group, queues: Sequence[Queue] | None, position: Position, now: int) -> Sought:
+        """Closes the group's claims on these queues of its topic and moves it; None is all."""
         return await self._again(
             lambda spread: self.write(seeking.seek, group, queues, position, now, self._make_id(spread)), now
         )

@@ -4,12 +4,18 @@ A server that cannot be had skips the tests that want it on a person's machine, 
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import TYPE_CHECKING
 
 import pytest
 
 from support import servers
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    from tarry.store.mysql.backend import MySQLBackend
 
 
 @contextmanager
@@ -54,6 +60,17 @@ def mysql_dsn(request: pytest.FixtureRequest, fresh_database: Callable[[str], st
 
 
 @pytest.fixture
+async def backend(mysql_dsn: str) -> "AsyncIterator[MySQLBackend]":
+    """Of a new database, with all tables; of each of the two."""
+    from tarry.store.mysql.backend import MySQLBackend  # not for all who have no use for it
+
+    backend = MySQLBackend(mysql_dsn)
+    await backend.migrate()
+    yield backend
+    await backend.aclose()
+
+
+@pytest.fixture
 def private_redis() -> Iterator[servers.PrivateRedis]:
     """A Redis of the test's own."""
     try:
@@ -62,3 +79,18 @@ def private_redis() -> Iterator[servers.PrivateRedis]:
         servers.skip_or_fail(str(missing))
     yield server
     server.stop()
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> "Iterator[InMemorySpanExporter]":
+    """The spans of OpenTelemetry, by a provider of this test's own: that of the process can be set but once."""
+    from opentelemetry import trace  # not for all who have no use for it
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
+    yield exporter
+    provider.shutdown()

@@ -11,6 +11,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import compress
 
 from .entries import in_order
 
@@ -72,6 +74,29 @@ class Run:
         low, high = self.find(due, entry_id)
         del self.offsets[low:high], self.ids[low:high]
 
+    def goes_on_with(self, other: Run) -> bool:
+        """Whether all of the other comes after all of this one, and both are made alike."""
+        alike = self.base == other.base and self.offsets.typecode == other.offsets.typecode
+        last = len(self.ids) - 1
+        return alike and (self.offsets[last], self.ids[last]) <= (other.offsets[other._taken], other.ids[other._taken])
+
+    def append(self, other: Run) -> None:
+        if self._taken > len(self):  # or a run that is appended to for ever would grow for ever
+            del self.offsets[: self._taken], self.ids[: self._taken]
+            self._taken = 0
+        self.offsets.extend(other.offsets[other._taken :])
+        self.ids.extend(other.left())
+
+    def left(self) -> array[int]:
+        return self.ids[self._taken :]
+
+    def keep(self, wanted: Callable[[array[int], array[int]], Sequence[int]]) -> None:
+        dues, ids = array("q", [due for due, _ in self.head(len(self))]), self.left()
+        kept = wanted(dues, ids)
+        self.offsets = array("q", compress(dues, kept))
+        self.ids = array("q", compress(ids, kept))
+        self.base = self._taken = 0
+
     def merged(self, other: Run) -> Run:
         # Two ascending lists one after the other: the sort finds and merges them in one pass.
         pairs = self.head(len(self)) + other.head(len(other))
@@ -111,6 +136,18 @@ class Opened:
         if ids:
             self._push(Run(base, offsets, ids))
 
+    def take_pairs(self, until: int, limit: int) -> list[tuple[int, int]]:
+        """As `take`, with the due time of each: (due, id)."""
+        self._settle()
+        if len(self._runs) == 1:
+            (run,) = self._runs
+            pairs = run.head(min(run.due(until), limit))
+            self._skip([0] * len(pairs))
+            return pairs
+        heads = self._heads(until, limit)
+        self._skip([index for _, _, index in heads])
+        return [(due, entry_id) for due, entry_id, _ in heads]
+
     def take(self, until: int, limit: int) -> list[int]:
         """The ids of up to `limit` entries due at `until` or before, in order of (due, id)."""
         self._settle()
@@ -123,15 +160,8 @@ class Opened:
             if not len(run):
                 runs.clear()
             return ids
-        # No run gives more than `limit`, so that is all there is to merge, however long the runs are.
-        heads = sorted(
-            (due, entry_id, index)
-            for index, run in enumerate(runs)
-            for due, entry_id in run.head(min(run.due(until), limit))
-        )[:limit]
-        for index, count in Counter(index for _, _, index in heads).items():
-            runs[index].skip(count)
-        self._runs = [run for run in runs if len(run)]
+        heads = self._heads(until, limit)
+        self._skip([index for _, _, index in heads])
         return [entry_id for _, entry_id, _ in heads]
 
     def first(self) -> int | None:
@@ -155,6 +185,34 @@ class Opened:
         self._settle()
         return any(low < high for low, high in (run.find(due, entry_id) for run in self._runs))
 
+    def keep(self, wanted: Callable[[array[int], array[int]], Sequence[int]]) -> None:
+        """Forget all but what is wanted: told dues and ids, it says 1 or 0 of each."""
+        self._settle()
+        for run in self._runs:
+            run.keep(wanted)
+        self._runs = [run for run in self._runs if len(run)]
+
+    def columns(self) -> Iterator[array[int]]:
+        """All ids, some at a time and in no order."""
+        self._settle()
+        for run in self._runs:
+            yield run.left()
+
+    def _heads(self, until: int, limit: int) -> list[tuple[int, int, int]]:
+        """The first (due, id) of all runs, and of which run each is."""
+        # No run gives more than `limit`, so that is all there is to merge, however long the runs are.
+        return sorted(
+            (due, entry_id, index)
+            for index, run in enumerate(self._runs)
+            for due, entry_id in run.head(min(run.due(until), limit))
+        )[:limit]
+
+    def _skip(self, indexes: Sequence[int]) -> None:
+        """One entry is taken from the head of each of these runs, which may be named more than once."""
+        for index, count in Counter(indexes).items():
+            self._runs[index].skip(count)
+        self._runs = [run for run in self._runs if len(run)]
+
     def _settle(self) -> None:
         """Make a run of what came since the last look."""
         if self._fresh_ids:
@@ -164,6 +222,9 @@ class Opened:
 
     def _push(self, run: Run) -> None:
         runs = self._runs
+        if runs and runs[0].goes_on_with(run):
+            runs[0].append(run)  # stretch after stretch of what is due is no work for a merge
+            return
         while runs and len(runs[-1]) < 2 * len(run):
             run = runs.pop().merged(run)
         runs.append(run)

@@ -11,7 +11,7 @@ those at zero. With 10 million timers that is 2800 visits for 58 that fire. Here
 - when a cycle begins, its entries are dealt to the slots (slots.py), once. `deal` does so in pieces, ahead of time,
   into a second set of slots that is swapped in;
 - when a second begins, its slot is opened: sorted, once (opened.py). From there entries come out at their own
-  millisecond.
+  millisecond. `prepare` puts a large slot in order in pieces, in the minute before.
 
 Cycle numbers are absolute and are compared, never counted down: the published formula, rounds = delay // 3600 with
 advance-then-visit, fires exact multiples of an hour one lap late, because the hand has yet to pass the slot that it
@@ -53,6 +53,8 @@ from .slots import Slots
 
 # Slots.
 _FORGOTTEN_AT_ONCE = 300
+# Slots from the front on that are put in order ahead of time, where they are large.
+_PREPARED = 60
 
 
 @attrs.frozen
@@ -198,6 +200,17 @@ class TimingWheel:
                 ids += self._opened.take(hand, room - len(ids))
         return ids
 
+    def advance_pairs(self, now: int, limit: int) -> list[tuple[int, int]]:
+        """As `advance`, for who wants to know when each was due: (due, id)."""
+        hand = self._hand = max(self._hand, now)
+        pairs = self._opened.take_pairs(hand, limit)
+        while len(pairs) < limit and (index := self._next_slot(hand)) is not None:
+            slot = self._slots.open(index)
+            self._front = self._slots.base + (index + 1) * SLOT_MS
+            self._opened.open_slot(self._slots.base, slot.offsets, slot.ids)
+            pairs += self._opened.take_pairs(hand, limit - len(pairs))
+        return pairs
+
     def deal(self, limit: int) -> int:
         """Deal up to `limit` entries of the next cycle to its slots; how many remain.
 
@@ -207,6 +220,32 @@ class TimingWheel:
         if cycle is None:
             return 0
         return cycle.deal(self._slots_ahead(), max(0, limit))
+
+    def prepare(self, limit: int) -> int:
+        """Put about `limit` entries of near seconds in order, of such as have so many that it takes long to do at once;
+        how many remain.
+
+        Optional: what remains is put in order when its second begins.
+        """
+        slots, ahead = self._slots, self._ahead
+        start = (self._front - slots.base) // SLOT_MS
+        left = slots.prepare(start, min(start + _PREPARED, SLOTS), limit)
+        if not left and ahead is not None and ahead.number == slots.number + 1 and start + _PREPARED > SLOTS:
+            left = ahead.prepare(0, start + _PREPARED - SLOTS, limit)
+        return left
+
+    def load(self, second: int) -> int | None:
+        """How many entries fall due in a second since 1970 that is ahead of the front, the cancelled ones of a large
+        slot with them. None where they lie in no slot: behind the front, or in an hour that is not dealt. O(1)."""
+        if second * SLOT_MS < self._front:
+            return None
+        number, index = divmod(second, SLOTS)
+        if number == self._slots.number:
+            return self._slots.load(index)
+        ahead = self._ahead
+        if ahead is None or number != ahead.number or number in self._far:
+            return None
+        return ahead.load(index)
 
     def next_due(self) -> int | None:
         """When to advance next: nothing falls due before; None when the wheel is empty.

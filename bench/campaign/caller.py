@@ -58,6 +58,9 @@ class Caller:
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError, OSError) as error:
             await self.close()
             return Answer("unknown", None, self.node, type(error).__name__)
+        except trio.Cancelled:
+            await self.close()  # the next one is not to hear this one's answer
+            raise
         return Answer("ok", msgspec.json.decode(answer), self.node)
 
     async def close(self) -> None:
@@ -91,6 +94,8 @@ class Caller:
         if refused.status in (500, 503):
             known = problem.get("executed") is False
             return Answer("fail" if known else "unknown", problem, self.node, reason)
+        if refused.status == 400 and "expires_at" in refused.body.decode():
+            return Answer("fail", problem, self.node, "past its end")  # the request was on its way for too long
         if refused.status in (404, 409):
             return Answer("fail", problem, self.node, reason)
         raise HarnessError(f"{refused}")

@@ -10,9 +10,11 @@ from attrs import define, frozen
 
 from .caller import Answer, Caller
 from .crew import Crew, Told, ms_of
-from .message import POISON, digest_of, name_of
+from .message import POISON, STALE, digest_of, name_of
 
 LEASE_MS = 2000
+_LATER = 12_000
+"""Milliseconds for which what is of no use soon rests."""
 _AGAIN = 3
 """Times that an ack whose answer is lost is asked again."""
 
@@ -74,12 +76,15 @@ class Consumer:
             await self._settle("extend", held, held.messages, {"lease": 2 * LEASE_MS}, lease=2 * LEASE_MS)
         good: list[Told] = []
         bad: list[Told] = []
+        stale: list[Told] = []
         stopped: set[str] = set()  # ordering keys of which one failed: what lies behind leaves the claim with it
         for message in held.messages:
             key = message["ordering_key"]
             if self.ordered and key in stopped:
                 continue
-            if name_of(message).endswith(POISON) or random.random() < 0.03:
+            if name_of(message).endswith(STALE):
+                stale.append(message)
+            elif name_of(message).endswith(POISON) or random.random() < 0.03:
                 bad.append(message)
                 stopped.add(key)
             else:
@@ -90,6 +95,8 @@ class Consumer:
                 await self._ack(held, part)
         if bad:
             await self._fail(held, bad, random)
+        if stale:  # so that it comes back past its end, if at all
+            await self._settle("fail", held, stale, {"reason": "later", "retry_after": _LATER}, rest_ms=_LATER)
 
     async def _ack(self, held: Held, messages: Sequence[Told]) -> None:
         for _ in range(_AGAIN):

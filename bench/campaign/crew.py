@@ -1,7 +1,7 @@
 """What all who work in the campaign share: the journal, the ports, the dice, and when to stop."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from random import Random
 from typing import Any
@@ -24,6 +24,8 @@ class Crew:
     """Messages a second that publishers aim at."""
     publishing: bool = True
     consuming: bool = True
+    operating: bool = True
+    """Somebody may give back what has come to its end."""
     gate: trio.Event = field(factory=trio.Event)
     """Set while consumers keep up."""
     offered: "trio.MemorySendChannel[tuple[str, str, int]] | None" = None
@@ -41,8 +43,9 @@ class Crew:
         """Dice of its own for each, the same for the same seed."""
         return Random(f"{self.seed}/{who}")
 
-    def caller(self, who: str) -> Caller:
-        return Caller(self.journal, self.ports, self.random(f"{who}/nodes"))
+    def caller(self, who: str, ports: Sequence[int] = ()) -> Caller:
+        """It asks any node, or any of these."""
+        return Caller(self.journal, ports or self.ports, self.random(f"{who}/nodes"))
 
 
 def ms_of(time: str) -> int:

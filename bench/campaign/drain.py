@@ -7,6 +7,7 @@ import trio
 from attrs import define
 
 from .caller import Caller
+from .clockwork import tell_fires
 from .crew import Crew, ms_of
 from .message import digest_of, name_of
 from .plan import GROUPS, QUEUES, ladder_of
@@ -41,6 +42,8 @@ class Drain:
 
     async def _left(self) -> str:
         """What is left first; nothing when all is done."""
+        if self.crew.operating:
+            return "an operator is at work"
         for topic, groups in GROUPS.items():
             if pending := (await self._ask(f"/v1/topics/{topic}"))["pending"]:
                 return f"{topic}: {pending} pending"
@@ -55,6 +58,7 @@ class Drain:
 
     async def _look(self) -> None:
         journal = self.crew.journal
+        await tell_fires(self.crew, self.caller)
         for topic, groups in GROUPS.items():
             for queue in range(QUEUES):
                 async for message in self._stream(topic, queue):

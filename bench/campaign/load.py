@@ -1,4 +1,5 @@
-"""The load: everybody who publishes, cancels, claims, reads and operates, and the gate that holds publishers back."""
+"""The load: everybody who publishes, keeps timers, cancels, claims, reads and operates, and the gate that holds
+publishers back."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -8,6 +9,7 @@ import trio
 from .caller import Caller
 from .consumers import Consumer
 from .crew import Crew
+from .keepers import Keeper
 from .meddlers import Meddler
 from .operators import Operator
 from .plan import ACCOUNTS, GROUPS, QUEUES, ladder_of
@@ -16,11 +18,12 @@ from .readers import Reader
 
 _BACKLOG = 400
 """Messages that a group may be behind; then publishers wait."""
-_PUBLISHERS, _ORDERED, _CONSUMERS, _MEDDLERS = 3, 2, 2, 8
+_PUBLISHERS, _ORDERED, _CONSUMERS, _MEDDLERS, _KEEPERS = 3, 2, 2, 8, 2
 
 
-async def make_topics(caller: Caller, sequencer: str) -> None:
-    """The topics and groups of the plan."""
+async def make_topics(crew: Crew, sequencer: str) -> None:
+    """The topics of the plan, and their groups, each made by everybody at once."""
+    caller = crew.caller("topics")
     for topic, groups in GROUPS.items():
         ordered = topic == ACCOUNTS
         settings: dict[str, object] = {"queues": QUEUES, "ordered": ordered, "ladder": ladder_of(topic)}
@@ -28,7 +31,10 @@ async def make_topics(caller: Caller, sequencer: str) -> None:
             settings["sequencer"] = sequencer
         await _made(caller, f"/v1/topics/{topic}", settings)
         for group in groups:
-            await _made(caller, f"/v1/topics/{topic}/groups/{group}", {})
+            path = f"/v1/topics/{topic}/groups/{group}"
+            async with trio.open_nursery() as nursery:
+                for port in crew.ports:
+                    nursery.start_soon(_made, crew.caller(f"topics-{port}", [port]), path, dict[str, object]())
 
 
 async def _made(caller: Caller, path: str, settings: dict[str, object]) -> None:
@@ -50,6 +56,9 @@ async def loaded(crew: Crew) -> AsyncGenerator[None, None]:
         for n in range(_ORDERED):
             who = f"o{n}"
             nursery.start_soon(OrderedPublisher(who, crew, crew.caller(who)).run)
+        for n in range(_KEEPERS):
+            who = f"k{n}"
+            nursery.start_soon(Keeper(who, crew, crew.caller(who)).run)
         for n in range(_MEDDLERS):
             who = f"m{n}"
             nursery.start_soon(Meddler(who, crew, crew.caller(who), receive.clone()).run)

@@ -1,6 +1,8 @@
-"""A message of the load: its name stands in its body, and a digest holds all of it against what comes back."""
+"""A message of the load: its name stands in its body, and a digest holds all of it against what comes back. That of a
+schedule has the name of the schedule and its fire time, which stand in its headers."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from random import Random
 from typing import Any, cast
 from zlib import crc32
@@ -9,6 +11,10 @@ from attrs import frozen
 from msgspec.json import encode
 
 POISON = "poison"
+STALE = "stale"
+"""Of a message that is given back until it is of no use any more."""
+SCHEDULE, FIRE_AT = "tarry-schedule", "tarry-fire-at"
+"""Headers of what schedules send."""
 
 
 @frozen
@@ -21,6 +27,8 @@ class Message:
     """The ordering key."""
     seq: int = 0
     delay_ms: int = 0
+    ends_ms: int = 0
+    """From when on it is of no use, by the store's clock; 0: no end."""
 
     @property
     def draft(self) -> dict[str, Any]:
@@ -32,6 +40,8 @@ class Message:
             draft["ordering_key"] = self.key
         if self.delay_ms:
             draft["delay"] = self.delay_ms
+        if self.ends_ms:
+            draft["expires_at"] = datetime.fromtimestamp(self.ends_ms / 1000, UTC).isoformat(timespec="milliseconds")
         return draft
 
     @property
@@ -45,15 +55,24 @@ def digest_of(message: Mapping[str, Any]) -> str:
     return f"{crc32(encode(whole, order='sorted')):08x}"
 
 
-def make(random: Random, name: str, topic: str, **rest: Any) -> Message:
+def make(random: Random, name: str, topic: str, *, stale: bool = False, **rest: Any) -> Message:
     """With a body and headers of some size; one of 200 is poison, and never done."""
     pad = "x" * random.choice((0, 10, 100, 300, 2000))
     headers = {"of": name} if random.random() < 0.3 else None
-    ending = f"-{POISON}" if random.random() < 0.005 else ""
+    poisoned = random.random() < 0.005
+    ending = f"-{STALE}" if stale else f"-{POISON}" if poisoned else ""
     return Message(name + ending, topic, pad, headers, **rest)
 
 
 def name_of(message: Mapping[str, Any]) -> str:
     """The name of what came back; what has none shows as itself."""
+    headers: Mapping[str, str] = message.get("headers") or {}
+    if SCHEDULE in headers:
+        return fire_name(headers[SCHEDULE], headers[FIRE_AT])
     body = message["body"]
     return str(cast("dict[str, Any]", body).get("name", body)) if isinstance(body, dict) else str(body)
+
+
+def fire_name(schedule: str, fire_at: str) -> str:
+    """Of what a schedule has sent for a fire time, RFC 3339."""
+    return f"{schedule}@{round(datetime.fromisoformat(fire_at).timestamp() * 1000)}"

@@ -1,5 +1,7 @@
 """Who moves a group's cursor back and redrives its dead letters, now and then."""
 
+from random import Random
+
 import trio
 from attrs import define
 
@@ -20,20 +22,25 @@ class Operator:
 
     async def run(self) -> None:
         random = self.crew.random("operator")
-        group = f"/v1/topics/{ORDERS}/groups/{OPERATED}"
         while self.crew.publishing:
             await trio.sleep(_REST)
-            if random.random() < 0.5:
-                await self._do("redrive", f"{group}/dead/redrive", {})
-            else:
-                state = await self.caller.ask("GET", group)
-                if state.phase == "ok":
-                    queue = random.randrange(QUEUES)
-                    at = next(place["offset"] for place in state.data["queues"] if place["queue"] == queue)
-                    offset = max(0, at - random.randrange(_BACK))
-                    await self._do(
-                        "seek", f"{group}/seek", {"to": {"queue": queue, "offset": offset}}, queue=queue, offset=offset
-                    )
+            if self.crew.publishing:  # else it would give back what the drain has seen come to its end
+                await self.operate(random)
+        self.crew.operating = False
+
+    async def operate(self, random: Random) -> None:
+        """One of the two."""
+        group = f"/v1/topics/{ORDERS}/groups/{OPERATED}"
+        if random.random() < 0.5:
+            await self._do("redrive", f"{group}/dead/redrive", {})
+            return
+        state = await self.caller.ask("GET", group)
+        if state.phase == "ok":
+            queue = random.randrange(QUEUES)
+            at = next(place["offset"] for place in state.data["queues"] if place["queue"] == queue)
+            offset = max(0, at - random.randrange(_BACK))
+            to = {"to": {"queue": queue, "offset": offset}}
+            await self._do("seek", f"{group}/seek", to, queue=queue, offset=offset)
 
     async def _do(self, op: str, path: str, request: object, **place: int) -> None:
         journal, call = self.crew.journal, self.crew.journal.call()

@@ -7,7 +7,7 @@ LADDER = [100, 100, 100, 150, 150, 150, 150, 150, 200, 200, 200, 200, 200, 250, 
 SHORT = [100, 200, 300]
 """For the ordered topic, where what fails holds up its key."""
 
-ORDERS, ACCOUNTS = "orders", "accounts"
+ORDERS, ACCOUNTS, TICKS = "orders", "accounts", "ticks"
 QUEUES = 2
 OPERATED = "audit"
 """The group whose cursor is moved, and whose letters are redriven."""
@@ -15,7 +15,14 @@ OPERATED = "audit"
 LATE_MS = 60_000
 """The latest first hand-out, outages aside: what has piled up behind one goes out within a minute."""
 
-GROUPS: dict[str, list[str]] = {ORDERS: ["billing", "mails", OPERATED], ACCOUNTS: ["ledger"]}
+CLOCKWORK = "clockwork"
+GROUPS: dict[str, list[str]] = {ORDERS: ["billing", "mails", OPERATED], ACCOUNTS: ["ledger"], TICKS: [CLOCKWORK]}
+
+SCHEDULES: dict[str, tuple[int, dict[str, Any]]] = {
+    "tick": (2000, {}),
+    "shy": (3000, {"overlap": "skip", "group": CLOCKWORK}),
+}
+"""Of the topic of ticks: every so many milliseconds, and what else they are to be."""
 
 
 def ladder_of(topic: str) -> list[int]:
@@ -29,6 +36,7 @@ def setup() -> dict[str, Any]:
         "topics": {
             topic: {
                 "ordered": topic == ACCOUNTS,
+                "scheduled": topic == TICKS,
                 "groups": {group: {"ladder": ladder_of(topic), "operated": group == OPERATED} for group in groups},
             }
             for topic, groups in GROUPS.items()

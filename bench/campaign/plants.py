@@ -3,8 +3,10 @@
 Each is one promise broken now and then. The product knows nothing of them: its parts are changed where they are used.
 """
 
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from itertools import count
+from typing import Any, TypeVar
 
 from attrs import evolve, frozen
 
@@ -12,10 +14,21 @@ from ...service.clock import Clock
 from ...service.http import claims
 from ...service.stream.intake import Intake
 from ...service.stream.readers import Readers
-from ...store.ports import Bound, Offsets, Value
-from ...store.records import Delivered, Queue, Settled, Verdict
+from ...store.errors import Unavailable
+from ...store.groups import claims as hands_out
+from ...store.groups import failing
+from ...store.ports import Bound, Offsets, Transaction, Value, Work
+from ...store.records import Queue, Settled, Verdict
+from ...store.rows import ScheduleRow
+from ...store.schedules.course import Course
+from ...store.schedules.firing import Firing
+from ...store.stream import stretches
+from ...store.stream.stretches import Pulled
+from ...store.timers import keyed, timers
 from ...wheel.ladder import Ladder
-from ..killing import WatchedTransaction
+from ..killing import WatchedBackend, WatchedTransaction
+
+T = TypeVar("T")
 
 _Rows = Mapping[int, Sequence[Sequence[Value]]]
 _AHEAD = 1000
@@ -153,11 +166,103 @@ def _skip() -> None:
     """A reader by offset is given all but one."""
     right = Readers.pull
 
-    async def pull(self: Readers, queue: Queue, offset: int, size: int, wait: int) -> list[Delivered]:
-        found = await right(self, queue, offset, size, wait)
-        return [*found[:1], *found[2:]] if len(found) == _RARE else found
+    async def pull(self: Readers, queue: Queue, offset: int, size: int, wait: int) -> Pulled:
+        pulled = await right(self, queue, offset, size, wait)
+        found = pulled.messages
+        return pulled._replace(messages=[*found[:1], *found[2:]]) if len(found) == _RARE else pulled
 
     Readers.pull = pull  # type: ignore[method-assign]
+
+
+def _look_up() -> None:
+    """The node goes by its host's wall clock."""
+    Clock.now = lambda self: time.time_ns() // 1_000_000  # type: ignore[method-assign]
+    Clock.seconds_until = lambda self, ms: max(0, ms - self.now()) / 1000  # type: ignore[method-assign]
+
+
+def _cling() -> None:
+    """A clock of the database that was set is never followed: the node goes on by the time before."""
+    Clock._doubt = lambda *_: None  # type: ignore[method-assign]
+
+
+def _judge_expiry(past: Callable[[int | None, int], bool]) -> Callable[[], None]:
+    """Whether a message is past its time is judged so, wherever it is asked."""
+
+    def patch() -> None:
+        for place in (hands_out, failing, stretches, timers):
+            place.is_past = past  # type: ignore[attr-defined]
+
+    return patch
+
+
+def _leave() -> None:
+    """What a timer has replaced waits on."""
+    keyed.remove_waiting = _nothing  # type: ignore[assignment, attr-defined]
+
+
+async def _nothing(*_: object) -> None:
+    pass
+
+
+def _forget_cancel() -> None:
+    """A timer that is cancelled says so, and fires."""
+    keyed.cancel_locked = _nothing  # type: ignore[assignment, attr-defined]
+
+
+def _fire_again() -> None:
+    """A schedule has its first fire times twice."""
+    right = Firing._turn  # pyright: ignore[reportPrivateUsage]  # bugs are planted where nobody else reaches
+    done: set[int] = set()
+
+    async def turn(self: Firing, tx: Transaction, schedule: ScheduleRow, course: Course, fire_at: int) -> Any:
+        told = await right(self, tx, schedule, course, fire_at)
+        if fire_at in done or len(done) >= _FEW:
+            return told
+        done.add(fire_at)
+        return told._replace(next_at=fire_at)
+
+    Firing._turn = turn  # type: ignore[method-assign]  # pyright: ignore[reportPrivateUsage]
+
+
+def _pass_by() -> None:
+    """Every other fire time of a schedule is passed by."""
+    right = Firing._turn  # pyright: ignore[reportPrivateUsage]  # bugs are planted where nobody else reaches
+    turns = count()
+
+    async def turn(self: Firing, tx: Transaction, schedule: ScheduleRow, course: Course, fire_at: int) -> Any:
+        told = await right(self, tx, schedule, course, fire_at)
+        if told.next_at is None or next(turns) % 2:
+            return told
+        return told._replace(next_at=course.after(told.next_at))
+
+    Firing._turn = turn  # type: ignore[method-assign]  # pyright: ignore[reportPrivateUsage]
+
+
+_FEW = 3
+_PUBLISHING = frozenset(("message.add", "message.add_bare", "delay.add", "delay.add_bare"))
+
+
+def _believe() -> None:
+    """A publish whose commit the disk had no room for is answered as if it were there."""
+    right = WatchedBackend.write
+
+    async def write(self: WatchedBackend, work: Work[T]) -> T:
+        published: list[T] = []
+
+        async def kept(tx: Transaction) -> T:
+            result = await work(tx)
+            if isinstance(tx, WatchedTransaction) and not _PUBLISHING.isdisjoint(tx.queries):
+                published[:] = [result]
+            return result
+
+        try:
+            return await right(self, kept)
+        except Unavailable:
+            if not published:
+                raise
+            return published[0]
+
+    WatchedBackend.write = write  # type: ignore[method-assign]
 
 
 PLANTS: Mapping[str, Plant] = {
@@ -172,6 +277,15 @@ PLANTS: Mapping[str, Plant] = {
     "rung": Plant(("rung",), patch=_hasten),
     "truncated": Plant(("body",), _Truncating),
     "counter": Plant(("counters",), _Miscounting),
+    "past-its-end": Plant(("expired",), patch=_judge_expiry(lambda _expires_at, _at: False)),
+    "ended-early": Plant(("lost",), patch=_judge_expiry(lambda expires_at, _at: expires_at is not None)),
+    "replaced": Plant(("timer",), patch=_leave),
+    "timer-cancel": Plant(("cancel",), patch=_forget_cancel),
+    "fired-twice": Plant(("written twice",), patch=_fire_again),
+    "passed-by": Plant(("fire",), patch=_pass_by),
+    "host-clock": Plant(("early",), patch=_look_up),
+    "old-clock": Plant(("stuck",), patch=_cling),
+    "no-room": Plant(("lost",), patch=_believe),
 }
-"""By name. Promoted twice and one lap late cannot be planted so: the index of ids refuses the one, the sweep behind the
-hand mends the other."""
+"""By name. The last three show only where a clock is set or a disk is full. Promoted twice and one lap late cannot be
+planted so: the index of ids refuses the one, the sweep behind the hand mends the other."""

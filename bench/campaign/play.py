@@ -11,6 +11,7 @@ from ..checker.event import read
 from ..checker.report import check
 from ..proxy import Proxy
 from ..report import say
+from .clockwork import make_schedules, pause_schedules
 from .crew import Crew
 from .database import Server, private_redis
 from .drain import Drain
@@ -33,11 +34,12 @@ async def run(row: Row, order: Order, database: Server, folder: Path, shim: Shim
         journal = stack.enter_context(Journal(path))
         journal.write("setup", "ok", facts=setup())
         redis = stack.enter_context(private_redis(folder)) if row.redis else None
-        settings = {"TARRY_REDIS": redis.dsn} if redis else {}
+        settings = {**row.environment, **({"TARRY_REDIS": redis.dsn} if redis else {})}
         levers = _levers(order, database, shim)
         async with _running(row, order, database, journal, settings, levers) as (nodes, proxies):
             crew = Crew(journal, [node.port for node in nodes], order.seed, order.rate)
-            await make_topics(crew.caller("topics"), "redis" if redis else "store")
+            await make_topics(crew, "redis" if redis else "store")
+            await make_schedules(crew, crew.caller("schedules"))
             stage = Stage(
                 order, database, redis, nodes, proxies, crew, journal, time.monotonic() + order.seconds, levers
             )
@@ -45,6 +47,8 @@ async def run(row: Row, order: Order, database: Server, folder: Path, shim: Shim
                 await row.do(stage)
                 crew.publishing = False
                 crew.gate.set()
+                with trio.move_on_after(order.drain_seconds):
+                    await pause_schedules(crew, crew.caller("schedules"))
                 await Drain(crew, crew.caller("drain")).run(order.drain_seconds)
     report = await trio.to_thread.run_sync(lambda: check(read(path)))
     return Outcome(stage.done, time.monotonic() - began, max(stage.ups, default=0), report)

@@ -13,6 +13,10 @@ from .plan import ACCOUNTS, ORDERS
 
 KEYS = 8
 """Ordering keys of a publisher."""
+_ENDING = 0.25
+"""Of requests those whose messages are of no use from some time on."""
+_FAR = 3 * 3_600_000
+"""Milliseconds: longer than a run, and than clocks are set ahead."""
 
 
 @define
@@ -29,17 +33,23 @@ class Publisher:
             await self.crew.gate.wait()
             size = random.choice((1, 1, 5, 20))
             delay = random.choice((0, 0, random.randrange(1, 3000)))
+            ends, stale = 0, False
+            if random.random() < _ENDING:  # soon, or after the end of all
+                stale = random.random() < 0.4
+                left = random.randrange(1500, 4000) if stale or random.random() < 0.5 else _FAR
+                ends = round(self.crew.store_ms) + delay + 7 * size + left
             messages = [
-                make(random, self._name(), ORDERS, delay_ms=delay and delay + 7 * number) for number in range(size)
+                make(random, self._name(), ORDERS, delay_ms=delay and delay + 7 * n, ends_ms=ends, stale=stale)
+                for n in range(size)
             ]
-            key = f"{self.who}-{self.made}" if random.random() < 0.5 else None
+            key = f"{self.who}-{self.made}" if random.random() < 0.5 and not ends else None
             answer = await self.publish(messages, key)
             while answer.phase == "unknown" and key is not None and self.crew.publishing:
                 answer = await self.publish(messages, key)
             if answer.phase == "ok":
                 if key is not None and random.random() < 0.02:
                     await self.publish(messages, key)  # once more: it must be the same
-                if delay:
+                if delay and not ends:  # it could be put off past its end, which is refused
                     self._offer(messages, answer)
             await trio.sleep(size / self.crew.rate)
 
@@ -61,7 +71,15 @@ class Publisher:
         journal, call, topic = self.crew.journal, self.crew.journal.call(), messages[0].topic
         now = time.time_ns() // 1_000_000
         told: list[dict[str, Any]] = [
-            {"call": call, "topic": topic, "name": m.name, "key": m.key or "", "seq": m.seq, "digest": m.digest}
+            {
+                "call": call,
+                "topic": topic,
+                "name": m.name,
+                "key": m.key or "",
+                "seq": m.seq,
+                "digest": m.digest,
+                "ends_ms": m.ends_ms,
+            }
             for m in messages
         ]
         for line, message in zip(told, messages, strict=True):

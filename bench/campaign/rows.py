@@ -2,9 +2,9 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from attrs import frozen
+from attrs import field, frozen
 
-from . import faults, machines
+from . import deaths, faults, lines, machines, turns
 from .stage import Stage
 
 
@@ -22,6 +22,8 @@ class Row:
     """What of the machine programs are made to believe otherwise, the database first: see `shims`."""
     redis: bool = False
     """Nodes have a Redis, and the unordered topic draws its offsets there."""
+    environment: Mapping[str, str] = field(factory=dict[str, str])
+    """Of nodes."""
 
 
 _SERVERS = ("mysql", "mariadb")
@@ -30,6 +32,20 @@ ROWS: Mapping[str, Row] = {
     "none": Row("no fault", faults.nothing),
     "kill": Row("kill -9 of a node", faults.kills),
     "pause": Row("SIGSTOP of a node past its leases, then CONT", faults.pauses),
+    "all": Row("kill -9 of all nodes at the same moment", deaths.all_at_once),
+    "children": Row(
+        "kill -9 of processes of servers that have two each",
+        deaths.children,
+        stores=_SERVERS,
+        environment={"TARRY_PROCESSES": str(deaths.CHILDREN)},
+    ),
+    "turn": Row(
+        "SIGSTOP of a node in the middle of a group's turn, while an operator seeks and redrives, then CONT",
+        turns.turns,
+        stores=_SERVERS,
+        environment={"TARRY_TEST_SIGNAL": "SIGSTOP"},
+    ),
+    "line": Row("the line of one node to the database cut or silent", lines.lines, cut=True, stores=_SERVERS),
     "cut": Row("connection cut before, during or after COMMIT", faults.cuts, cut=True, stores=_SERVERS),
     "database": Row("kill -9 or stop of the database, and start", faults.databases, restarts=True, stores=_SERVERS),
     "clock": Row(

@@ -25,6 +25,8 @@ class Clocks:
     """Times go in as the harness's, and come out as the store's, but for `reached`."""
 
     _spans: list[_Span] = field(factory=lambda: [_Span(-NEVER, NEVER, 0)])
+    last_ms: float = 0
+    """When the last event was heard."""
 
     def add(self, event: Event) -> None:
         """The begin or the end of a fault, perhaps a step of the store's clock."""
@@ -34,6 +36,10 @@ class Clocks:
             self._spans.append(_Span(event.wall_ms, NEVER, event.facts["ahead_ms"]))
         elif len(self._spans) > 1:
             self._spans[-2].end = event.wall_ms
+
+    def hear(self, event: Event) -> None:
+        """Any event."""
+        self.last_ms = max(self.last_ms, event.wall_ms)
 
     def most(self, since: float, at: float) -> float:
         """The latest that it has shown to anybody from `since` to `at`."""

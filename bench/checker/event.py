@@ -12,8 +12,8 @@ class Event(Struct, frozen=True, omit_defaults=True):
     """Times are of the harness. `mono_ns` orders the events, `wall_ns` is held against the times of the service."""
 
     op: str
-    """setup, publish, cancel, reschedule, claim, ack, fail, extend, seek, redrive, read, fault; and at the end
-    stream, dead, counts and drained."""
+    """setup, publish, cancel, reschedule, replace (a timer by the next one of its key), claim, ack, fail, extend, seek,
+    redrive, read, schedule (made, and paused), fault; and at the end fire, stream, dead, counts and drained."""
     phase: str
     """invoke; ok, fail (it was refused, and nothing was done) or unknown (nobody can tell)."""
     wall_ns: int
@@ -39,7 +39,9 @@ class Event(Struct, frozen=True, omit_defaults=True):
     offset: int = -1
     due_ms: int = 0
     """Of a publish and a reschedule when it may go out, of a claim and an extension when the lease is over,
-    of a dead letter when it died."""
+    of a dead letter when it died, of a fire the fire time. Of the store's clock, but for what is asked for."""
+    ends_ms: int = 0
+    """Of a publish: from when on it is handed out to nobody; 0: no end."""
     rest_ms: int = -1
     """Of a fail: the delay that the consumer named."""
     counted: bool = True
@@ -51,7 +53,9 @@ class Event(Struct, frozen=True, omit_defaults=True):
     node: str = ""
     facts: dict[str, Any] = {}
     """Of setup: topics and groups; of counts: what the service tells; of a dead letter: its attempts; of a fault
-    that steps the clock of the store, by how many milliseconds it is ahead of the harness's: `ahead_ms`."""
+    that steps the clock of the store, by how many milliseconds it is ahead of the harness's: `ahead_ms`. Of a schedule:
+    its name, `since` when it fires, and `every` how many milliseconds; of a fire: its `schedule`, and `at` when it had
+    its turn."""
 
     @property
     def wall_ms(self) -> float:

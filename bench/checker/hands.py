@@ -30,6 +30,8 @@ class Known:
     sought: dict[tuple[tuple[str, str], int], int] = field(factory=dict[tuple[tuple[str, str], int], int])
     """By group and queue the furthest place that a seek has named. What lies before it and was in somebody's hands is
     given up by the seek."""
+    asked: dict[int, float] = field(factory=dict[int, float])
+    """By call when a claim was asked for, on the harness's wall."""
     given_back: dict[str, int] = field(factory=dict[str, int])
     """By claim when it first asked to give anything back: in an ordered topic, what lies behind goes along."""
 
@@ -37,9 +39,12 @@ class Known:
         if event.op == "fault":
             self.outages.add(event)
             self.clocks.add(event)
+        self.clocks.hear(event)
         if event.phase != "invoke":
             return
-        if event.op in ("seek", "redrive"):
+        if event.op == "claim":
+            self.asked[event.call] = event.wall_ms
+        elif event.op in ("seek", "redrive"):
             group = (event.topic, event.group)
             self.operated.setdefault(group, event.mono_ns)
             if event.op == "seek":
@@ -93,6 +98,16 @@ class Hand:
         # The first lease, unless it was extended before it could have been over.
         ends.append(self.lease_first + rung)
         return min(ends)
+
+    def back_by(self, rungs: list[int]) -> float:
+        """The latest time, of the store, at which the message would be back."""
+        rung = rungs[min(self.given.attempt, len(rungs)) - 1] if rungs else 0
+        answered = {event.call: event.wall_ms for event in self.fails if event.phase == "ok"}
+        backs: list[float] = [] if answered else [self.lease_last + rung]
+        for event in self.maybe(self.fails):
+            failed_by = self.clocks.most(event.wall_ms, answered.get(event.call, self.clocks.last_ms))
+            backs.append(failed_by + (rung if event.rest_ms < 0 else event.rest_ms))
+        return max(backs)
 
 
 @define
@@ -157,6 +172,7 @@ class Hands:
         late_ms, at = self.late_ms, self.hands[0].given.wall_ms if self.hands else 0
         if late_ms > self.known.setup.late_ms + self.known.outages.within(at - late_ms, at):
             yield self._wrong("late", f"{self.late_ms / 1000:.1f} s after its time")
+        yield from self._past_its_end()
         yield from self._again(reasons)
         yield from self._attempts()
         yield from self._answers()
@@ -167,8 +183,22 @@ class Hands:
         accepted = self.life.receipt is not None or bool(self.life.stream)
         if self.operated and any(self._is_given_up(event) for event in self.life.stream):
             return
-        if accepted and not (self.maybe_acked or self.letters or self.life.maybe_cancelled):
+        if accepted and not (self.maybe_acked or self.letters or self.life.maybe_gone or self._may_expire()):
             yield self._wrong("lost", "it came to no end")
+
+    def _may_expire(self) -> bool:
+        """Whether its end may have come, or it would have come back past that only: a group is done with it at once."""
+        ends = self.life.ends_ms
+        too_late = bool(ends) and any(hand.back_by(self.rules.ladder) >= ends for hand in self.hands[-1:])
+        return self.life.may_expire or too_late
+
+    def _past_its_end(self) -> Iterator[Violation]:
+        """Nobody is given what was past its end before he asked."""
+        ends = self.life.ends_ms
+        for hand in self.hands if ends else ():
+            asked = self.known.clocks.least(self.known.asked.get(hand.given.call, hand.given.wall_ms))
+            if asked > ends + self.known.setup.slack_ms:
+                yield self._wrong("expired", f"it was handed out {asked - ends:.0f} ms past its end")
 
     def _is_given_up(self, event: Event) -> bool:
         return event.offset < self.known.sought.get(((event.topic, self.group), event.queue), 0)
@@ -277,7 +307,7 @@ class Hands:
             yield self._wrong("dead letter", "it failed for the last time, and there is none")
 
     def _wrong(self, kind: str, what: str) -> Violation:
-        of_topic = [*self.life.publishes, *self.life.cancels, *self.life.reschedules]
+        of_topic = [*self.life.publishes, *self.life.cancels, *self.life.reschedules, *self.life.replaces]
         of_group = [*self.life.of_group.get(self.group, ()), *self.letters]
         events = sorted([*of_topic, *of_group, *self.life.stream], key=lambda event: event.mono_ns)
         return Violation(kind, f"{self.life.name} in {self.life.topic}/{self.group}: {what}", events)

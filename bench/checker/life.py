@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from attrs import define, field
+from msgspec.structs import replace
 
 from .clocks import Clocks
 from .event import Event
@@ -19,6 +20,8 @@ class Life:
     publishes: list[Event] = field(factory=list[Event])
     cancels: list[Event] = field(factory=list[Event])
     reschedules: list[Event] = field(factory=list[Event])
+    replaces: list[Event] = field(factory=list[Event])
+    """Of a timer: what came of the next one of its key."""
     stream: list[Event] = field(factory=list[Event])
     """Where the last look at its queues found it."""
     of_group: dict[str, list[Event]] = field(factory=lambda: defaultdict[str, list[Event]](list))
@@ -32,6 +35,10 @@ class Life:
                 self.cancels.append(event)
             case "reschedule":
                 self.reschedules.append(event)
+            case "replace":
+                self.replaces.append(event)
+            case "fire":  # nobody was told before: a schedule has published it, as it tells in the end
+                self.publishes.append(replace(event, wall_ns=0, mono_ns=0))
             case "stream":
                 self.stream.append(event)
             case "dead":
@@ -43,7 +50,7 @@ class Life:
     def events(self) -> list[Event]:
         """All of them, by time."""
         rest = [event for events in (*self.of_group.values(), *self.letters.values()) for event in events]
-        of_topic = [*self.publishes, *self.cancels, *self.reschedules, *self.stream]
+        of_topic = [*self.publishes, *self.cancels, *self.reschedules, *self.replaces, *self.stream]
         return sorted([*of_topic, *rest], key=lambda event: event.mono_ns)
 
     @property
@@ -69,6 +76,26 @@ class Life:
         """Or nobody can tell."""
         return len(_of(self.cancels, "fail")) < len(_of(self.cancels, "invoke"))
 
+    @property
+    def replaced(self) -> bool:
+        return _first(self.replaces, "ok") is not None
+
+    @property
+    def maybe_gone(self) -> bool:
+        """Cancelled or replaced, or nobody can tell."""
+        return self.maybe_cancelled or len(_of(self.replaces, "fail")) < len(_of(self.replaces, "invoke"))
+
+    @property
+    def ends_ms(self) -> int:
+        """From when on it is handed out to nobody; 0: no end."""
+        return self.publishes[0].ends_ms
+
+    @property
+    def may_expire(self) -> bool:
+        """Whether the store's clock may have come to its end."""
+        ends = self.ends_ms
+        return bool(ends) and self.clocks.most(self.publishes[0].wall_ms, self.clocks.last_ms) >= ends
+
     def deliveries(self) -> Iterator[Event]:
         for events in self.of_group.values():
             yield from (event for event in events if event.op == "claim")
@@ -93,7 +120,7 @@ class Life:
         there = bool(self.stream) or any(True for _ in self.deliveries())
         if there and self.receipt is None and not self.in_doubt:
             yield self._wrong("invented", "each publish of it was refused")
-        if self.receipt is not None and not self.stream and not self.maybe_cancelled:
+        if self.receipt is not None and not (self.stream or self.maybe_gone or self.may_expire):
             yield self._wrong("lost", "it was accepted, and is not in the stream")
 
     def _body(self) -> Iterator[Violation]:
@@ -149,6 +176,8 @@ class Life:
         streamed = bool(self.stream) or any(True for _ in self.deliveries())
         if self.cancelled and streamed:
             yield self._wrong("cancel", "it was cancelled and delivered")
+        if self.replaced and streamed:
+            yield self._wrong("timer", "another took its place, and it was delivered")
         for event in (*self.cancels, *self.reschedules):
             if event.phase != "fail":
                 continue

@@ -1,7 +1,7 @@
 """Offsets: nobody who reads a queue by his own offset passes a message by."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from attrs import define, field
 
@@ -23,11 +23,15 @@ class Readings:
         by_queue = self.found if event.op == "read" else self.there
         by_queue[event.topic, event.queue].append(event)
 
-    def violations(self) -> Iterator[Violation]:
+    def violations(self, expiring: Container[str] = ()) -> Iterator[Violation]:
+        """What may have come to its end since it was found need not be there in the end."""
         for queue, there in self.there.items():
             yield from _unique(queue, there)
         for queue, found in self.found.items():
-            yield from _compared(queue, found, self.there.get(queue, []))
+            there = self.there.get(queue, [])
+            names = {event.name for event in there}
+            lasting = [event for event in found if event.name in names or event.name not in expiring]
+            yield from _compared(queue, lasting, there)
 
 
 def _unique(queue: Queue, there: list[Event]) -> Iterator[Violation]:
@@ -40,7 +44,7 @@ def _unique(queue: Queue, there: list[Event]) -> Iterator[Violation]:
 
 def _compared(queue: Queue, found: list[Event], there: list[Event]) -> Iterator[Violation]:
     """The reader saw what there is up to where it came, in this order and nothing else."""
-    last = max(event.offset for event in found)
+    last = max((event.offset for event in found), default=-1)
     wanted = [event for event in sorted(there, key=lambda event: event.offset) if event.offset <= last]
     for was, ought in zip(found, wanted, strict=False):
         if (was.offset, was.name) != (ought.offset, ought.name):

@@ -8,6 +8,7 @@ from attrs import define, field, frozen
 
 from .books import Books
 from .event import Event
+from .fires import Fires
 from .hands import Hands, Known
 from .life import Life
 from .order import Keys
@@ -15,7 +16,9 @@ from .reading import Readings
 from .setup import setup_of
 from .violation import Violation
 
-_OF_MESSAGES = frozenset(("publish", "cancel", "reschedule", "claim", "ack", "fail", "extend", "stream", "dead"))
+_OF_MESSAGES = frozenset(
+    ("publish", "cancel", "reschedule", "replace", "fire", "claim", "ack", "fail", "extend", "stream", "dead")
+)
 
 
 @frozen
@@ -31,6 +34,7 @@ class _Judge:
     readings: Readings = field(factory=Readings)
     books: Books = field(init=False)
     keys: Keys = field(factory=Keys)
+    fires: Fires = field(init=False)
     reasons: Counter[str] = field(factory=Counter[str])
     faults: Counter[str] = field(factory=Counter[str])
     stuck: list[Event] = field(factory=list[Event])
@@ -41,11 +45,14 @@ class _Judge:
 
     def __attrs_post_init__(self) -> None:
         self.books = Books(self.known.setup)
+        self.fires = Fires(self.known.setup, self.known.clocks)
 
     def hear(self, event: Event) -> None:
         self.known.add(event)
         if event.op in ("read", "stream"):
             self.readings.add(event)
+        if event.op in ("schedule", "fire"):
+            self.fires.add(event)
         if event.op == "counts":
             self.books.told.append(event)
         elif event.op == "drained":
@@ -71,7 +78,9 @@ class _Judge:
             if life.publishes:
                 yield from self._of_groups(life)
         yield from self.keys.violations()
-        yield from self.readings.violations()
+        yield from self.fires.violations()
+        expiring = {life.name for life in self.lives.values() if life.publishes and life.may_expire}
+        yield from self.readings.violations(expiring)
         yield from self.books.violations()
 
     def _of_groups(self, life: Life) -> Iterator[Violation]:
@@ -98,6 +107,9 @@ def check(history: Iterable[Event]) -> Report:
         "messages": sum(life.receipt is not None for life in lives),
         "deliveries": judge.deliveries,
         "cancelled": sum(life.cancelled for life in lives),
+        "replaced": sum(life.replaced for life in lives),
+        "ends": sum(bool(life.publishes) and life.may_expire for life in lives),
+        "fires": sum(len(fires) for fires in judge.fires.of.values()),
         "dead": sum(len(letters) for life in lives for letters in life.letters.values()),
         "latest_ms": round(judge.latest_ms),
         "faults": dict(judge.faults),

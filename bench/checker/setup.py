@@ -17,6 +17,8 @@ class Group(Struct, frozen=True):
 class Topic(Struct, frozen=True):
     groups: dict[str, Group]
     ordered: bool = False
+    scheduled: bool = False
+    """Its messages are those of schedules."""
 
 
 class Setup(Struct, frozen=True):

@@ -15,7 +15,7 @@ LIMIT = 200
 class Violation:
     kind: str
     """lost, early, late, duplicate, promoted twice, written twice, stale ack, refused, cancel, order, retries, rung,
-    dead letter, body, skipped, counters, invented or stuck."""
+    dead letter, body, skipped, counters, invented, expired, timer, fire or stuck."""
     what: str
     events: Sequence[Event] = ()
 

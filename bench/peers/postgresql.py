@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,8 +15,8 @@ from .processes import Program
 _MAX_CONNECTIONS = 300
 
 
-class PostgreSQL:
-    """The server of the peers that are on PostgreSQL."""
+class PostgreSQL(ABC):
+    """The server of the peers that are on PostgreSQL, each with tables of its own."""
 
     durability = "`fsync` and `synchronous_commit` on"
     in_memory = False
@@ -46,9 +47,9 @@ class PostgreSQL:
         if new:
             asyncio.run(self.install())
 
+    @abstractmethod
     async def install(self) -> None:
-        """The client's own tables."""
-        raise NotImplementedError
+        """Makes the client's own tables."""
 
     def _answers(self) -> bool:
         return not subprocess.run(

@@ -2,6 +2,7 @@
 
     outbox.publish(cursor, "orders", {"order": 7}, delay="30m", key="order-7")
     outbox.cancel(cursor, topic="orders", key="order-7")
+    outbox.set_timer(cursor, "orders", "order-7", {"order": 7}, delay="30m")
     outbox.ack(cursor, message)
     outbox.once(cursor, message)
     with outbox.settle(connection, message) as cursor: ...
@@ -28,10 +29,25 @@ _default = Outbox()
 publish = _default.publish
 publish_many = _default.publish_many
 cancel = _default.cancel
+set_timer = _default.set_timer
+cancel_timer = _default.cancel_timer
 ack = _default.ack
 once = _default.once
 settle = _default.settle
 prepare = _default.prepare
 forget = _default.forget
 
-__all__ = ["Outbox", "ack", "aio", "cancel", "forget", "once", "prepare", "publish", "publish_many", "settle"]
+__all__ = [
+    "Outbox",
+    "ack",
+    "aio",
+    "cancel",
+    "cancel_timer",
+    "forget",
+    "once",
+    "prepare",
+    "publish",
+    "publish_many",
+    "set_timer",
+    "settle",
+]

@@ -12,10 +12,11 @@ from typing import Any, Unpack
 from anyio import CancelScope, move_on_after
 
 from ..durations import Duration
-from ..records import Claim, Draft, Message, Named, Receipt
+from ..records import Claim, Draft, Message, Named, Receipt, Timer
 from ..stock import PATIENCE
+from ..timers import Mode
 from . import guards
-from .box import Fields, Steps
+from .box import Fields, Steps, TimerFields
 from .cursors import AsyncCursor
 from .settling import AsyncConnection, DoneBefore, NoCursor
 
@@ -44,6 +45,25 @@ class AsyncOutbox(Steps):
     ) -> list[str]:
         """Cancels one message, or all that wait under a key; see `Outbox.cancel`."""
         return await self._cancel(self._tx(cursor), id, topic, key)
+
+    async def set_timer(
+        self,
+        cursor: AsyncCursor,
+        topic: str,
+        key: str,
+        body: Any,
+        *,
+        mode: Mode = "replace",
+        max_wait: Duration | None = None,
+        **fields: Unpack[TimerFields],
+    ) -> Timer:
+        """Sets the timer of a key; see `Outbox.set_timer`."""
+        draft = Draft(body=body, key=key, **fields)
+        return await self._set_timer(self._tx(cursor), topic, draft, mode, max_wait)
+
+    async def cancel_timer(self, cursor: AsyncCursor, topic: str, key: str) -> str:
+        """Cancels the message of a key; see `Outbox.cancel_timer`."""
+        return await self._cancel_timer(self._tx(cursor), topic, key)
 
     async def ack(self, cursor: AsyncCursor, message: Message, *, claim: Claim | str | None = None) -> None:
         """Settles a claimed message; see `Outbox.ack`."""
@@ -103,10 +123,24 @@ _default = AsyncOutbox()
 publish = _default.publish
 publish_many = _default.publish_many
 cancel = _default.cancel
+set_timer = _default.set_timer
+cancel_timer = _default.cancel_timer
 ack = _default.ack
 once = _default.once
 settle = _default.settle
 prepare = _default.prepare
 forget = _default.forget
 
-__all__ = ["AsyncOutbox", "ack", "cancel", "forget", "once", "prepare", "publish", "publish_many", "settle"]
+__all__ = [
+    "AsyncOutbox",
+    "ack",
+    "cancel",
+    "cancel_timer",
+    "forget",
+    "once",
+    "prepare",
+    "publish",
+    "publish_many",
+    "set_timer",
+    "settle",
+]

@@ -10,11 +10,12 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, TypedDict, TypeVar, Unpack
 
-from ...store.errors import DuplicateKey, StoreError
+from ...store.errors import DuplicateKey, NoSuchTable, StoreError
 from ...store.groups.claim_ids import parse_claim
 from ...store.ids import IdMaker
 from ...store.records import ClaimKey
 from ...store.stream import outbox as store
+from ...store.stream import outbox_timers
 from ...store.stream.placing import WrongQueue
 from ..bodies import Dumps
 from ..coroutines import drive
@@ -22,9 +23,10 @@ from ..delivery import Delivery
 from ..durations import Duration, milliseconds
 from ..errors import BadRequest, LeaseLost, NotFound, TarryError, TooLate, Unavailable
 from ..processes import PerProcess
-from ..records import Claim, Draft, Message, Named, Receipt, id_of
+from ..records import Claim, Draft, Message, Named, Receipt, Timer, id_of
+from ..timers import Mode
 from . import guards, transactions
-from .cursors import AsyncCursor, Cursor, CursorTransaction, NoSuchTable
+from .cursors import AsyncCursor, Cursor, CursorTransaction
 from .drafts import Limits, check_topic, entries
 from .settling import Connection, DoneBefore, NoCursor
 
@@ -35,17 +37,23 @@ _ID = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Fields(TypedDict, total=False):
-    """What a message may have beside its body."""
+class TimerFields(TypedDict, total=False):
+    """What the message of a timer may have beside its body."""
 
     delay: Duration | None
     deliver_at: datetime | str | None
-    key: str | None
+    expires_at: datetime | str | None
     ordering_key: str | None
     tag: str | None
     headers: Mapping[str, str] | None
     queue: int | None
     content_type: str | None
+
+
+class Fields(TimerFields, total=False):
+    """What a message may have beside its body."""
+
+    key: str | None
 
 
 class Steps:
@@ -108,6 +116,37 @@ class Steps:
             raise NotFound(f"there is no message {id_}, as far as this transaction sees")
         return [id_]
 
+    async def _set_timer(
+        self, tx: CursorTransaction, topic: str, draft: Draft, mode: Mode, max_wait: Duration | None
+    ) -> Timer:
+        check_topic(topic)
+        (entry,) = entries([draft], self._limits, self._json)
+        if draft.key is None:
+            raise BadRequest("key: a timer has one")
+        if draft.delay is None and draft.deliver_at is None:
+            raise BadRequest("delay: say delay or deliver_at: a timer waits")
+        if max_wait is not None and mode != "debounce":
+            raise BadRequest('max_wait: it goes with mode="debounce"')
+        longest = None if max_wait is None else milliseconds(max_wait, "max_wait")
+        await transactions.demand(tx)
+        work = outbox_timers.set_timer(
+            tx, self._ids.get(), topic, draft.key, entry, self._limits.max_delay, mode=mode, longest=longest
+        )
+        armed = await self._told(work, topic)
+        at = _EPOCH + timedelta(milliseconds=armed.deliver_at)
+        replaced = None if armed.replaced is None else str(armed.replaced)
+        return Timer(str(armed.id), draft.key, armed.revision, at, "scheduled", replaced)
+
+    async def _cancel_timer(self, tx: CursorTransaction, topic: str, key: str) -> str:
+        check_topic(topic)
+        await transactions.demand(tx)
+        verdict = await self._told(outbox_timers.cancel_timer(tx, topic, key), topic)
+        if verdict.result == "too_late":
+            raise TooLate(f"the message of timer {key!r} was handed to the stream before")
+        if verdict.result == "not_found":
+            raise NotFound(f"topic {topic!r} has no timer {key!r}, as far as this transaction sees")
+        return "cancelled"
+
     async def _ack(self, tx: CursorTransaction, message: Message, claim: Claim | str | None) -> None:
         keys = _claim_keys(message, claim)
         await transactions.demand(tx)
@@ -162,6 +201,8 @@ class Steps:
             raise BadRequest(f"queue: {error}") from error
         if isinstance(error, store.TooFar):
             raise BadRequest(f"deliver_at: {error}") from error
+        if isinstance(error, store.Expired):
+            raise BadRequest(f"expires_at: {error}") from error
         if isinstance(error, DuplicateKey):
             raise Unavailable(str(error)) from error
         raise TarryError(str(error)) from error
@@ -199,6 +240,28 @@ class Outbox(Steps):
         nobody else can cancel, move or promote it.
         """
         return drive(self._cancel(self._tx(cursor), id, topic, key))
+
+    def set_timer(
+        self,
+        cursor: Cursor,
+        topic: str,
+        key: str,
+        body: Any,
+        *,
+        mode: Mode = "replace",
+        max_wait: Duration | None = None,
+        **fields: Unpack[TimerFields],
+    ) -> Timer:
+        """Sets the timer of a key when your transaction is committed; see `Tarry.set_timer`.
+
+        Until then nobody else can set or cancel it, nor is the message promoted that waits already.
+        """
+        draft = Draft(body=body, key=key, **fields)
+        return drive(self._set_timer(self._tx(cursor), topic, draft, mode, max_wait))
+
+    def cancel_timer(self, cursor: Cursor, topic: str, key: str) -> str:
+        """Cancels the message of a key when your transaction is committed. Raises `TooLate`, `NotFound`."""
+        return drive(self._cancel_timer(self._tx(cursor), topic, key))
 
     def ack(self, cursor: Cursor, message: Message, *, claim: Claim | str | None = None) -> None:
         """Settles a message of `consume` or `run`, or one of a `claim`. Raises `LeaseLost`: then roll back."""

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from inspect import isawaitable
 from typing import Any, NoReturn, Protocol, cast
 
-from ...store.errors import DuplicateKey, StoreError
+from ...store.errors import DuplicateKey, NoSuchTable, StoreError
 from ...store.mysql.statements import bind, statement
 from ...store.ports import Bound, Value
 from ...store.rows import R, read
@@ -42,10 +42,6 @@ class AsyncCursor(Protocol):
     def rowcount(self) -> int: ...
     def execute(self, sql: str, /) -> Awaitable[object]: ...
     def fetchall(self) -> Awaitable[Iterable[Any]]: ...
-
-
-class NoSuchTable(StoreError):
-    """The database has no such table, or there is no such database."""
 
 
 class TableExists(StoreError):

@@ -49,6 +49,8 @@ def entries(drafts: Iterable[Draft | dict[str, Any]], limits: Limits, json: Dump
 
 
 def _entry(draft: Draft, limits: Limits, json: Dumps | None) -> Entry:
+    if draft.guard is not None:
+        raise BadRequest("guard: an outbox cannot know whether a server declares it: publish such a message over HTTP")
     body, content_type = _body(draft, json)
     if len(body) > limits.max_body:
         raise TooLarge(f"body: it has {len(body)} bytes, and may have {limits.max_body}")
@@ -56,13 +58,16 @@ def _entry(draft: Draft, limits: Limits, json: Dumps | None) -> Entry:
         label: str | None = getattr(draft, name)
         if label is not None and not 0 < len(_utf8(name, label)) <= limits.max_key:
             raise BadRequest(f"{name}: it has {len(label.encode())} bytes, and may have 1 to {limits.max_key}")
+    if draft.deliver_between is not None:
+        raise BadRequest("deliver_between: only a server knows which second is empty; say delay or deliver_at")
     if draft.delay is not None and draft.deliver_at is not None:
         raise BadRequest("delay: there is a deliver_at too: leave one of them out")
     return Entry(
         body=body,
         content_type=content_type,
         delay=_delay(draft, limits),
-        deliver_at=_deliver_at(draft),
+        deliver_at=_instant(draft.deliver_at, "deliver_at"),
+        expires_at=_instant(draft.expires_at, "expires_at"),
         key=draft.key,
         ordering_key=draft.ordering_key,
         tag=draft.tag,
@@ -117,14 +122,14 @@ def _delay(draft: Draft, limits: Limits) -> int:
     return delay
 
 
-def _deliver_at(draft: Draft) -> int | None:
-    if draft.deliver_at is None:
+def _instant(instant: datetime | str | None, field: str) -> int | None:
+    if instant is None:
         return None
     try:
-        at = instant_in(instant_out(draft.deliver_at))
+        at = instant_in(instant_out(instant, field))
         if at.tzinfo is None:
             raise ValueError("it has no zone: add Z or an offset such as +02:00")
     except ValueError as error:
-        raise BadRequest(f"deliver_at: {error}") from error
+        raise BadRequest(f"{field}: {error}") from error
     since = at - _EPOCH
     return since.days * 86_400_000 + since.seconds * 1000 + -(-since.microseconds // 1000)

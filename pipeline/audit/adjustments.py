@@ -37,6 +37,8 @@ OUTBOX = schema_of(
     ("uncounted", LONG),  # timers that a user's own transaction wrote
     ("scheduled", LONG),  # of those it cancelled, how many had not been counted either
     ("cancelled", LONG),
+    ("replaced", LONG),
+    ("suppressed", LONG),  # always 0: that is done at promotion
 )
 """By topic, what users' own transactions did that the tallies do not know of yet; without a row: nothing."""
 
@@ -79,7 +81,7 @@ class StoreAdjustments:
             sums = {row["topic_id"]: row for row in connection.fetch("outbox_cancel.sums")}
             topics = {row["id"]: text_of(row["name"]) for row in connection.fetch("topic.all")}
         rows = [
-            {"scheduled": 0, "cancelled": 0}
+            {"scheduled": 0, "cancelled": 0, "replaced": 0, "suppressed": 0}
             | sums.get(id_, {})
             | {"topic": name, "topic_id": id_, "uncounted": uncounted[id_]}
             for id_, name in topics.items()

@@ -4,6 +4,8 @@ Each holds at any moment, but its parts are read one after another. So a part th
 what its counters allow between their two readings: exactly, where nothing moved meanwhile.
 """
 
+from functools import reduce
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
@@ -24,8 +26,8 @@ def check(evidence: Evidence, scope: Scope) -> DataFrame:
             of_topic.where("NOT holds"),
             "topic_counters",
             f.format_string(
-                "accepted %d is not streamed %d + cancelled %d + expired %d + pending %d",
-                *("accepted", "streamed", "cancelled", "expired", "waiting"),
+                "accepted %d is not streamed %d + cancelled %d + replaced %d + suppressed %d + expired %d + pending %d",
+                *("accepted", "streamed", "cancelled", "replaced", "suppressed", "expired", "waiting"),
             ),
         ),
         finding(
@@ -46,17 +48,18 @@ def check(evidence: Evidence, scope: Scope) -> DataFrame:
 
 
 def topics(evidence: Evidence) -> DataFrame:
-    """By topic: accepted = streamed + cancelled + expired + pending; `waiting` is how many timers there are."""
+    """By topic: accepted = streamed + cancelled + replaced + suppressed + expired + pending. `waiting` is rows."""
     before, after = _topic_counters(evidence.tallies, evidence.queues, evidence.outbox), "after"
     later = _topic_counters(evidence.tallies_after, evidence.queues_after, evidence.outbox_after)
     later = later.select("topic_id", *(f.col(name).alias(f"{name}_{after}") for name in _TOPIC))
     waiting = evidence.timers.groupBy("topic_id").agg(f.count("*").alias("waiting"))
     rows = before.join(later, "topic_id").join(waiting, "topic_id", "left").na.fill(0, ["waiting"])
     grown = {name: f.greatest(f.col(f"{name}_after") - f.col(name), f.lit(0)) for name in _TOPIC}
-    pending = f.col("accepted") - f.col("streamed") - f.col("cancelled")
-    low, high = pending - grown["streamed"] - grown["cancelled"], pending + grown["accepted"]
+    pending = f.col("accepted") - _sum(_LEFT)
+    low = reduce(lambda left, name: left - grown[name], _LEFT, pending)
+    high = pending + grown["accepted"]
     return rows.select(
-        *("topic", "topic_id", "accepted", "streamed", "cancelled"),
+        *("topic", "topic_id", *_TOPIC),
         f.lit(0).cast("long").alias("expired"),
         pending.alias("pending"),
         "waiting",
@@ -65,7 +68,9 @@ def topics(evidence: Evidence) -> DataFrame:
     ).orderBy("topic")
 
 
-_TOPIC = ("accepted", "streamed", "cancelled")
+_LEFT = ("streamed", "cancelled", "replaced", "suppressed")
+"""How a message ends to be pending."""
+_TOPIC = ("accepted", *_LEFT)
 
 
 def _topic_counters(tallies: DataFrame, queues: DataFrame, outbox: DataFrame) -> DataFrame:
@@ -74,17 +79,20 @@ def _topic_counters(tallies: DataFrame, queues: DataFrame, outbox: DataFrame) ->
         .groupBy("topic", "topic_id")
         .agg(f.sum(f.col("next_offset") - f.col("holes")).alias("in_stream"), f.sum("straight").alias("straight"))
     )
-    tally = tallies.groupBy("topic_id").agg(f.sum("scheduled").alias("timers"), f.sum("cancelled").alias("gone"))
+    ends = _LEFT[1:]
+    tally = tallies.groupBy("topic_id").agg(
+        f.sum("scheduled").alias("timers"), *(f.sum(name).alias(f"counted_{name}") for name in ends)
+    )
     outside = outbox.groupBy("topic_id").agg(
-        (f.sum("uncounted") + f.sum("scheduled")).alias("more"), f.sum("cancelled").alias("more_gone")
+        (f.sum("uncounted") + f.sum("scheduled")).alias("more"), *(f.sum(name).alias(f"more_{name}") for name in ends)
     )
     rows = streams.join(tally, "topic_id", "left").join(outside, "topic_id", "left")
-    rows = rows.na.fill(0, ["timers", "gone", "more", "more_gone"])
+    rows = rows.na.fill(0, ["timers", "more", *(f"{part}_{name}" for part in ("counted", "more") for name in ends)])
     return rows.select(
         *("topic", "topic_id"),
         (f.col("timers") + f.col("straight") + f.col("more")).alias("accepted"),
         f.col("in_stream").alias("streamed"),
-        (f.col("gone") + f.col("more_gone")).alias("cancelled"),
+        *((f.col(f"counted_{name}") + f.col(f"more_{name}")).alias(name) for name in ends),
     )
 
 

@@ -1,4 +1,5 @@
-"""Never early (I2, I6): nothing is in the stream before its time, nothing handed out before it, no rung cut short.
+"""Never early (I2, I6): nothing is in the stream before its time, nothing handed out before it, no rung cut short. Nor
+is anything handed out past the end of its time.
 
 What goes to the stream is written in a transaction that has its time in sight: there not a millisecond is allowed. A
 claim carries the clock of the node that gave it, which may lie behind that of the node which promoted the message.
@@ -27,6 +28,7 @@ def check(evidence: Evidence, lived: DataFrame) -> DataFrame:
         ),
         finding(lived.where(claimed >= CLOCKS), "early", f.format_string("claimed %d ms before its time", claimed)),
         _rungs(evidence),
+        _expired(evidence),
     )
 
 
@@ -55,6 +57,20 @@ def _rungs(evidence: Evidence) -> DataFrame:
     offences = messages.join(f.broadcast(offences), ["queue_id", "offset"], "right")
     detail = f.format_string("attempt %d began %d ms before its rung was over", "attempt", "early")
     return finding(offences, "early", detail)
+
+
+def _expired(evidence: Evidence) -> DataFrame:
+    """What was handed out from its `expires_at` on: by the clock that the claim carries, so to the millisecond."""
+    ending = evidence.messages.where("expires_at IS NOT NULL").drop("topic")
+    handed = evidence.handed.where("message_offset IS NOT NULL").select(
+        *("topic", "group", "outcome", "claimed_at", "settled_at"),
+        f.col("message_queue_id").alias("queue_id"),
+        f.col("message_offset").alias("offset"),
+    )
+    never = f.col("outcome").isin("expired", "skipped", "parked") & f.col("settled_at").isNull()
+    late = handed.join(ending, ["queue_id", "offset"]).where(~never & (f.col("claimed_at") >= f.col("expires_at")))
+    past = f.unix_millis("claimed_at") - f.unix_millis("expires_at")
+    return finding(late, "past_its_time", f.format_string("claimed %d ms after it had expired", past))
 
 
 def _before(at: Column) -> Column:

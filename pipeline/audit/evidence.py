@@ -39,7 +39,8 @@ class Evidence:
     """Everything that the checks are made of."""
 
     messages: DataFrame
-    """topic, topic_id, queue_id, offset, id, streamed_at, due: its time, or when it was accepted, if that was later."""
+    """topic, topic_id, queue_id, offset, id, streamed_at, due: its time, or when it was accepted, if that was
+    later; expires_at."""
     handed: DataFrame
     """A row per message and claim, `ended` or open; `own`: from the queue of its topic, not back from the ladder."""
     ledger: DataFrame
@@ -99,7 +100,7 @@ def look(tables: Tables, topics: Sequence[str] | None = None, adjustments: Adjus
 
     before = read_counters()
     due = f.greatest("deliver_at", "accepted_at").alias("due")
-    messages = read(tables.messages, "topic", "topic_id", "queue_id", "offset", "id", "streamed_at", due)
+    messages = read(tables.messages, "topic", "topic_id", "queue_id", "offset", "id", "streamed_at", due, "expires_at")
     timers = read(tables.timers, "topic", "topic_id", "id")
     cancelled = read(tables.cancelled, "topic", "id")
     claims = read(tables.claims, *_HANDED)

@@ -176,7 +176,8 @@ def _handed(evidence: Evidence) -> DataFrame:
         _one(outcome == "parked").alias("parkings"),
         # What is given back uncounted in its first attempt comes again in its first attempt.
         (_one(~mine & (f.col("attempt") == 1)) - _one(away)).alias("fresh"),
-        f.when(ends, f.struct(f.col("settled_at").alias("at"), outcome.alias("outcome"))).alias("end"),
+        # What expired in the log alone has no time of its own.
+        f.when(ends, f.struct(f.coalesce("settled_at", "ended_at").alias("at"), outcome.alias("outcome"))).alias("end"),
     )
 
 

@@ -30,6 +30,7 @@ KINDS = {
     "claimed_twice": "a place in a queue was handed out twice, with no seek between",
     "no_letter": "a message died and is not in the dead letters",
     "early": "in the stream, or handed out, before its time",
+    "past_its_time": "handed out after it had expired",
     "hole": "an offset without a message",
     "streamed_twice": "one id at two places of the stream",
     "waiting_and_streamed": "promoted, and waiting still",

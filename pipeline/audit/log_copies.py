@@ -1,7 +1,7 @@
-"""Deliveries, dead letters and cancelled messages in the store and in the lake: what both have is the same, field by
-field, and neither lacks what it should have.
+"""Deliveries, dead letters, cancelled messages and fires in the store and in the lake: what both have is the same,
+field by field, and neither lacks what it should have.
 
-All three go through one comparison, a row to a key and side, of sums and not of the fields themselves.
+All go through one comparison, a row to a key and side, of sums and not of the fields themselves.
 """
 
 from functools import reduce
@@ -9,7 +9,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from ..schemas import LAKE_DAYS, TABLES
+from ..schemas import LAKE_DAYS, TABLES, TIME
 from .balances import letters
 from .evidence import Evidence
 from .findings import finding, together
@@ -19,6 +19,7 @@ _KEYS = {
     "deliveries": ("group_id", "queue_id", "number", "offset"),
     "dead": ("group_id", None, "id", "dead_at"),
     "cancelled": ("topic_id", None, "id", None),
+    "fires": ("schedule_id", None, "fire_at", "at"),
 }
 """What makes a row: the columns of owner, queue, number and part."""
 _KEY = ("table", "owner", "queue", "number", "part")
@@ -26,6 +27,7 @@ _PLACES = {
     "deliveries": ("message_queue_id", "message_offset", None),
     "dead": ("queue_id", "offset", "id"),
     "cancelled": (None, None, "id"),
+    "fires": (None, None, "message_id"),
 }
 """The columns that name the message: its queue, its offset, its id."""
 _LOOKED_UP = ("message_queue_id", "message_offset", "attempt", "history")
@@ -67,13 +69,15 @@ def differing(pairs: Pairs) -> DataFrame:
     reached = f.when(f.col("table") == "deliveries", f.col("number")).otherwise(f.col("at")) < f.col("reach")
     others = _others()
     kind = (
-        f.when(f.col("here") == 0, "not_in_store")
+        f.when((f.col("here") == 0) & (f.col("table") != "fires"), "not_in_store")  # a fire may have another end since
         .when((f.col("there") == 0) & reached, "not_in_lake")
         .when((f.col("there") > 1) | (f.length(others) > 0) & (f.col("there") > 0), "copy_differs")
     )
     entry = f.format_string("entry %d of the delivery log", "number")
     subject = f.when(f.col("table") == "deliveries", entry).otherwise(
-        f.when(f.col("table") == "dead", "the dead letter").otherwise("the cancelled message")
+        f.when(f.col("table") == "dead", "the dead letter")
+        .when(f.col("table") == "fires", "the fire of a schedule")
+        .otherwise("the cancelled message")
     )
     detail = (
         f.when(f.col("here") == 0, f.concat(subject, f.lit(": in the lake only")))
@@ -90,12 +94,12 @@ def _rows(table: str, rows: DataFrame, *, stored: bool) -> DataFrame:
     """The rows of a side, of one shape for all tables."""
     owner, queue, number, part = _KEYS[table]
     queue_id, offset, id_ = _PLACES[table]
-    part_of = f.lit(0) if part is None else f.unix_millis(part) if part == "dead_at" else f.col(part)
+    part_of = f.lit(0) if part is None else _number(table, part)
     return rows.select(
         f.lit(table).alias("table"),
         f.col(owner).alias("owner"),
         (f.lit(0) if queue is None else f.col(queue)).alias("queue"),
-        f.col(number).alias("number"),
+        _number(table, number).alias("number"),
         part_of.cast("long").alias("part"),
         f.lit(stored).alias("stored"),
         "topic",
@@ -106,6 +110,11 @@ def _rows(table: str, rows: DataFrame, *, stored: bool) -> DataFrame:
         f.unix_millis(LAKE_DAYS[table]).alias("at"),
         f.array(*(_sum(table, name) for name in _compared(table))).alias("sums"),
     )
+
+
+def _number(table: str, name: str) -> Column:
+    """Times as milliseconds."""
+    return f.unix_millis(name) if TABLES[table][name].dataType == TIME else f.col(name)
 
 
 def _compared(table: str) -> list[str]:

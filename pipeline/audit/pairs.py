@@ -4,13 +4,16 @@ A side may lack what retention has taken from the store, and what has come since
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 from attrs import frozen
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from ..columns import frame
 from ..history import Reads
+from ..lake import erasures
 from ..lake.archive import OVERLAP
 from ..lake.archiver_lease import archived_by
 from ..schemas import IN_LAKE, INT, LONG, TEXT, schema_of
@@ -19,7 +22,7 @@ from ..store_connection import StoreConnection, text_of
 
 REACHES = schema_of(
     ("table", TEXT),
-    ("owner", INT),  # the group's id, of a cancelled message the topic's
+    ("owner", INT),  # the group's id, of a cancelled message the topic's, of a fire the schedule's
     ("queue", INT),  # of deliveries, else 0
     ("reach", LONG),
 )
@@ -30,7 +33,8 @@ SHORT = schema_of(("topic", TEXT), ("there", LONG), ("archived", LONG))
 
 _REST = 10_000
 """Milliseconds: what was done so shortly before the archiver looked may not have been committed."""
-_NAMES = {"deliveries": "delivery", "dead": "dead", "cancelled": "cancelled"}
+_ERASED = ("messages", "dead")
+_NAMES = {"deliveries": "delivery", "dead": "dead", "cancelled": "cancelled", "fires": "fire"}
 """The store's names of what goes by time."""
 
 
@@ -55,11 +59,14 @@ def open_pairs(
         taken = {text_of(row["what"]): row["until"] + 1 for row in connection.fetch("cleaned_until.all")}
         asked = archived_by(connection)
         whole = connection.kind == "sqlite"
+        erased, places = erasures.pending(connection)
     begins = {table: max(since or 0, taken.get(name, 0)) or None for table, name in _NAMES.items()}
     begins["messages"] = since
     reads = Reads(spark, dsn, lake, topics)
     store = {table: reads.live(table, None, since=begins[table]) for table in IN_LAKE}
     archived = {table: reads.archived(table, since=begins[table]) for table in IN_LAKE}
+    if erased:
+        store, archived = _unerased(store, erased, places), _unerased(archived, erased, [])
     looked = 0
     messages = reads.places.snapshots.get("messages")
     if asked is not None and messages is not None and asked[0] == messages.identity():
@@ -67,6 +74,25 @@ def open_pairs(
     short = _short(reads)
     reaches = _reaches(reads, looked, None if whole else {row["topic"] for row in short})
     return Pairs(store, archived, frame(spark, reaches, REACHES), frame(spark, short, SHORT))
+
+
+def _unerased(
+    side: Mapping[str, DataFrame], ids: Sequence[int], places: Sequence[tuple[int, int]]
+) -> dict[str, DataFrame]:
+    """Without what the store has erased and the lake has yet to: these are no copies of each other until then.
+
+    Of deliveries it is their history alone; where it is not known on the store's side, it is not compared.
+    """
+    kept = {
+        table: rows.where(~f.col("id").isin(list(ids))) if table in _ERASED else rows for table, rows in side.items()
+    }
+    theirs = reduce(
+        lambda found, place: found | (f.col("message_queue_id") == place[0]) & (f.col("message_offset") == place[1]),
+        places,
+        f.lit(False),
+    )
+    history = f.when(~f.coalesce(theirs, f.lit(False)), f.col("history"))
+    return kept | {"deliveries": side["deliveries"].withColumn("history", history)}
 
 
 def _short(reads: Reads) -> list[dict[str, Any]]:
@@ -105,3 +131,7 @@ def _reaches(reads: Reads, looked: int, short: set[str] | None) -> Iterator[dict
         for topic_id, name in facts.topics.items():
             reach = max(position, looked if short is None or name in short else 0)
             yield {"table": "cancelled", "owner": topic_id, "queue": 0, "reach": reach}
+    if (fires := snapshots.get("fires")) is not None:
+        reach = max(fires.position("") or 0, looked)
+        for schedule_id in facts.schedules:
+            yield {"table": "fires", "owner": schedule_id, "queue": 0, "reach": reach}

@@ -18,7 +18,7 @@ from ...store.extras import lacking
 from ...store.printable import visible
 from ..errors import PipelineError, SetUpError
 from ..spark_errors import translate
-from .archiving import archive
+from .archiving import archive, erase
 from .auditing import audit
 from .importing import import_
 from .replaying import replay
@@ -28,13 +28,14 @@ from .tracing import trace
 app = App(
     name="tarry pipeline",
     version=__version__,
-    help="Archive, report, audit, trace, import and replay, on Spark.",
+    help="Archive, erase, report, audit, trace, import and replay, on Spark.",
     version_flags=["--version"],
     help_flags=["--help", "-h"],
     default_parameter=Parameter(negative=()),
 )
 
 app.command(archive)
+app.command(erase)
 app.command(report)
 app.command(audit)
 app.command(trace)

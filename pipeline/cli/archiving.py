@@ -10,6 +10,7 @@ from attrs import asdict
 from cyclopts import Parameter
 
 from ...store.printable import json_text, print_table
+from ...store.whole_number import whole_number
 from .options import AsJson, Dsn, LakePlace, Master, check_rate, store_of
 
 if TYPE_CHECKING:
@@ -23,17 +24,19 @@ def archive(
     master: Master = None,
     once: Annotated[bool, Parameter(help="Archive what there is, and end. The default.")] = False,
     watch: Annotated[bool, Parameter(help="Go on until SIGTERM or Ctrl-C.")] = False,
-    every: Annotated[int, Parameter(help="Seconds between two looks of --watch.")] = 10,
-    rows: Annotated[int, Parameter(help="Rows to a commit, about.")] = 1_000_000,
+    every: Annotated[int, Parameter(help="Seconds between two looks of --watch.", converter=whole_number)] = 10,
+    rows: Annotated[int, Parameter(help="Rows to a commit, about.", converter=whole_number)] = 1_000_000,
     rate: Annotated[float | None, Parameter(help="Messages and deliveries a second at the most.")] = None,
     new_lake: Annotated[bool, Parameter(help="Go on in another lake: an empty one, or one left before.")] = False,
     compact: Annotated[bool, Parameter(help="Instead: put the lake's small files together.")] = False,
-    vacuum: Annotated[int | None, Parameter(help="Instead: remove files unlisted for so many hours.")] = None,
+    vacuum: Annotated[
+        int | None, Parameter(help="Instead: remove files unlisted for so many hours.", converter=whole_number)
+    ] = None,
     off: Annotated[bool, Parameter(help="Instead: retention no longer waits for the archive.")] = False,
     yes: Annotated[bool, Parameter(help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Archive messages, deliveries, dead letters and cancelled messages to a Delta lake; retention waits for it.
+    """Archive messages, deliveries, dead letters, cancelled messages and fires to a Delta lake; retention waits for it.
 
     Exit code 75: the store is away, or another archiver is at work. Nothing is lost, and the next run goes on.
     """
@@ -71,7 +74,48 @@ def archive(
                 watching.watch(archiver, every, over)
         else:
             archiver.run()
-    _print(as_json, [{"table": table, "rows": many} for table, many in archiver.rows.items() if many])
+    done: list[dict[str, object]] = [{"table": table, "rows": many} for table, many in archiver.rows.items() if many]
+    if archiver.erased:
+        done.append({"table": "erased", "rows": sum(archiver.erased.values())})
+    _print(as_json, done)
+    return 0
+
+
+def erase(
+    *,
+    dsn: Dsn = None,
+    lake: LakePlace = None,
+    keep: Annotated[
+        int, Parameter(help="Leave files of before that were in use in the last so many hours.", converter=whole_number)
+    ] = 0,
+    yes: Annotated[bool, Parameter(help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Erase in the lake what `tarry erase` has erased in the store, and remove the files of before.
+
+    Exit code 75: the store is away, or an archiver is at work. One that goes on erases by itself, and removes no files.
+    """
+    dsn = store_of(dsn)
+    if lake is None:
+        raise ValueError("--lake is missing: name a folder or a URL")
+    if keep < 0:
+        raise ValueError("--keep: hours, 0 or more")
+    from .. import session
+
+    session.check()
+    from ..lake import erasures
+    from ..lake.archiver_lease import ArchiverLease
+    from ..lake.lake import Lake
+    from ..lake.upkeep import LEAST_HOURS, keep_up
+
+    if keep < LEAST_HOURS:
+        _confirm("remove files that a job may be reading, which then fails and is to be run again", yes=yes)
+    with ArchiverLease(dsn) as lease:
+        Lake(lake).tables(alone=True)
+        lease.check()
+        erased = erasures.apply(dsn, Lake(lake))
+        kept = keep_up(Lake(lake), vacuum=keep)
+    _print(as_json, [{"table": one.table, "erased": erased.get(one.table, 0), "removed": one.removed} for one in kept])
     return 0
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from ...store.printable import json_text, print_table
+from ...store.whole_number import whole_number
 from ..errors import FAILED
 from ..times import moment, time_text
 from .options import AsJson, Dsn, LakePlace, Master, Since, Topics, Until, store_of, window
@@ -23,7 +24,7 @@ def audit(
     topic: Topics = None,
     since: Since = None,
     until: Until = None,
-    limit: Annotated[int, Parameter(help="Ids that are listed of each kind of finding.")] = 20,
+    limit: Annotated[int, Parameter(help="Ids that are listed of each kind of finding.", converter=whole_number)] = 20,
     master: Master = None,
     as_json: AsJson = False,
 ) -> int:
@@ -65,7 +66,10 @@ def _text(value: object) -> str:
 
 
 _TABLES = {
-    "topics": ("topic", "accepted", "streamed", "cancelled", "expired", "pending", "waiting", "holds"),
+    "topics": (
+        *("topic", "accepted", "streamed", "cancelled", "replaced", "suppressed", "expired", "pending", "waiting"),
+        "holds",
+    ),
     "groups": (
         *("topic", "group", "queue", "retry", "moves", "acked", "dead", "retried", "parked", "claimed", "expired"),
         *("skipped", "sought", "holds"),

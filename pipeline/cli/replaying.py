@@ -74,7 +74,7 @@ def replay(
     ----------
     where
         A predicate of Spark's SQL over topic, id, key, ordering_key, tag, headers, body, queue, offset, accepted_at,
-        deliver_at, streamed_at, group, outcome, attempt, client, reason and settled_at.
+        deliver_at, expires_at, streamed_at, group, outcome, attempt, client, reason and settled_at.
     rate
         Messages a second at the most.
     name
@@ -88,6 +88,7 @@ def replay(
 
     session.check()
     from .. import history
+    from ..lake import erasures
     from ..sending import replaying
     from ..sending.importing import checked_name
     from ..spark_errors import translated
@@ -101,6 +102,8 @@ def replay(
     opened = history.open_tables(spark, dsn, lake, topics=topics, since=begin, until=end)
     there = None if dsn is None else history.open_live(spark, dsn, "messages", "queue_id", "offset", topics=topics)
     chosen = replaying.standing(replaying.selected(opened, where), there)
+    if target.to_topic is not None:  # a group is told that they are erased
+        chosen = replaying.unerased(chosen, [] if dsn is None else erasures.pending_ids(dsn))
     with translated():
         if dry_run:
             show_summary(replaying.forecast(chosen, rate).figures(), as_json=as_json)

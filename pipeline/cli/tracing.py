@@ -3,11 +3,13 @@
 import sys
 from collections.abc import Iterable, Mapping
 from itertools import groupby
-from typing import Any
+from typing import Annotated, Any
 
 from attrs import asdict
+from cyclopts import Parameter
 
 from ...store.printable import json_text, print_table
+from ...store.whole_number import whole_number
 from ..errors import NotFound
 from ..times import moment, time_text
 from .options import AsJson, DsnOrLake, LakePlace, Topics, store_beside
@@ -22,7 +24,7 @@ def trace(
     topic: Topics = None,
     dsn: DsnOrLake = None,
     lake: LakePlace = None,
-    max: int = 100,  # noqa: A002  # the option's name
+    max: Annotated[int, Parameter(converter=whole_number)] = 100,  # noqa: A002  # the option's name
     as_json: AsJson = False,
 ) -> int:
     """Tell everything that is known of a message, or of all messages of a business key, in order of time.

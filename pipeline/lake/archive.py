@@ -5,8 +5,8 @@ entry of the table's log. Killed before that, nothing has happened; killed after
 Then the positions are noted in the store, so that retention may delete.
 
 Messages go by (queue, offset) below the queue's end, deliveries by the number of the log, both in the order of commits.
-Dead letters and cancelled messages have no such order: they are looked for by time, some hours back, since a
-transaction of a user's own may be that late, and what the lake has is left out.
+Dead letters, cancelled messages and fires of schedules have no such order: they are looked for by time, some hours
+back, since a transaction of a user's own may be that late, and what the lake has is left out.
 """
 
 import threading
@@ -26,7 +26,7 @@ from ..source import source
 from ..source.facts import Facts, facts_of, read_facts
 from ..source.spans import bundle, ends, head, plan
 from ..store_connection import StoreConnection, absolute, name_of
-from . import local_reads
+from . import erasures, local_reads
 from .archiver_lease import ArchiverLease
 from .lake import Lake, Snapshot
 from .lake_writer import Added, write_spans, write_tables
@@ -36,7 +36,11 @@ CAP = 1_000_000
 OVERLAP = 3 * 3_600_000
 """Milliseconds that a user's transaction may stay open and still be found."""
 RANGED = ("messages", "deliveries")
-TIMED = {"dead": ("group_id", "id", "dead_at"), "cancelled": ("id",)}
+TIMED = {
+    "dead": ("group_id", "id", "dead_at"),
+    "cancelled": ("id",),
+    "fires": ("schedule_id", "fire_at", "at"),
+}
 """With what tells two rows apart."""
 HERE = 10_000
 """Rows that are written in this process, about, rather than by Spark: it starts in seconds."""
@@ -64,6 +68,8 @@ class Archiver:
     """Messages and deliveries a second at the most; None is as fast as it goes."""
     rows: dict[str, int] = field(factory=dict[str, int])
     """Archived by this process, by table."""
+    erased: dict[str, int] = field(factory=dict[str, int])
+    """Rows that were written anew without what they said, by table."""
     planned: int = 0
     """About how many there were to archive when it began."""
     _lock: Any = field(factory=threading.Lock)
@@ -94,12 +100,14 @@ class Archiver:
     def _tell(self, positions: Mapping[str, Mapping[str, int]], times: Mapping[str, int | None]) -> None:
         for table, marks in positions.items():
             self.lease.record(table, marks)
-        self.lease.record("", {"": min(time or 0 for time in times.values())})
+        self.lease.record("", {"": min(time or 0 for table, time in times.items() if table != "fires")})
+        self.lease.record("fires", {"": times["fires"] or 0})
 
     def run(self) -> None:
         """All there is now."""
         self.catch_up()
         self.step_timed()
+        self.erase()
 
     def catch_up(self, over: threading.Event | None = None) -> None:
         """The messages and deliveries there are now, or those until `over` is set. What comes meanwhile is not of it:
@@ -151,7 +159,7 @@ class Archiver:
             self._over = True
 
     def step_timed(self) -> None:
-        """What came of dead letters and cancelled messages."""
+        """What came of dead letters, cancelled messages and fires."""
         with self._lock:
             with StoreConnection(self.dsn) as connection:
                 until, facts = connection.now() - OVERLAP, read_facts(connection)
@@ -171,7 +179,17 @@ class Archiver:
                     counts = {topic: snapshot.position(topic) for topic in written}
                     after = {topic: (counts[topic] or 0) + many for topic, many in written.items()}
                     self._commit(table, files, {"": before, **counts}, {"": max(since, until), **after}, tell=False)
-            self.lease.record("", {"": until})
+            for table in ("", "fires"):
+                self.lease.record(table, {"": until})
+
+    def erase(self) -> None:
+        """What the store has erased goes from the lake, too; also of what has just come there."""
+        with self._lock:
+            if self._over or self._moving:
+                return
+            self.lease.check()
+            for table, many in erasures.apply(self.dsn, self.lake).items():
+                self.erased[table] = self.erased.get(table, 0) + many
 
     def _write_timed(self, snapshot: Snapshot, keys: Sequence[str], since: int) -> list[Added]:
         """What the store has from `since` on and the lake has not, written by tasks."""

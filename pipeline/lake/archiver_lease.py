@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from uuid import uuid4
 
+from ...store.cleaning.retention import FIRES
+from ...store.leases import LAKE
 from ..errors import InUse, LakeError, PipelineError
 from ..store_connection import StoreConnection, text_of
 
@@ -18,7 +20,7 @@ _LEASE = 30_000
 """Milliseconds: how long the place of an archiver that was killed stays taken."""
 _RENEW = 5.0
 """Seconds."""
-_NAME, _LAKE = b"archive", b"lake"
+_NAME, _LAKE = b"archive", LAKE.encode()
 _KNOWN = b"lake:"
 """And the name of a lake that is, was, or was to be the store's."""
 
@@ -152,4 +154,4 @@ def _ids(table: str, mark: str) -> tuple[int, int]:
     if table == "deliveries":
         group_id, _, queue_id = mark.partition(":")
         return int(group_id), int(queue_id)
-    return 0, 0
+    return FIRES if table == "fires" else (0, 0)

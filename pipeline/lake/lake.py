@@ -1,10 +1,10 @@
-"""The lake: a folder, or a URL, with a Delta table each in `messages/`, `deliveries/`, `dead/` and `cancelled/`.
+"""The lake: a folder, or a URL, with a Delta table each in `messages/`, `deliveries/`, `dead/`, `cancelled/`, `fires/`.
 
 Other engines read the same tables; Spark reads the files that a snapshot lists, and needs no jar for it. A commit adds
 files and moves positions in one entry of the table's log: both, or neither. A position is a Delta application
 transaction, `tarry:messages:QUEUE` or `tarry:deliveries:GROUP:QUEUE`, with the first offset or number not archived yet
-as its version; `tarry:dead` and `tarry:cancelled` have the time up to which these are looked for no more, and
-`tarry:cancelled:TOPIC` how many rows of a topic were ever written.
+as its version; `tarry:dead`, `tarry:cancelled` and `tarry:fires` have the time up to which these are looked for no
+more, and `tarry:cancelled:TOPIC` how many rows of a topic were ever written.
 """
 
 import re
@@ -17,8 +17,9 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from attrs import frozen
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.schema import Field, PrimitiveType
 from deltalake.transaction import AddAction
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -50,6 +51,8 @@ class Snapshot:
     table: str
     place: str
     delta: DeltaTable
+    version: int = VERSION
+    """Of the schema that it was last written with."""
 
     def position(self, mark: str) -> int | None:
         """The first offset, number or time that is not archived; None when nothing of it ever was."""
@@ -163,7 +166,7 @@ class Lake:
             raise LakeError(
                 f"{place} has schema {version}, and this version of Tarry knows {VERSION}: upgrade tarry and try again"
             )
-        return Snapshot(table, place, delta)
+        return Snapshot(table, place, delta, int(version))
 
     def tables(self, *, alone: bool) -> dict[str, Snapshot]:
         """Those that are there. Raises `LakeError` when there is none, and nothing else to look at: it is `alone`."""
@@ -173,10 +176,10 @@ class Lake:
         return opened
 
     def ensure(self, table: str) -> Snapshot:
-        """The table, made where it is missing."""
+        """The table, made where it is missing, with all columns that this version knows."""
         found = self.open(table)
         if found is not None:
-            return found
+            return found if found.version == VERSION else self._widened(found)
         place = self.place_of(table)
         with _plainly(place):
             if "://" not in place:
@@ -192,6 +195,25 @@ class Lake:
             )
         made = self.open(table)
         assert made is not None  # noqa: S101  # just made
+        return made
+
+    def _widened(self, old: Snapshot) -> Snapshot:
+        """A table of an older schema is given the columns that it lacks; in the rows that it has they are null.
+
+        The columns first: killed between the two, the next run finds them there.
+        """
+        delta, wanted = old.delta, lake_schema(old.table)
+        there = {one.name for one in delta.schema().fields}
+        lacks = [one for one in wanted.fields if one.name not in there]
+        with _plainly(old.place):
+            if lacks:
+                delta.alter.add_columns(
+                    [Field(one.name, PrimitiveType(one.dataType.typeName()), nullable=True) for one in lacks]
+                )
+            delta.alter.set_table_properties({_SCHEMA: str(VERSION)}, raise_if_not_exists=False)
+        made = self.open(old.table)
+        assert made is not None  # noqa: S101  # just changed
+        _secure(old.place, made.delta.version())
         return made
 
     def identity(self) -> str:
@@ -235,6 +257,25 @@ class Lake:
             _secure(place, version)
             return version
         raise AssertionError("unreachable")
+
+    def rewrite(self, snapshot: Snapshot, updates: Mapping[str, str], where: str) -> int:
+        """Gives columns of the rows that fit other values, both in the table format's SQL; how many rows these are.
+
+        The files that have such rows are written anew, and take the place of the old ones all or nothing.
+        """
+        place = snapshot.place
+        before = {row["path"] for row in snapshot.added("path")}
+        with _plainly(place):
+            done = snapshot.delta.update(
+                updates=dict(updates), predicate=where, writer_properties=WriterProperties(compression="ZSTD")
+            )
+        after = self.ensure(snapshot.table)
+        if "://" not in place:
+            for row in after.added("path"):
+                if row["path"] not in before:
+                    sync(Path(place, row["path"]))
+        _secure(place, after.delta.version())
+        return int(done["num_updated_rows"])
 
 
 def app_id(table: str, mark: str) -> str:

@@ -22,7 +22,7 @@ from .archive import RANGED, Archiver
 from .lake import spark_place
 
 _TIMED_EVERY = 300.0
-"""Seconds between looks for dead letters and cancelled messages, which go by time."""
+"""Seconds between looks for dead letters, cancelled messages and fires, which go by time."""
 
 _ALL = 1 << 62
 """Rows: a batch reaches to the end at once, whatever the checkpoint remembers; its steps are of the archiver's size."""
@@ -36,6 +36,7 @@ def watch(archiver: Archiver, every: int, over: threading.Event) -> None:
         queries += [_follow(archiver, table, every) for table in RANGED]
         while not over.is_set():
             archiver.step_timed()
+            archiver.erase()
             if _wait(queries, over):
                 return
     finally:

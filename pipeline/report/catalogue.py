@@ -7,7 +7,7 @@ from attrs import frozen
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from . import duty_figures, figures
+from . import duty_figures, figures, schedule_figures
 from .window import Window
 
 
@@ -109,6 +109,14 @@ FIGURES = (
         "Messages that a client held when its lease ran out, or when it was found dead.",
         figures.LOST_LEASES,
         figures.lost_leases,
+    ),
+    Figure(
+        "schedules",
+        "Schedules",
+        "What became of their fire times, and from when a message was due to the stream. First those of which most "
+        "were late or left out.",
+        schedule_figures.SCHEDULES,
+        schedule_figures.schedules,
     ),
     Figure(
         "due_minutes",

@@ -16,7 +16,8 @@ FINAL = (*ACKED, *DEAD, "expired", "skipped")
 """Nothing more is to be done by the group."""
 
 HANDED_OUT = ("open", *ACKED, *FAILED, "dead", *LOST, "suspended", "released", "parked")
-"""A consumer had it. What is `parked` without a time was behind another of its key, and nobody had it."""
+"""A consumer had it. What is `parked` without a time was behind another of its key, and nobody had it. What is
+`expired` with a time failed, and would have come back past its end: see `handed_out`."""
 
 _ACCURACY = 10_000
 """Of Spark's percentiles: the rank is within 1/10000, which p99.9 needs."""
@@ -27,6 +28,11 @@ def has_outcome(outcomes: Iterable[str]) -> Column:
     had = F.col("outcome").isin(list(outcomes))
     never = (F.col("outcome") == "parked") & F.col("settled_at").isNull()
     return had & ~never
+
+
+def handed_out() -> Column:
+    """Whether a consumer had it."""
+    return has_outcome(HANDED_OUT) | (F.col("outcome") == "expired") & F.col("settled_at").isNotNull()
 
 
 def schema(*fields: tuple[str, DataType]) -> StructType:

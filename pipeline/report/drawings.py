@@ -11,7 +11,7 @@ from attrs import frozen
 
 from . import charts, words
 from .charts import Row, Rows
-from .svg import BLUE, PALE, RED, VIOLET
+from .svg import AMBER, BLUE, PALE, RED, VIOLET
 from .window import Window
 
 _BARS = 15
@@ -162,6 +162,7 @@ def _topics(rows: Rows, window: Window) -> Drawn:
         ">before": ("before", words.count),
         ">growth": ("growth", partial(words.share, signed=True)),
         ">cancelled": ("cancelled", words.count),
+        ">suppressed": ("suppressed", words.count),
         ">waiting": ("waiting", words.count),
     }
     says = f"Messages of {min(len(rows), _BARS)} topics. The biggest is {rows[0]['topic']} with {rows[0]['messages']}."
@@ -273,6 +274,31 @@ def _summed(names: Iterable[str], sums: Sequence[int]) -> tuple[list[str], list[
     return [name for name, _ in order], [value for _, value in order]
 
 
+def _schedules(rows: Rows, window: Window) -> Drawn:
+    counts = ("fired", "caught_up", "missed", "overlapped", "queued")
+    columns: Mapping[str, Cell] = {
+        "schedule": ("schedule", str),
+        "topic": ("topic", str),
+        **{f">{name.replace('_', ' ')}": (name, words.count) for name in counts},
+        ">asked for": lambda row: words.count(row["run"] + row["backfilled"]),
+        ">cancelled": ("cancelled", words.count),
+        ">median late": ("late_p50", words.duration),
+        ">p99 late": ("late_p99", words.duration),
+    }
+    shown = rows[:_BARS]
+    left_out = [row["missed"] + row["overlapped"] for row in shown]
+    legend = (("blue", "fired"), ("amber", "caught up, more than a minute late"), ("red", "left out"))
+    parts = [
+        (BLUE, [row["fired"] for row in shown]),
+        (AMBER, [row["caught_up"] for row in shown]),
+        (RED, left_out),
+    ]
+    labels = [f"{words.count(row['fired'] + row['caught_up'])} fired" for row in shown]
+    says = f"Fire times of {len(shown)} schedules. Of {shown[0]['schedule']}, {left_out[0]} were left out."
+    names = [row["schedule"] for row in shown]
+    return Drawn(lambda width: charts.bars(names, parts, labels, says, width), _table(rows, columns), legend)
+
+
 def _due_minutes(rows: Rows, window: Window) -> Drawn:
     columns: Mapping[str, Cell] = {
         "minute (UTC)": ("minute", words.time),
@@ -311,6 +337,7 @@ _DRAWINGS: Mapping[str, Callable[[Rows, Window], Drawn | None]] = {
     "ladder": _ladder,
     "dead_letters": _dead_letters,
     "lost_leases": _lost_leases,
+    "schedules": _schedules,
     "due_minutes": _due_minutes,
 }
 

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from ..schemas import INT, LONG, TEXT, TIME, Tables
-from .columns import FINAL, HANDED_OUT, due_of_message, has_outcome, schema, shaped
+from .columns import FINAL, due_of_message, handed_out, has_outcome, schema, shaped
 from .window import Window
 
 DUTIES = schema(
@@ -45,7 +45,7 @@ def _taken(handled: DataFrame) -> DataFrame:
     ended = F.coalesce("settled_at", "ended_at", "claimed_at")
     return handled.groupBy(*_PLACE).agg(
         F.lit(1).alias("taken"),
-        F.min(F.when((F.col("attempt") == 1) & has_outcome(HANDED_OUT), F.col("claimed_at"))).alias("handed_at"),
+        F.min(F.when((F.col("attempt") == 1) & handed_out(), F.col("claimed_at"))).alias("handed_at"),
         F.min(F.when(has_outcome(FINAL), ended)).alias("settled_at"),
     )
 

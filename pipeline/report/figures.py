@@ -4,19 +4,19 @@ Each is a function from `Tables` to a DataFrame with an explicit schema, aggrega
 Counts are of the window; durations are milliseconds. `duty_figures` has those that follow each message.
 """
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F  # noqa: N812
 
-from ..schemas import INT, LONG, TEXT, TIME, Tables
+from ..schemas import INT, LONG, SUPPRESSED, TEXT, TIME, Tables
 from .columns import (
     ACKED,
     DEAD,
     DOUBLE,
     FAILED,
-    HANDED_OUT,
     LOST,
     due_of_message,
+    handed_out,
     has_outcome,
     percentiles,
     schema,
@@ -38,6 +38,8 @@ _HISTORY = "array<struct<at bigint, client string, reason string>>"
 OVERVIEW = schema(
     ("messages", LONG),  # that came into the stream
     ("cancelled", LONG),
+    ("suppressed", LONG),  # by their guards
+    ("replaced", LONG),  # ever, by timers and schedules: there are no rows of them; null: only a store knows
     ("waiting", LONG),  # for their time, now
     ("overdue", LONG),  # messages and retries whose time is over, and that are not in the stream; of a window to now
     ("oldest_overdue", LONG),  # how long the first of them is due
@@ -46,6 +48,7 @@ OVERVIEW = schema(
     ("failed", LONG),
     ("lost", LONG),  # their lease ran out
     ("dead", LONG),  # letters
+    ("expired", LONG),  # and were a group's to handle; those taken by retention among them
     ("unplaced", LONG),  # deliveries of which it is not known what message they were of
     ("first", TIME),  # messages that are known of, in the window or before it
     ("last", TIME),
@@ -61,13 +64,16 @@ def overview(tables: Tables, window: Window) -> DataFrame:
     )
     handled = tables.handled.where(window.has(F.col("claimed_at")))
     deliveries = handled.agg(
-        F.count_if(has_outcome(HANDED_OUT)).alias("deliveries"),
+        F.count_if(handed_out()).alias("deliveries"),
         F.count_if(has_outcome(ACKED)).alias("acked"),
         F.count_if(has_outcome(FAILED)).alias("failed"),
         F.count_if(has_outcome(LOST)).alias("lost"),
         F.count_if(F.col("message_queue_id").isNull()).alias("unplaced"),
     )
-    cancelled = tables.cancelled.agg(F.count_if(window.has(F.col("cancelled_at"))).alias("cancelled"))
+    ended = window.has(F.coalesce("settled_at", "ended_at", "claimed_at"))
+    expired = tables.handled.agg(F.count_if((F.col("outcome") == "expired") & ended).alias("expired"))
+    cancelled = tables.cancelled.agg(*_left(window))
+    replaced = tables.tallies.agg(F.sum("replaced").alias("replaced"))
     dead = tables.dead.agg(F.count_if(window.has(F.col("dead_at"))).alias("dead"))
     timers = tables.timers.select("due", F.lit(1).alias("timer"))
     both = timers.unionByName(tables.retries.where("NOT parked").select("due", F.lit(0).alias("timer")))
@@ -78,7 +84,14 @@ def overview(tables: Tables, window: Window) -> DataFrame:
         (F.lit(window.until) - F.unix_millis(F.min(F.when(over, F.col("due"))))).alias("oldest_overdue"),
     )
     rows = messages.crossJoin(deliveries).crossJoin(cancelled).crossJoin(dead).crossJoin(waiting)
+    rows = rows.crossJoin(expired).crossJoin(replaced)
     return shaped(rows, OVERVIEW)
+
+
+def _left(window: Window) -> list[Column]:
+    """Of cancelled messages: how many somebody cancelled, and how many their guards suppressed."""
+    suppressed, left = F.col("reason").eqNullSafe(SUPPRESSED), window.has(F.col("cancelled_at"))
+    return [F.count_if(left & ~suppressed).alias("cancelled"), F.count_if(left & suppressed).alias("suppressed")]
 
 
 TOPICS = schema(
@@ -86,6 +99,7 @@ TOPICS = schema(
     ("messages", LONG),
     ("scheduled", LONG),  # of them, those that were to come later than they were accepted
     ("cancelled", LONG),
+    ("suppressed", LONG),
     ("waiting", LONG),  # for their time, now
     ("before", LONG),  # messages in as long a time before the window; null: nothing is known of then
     ("growth", DOUBLE),  # (messages - before) / before
@@ -99,7 +113,7 @@ def topics(tables: Tables, window: Window) -> DataFrame:
         F.count_if(window.has(F.col("streamed_at")) & (F.col("deliver_at") > F.col("accepted_at"))).alias("scheduled"),
         F.count_if(window.before(F.col("streamed_at"))).alias("earlier"),
     )
-    cancelled = tables.cancelled.groupBy("topic").agg(F.count_if(window.has(F.col("cancelled_at"))).alias("cancelled"))
+    cancelled = tables.cancelled.groupBy("topic").agg(*_left(window))
     waiting = tables.timers.groupBy("topic").agg(F.count("*").alias("waiting"))
     reaches = tables.messages.agg(F.unix_millis(F.min("streamed_at")).alias("reaches"))
     joined = streamed.join(cancelled, "topic", "full").join(waiting, "topic", "full").fillna(0)
@@ -109,7 +123,7 @@ def topics(tables: Tables, window: Window) -> DataFrame:
         joined.crossJoin(F.broadcast(reaches))
         .withColumn("before", before)
         .withColumn("growth", growth)
-        .where("messages + cancelled + waiting > 0")
+        .where("messages + cancelled + suppressed + waiting > 0")
         .orderBy(F.desc("messages"), F.desc("waiting"), "topic")
         .limit(MOST)
     )
@@ -146,9 +160,7 @@ LADDER = schema(
 
 def ladder(tables: Tables, window: Window) -> DataFrame:
     """`LADDER`: what became of first, second, ... attempts, handed out in the window."""
-    handed = tables.handled.where(
-        has_outcome(HANDED_OUT) & window.has(F.col("claimed_at")) & F.col("attempt").isNotNull()
-    )
+    handed = tables.handled.where(handed_out() & window.has(F.col("claimed_at")) & F.col("attempt").isNotNull())
     rows = (
         handed.groupBy("attempt")
         .agg(
@@ -234,7 +246,7 @@ LOST_LEASES = schema(
 def lost_leases(tables: Tables, window: Window) -> DataFrame:
     """`LOST_LEASES` of the clients that ran out of time or went away most, by group."""
     ended = F.coalesce("settled_at", "ended_at")
-    handed = tables.handled.where(has_outcome(HANDED_OUT) & window.has(ended))
+    handed = tables.handled.where(handed_out() & window.has(ended))
     gone = has_outcome(LOST)
     rows = (
         handed.groupBy("client", "topic", "group")

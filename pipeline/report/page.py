@@ -103,9 +103,14 @@ def unknown(window: Window, overview: Mapping[str, Any], known: Known) -> list[s
 def _tiles(figures: Mapping[str, Rows]) -> list[tuple[str, str, str]]:
     """(name, number, what it says)."""
     overview, late = figures["overview"][0], figures["punctuality"][0]
-    cancelled = overview["cancelled"]
+    left = f"{words.count(overview['cancelled'])} cancelled before they were due"
+    if overview["suppressed"]:
+        left += f", {words.count(overview['suppressed'])} suppressed by guards"
+    died = _of(overview["dead"], overview["messages"])
+    if overview["expired"]:
+        died += f"; {words.count(overview['expired'])} expired"
     return [
-        ("Messages", words.count(overview["messages"]), f"{words.count(cancelled)} cancelled before they were due"),
+        ("Messages", words.count(overview["messages"]), left),
         ("Deliveries", words.count(overview["deliveries"]), f"{words.count(overview['acked'])} acked"),
         (
             "Lateness p99",
@@ -117,7 +122,7 @@ def _tiles(figures: Mapping[str, Rows]) -> list[tuple[str, str, str]]:
             words.count(overview["failed"] + overview["lost"]),
             f"{words.count(overview['lost'])} by a lost lease",
         ),
-        ("Dead letters", words.count(overview["dead"]), _of(overview["dead"], overview["messages"])),
+        ("Dead letters", words.count(overview["dead"]), died),
         ("Unsettled at the end", words.count(late["unsettled"]), _waits(overview["waiting"])),
     ]
 

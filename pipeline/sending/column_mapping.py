@@ -16,6 +16,8 @@ class ColumnMapping:
     """The column with the time: RFC 3339, Unix milliseconds, or a timestamp of Parquet's."""
     delay: str | None = None
     """The column with a delay from now: milliseconds, 10m, PT10M."""
+    expires_at: str | None = None
+    """The column with the time past which it is of no use; as `--deliver-at`."""
     key: str | None = None
     """The column with the key."""
     ordering_key: str | None = None

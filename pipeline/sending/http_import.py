@@ -39,6 +39,7 @@ NO_TOPIC = (
 _CLOCKS = 1_000
 """Milliseconds by which the clocks of two nodes may differ."""
 _THREADS = 16
+_FORM = "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
 _CHUNK = 500
 
 
@@ -100,7 +101,7 @@ def columns(parted: DataFrame) -> DataFrame:
         **{name: _json(fn.col(name)) for name in ("content_type", "key", "ordering_key", "tag")},
         "headers": fn.col("headers"),
         "delay": fn.col("delay").cast("string"),
-        "deliver_at": _json(fn.date_format(fn.timestamp_millis("deliver_at"), "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")),
+        **{name: _json(fn.date_format(fn.timestamp_millis(name), _FORM)) for name in ("deliver_at", "expires_at")},
         "idempotency_key": _json(fn.col("mark")),
     }
     fields = fn.concat_ws(",", *(fn.concat(fn.lit(f'"{name}":'), value) for name, value in values.items()))

@@ -22,6 +22,7 @@ DRAFTS = schema_of(
     ("line", LONG, True),  # ascending within a split, with gaps
     ("deliver_at", LONG, True),  # Unix milliseconds; null: at once, or after `delay`
     ("delay", LONG, True),  # milliseconds from the moment it is written
+    ("expires_at", LONG, True),  # Unix milliseconds
     ("key", TEXT, True),
     ("ordering_key", TEXT, True),
     ("tag", TEXT, True),
@@ -66,6 +67,8 @@ def drafts(rows: Rows, mapping: ColumnMapping, now: int, limits: Limits) -> Data
             rows.column(name, "--id")
     deliver_at, wrong_time = _deliver_at(rows, mapping, now, limits)
     delay, wrong_delay = _delay(rows, mapping, limits)
+    due = fn.greatest(fn.lit(now), deliver_at, fn.lit(now) + delay)
+    expires_at, wrong_end = _expires_at(rows, mapping, due)
     body, content_type, wrong_body = _body(rows, mapping)
     headers, wrong_headers = _headers(rows, mapping)
     labels = {
@@ -75,7 +78,7 @@ def drafts(rows: Rows, mapping: ColumnMapping, now: int, limits: Limits) -> Data
     too_large = _too_large("body", body, limits.max_body)
     wrong_labels = [_too_large(name, text, limits.max_key) for name, text in labels.items()]
     reason = fn.coalesce(
-        rows.torn(), wrong_body, too_large, wrong_time, wrong_delay, *wrong_labels, wrong_headers, _none()
+        rows.torn(), wrong_body, too_large, wrong_time, wrong_delay, wrong_end, *wrong_labels, wrong_headers, _none()
     )
     return rows.frame.select(
         _identity(rows, mapping, deliver_at).alias("identity"),
@@ -84,6 +87,7 @@ def drafts(rows: Rows, mapping: ColumnMapping, now: int, limits: Limits) -> Data
         fn.monotonically_increasing_id().alias("line"),
         deliver_at.alias("deliver_at"),
         delay.alias("delay"),
+        expires_at.alias("expires_at"),
         *(text.alias(name) for name, text in labels.items()),
         headers.alias("headers"),
         content_type.alias("content_type"),
@@ -157,33 +161,43 @@ def _deliver_at(rows: Rows, mapping: ColumnMapping, now: int, limits: Limits) ->
     """Unix milliseconds, rounded up: a message may be late, and never early."""
     if mapping.deliver_at is None:
         return fn.lit(None).cast("long"), _none()
-    column = rows.column(mapping.deliver_at, "--deliver-at")
-    type_ = rows.type_of(mapping.deliver_at)
-    text = rows.text(mapping.deliver_at, "--deliver-at")
+    time, wrong = _instant(rows, mapping.deliver_at, "deliver_at", mapping.zone)
+    too_far = fn.when(time > now + limits.max_delay, "deliver_at: it is further ahead than a message may wait")
+    return time, fn.coalesce(wrong, too_far.when(time < 0, "deliver_at: it is before 1970"))
+
+
+def _expires_at(rows: Rows, mapping: ColumnMapping, due: Column) -> tuple[Column, Column]:
+    """Unix milliseconds, rounded up as it is everywhere. `due`: when it may be handed
+    out first."""
+    if mapping.expires_at is None:
+        return fn.lit(None).cast("long"), _none()
+    time, wrong = _instant(rows, mapping.expires_at, "expires_at", mapping.zone)
+    past = fn.when(time <= due, "expires_at: it is past, or not after the time it is to be delivered")
+    return time, fn.coalesce(wrong, past)
+
+
+def _instant(rows: Rows, name: str, part: str, zone: str | None) -> tuple[Column, Column]:
+    """The time in a column, Unix milliseconds, rounded up; and what is wrong with it."""
+    option = f"--{part.replace('_', '-')}"
+    column = rows.column(name, option)
+    type_ = rows.type_of(name)
+    text = rows.text(name, option)
     if isinstance(type_, t.IntegralType):
         time = column.cast("long")
     elif isinstance(type_, t.TimestampType):
         time = _up(fn.unix_micros(column))
     elif isinstance(type_, t.TimestampNTZType | t.DateType):
-        if mapping.zone is None:
-            raise ValueError(
-                f"--deliver-at {mapping.deliver_at}: its times have no zone; say --zone UTC or another one"
-            )
-        time = _up(fn.unix_micros(fn.to_utc_timestamp(column.cast("timestamp_ntz").cast("timestamp"), mapping.zone)))
+        if zone is None:
+            raise ValueError(f"{option} {name}: its times have no zone; say --zone UTC or another one")
+        time = _up(fn.unix_micros(fn.to_utc_timestamp(column.cast("timestamp_ntz").cast("timestamp"), zone)))
     else:
-        time = _of_text(text, mapping.zone)
-    zone = "" if mapping.zone else "; without a zone say --zone"
-    wrong = (
-        fn.when(
-            text.isNotNull() & time.isNull(),
-            fn.concat(fn.lit("deliver_at: it is no time as in RFC 3339"), fn.lit(zone)),
-        )
-        .when(
-            fn.lit(isinstance(type_, t.IntegralType)) & time.between(1, _SECONDS),
-            "deliver_at: it looks like seconds, and milliseconds are wanted",
-        )
-        .when(time > now + limits.max_delay, "deliver_at: it is further ahead than a message may wait")
-        .when(time < 0, "deliver_at: it is before 1970")
+        time = _of_text(text, zone)
+    no_zone = "" if zone else "; without a zone say --zone"
+    wrong = fn.when(
+        text.isNotNull() & time.isNull(), fn.concat(fn.lit(f"{part}: it is no time as in RFC 3339"), fn.lit(no_zone))
+    ).when(
+        fn.lit(isinstance(type_, t.IntegralType)) & time.between(1, _SECONDS),
+        f"{part}: it looks like seconds, and milliseconds are wanted",
     )
     return time, wrong
 

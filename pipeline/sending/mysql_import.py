@@ -25,6 +25,7 @@ from ...store.ports import Queries
 from ...store.rows import encode
 from ...store.stream.publishing import add_waiting
 from ...store.stream.tallies import count
+from ...store.timers import forecast
 from ..arrow import Batch
 from ..errors import StoreAway
 from ..pace import Pace
@@ -47,7 +48,7 @@ _LOST = {2003, 2006, 2013, 2014, 1053, 1927, 1040, 4031} | ROLLED_BACK
 _TRIES = 8
 _SPREAD = 1000
 """Milliseconds over which the chunks of messages for now are spread, so that two tasks do not meet in one."""
-_MAKERS = range(16, 256)
+_MAKERS = range(1000, 1240)
 """Of tallies, for imports. Those below are the servers'."""
 
 
@@ -90,6 +91,7 @@ class _Row(NamedTuple):
     tag: str | None = None
     headers: str | None = None
     content_type: str | None = None
+    expires_at: int | None = None
 
     @property
     def size(self) -> int:
@@ -234,11 +236,14 @@ class _Writer:
             id_ = self._ids.make(min(due, latest), shard=shard)
             place = (shard, id_, due_of(id_), random_nonce(), target.topic_id, row.queue_id)
             details = () if target.bare else tuple(map(encode, (row.key, key, row.tag, row.headers, row.content_type)))
-            waiting.append((*place, *details, row.body, now, min(at, latest)))
+            end = () if target.bare else (row.expires_at,)
+            waiting.append((*place, *details, row.body, now, min(at, latest), *end))
             if row.key is not None:
                 labels.append((target.topic_id, row.key.encode(), id_))
         await add_waiting(tx, sorted(waiting), bare=target.bare)
         if labels:
             await tx.execute_many("label.add", sorted(labels))
+        if come := forecast.changes(now, [(target.topic_id, row[2]) for row in waiting]):
+            await tx.execute_many("forecast_change.add", come)
         # Last of all: a row that others may want is held for a moment only.
         await count(tx, target.topic_id, self._maker, scheduled=len(rows))

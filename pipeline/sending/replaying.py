@@ -5,6 +5,7 @@ run again under its name goes on where it stopped and adds nothing twice. To a g
 replay, in runs of neighbouring offsets, each queue's one after the other; the service knows how far a name has come.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as fn
 
+from ...store.erased import MARK
 from .. import sinks
 from ..errors import PipelineError
 from ..schemas import LONG, TEXT, TIME, Tables, schema_of
@@ -25,7 +27,7 @@ HISTORY = schema_of(
     *((name, TEXT, True) for name in ("topic", "id", "key", "ordering_key", "tag", "headers", "body")),
     ("queue", LONG, True),
     ("offset", LONG, True),
-    *((name, TIME, True) for name in ("accepted_at", "deliver_at", "streamed_at")),
+    *((name, TIME, True) for name in ("accepted_at", "deliver_at", "expires_at", "streamed_at")),
     *((name, TEXT, True) for name in ("group", "outcome")),  # null: no group was handed it
     ("attempt", LONG, True),
     *((name, TEXT, True) for name in ("client", "reason")),
@@ -135,6 +137,12 @@ def standing(chosen: DataFrame, there: DataFrame | None) -> DataFrame:
     return chosen.join(places, ["queue_id", "offset"], "left").withColumn("gone", gone).drop("_there")
 
 
+def unerased(chosen: DataFrame, pending: Sequence[int] = ()) -> DataFrame:
+    """Those that still say something. `pending` are erased in the store, and not yet in the lake."""
+    kept = chosen.where(fn.col("content_type").isNull() | ~fn.col("content_type").startswith(MARK))
+    return kept.where(~fn.col("id").isin(list(pending))) if pending else kept
+
+
 def forecast(chosen: DataFrame, rate: float | None) -> Forecast:
     """Of what `standing` gives."""
     rows = (
@@ -168,6 +176,8 @@ def to_topic(
 ) -> Replayed:
     """Publishes them to a topic, at once; those of an ordering key one after the other, as they lay in the stream.
 
+    They expire as they did: the server refuses those whose time is past.
+
     Raises `NotFound` for a missing topic, and `StoreAway`.
     """
     http_import.check_topic(server, topic)
@@ -178,6 +188,7 @@ def to_topic(
         _with_origin().alias("headers"),
         fn.lit(None).cast("long").alias("delay"),
         fn.lit(None).cast("long").alias("deliver_at"),
+        fn.unix_millis("expires_at").alias("expires_at"),
     )
     parted = drafts.repartition(tasks, fn.coalesce("ordering_key", "mark")).sortWithinPartitions(
         "topic", "queue_id", "offset"

@@ -6,7 +6,7 @@ Ends are read before the rows below them: an offset below a queue's end is commi
 
 from collections.abc import Mapping
 
-from attrs import frozen
+from attrs import field, frozen
 
 from ..store_connection import StoreConnection, text_of
 
@@ -52,8 +52,10 @@ class Facts:
     """(topic id, name) by id."""
     queues: dict[int, Queue]
     cursors: tuple[Cursor, ...]
-    tallies: dict[int, tuple[int, int]]
+    tallies: dict[int, dict[str, int]]
     """(scheduled, cancelled) by topic id."""
+    schedules: dict[int, tuple[int, str]] = field(factory=dict[int, tuple[int, str]])
+    """(topic id, name) by id."""
 
     def topic_of(self, queue_id: int) -> str:
         return self.topics[self.queues[queue_id].topic_id]
@@ -72,10 +74,18 @@ def read_facts(connection: StoreConnection) -> Facts:
         for row in connection.fetch("consumer_group.names")
         if row["topic_id"] in topics  # or the topic was made after these were read
     }
-    tallies = {row["topic_id"]: (int(row["scheduled"]), int(row["cancelled"])) for row in connection.fetch("tally.all")}
+    tallies = {
+        row["topic_id"]: {name: int(row[name]) for name in ("scheduled", "cancelled", "replaced", "suppressed")}
+        for row in connection.fetch("tally.all")
+    }
+    schedules = {
+        row["id"]: (row["topic_id"], text_of(row["name"]))
+        for row in connection.fetch("schedule.names")
+        if row["topic_id"] in topics
+    }
     kept = {queue.id: queue for queue in queues if queue.topic_id in topics}
     known = tuple(c for c in cursors if c.queue_id in kept and c.group_id in groups)
-    return Facts(topics, groups, kept, known, tallies)
+    return Facts(topics, groups, kept, known, tallies, schedules)
 
 
 def facts_of(dsn: str) -> Facts:

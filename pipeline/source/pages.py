@@ -101,7 +101,7 @@ def _finished(fetch: Fetch, span: Span, page: Table, schema: StructType) -> Tabl
     for field in schema.fields:
         if field.name in page.column_names:
             columns.append(to_column(page[field.name], field.dataType))
-        elif span.owners is not None and field.name in ("topic", "group"):
+        elif span.owners is not None and field.name in ("topic", "group", "schedule"):
             ids = to_column(page[SHAPES[span.source].owner], _LONG)
             columns.append(looked_up(ids, owners, 0 if field.name == "topic" else 1))
         else:

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import frozen
 
+from ..schemas import FIRE_OUTCOMES, SUPPRESSED
+
 
 @frozen
 class Shape:
@@ -40,7 +42,17 @@ def _same(*names: str) -> dict[str, str]:
     return {name: f"`{name}`" for name in names}
 
 
-_CONTENT = _same("key", "ordering_key", "tag", "headers", "content_type", "body", "accepted_at", "deliver_at")
+_CONTENT = _same(
+    *("key", "ordering_key", "tag", "headers", "content_type", "body", "accepted_at", "deliver_at", "expires_at")
+)
+
+
+def _word(text: str) -> str:
+    """As bytes, as the texts of the store are."""
+    return f"X'{text.encode().hex()}'"
+
+
+_FIRE_ENDS = " ".join(f"WHEN {number} THEN {_word(word)}" for number, word in enumerate(FIRE_OUTCOMES))
 _LOG = _same("number", "client", "first", "size", "claimed_at", "outcome", "settled_at")
 
 SHAPES = {
@@ -83,8 +95,21 @@ SHAPES = {
         "cancelled",
         "id",
         False,
-        _same("topic_id", "id", "key", "accepted_at", "deliver_at", "cancelled_at"),
+        {
+            **_same("topic_id", "id", "key", "accepted_at", "deliver_at", "cancelled_at", "guard"),
+            "reason": f"CASE reason WHEN 1 THEN {_word(SUPPRESSED)} END",
+        },
         owner="topic_id",
+    ),
+    "fire": Shape(
+        "fire",
+        "`at`",
+        False,
+        {
+            **_same("schedule_id", "fire_at", "at", "message_id"),
+            "outcome": f"CASE outcome {_FIRE_ENDS} ELSE {_word('other')} END",
+        },
+        owner="schedule_id",
     ),
     "retry": Shape(
         "retry",
@@ -125,6 +150,7 @@ SOURCES = {
     "dead": ("dead",),
     "timers": ("delay",),
     "cancelled": ("cancelled",),
+    "fires": ("fire",),
     "retries": ("retry", "parked"),
 }
 """The store's tables that a table of the pipeline is made of."""
@@ -137,5 +163,6 @@ TIMES = {
     "dead": "dead_at",
     "timers": "due",
     "cancelled": "cancelled_at",
+    "fires": "at",
 }
 """The time of a table that ranges go by; the column has the same name in the store."""

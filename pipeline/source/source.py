@@ -143,8 +143,8 @@ def _rows(table: str, facts: Facts, topics: set[str] | None) -> list[dict[str, A
         ]
     else:
         rows = [
-            {"topic": facts.topics[id_], "topic_id": id_, "scheduled": scheduled, "cancelled": cancelled}
-            for id_, (scheduled, cancelled) in sorted(facts.tallies.items())
+            {"topic": facts.topics[id_], "topic_id": id_, **counts}
+            for id_, counts in sorted(facts.tallies.items())
             if id_ in facts.topics
         ]
     return [row for row in rows if topics is None or row["topic"] in topics]

@@ -36,7 +36,8 @@ class Span:
     names: Mapping[str, object]
     """What every row of it has in common, by the columns of the schema."""
     owners: Mapping[int, Sequence[str]] | None = None
-    """Where its rows are of many topics: by topic id (topic,), by group id (topic, group). No others are read."""
+    """Where its rows are of many topics: by topic id (topic,), by group id (topic, group), by schedule id (topic,
+    schedule). No others are read."""
 
     @property
     def mark(self) -> str:
@@ -147,6 +148,9 @@ def _whole(table: str, facts: Facts, after: Marks, upto: Marks | None) -> Iterab
         for shard in range(shards):
             owners = {id_: (name,) for id_, name in facts.topics.items()}
             yield Span(table, source, 0, _NO_END, _ROWS // 4, {"shard": shard}, {}, owners)
+    elif table == "fires":
+        schedules = {id_: (facts.topics[topic_id], name) for id_, (topic_id, name) in facts.schedules.items()}
+        yield Span(table, "fire", 0, _NO_END, _ROWS // 4, {}, {}, schedules)
     elif table == "retries":
         groups = {id_: (facts.topics[topic_id], name) for id_, (topic_id, name) in facts.groups.items()}
         for shard in range(SHARDS):

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from ...store.erased import erased_at_of
 from ..arrow import Table, pa, pc
 from ..lake import local_reads
 from ..lake.lake import Lake
@@ -10,7 +11,7 @@ from ..schemas import IN_LAKE, TABLES
 from ..times import moment
 from .timeline import Row, Rows
 
-_LEFT_OUT = ("ordering_key", "tag", "headers", "content_type", "body")
+_LEFT_OUT = ("ordering_key", "tag", "body")
 _COLUMNS = {table: [name for name in TABLES[table].names if name not in _LEFT_OUT] for table in IN_LAKE}
 
 
@@ -33,14 +34,18 @@ class LakeRows:
         }
 
     def find(self, rows: Rows, ids: Sequence[int]) -> None:
-        """Adds the messages of these ids, cancelled ones among them, and their dead letters."""
+        """Adds the messages of these ids, cancelled ones among them, their dead letters, and what schedules did."""
         wanted = {"id": list(ids)}
         for row in self._rows("messages", wanted):
             rows.messages[row["queue_id"], row["offset"]] = row
+            _note_erased(rows, row)
         for row in self._rows("cancelled", wanted):
-            rows.cancelled[row["id"]] = row
+            rows.cancelled.setdefault(row["id"], row)  # in the store's own words
         for row in self._rows("dead", wanted):
             rows.dead[row["group_id"], row["id"], row["dead_at"]] = row
+            _note_erased(rows, row)
+        for row in self._rows("fires", {"message_id": list(ids)}):
+            rows.fires[row["schedule_id"], row["fire_at"], row["at"]] = row
 
     def follow(self, rows: Rows) -> None:
         """Adds what became of the messages that `rows` has. Nothing happens to one before it is accepted."""
@@ -64,6 +69,11 @@ class LakeRows:
         day = None if since is None else moment(since).date()
         files = local_reads.files(snapshot, wanted, topics=self._topics, since=day)
         return _plain(local_reads.read(snapshot, files, columns or _COLUMNS[table], wanted))
+
+
+def _note_erased(rows: Rows, row: Row) -> None:
+    if (erased_at := erased_at_of(row["content_type"])) is not None:
+        rows.erased[row["id"]] = erased_at
 
 
 def _plain(table: Table) -> list[dict[str, Any]]:

@@ -5,18 +5,20 @@ the log into which they go.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from ...store.ids import SEQUENCE_BITS, places_of
-from ..schemas import OUTCOMES
+from ..schemas import FIRE_OUTCOMES, OUTCOMES, SUPPRESSED
 from ..source.facts import Facts
 from ..store_connection import StoreConnection, text_of
-from .timeline import Row, Rows
+from ..times import parse_time
+from .timeline import Row, Rows, schedule_of
 
 _TOGETHER = 500
 """Ids to a statement."""
 _WIDEST_CLAIM = 1000
-_TEXTS = ("key", "history", "client")
+_TEXTS = ("key", "guard", "headers", "history", "client")
 
 
 class StoreRows:
@@ -46,8 +48,10 @@ class StoreRows:
         for some in _some(ids):
             for row in self._of_topics("delay.briefly", places_of(some)):
                 rows.timers[row["id"]] = row
-            for row in self._of_topics("cancelled.find", some):
-                rows.cancelled[row["id"]] = row
+            for row in self._fetch("erased.find", some):
+                rows.erased[row["id"]] = row["erased_at"]
+            for row in self._of_topics("cancelled.briefly", some):
+                rows.cancelled[row["id"]] = {**row, "reason": SUPPRESSED if row["reason"] else None}
             for row in self._fetch("message.briefly", some):
                 queue = self._facts.queues.get(row["queue_id"])
                 if queue is not None and queue.topic_id in self._topics:
@@ -64,6 +68,7 @@ class StoreRows:
 
     def follow(self, rows: Rows) -> None:
         """Adds what the groups did, and have yet to do, with the messages that `rows` has."""
+        self._fires(rows)
         places = {row["id"]: (row["queue_id"], row["offset"]) for row in (*rows.messages.values(), *rows.dead.values())}
         for some in _some(sorted(places)):
             self._carry(rows, some, places)
@@ -88,6 +93,23 @@ class StoreRows:
                 for claim in self._fetch("delivery.around", group_id, queue_id, first - _WIDEST_CLAIM, last):
                     for row in self._messages_of(claim, group_id, queue_id, origin):
                         rows.deliveries[group_id, queue_id, row["number"], row["offset"]] = row
+
+    def _fires(self, rows: Rows) -> None:
+        """Adds what schedules did with their messages, which say of whom they are."""
+        ids = {name: id_ for id_, (_, name) in self._facts.schedules.items()}
+        wanted: dict[int, dict[int, int]] = {}
+        """By schedule and fire time, the message that says so."""
+        for row in (row for place in (rows.messages, rows.timers, rows.dead) for row in place.values()):
+            said = schedule_of(row["headers"])
+            if said is not None and said[0] in ids:
+                with suppress(ValueError):
+                    wanted.setdefault(ids[said[0]], {})[parse_time(said[1], "fire time")] = row["id"]
+        for schedule_id, times in wanted.items():
+            for some in _some(sorted(times)):
+                for row in self._fetch("fire.some", schedule_id, some):
+                    if row["message_id"] == times[row["fire_at"]]:
+                        known = {"schedule": self._facts.schedules[schedule_id][1], "outcome": _word(row["outcome"])}
+                        rows.fires[schedule_id, row["fire_at"], row["at"]] = row | known
 
     def _carry(self, rows: Rows, ids: list[int], places: Mapping[int, tuple[int, int]]) -> None:
         """Adds what is on the ladder, parked, or back from there."""
@@ -134,6 +156,10 @@ class StoreRows:
             {name: text_of(value) if name in _TEXTS and value is not None else value for name, value in row.items()}
             for row in rows
         ]
+
+
+def _word(outcome: int) -> str:
+    return FIRE_OUTCOMES[outcome] if outcome < len(FIRE_OUTCOMES) else "other"
 
 
 def _runs(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:

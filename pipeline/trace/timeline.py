@@ -10,6 +10,9 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
+from ..schemas import SUPPRESSED
+from ..times import moment, time_text
+
 Row = Mapping[str, Any]
 """With the columns of its table in `schemas`; times are milliseconds since 1970."""
 
@@ -31,6 +34,10 @@ class Rows:
     """By (group_id, queue_id, claim, offset)."""
     retries: list[Row] = field(factory=list[Row])
     returns: list[Row] = field(factory=list[Row])
+    fires: dict[Any, Row] = field(factory=dict[Any, Row])
+    """By (schedule_id, fire_at, at): those that had a message."""
+    erased: dict[int, int] = field(factory=dict[int, int])
+    """When messages were erased, by id."""
 
 
 @frozen
@@ -48,7 +55,8 @@ class Event:
     client: str | None = None
     attempt: int | None = None
     reason: str | None = None
-    """Why it failed."""
+    """Why it failed; of what a schedule sent, which one, and for which fire time, and where it was asked for or kept
+    back; of what a guard has suppressed, which one."""
     queue: int | None = None
     """Where it lies in the stream: at `streamed`."""
     offset: int | None = None
@@ -59,9 +67,11 @@ class Event:
 EVENTS = (
     "accepted",
     "cancelled",
+    "suppressed",  # its guard said no
     "due",
+    "kept",  # back by its schedule, until the one before is settled
+    "fired",  # its schedule has sent it
     "streamed",
-    "expired",  # no longer in the stream when it was claimed
     "skipped",  # its tag was not asked for
     "returned",  # from the ladder into the retry queue
     "claimed",
@@ -69,9 +79,11 @@ EVENTS = (
     "failed",
     "lease_lost",
     "suspended",
+    "expired",  # past its time, or no longer in the stream, when it was claimed or would have come back
     "released",  # by a seek, which closed its claim
     "parked",  # behind one of its key that has to come back first
     "dead",
+    "erased",  # its body and headers, by an operator
     "waiting",  # for its time, or on the ladder: `at` is when that is over
 )
 """Those of one millisecond are in this order."""
@@ -85,7 +97,10 @@ _ENDS = {
     "lost_dead": "lease_lost",
     **{outcome: outcome for outcome in ("suspended", "released", "parked", "expired", "skipped")},
 }
+_SENT_BY = {"tarry-schedule", "tarry-fire-at"}
+"""Headers of each message of a schedule."""
 _NEVER_HAD = ("skipped", "expired")
+"""Without a time of their own: what failed, and would have come back past its time, has expired in somebody's hands."""
 _WITH_REASON = ("failed", "lease_lost")
 
 _Of = tuple[str, int, str | None]
@@ -132,15 +147,48 @@ def _before_any_group(rows: Rows) -> Iterator[Event]:
     """A dead letter tells it too, of a message that is gone."""
     known = (rows.messages, rows.timers, rows.cancelled, rows.dead)
     for row in (row for place in known for row in place.values()):
-        yield Event(row["accepted_at"], *_of(row), "accepted")
+        yield Event(row["accepted_at"], *_of(row), "accepted", reason=_sent_by(row.get("headers")))
+        if row["id"] in rows.erased:
+            yield Event(rows.erased[row["id"]], *_of(row), "erased")
     for row in rows.messages.values():
         if row["deliver_at"] > row["accepted_at"]:
             yield Event(row["deliver_at"], *_of(row), "due")
         yield Event(row["streamed_at"], *_of(row), "streamed", queue=row["queue"], offset=row["offset"])
     for row in rows.cancelled.values():
-        yield Event(row["cancelled_at"], *_of(row), "cancelled")
+        what = "suppressed" if row["reason"] == SUPPRESSED else "cancelled"
+        reason = None if row["guard"] is None else f"guard {row['guard']}"
+        yield Event(row["cancelled_at"], *_of(row), what, reason=reason)
     for row in rows.timers.values():
         yield Event(row["due"], *_of(row), "waiting")
+    yield from _fired(rows)
+
+
+def _fired(rows: Rows) -> Iterator[Event]:
+    """What schedules did with their messages."""
+    places = (rows.messages, rows.timers, rows.cancelled, rows.dead)
+    of = {row["id"]: _of(row) for place in places for row in place.values()}
+    for row in rows.fires.values():
+        if row["message_id"] in of:
+            what = "kept" if row["outcome"] == "kept" else "fired"
+            asked_for = f", {row['outcome']}" if row["outcome"] in ("run", "backfilled") else ""
+            reason = f"schedule {row['schedule']}, fire time {time_text(moment(row['fire_at']))}{asked_for}"
+            yield Event(row["at"], *of[row["message_id"]], what, reason=reason)
+
+
+def _sent_by(headers: str | None) -> str | None:
+    said = schedule_of(headers)
+    return None if said is None else f"schedule {said[0]}, fire time {said[1]}"
+
+
+def schedule_of(headers: str | None) -> tuple[str, str] | None:
+    """The schedule and the fire time, as its messages say; what is not of that form says nothing."""
+    try:
+        said: Any = json.loads(headers or "{}")
+    except ValueError:
+        return None
+    if not isinstance(said, dict) or not said.keys() >= _SENT_BY:  # pyright: ignore[reportUnknownMemberType]
+        return None
+    return str(said["tarry-schedule"]), str(said["tarry-fire-at"])  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _handled(handled: Iterable[tuple[Row, _Of]]) -> Iterator[Event]:
@@ -151,7 +199,7 @@ def _handled(handled: Iterable[tuple[Row, _Of]]) -> Iterator[Event]:
             continue  # it lay in the claim, and nobody had it
         over = next(at for at in (settled, row["ended_at"], row["claimed_at"]) if at is not None)
         group, attempt = row["group"], row["attempt"]
-        if outcome in _NEVER_HAD:
+        if outcome in _NEVER_HAD and settled is None:
             yield Event(over, *of, _ENDS[outcome], group, attempt=attempt)
             continue
         yield Event(row["claimed_at"], *of, "claimed", group, row["client"], attempt)

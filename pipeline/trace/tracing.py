@@ -75,4 +75,4 @@ def _first(rows: Rows, most: int, key: str | None) -> tuple[Rows, bool]:
         return {name: row for name, row in place.items() if row["id"] in chosen}
 
     messages, timers, cancelled, dead = (some(place) for place in kept)
-    return Rows(messages, timers, cancelled, dead), len(order) > most
+    return Rows(messages, timers, cancelled, dead, fires=rows.fires, erased=rows.erased), len(order) > most

@@ -1,4 +1,4 @@
-"""The keys that a server knows: read anew every two seconds, and found by their digests.
+"""The keys that a server knows: read anew every three seconds, and found by their digests.
 
 A key that was made or revoked is noted within 5 s. While the store is away the keys that are known hold, and of others
 nobody can tell: `Unavailable`.
@@ -15,9 +15,9 @@ from ...store.errors import Unavailable
 from ...store.operating.keys import all_keys
 from ...store.store import Store
 from .scopes import ADMIN, Scopes
-from .tokens import digest
+from .tokens import digest, handle
 
-EVERY = 2
+EVERY = 3
 """Seconds between two looks at the store."""
 _STALE = 5.0
 """Seconds after which a key that is not known may have been made meanwhile."""
@@ -58,6 +58,8 @@ class Keyring:
         """`always`: a key is asked for even where there never was one."""
         self._store = store
         self._holders: dict[bytes, Holder] = {}
+        self._handles: dict[bytes, Holder] = {}
+        """The same, by what sessions name them."""
         self.anybody: Holder | None = None if always else Holder("", Scopes([ADMIN]))
         """Who asks where no key is asked for; None where one is."""
         self.there: bool = False
@@ -76,11 +78,12 @@ class Keyring:
         holding = {key.digest: key for key in keys if key.revoked_at is None}
         for gone in self._holders.keys() - holding.keys():
             holder = self._holders.pop(gone)
+            self._handles.pop(handle(gone), None)
             log.info("key_revoked", key=holder.name)
             holder.revoke()
         for new in holding.keys() - self._holders.keys():
             key = holding[new]
-            self._holders[new] = Holder(key.name, Scopes(key.scopes), new)
+            self._holders[new] = self._handles[handle(new)] = Holder(key.name, Scopes(key.scopes), new)
         self.there = bool(keys)
         if self.there and self.anybody is not None:
             log.info("keys_asked_for", keys=len(holding))
@@ -98,6 +101,16 @@ class Keyring:
         holder = self._holders.get(asked)
         if holder is not None and hmac.compare_digest(holder.digest, asked):
             return holder
+        raise self._unknown()
+
+    def of_handle(self, name: bytes) -> Holder:
+        """Whose session names its key like this. Raises `NoKey`, and `Unavailable` where nobody can tell."""
+        holder = self._handles.get(name)
+        if holder is None:
+            raise self._unknown()
+        return holder
+
+    def _unknown(self) -> NoKey | Unavailable:
         if trio.current_time() - self._read_at > _STALE:
-            raise Unavailable("the key is not known, and the store, where keys are, is away")
-        raise NoKey("there is no such key, or it was revoked")
+            return Unavailable("the key is not known, and the store, where keys are, is away")
+        return NoKey("there is no such key, or it was revoked")

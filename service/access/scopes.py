@@ -52,6 +52,7 @@ class Scopes:
     def __init__(self, texts: Iterable[str]) -> None:
         """Scopes that are none, as a later version may have written them, reach nothing."""
         texts = [text for text in texts if wrong_scope(text) is None]
+        self.texts = tuple(texts)
         self.admin = ADMIN in texts
         self._reaches: dict[str, list[_Reach]] = {verb: [] for verb in VERBS}
         for text in texts:

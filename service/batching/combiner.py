@@ -1,7 +1,7 @@
 """Group commit: what waits is written together, by tasks of the service's own, and answered after its commit.
 
-No linger: a batch is whatever came while the one before it was written. When the database refuses a batch for its data,
-the batch is split, so that only the caller whose data it is sees the error.
+No linger: a batch is whatever came while the one before it was written, or with `halves` a part of it. When the
+database refuses a batch for its data, the batch is split, so that only the caller whose data it is sees the error.
 
 Requests that need the same rows are of one lane, and lanes keep out of each other's way. Each has its turn in a batch,
 however much waits in another. A slow batch keeps only its own lanes waiting: the others get another writer. Its lanes
@@ -64,6 +64,7 @@ class Combiner(Generic[Request, Answer]):
         batch: int = 1000,
         waiting: int = 100_000,
         writers: Callable[[], int] = lambda: 1,
+        halves: bool = False,
     ) -> None:
         self._write = write
         self._write_free = write_free
@@ -75,6 +76,11 @@ class Combiner(Generic[Request, Answer]):
         """The weight that may wait; past it a caller gets `Overloaded`."""
         self._writers = writers
         """Batches at a time, beside the slow ones; it may change."""
+        self._halves = halves
+        """Of what waits and the last batch together, half is taken: whoever was answered asks again while the other
+        half is written. Else all come together, after a batch of one, and the database rests while they are read."""
+        self._last = 0
+        """Requests of the last batch."""
         self._longest_wait = _LONGEST_WAIT
         self._lanes: dict[Hashable, Lane[Request, Answer]] = {}
         self._ready: OrderedDict[Lane[Request, Answer], None] = OrderedDict()
@@ -245,7 +251,12 @@ class Combiner(Generic[Request, Answer]):
 
     def _take_ready(self, free: int) -> Items[Request, Answer]:
         # With another writer at rest it is shared, so that one batch is made ready while the other is being written.
-        return self._take_turns(self._ready, max(_WORTH_SHARING, -(-self._count_ready // free)))
+        many = max(_WORTH_SHARING, -(-self._count_ready // free))
+        if self._halves:
+            many = max(_WORTH_SHARING, -(-(self._count_ready + self._last) // 2))
+        items = self._take_turns(self._ready, many)
+        self._last = len(items)
+        return items
 
     def _take_turns(self, turns: OrderedDict[Lane[Request, Answer], None], many: float = inf) -> Items[Request, Answer]:
         """One of each lane in turn, until the batch is full. Who has more stays in `turns`, the next one first."""

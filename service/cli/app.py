@@ -31,15 +31,27 @@ app.command(f"{_ROOM}.serving:migrate")
 app.command(f"{_ROOM}.producing:publish")
 app.command(f"{_ROOM}.consuming:consume")
 app.command(f"{_ROOM}.producing:cancel")
+app.command(f"{_ROOM}.messages:show")
+app.command(f"{_ROOM}.messages:find")
+app.command(f"{_ROOM}.messages:reschedule")
+app.command(f"{_ROOM}.upcoming:upcoming")
+app.command(f"{_ROOM}.top:top")
+app.command(f"{_ROOM}.timing:timer")
+app.command(f"{_ROOM}.pushing:push")
+app.command(f"{_ROOM}.scheduling:schedule")
 app.command(f"{_ROOM}.consuming:peek")
 app.command(f"{_ROOM}.consuming:topics")
 app.command(f"{_ROOM}.operating:groups")
 app.command(f"{_ROOM}.operating:clients")
 app.command(f"{_ROOM}.operating:nodes")
+app.command(f"{_ROOM}.operating:guards")
 app.command(f"{_ROOM}.operating:seek")
-app.command(f"{_ROOM}.operating:dead")
+app.command(f"{_ROOM}.dead:dead")
+app.command(f"{_ROOM}.dead:redrive")
+app.command(f"{_ROOM}.operating:erase")
 app.command(f"{_ROOM}.pipelining:pipeline", help_flags=[], version_flags=[])
 app.command(f"{_ROOM}.keys:keys")
+app.command(f"{_ROOM}.completing:completion")
 config = App(name="config", help="The settings of the server.")
 config.command(f"{_ROOM}.serving:show")
 app.command(config)
@@ -73,9 +85,30 @@ def _codes() -> Iterator[tuple[type[BaseException], int]]:
     yield OSError, FAILED
 
 
+def _load_listed(arguments: Sequence[str]) -> None:
+    """Loads what the help of a group of commands lists: what is not loaded has no description there."""
+    group = app
+    for word in arguments:
+        if word in group.help_flags:
+            break
+        if word not in group:
+            return
+        group = group[word]
+    for name in group:
+        group[name]
+
+
+def load_all(group: App) -> None:
+    """Loads every command, for who wants to know all flags."""
+    for name in group:
+        if not name.startswith("-"):
+            load_all(group[name])
+
+
 def run(arguments: Sequence[str]) -> int:
     """Runs a command line; returns the exit code."""
     try:
+        _load_listed(arguments)
         code = app(list(arguments), exit_on_error=False, print_error=True, result_action="return_value")
     except CycloptsError:
         return USAGE

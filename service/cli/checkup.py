@@ -26,6 +26,10 @@ from ...store.operating.keys import Key, all_keys
 from ...store.ports import Backend
 from ...store.sqlite.schema import read_applied
 from ...store.stream.sealing import wide_holes
+from ..durations import format_duration
+from ..guards.asker import Asker
+from ..guards.declared import Guard
+from ..guards.question import NoAnswer
 from ..http.server.listening import check_path
 from ..http.server.tls import BadCertificate, Certificate
 from ..nodes import LEASE
@@ -45,7 +49,7 @@ _OTHERS = 0o007
 _SPARE = 10
 """Sessions of the database for others: commands, backups, and who looks after it."""
 
-_SERVERS = 6
+_SERVERS = "several_servers"
 """The migration that brings the table of servers."""
 
 _NO_FLAGS = Flags()
@@ -65,7 +69,11 @@ def doctor(
     json: Annotated[bool, Parameter(negative=(), help="One JSON line per check.")] = False,
     flags: Flags = _NO_FLAGS,
 ) -> int:
-    """Check Python, the store, its schema and durability, clocks, Redis and port. Exit code 1 when one is wrong."""
+    """Check whether Tarry can run here, and keep its promises.
+
+    It looks at Python, the store, its schema and durability, clocks, Redis, guards and the port.
+    Exit code 1 when one is wrong.
+    """
     settings = flags.settings()
     findings = [
         _version("python", sys.version_info[:3], (3, 11), "Tarry"),
@@ -74,6 +82,7 @@ def doctor(
         *_redis(settings),
         *_certificate(settings),
         *_keys(settings),
+        *(trio.run(_guard, guard) for guard in settings.guards),
         _door(settings),
     ]
     rows = [(one.check, one.state, one.detail) for one in findings]
@@ -149,7 +158,8 @@ async def _examine_store(settings: Settings, shown: str) -> list[Finding]:
             findings += [_stands(*hole) for hole in await backend.read(partial(wide_holes, widest=widest))]
         if (room := await backend.room()) is not None:
             # A schema of before they were there has none.
-            nodes = await backend.read(all_nodes) if _SERVERS in applied.checksums else []
+            known = {migration.name for migration in migrations_for(dsn) if migration.version in applied.checksums}
+            nodes = await backend.read(all_nodes) if _SERVERS in known else []
             alive = [node.name for node in nodes if abs(now - node.renewed_at) <= LEASE]
             findings.append(_connections(*room, settings, alive))
         findings.append(_skew(now, before, after))
@@ -297,6 +307,24 @@ async def _read_keys(dsn: str) -> list[Key]:
         return await guest.read(all_keys)
     finally:
         await guest.aclose()
+
+
+async def _guard(guard: Guard) -> Finding:
+    """Whether it can be asked, and what it says; nothing of what its table holds is told."""
+    check, asker = f"guard {guard.name}", Asker(guard)
+    try:
+        trial = await asker.try_it()
+    except NoAnswer as error:
+        return Finding(check, "wrong", f"cannot be asked, and its messages are held: {error}")
+    finally:
+        asker.close()
+    keys = f"{guard.table}.{guard.key_column} holds {'whole numbers' if trial.numbers else 'texts'}"
+    told = f"answers in {trial.took} ms, of {format_duration(guard.timeout)} that it may take; {keys}"
+    if trial.unclear is not None:
+        return Finding(check, "note", f"{told}; of a key that was tried: {trial.unclear}, so its messages are held")
+    if trial.said is None:
+        return Finding(check, "note", f"{told}; there is no row, and a message without one is not sent")
+    return Finding(check, "ok", f"{told}; of a row that was tried its condition is {str(trial.said).lower()}")
 
 
 def _door(settings: Settings) -> Finding:

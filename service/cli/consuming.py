@@ -11,7 +11,9 @@ from typing import Annotated, Any, Literal, cast
 from cyclopts import Parameter
 
 from ...client import Claim, Delivery, LeaseLost, Message, NotFound, Tarry
-from .operating import DryRun, Topic, Yes, confirm
+from ...store.whole_number import whole_number
+from .operating import confirm
+from .options import DryRun, Topic, Yes
 from .printing import UsageError, note, print_json, print_line
 from .rendering import body_text, message_record, raw_body, time_text
 from .server import HERE, Server
@@ -22,7 +24,9 @@ def consume(
     /,
     *,
     group: Annotated[str, Parameter(help="The consumer group; a new one with --from.")],
-    max: Annotated[int | None, Parameter(help="End after so many messages.")] = None,  # noqa: A002
+    max: Annotated[  # noqa: A002 - the contract's word
+        int | None, Parameter(help="End after so many messages.", converter=whole_number)
+    ] = None,
     follow: Annotated[bool, Parameter(negative=(), help="Wait for more, until Ctrl-C.")] = False,
     ack: Annotated[bool, Parameter(help="With --no-ack, show them and give them back.")] = True,
     exec: Annotated[  # noqa: A002 - the contract's word
@@ -50,7 +54,10 @@ def consume(
     ] = None,
     server: Server = HERE,
 ) -> int:
-    """Take messages, print them and ack them: what is there now, or with --follow for ever."""
+    """Take messages, print them and ack them.
+
+    It ends when nothing more is there; with --follow it waits for more.
+    """
     if max is not None and max < 1:
         raise UsageError("--max is 1 or more")
     if not ack and (follow or exec):
@@ -116,12 +123,15 @@ def peek(
     topic: Topic,
     /,
     *,
-    queue: Annotated[int, Parameter(help="Which queue of the topic.")] = 0,
-    offset: Annotated[int, Parameter(help="From this offset on.")] = 0,
-    max: Annotated[int, Parameter(help="At most so many.")] = 20,  # noqa: A002 - the contract's word
+    queue: Annotated[int, Parameter(help="Which queue of the topic.", converter=whole_number)] = 0,
+    offset: Annotated[int, Parameter(help="From this offset on.", converter=whole_number)] = 0,
+    max: Annotated[int, Parameter(help="At most so many.", converter=whole_number)] = 20,  # noqa: A002
     server: Server = HERE,
 ) -> int:
-    """Look at a topic's stream without claiming anything. Waiting messages are not in it yet."""
+    """Look at a topic's stream without claiming anything.
+
+    Waiting messages are not in it yet.
+    """
     with server.client() as tarry:
         _demand_topic(tarry, topic)
         page = tarry.pull(topic, queue, offset, max)
@@ -130,7 +140,10 @@ def peek(
     return server.show(map(message_record, page.messages), (">offset", "id", "key", "deliver at", "body"), rows, remark)
 
 
-_COUNTS = ("accepted", "streamed", "cancelled", "pending", "backlog", "published_rate", "delivered_rate")
+_COUNTS = (
+    *("accepted", "streamed", "cancelled", "replaced", "suppressed", "pending"),  # the first is the sum of the others
+    *("backlog", "published_rate", "delivered_rate"),
+)
 
 
 def topics(
@@ -147,7 +160,10 @@ def topics(
     yes: Yes = False,
     server: Server = HERE,
 ) -> int:
-    """List the topics with their counts, their rates of the last minute and their backlogs; or remove one."""
+    """List the topics with their rates and backlogs, or remove one.
+
+    Rates are those of the last minute.
+    """
     if delete is not None:
         with server.client() as tarry:
             return _delete(tarry, delete, server, force=force, dry_run=dry_run, yes=yes)

@@ -16,15 +16,17 @@ from ...store.ports import Guest
 from ..access.scopes import wrong_scope
 from ..access.tokens import digest, make_token
 from .place import Place
-from .printing import NotThere, UsageError, note, print_items, print_line
+from .printing import NotThere, UsageError, note, print_items, print_json, print_line
 from .rendering import time_text
 
-keys = App(name="keys", help="The keys by which clients get in. They lie in the store; a server need not run.")
+keys = App(name="keys", help="Make, list and revoke the keys by which clients get in.")
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
 Name = Annotated[str, Parameter(help="The key's name, which the server's log tells.")]
 
+
+Json = Annotated[bool, Parameter(negative=(), help="One JSON line.")]
 
 _HERE = Place()
 
@@ -42,9 +44,13 @@ def create(
             "admin. A name may end with a star.",
         ),
     ],
+    json: Json = False,
     place: Place = _HERE,
 ) -> int:
-    """Make a key and print it, this once. A running server knows it within 5 s."""
+    """Make a key and print it, this once.
+
+    It lies in the store: a server need not run, and one that runs knows it within 5 s.
+    """
     if _NAME.fullmatch(name) is None:
         raise UsageError("a key's name is 1 to 64 letters, digits, dots, underscores and hyphens")
     for text in scope:
@@ -64,7 +70,10 @@ def create(
     except DuplicateKey:
         raise UsageError(f"there is a key {name!r}, or there was: a name is given once, take another") from None
     note("Keep it now: it is shown this once, and is not in the store.")
-    print_line(token)
+    if json:
+        print_json({"name": name, "scopes": list(scopes), "key": token})
+    else:
+        print_line(token)
     return 0
 
 
@@ -74,7 +83,10 @@ def list_keys(
     json: Annotated[bool, Parameter(negative=(), help="One JSON line per key.")] = False,
     place: Place = _HERE,
 ) -> int:
-    """List the keys that there are and were, with their scopes. The keys themselves nobody has."""
+    """List the keys that there are and were, with their scopes.
+
+    The keys themselves nobody has.
+    """
 
     async def work(guest: Guest) -> list[Key]:
         return await guest.read(all_keys)
@@ -98,8 +110,11 @@ def list_keys(
 
 
 @keys.command(name="revoke")
-def revoke_key(name: Name, /, *, place: Place = _HERE) -> int:
-    """End a key for good. A running server refuses it within 5 s."""
+def revoke_key(name: Name, /, *, json: Json = False, place: Place = _HERE) -> int:
+    """End a key for good.
+
+    A running server refuses it within 5 s.
+    """
 
     async def work(guest: Guest) -> str:
         now = await guest.now()
@@ -108,7 +123,10 @@ def revoke_key(name: Name, /, *, place: Place = _HERE) -> int:
     result = place.run(work)
     if result == "unknown":
         raise NotThere(f"there is no key {name!r}")
-    note("revoked" if result == "revoked" else "it was revoked before")
+    if json:
+        print_json({"name": name, "result": result})
+    else:
+        note("revoked" if result == "revoked" else "it was revoked before")
     return 0
 
 

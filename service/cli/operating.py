@@ -1,27 +1,22 @@
-"""`groups`, `seek`, `clients`, `nodes`, and `dead list|redrive|purge`: what an operator sees, and does."""
+"""`groups`, `seek`, `erase`, `clients`, `nodes`, `guards`: what operators see, and do."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
-from cyclopts import App, Parameter
-from rich.console import Console
-from rich.progress import Progress, TextColumn, TimeElapsedColumn
+from cyclopts import Parameter
 
-from ...client import DeadLetter, Tarry
+from ...client import Conflict, Tarry
 from ...store.printable import visible
+from ...store.whole_number import whole_number
 from ..durations import parse_time
+from .options import DryRun, Group, MessageId, Topic, Yes
 from .printing import UsageError, note
-from .rendering import body_text, message_record, time_text
+from .rendering import time_text
 from .server import HERE, Server
 
-Topic = Annotated[str, Parameter(help="The topic.")]
-Group = Annotated[str, Parameter(help="The consumer group.")]
-DryRun = Annotated[bool, Parameter(negative=(), help="Tell what it would do, and do nothing.")]
-Yes = Annotated[bool, Parameter(negative=(), help="Do not ask.")]
-Ids = Annotated[list[str] | None, Parameter(name="--id", help="This one; may be repeated.", negative=())]
-Since = Annotated[str | None, Parameter(name="--from", help="Those that died then or later: 2030-01-01T09:00:00Z.")]
-Until = Annotated[str | None, Parameter(name="--to", help="Those that died before.")]
+_NOT_NOW = 4
+"""The exit code of what comes too late, or too early."""
 
 
 def groups(
@@ -29,24 +24,43 @@ def groups(
     /,
     *,
     delete: Annotated[str | None, Parameter(help="Remove this group for good.")] = None,
+    pause: Annotated[str | None, Parameter(help="Hand out nothing to this group until it is resumed.")] = None,
+    resume: Annotated[str | None, Parameter(help="Go on handing out to this group.")] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     server: Server = HERE,
 ) -> int:
-    """List the consumer groups of a topic with their backlog, retries and dead letters; or remove one."""
+    """List the groups of a topic, or pause, resume or remove one.
+
+    With their backlog, retries and dead letters.
+    """
+    if sum(name is not None for name in (delete, pause, resume)) > 1:
+        raise UsageError("one of --delete, --pause and --resume")
     if delete is not None:
         with server.client() as tarry:
             return _delete(tarry, topic, delete, server, dry_run=dry_run, yes=yes)
     if dry_run or yes:
         raise UsageError("--dry-run and --yes go with --delete")
     with server.client() as tarry:
+        if pause is not None:
+            return _paused(tarry.pause(topic, pause), server)
+        if resume is not None:
+            return _paused(tarry.resume(topic, resume), server)
         details = [tarry.group(topic, one["group"]) for one in tarry.topic(topic)["groups"]]
     rows: list[tuple[Any, ...]] = []
     for one in details:
         counts = (one["backlog"], one["claimed"], sum(one["retries"]), one["dead_letters"], one["acked"])
-        rows.append((one["group"], *counts, len(one["clients"])))
-    columns = ("group", ">backlog", ">claimed", ">retrying", ">dead letters", ">acked", ">clients")
+        rows.append((one["group"], *counts, len(one["clients"]), _PAUSED[one["paused"]]))
+    columns = ("group", ">backlog", ">claimed", ">retrying", ">dead letters", ">acked", ">clients", "paused")
     return server.show(details, columns, rows)
+
+
+_PAUSED = {True: "yes", False: ""}
+
+
+def _paused(group: Mapping[str, Any], server: Server) -> int:
+    remark = "paused: nothing is handed out until it is resumed" if group["paused"] else "resumed"
+    return server.show([group], ("group", "paused"), [(group["group"], _PAUSED[group["paused"]])], remark)
 
 
 def _delete(tarry: Tarry, topic: str, group: str, server: Server, *, dry_run: bool, yes: bool) -> int:
@@ -65,18 +79,41 @@ def _delete(tarry: Tarry, topic: str, group: str, server: Server, *, dry_run: bo
     return server.show([{"topic": topic, "group": group, "removed": not dry_run} | held], columns, [row], remark)
 
 
+def erase(id: MessageId, /, *, yes: Yes = False, server: Server = HERE) -> int:  # noqa: A002
+    """Erase what a message says, in the store and in the lake.
+
+    Its body, its headers and why its attempts failed go for good; its life stays. The lake hears of it with
+    the next run of the archive. Exit code 4 while it waits: cancel it first; 3 when there is none.
+    """
+    confirm(f"erase message {id} for good", yes=yes, instead="")
+    with server.client() as tarry:
+        try:
+            done = tarry.erase(id)
+        except Conflict as error:
+            note(f"tarry: {error}")
+            return _NOT_NOW
+    erased_at, lake_at = time_text(done.erased_at), None if done.lake_at is None else time_text(done.lake_at)
+    record = {"id": done.id, "erased_at": erased_at, "lake": done.lake, "lake_at": lake_at}
+    return server.show([record], ("id", "erased at", "lake", "lake at"), [tuple(record.values())])
+
+
 def seek(
     topic: Topic,
     /,
     *,
     group: Group,
     to: Annotated[str, Parameter(help="earliest, latest, a time, or an offset.")],
-    queue: Annotated[int | None, Parameter(help="Of an offset or a time: this queue only.")] = None,
+    queue: Annotated[
+        int | None, Parameter(help="Of an offset or a time: this queue only.", converter=whole_number)
+    ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     server: Server = HERE,
 ) -> int:
-    """Move a consumer group to another position. Its open claims are closed first; other groups feel nothing."""
+    """Move a consumer group to another position.
+
+    Its open claims are closed first; other groups feel nothing.
+    """
     if queue is not None and to in ("earliest", "latest"):
         raise UsageError(f"--queue goes with an offset or a time; --to {to} moves all queues")
     place = _place(to)
@@ -109,7 +146,10 @@ _ALIVE = {True: "yes", False: "no", None: ""}
 
 
 def nodes(*, server: Server = HERE) -> int:
-    """List the servers that work on the same database, and which has the duties (*): clearing up and the like."""
+    """List the servers that work on the same database.
+
+    The one with the duties (*) clears up, and the like.
+    """
     with server.client() as tarry:
         found = tarry.nodes()
     rows = [
@@ -124,6 +164,19 @@ def nodes(*, server: Server = HERE) -> int:
     return server.show(found, (*columns, ">behind ms", "url"), rows)
 
 
+def guards(*, server: Server = HERE) -> int:
+    """List the guards that the server declares.
+
+    With what is due and waits for their answers there, and why a guard holds it.
+    """
+    with server.client() as tarry:
+        found = tarry.guards()
+    fields = ("guard", "table", "key_column", "condition", "waiting", "holds", "dsn")
+    rows = [tuple(one[field] for field in fields) for one in found]
+    columns = ("guard", "table", "key column", "condition", ">waiting", "holds", "dsn")
+    return server.show(found, columns, rows)
+
+
 def _shards(shards: Sequence[int]) -> str:
     """`0-7 12 14-15`."""
     runs: list[list[int]] = []
@@ -136,7 +189,10 @@ def _shards(shards: Sequence[int]) -> str:
 
 
 def clients(*, server: Server = HERE) -> int:
-    """List the clients, whether they live, and the queues they hold claims of (how many) or own (*)."""
+    """List the clients, whether they live, and what they hold.
+
+    That is the queues they have claims of (how many) or own (*).
+    """
     with server.client() as tarry:
         found = list(tarry.clients())
     rows: list[tuple[Any, ...]] = []
@@ -158,122 +214,12 @@ def _holds(holds: Iterable[Mapping[str, Any]]) -> str:
     return "; ".join(f"{group}: {', '.join(queues)}" for group, queues in groups.items())
 
 
-dead = App(name="dead", help="The dead letters of a consumer group.")
-
-
-@dead.command(name="list")
-def list_dead(
-    topic: Topic,
-    /,
-    *,
-    group: Group,
-    key: Annotated[str | None, Parameter(help="Those of this key.")] = None,
-    reason: Annotated[str | None, Parameter(help="Those whose last attempt's reason has this in it.")] = None,
-    since: Since = None,
-    until: Until = None,
-    max: Annotated[int, Parameter(help="At most so many.")] = 100,  # noqa: A002 - the contract's word
-    server: Server = HERE,
-) -> int:
-    """List dead letters."""
-    if max < 1:
-        raise UsageError("--max is 1 or more")
-    with server.client() as tarry:
-        letters: list[DeadLetter] = []
-        for letter in tarry.dead_letters(topic, group, key=key, reason=reason, start=since, end=until):
-            if len(letters) == max:
-                note(f"there are more: --max shows more than {max}, --from and --to others")
-                break
-            letters.append(letter)
-    records: list[dict[str, Any]] = []
-    rows: list[tuple[Any, ...]] = []
-    for letter in letters:
-        message, died, attempts = letter.message, time_text(letter.dead_at), list(letter.attempts)
-        records.append(message_record(message) | {"dead_at": died, "attempts": attempts})
-        last = attempts[-1]["reason"] if attempts else None
-        rows.append((message.id, died, message.key, len(attempts), last, body_text(message)))
-    return server.show(records, ("id", "died", "key", ">attempts", "last reason", "body"), rows)
-
-
-@dead.command
-def redrive(
-    topic: Topic,
-    /,
-    *,
-    group: Group,
-    id: Ids = None,  # noqa: A002 - the contract's word
-    since: Since = None,
-    until: Until = None,
-    rate: Annotated[int | None, Parameter(help="So many a second at most.")] = None,
-    dry_run: DryRun = False,
-    server: Server = HERE,
-) -> int:
-    """Give dead letters back to their group, from the first attempt on. Ctrl-C stops it; what is done stays done."""
-    if rate is not None and rate < 1:
-        raise UsageError("--rate is 1 or more")
-    with server.client() as tarry, _Count("redriven") as count:
-        count(tarry.redrive(topic, group, id, start=since, end=until, rate=rate, dry_run=dry_run, on_progress=count))
-    return _tell("redriven", count.count, server, dry_run=dry_run)
-
-
-@dead.command
-def purge(
-    topic: Topic,
-    /,
-    *,
-    group: Group,
-    id: Ids = None,  # noqa: A002 - the contract's word
-    since: Since = None,
-    until: Until = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    server: Server = HERE,
-) -> int:
-    """Remove dead letters for good."""
-    with server.client() as tarry, _Count("purged") as count:
-        if not dry_run:
-            there = tarry.purge(topic, group, id, start=since, end=until, dry_run=True)
-            confirm(f"remove {there} dead letters of group {group} for good", yes=yes)
-        count(tarry.purge(topic, group, id, start=since, end=until, dry_run=dry_run, on_progress=count))
-    return _tell("purged", count.count, server, dry_run=dry_run)
-
-
-class _Count:
-    """How far it is: told on a terminal while it goes on, and at the end however that comes."""
-
-    def __init__(self, done: str) -> None:
-        self.count = 0
-        self._done = done
-        console = Console(stderr=True)
-        columns = (TextColumn("{task.completed}"), TextColumn(done), TimeElapsedColumn())
-        self._progress = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
-        self._task = self._progress.add_task(done, total=None)
-
-    def __call__(self, count: int) -> None:
-        self.count = count
-        if not self._progress.live.is_started:
-            self._progress.start()
-        self._progress.update(self._task, completed=count)
-
-    def __enter__(self) -> "_Count":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._progress.stop()
-        if kind is not None and self.count:
-            note(f"{self.count} {self._done} before it stopped")
-
-
-def _tell(done: str, count: int, server: Server, *, dry_run: bool) -> int:
-    head = f">{'would be ' if dry_run else ''}{done}"
-    return server.show([{done: count, "dry_run": dry_run}], (head,), [(count,)])
-
-
-def confirm(what: str, *, yes: bool) -> None:
+def confirm(what: str, *, yes: bool, instead: str = "; --dry-run only tells what would be done") -> None:
     """Asks on a terminal; elsewhere --yes is needed."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError(f"say --yes to {what}; --dry-run only tells what would be done")
+        raise UsageError(f"say --yes to {what}{instead}")
     sys.stderr.write(visible(f"tarry: {what}? [y/N] "))
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):

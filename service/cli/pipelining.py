@@ -8,5 +8,8 @@ from cyclopts import Parameter
 
 
 def pipeline(*arguments: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> None:
-    """Archive, report, audit, trace, import and replay on Spark: see `tarry pipeline --help`."""
+    """Archive, report, audit, trace, import and replay, on Spark.
+
+    `tarry pipeline --help` tells the rest.
+    """
     os.execv(sys.executable, [sys.executable, "-P", "-m", "tarry.pipeline", *arguments])  # noqa: S606

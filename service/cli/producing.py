@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ...client import Draft, Receipt, Tarry
+from .options import AsText, At, Between, ContentType, Delay, ExpiresAt, Guard, Header, OrderingKey, Tag
 from .printing import UsageError, note
 from .rendering import receipt_record, time_text
 from .server import HERE, Server
@@ -27,14 +28,17 @@ def publish(
     body: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     /,
     *,
-    text: Annotated[bool, Parameter(negative=(), help="BODY is text, not JSON.")] = False,
-    content_type: Annotated[str | None, Parameter(help="BODY is bytes of this type, not JSON.")] = None,
+    text: AsText = False,
+    content_type: ContentType = None,
     key: Annotated[str | None, Parameter(help="A label to find and cancel it by.")] = None,
-    delay: Annotated[str | None, Parameter(help="Deliver after this time: 10m, 48h, PT10M.")] = None,
-    at: Annotated[str | None, Parameter(help="Deliver at this time: 2030-01-01T09:00:00Z.")] = None,
-    header: Annotated[list[str] | None, Parameter(help="A header NAME=VALUE; may be repeated.", negative=())] = None,
-    tag: Annotated[str | None, Parameter(help="What consumers may select by.")] = None,
-    ordering_key: Annotated[str | None, Parameter(help="Messages of one ordering key share a queue.")] = None,
+    delay: Delay = None,
+    at: At = None,
+    between: Between = None,
+    expires_at: ExpiresAt = None,
+    header: Header = None,
+    tag: Tag = None,
+    ordering_key: OrderingKey = None,
+    guard: Guard = None,
     file: Annotated[
         Path | None,
         Parameter(
@@ -44,7 +48,7 @@ def publish(
     ] = None,
     server: Server = HERE,
 ) -> int:
-    """Publish a message now, after --delay or at a time; or many from --file.
+    """Publish a message now or later, or many from a file.
 
     Parameters
     ----------
@@ -56,14 +60,17 @@ def publish(
     if (body is None) == (file is None):
         raise UsageError("publish takes a BODY (- reads it from stdin) or --file, one of them")
     draft = Draft(
-        body=None if file is not None else _body(body or "", text, content_type),
+        body=None if file is not None else body_of(body or "", text, content_type),
         content_type=content_type,
         key=key,
         delay=delay,
         deliver_at=at,
-        headers=_headers(header),
+        deliver_between=between,
+        expires_at=expires_at,
+        headers=headers_of(header),
         tag=tag,
         ordering_key=ordering_key,
+        guard=guard,
     )
     with server.client() as tarry:
         try:
@@ -80,7 +87,8 @@ def publish(
     return server.show(map(receipt_record, receipts), ("id", "state", "deliver at", ">queue", ">offset"), rows)
 
 
-def _body(text: str, is_text: bool, content_type: str | None) -> Any:
+def body_of(text: str, is_text: bool, content_type: str | None) -> Any:
+    """What a body on the command line means; - reads stdin. Raises `UsageError`."""
     raw = sys.stdin.buffer.read() if text == "-" else text.encode("utf-8", "surrogateescape")
     if content_type is not None:
         return raw
@@ -93,7 +101,8 @@ def _body(text: str, is_text: bool, content_type: str | None) -> Any:
         ) from error
 
 
-def _headers(pairs: list[str] | None) -> dict[str, str] | None:
+def headers_of(pairs: list[str] | None) -> dict[str, str] | None:
+    """From NAME=VALUE. Raises `UsageError`."""
     if not pairs:
         return None
     headers: dict[str, str] = {}
@@ -148,8 +157,23 @@ def _draft(number: int, fields: dict[str, Any], pattern: Draft) -> Draft:
     return attrs.evolve(pattern, **fields)
 
 
-def cancel(id: Annotated[str, Parameter(help="The message's id.")], /, *, server: Server = HERE) -> int:  # noqa: A002
-    """Cancel a waiting message. Exit code 4 when it was handed out already, 3 when there is none."""
+def cancel(
+    id: Annotated[str | None, Parameter(help="The message's id.")] = None,  # noqa: A002
+    /,
+    *,
+    topic: Annotated[str | None, Parameter(help="With --key: the topic.")] = None,
+    key: Annotated[str | None, Parameter(help="All messages of this key that wait, its timer among them.")] = None,
+    server: Server = HERE,
+) -> int:
+    """Cancel a waiting message, or all of a key.
+
+    Exit code 4 when it was handed out already, 3 when there is none.
+    """
+    if (id is None) == (key is None) or (topic is None) != (key is None):
+        raise UsageError("cancel takes an ID, or --topic with --key")
     with server.client() as tarry:
+        if id is None:
+            done = tarry.cancel_key(topic or "", key or "")
+            return server.show([done], (">cancelled", ">too late"), [(done["cancelled"], done["too_late"])])
         result = tarry.cancel(id)
     return server.show([{"id": id, "result": result}], ("id", "result"), [(id, result)])

@@ -26,6 +26,10 @@ def message_record(message: Message) -> dict[str, Any]:
         "published_at": time_text(message.published_at),
         "deliver_at": time_text(message.deliver_at),
     }
+    if message.expires_at is not None:
+        record["expires_at"] = time_text(message.expires_at)
+    if message.erased_at is not None:
+        return record | {"erased_at": time_text(message.erased_at)}
     if isinstance(message.body, bytes):
         encoded = base64.b64encode(message.body).decode("ascii")
         return record | {"body_base64": encoded, "content_type": message.content_type}
@@ -38,12 +42,16 @@ def receipt_record(receipt: Receipt) -> dict[str, Any]:
 
 
 def raw_body(message: Message) -> bytes:
-    """The body as a program reads it: JSON text, or the bytes."""
+    """The body as a program reads it: JSON text, or the bytes; nothing of one that was erased."""
+    if message.erased:
+        return b""
     return message.body if isinstance(message.body, bytes) else json.dumps(message.body, ensure_ascii=False).encode()
 
 
 def body_text(message: Message) -> str:
     """The body on one line."""
+    if message.erased_at is not None:
+        return f"erased at {time_text(message.erased_at)}"
     if isinstance(message.body, bytes):
         return f"{len(message.body)} bytes of {message.content_type}"
     return json_text(message.body)

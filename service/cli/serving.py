@@ -9,11 +9,12 @@ import attrs
 from cyclopts import Parameter
 
 from ...store.opening import check_dsn, is_shared, migrations_for, open_backend
+from ...store.whole_number import whole_number
 from ..settings import SettingError, Settings
 from ..upkeep.collector import still_collector
 from ..upkeep.redis_check import check_redis
 from .place import Place
-from .printing import note, print_items, print_line
+from .printing import note, print_items, print_json, print_line
 
 
 @Parameter(name="*")
@@ -36,7 +37,11 @@ class Flags(Place):
     ] = None
     node: Annotated[str | None, Parameter(help="This server's name among others; the host's by default.")] = None
     processes: Annotated[
-        int | None, Parameter(help="How many serve, on one address: one for each core. Not with the embedded store.")
+        int | None,
+        Parameter(
+            help="How many serve, on one address: one for each core. Not with the embedded store.",
+            converter=whole_number,
+        ),
     ] = None
     log_level: Annotated[str | None, Parameter(help="debug, info, warning or error.")] = None
     log_format: Annotated[str | None, Parameter(help="console, json, or auto: console on a terminal.")] = None
@@ -95,23 +100,31 @@ def migrate(
     print_sql: Annotated[
         bool, Parameter(name="--print", negative=(), help="Print the SQL and change nothing.")
     ] = False,
+    json: Annotated[bool, Parameter(negative=(), help="One JSON line per migration.")] = False,
     flags: Flags = _NO_FLAGS,
 ) -> int:
-    """Bring the database's schema to this version of Tarry; `tarry serve` does it by itself.
+    """Bring the database's schema to this version of Tarry.
 
-    With --print: all migrations for this kind of database in order, those included that it has already.
+    `tarry serve` does it by itself. With --print: all migrations for this kind of database in order, those included
+    that it has already.
     """
     settings = flags.settings()
     if print_sql:
         for migration in migrations_for(settings.dsn):
+            if json:
+                print_json({"version": migration.version, "name": migration.name, "sql": migration.text})
+                continue
             print_line(f"-- {migration.version:04} {migration.name}\n{migration.text.rstrip()}\n")
         return 0
     import trio
 
     applied = trio.run(_migrate, settings.dsn)
     for name in applied:
-        print_line(f"applied {name}")
-    if not applied:
+        if json:
+            print_json({"applied": name})
+        else:
+            print_line(f"applied {name}")
+    if not applied and not json:
         note("The schema is up to date.")
     return 0
 
@@ -130,7 +143,10 @@ def show(
     json: Annotated[bool, Parameter(negative=(), help="One JSON line per setting.")] = False,
     flags: Flags = _NO_FLAGS,
 ) -> int:
-    """Show the settings that `tarry serve` would use here. Passwords are hidden."""
+    """Show the settings that `tarry serve` would use here.
+
+    Passwords are hidden.
+    """
     rows = flags.settings().listed()
     shown = 3 if origin else 2
     records = [dict(zip(("name", "value", "origin")[:shown], row, strict=False)) for row in rows]

@@ -35,9 +35,10 @@ ANNOUNCERS, CONSUMERS, WORKERS = 6, 2, 4
 
 
 def demo(*, json: Annotated[bool, Parameter(negative=(), help="Print the result as one JSON object.")] = False) -> int:
-    """Replay a day of New York's flights against a server of its own, kill it in the middle, and count what came of it.
+    """Replay a day of flights on a server of its own, and count.
 
-    Everything happens in a temporary folder and on a free port. Exit code 1 when a count is wrong.
+    The server is killed in the middle. Everything happens in a temporary folder and on a free port. Exit code 1 when a
+    count is wrong.
     """
     with _quietly(), TemporaryDirectory(prefix="tarry-demo-") as folder:
         ladder = ",".join(f"{rung}ms" for rung in RUNGS)

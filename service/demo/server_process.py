@@ -103,6 +103,10 @@ class ServerProcess:
         except subprocess.TimeoutExpired:
             process.kill()
             return process.wait()
+        except BaseException:  # an interrupted wait leaves no server behind
+            process.kill()
+            process.wait()
+            raise
 
     def tail(self, size: int = 3000) -> str:
         """The end of its log."""

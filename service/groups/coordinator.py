@@ -15,7 +15,7 @@ import trio
 from attrs import define, field
 
 from ...store.errors import Locked, StoreError
-from ...store.records import Claim, ClaimKey, ClaimRequest, Group, Settled, Settlement, Turn
+from ...store.records import Claim, ClaimKey, ClaimRequest, Gather, Group, Settled, Settlement, Turn
 from ..clock import Clock
 from ..errors import Busy, Overloaded
 
@@ -86,7 +86,8 @@ class _Lease:
 
 
 class Coordinator:
-    """Serves one group. `take_turn` is the transaction; `done` hears of every turn that was committed.
+    """Serves one group. `take_turn` is the transaction, which gathers who waits, and again when it had to stand in
+    line; `done` hears of every turn that was committed.
 
     A client has a share of the queues of an ordered topic for `present_for` milliseconds after it last asked.
     """
@@ -95,7 +96,7 @@ class Coordinator:
         self,
         find_group: Callable[[], Group],
         clock: Clock,
-        take_turn: Callable[[Group, Sequence[Settlement], Sequence[ClaimRequest]], Awaitable[Turn]],
+        take_turn: Callable[[Group, Gather], Awaitable[Turn]],
         done: Callable[[Group, Sequence[Settlement], Turn], None],
         present_for: int = 15_000,
     ) -> None:
@@ -227,7 +228,7 @@ class Coordinator:
         try:
             with trio.move_on_after(wait / 1000 if wait > 0 else float("inf")):
                 await asking.answered.wait()
-            if not asking.answered.is_set() and asking in self._asking and not asking.cut:
+            if not asking.answered.is_set() and asking in self._asking and (self._paused or not asking.cut):
                 del self._asking[asking]
                 if asking.held_since is not None:
                     raise Busy(_HELD)
@@ -262,6 +263,11 @@ class Coordinator:
         return self._find_group().topic.ordered
 
     @property
+    def _paused(self) -> bool:
+        """Whether nobody is given anything: who does not wait goes home, the others wait as if nothing were there."""
+        return self._find_group().paused
+
+    @property
     def waiting(self) -> bool:
         """Whether somebody waits for messages."""
         return bool(self._asking)
@@ -276,22 +282,33 @@ class Coordinator:
         while not self._retired or self._settling:
             await self._wait_for_work()
             self._wake = trio.Event()
-            settling = [*self._settling[:_TOGETHER], *self._lost()]
+            settling, asking = [*self._settling[:_TOGETHER], *self._lost()], list[_Asking]()
             del self._settling[:_TOGETHER]
-            if settling and self._full:
-                self._full, self._may_find = False, True
-            asking: list[_Asking] = []
-            if self._may_find and trio.current_time() >= self._claims_from:
-                asking = list(islice(self._asking, _TOGETHER))
-                for one in asking:
-                    del self._asking[one]
+            self._gather(settling, asking)
             if settling or asking:
                 await self._turn(settling, asking)
+
+    def _gather(self, settling: list[_Settling], asking: list[_Asking]) -> None:
+        """Adds who waits to those who are of a turn, as many as there may be. What it claims from is not read yet."""
+        room = max(0, _TOGETHER - len(settling))
+        settling += self._settling[:room]
+        del self._settling[:room]
+        if settling and self._full:
+            self._full, self._may_find = False, True
+        if asking or (self._may_find and trio.current_time() >= self._claims_from and not self._paused):
+            came = list(islice(self._asking, max(0, _TOGETHER - len(asking))))
+            for one in came:
+                del self._asking[one]
+            asking += came
+        self._may_find = self._may_find and not asking  # set again by whoever streams while the turn runs
+        self._claiming = bool(asking)
 
     async def _wait_for_work(self) -> None:
         while not self._settling and not self._retired:
             rest = 3600.0
-            if self._asking and self._may_find:
+            if self._paused:
+                self._send_home()
+            elif self._asking and self._may_find:
                 rest = self._claims_from - trio.current_time()
             if self._ends:
                 rest = min(rest, self._clock.seconds_until(self._ends[0][0]))
@@ -319,14 +336,16 @@ class Coordinator:
         return lost
 
     async def _turn(self, settling: list[_Settling], asking: list[_Asking]) -> None:
-        self._may_find = self._may_find and not asking  # set again by whoever streams while the turn runs
-        self._claiming = bool(asking)
-        settlements = [s.settlement for s in settling]
         group = self._find_group()
         began = trio.current_time()
         sharing = self.present() if group.topic.ordered else set[str]()
+
+        def gather() -> tuple[Sequence[Settlement], Sequence[ClaimRequest], int]:
+            self._gather(settling, asking)
+            return [one.settlement for one in settling], [one.request for one in asking], self._clock.now()
+
         try:
-            turn = await self._take_turn(group, settlements, [a.request for a in asking])
+            turn = await self._take_turn(group, gather)
         except Locked:
             self._may_find, self._claiming = True, False
             self._put_back(settling, asking)
@@ -340,7 +359,7 @@ class Coordinator:
         self._rest = _FIRST_REST
         self.turns += 1
         self._note(settling, turn)
-        self._done(group, settlements, turn)
+        self._done(group, [one.settlement for one in settling], turn)
         if asking:
             self._claiming = False
             self._left, self._sharing, self._full = turn.left, sharing, turn.full
@@ -357,11 +376,12 @@ class Coordinator:
         if asking and not self._may_find:
             self._send_home()
         for asker, claim in zip(asking, turn.claims, strict=True):
-            asker.cut = claim is None and (turn.beside or (turn.cut and asker.request.tags is not None))
+            passing = asker.request.tags is not None or turn.expired > 0
+            asker.cut = claim is None and (turn.beside or (turn.cut and passing))
             self._answer(asker, claim)
 
     def _send_home(self) -> None:
-        """There is nothing for those who came meanwhile and do not wait."""
+        """There is nothing for those who do not wait."""
         for asking in [asking for asking in self._asking if asking.final]:
             del self._asking[asking]
             asking.answered.set()

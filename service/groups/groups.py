@@ -18,6 +18,7 @@ from ...store.records import (
     ClaimKey,
     ClaimRequest,
     Delivered,
+    Gather,
     Group,
     GroupState,
     Settled,
@@ -122,13 +123,13 @@ class Groups:
     ) -> Settled:
         """Acks, fails or extends; `Settled.lost` says that nothing was done. Raises `UnknownClaim`."""
         keys = parse_claim(claim_id)
-        group = await self._group_of_claim(keys[0]) if keys else None
+        group = await self._group_of_claim(keys)
         if claim_id == "null" or (group is not None and group.topic.kind == "broadcast"):
             raise NothingToSettle(
                 "a broadcast topic hands messages out without a claim: there is nothing to ack, fail or extend;"
                 " confirm them with after: next in the next claim"
             )
-        if group is None or not {key.queue_id for key in keys}.issubset(group.queue_ids):
+        if group is None:
             raise UnknownClaim(f"there is no claim {claim_id[:100]!r}")
         self._see(group.id)
         coordinator = self._coordinator(group)
@@ -159,7 +160,7 @@ class Groups:
     async def group_of(self, claim_id: str) -> Group | None:
         """The group that a claim is of, by its name outside; there need be no such claim."""
         keys = parse_claim(claim_id)
-        return await self._group_of_claim(keys[0]) if keys else None
+        return await self._group_of_claim(keys)
 
     async def _find(
         self, coordinator: Coordinator, keys: Sequence[ClaimKey], ids: Sequence[int]
@@ -190,7 +191,7 @@ class Groups:
 
     async def _end_at_once(self, key: ClaimKey) -> None:
         try:
-            group = await self._group_of_claim(key)
+            group = await self._group_of_claim([key])
             if group is not None:
                 await self._coordinator(group).settle(Settlement(key, "end", at_once=True))
         except (StoreError, ServiceError) as error:
@@ -248,9 +249,13 @@ class Groups:
         elif (group := self._directory.group_of_queue(queue_id)) is not None and group.id in self._coordinators:
             self._coordinators[group.id].notify()
 
-    async def _group_of_claim(self, key: ClaimKey) -> Group | None:
-        group = await self._directory.look_up_group(key.group_id)
-        return group if group is not None and key.queue_id in group.queue_ids else None
+    async def _group_of_claim(self, keys: Sequence[ClaimKey]) -> Group | None:
+        """The group of a claim of these ranges, if it has all of their queues."""
+        if not keys:
+            return None
+        queue_ids = {key.queue_id for key in keys}
+        group = await self._directory.look_up_group(keys[0].group_id, queue_ids)
+        return group if group is not None and queue_ids.issubset(group.queue_ids) else None
 
     def _coordinator(self, group: Group) -> Coordinator:
         coordinator = self._coordinators.get(group.id)
@@ -273,14 +278,12 @@ class Groups:
         """The group as it is now: its topic may have gained queues, its ladder may be another."""
         return self._directory.group_by_id(group.id) or group
 
-    async def _take_turn(
-        self, group: Group, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]
-    ) -> Turn:
+    async def _take_turn(self, group: Group, gather: Gather) -> Turn:
         present = self._coordinator(group).present() if group.topic.ordered else ()
 
         def turn(*, free: bool) -> Awaitable[Turn]:
-            now = self._clock.now()
-            return self._store.turn(group, settlements, requests, now, present, free=free, place=self._place())
+            place, later = self._place(), None if free else gather
+            return self._store.turn(group, *gather(), present, free=free, place=place, gather=later)
 
         if trio.current_time() >= self._met_until.get(group.id, 0.0) or self._line.available_tokens < 1:
             try:
@@ -298,6 +301,8 @@ class Groups:
         topic = group.topic.name
         if turn.acked:
             self._metrics.of_group("acked", topic, group.name, turn.acked)
+        if turn.expired:
+            self._metrics.of_group("expired", topic, group.name, turn.expired)
         for settlement, settled in zip(settlements, turn.settled, strict=True):
             if settled is None:
                 continue
@@ -334,6 +339,6 @@ class Groups:
         self._metrics.lateness(group.topic.name, [(at - due) / 1000 for due in dues])
 
     async def watch(self, key: ClaimKey, lease_until: int) -> None:
-        group = await self._group_of_claim(key)
+        group = await self._group_of_claim([key])
         if group is not None:
             self._coordinator(group).watch(key, lease_until)

@@ -1,22 +1,24 @@
-"""What an operator does to a group: seek, replay, redrive, purge. Bounded batches, each a transaction of its own.
+"""What an operator does to a group: seek, replay, redrive, purge; and to a message: erase.
+
+Bounded batches, each a transaction of its own.
 
 A call works for `_LONGEST` seconds at most and says whether there is more: the same call goes on. Whoever closes the
 request stops it between two batches; what is done is done, and the rest is as it was.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import trio
 from attrs import define, evolve, frozen
 
 from ...store.errors import StoreError
-from ...store.operating import redriving, replaying
-from ...store.operating.redriving import Letters
+from ...store.operating import erasing, redriving, replaying, seeking
+from ...store.operating.erasing import Erasure
+from ...store.operating.redriving import Letters, Redriven
 from ...store.operating.replaying import Range
 from ...store.records import ClaimKey, Group, Queue
 from ...store.store import Store
-from ...store.stream import positions
 from ...store.stream.positions import Position
 from ..clock import Clock
 from ..errors import TopicConflict
@@ -38,6 +40,8 @@ class Worked:
     more: bool = False
     until: int = 0
     """Dead letters that died before this time are meant, Unix milliseconds."""
+    expired: int = 0
+    """Dead letters that are past their time, and were left where they are."""
 
 
 @define(eq=False)
@@ -51,12 +55,12 @@ class Operations:
     _closed: Callable[[Group, Sequence[ClaimKey], int], None]
 
     async def seek(
-        self, group: Group, queues: Sequence[Queue], position: Position, *, dry_run: bool
+        self, group: Group, queues: Sequence[Queue] | None, position: Position, *, dry_run: bool
     ) -> list[tuple[int, int]]:
-        """(number, offset) of each queue as it is now, or would be."""
+        """(number, offset) of each of these queues of its topic as it is now, or would be; None is all."""
         _unless_broadcast(group)
         if dry_run:
-            return await self._store.read(positions.offsets_of, queues, position)
+            return await self._store.read(seeking.targets, group, queues, position)
 
         async def move() -> list[tuple[int, int]]:
             sought = await self._store.seek(group, queues, position, self._clock.now())
@@ -70,7 +74,7 @@ class Operations:
         """The range once more for this group."""
         _unless_broadcast(group)
         if dry_run:
-            return Worked(await self._store.read(replaying.count, range_))
+            return Worked(await self._store.read(replaying.count, group, range_))
 
         async def step(limit: int) -> tuple[int, bool]:
             replayed = await self._store.replay(group, range_, limit, self._clock.now())
@@ -79,21 +83,31 @@ class Operations:
 
         return await _batches(step, None)
 
-    async def redrive(self, group: Group, letters: Letters, rate: int | None, *, dry_run: bool) -> Worked:
-        """Dead letters back to the group, `rate` a second or as fast as it goes."""
+    async def erase(self, id_: int) -> Erasure | Literal["waiting", "unknown"]:
+        """What a message says goes, wherever it lies; see `erasing`."""
+        return await _uncut(self._store.write(erasing.erase, id_, self._clock.now()))
 
-        async def redrive(some: Letters, limit: int) -> int:
+    async def redrive(self, group: Group, letters: Letters, rate: int | None, *, dry_run: bool) -> Worked:
+        """Dead letters back to the group, `rate` a second or as fast as it goes; but for those past their time."""
+        expired = 0
+
+        async def redrive(some: Letters, limit: int) -> Redriven:
+            nonlocal expired
             redriven = await self._store.redrive(group, some, limit, self._clock.now())
             self._tell(redriven.timers)
-            return redriven.count
+            expired += redriven.expired
+            return redriven
 
-        return await self._over_letters(group, letters, rate, redrive, dry_run=dry_run)
+        if dry_run:
+            expired = await self._store.read(redriving.count_expired, group, letters, self._clock.now())
+        worked = await self._over_letters(group, letters, rate, redrive, dry_run=dry_run)
+        return evolve(worked, count=worked.count - (expired if dry_run else 0), expired=expired)
 
     async def purge(self, group: Group, letters: Letters, rate: int | None, *, dry_run: bool) -> Worked:
         """Dead letters away for good."""
 
-        async def purge(some: Letters, limit: int) -> int:
-            return await self._store.write(redriving.purge, group, some, limit)
+        async def purge(some: Letters, limit: int) -> Redriven:
+            return Redriven(await self._store.write(redriving.purge, group, some, limit))
 
         return await self._over_letters(group, letters, rate, purge, dry_run=dry_run)
 
@@ -102,7 +116,7 @@ class Operations:
         group: Group,
         letters: Letters,
         rate: int | None,
-        work: Callable[[Letters, int], Awaitable[int]],
+        work: Callable[[Letters, int], Awaitable[Redriven]],
         *,
         dry_run: bool,
     ) -> Worked:
@@ -110,15 +124,17 @@ class Operations:
         letters = evolve(letters, until=min(letters.until, self._clock.now() + 1))
         if dry_run:
             return Worked(await self._store.read(redriving.count, group, letters), until=letters.until)
-        left = letters.ids
+        left, next_ = letters.ids, letters
 
         async def step(limit: int) -> tuple[int, bool]:
-            nonlocal left
+            nonlocal left, next_
             if left is None:
-                count = await work(letters, limit)
-                return count, count < limit
+                done = await work(next_, limit)
+                if done.last is not None:  # what is past its time stays, and would be met again
+                    next_ = evolve(next_, since=done.last[0], after=done.last[1])
+                return done.count, done.count + done.expired < limit
             some, left = left[:limit], left[limit:]
-            return await work(evolve(letters, ids=some), limit), not left
+            return (await work(evolve(letters, ids=some), limit)).count, not left
 
         return evolve(await _batches(step, rate), until=letters.until)
 

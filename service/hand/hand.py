@@ -1,10 +1,12 @@
 """The hand: sleeps to the next due millisecond, wakes for an earlier one, and has what is due promoted.
 
 The hand alone moves the wheel. It works its position out anew at every wake-up, so that a suspend of the host or a long
-promotion skips nothing. Batches are bounded; what is due beyond one stays ready in the wheel, oldest first.
+promotion skips nothing. Batches are bounded. What is due beyond one goes to the `crowd`, where topics take turns, and
+so does all that falls due until the crowd is gone.
 """
 
 from collections.abc import Awaitable, Callable, Container, Iterable, Sequence, Set
+from typing import TypeVar
 
 import trio
 from attrs import define, field
@@ -16,11 +18,17 @@ from ...wheel.timing_wheel import TimingWheel
 from ..clock import Clock
 from ..outages import tell_failure
 from ..shares import Shares, whole
+from .crowd import Crowd, Timer, TopicsOf, unknown
+from .releases import Releases, unbounded
+
+T = TypeVar("T")
 
 BATCH = 1000
 """Messages promoted in one transaction."""
+_STRETCH, _FIRST_STRETCH = 20_000, 2_000
+"""Due entries whose topics are looked up together; the latter while it is not known of which topic most are."""
 _PIECE = 4000
-"""Entries of the next cycle dealt to their slots at one wake-up."""
+"""Entries of the next cycle dealt to their slots, and of a large slot put in order, at one wake-up."""
 _LONGEST_REST = 1.0
 _SOON = 6_000
 """Milliseconds: what falls due so soon is kept when its shard goes, whose owner may not have seen it yet."""
@@ -42,13 +50,27 @@ class Hand:
     _aside: Container[int] = field(factory=frozenset[int], alias="aside")
     """Entries that are due and are not in the wheel any more."""
     shares: Shares = field(factory=whole)
+    _topics_of: TopicsOf = field(default=unknown, alias="topics_of")
+    _releases: Releases = field(factory=unbounded, alias="releases")
+    crowd: Crowd = field(init=False)
+    """What is due beyond a batch."""
     _firing: Set[int] = field(factory=frozenset[int], init=False)
-    """Entries on their way: out of the wheel, and not in the stream or aside."""
+    """Entries on their way: out of the wheel, and not in the stream, aside or in the crowd."""
+    _many: bool = field(default=False, init=False)
+    """More was due than a batch, when last looked."""
     _wake: trio.Event = field(factory=trio.Event, init=False)
     _sleeps_until: int | None = field(default=None, init=False)  # None: awake, or with nothing to wait for
     _turned: trio.Event = field(factory=trio.Event, init=False)
     _stopping: bool = field(default=False, init=False)
     _stopped: trio.Event = field(factory=trio.Event, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        doubted = lambda: self._clock.in_doubt  # noqa: E731 - a question, and no name of its own
+        self.crowd = Crowd(self._promote_surely, self._topics_of, doubted, BATCH, self._releases, self._aside)
+
+    def __len__(self) -> int:
+        """Timers in memory."""
+        return len(self.wheel) + len(self.crowd)
 
     def add(self, due: int, entry: int) -> None:
         """Takes note of a committed row, whoever has its shard. Past the horizon it is left to its page."""
@@ -65,6 +87,9 @@ class Hand:
     def add_missing(self, timers: Iterable[tuple[int, int]]) -> int:
         """Takes note of those rows a sweep found that nobody here knows of; returns how many."""
         timers = [(due, entry) for due, entry in timers if entry not in self._aside and entry not in self._firing]
+        if self.crowd and timers:
+            here = self.crowd.among(timers)
+            timers = [(due, entry) for due, entry in timers if entry not in here]
         missing = self.wheel.missing([due for due, _ in timers], [entry for _, entry in timers])
         for due, entry in missing:
             self.add(due, entry)
@@ -76,15 +101,18 @@ class Hand:
             self.wheel.cancel(due, entry)
 
     async def forget(self, shards: Set[int]) -> None:
-        """Forgets what is of these shards, but for what is due soon: their owner may not have seen it yet."""
+        """Forgets what is of these shards, but for what is due about now: their owner may not have seen it yet."""
         for _ in self.wheel.forget(shards, self._clock.now() + _SOON):
+            await trio.lowlevel.checkpoint()
+        for _ in self.crowd.forget(shards, self._clock.now() - _SOON):
             await trio.lowlevel.checkpoint()
 
     @property
     def behind(self) -> int:
-        """By how many milliseconds the oldest entry that is due is late; 0 when none is."""
-        due = self.wheel.next_due()
-        return 0 if due is None or self._clock.in_doubt else max(0, self._clock.now() - due)
+        """By how many milliseconds the oldest entry that is due is late; 0 when none is. What a topic's release rate
+        holds back is not late."""
+        dues = [due for due in (self.wheel.next_due(), self.crowd.oldest) if due is not None]
+        return max(0, self._clock.now() - min(dues)) if dues and not self._clock.in_doubt else 0
 
     async def turned(self) -> None:
         """Waits until the hand has looked at the wheel once more; for tests, which step the clock themselves."""
@@ -92,17 +120,18 @@ class Hand:
 
     async def run(self) -> None:
         """Turns until it is stopped."""
-        while not self._stopping:
-            self._wake = trio.Event()
-            entries = [] if self._clock.in_doubt else self.wheel.advance(self._clock.now(), BATCH)
-            if entries:
-                await self._fire(entries)
-            self._turned.set()
-            self._turned = trio.Event()
-            if entries:
-                continue
-            undealt = self.wheel.deal(_PIECE)
-            await self._rest(0.01 if undealt else _LONGEST_REST)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.crowd.run)
+            while not self._stopping:
+                self._wake = trio.Event()
+                was_due = not self._clock.in_doubt and await self._look()
+                self._turned.set()
+                self._turned = trio.Event()
+                if was_due:
+                    continue
+                unready = self.wheel.deal(_PIECE) + self.wheel.prepare(_PIECE)
+                await self._rest(0.01 if unready else _LONGEST_REST)
+            self.crowd.stop()
         self._stopped.set()
 
     async def stop(self) -> None:
@@ -110,6 +139,27 @@ class Hand:
         self._stopping = True
         self._wake.set()
         await self._stopped.wait()
+
+    async def _look(self) -> bool:
+        """Has promoted what is due; whether something was."""
+        now = self._clock.now()
+        if self.crowd or self._many or self._releases:
+            return await self._look_at_many(now)
+        entries = self.wheel.advance(now, BATCH)
+        if entries:
+            next_due = self.wheel.next_due() if len(entries) == BATCH else None
+            self._many = next_due is not None and next_due <= now
+            await self._fire(entries)
+        return bool(entries)
+
+    async def _look_at_many(self, now: int) -> bool:
+        timers = self.wheel.advance_pairs(now, _STRETCH if self.crowd.largest else _FIRST_STRETCH)
+        self._many = False
+        if self.crowd or len(timers) > BATCH or self._releases:
+            await self._lay(timers)
+        elif timers:
+            await self._fire([entry for _, entry in timers])
+        return bool(timers)
 
     async def _rest(self, longest: float) -> None:
         seconds = longest
@@ -122,17 +172,32 @@ class Hand:
         self._sleeps_until = None
 
     async def _fire(self, entries: Sequence[int]) -> None:
-        pause = _FIRST_PAUSE
         self._firing = set(entries)
+        await self._promote_surely(entries)
+        self._firing = frozenset()
+
+    async def _lay(self, timers: Sequence[Timer]) -> None:
+        """Has them laid in lanes."""
+        if timers:
+            self._firing = {entry for _, entry in timers}
+            await self._until_done("looking_ahead_failed", lambda: self.crowd.put(timers))
+            self._firing = frozenset()
+
+    async def _promote_surely(self, entries: Sequence[int]) -> Sequence[Promoted]:
+        promoted = await self._until_done(
+            "promotion_failed", lambda: self._promote(entries, self._clock.now()), entries=len(entries)
+        )
+        self._streamed(promoted)
+        return promoted
+
+    async def _until_done(self, failed: str, step: Callable[[], Awaitable[T]], **facts: int) -> T:
+        pause = _FIRST_PAUSE
         while True:
             try:
-                promoted = await self._promote(entries, self._clock.now())
-                break
+                return await step()
             except StoreError as error:
-                tell_failure("promotion_failed", error, entries=len(entries), again_in=pause)
+                tell_failure(failed, error, **facts, again_in=pause)
                 await trio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
             while self._clock.in_doubt:  # it may be another server that has the database by now
                 await trio.sleep(_DOUBTED)
-        self._firing = frozenset()
-        self._streamed(promoted)

@@ -1,9 +1,10 @@
 """The loader: fills the wheel from the tables, at start-up and as the horizon moves.
 
 Overdue rows come first, oldest first, while the service already serves. Then page after page of what falls due within
-the horizon. `Horizon.page` moves `loaded_until` before the page is read, and a publish compares its due time with it
-after its own commit, so that a row may come twice and never not at all. A shard that this node is to hold is taken in
-the same way: from then on it is looked ahead for, and what waits is read after.
+the horizon. `Horizon.page` moves `loaded_until` before the page is read, and before what is overdue is read, which may
+take long; a publish compares its due time with it after its own commit, so that a row may come twice and never not at
+all. A shard that this node is to hold is taken in the same way: from then on it is looked ahead for, and what waits is
+read after.
 """
 
 from collections.abc import Callable, Sequence, Set
@@ -11,11 +12,10 @@ from collections.abc import Callable, Sequence, Set
 import structlog
 import trio
 
-from ...store.errors import StoreError
 from ...store.store import Store
 from ...store.timers import timers
 from ..clock import Clock
-from ..outages import tell_failure
+from ..outages import Trouble
 from .hand import Hand
 from .pages import Page, pages
 
@@ -35,6 +35,7 @@ class Loader:
         self._hand = hand
         self._clock = clock
         self._tell = tell
+        self._trouble = Trouble(trio.current_time, failed="loading_failed", well="loading_goes_on")
         self.loaded = 0
         self.recovered = trio.Event()
         """Set when everything within the horizon is in the wheel for the first time."""
@@ -43,8 +44,11 @@ class Loader:
         """Recovers, then keeps the horizon loaded and follows the shares, for ever."""
         began, shares = self._clock.now(), self._hand.shares
         shares.take()
-        held = shares.held
-        await self._until_read(held, 0, self._hand.horizon.loaded_until, _FIRST_PAGE)
+        held, horizon = shares.held, self._hand.horizon
+        start = horizon.loaded_until
+        horizon.page(began)  # none, and nothing moves, where the clock went back by more than the horizon
+        await self._until_read(held, 0, start, _FIRST_PAGE)
+        await self._until_read(held, start, horizon.loaded_until, _PAGE)
         await self._next_page()
         self._has(held)
         self.recovered.set()
@@ -87,12 +91,10 @@ class Loader:
     async def _until_read(self, shards: Set[int], since: int, until: int, page: int) -> None:
         """Reads a stretch of time; a store that is away is asked again, for a stretch not read is never read later."""
         while True:
-            try:
+            with self._trouble.survived():
                 await self._read(shards, since, until, page)
                 return
-            except StoreError as error:
-                tell_failure("loading_failed", error, again_in=_PAUSE)
-                await trio.sleep(_PAUSE)
+            await trio.sleep(_PAUSE)
 
     async def _read(self, shards: Set[int], since: int, until: int, page: int) -> None:
         """The shards in turn, a page of each, so that the oldest come first."""

@@ -12,12 +12,14 @@ from attrs import define, field
 from ...store.errors import Locked
 from ...store.records import Promoted
 from ...store.store import Store
-from ...store.timers import timers
+from ...store.timers import crowds, timers
 from ..clock import Clock
 from ..metrics import Metrics
 from ..stream.growth import Growth
 from ..stream.intake import Intake
+from ..stream.pace import Pace
 from ..topics.directory import Directory
+from .crowd import Timer
 from .held import Held
 
 
@@ -31,6 +33,7 @@ class Promotion:
     _metrics: Metrics
     _growth: Growth
     _intake: Intake
+    pace: Pace = field(factory=Pace, init=False)
     held: Held = field(init=False)
     """What is due and waits apart."""
 
@@ -50,10 +53,19 @@ class Promotion:
             promoted, held = [], await self._store.read(timers.queues_of, entries)
         took = trio.current_time() - began
         self._metrics.promote_batch(took)
+        self.pace.note(len(promoted), took)
         self.held.note({one.queue_id for one in promoted}, len(promoted), took)
         self.held.put(held)
         self._count(promoted)
         return promoted
+
+    async def topics_of(self, timers: Sequence[Timer], crowd: int) -> Mapping[int, int]:
+        """By entry the topics of these (due, entry), as far as they are there and not of topic `crowd`."""
+        topics, groups = await self._store.read(crowds.topics_of, timers, crowd)
+        for entry, group_id in groups.items():
+            group = self._directory.group_by_id(group_id)
+            topics[entry] = -group_id if group is None else group.topic.id
+        return topics
 
     def streamed(self, promoted: Sequence[Promoted]) -> None:
         """They are in their queues: wakes whoever reads these."""

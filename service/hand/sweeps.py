@@ -24,7 +24,7 @@ from ...store.groups import holdings
 from ...store.ids import SHARDS
 from ...store.records import ClaimKey
 from ...store.store import Store
-from ...store.stream import publishing
+from ...store.stream import idempotency
 from ...store.timers import timers
 from ..clock import Clock
 from ..stream.growth import Growth
@@ -117,7 +117,9 @@ class Sweeps:
         has many of its own, and leaves it at that."""
         on_time = self._hand.behind <= _LATE
         own = dict.fromkeys(self._hand.shares.held, max(until, own_until))
-        rows = await self._store.read(timers.near, since, until, _ROWS, own)
+        # What a rate holds back lies there for long; the far sweep looks at it, or it would hide others' rows.
+        but = self._hand.crowd.held_back if own_until else []
+        rows = await self._store.read(timers.near, since, until, _ROWS, own, but)
         self.found += self._hand.add_missing(rows)
         if len(rows) < _ROWS:
             return True
@@ -144,7 +146,7 @@ class Sweeps:
 
     async def idempotency_keys(self) -> None:
         """Forgets idempotency keys whose window is over."""
-        while await self._store.write(publishing.forget, self._clock.now(), _CLAIMS) == _CLAIMS:
+        while await self._store.write(idempotency.forget, self._clock.now(), _CLAIMS) == _CLAIMS:
             await trio.sleep(0.05)  # writers come first
 
     async def look(self) -> None:

@@ -4,15 +4,22 @@ Key and path are looked at before the body is read; what only the body names, or
 tell, is looked at by the call itself, before it does anything (`Call.demand`, `Call.own_message`, `Call.own_claim`).
 """
 
+import hmac
 from enum import Enum
 
 from attrs import frozen
 
-from ..access.keyring import Holder, Keyring, NoKey
+from ..access.keyring import Holder, NoKey
+from ..node import Node
 from .asgi import Request
 from .problems import Problem
 
 _BEARER = {"WWW-Authenticate": "Bearer"}
+SESSION = "tarry_session"
+"""The cookie that a browser brings."""
+CSRF = b"x-tarry-csrf"
+"""The header that proves of a write that a page of ours sends it, and not only its browser."""
+_SAFE = ("GET", "HEAD")
 
 
 class Of(Enum):
@@ -49,6 +56,7 @@ PUBLISH_LATER = Need(Of.LATER, ("publish",))
 CONSUME = Need(Of.PATH, ("consume",))
 CONSUME_LATER = Need(Of.LATER, ("consume",))
 OPERATE = Need(Of.PATH, ("operate",))
+OPERATE_LATER = Need(Of.LATER, ("operate",))
 READ = Need(Of.PATH, ("read",))
 READ_QUERY = Need(Of.QUERY, ("read",))
 READ_LATER = Need(Of.LATER, ("read",))
@@ -66,14 +74,36 @@ def token_of(request: Request) -> bytes | None:
     return token.strip() if scheme.lower() == b"bearer" else None
 
 
-def holder_of(request: Request, keyring: Keyring) -> Holder:
-    """Who asks. Raises a `Problem`, 401, and `Unavailable` where nobody can tell."""
+def session_of(request: Request) -> str | None:
+    """The text of the session that a browser brings, if any; a key in a header goes before it."""
+    if request.headers(b"authorization"):
+        return None
+    for sent in request.headers(b"cookie"):
+        for cookie in sent.decode("latin-1").split(";"):
+            name, _, value = cookie.strip().partition("=")
+            if name == SESSION:
+                return value
+    return None
+
+
+def holder_of(request: Request, node: Node) -> Holder:
+    """Who asks. Raises a `Problem`, 401, or 403 for a session's write without its header; and `Unavailable` where
+    nobody can tell."""
+    keyring = node.keyring
     if keyring.anybody is not None:
         return keyring.anybody
+    text = session_of(request)
     try:
-        return keyring.find(token_of(request))
+        if text is None:
+            return keyring.find(token_of(request))
+        session = node.sessions.find(text)
     except NoKey as error:
         raise unauthorized(str(error)) from None
+    sent = (request.header(CSRF) or "").encode("latin-1")
+    if request.method not in _SAFE and not hmac.compare_digest(sent, session.csrf.encode()):
+        detail = "a session's write brings what GET /v1/session tells as csrf, in the header X-Tarry-CSRF"
+        raise Problem("cross-origin", detail, executed=False)
+    return session.holder
 
 
 def unauthorized(detail: str) -> Problem:

@@ -1,5 +1,7 @@
 """What goes out: the bodies of answers. /openapi.json is made from these structs."""
 
+from typing import Literal
+
 import msgspec
 from msgspec import UNSET, UnsetType
 
@@ -11,7 +13,11 @@ class Answer(msgspec.Struct):
 
 
 class ReceiptAnswer(Answer, kw_only=True, omit_defaults=True):
-    """A message was accepted. `queue` and `offset` are known when it went straight to the stream."""
+    """A message was accepted. `queue` and `offset` are known when it went straight to the stream.
+
+    `load` and `late_by` are estimates for messages that wait and are due soon: how many fall due in the same second, as
+    far as this server knows; and by how many milliseconds they will be late, at the pace of the last promotions.
+    """
 
     id: str
     topic: str
@@ -19,6 +25,8 @@ class ReceiptAnswer(Answer, kw_only=True, omit_defaults=True):
     deliver_at: str
     queue: int | UnsetType = UNSET
     offset: int | UnsetType = UNSET
+    load: int | UnsetType = UNSET
+    late_by: int | UnsetType = UNSET
     replayed: bool = False
     """The idempotency key had been used before, and this is the first answer again."""
 
@@ -37,7 +45,10 @@ class LineFault(Answer):
 
 
 class Content(Answer, kw_only=True):
-    """What a message is made of; its body in `body`, or in `body_base64` with `content_type`."""
+    """What a message is made of; its body in `body`, or in `body_base64` with `content_type`.
+
+    One that was erased has `erased_at` instead.
+    """
 
     id: str
     topic: str
@@ -48,8 +59,10 @@ class Content(Answer, kw_only=True):
     body: msgspec.Raw | UnsetType = UNSET
     body_base64: bytes | UnsetType = UNSET
     content_type: str | UnsetType = UNSET
+    erased_at: str | UnsetType = UNSET
     published_at: str
     deliver_at: str
+    expires_at: str | UnsetType = UNSET
 
 
 class MessageAnswer(Content, kw_only=True):
@@ -90,11 +103,13 @@ class Happening(Answer, kw_only=True, omit_defaults=True):
 
 
 class FoundAnswer(Content, kw_only=True):
-    """A message wherever it is. One that was cancelled has no body any more."""
+    """A message wherever it is. One that was cancelled or suppressed has no body any more."""
 
     state: str
     queue: int | None
     offset: int | None
+    guard: str | UnsetType = UNSET
+    """Who is asked at its time, while it waits; or who has suppressed it."""
     life: list[Happening]
 
 
@@ -145,10 +160,184 @@ class DeadPage(Answer, kw_only=True):
     cursor: str | None
 
 
+class SessionAnswer(Answer, kw_only=True):
+    """Who is signed in: the key's name and scopes. `key` is null where no key is asked for, and nothing ends then."""
+
+    key: str | None
+    scopes: list[str]
+    expires_at: str | None
+    csrf: str | None
+    """To be sent with each write, in the header X-Tarry-CSRF."""
+
+
+class SignedOut(Answer, kw_only=True):
+    """The cookie is taken back."""
+
+    result: str = "signed out"
+
+
+class LatenessAnswer(Answer, kw_only=True):
+    """How many messages were handed out how late, for each band of `step` milliseconds, the oldest first.
+
+    Of a band's counts each holds those that were so many milliseconds late as `bounds` says, or less, and the last one
+    all that were later.
+    """
+
+    step: int
+    bounds: list[int]
+    counts: list[list[int]]
+
+
+class ActivityAnswer(Answer, kw_only=True):
+    """What this server did in each of the last seconds before `at`, the oldest first."""
+
+    node: str
+    at: str
+    step: int
+    """Milliseconds: of one count."""
+    published: list[int]
+    delivered: list[int]
+    acked: list[int]
+    retried: list[int]
+    dead: list[int]
+    lateness: LatenessAnswer
+
+
+class WheelAnswer(Answer, kw_only=True):
+    """The wheel of this server: how many entries lie in each of its 3600 slots, a second of the hour each.
+
+    Slots behind the hand are of the hour after, as far as that is dealt.
+    """
+
+    node: str
+    at: str
+    hand: int
+    """The second of the hour at which it stands."""
+    entries: int
+    """In all: in the slots, due already, and of later hours. What a sweep read while it was published counts twice."""
+    behind: int
+    """By how many milliseconds the oldest due entry is late."""
+    slots: list[int]
+
+
+class ReportAnswer(Answer, kw_only=True):
+    """A report of the pipeline, and when it was made."""
+
+    report: str
+    made_at: str
+
+
+class ReportList(Answer, kw_only=True):
+    """Reports, the latest first. `folder`: whether the setting `reports` names one."""
+
+    folder: bool
+    reports: list[ReportAnswer]
+
+
 class CancelAnswer(Answer, kw_only=True):
-    """The message will not be delivered."""
+    """The message will not be delivered: it is cancelled, or its guard had ended it before."""
 
     result: str = "cancelled"
+
+
+class ErasureAnswer(Answer, kw_only=True):
+    """A message is erased, since `erased_at`.
+
+    `lake` is `pending` until the archive's next run, and `erased` then, since `lake_at`; `none` where there is no lake.
+    """
+
+    id: str
+    erased_at: str
+    lake: Literal["none", "pending", "erased"]
+    lake_at: str | None
+
+
+class LabelledAnswer(Answer, kw_only=True):
+    """Of the messages of a key how many were cancelled, and for how many it was too late."""
+
+    cancelled: int
+    too_late: int
+
+
+class TimerAnswer(Answer, kw_only=True, omit_defaults=True):
+    """The message of a timer, and how it is: it waits, is in the stream, or was cancelled or
+    suppressed."""
+
+    id: str
+    key: str
+    revision: int
+    deliver_at: str
+    state: str
+    replaced: str | UnsetType = UNSET
+    """The message in whose place it is."""
+    queue: int | UnsetType = UNSET
+    offset: int | UnsetType = UNSET
+    load: int | UnsetType = UNSET
+    late_by: int | UnsetType = UNSET
+    """As of a receipt."""
+    replayed: bool = False
+    """The idempotency key had been used before, and this is the first answer again."""
+
+
+class ScheduleAnswer(Answer, kw_only=True):
+    """A schedule as it was set, and its next fire times; none while it is paused."""
+
+    name: str
+    spec: msgspec.Raw
+    next: list[str]
+    paused: bool
+    revision: int
+
+
+class ScheduleList(Answer, kw_only=True):
+    """Schedules; `cursor` is for the next page, null on the last."""
+
+    schedules: list[ScheduleAnswer]
+    cursor: str | None
+
+
+class RemovedSchedule(Answer, kw_only=True):
+    """The schedule is no more."""
+
+    name: str
+    result: str = "removed"
+
+
+class RunAnswer(Answer, kw_only=True):
+    """A message of a schedule was sent."""
+
+    id: str
+    fire_at: str
+
+
+class BackfillAnswer(Answer, kw_only=True):
+    """So many fire times lie in the range; messages of so many were sent. The others had been before, or wait."""
+
+    times: int
+    sent: int
+
+
+class NextAnswer(Answer, kw_only=True):
+    """Fire times."""
+
+    times: list[str]
+
+
+class FireAnswer(Answer, kw_only=True, omit_defaults=True):
+    """What became of a fire time: fired, missed, overlapped, run, backfilled or cancelled; kept: it waits still."""
+
+    fire_at: str
+    what: str
+    at: str
+    id: str | UnsetType = UNSET
+    """Of its message."""
+
+
+class FirePage(Answer, kw_only=True):
+    """Fire times, the latest first; `cursor` is for the next page, null on the last."""
+
+    fires: list[FireAnswer]
+    cursor: str | None
 
 
 class RescheduleAnswer(Answer, kw_only=True):
@@ -231,6 +420,33 @@ class RemovedGroup(Answer, kw_only=True):
     result: str = "removed"
 
 
+class PushAnswer(Answer, kw_only=True):
+    """Where the messages of a group are posted. Nothing tells its secrets."""
+
+    topic: str
+    group: str
+    url: str
+    timeout: int
+    """Of one post, milliseconds."""
+    max_in_flight: int
+    secrets: int
+    """How many there are."""
+    changed_at: str
+    state: Literal["on", "broken", "off"]
+    """broken: the endpoint is away, and tried now and then. off: it answered 410, and nothing is posted."""
+    since: str | None
+    """When it broke, or was switched off."""
+    because: str | None
+
+
+class RemovedPush(Answer, kw_only=True):
+    """The messages of the group are pushed no more."""
+
+    topic: str
+    group: str
+    result: str = "removed"
+
+
 class HeldAnswer(Answer, kw_only=True):
     """What a client holds of a queue; `owner`: of an ordered topic, it alone may claim from the queue."""
 
@@ -307,6 +523,9 @@ class TopicAnswer(Answer, kw_only=True):
     retention: int | None
     ladder: list[int] | None
     sequencer: str
+    max_pending: int | None
+    max_rate: int | None
+    release_rate: int | None
     jitter: float | None
     created_at: str
 
@@ -320,6 +539,8 @@ class GroupSummary(Answer, kw_only=True):
     jitter: float
     on_exhausted: str
     concurrency: int | None
+    paused: bool
+    """Its clients are given nothing."""
 
 
 class GroupCounts(GroupSummary, kw_only=True):
@@ -332,12 +553,38 @@ class GroupCounts(GroupSummary, kw_only=True):
     dead_letters: int
 
 
+class GuardAnswer(Answer, kw_only=True):
+    """A guard, and what waits for its answer at this server."""
+
+    guard: str
+    declared: bool
+    """Whether this server's settings declare it; what names it is held else."""
+    table: str | None
+    key_column: str | None
+    condition: str | None
+    dsn: str | None
+    """Without its password."""
+    timeout: int | None
+    waiting: int
+    """Messages that are due and have no answer yet."""
+    holds: str | None
+    """Why it does not answer, if so."""
+
+
+class GuardList(Answer, kw_only=True):
+    """Guards by name."""
+
+    guards: list[GuardAnswer]
+
+
 class TopicCounts(TopicAnswer, kw_only=True):
-    """A topic with its counts: accepted = streamed + cancelled + pending."""
+    """A topic with its counts: accepted = streamed + cancelled + replaced + suppressed + pending."""
 
     accepted: int
     streamed: int
     cancelled: int
+    replaced: int
+    suppressed: int
     pending: int
 
 
@@ -430,6 +677,8 @@ class RedriveAnswer(Answer, kw_only=True):
     """How many went back to the group. With `more` it stopped for the time being: the same call, with `to`, goes on."""
 
     redriven: int
+    expired: int
+    """Past their `expires_at`: they stay dead letters."""
     more: bool
     to: str
 
@@ -460,6 +709,7 @@ class Welcome(Answer, kw_only=True):
 
     name: str
     version: str
+    docs: str
     openapi: str
     topics: str
     ready: str

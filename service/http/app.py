@@ -4,23 +4,25 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from urllib.parse import urlsplit
 
+import trio
 from attrs import define, field
 
 from ..access.keyring import NOBODY
 from ..lifecycle import Lifecycle
 from ..metrics import Metrics
 from ..settings import Settings
+from . import reference, spans
 from .access import NOTHING, Of, check, holder_of
 from .asgi import Request, Response
 from .audit import Audit
 from .call import Call, answer
 from .hosts import Hosts
-from .openapi import PATH, document
+from .openapi import DOCS, PATH, STYLE, document
 from .problems import Problem, problem_of, unexpected
-from .reading import ClientGone
+from .reading import ClientGone, refuse_body
 from .router import Router
 from .routes import OPERATIONS, Operation
-from .server.ports import Receive, Scope, Send
+from .server.ports import ARRIVED, Receive, Scope, Send
 
 _UNMATCHED = "(unmatched)"
 _SAFE = {"GET", "HEAD", "OPTIONS"}
@@ -48,14 +50,23 @@ class App:
 
     def __attrs_post_init__(self) -> None:
         self._hosts = Hosts((self._settings.listen_host, *self._settings.hosts))
-        self.router.add((*OPERATIONS, Operation("GET", PATH, _openapi, "application/json", NOTHING)))
+        beside = (
+            Operation("GET", PATH, _openapi, "application/json", NOTHING),
+            Operation("GET", DOCS, reference.docs, "text/html", NOTHING),
+            Operation("GET", STYLE, reference.style, "text/css", NOTHING),
+        )
+        self.router.add((*OPERATIONS, *beside))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         self.in_flight += 1
         try:
-            response = await self._response(request)
-            self._metrics.http_request(request.route or _UNMATCHED, request.method, response.status)
+            begun: float = scope.get(ARRIVED) or trio.current_time()
+            with spans.serving(request) as span:
+                response = await self._response(request)
+                span.answered(request, response.status)
+            took = trio.current_time() - begun
+            self._metrics.http_request(request.route or _UNMATCHED, request.method, response.status, took)
             await response.send(send)
         finally:
             self.in_flight -= 1
@@ -78,13 +89,16 @@ class App:
         _refuse_other_sites(request)
         holder, need = NOBODY, operation.need
         if need.of is not Of.NOTHING:
-            holder = holder_of(request, self._lifecycle.node.keyring)  # before the store has answered, `node` raises
+            holder = holder_of(request, self._lifecycle.node)  # before the store has answered, `node` raises
             request.key = holder.name
-        call = Call(request, self._lifecycle, self._settings, self._exposition or self._own_metrics, holder)
+        exposition = self._exposition or self._own_metrics
+        call = Call(request, self._lifecycle, self._settings, exposition, holder, self._metrics.activity)
         if operation.is_checked:
             call.check(operation.parameters)
         if need.of is not Of.NOTHING:
             check(need, holder, request)
+        if not operation.takes_body:
+            await refuse_body(request)
         return await operation.handler(call)
 
     async def _own_metrics(self) -> bytes:
@@ -97,7 +111,7 @@ class App:
             request.route, request.parts = route, parts
             return operation
         if not operations:
-            raise Problem("not-found", "there is no such path; /openapi.json lists them")
+            raise Problem("not-found", "there is no such path; /docs lists them")
         allowed = ", ".join(sorted({*operations, "HEAD"} if "GET" in operations else operations))
         detail = f"{request.method[:20]} is none of {allowed}"
         raise Problem("method-not-allowed", detail, headers={"Allow": allowed})

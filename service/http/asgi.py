@@ -68,6 +68,10 @@ class Response:
         for name, value in (headers or {}).items():
             self._headers.append((name.lower().encode(), value.encode("latin-1")))
 
+    def add_header(self, name: str, value: str) -> None:
+        """One more."""
+        self._headers.append((name.lower().encode(), value.encode("latin-1")))
+
     async def send(self, send: Send) -> None:
         """As ASGI has it."""
         headers = [(b"content-length", b"%d" % len(self.body)), *self._headers]

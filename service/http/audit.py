@@ -70,7 +70,7 @@ class Audit:
             if untold is None:
                 return
             more = {"untold": untold} if untold else {}
-        known = (request.parts, ("topic", "group")), (request.query, operation.parameters)
+        known = (request.parts, ("topic", "group", "name", "id")), (request.query, operation.parameters)
         client = request.scope.get("client")
         log.info(
             "operated",

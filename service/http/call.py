@@ -1,6 +1,6 @@
 """One request on its way to the node: its parts, checked, and its answer."""
 
-from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any, TypeVar
@@ -13,13 +13,15 @@ from ...store.ids import MAX_MS
 from ...store.looking import tracing
 from ...store.records import Group, Topic
 from ..access.keyring import Holder
-from ..durations import format_duration, parse_duration, parse_time
+from ..activity import Activity
+from ..durations import format_duration, format_time, parse_duration, parse_time
 from ..lifecycle import Lifecycle
 from ..node import Node
 from ..settings import Settings
+from ..stream.shaping import WIDEST
 from .access import forbidden, revoked, scope_text
 from .asgi import Request, Response
-from .names import parse_id, wrong_client, wrong_name
+from .names import NO_NAMES, parse_id, wrong_client, wrong_label, wrong_name
 from .problems import Problem, bad_field, bad_parameter
 from .reading import Body, ClientGone, decode, read_body
 from .server.ports import ARRIVED, PRESENCE, Presence
@@ -44,6 +46,8 @@ class Call:
     """The metrics, as text."""
     holder: Holder
     """Who asks."""
+    activity: Activity
+    """What this server did in the last minutes."""
 
     @property
     def node(self) -> Node:
@@ -52,7 +56,11 @@ class Call:
 
     def check(self, parameters: Collection[str]) -> None:
         """Names in the path are such as may be; the query has these parameters alone, each at most once."""
-        for what, wrong_one in (("topic", wrong_name), ("group", wrong_name), ("client", wrong_client)):
+        named = (
+            *((what, wrong_name) for what in ("topic", "group", "name", "report")),
+            *(("client", wrong_client), ("key", self._wrong_key)),
+        )
+        for what, wrong_one in named:
             name = self.request.parts.get(what)
             if name is not None and (wrong := wrong_one(name)):
                 raise Problem("bad-request", f"{what} {name[:100]!r}: {wrong}")
@@ -62,10 +70,17 @@ class Call:
         for name, _ in self.request.parameters:
             if name not in parameters:
                 near = get_close_matches(name[:100], parameters, 1)
-                raise bad_parameter(name[:100], f"unknown parameter{f'; did you mean {near[0]}?' if near else ''}")
+                there_are = f"there are {', '.join(parameters)}" if parameters else "there are none"
+                hint = f"did you mean {near[0]}?" if near else there_are
+                raise bad_parameter(name[:100], f"unknown parameter; {hint}")
             if name in seen:
                 raise bad_parameter(name, "it is given twice")
             seen.add(name)
+
+    def _wrong_key(self, key: str) -> str | None:
+        if key in NO_NAMES:
+            return "a key in a path is more than one dot or two: most clients would shorten the path"
+        return wrong_label(key, self.settings.max_key)
 
     # Path and query, which have been checked
 
@@ -167,9 +182,35 @@ class Call:
                 raise bad_field(f"{pointer}/deliver_at", str(error)) from None
         else:
             return None
-        if at is not None and at > min(self.node.clock.now() + limit, _LATEST):
-            raise bad_field(f"{pointer}/{field}", f"it is more than {format_duration(limit)} ahead, or after 2109")
+        if at is not None:
+            self._check_ahead(at, f"{pointer}/{field}")
         return at
+
+    def _check_ahead(self, at: int, pointer: str) -> None:
+        limit = self.settings.max_delay
+        if at > min(self.node.clock.now() + limit, _LATEST):
+            raise bad_field(pointer, f"it is more than {format_duration(limit)} ahead, or after 2109")
+
+    def between(self, window: Sequence[str], pointer: str = "", *, again: bool = False) -> tuple[int, int]:
+        """A window of time, Unix milliseconds; one that is over only of a request that comes `again`. Raises a
+        `Problem`."""
+        field = f"{pointer}/deliver_between"
+        times: list[int] = []
+        for index, text in enumerate(window):
+            try:
+                times.append(max(parse_time(text), 0))
+            except ValueError as error:
+                raise bad_field(f"{field}/{index}", str(error)) from None
+        since, until = times
+        now = self.node.clock.now()
+        if until <= since:
+            raise bad_field(field, "it does not end after it begins: say [from, to]")
+        if until <= now and not again:
+            raise bad_field(field, f"it is over: the server's time is {format_time(now)}")
+        if until - since > WIDEST:
+            raise bad_field(field, f"it is {format_duration(WIDEST)} wide at most")
+        self._check_ahead(until, f"{field}/1")
+        return since, until
 
     def start(self, value: str | None, pointer: str) -> tuple[bool, int | None]:
         """Where a group begins: whether behind the latest, and else from which time on."""

@@ -43,6 +43,7 @@ async def claim(call: Call) -> Response:
     tags = _tags(call, request.tags)
     await call.own_client(request.client)
     topic = await call.node.directory.topic(call.part("topic"))
+    await call.node.pauses.asked()
     if request.after and topic.kind != "broadcast":
         raise bad_field("/after", f"topic {topic.name!r} is no broadcast topic: ack the claim, and leave it out")
     group = await call.node.directory.group(topic, call.part("group"), latest=latest, since=since)
@@ -193,10 +194,10 @@ async def pull(call: Call) -> Response:
     queue = next((queue for queue in topic.queues if str(queue.number) == name), None)
     if queue is None:
         raise Problem("unknown-queue", f"topic {topic.name!r} has {queues_there(len(topic.queues))}")
-    messages = await call.unless_gone(partial(call.node.readers.pull, queue, offset, size, wait))
+    pulled = await call.unless_gone(partial(call.node.readers.pull, queue, offset, size, wait))
     return answer(
         answers.PullAnswer(
-            messages=[rendering.message(topic, message) for message in messages],
-            next_offset=messages[-1].offset + 1 if messages else offset,
+            messages=[rendering.message(topic, message) for message in pulled.messages],
+            next_offset=pulled.next,
         )
     )

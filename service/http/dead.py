@@ -36,10 +36,11 @@ async def list_dead(call: Call) -> Response:
 async def redrive(call: Call) -> Response:
     """Dead letters back to their group.
 
-    They begin with the first attempt.
+    They begin with the first attempt. What is past its time stays where it is.
     """
     worked = await _worked(call, call.node.operations.redrive)
-    return answer(answers.RedriveAnswer(redriven=worked.count, more=worked.more, to=format_time(worked.until)))
+    to = format_time(worked.until)
+    return answer(answers.RedriveAnswer(redriven=worked.count, expired=worked.expired, more=worked.more, to=to))
 
 
 async def purge(call: Call) -> Response:

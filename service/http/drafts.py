@@ -1,7 +1,7 @@
 """A message of a request, checked: what a publish, a batch and a line of many have in common."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set
 
 import msgspec
 import trio
@@ -9,18 +9,24 @@ from attrs import define, field
 from msgspec import UNSET
 
 from ...store.records import Draft, Topic
+from ...store.stream import idempotency
 from ...store.stream.placing import WrongQueue, named_queue
+from ..durations import format_time
+from ..errors import UnknownTopic
 from ..stream.intake import Intake
+from ..stream.shaping import Shaping, Window
 from .call import Call
 from .names import wrong_content_type, wrong_headers, wrong_label
-from .problems import Fault, Problem, bad_field
+from .problems import Fault, Problem, bad_field, older_server
 from .reading import wrong_json
-from .requests import Message
+from .requests import Message, Timed
 
 BYTES = "application/octet-stream"
 
 SLACK = 64 << 10
 """What a request may have beyond the limit of its bodies: the fields around a single one."""
+_LEVEL = 16
+"""The migration since which messages expire."""
 _MOST_FAULTS = 20
 _AT_ONCE = 256 << 10
 _WEIGHT = 2 << 10
@@ -30,14 +36,16 @@ _WEIGHT = 2 << 10
 class Checked(msgspec.Struct, frozen=True):
     """A message that is in order, but for its queue, which only the topic knows."""
 
-    message: Message
+    message: Timed
     pointer: str
     body: bytes
     content_type: str | None
     deliver_at: int | None
+    window: Window | None = None
+    expires_at: int | None = None
 
-    def placed(self, intake: Intake, topic: Topic) -> Draft:
-        """In its queue. Raises a `Problem` when the topic has no such queue."""
+    def placed(self, intake: Intake, topic: Topic, shaping: Shaping | None = None) -> Draft:
+        """In its queue, and at its time. Raises a `Problem` when the topic has no such queue."""
         message = self.message
         if message.queue is None:
             queue = intake.choose_queue(topic, message.ordering_key)
@@ -51,12 +59,25 @@ class Checked(msgspec.Struct, frozen=True):
             queue,
             self.body,
             self.content_type,
-            self.deliver_at,
-            message.key,
+            self.deliver_at if self.window is None or shaping is None else shaping.place(self.window, self._chooses),
+            message.key if isinstance(message, Message) else None,
             message.ordering_key,
             message.tag,
             None if message.headers is None else msgspec.json.encode(message.headers),
+            expires_at=self.expires_at,
+            guard=message.guard,
         )
+
+    @property
+    def _chooses(self) -> str | None:
+        """What chooses among seconds that are equally empty."""
+        message = self.message
+        return (message.key if isinstance(message, Message) else None) or message.idempotency_key
+
+
+def windows(found: Iterable[Checked]) -> list[Window]:
+    """The windows of those that have one."""
+    return [one.window for one in found if one.window is not None]
 
 
 @define
@@ -65,6 +86,8 @@ class Faults:
 
     found: list[Fault] = field(factory=list[Fault])
     too_large: int = 0
+    again: bool = False
+    """The request was accepted before: what was ahead then may be past, and is not judged."""
 
     def add(self, pointer: str, wrong: str | None) -> None:
         """Unless nothing is wrong there."""
@@ -84,9 +107,9 @@ class Faults:
         return Problem(kind, detail, faults=self.found, executed=False if kind == "too-large" else None)
 
 
-async def checked(call: Call, messages: Sequence[Message]) -> list[Checked]:
+async def checked(call: Call, messages: Sequence[Message], *, again: bool = False) -> list[Checked]:
     """The messages of a batch. Raises a `Problem` with what is wrong."""
-    faults = Faults()
+    faults = Faults(again=again)
     found: list[Checked] = []
     since_pause = 0
     for index, message in enumerate(messages):
@@ -104,33 +127,73 @@ async def checked(call: Call, messages: Sequence[Message]) -> list[Checked]:
     return found
 
 
-def check_single(call: Call, message: Message) -> Checked:
+def check_single(call: Call, message: Timed, *, again: bool = False) -> Checked:
     """A message that stands alone. Raises a `Problem` with what is wrong."""
-    faults = Faults()
+    faults = Faults(again=again)
     one = check(call, message, "", faults)
     if one is None:
         raise faults.problem()
     return one
 
 
-def check(call: Call, message: Message, pointer: str, faults: Faults) -> Checked | None:
+def check(call: Call, message: Timed, pointer: str, faults: Faults) -> Checked | None:
     """None when there is something wrong, which is among `faults` then."""
     before = len(faults.found)
     body = _body(call, message, pointer, faults)
     _check_labels(call, message, pointer, faults)
+    if message.guard is not None:
+        _check_guard(call, message, message.guard, pointer, faults)
     deliver_at = None
     if message.delay is not None or message.deliver_at is not None:
         try:
             deliver_at = call.deliver_at(message.delay, message.deliver_at, pointer)
         except Problem as problem:
             faults.found += problem.body.errors or []
+    window = _window(call, message, pointer, faults) if isinstance(message, Message) else None
+    expires_at = None
+    if message.expires_at is not None:
+        latest = deliver_at if window is None else window[1]
+        expires_at = _expires_at(call, message.expires_at, latest, pointer, faults)
     if len(faults.found) != before:
         return None
     content_type = None if message.body is not UNSET else message.content_type or BYTES
-    return Checked(message, pointer, body, content_type, deliver_at)
+    return Checked(message, pointer, body, content_type, deliver_at, window, expires_at)
 
 
-def _body(call: Call, message: Message, pointer: str, faults: Faults) -> bytes:
+def _window(call: Call, message: Message, pointer: str, faults: Faults) -> Window | None:
+    if message.deliver_between is None:
+        return None
+    if message.delay is not None or message.deliver_at is not None:
+        other = "delay" if message.delay is not None else "deliver_at"
+        faults.add(f"{pointer}/deliver_between", f"there is a {other} too: leave one of them out")
+        return None
+    try:
+        return call.between(message.deliver_between, pointer, again=faults.again)
+    except Problem as problem:
+        faults.found += problem.body.errors or []
+        return None
+
+
+def _expires_at(call: Call, text: str, deliver_at: int | None, pointer: str, faults: Faults) -> int:
+    if call.node.nodes.level < _LEVEL:
+        raise older_server("would hand it out past its expires_at")
+    pointer, at = f"{pointer}/expires_at", 0
+    try:
+        at = call.time(text, pointer)
+    except Problem as problem:
+        faults.found += problem.body.errors or []
+    else:
+        now = call.node.clock.now()
+        if faults.again:
+            return at
+        if at <= now:
+            faults.add(pointer, f"it is past: the server's time is {format_time(now)}")
+        elif deliver_at is not None and at <= deliver_at:
+            faults.add(pointer, f"it is not after the time it is to be delivered, {format_time(deliver_at)}")
+    return at
+
+
+def _body(call: Call, message: Timed, pointer: str, faults: Faults) -> bytes:
     raw, content_type = message.body, message.content_type
     if (raw is UNSET) == (message.body_base64 is None):
         given = "one of them" if raw is UNSET else "not both"
@@ -148,13 +211,14 @@ def _body(call: Call, message: Message, pointer: str, faults: Faults) -> bytes:
         faults.too_large += 1
         faults.add(f"{pointer}/{where}", f"it has {len(body)} bytes, and may have {limit}")
     elif raw is not UNSET and (wrong := wrong_json(body)):
-        faults.add(f"{pointer}/{where}", wrong)
+        inside, detail = wrong
+        faults.add(f"{pointer}/{where}{inside}", detail)
     return body
 
 
-def _check_labels(call: Call, message: Message, pointer: str, faults: Faults) -> None:
+def _check_labels(call: Call, message: Timed, pointer: str, faults: Faults) -> None:
     limit = call.settings.max_key
-    if message.key is not None:
+    if isinstance(message, Message) and message.key is not None:
         faults.add(f"{pointer}/key", wrong_label(message.key, limit))
     if message.ordering_key is not None:
         faults.add(f"{pointer}/ordering_key", wrong_label(message.ordering_key, limit))
@@ -164,6 +228,33 @@ def _check_labels(call: Call, message: Message, pointer: str, faults: Faults) ->
         faults.add(f"{pointer}/headers", wrong_headers(message.headers))
 
 
+def _check_guard(call: Call, message: Timed, guard: str, pointer: str, faults: Faults) -> None:
+    faults.add(f"{pointer}/guard", call.node.guards.wrong(guard))
+    if isinstance(message, Message) and message.key is None:
+        faults.add(f"{pointer}/key", "a message with a guard has a key: it is what the guard looks up")
+    between = message.deliver_between if isinstance(message, Message) else None
+    if message.delay is None and message.deliver_at is None and between is None:
+        faults.add(f"{pointer}/delay", "say delay or deliver_at: a guard is asked when a message has waited")
+
+
+def guards_of(messages: Iterable[Checked]) -> set[str]:
+    """The guards that these messages name."""
+    return {one.message.guard for one in messages if one.message.guard is not None}
+
+
 def fingerprint(topic: str, data: bytes) -> bytes:
     """Of a request as sent: the same key with another one is a conflict."""
     return hashlib.sha256(topic.encode() + b"\n" + data).digest()
+
+
+async def answered_before(call: Call, name: str, asked: Set[idempotency.Request]) -> set[idempotency.Request]:
+    """Those of these requests that the topic has accepted.
+
+    Such a request is answered as it was then, whatever the clock says of its times by now. It is asked only of what
+    seems wrong, so that all others cost nothing.
+    """
+    try:
+        topic = await call.node.directory.topic(name, create=False)
+    except UnknownTopic:
+        return set()
+    return await call.node.store.read(idempotency.seen, topic.id, asked, call.node.clock.now())

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Mapping
 
-from ...store.looking import finding, found_pages
+from ...store.looking import found_pages
 from ...store.looking.finding import Place, Wanted
 from ...store.records import Found, Topic
 from ...store.states import FINDABLE, Findable
+from ...store.timers.forecast import MINUTE
 from ..durations import format_time
 from . import answers, rendering
 from .asgi import Response
@@ -80,15 +81,25 @@ async def _of_key(
 
 async def upcoming(call: Call) -> Response:
     """How many messages fall due when."""
+    return await _upcoming(call, of_all=False)
+
+
+async def upcoming_of_all(call: Call) -> Response:
+    """How many messages of all topics together fall due when."""
+    return await _upcoming(call, of_all=True)
+
+
+async def _upcoming(call: Call, *, of_all: bool) -> Response:
     query = call.query
     buckets = call.number(query.get("buckets"), "buckets", default=24, low=1, high=100)
     since = call.query_time("from")
     with of_query("width"):
         width = call.duration(query.get("width", _HOUR), "/width", low=1000, high=_WIDEST)
-    topic = await call.topic()
-    begin = call.node.clock.now() if since is None else since
+    topic = None if of_all else await call.topic()
+    now = call.node.clock.now()
+    begin = since if since is not None else now if width % MINUTE else now // MINUTE * MINUTE
     async with call.node.counting:
-        found = await call.node.store.read(finding.upcoming, topic, begin, width, buckets, overdue=since is None)
+        found = await call.node.forecast.upcoming(topic, begin, width, buckets, overdue=since is None)
     made = [
         answers.BucketAnswer(at=format_time(found.since + number * width), messages=count)
         for number, count in enumerate(found.counts)

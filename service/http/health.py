@@ -10,9 +10,9 @@ from .asgi import Response
 from .call import Call, answer
 from .problems import KINDS, Check, Problem
 
-_WARNINGS = {"durability", "host_clock", "sealing"}
+_WARNINGS = {"durability", "host_clock", "sealing", "writers"}
 """Checks that fail and leave the server ready: it works, and promises less than it should, or not by the clock on
-the wall; or a queue stands still."""
+the wall; or a queue stands still; or another server of the database takes writes, too."""
 
 
 async def live(call: Call) -> Response:
@@ -37,7 +37,7 @@ async def ready(call: Call) -> Response:
 def _may_know(call: Call) -> bool:
     """What is wrong with a store is nobody's business who has no key, where one is asked for."""
     try:
-        holder_of(call.request, call.lifecycle.node.keyring)
+        holder_of(call.request, call.lifecycle.node)
     except Stopping:
         return True  # there is nothing to tell yet
     except (Problem, StoreError):
@@ -56,6 +56,7 @@ async def welcome(call: Call) -> Response:
         answers.Welcome(
             name="Tarry",
             version=__version__,
+            docs="/docs",
             openapi="/openapi.json",
             topics="/v1/topics",
             ready="/readyz?verbose",

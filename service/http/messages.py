@@ -1,12 +1,13 @@
-"""/v1/messages: look, find, cancel, reschedule."""
+"""/v1/messages: look, find, cancel, reschedule, erase."""
 
 from ...store.looking import tracing
+from ...store.operating import erasing
 from ...store.records import Verdict
 from ..durations import format_time
 from . import answers, rendering
 from .asgi import Response
 from .call import Call, answer
-from .names import parse_id
+from .names import parse_id, wrong_label
 from .problems import Problem, bad_field, bad_parameter
 from .requests import Reschedule
 
@@ -35,9 +36,24 @@ async def cancel(call: Call) -> Response:
     The verdict is exact.
     """
     verdict = await call.node.intake.cancel(await call.own_message("publish"))
-    if verdict.result != "cancelled":
+    if verdict.result not in ("cancelled", "suppressed"):
         raise _no(call, verdict)
-    return answer(answers.CancelAnswer())
+    return answer(answers.CancelAnswer(result=verdict.result))
+
+
+async def cancel_labelled(call: Call) -> Response:
+    """Cancel all messages of a key that still wait, that of its timer among them.
+
+    Each verdict is exact. What is cut off is finished by the same call once more.
+    """
+    key = call.query.get("key")
+    if key is None:
+        raise bad_parameter("key", "it is required")
+    if wrong := wrong_label(key, call.settings.max_key):
+        raise bad_parameter("key", wrong)
+    topic = await call.topic()
+    cancelled, too_late = await call.node.intake.cancel_labelled(topic, key)
+    return answer(answers.LabelledAnswer(cancelled=cancelled, too_late=too_late))
 
 
 async def reschedule(call: Call) -> Response:
@@ -48,9 +64,30 @@ async def reschedule(call: Call) -> Response:
         raise bad_field("/delay", "say delay or deliver_at")
     at = call.deliver_at(request.delay, request.deliver_at)
     verdict = await call.node.intake.reschedule(id_, call.node.clock.now() if at is None else at)
+    if verdict.result == "expires" and verdict.expires_at is not None:
+        field = "/delay" if request.deliver_at is None else "/deliver_at"
+        raise bad_field(field, f"the message expires at {format_time(verdict.expires_at)}: say an earlier time")
     if verdict.result != "rescheduled" or verdict.deliver_at is None:
         raise _no(call, verdict)
     return answer(answers.RescheduleAnswer(id=str(id_), deliver_at=format_time(verdict.deliver_at)))
+
+
+async def erase(call: Call) -> Response:
+    """Erase what a message says.
+
+    Its body, its headers and why its attempts failed; its life stays.
+    """
+    id_, scopes = call.message_id, call.holder.scopes
+    topic = await call.node.store.read(erasing.topic_of, id_)
+    if not (scopes.reach_all("operate") if topic is None else scopes.reach("operate", topic)):
+        raise call.unknown_message()
+    erasure = await call.node.operations.erase(id_)
+    if erasure == "waiting":
+        detail = "it waits for its time, and nobody has it: cancel it first, and then erase it"
+        raise Problem("still-waits", detail, result="waiting", executed=False)
+    if erasure == "unknown":
+        raise call.unknown_message()
+    return answer(rendering.erasure(erasure), 200 if erasure.known else 202)
 
 
 def _no(call: Call, verdict: Verdict) -> Exception:
@@ -58,4 +95,6 @@ def _no(call: Call, verdict: Verdict) -> Exception:
         return Problem("too-late", "the message had been handed to the stream", result="too_late")
     if verdict.result == "cancelled":
         return Problem("cancelled", "the message was cancelled before", result="cancelled")
+    if verdict.result == "suppressed":
+        return Problem("suppressed", "the message was suppressed before: its guard said no", result="suppressed")
     return call.unknown_message()

@@ -6,13 +6,16 @@ shares an ordering key with it waits for its end, so that the lines of an orderi
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from itertools import chain, islice
 
 import msgspec
 import trio
 from attrs import define, field
 
+from ...store.errors import StoreError
 from ...store.records import Conflict, Publication, Receipt, Topic
+from ...store.stream import idempotency
 from ..errors import ServiceError
 from ..stream.intake import Intake
 from . import rendering
@@ -20,7 +23,7 @@ from .access import revoked
 from .answers import Answer, LineFault
 from .asgi import Response, Stream
 from .call import Call
-from .drafts import SLACK, Checked, Faults, check, fingerprint
+from .drafts import SLACK, Checked, Faults, answered_before, check, fingerprint, guards_of, windows
 from .lines import Line, Lines
 from .names import wrong_label
 from .passage import Passage
@@ -68,6 +71,8 @@ class _Read(msgspec.Struct, frozen=True):
     number: int
     text: bytes
     found: Checked | Problem
+    message: Message | None = None
+    """One with something wrong that an idempotency key may have let in before."""
 
 
 @define(eq=False)
@@ -183,9 +188,12 @@ class _Publishing:
             key = message.idempotency_key
             if key is not None and (wrong := wrong_label(key, self._call.settings.max_key)):
                 raise bad_field("/idempotency_key", wrong)
-            return _Read(number, text, self._check_message(message))
         except Problem as problem:
             return _Read(number, b"", _bare(problem))
+        try:
+            return _Read(number, text, self._check_message(message))
+        except Problem as problem:
+            return _Read(number, b"", _bare(problem)) if key is None else _Read(number, text, _bare(problem), message)
 
     def _check_message(self, message: Message) -> Checked:
         checked = check(self._call, message, "", self._faults)
@@ -194,13 +202,34 @@ class _Publishing:
             raise faults.problem()
         return checked
 
+    async def _again(self, read: Sequence[_Read]) -> Sequence[_Read]:
+        """With those in order that were accepted before, when the clock said something else of their times."""
+        asked = {self._request(one) for one in read if one.message is not None}
+        if not asked:
+            return read
+        try:
+            known = await answered_before(self._call, self._call.part("topic"), asked)
+        except Exception as error:
+            problem = self._problem(error)
+            return [one if one.message is None else _Read(one.number, one.text, problem) for one in read]
+        return [self._taken(one, one.message) if one.message and self._request(one) in known else one for one in read]
+
+    def _request(self, one: _Read) -> idempotency.Request:
+        key = None if one.message is None else one.message.idempotency_key
+        return key or "", fingerprint(self._call.part("topic"), one.text)
+
+    def _taken(self, one: _Read, message: Message) -> _Read:
+        checked = check(self._call, message, "", Faults(again=True))
+        return one if checked is None else _Read(one.number, one.text, checked)
+
     # Publishing
 
     async def _publish_all(self) -> None:
         last = trio.Event()
         last.set()
         async with trio.open_nursery() as nursery:
-            while read := await self._checked.take():
+            while taken := await self._checked.take():
+                read = await self._again(taken)
                 flight = _Flight(read, await self._topic(read), _ordering_keys(read), last)
                 while any(flight.must_follow(other) for other in self._flying):
                     await self._flying[0].over.wait()
@@ -226,17 +255,33 @@ class _Publishing:
 
     async def _publish(self, topic: Topic | Problem | None, read: Sequence[_Read]) -> list[Answer]:
         """The answers to these lines."""
-        intake = self._call.node.intake
+        node = self._call.node
+        intake = node.intake
+        if wanted := windows([one.found for one in read if isinstance(one.found, Checked)]):
+            with suppress(StoreError):  # then what is known will do
+                await node.shaping.learn(wanted)
         publications: list[Publication] = []
         problems: dict[int, Problem] = {}  # by number of the line
+        refusal = await self._admit(read)
         for one in read:
-            asked = self._publication(intake, topic, one)
+            guarded = refusal is not None and isinstance(one.found, Checked) and one.found.message.guard is not None
+            asked = refusal if refusal is not None and guarded else self._publication(intake, topic, one)
             if isinstance(asked, Problem):
                 problems[one.number] = asked
             else:
                 publications.append(asked)
         verdicts = iter(await self._verdicts(publications))
         return [self._answer(topic, one, problems.get(one.number) or next(verdicts)) for one in read]
+
+    async def _admit(self, read: Sequence[_Read]) -> Problem | None:
+        """Why none of the lines that name a guard is taken."""
+        if not (names := guards_of(one.found for one in read if isinstance(one.found, Checked))):
+            return None
+        try:
+            await self._call.node.guards.admit(names)
+        except Exception as error:
+            return self._problem(error)
+        return None
 
     async def _topic(self, read: Sequence[_Read]) -> Topic | Problem | None:
         """None when there is nothing to be published: it comes into being with its first message."""
@@ -259,7 +304,7 @@ class _Publishing:
         if not isinstance(topic, Topic):
             return topic or bad_field("", "it is no message")
         try:
-            draft = found.placed(intake, topic)
+            draft = found.placed(intake, topic, self._call.node.shaping)
         except Problem as problem:
             return _bare(problem)
         key = message.idempotency_key
@@ -280,7 +325,7 @@ class _Publishing:
         self, topic: Topic | Problem | None, one: _Read, verdict: list[Receipt] | Conflict | Exception
     ) -> Answer:
         if isinstance(verdict, list) and isinstance(topic, Topic):
-            return rendering.receipt(topic, verdict[0])
+            return rendering.receipt(topic, verdict[0], self._call.node.shaping)
         problem = self._problem(verdict) if isinstance(verdict, Exception) else idempotency_conflict()
         key = one.found.message.ordering_key if isinstance(one.found, Checked) else None
         if problem.status >= _TROUBLE and key is not None and len(self._failed) <= _REMEMBERED:

@@ -1,7 +1,7 @@
 """OpenAPI 3.1, made from the table of calls and the structs of what comes in and goes out."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from re import findall
 
@@ -9,7 +9,7 @@ import msgspec
 
 from ... import __version__
 from . import schemas
-from .access import Of
+from .access import SESSION, Of
 from .hosts import FOR_PROBES
 from .ndjson import MEDIA_TYPE as NDJSON
 from .problems import KINDS, MEDIA_TYPE, ProblemBody
@@ -18,19 +18,36 @@ from .routes import OPERATIONS, Operation, Parameter
 from .schemas import Json
 
 PATH = "/openapi.json"
+DOCS = "/docs"
+STYLE = "/docs/style.css"
+_BESIDE = (
+    (PATH, "openapi", "This document", "application/json"),
+    (DOCS, "docs", "The same as a page", "text/html"),
+    (STYLE, "docs_style", "The stylesheet of that page", "text/css"),
+)
+"""Made from the table of calls, and so not in it: path, name, what it is, its type."""
 _REF = "#/components/schemas/{name}"
 _SCHEME: Json = {
     "type": "http",
     "scheme": "bearer",
     "description": "a key of `tarry keys create`; a server that never had one, and is its own machine's, needs none",
 }
+_COOKIE: Json = {
+    "type": "apiKey",
+    "in": "cookie",
+    "name": SESSION,
+    "description": "a session of POST /v1/session; a write brings the header X-Tarry-CSRF, too",
+}
 _PARTS: dict[str, Json] = {
     "topic": schemas.NAME,
     "group": schemas.NAME,
+    "name": schemas.NAME,
+    "report": schemas.NAME,
     "id": schemas.ID,
     "queue": {"type": "integer", "minimum": 0},
     "claim": {"type": "string"},
     "client": {"type": "string", "minLength": 1, "maxLength": 255},
+    "key": {"type": "string"} | schemas.LABEL,
     "kind": {"type": "string", "enum": list(KINDS)},
 }
 
@@ -40,19 +57,18 @@ def document() -> Json:
     """The whole document, made once."""
     types = list({type_: None for one in OPERATIONS for type_ in _types(one)})
     found, components = msgspec.json.schema_components([*types, ProblemBody], ref_template=_REF)
-    for body in Body.__subclasses__():
+    for body in _bodies(Body):
         if body.__name__ in components:
             components[body.__name__] |= body.together
     by_type = dict(zip([*types, ProblemBody], found, strict=True))
     paths: defaultdict[str, Json] = defaultdict(dict)
     for operation in OPERATIONS:
         paths[operation.path][operation.method.lower()] = _operation(operation, by_type)
-    itself = {"description": "OK", "content": {"application/json": {"schema": {"type": "object"}}}}
-    paths[PATH]["get"] = {
-        "operationId": "openapi",
-        "summary": "This document",
-        "responses": {"200": itself} | _problems(("wrong-host", "internal"), by_type),
-    }
+    for path, name, summary, media in _BESIDE:
+        schema = {"type": "object" if media == "application/json" else "string"}
+        itself = {"description": "OK", "content": {media: {"schema": schema}}}
+        problems = _problems(("wrong-host", "internal"), by_type)
+        paths[path]["get"] = {"operationId": name, "summary": summary, "responses": {"200": itself} | problems}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -62,8 +78,14 @@ def document() -> Json:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": dict(paths),
-        "components": {"schemas": components, "securitySchemes": {"key": _SCHEME}},
+        "components": {"schemas": components, "securitySchemes": {"key": _SCHEME, "session": _COOKIE}},
     }
+
+
+def _bodies(of: type[Body]) -> Iterator[type[Body]]:
+    for body in of.__subclasses__():
+        yield body
+        yield from _bodies(body)
 
 
 def _types(operation: Operation) -> tuple[type, ...]:
@@ -87,7 +109,7 @@ def _operation(operation: Operation, by_type: dict[type, Json]) -> Json:
         "responses": _responses(operation, by_type),
     }
     if operation.need.of is not Of.NOTHING:
-        described["security"] = [{"key": []}, {}]
+        described["security"] = [{"key": []}, {"session": []}, {}]
     if operation.requests:
         schema = _one_of([by_type[type_] for type_ in operation.requests])
         content: Json = {"application/json": {"schema": schema}}

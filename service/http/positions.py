@@ -6,7 +6,7 @@ from hashlib import sha256
 import msgspec
 
 from ...store.operating.replaying import Range
-from ...store.records import Queue, Topic
+from ...store.records import Group, Queue
 from ...store.stream.placing import queues_there
 from ...store.stream.positions import Position
 from . import answers
@@ -25,10 +25,9 @@ async def seek(call: Call) -> Response:
     """
     request = await call.read(Seek)
     position = _target(call, request)
+    number = None if isinstance(request.to, str) else request.to.queue
     group = await call.group()
-    queues = group.topic.queues
-    if not isinstance(request.to, str):
-        queues = _queues(group.topic, request.to.queue, "/to/queue", needed=position.at == "offset")
+    group, queues = await _queues(call, group, number, "/to/queue", needed=position.at == "offset")
     moved = await call.node.operations.seek(group, queues, position, dry_run=request.dry_run)
     return answer(answers.SeekAnswer(queues=[answers.PositionAnswer(queue=q, offset=o) for q, o in moved]))
 
@@ -52,16 +51,23 @@ def _offset(offset: int, pointer: str) -> Position:
     return Position("offset", offset)
 
 
-def _queues(topic: Topic, number: int | None, pointer: str, *, needed: bool) -> tuple[Queue, ...]:
-    """The queue of this number, or all."""
-    if number is None:
-        if needed and len(topic.queues) > 1:
-            raise bad_field(pointer, f"an offset is of one queue: say which, topic {topic.name!r} has several")
-        return topic.queues
-    queues = tuple(queue for queue in topic.queues if queue.number == number)
+async def _queues(
+    call: Call, group: Group, number: int | None, pointer: str, *, needed: bool
+) -> tuple[Group, tuple[Queue, ...] | None]:
+    """The group as it is now, and its topic's queue of this number; None when all are meant, which are read when it is
+    done. Where one is `needed` it may be left out when there is but one."""
+    if number is None and not needed:
+        return group, None
+    if number is None or number >= len(group.topic.queues):  # another server may have given the topic more
+        await call.node.directory.read_topic(group.topic.name)
+        group = await call.group()
+    topic = group.topic
+    if number is None and len(topic.queues) > 1:
+        raise bad_field(pointer, f"an offset is of one queue: say which, topic {topic.name!r} has several")
+    queues = tuple(queue for queue in topic.queues if queue.number == (number or 0))
     if not queues:
         raise Problem("unknown-queue", f"topic {topic.name!r} has {queues_there(len(topic.queues))}")
-    return queues
+    return group, queues
 
 
 async def replay(call: Call) -> Response:
@@ -70,7 +76,8 @@ async def replay(call: Call) -> Response:
     begin = _place(call, request.from_, "/from", "earliest")
     end = Position("latest") if request.to is None else _place(call, request.to, "/to", "latest")
     group = await call.group()
-    queues = _queues(group.topic, request.queue, "/queue", needed="offset" in (begin.at, end.at))
+    needed = "offset" in (begin.at, end.at)
+    group, queues = await _queues(call, group, request.queue, "/queue", needed=needed)
     named = request.name is not None
     if named and (request.queue is None or {begin.at, end.at} != {"offset"}):
         raise bad_field("/name", "it goes with a queue, and with offsets from and to")

@@ -8,17 +8,15 @@ import structlog
 
 from ...store.errors import (
     Contention,
-    Full,
     GroupGone,
     OutcomeUnknown,
-    ReadOnly,
     Refused,
     StoreError,
     TopicGone,
     Unavailable,
 )
 from .. import errors
-from ..outages import tell_failure
+from ..outages import tell_failure, why_away
 from .asgi import Response
 
 log = structlog.get_logger()
@@ -35,24 +33,33 @@ KINDS: Mapping[str, tuple[int, str]] = {
     "unknown-topic": (404, "There is no such topic"),
     "unknown-group": (404, "There is no such group"),
     "unknown-queue": (404, "There is no such queue"),
+    "unknown-push": (404, "The messages of this group are not pushed"),
     "unknown-claim": (404, "There is no such claim"),
     "unknown-message": (404, "There is no such message"),
+    "unknown-timer": (404, "There is no such timer"),
+    "unknown-schedule": (404, "There is no such schedule"),
+    "unknown-report": (404, "There is no such report"),
     "method-not-allowed": (405, "The path does not know this method"),
     "too-slow": (408, "The request did not come in time"),
     "topic-conflict": (409, "The topic cannot be changed in this way"),
     "nothing-to-settle": (409, "Messages of a broadcast topic are neither acked nor failed"),
     "too-late": (409, "The message had been handed to the stream"),
     "cancelled": (409, "The message was cancelled"),
+    "suppressed": (409, "The message was suppressed by its guard"),
+    "still-waits": (409, "The message still waits for its time"),
     "lease-lost": (409, "The lease of this claim is over, or the messages are not in its hands"),
+    "precondition-failed": (412, "It is not at the revision that was asked for"),
     "too-large": (413, "The request is too large"),
     "unsupported-media-type": (415, "The body is not JSON"),
     "wrong-host": (421, "The server is not called by this name"),
     "idempotency-conflict": (422, "The idempotency key was used with another request"),
+    "too-many": (429, "The topic takes no more for now"),
     "head-too-large": (431, "The request line and the headers are too large"),
     "internal": (500, "Something is wrong with the server"),
     "not-implemented": (501, "The server knows no such transfer coding"),
     "held-back": (503, "An earlier message of its ordering key failed"),
     "busy": (503, "Somebody else holds what this needs; try again in a moment"),
+    "older-server": (503, "An older server is still at work on the same database"),
     "overloaded": (503, "Too much is waiting; try again in a moment"),
     "stopping": (503, "The server is starting or stopping"),
     "not-ready": (503, "The server is not ready"),
@@ -87,12 +94,17 @@ class ProblemBody(msgspec.Struct, frozen=True, omit_defaults=True):
     detail: str
     errors: list[Fault] | msgspec.UnsetType = msgspec.UNSET
     result: str | msgspec.UnsetType = msgspec.UNSET
-    """Of a 409: lease_lost, too_late or cancelled."""
+    """Of a 409: lease_lost, too_late, cancelled or waiting."""
     executed: bool | msgspec.UnsetType = msgspec.UNSET
     """False: nothing was done. A 500 or 503 without it may hide a commit."""
     request_id: str | msgspec.UnsetType = msgspec.UNSET
     """Of a 500: the server's log has it too."""
     checks: list[Check] | msgspec.UnsetType = msgspec.UNSET
+    revision: int | msgspec.UnsetType | None = msgspec.UNSET
+    """Of a 412: at which it is; null where there is none."""
+    queue: int | msgspec.UnsetType = msgspec.UNSET
+    offset: int | msgspec.UnsetType = msgspec.UNSET
+    """Of a timer for which it is too late: where its message is."""
 
 
 class Problem(Exception):
@@ -109,6 +121,8 @@ class Problem(Exception):
         request_id: str | None = None,
         checks: Sequence[Check] = (),
         headers: Mapping[str, str] | None = None,
+        revision: int | msgspec.UnsetType | None = msgspec.UNSET,
+        place: tuple[int, int] | None = None,
     ) -> None:
         super().__init__(detail)
         self.kind = kind
@@ -124,6 +138,9 @@ class Problem(Exception):
             executed=msgspec.UNSET if executed is None else executed,
             request_id=msgspec.UNSET if request_id is None else request_id,
             checks=list(checks) or msgspec.UNSET,
+            revision=revision,
+            queue=msgspec.UNSET if place is None else place[0],
+            offset=msgspec.UNSET if place is None else place[1],
         )
 
     def encoded(self) -> bytes:
@@ -150,16 +167,24 @@ def idempotency_conflict() -> Problem:
     return Problem("idempotency-conflict", "this topic has seen the idempotency key with another request")
 
 
+def older_server(it: str) -> Problem:
+    """503 where a server of an older version is at work, and `it` tells what it would do wrong."""
+    return Problem("older-server", str(errors.OlderServer(it)), executed=False, headers={"Retry-After": "10"})
+
+
 # The first that fits; a number is Retry-After in seconds, and then nothing was done.
 _SERVICE: tuple[tuple[type[errors.ServiceError], str, int | None], ...] = (
     (errors.UnknownTopic, "unknown-topic", None),
     (errors.UnknownGroup, "unknown-group", None),
+    (errors.UnknownPush, "unknown-push", None),
     (errors.UnknownClaim, "unknown-claim", None),
     (errors.NotBuilt, "not-built", None),
     (errors.TopicConflict, "topic-conflict", None),
     (errors.NothingToSettle, "nothing-to-settle", None),
     (errors.Busy, "busy", 1),
+    (errors.OlderServer, "older-server", 10),
     (errors.Overloaded, "overloaded", 1),
+    (errors.TooMany, "too-many", 1),
     (errors.Stopping, "stopping", 2),
 )
 
@@ -174,7 +199,8 @@ def problem_of(error: Exception) -> Problem | None:
                 detail = str(error) or KINDS[kind][1]
                 if again is None:
                     return Problem(kind, detail)
-                return Problem(kind, detail, executed=False, headers={"Retry-After": str(again)})
+                seconds = error.seconds if isinstance(error, errors.TooMany) else again
+                return Problem(kind, detail, executed=False, headers={"Retry-After": str(seconds)})
     return _problem_of_store(error) if isinstance(error, StoreError) else None
 
 
@@ -186,17 +212,6 @@ def unexpected(error: Exception, route: str) -> Problem:
     return Problem("internal", detail, request_id=request_id)
 
 
-def _why_away(error: Unavailable) -> str:
-    if isinstance(error, ReadOnly):
-        return "the store is read-only: another server of it takes the writes soon, or this one does again"
-    if isinstance(error, Full):
-        return (
-            "the store lets in no more sessions: give it more max_connections, or have fewer servers and processes;"
-            " `tarry doctor` counts them"
-        )
-    return "the store is away or takes no writes"
-
-
 def _problem_of_store(error: StoreError) -> Problem | None:
     # The texts of drivers name hosts, tables and statements: they are for the log, not for the caller.
     again = {"Retry-After": "1"}
@@ -205,7 +220,7 @@ def _problem_of_store(error: StoreError) -> Problem | None:
         return Problem("outcome-unknown", detail, headers=again)
     if isinstance(error, Unavailable):
         tell_failure("store_unavailable", error, code=error.code)
-        return Problem("store-unavailable", f"{_why_away(error)}; try again", executed=False, headers=again)
+        return Problem("store-unavailable", f"{why_away(error)}; try again", executed=False, headers=again)
     if isinstance(error, Contention):
         return Problem("busy", "other transactions were in the way; try again", executed=False, headers=again)
     if isinstance(error, TopicGone | GroupGone):

@@ -9,11 +9,12 @@ from ...store.records import Conflict, Publication
 from . import answers, ndjson, rendering
 from .asgi import Response
 from .call import Call, answer
-from .drafts import SLACK, check_single, checked, fingerprint
+from .drafts import SLACK, answered_before, check_single, checked, fingerprint, guards_of, windows
 from .names import wrong_label
 from .problems import Fault, Problem, bad_field, idempotency_conflict
 from .reading import decode, media_type, read_body
 from .requests import Batch, Message, Shape, Single
+from .surrogates import ALONE, pointer_to_lone
 
 _read_single = msgspec.json.Decoder(Single).decode
 
@@ -28,24 +29,34 @@ async def publish(call: Call) -> Response:
     name = call.part("topic")
     data = await read_body(call.request, call.settings.max_batch_bytes + SLACK)
     messages, key, single = _messages(call, data)
-    found = [check_single(call, messages[0])] if single else await checked(call, messages)
+    mark = b"" if key is None else fingerprint(name, data)
+    try:
+        found = [check_single(call, messages[0])] if single else await checked(call, messages)
+    except Problem:
+        if key is None or not await answered_before(call, name, {(key, mark)}):
+            raise
+        found = await checked(call, messages, again=True)
+    await call.node.guards.admit(guards_of(found))
     topic = await call.node.directory.topic(name)
+    node = call.node
+    if asked := windows(found):
+        await node.shaping.learn(asked)
     publication = Publication(
-        drafts=tuple([one.placed(call.node.intake, topic) for one in found]),
+        drafts=tuple([one.placed(node.intake, topic, node.shaping) for one in found]),
         idempotency_key=key,
-        fingerprint=b"" if key is None else fingerprint(name, data),
+        fingerprint=mark,
     )
     receipts = await call.node.intake.publish(publication)
     if isinstance(receipts, Conflict):
         raise idempotency_conflict()
-    answered = [rendering.receipt(topic, receipt) for receipt in receipts]
+    answered = [rendering.receipt(topic, receipt, node.shaping) for receipt in receipts]
     return answer(answered[0] if single else answers.BatchAnswer(messages=answered), 201)
 
 
 def _messages(call: Call, data: bytes) -> tuple[Sequence[Message], str | None, bool]:
     """The messages, the idempotency key of the request, and whether it is a single message."""
     if (message := _single(data)) is not None:
-        return [message], _idempotency_key(call, message.idempotency_key), True
+        return [message], idempotency_key(call, message.idempotency_key), True
     batch = decode(data, Batch)
     if len(batch.messages) > call.settings.max_batch:
         raise Problem(
@@ -60,7 +71,7 @@ def _messages(call: Call, data: bytes) -> tuple[Sequence[Message], str | None, b
                 f"/messages/{index}/idempotency_key",
                 "a batch is accepted all or none: put idempotency_key beside messages",
             )
-    return batch.messages, _idempotency_key(call, batch.idempotency_key), False
+    return batch.messages, idempotency_key(call, batch.idempotency_key), False
 
 
 def _single(data: bytes) -> Message | None:
@@ -76,10 +87,12 @@ def _is_batch(data: bytes) -> bool:
     try:
         return msgspec.json.decode(data, type=Shape).messages is not UNSET
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        if (pointer := pointer_to_lone(data)) is not None:
+            raise bad_field(pointer, ALONE) from None
         return False  # decoding it as a message says what is wrong
 
 
-def _idempotency_key(call: Call, named: str | None) -> str | None:
+def idempotency_key(call: Call, named: str | None) -> str | None:
     """From the header or the field, which may both be there when they agree."""
     limit = call.settings.max_key
     if named is not None and (wrong := wrong_label(named, limit)):

@@ -11,12 +11,15 @@ import msgspec.inspect
 
 from .asgi import Request
 from .problems import Problem, bad_field
+from .surrogates import ALONE, pointer_to_lone
 
 _AT = re.compile(r" - at `(?:key in )?(?P<path>\$[^`]*)`$")
 _MISSING = re.compile(r"^Object missing required field `(?P<name>[^`]+)`")
 _UNKNOWN = re.compile(r"^Object contains unknown field `(?P<name>.*)`", re.DOTALL)
 _CHARSET = re.compile(r"charset\s*=\s*\"?([^\s;\"]+)", re.IGNORECASE)
 _SHOWN = 100
+_NOTHING_AT_MOST = 1_000
+"""Bytes in which somebody may say nothing."""
 JSON = "application/json"
 _read_any = msgspec.json.Decoder().decode
 
@@ -52,6 +55,23 @@ async def read_body(request: Request, limit: int) -> bytes:
             raise _too_large(limit)
         more = message.get("more_body", False)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+async def refuse_body(request: Request) -> None:
+    """Raises a `Problem`, 400, where a body came to a call that takes none: what it says would go unheard. An empty
+    object says nothing."""
+    if request.header(b"transfer-encoding") is None and (request.header(b"content-length") or "0") == "0":
+        return
+    came = b""
+    more = True
+    while more and len(came) <= _NOTHING_AT_MOST:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        came += message.get("body", b"")
+        more = message.get("more_body", False)
+    if more or came.strip() not in (b"", b"{}"):
+        raise Problem("bad-request", "this call takes no body: leave it out, what it says would change nothing")
 
 
 class ClientGone(Exception):
@@ -100,17 +120,21 @@ def decode(data: bytes, type_: type[B]) -> B:
     except RecursionError:
         raise Problem("bad-request", "the JSON is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if (pointer := pointer_to_lone(data)) is not None:
+            raise bad_field(pointer, ALONE) from None
         raise Problem("bad-request", _malformed(error)) from None
 
 
-def wrong_json(raw: bytes) -> str | None:
-    """What is wrong with JSON that is passed on as it came: every reader of it must be able to read it."""
+def wrong_json(raw: bytes) -> tuple[str, str] | None:
+    """Where and what is wrong with JSON that is passed on as it came: every reader of it must be able to read it."""
     try:
         _read_any(raw)
     except RecursionError:
-        return "it is nested too deeply"
+        return "", "it is nested too deeply"
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return _malformed(error)
+        if (pointer := pointer_to_lone(raw)) is not None:
+            return pointer, ALONE
+        return "", _malformed(error)
     return None
 
 

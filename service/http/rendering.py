@@ -5,16 +5,21 @@ from typing import Any
 
 import attrs
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
+from ...store.erased import erased_at_of
+from ...store.groups.push import PushRow
+from ...store.operating.erasing import Erasure
 from ...store.records import DeadLetter, Delivered, Event, Found, Group, GroupState, Receipt, Topic, TopicState
 from ..durations import format_time
 from ..groups.roster import ClientState
+from ..stream.shaping import Shaping
 from ..topics.rates import Activity
 from .answers import (
     Attempt,
     ClientAnswer,
     DeadAnswer,
+    ErasureAnswer,
     FoundAnswer,
     GroupCounts,
     GroupDetail,
@@ -22,6 +27,7 @@ from .answers import (
     Happening,
     HeldAnswer,
     MessageAnswer,
+    PushAnswer,
     QueueAnswer,
     ReceiptAnswer,
     TopicAnswer,
@@ -45,8 +51,26 @@ def client(one: ClientState) -> ClientAnswer:
     )
 
 
-def receipt(topic: Topic, one: Receipt) -> ReceiptAnswer:
+def push(group: Group, one: PushRow) -> PushAnswer:
+    """Where it is pushed to, without its secrets."""
+    since = one.broken_at if one.off_at is None else one.off_at
+    return PushAnswer(
+        topic=group.topic.name,
+        group=group.name,
+        url=one.url,
+        timeout=one.timeout,
+        max_in_flight=one.max_in_flight,
+        secrets=len(one.secrets.split()),
+        changed_at=format_time(one.changed_at),
+        state="off" if one.off_at is not None else "on" if since is None else "broken",
+        since=None if since is None else format_time(since),
+        because=one.because,
+    )
+
+
+def receipt(topic: Topic, one: Receipt, shaping: Shaping) -> ReceiptAnswer:
     """Of a message that was accepted."""
+    load, late_by = (UNSET, UNSET) if one.offset is not None or one.replayed else outlook(shaping, one.due)
     return ReceiptAnswer(
         id=str(one.id),
         topic=topic.name,
@@ -55,7 +79,18 @@ def receipt(topic: Topic, one: Receipt) -> ReceiptAnswer:
         queue=UNSET if one.queue is None else one.queue,
         offset=UNSET if one.offset is None else one.offset,
         replayed=one.replayed,
+        load=load,
+        late_by=late_by,
     )
+
+
+def outlook(shaping: Shaping, due: int) -> tuple[int | UnsetType, int | UnsetType]:
+    """How full the second is in which something falls due, and by how many milliseconds it will be late."""
+    load = shaping.load(due)
+    if load is None:
+        return UNSET, UNSET
+    late_by = shaping.late_by(due)
+    return load, UNSET if late_by is None else late_by
 
 
 def message(topic: Topic, one: Delivered) -> MessageAnswer:
@@ -74,7 +109,11 @@ def _content(one: Delivered | Found) -> dict[str, Any]:
         "published_at": format_time(one.published_at),
         "deliver_at": format_time(one.deliver_at),
     }
-    if one.body is not None and one.content_type is None:
+    if one.expires_at is not None:
+        content["expires_at"] = format_time(one.expires_at)
+    if (erased_at := erased_at_of(one.content_type)) is not None:
+        content["erased_at"] = format_time(erased_at)
+    elif one.body is not None and one.content_type is None:
         content["body"] = msgspec.Raw(one.body)
     elif one.body is not None:
         content["body_base64"], content["content_type"] = one.body, one.content_type
@@ -101,8 +140,17 @@ class _Stored(msgspec.Struct):
 
 def found(one: Found) -> FoundAnswer:
     """Wherever it is."""
-    life = [_happening(event) for event in one.life]
-    return FoundAnswer(topic=one.topic, state=one.state, queue=one.queue, offset=one.offset, life=life, **_content(one))
+    life, content = [_happening(event) for event in one.life], _content(one)
+    if one.erased_at is not None:
+        content["erased_at"] = format_time(one.erased_at)
+    content["guard"] = UNSET if one.guard is None else one.guard
+    return FoundAnswer(topic=one.topic, state=one.state, queue=one.queue, offset=one.offset, life=life, **content)
+
+
+def erasure(one: Erasure) -> ErasureAnswer:
+    """That a message is erased, and whether the lake has heard of it."""
+    lake_at = None if one.lake_at is None else format_time(one.lake_at)
+    return ErasureAnswer(id=str(one.id), erased_at=format_time(one.erased_at), lake=one.lake, lake_at=lake_at)
 
 
 def _happening(event: Event) -> Happening:
@@ -126,6 +174,9 @@ def topic(one: Topic) -> TopicAnswer:
         retention=one.retention,
         ladder=None if one.ladder is None else list(one.ladder.rungs),
         sequencer=one.sequencer,
+        max_pending=one.max_pending,
+        max_rate=one.max_rate,
+        release_rate=one.release_rate,
         jitter=None if one.ladder is None else one.ladder.jitter,
         created_at=format_time(one.created_at),
     )
@@ -173,6 +224,7 @@ def group_summary(one: Group) -> GroupSummary:
         jitter=one.ladder.jitter,
         on_exhausted="block" if one.block else "dead",
         concurrency=one.concurrency,
+        paused=one.paused,
     )
 
 

@@ -15,9 +15,11 @@ _Text = Annotated[str, Meta(extra_json_schema=schemas.DURATION)]
 _MEANT = Meta(description="milliseconds, or units such as 10m and 1h30m, or ISO 8601 such as PT10M")
 Duration = Annotated[Annotated[int, Meta(extra_json_schema=schemas.MILLISECONDS)] | _Text, _MEANT]
 Lease = Annotated[Annotated[int, Meta(extra_json_schema=schemas.MILLISECONDS | {"minimum": 1})] | _Text, _MEANT]
+Post = Annotated[Annotated[int, Meta(extra_json_schema=schemas.POST)] | _Text, _MEANT]
 Rest = Annotated[Annotated[int, Meta(extra_json_schema=schemas.REST)] | _Text, _MEANT]
 _IN_MS = "RFC 3339 with a zone; milliseconds count, what is finer is rounded up"
 Time = Annotated[str, Meta(description=_IN_MS, extra_json_schema=schemas.TIME)]
+Window = Annotated[list[Time], Meta(min_length=2, max_length=2)]
 Start = Annotated[str, Meta(extra_json_schema=schemas.START)]
 Place = Annotated[int, Meta(extra_json_schema=schemas.OFFSET)]
 Label = Annotated[str, Meta(description="1 to 255 bytes of UTF-8", extra_json_schema=schemas.LABEL)]
@@ -35,6 +37,11 @@ Tags = Annotated[
     Meta(min_length=1, max_length=100, description="messages of other tags are skipped: settled for the group"),
 ]
 _ON_EXHAUSTED = Meta(description="block, of ordered topics: it comes again for ever, and its ordering key waits")
+_WAITING = Meta(ge=0, le=10**12, description="messages that may wait for their time; null: no limit")
+_A_SECOND = Meta(ge=1, le=1_000_000, description="messages accepted a second; null: no limit")
+_RELEASED = Meta(
+    ge=1, le=1_000_000, description="messages and retries that go into the stream a second; null: no limit"
+)
 _IN_HAND = Meta(ge=1, le=1_000_000, description="messages in its clients' hands at once; null: no limit")
 _RANGE = Meta(
     min_length=1,
@@ -50,8 +57,8 @@ class Shape(msgspec.Struct):
     messages: msgspec.Raw | UnsetType = UNSET
 
 
-class Message(Body):
-    """A message: `body` or `body_base64`, and at most one of `delay` and `deliver_at`."""
+class Timed(Body):
+    """What a message is made of: `body` or `body_base64`, and at most one of `delay` and `deliver_at`."""
 
     together: ClassVar[Mapping[str, Any]] = {
         "oneOf": [
@@ -59,18 +66,141 @@ class Message(Body):
             schemas.given("body_base64") | {"not": {"required": ["body"]}},
         ],
         "not": schemas.given("delay", "deliver_at"),
+        "anyOf": [schemas.absent("guard"), schemas.given("delay"), schemas.given("deliver_at")],
     }
     body: msgspec.Raw | UnsetType = UNSET
     body_base64: Annotated[bytes, Meta(extra_json_schema=schemas.BASE64)] | None = None
     content_type: Annotated[str, _OF_BYTES] | None = None
     delay: Duration | None = None
     deliver_at: Annotated[Time | None, Meta(description="the past means now")] = None
-    key: Label | None = None
+    expires_at: Annotated[
+        Time | None, Meta(description="from then on it is not handed out any more; later than deliver_at, and than now")
+    ] = None
     ordering_key: Label | None = None
     tag: Label | None = None
     headers: Headers | None = None
     queue: Annotated[int, Meta(ge=0)] | None = None
+    guard: (
+        Annotated[
+            str,
+            Meta(
+                description="asked at its time, with the key, whether it is sent: a guard that the server declares",
+                extra_json_schema=schemas.GUARD,
+            ),
+        ]
+        | None
+    ) = None
     idempotency_key: Annotated[Label | None, Meta(description="of a single message; a batch has its own")] = None
+
+
+class Message(Timed):
+    """A message: `body` or `body_base64`, and at most one of `delay`, `deliver_at` and `deliver_between`."""
+
+    together: ClassVar[Mapping[str, Any]] = {
+        "oneOf": Timed.together["oneOf"],
+        "allOf": [
+            *(
+                {"not": schemas.given(*two)}
+                for two in (("delay", "deliver_at"), ("delay", "deliver_between"), ("deliver_at", "deliver_between"))
+            ),
+            {"anyOf": [schemas.absent("guard"), schemas.given("key")]},
+        ],
+        "anyOf": [schemas.absent("guard"), *map(schemas.given, ("delay", "deliver_at", "deliver_between"))],
+    }
+    deliver_between: Annotated[Window | None, Meta(description="from and to: the emptiest second between")] = None
+    key: Label | None = None
+
+
+class PutTimer(Timed):
+    """The message of a timer, with its time; and what becomes of one that waits already."""
+
+    together: ClassVar[Mapping[str, Any]] = {
+        "oneOf": Timed.together["oneOf"],
+        "allOf": [
+            {"oneOf": [schemas.given("delay"), schemas.given("deliver_at")]},
+            {
+                "anyOf": [
+                    schemas.absent("max_wait"),
+                    {"required": ["mode"], "properties": {"mode": {"enum": ["debounce"]}}},
+                ]
+            },
+        ],
+    }
+    mode: Annotated[
+        Literal["replace", "keep", "debounce"] | None,
+        Meta(
+            description="replace, unless said: it takes the place of one that waits; keep: that one stays, and this one"
+            " is dropped; debounce: as replace, but for max_wait"
+        ),
+    ] = None
+    max_wait: Annotated[
+        Lease | None, Meta(description="of debounce: how long it waits at most since it was set first")
+    ] = None
+
+
+_SKIPS: schemas.Json = {"required": ["overlap"], "properties": {"overlap": {"enum": ["skip", "queue_one"]}}}
+
+
+class PutSchedule(Body):
+    """A message that comes again and again: `cron` or `every` says when, `body` or `body_base64` what."""
+
+    together: ClassVar[Mapping[str, Any]] = {
+        "allOf": [
+            schemas.one_of("cron", "every"),
+            {"oneOf": Timed.together["oneOf"]},
+            {"anyOf": [{"not": schemas.given("timezone")}, schemas.given("cron")]},
+            {
+                "oneOf": [
+                    {"allOf": [schemas.given("group"), _SKIPS]},
+                    {"not": _SKIPS} | schemas.absent("group"),
+                ]
+            },
+        ]
+    }
+    topic: Annotated[str, Meta(extra_json_schema=schemas.NAME)]
+    cron: (
+        Annotated[str, Meta(description="minute, hour, day-of-month, month, day-of-week; or with seconds first")] | None
+    ) = None
+    every: Annotated[Duration | None, Meta(description="1 s at least; the time that passes, whatever clocks show")] = (
+        None
+    )
+    timezone: (
+        Annotated[str, Meta(description="of cron, an IANA name such as Europe/Berlin; UTC unless said")] | None
+    ) = None
+    starts_at: Annotated[Time | None, Meta(description="no fire time before it; every counts from it")] = None
+    ends_at: Annotated[Time | None, Meta(description="no fire time after it")] = None
+    jitter: Annotated[Duration | None, Meta(description="messages are up to so much later, the same each try")] = None
+    overlap: Annotated[
+        Literal["allow", "skip", "queue_one"] | None,
+        Meta(
+            description="while the one before is unsettled in `group`: skip: none is sent; queue_one: one is kept back"
+            " until then; allow unless said"
+        ),
+    ] = None
+    group: Annotated[str, Meta(extra_json_schema=schemas.NAME)] | None = None
+    misfire: Annotated[
+        Literal["once", "skip"] | dict[Literal["catch_up"], Duration] | None,
+        Meta(
+            description="fire times that are late by more than a minute: one message for all of them, unless said; or"
+            " none; or one each of those within a time",
+        ),
+    ] = None
+    body: msgspec.Raw | UnsetType = UNSET
+    body_base64: Annotated[bytes, Meta(extra_json_schema=schemas.BASE64)] | None = None
+    content_type: Annotated[str, _OF_BYTES] | None = None
+    key: Label | None = None
+    headers: Headers | None = None
+    tag: Label | None = None
+    ordering_key: Label | None = None
+    paused: Annotated[bool | None, Meta(description="left out: as it is; of a new one false")] = None
+
+
+class Backfill(Body):
+    """A stretch of the past."""
+
+    from_: Time = msgspec.field(name="from")
+    to: Annotated[Time, Meta(description="itself not included; 1000 fire times at most lie in between")]
+    dry_run: Annotated[bool, Meta(description="tell how many, and do nothing")] = False
 
 
 class Single(Message):
@@ -87,6 +217,12 @@ class Batch(Body):
     }
     messages: Annotated[list[Message], Meta(min_length=1)]
     idempotency_key: Label | None = None
+
+
+class SignIn(Body):
+    """A key, in exchange for a session."""
+
+    key: Annotated[Label, Meta(description="the text that `tarry keys create` printed")]
 
 
 class Reschedule(Body):
@@ -173,7 +309,7 @@ class Nudge(Body):
 
 
 class PutTopic(Body):
-    """What a topic is to be; what is left out, or null, stays as it is, but for ladder and retention."""
+    """What a topic is to be; what is left out, or null, stays as it is, but for ladder, retention and limits."""
 
     kind: Literal["cluster", "broadcast"] | None = None
     queues: Annotated[int, Meta(ge=1, le=1024)] | None = None
@@ -182,6 +318,9 @@ class PutTopic(Body):
     ladder: Annotated[Rungs | None, Meta(description="null: the default")] | UnsetType = UNSET
     sequencer: Literal["store", "redis"] | None = None
     jitter: Jitter | None = None
+    max_pending: Annotated[int, _WAITING] | UnsetType | None = UNSET
+    max_rate: Annotated[int, _A_SECOND] | UnsetType | None = UNSET
+    release_rate: Annotated[int, _RELEASED] | UnsetType | None = UNSET
 
 
 class PutGroup(Body):
@@ -194,6 +333,27 @@ class PutGroup(Body):
     ] = msgspec.field(name="from", default=None)
     on_exhausted: Annotated[Literal["dead", "block"], _ON_EXHAUSTED] | UnsetType = UNSET
     concurrency: Annotated[int, _IN_HAND] | UnsetType | None = UNSET
+
+
+Secret = Annotated[
+    str,
+    Meta(
+        description="whsec_ and 24 to 64 random bytes in base64",
+        extra_json_schema=schemas.SECRET,
+    ),
+]
+
+
+class PutPush(Body):
+    """Where the messages of a group are to be posted."""
+
+    url: Annotated[str, Meta(description="https://, and of the public internet unless push_allow names it")]
+    secret: Annotated[
+        Secret | Annotated[list[Secret], Meta(min_length=1, max_length=4)],
+        Meta(description="with which posts are signed; several while one takes the place of another"),
+    ]
+    timeout: Annotated[Post | None, Meta(description="of one post, 100 ms to 5 min; 10 s unless said")] = None
+    max_in_flight: Annotated[int, Meta(ge=1, le=1000, description="posts at once; 10 unless said")] | None = None
 
 
 class SeekTo(Body):

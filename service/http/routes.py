@@ -9,19 +9,26 @@ from attrs import frozen
 
 from ...store.states import FINDABLE
 from . import (
+    activity,
     answers,
     claims,
     clients,
     dead,
     finding,
+    guards,
     health,
     messages,
     nodes,
     positions,
     publishing,
+    pushes,
+    reports,
     requests,
+    schedules,
     schemas,
+    sessions,
     settling,
+    timers,
     topics,
 )
 from .access import (
@@ -30,6 +37,7 @@ from .access import (
     KNOW,
     NOTHING,
     OPERATE,
+    OPERATE_LATER,
     PUBLISH,
     PUBLISH_LATER,
     READ,
@@ -108,6 +116,11 @@ class Operation:
         return "bad-request" in self.problems
 
     @cached_property
+    def takes_body(self) -> bool:
+        """It reads one, or lets one be as HTTP does: of a GET or a DELETE a body has no meaning."""
+        return self.method != "POST" or bool(self.requests)
+
+    @cached_property
     def kinds(self) -> tuple[str, ...]:
         """All kinds of problems that it may answer."""
         access = () if self.need.of is Of.NOTHING else ("unauthorized", "forbidden", *_READS)
@@ -116,6 +129,8 @@ class Operation:
 
 _TOPIC = "/v1/topics/{topic}"
 _GROUP = "/v1/topics/{topic}/groups/{group}"
+_TIMER = "/v1/topics/{topic}/timers/{key}"
+_SCHEDULE = "/v1/schedules/{name}"
 _CLAIM = "/v1/claims/{claim}"
 _MESSAGE = "/v1/messages/{id}"
 _CLIENT = "/v1/clients/{client}"
@@ -132,6 +147,8 @@ def _time(name: str, about: str) -> Parameter:
 
 
 _IDEMPOTENCY = Parameter("Idempotency-Key", "as the field idempotency_key; covers the whole request", form=_KEY)
+_IF_MATCH = Parameter("If-Match", "the revision that it must be at, as ETag has it", form={"type": "string"})
+_IF_NONE_MATCH = Parameter("If-None-Match", "*: only when none waits", form={"type": "string"})
 _MAX = Parameter("max", "how many at most, 1 to 1000; 10 unless said", numbers=(1, 1000))
 _SORT = Parameter("sort", "name, rate or backlog; name unless said", words=("name", "rate", "backlog"))
 _FORCE = Parameter(
@@ -170,11 +187,16 @@ _READS = ("stopping", "store-unavailable")
 _INCOMING = ("too-large", "too-slow", "overloaded")
 _BODY = ("bad-request", "unsupported-media-type", "cross-origin", *_INCOMING)
 _NO_BODY = ("bad-request", "cross-origin")
+_REFUSED_BODY = (*_NO_BODY, "too-slow", "overloaded")
+"""Of a POST, which reads that it is none."""
 _NO_TOPIC = ("bad-request", "unknown-topic", *_READS)
 _NO_GROUP = ("bad-request", "unknown-topic", "unknown-group", *_READS)
+_CONDITION = ("precondition-failed",)
 _SETTLES = (*_BODY, "unknown-claim", "nothing-to-settle", "lease-lost", *_WRITES)
 _OPERATES = (*_BODY, "unknown-topic", "unknown-group", *_WRITES)
 _MOVES = (*_BODY, "unknown-topic", "unknown-group", "unknown-queue", "topic-conflict", *_WRITES)
+
+_NO_SCHEDULE = ("unknown-schedule",)
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
@@ -185,7 +207,7 @@ OPERATIONS: tuple[Operation, ...] = (
         PUBLISH,
         requests=(requests.Message, requests.Batch),
         headers=(_IDEMPOTENCY,),
-        problems=(*_BODY, "unknown-topic", "idempotency-conflict", *_WRITES),
+        problems=(*_BODY, "unknown-topic", "idempotency-conflict", "too-many", "older-server", *_WRITES),
         statuses=(201,),
         lines=(requests.Message, (answers.ReceiptAnswer, answers.LineFault)),
     ),
@@ -194,6 +216,11 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         "GET", f"{_TOPIC}/upcoming", finding.upcoming, answers.UpcomingAnswer, READ, query=_UPCOMING, problems=_NO_TOPIC
+    ),
+    Operation(
+        *("GET", "/v1/upcoming", finding.upcoming_of_all, answers.UpcomingAnswer, READ_ALL),
+        query=_UPCOMING,
+        problems=("bad-request", *_READS),
     ),
     Operation(
         *("GET", _MESSAGE, messages.get_message, answers.FoundAnswer, READ_LATER),
@@ -206,6 +233,80 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         *("PATCH", _MESSAGE, messages.reschedule, answers.RescheduleAnswer, PUBLISH_LATER, (requests.Reschedule,)),
         problems=(*_BODY, "unknown-message", "too-late", "cancelled", *_WRITES),
+    ),
+    Operation(
+        *("POST", f"{_MESSAGE}/erase", messages.erase, answers.ErasureAnswer, OPERATE_LATER),
+        problems=(*_REFUSED_BODY, "unknown-message", "still-waits", *_WRITES),
+        statuses=(200, 202),
+    ),
+    Operation(
+        *("PUT", _TIMER, timers.put_timer, answers.TimerAnswer, PUBLISH, (requests.PutTimer,)),
+        headers=(_IDEMPOTENCY, _IF_MATCH, _IF_NONE_MATCH),
+        problems=(
+            *(*_BODY, "unknown-topic", *_CONDITION, "too-late", "cancelled", "idempotency-conflict", "too-many"),
+            *("older-server", *_WRITES),
+        ),
+        statuses=(200, 201),
+    ),
+    Operation(*("GET", _TIMER, timers.get_timer, answers.TimerAnswer, READ), problems=(*_NO_TOPIC, "unknown-timer")),
+    Operation(
+        *("DELETE", _TIMER, timers.cancel_timer, answers.CancelAnswer, PUBLISH),
+        headers=(_IF_MATCH,),
+        problems=(*_NO_BODY, "unknown-topic", "unknown-timer", *_CONDITION, "too-late", *_WRITES),
+    ),
+    Operation(
+        *("DELETE", f"{_TOPIC}/messages", messages.cancel_labelled, answers.LabelledAnswer, PUBLISH),
+        query=(Parameter("key", "of these messages", required=True, form=_KEY),),
+        problems=(*_NO_BODY, "unknown-topic", *_WRITES),
+    ),
+    Operation(
+        *("PUT", _SCHEDULE, schedules.put_schedule, answers.ScheduleAnswer, OPERATE_LATER, (requests.PutSchedule,)),
+        query=(Parameter("dry_run", "true: tell what it would be; false unless said", words=("true", "false")),),
+        headers=(_IF_MATCH, _IF_NONE_MATCH),
+        problems=(*_BODY, "unknown-topic", *_CONDITION, "older-server", *_WRITES),
+        statuses=(200, 201),
+    ),
+    Operation(
+        *("GET", "/v1/schedules", schedules.list_schedules, answers.ScheduleList, READ_ALL),
+        query=_PAGE,
+        problems=("bad-request", *_READS),
+    ),
+    Operation(
+        *("GET", _SCHEDULE, schedules.get_schedule, answers.ScheduleAnswer, READ_LATER),
+        problems=("bad-request", *_NO_SCHEDULE, *_READS),
+    ),
+    Operation(
+        *("DELETE", _SCHEDULE, schedules.remove_schedule, answers.RemovedSchedule, OPERATE_LATER),
+        headers=(_IF_MATCH,),
+        problems=(*_NO_BODY, *_NO_SCHEDULE, *_CONDITION, *_WRITES),
+    ),
+    Operation(
+        *("POST", f"{_SCHEDULE}/pause", schedules.pause_schedule, answers.ScheduleAnswer, OPERATE_LATER),
+        problems=(*_REFUSED_BODY, *_NO_SCHEDULE, *_WRITES),
+    ),
+    Operation(
+        *("POST", f"{_SCHEDULE}/resume", schedules.resume_schedule, answers.ScheduleAnswer, OPERATE_LATER),
+        problems=(*_REFUSED_BODY, *_NO_SCHEDULE, "older-server", *_WRITES),
+    ),
+    Operation(
+        *("POST", f"{_SCHEDULE}/run", schedules.run_schedule, answers.RunAnswer, OPERATE_LATER),
+        problems=(*_REFUSED_BODY, *_NO_SCHEDULE, *_WRITES),
+        statuses=(201,),
+    ),
+    Operation(
+        *("POST", f"{_SCHEDULE}/backfill", schedules.backfill_schedule, answers.BackfillAnswer, OPERATE_LATER),
+        requests=(requests.Backfill,),
+        problems=(*_BODY, *_NO_SCHEDULE, *_WRITES),
+    ),
+    Operation(
+        *("GET", f"{_SCHEDULE}/next", schedules.next_of_schedule, answers.NextAnswer, READ_LATER),
+        query=(Parameter("count", "how many, 1 to 100; 5 unless said", numbers=(1, 100)),),
+        problems=("bad-request", *_NO_SCHEDULE, *_READS),
+    ),
+    Operation(
+        *("GET", f"{_SCHEDULE}/fires", schedules.fires_of_schedule, answers.FirePage, READ_LATER),
+        query=_PAGE,
+        problems=("bad-request", *_NO_SCHEDULE, *_READS),
     ),
     Operation(
         *("POST", f"{_GROUP}/claim", claims.claim, answers.ClaimAnswer, CONSUME, (requests.Claim,)),
@@ -254,12 +355,46 @@ OPERATIONS: tuple[Operation, ...] = (
         problems=("bad-request", *_READS),
     ),
     Operation(
-        "POST", f"{_CLIENT}/renew", clients.renew, answers.RenewAnswer, CONSUME_LATER, problems=(*_NO_BODY, *_WRITES)
+        "POST",
+        f"{_CLIENT}/renew",
+        clients.renew,
+        answers.RenewAnswer,
+        CONSUME_LATER,
+        problems=(*_REFUSED_BODY, *_WRITES),
     ),
     Operation(
         "DELETE", _CLIENT, clients.deregister, answers.DeregisterAnswer, CONSUME_LATER, problems=(*_NO_BODY, *_WRITES)
     ),
-    Operation("GET", "/v1/nodes", nodes.list_nodes, answers.NodeList, READ_ALL, problems=_READS),
+    Operation(
+        "GET",
+        "/v1/activity",
+        activity.tell_activity,
+        answers.ActivityAnswer,
+        READ_ALL,
+        problems=("bad-request", *_READS),
+    ),
+    Operation(
+        "GET", "/v1/wheel", activity.tell_wheel, answers.WheelAnswer, READ_ALL, problems=("bad-request", *_READS)
+    ),
+    Operation(
+        *("POST", "/v1/session", sessions.sign_in, answers.SessionAnswer, NOTHING, (requests.SignIn,)),
+        problems=(*_BODY, "unauthorized", *_READS),
+        statuses=(201,),
+    ),
+    Operation(
+        *("GET", "/v1/session", sessions.who, answers.SessionAnswer, NOTHING),
+        problems=("bad-request", "unauthorized", *_READS),
+    ),
+    Operation(*("DELETE", "/v1/session", sessions.sign_out, answers.SignedOut, NOTHING), problems=_NO_BODY),
+    Operation(
+        "GET", "/v1/reports", reports.list_reports, answers.ReportList, READ_ALL, problems=("bad-request", *_READS)
+    ),
+    Operation(
+        *("GET", "/v1/reports/{report}", reports.get_report, "text/html", READ_ALL),
+        problems=("bad-request", "unknown-report", *_READS),
+    ),
+    Operation("GET", "/v1/guards", guards.list_guards, answers.GuardList, READ_ALL, problems=("bad-request", *_READS)),
+    Operation("GET", "/v1/nodes", nodes.list_nodes, answers.NodeList, READ_ALL, problems=("bad-request", *_READS)),
     Operation(
         *("GET", "/v1/topics", topics.list_topics, answers.TopicList, READ_ALL),
         query=(_SORT, *_PAGE),
@@ -288,6 +423,27 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         *("DELETE", _GROUP, topics.remove_group, answers.RemovedGroup, OPERATE),
         problems=(*_NO_BODY, "unknown-topic", "unknown-group", *_WRITES),
+    ),
+    Operation(
+        *("POST", f"{_GROUP}/pause", topics.pause, answers.GroupSummary, OPERATE),
+        problems=(*_REFUSED_BODY, "unknown-topic", "unknown-group", "topic-conflict", "older-server", *_WRITES),
+    ),
+    Operation(
+        *("POST", f"{_GROUP}/resume", topics.resume, answers.GroupSummary, OPERATE),
+        problems=(*_REFUSED_BODY, "unknown-topic", "unknown-group", "topic-conflict", *_WRITES),
+    ),
+    Operation(
+        *("PUT", f"{_GROUP}/push", pushes.put_push, answers.PushAnswer, OPERATE, (requests.PutPush,)),
+        problems=(*_BODY, "unknown-topic", "unknown-group", "topic-conflict", *_WRITES),
+        statuses=(200, 201),
+    ),
+    Operation(
+        *("GET", f"{_GROUP}/push", pushes.get_push, answers.PushAnswer, OPERATE),
+        problems=(*_NO_GROUP, "unknown-push"),
+    ),
+    Operation(
+        *("DELETE", f"{_GROUP}/push", pushes.remove_push, answers.RemovedPush, OPERATE),
+        problems=(*_NO_BODY, "unknown-topic", "unknown-group", "unknown-push", *_WRITES),
     ),
     Operation("GET", f"{_GROUP}/dead", dead.list_dead, answers.DeadPage, READ, query=_DEAD, problems=_NO_GROUP),
     Operation(

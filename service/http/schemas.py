@@ -25,9 +25,12 @@ DURATION, TIME = text(DURATION_PATTERN) | {"minLength": 1}, text(TIME_PATTERN)
 START = text(f"earliest|latest|{TIME_PATTERN}")
 AFTER = text("|[0-9]{1,5}-[0-9]{1,19}")
 BASE64 = text("(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
+SECRET = text("whsec_[A-Za-z0-9+/]{32,86}={0,2}") | {"writeOnly": True}
 LABEL = {"minLength": 1, "maxLength": 255}
+GUARD = text("[a-z][a-z0-9_]{0,63}")
 MILLISECONDS = {"minimum": 0, "maximum": MAX_DURATION}
 REST = {"minimum": 0, "maximum": MAX_REST_MS}
+POST = {"minimum": 100, "maximum": 300_000}
 OFFSET = {"minimum": 0, "maximum": MAX_OFFSET}
 
 

@@ -10,6 +10,7 @@ from ...store.catalogue import TopicDraft
 from ...store.records import Topic
 from ...wheel.ladder import MAX_REST_MS, Ladder
 from ..errors import UnknownGroup, UnknownTopic
+from ..topics.catalogue import ALL
 from ..topics.ranking import Place, Sort
 from . import answers, rendering
 from .asgi import Response
@@ -19,6 +20,8 @@ from .names import wrong_name
 from .problems import bad_field, bad_parameter
 from .requests import Nudge, PutGroup, PutTopic
 
+_NOT_NULL = ("kind", "queues", "ordered", "sequencer", "jitter")
+"""Fields of a topic of which null says as much as nothing."""
 _SORTS: Mapping[str, Sort] = {"name": "name", "rate": "rate", "backlog": "backlog"}
 
 
@@ -30,7 +33,9 @@ async def put_topic(call: Call) -> Response:
     except UnknownTopic:
         known = None
     draft = _draft(call, request, known)
-    topic, made = await call.node.catalogue.put_topic(draft)
+    named = {name for name in ALL if getattr(request, name) is not UNSET}
+    named -= {name for name in _NOT_NULL if getattr(request, name) is None}
+    topic, made = await call.node.catalogue.put_topic(draft, named)
     return answer(rendering.topic(topic), 201 if made else 200)
 
 
@@ -39,7 +44,7 @@ def _draft(call: Call, request: PutTopic, known: Topic | None) -> TopicDraft:
     was = TopicDraft(call.part("topic"))
     if known is not None:
         kept = (known.kind, len(known.queues), known.ordered, known.retention, known.ladder, known.sequencer)
-        was = TopicDraft(known.name, *kept)
+        was = TopicDraft(known.name, *kept, known.max_pending, known.max_rate, known.release_rate)
     retention = was.retention
     if request.retention is None:
         retention = None
@@ -47,6 +52,8 @@ def _draft(call: Call, request: PutTopic, known: Topic | None) -> TopicDraft:
         retention = call.duration(request.retention, "/retention", high=MAX_REST_MS)
     asked = {name: getattr(request, name) for name in ("kind", "queues", "ordered", "sequencer")}
     given = {name: value for name, value in asked.items() if value is not None}
+    limits = {name: getattr(request, name) for name in ("max_pending", "max_rate", "release_rate")}
+    given |= {name: value for name, value in limits.items() if value is not UNSET}
     ladder = _ladder(call, request, was.ladder, Ladder(call.settings.ladder))
     return evolve(was, **given, retention=retention, ladder=ladder)
 
@@ -149,6 +156,19 @@ async def get_group(call: Call) -> Response:
     """Where a group stands."""
     group = await call.group()
     return answer(rendering.group_detail(group, await call.node.groups.state(group)))
+
+
+async def pause(call: Call) -> Response:
+    """Pause a group: its clients are given nothing until it is resumed.
+
+    Timers and retries go on, and so do settlements. Claims wait as if nothing were there.
+    """
+    return answer(rendering.group_summary(await call.node.catalogue.pause_group(await call.group(), paused=True)))
+
+
+async def resume(call: Call) -> Response:
+    """Resume a group that is paused."""
+    return answer(rendering.group_summary(await call.node.catalogue.pause_group(await call.group(), paused=False)))
 
 
 async def remove_topic(call: Call) -> Response:

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 
 from attrs import define, field
 
-_ABSENT, _SERVES = 0, 1
+_ABSENT, _SERVES, _LOADED = 0, 1, 2
+_NUMBERS = 3
+"""Of each process: how it is, its connections, and when it last gave a sign of life (monotonic nanoseconds)."""
 _PAUSE = 0.002
 """Seconds for which a connection is left to those who have fewer."""
 _PAUSES = 5
@@ -18,22 +20,44 @@ class Board:
     """One cell for each process and number. Each process writes its own, and the supervisor those of the dead."""
 
     def __init__(self, processes: int) -> None:
-        self._memory = mmap.mmap(-1, 16 * processes)  # shared with all that are forked from here on
+        self._memory = mmap.mmap(-1, 8 * _NUMBERS * processes)  # shared with all that are forked from here on
         self._cells = memoryview(self._memory).cast("q")
         self._processes = processes
 
     def serves(self, number: int) -> bool:
         """Whether the process takes connections. They are counted from 1."""
-        return self._cells[number - 1] == _SERVES
+        return self._cells[number - 1] >= _SERVES
 
     def begin(self, number: int) -> None:
         """The process serves."""
         self._cells[number - 1] = _SERVES
 
+    def load(self, number: int) -> None:
+        """A process that serves has its timers in memory, too."""
+        if self.serves(number):
+            self._cells[number - 1] = _LOADED
+
+    def is_loaded(self, number: int) -> bool:
+        """Whether it has."""
+        return self._cells[number - 1] == _LOADED
+
+    def live(self, number: int, now: int) -> None:
+        """The process gave a sign of life."""
+        self._cells[2 * self._processes + number - 1] = now
+
+    def lived(self, number: int) -> int:
+        """When it did so last; 0: never."""
+        return self._cells[2 * self._processes + number - 1]
+
     def end(self, number: int) -> None:
         """It takes no more connections, or is dead."""
         self._cells[number - 1] = _ABSENT
         self.note(number, 0)
+
+    def forget(self, number: int) -> None:
+        """It is dead: the next one of this number begins anew."""
+        self.end(number)
+        self.live(number, 0)
 
     def note(self, number: int, connections: int) -> None:
         """So many are open there."""

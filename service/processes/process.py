@@ -12,6 +12,7 @@ import array
 import os
 import signal
 import socket
+import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 
 import structlog
@@ -49,6 +50,8 @@ class Process:
     """The descriptor from which orders are read."""
     _asking: Sequence[Asking]
     """Of each process, in order."""
+    rest: float | None
+    """Seconds between two signs of life; None where nobody watches for them."""
 
     def begin(self) -> None:
         """It can serve: connections are for it, too."""
@@ -57,6 +60,19 @@ class Process:
     def end(self) -> None:
         """It takes none any more."""
         self.share.board.end(self.number)
+
+    def ready(self) -> None:
+        """Its timers are in memory."""
+        self.share.board.load(self.number)
+
+    def stopping(self) -> None:
+        """It finishes what is under way: the supervisor has told of that."""
+
+    async def run(self) -> None:
+        """Signs of life, until cancelled: a loop that hangs gives none."""
+        while self.rest is not None:
+            self.share.board.live(self.number, time.monotonic_ns())
+            await trio.sleep(self.rest)
 
     async def orders(self) -> AsyncGenerator[int, None]:
         """Signals that the supervisor hands on. When it is gone, the process ends here."""

@@ -15,12 +15,16 @@ from contextlib import contextmanager, suppress
 import structlog
 from attrs import define, field
 
+from ..systemd import Systemd
 from .board import Board, Share
+from .last_word import LastWord
 from .process import Asking, Process
 from .restarts import Restarts
 
 _LOOK = 0.02
 """Seconds between two looks at whether the first process serves."""
+_LOADING = 0.2
+"""Seconds between two looks at whether it has its timers in memory, where systemd wants to know."""
 _LAST = 5.0
 """Seconds after a second signal, when what has not ended is killed."""
 _PR_SET_PDEATHSIG = 1
@@ -35,6 +39,7 @@ class Supervisor:
     _sockets: Sequence[socket.socket]
     _processes: int
     _work: Callable[[Process], int]
+    _systemd: Systemd
     reloads: bool = field(kw_only=True)
     """Whether SIGHUP is for the processes. Else it ends the supervisor, as it does any other program."""
     _restarts: Restarts = field(init=False)
@@ -44,8 +49,13 @@ class Supervisor:
     """The living: numbers by pid."""
     _pipes: dict[int, int] = field(factory=dict[int, int], init=False)
     """Where orders go, by number."""
+    _last_word: LastWord = field(init=False)
     _stopping: bool = field(default=False, init=False)
     _kill_at: float | None = field(default=None, init=False)
+    _ready: bool = field(default=False, init=False)
+    """Whether systemd has heard that the first process is loaded."""
+    _live_at: float = field(default=0.0, init=False)
+    """When systemd is to hear next that all live."""
 
     def __attrs_post_init__(self) -> None:
         self._restarts, self._board = Restarts(self._processes), Board(self._processes)
@@ -57,11 +67,13 @@ class Supervisor:
         """The exit code: that of the process that could not begin, or 0, or 128 and the second signal."""
         watched = self._watched
         with _held(watched) as before:
+            self._last_word = LastWord(self._sockets)
             while True:
                 for number in self._restarts.due(time.monotonic()):
                     self._begin(number, before)
                 if self._restarts.over:
                     log.info("supervisor_stopped", code=self._restarts.code)
+                    self._last_word.spare()
                     return self._restarts.code
                 came = signal.sigtimedwait(watched, self._patience())
                 if came is not None and came.si_signo != signal.SIGCHLD:
@@ -81,6 +93,10 @@ class Supervisor:
             waits.append(_LOOK)
         if self._kill_at is not None:
             waits.append(max(0.0, self._kill_at - now))
+        if not self._ready and self._systemd.address:
+            waits.append(_LOADING)
+        if self._systemd.rest is not None:
+            waits.append(max(0.0, self._live_at - now))
         return min(waits)
 
     def _begin(self, number: int, mask: set[signal.Signals]) -> None:
@@ -102,12 +118,13 @@ class Supervisor:
         code = 1
         try:
             _die_with(supervisor)
-            for pipe in (*self._pipes.values(), writes):
+            last = () if self._last_word.pipe is None else (self._last_word.pipe,)
+            for pipe in (*self._pipes.values(), writes, *last):
                 os.close(pipe)  # else nobody would see the end of it when the supervisor has gone
             # Signals wait until somebody listens: a terminal's is for all of the group, also for who has just begun.
             signal.pthread_sigmask(signal.SIG_SETMASK, mask | {*self._watched} - {signal.SIGCHLD})
             share = Share(self._board, number)
-            code = self._work(Process(number, self._sockets, share, reads, self._asking))
+            code = self._work(Process(number, self._sockets, share, reads, self._asking, self._systemd.rest))
         finally:
             # What stands around the supervisor, such as the file of a socket, is not this process's to clear away.
             with suppress(OSError):
@@ -125,6 +142,8 @@ class Supervisor:
 
     def _stop(self) -> None:
         """Nobody listens any more once the processes have stopped, too."""
+        if not self._stopping:
+            self._systemd.stopping()
         self._stopping = True
         self._restarts.stop()
         for sock in self._sockets:
@@ -139,6 +158,7 @@ class Supervisor:
         """Who has ended, who serves, whose time is over."""
         if any(self._board.serves(number) for number in self._pids.values()):
             self._restarts.served()
+        self._tell_systemd()
         for pid, code in _ended():
             if (number := self._pids.pop(pid, None)) is not None:
                 self._ended(number, pid, code)
@@ -146,9 +166,24 @@ class Supervisor:
             for pid in self._pids:
                 os.kill(pid, signal.SIGKILL)
 
+    def _tell_systemd(self) -> None:
+        """That a process is loaded, once; and that none hangs. One of several that does is reason enough: nobody else
+        has what is in its hands."""
+        if not self._ready and any(self._board.is_loaded(number) for number in self._pids.values()):
+            self._ready = True
+            self._systemd.ready()
+        rest, patience = self._systemd.rest, self._systemd.patience
+        now = time.monotonic()
+        if rest is None or patience is None or now < self._live_at:
+            return
+        self._live_at = now + rest
+        signs = (self._board.lived(number) for number in self._pids.values())
+        if all(now - sign / 1e9 < patience for sign in signs if sign):  # who has given none has just begun
+            self._systemd.alive()
+
     def _ended(self, number: int, pid: int, code: int) -> None:
         os.close(self._pipes.pop(number))
-        self._board.end(number)
+        self._board.forget(number)
         again_in = self._restarts.ended(number, code, time.monotonic())
         how = {"signal": _name(-code)} if code < 0 else {"code": code}
         if again_in is not None:

@@ -7,23 +7,27 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import trio
 from attrs import define, field
 
-from ...store.errors import Refused, StoreError, TopicGone
-from ...store.records import Conflict, Publication, Queue, Receipt, Topic, Verdict, weight_of
+from ...store.errors import Refused, StoreError, TopicGone, Unavailable
+from ...store.records import Conflict, Draft, Publication, Queue, Receipt, Topic, Verdict, weight_of
 from ...store.store import Store
 from ...store.stream.placing import own_queue, queue_of_key
 from ...store.timers import timers
 from ..batching.combiner import Combiner
 from ..batching.patience import until_free
 from ..clock import Clock
-from ..errors import Busy, ServiceError
+from ..errors import Busy, ServiceError, TooMany
 from ..metrics import Metrics
 from ..topics.directory import Directory
 from ..topics.rates import Rates
 from .growth import Growth
+from .limits import Limits
 
 _BATCH_BYTES = 2 << 20
 _OUTBOX_ROWS = 1000
 """Cancels of users' own transactions that are counted together."""
+
+_PAGE = 500
+"""Messages of a key that are looked at together."""
 
 Answer = list[Receipt] | Conflict
 _Some = Sequence[Publication]
@@ -40,12 +44,13 @@ class Intake:
     _metrics: Metrics
     _rates: Rates
     _growth: Growth
+    _limits: Limits
     _max_waiting: int
     _add: Callable[[int, int], None] = field(kw_only=True, alias="add")
     _forget: Callable[[int, int], None] = field(kw_only=True, alias="forget")
     _place: Callable[[], tuple[int, int]] = field(kw_only=True, alias="place")
-    _meets: bool = field(default=False, init=False)
-    """The last message went to a queue that other nodes publish to."""
+    _last: Draft | None = field(default=None, init=False)
+    """The last message that was asked for."""
     _turn: Iterator[int] = field(factory=itertools.count, init=False)
     _publishing: Combiner[_Some, Sequence[Answer | None]] = field(init=False)
     _cancelling: Combiner[int, Verdict] = field(init=False)
@@ -79,9 +84,24 @@ class Intake:
         return self._publishing.idle and self._cancelling.idle and self._rescheduling.idle
 
     async def publish(self, publication: Publication) -> Answer:
-        """Publishes all of it or nothing."""
+        """Publishes all of it or nothing. Raises `TooMany` where a limit of its topic is reached."""
+        topic = publication.drafts[0].topic
+        if not topic.limited:
+            return await self._publish_one(publication)
+        messages, waiting = len(publication.drafts), self._waiting(publication)
+        await self._limits.look(topic)
+        self._limits.take(topic, messages, waiting)
+        written = False
         try:
-            (answer,) = await self._publishing.ask((publication,))
+            answer = await self._publish_one(publication)
+            written = _is_written(answer)
+        finally:
+            self._limits.landed(topic, messages, waiting, written=written)
+        return answer
+
+    async def _publish_one(self, publication: Publication) -> Answer:
+        try:
+            (answer,) = await self._ask((publication,))
         except TopicGone:
             self._directory.forget_topic(publication.drafts[0].topic)
             raise
@@ -91,6 +111,48 @@ class Intake:
         """Publishes them in one transaction where that can be, each of them all or nothing: an answer to each, in
         order, or what went wrong with it. Where something did for the store's or the service's sake, so it did with
         all behind it that were not done yet."""
+        if not publications or not publications[0].drafts[0].topic.limited:
+            return await self._publish_all(publications)
+        topic = publications[0].drafts[0].topic
+        try:
+            await self._limits.look(topic)
+        except StoreError as error:
+            return [error] * len(publications)
+        refusals = self._refusals(topic, publications)
+        taken = [one for one, refusal in zip(publications, refusals, strict=True) if refusal is None]
+        answers: list[Answer | ServiceError | StoreError] = []
+        try:
+            answers += await self._publish_all(taken)
+        finally:
+            for place, one in enumerate(taken):
+                written = place < len(answers) and _is_written(answers[place])
+                self._limits.landed(topic, len(one.drafts), self._waiting(one), written=written)
+        rest = iter(answers)
+        return [next(rest) if refusal is None else refusal for refusal in refusals]
+
+    def _refusals(self, topic: Topic, publications: _Some) -> list[TooMany | None]:
+        """Of each, why it is not taken, if it is not. Nothing goes past one that it has to come behind."""
+        refusals: list[TooMany | None] = []
+        keys: dict[str | None, TooMany] = {}
+        for publication in publications:
+            key = publication.drafts[0].ordering_key
+            refusal = keys.get(key)
+            if refusal is None:
+                try:
+                    self._limits.take(topic, len(publication.drafts), self._waiting(publication))
+                except TooMany as error:
+                    refusal = error
+                    if key is not None or topic.ordered:
+                        keys[key] = error
+            refusals.append(refusal)
+        return refusals
+
+    def _waiting(self, publication: Publication) -> int:
+        """How many of its messages are for later."""
+        now = self._clock.now()
+        return sum(draft.deliver_at is not None and draft.deliver_at > now for draft in publication.drafts)
+
+    async def _publish_all(self, publications: _Some) -> list[Answer | ServiceError | StoreError]:
         answers = list(await self._try(publications)) if publications else []
         while left := [place for place, answer in enumerate(answers) if answer is None]:
             # They need a row that somebody holds.
@@ -101,7 +163,7 @@ class Intake:
 
     async def _try(self, publications: _Some) -> Sequence[Answer | ServiceError | StoreError | None]:
         try:
-            return await self._publishing.ask(publications)
+            return await self._ask(publications)
         except TopicGone as error:
             self._directory.forget_topic(publications[0].drafts[0].topic)
             return [error] * len(publications)
@@ -118,6 +180,10 @@ class Intake:
         except (ServiceError, StoreError) as error:
             return [error] * len(publications)
 
+    async def _ask(self, publications: _Some) -> Sequence[Answer | None]:
+        self._last = publications[-1].drafts[-1]
+        return await self._publishing.ask(publications)
+
     async def cancel(self, id_: int) -> Verdict:
         """Cancels a waiting message. Raises `Busy` while somebody's transaction holds it."""
         return await until_free(lambda: self._cancelling.ask(id_), _is_locked, "this message")
@@ -125,6 +191,35 @@ class Intake:
     async def reschedule(self, id_: int, deliver_at: int) -> Verdict:
         """Moves a waiting message to `deliver_at`, Unix milliseconds. Raises `Busy` as `cancel` does."""
         return await until_free(lambda: self._rescheduling.ask((id_, deliver_at)), _is_locked, "this message")
+
+    async def cancel_labelled(self, topic: Topic, key: str) -> tuple[int, int]:
+        """Cancels all waiting messages of a key. How many, and for how many it was too late. Raises `Busy`."""
+        cancelled = too_late = 0
+        after: int | None = -1
+        while after is not None:
+            waiting, gone, after = await self._store.read(timers.labelled, topic, key, after, _PAGE)
+            verdicts = await self._cancel_each(waiting)
+            cancelled += sum(1 for verdict in verdicts if verdict.result == "cancelled" and verdict.fresh)
+            too_late += gone + sum(1 for verdict in verdicts if verdict.result == "too_late")
+        return cancelled, too_late
+
+    async def _cancel_each(self, ids: Sequence[int]) -> list[Verdict]:
+        """Together. Raises what went wrong with one of them when all are done."""
+        verdicts: list[Verdict] = []
+        wrong: list[ServiceError | StoreError] = []
+
+        async def one(id_: int) -> None:
+            try:
+                verdicts.append(await self.cancel(id_))
+            except (ServiceError, StoreError) as error:
+                wrong.append(error)
+
+        async with trio.open_nursery() as nursery:
+            for id_ in ids:
+                nursery.start_soon(one, id_)
+        if wrong:
+            raise wrong[0]
+        return verdicts
 
     def choose_queue(self, topic: Topic, ordering_key: str | None) -> Queue:
         """The queue of a message that names none: by hash of its ordering key, else in turn.
@@ -154,13 +249,16 @@ class Intake:
     def _writers(self) -> int:
         """While the database writes one batch, the callers of the other are answered and their next are taken. Where
         other nodes draw from the same row, the second would stand in line with theirs: one that is larger does more.
+        What comes is taken to be like what came last.
         """
-        return 1 if self._meets else 2
+        nodes, last = self._place()[1], self._last
+        if nodes == 1 or last is None or (last.deliver_at is not None and last.deliver_at > self._clock.now()):
+            return 2
+        return 1 if last.ordering_key is not None or nodes > len(last.topic.queues) else 2
 
     def _lane(self, publications: _Some) -> tuple[int, ...]:
         """What they share with others: the queues they go to now, or their topic's tally when all are for later."""
         now: int | None = None
-        nodes = self._place()[1]
         queues: set[int] = set()
         for publication in publications:
             for draft in publication.drafts:
@@ -169,17 +267,25 @@ class Intake:
                     if draft.deliver_at > now:
                         continue
                 queues.add(draft.queue.id)
-                self._meets = nodes > 1 and (draft.ordering_key is not None or nodes > len(draft.topic.queues))
         return tuple(sorted(queues)) or (-publications[0].drafts[0].topic.id,)
 
-    async def _publish(self, asked: Sequence[_Some]) -> list[Sequence[Answer | None]]:
+    def _still_there(self, asked: Sequence[_Some]) -> list[Publication]:
+        """All of them. Raises `Unavailable` where one has waited while another server took the database, and has the
+        numbers of a topic that is not there: they may be another topic's."""
         publications = [publication for some in asked for publication in some]
+        for publication in publications:
+            if self._directory.is_lost(topic := publication.drafts[0].topic):
+                raise Unavailable(f"another server has the database now, and has no topic {topic.name!r} as it was")
+        return publications
+
+    async def _publish(self, asked: Sequence[_Some]) -> list[Sequence[Answer | None]]:
+        publications = self._still_there(asked)
         answers = await self._store.publish(publications, self._clock.now())
         self._tell(publications, answers)
         return _dealt(asked, answers)
 
     async def _publish_free(self, asked: Sequence[_Some]) -> list[Sequence[Answer | None] | None]:
-        publications = [publication for some in asked for publication in some]
+        publications = self._still_there(asked)
         answers = await self._store.publish_free(publications, self._clock.now())
         self._tell(publications, answers)
         return [None if all(one is None for one in some) else some for some in _dealt(asked, answers)]
@@ -225,6 +331,11 @@ def _dealt(asked: Sequence[_Some], answers: Iterable[Answer | None]) -> list[Seq
     """To each who asked, the answers to his own."""
     rest = iter(answers)
     return [list(itertools.islice(rest, len(some))) for some in asked]
+
+
+def _is_written(answer: Answer | Exception) -> bool:
+    """Whether it has made messages that were not there."""
+    return isinstance(answer, list) and not answer[0].replayed
 
 
 def _weight(publications: _Some) -> int:

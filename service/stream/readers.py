@@ -9,6 +9,7 @@ from ...store.errors import GroupGone, TopicGone
 from ...store.records import Delivered, Group, Queue, ReadAnswer, ReadRequest
 from ...store.store import Store
 from ...store.stream import readers, stretches
+from ...store.stream.stretches import Pulled
 from ..batching.combiner import Combiner
 from ..clock import Clock
 from ..topics.directory import Directory
@@ -66,22 +67,25 @@ class Readers:
             self._directory.forget_group(request.group)
             return ReadAnswer((), (0, 0))
 
-    async def pull(self, queue: Queue, offset: int, size: int, wait: int) -> list[Delivered]:
+    async def pull(self, queue: Queue, offset: int, size: int, wait: int) -> Pulled:
         """Messages from an offset on; waits `wait` milliseconds for one at most."""
         until = trio.current_time() + wait / 1000
         while True:
             with self._listeners.listen([queue.id]) as grown:
                 try:
-                    messages = await self._store.read(stretches.pull, queue, offset, size)
+                    pulled = await self._store.read(stretches.read_from, queue, offset, size, self._clock.now())
                 except TopicGone:
-                    return []
-                if messages:
-                    return messages
+                    return Pulled([], offset)
+                if pulled.messages:
+                    return pulled
+                offset = pulled.next
+                if pulled.more:
+                    continue
                 with trio.move_on_at(until):
                     await grown.wait()
                 gone = self._directory.topic_of_queue(queue.id) is None
                 if gone or self._stopping or trio.current_time() >= until:
-                    return messages
+                    return pulled
 
     async def _read_on(self, request: ReadRequest, until: float) -> ReadAnswer:
         while True:

@@ -3,7 +3,7 @@
 Once a second it also looks for what others have committed, and for what a change of sequencer has left behind.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 import structlog
 import trio
@@ -13,7 +13,7 @@ from ...store.errors import StoreError
 from ...store.store import Store
 from ...store.stream import sealing
 from ..clock import Clock
-from ..outages import tell_failure
+from ..outages import Trouble
 from ..topics.directory import Directory
 
 _HOLE_PAUSE = 0.05
@@ -57,6 +57,7 @@ class Sealer:
         self._queues: set[int] = set()
         self._holes: set[int] = set()
         self._some = trio.Event()
+        self._trouble = Trouble(trio.current_time, failed="sealing_failed", well="sealing_goes_on")
         self._needed = False
         """Whether any queue here is, or was, sequenced elsewhere."""
 
@@ -76,12 +77,20 @@ class Sealer:
                 await self._some.wait()
             self._some = trio.Event()
             queues, self._queues, self._holes = self._queues | self._holes, set(), set()
-            for queue_id in sorted(queues):
-                try:
-                    await self._seal(queue_id, grown)
-                except StoreError as error:
-                    tell_failure("sealing_failed", error, queue_id=queue_id)
-                    self._holes.add(queue_id)
+            with self._trouble.survived():
+                await self._seal_all(queues, grown)
+
+    async def _seal_all(self, queues: Set[int], grown: Callable[[int], None]) -> None:
+        """Each of them, whatever becomes of the others. Raises the first `StoreError` in the end."""
+        failed: StoreError | None = None
+        for queue_id in sorted(queues):
+            try:
+                await self._seal(queue_id, grown)
+            except StoreError as error:
+                failed = failed or error
+                self._holes.add(queue_id)
+        if failed is not None:
+            raise failed
 
     async def look(self) -> None:
         """Touches the queues that others have made grow, and those that stand still."""

@@ -1,8 +1,8 @@
 """The catalogue: what somebody sets of a topic or a group, and what of it stays as it was made."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
-from attrs import frozen
+from attrs import fields, frozen
 
 from ...store import catalogue
 from ...store.catalogue import TopicDraft
@@ -10,43 +10,51 @@ from ...store.errors import Refused
 from ...store.records import Group, Topic
 from ...store.store import Store
 from ...wheel.ladder import Ladder
-from ..errors import TopicConflict, UnknownTopic
+from ..errors import OlderServer, TopicConflict
 from ..notices import Tell
 from .directory import Directory
+
+_PAUSES = 8
+"""The migration since which servers know that a group may be paused."""
+_LIMITS = 9
+"""The migration since which they keep the limits of a topic."""
+_RELEASES = 15
+"""The migration since which they hold back what is beyond a topic's release rate."""
+
+ALL = frozenset({"jitter", *(field.name for field in fields(TopicDraft))} - {"name"})
+"""The fields of a topic."""
 
 
 @frozen(eq=False)
 class Catalogue:
-    """Makes and changes topics and groups by name. `_freed` hears of a group, by its id, that may have more in hand;
-    `_tell` tells other nodes of a change."""
+    """Makes and changes topics and groups by name. `_freed` hears of a group, by its id, that may have more in hand, or
+    nothing for now; `_tell` tells other nodes of a change; `_level` is the newest migration that all of them know."""
 
     _store: Store
     _directory: Directory
     _freed: Callable[[int], None]
     _tell: Tell
+    _level: Callable[[], int]
 
-    async def put_topic(self, draft: TopicDraft) -> tuple[Topic, bool]:
-        """Makes or changes a topic; True when it was made. Raises `TopicConflict`."""
+    async def put_topic(self, draft: TopicDraft, named: Set[str] = ALL) -> tuple[Topic, bool]:
+        """Makes a topic, or changes the fields of one that are named; True when it was made.
+
+        Raises `TopicConflict`, and `OlderServer`, which nobody hears who sets no limit.
+        """
+        limited = draft.max_pending is not None or draft.max_rate is not None
+        if limited and self._level() < _LIMITS:
+            raise OlderServer("would keep no limit")
+        if draft.release_rate is not None and self._level() < _RELEASES:
+            raise OlderServer("would hold nothing back")
         if draft.sequencer == "redis":
             try:
                 self._store.backend.sequence([], by_redis=True)  # before anything is done
             except Refused as error:
                 raise TopicConflict(str(error)) from error
-        try:
-            known = await self._directory.topic(draft.name, create=False)
-        except UnknownTopic:
-            return await self._directory.make_topic(draft), True
-        if draft.kind != known.kind:
-            raise TopicConflict(f"topic {draft.name!r} is of kind {known.kind!r}, and the kind of a topic stays")
-        if draft.queues < len(known.queues):
-            raise TopicConflict(f"topic {draft.name!r} has {len(known.queues)} queues, and queues are never taken away")
-        if draft.ordered != known.ordered:
-            raise TopicConflict(f"topic {draft.name!r} is {'' if known.ordered else 'not '}ordered, and stays so")
-        if known.ordered and draft.queues != len(known.queues):
-            raise TopicConflict(f"topic {draft.name!r} is ordered and has {len(known.queues)} queues for good")
-        topic = await self._directory.change_topic(await self._directory.make_topic(draft), draft)
-        self._tell("catalogue", topic.id)
-        return topic, False
+        topic, made = await self._directory.put_topic(draft, named, _unless_it_stays)
+        if not made:
+            self._tell("catalogue", topic.id)
+        return topic, made
 
     async def put_group(
         self,
@@ -67,7 +75,8 @@ class Catalogue:
         group = await self._directory.group(
             topic, name, create=True, asked_for=True, ladder=ladder, latest=latest, since=since
         )
-        if known or block:
+        # It may be there already, made elsewhere, as somebody else wished.
+        if known or (group.own_ladder, group.block) != (ladder, block):
             await self._store.write(catalogue.change_group, group, ladder, block=block)
             group = await self._directory.read_group(group)
             self._tell("catalogue", topic.id)
@@ -80,3 +89,33 @@ class Catalogue:
         self._freed(group.id)
         self._tell("catalogue", group.topic.id)
         return group
+
+    async def pause_group(self, group: Group, *, paused: bool) -> Group:
+        """Its clients are given nothing from now on, or something again; other servers hear of it within a second.
+
+        Raises `TopicConflict` of a broadcast topic, and `OlderServer`, which nobody hears who resumes.
+        """
+        if group.topic.kind == "broadcast":
+            raise TopicConflict(
+                f"topic {group.topic.name!r} is a broadcast topic: its clients read by offsets of their own,"
+                " and no group of it can be paused"
+            )
+        if paused and self._level() < _PAUSES:
+            raise OlderServer("would go on handing out")
+        await self._store.write(catalogue.pause_group, group, paused=paused)
+        group = await self._directory.read_group(group)
+        self._freed(group.id)
+        self._tell("catalogue", group.topic.id)
+        return group
+
+
+def _unless_it_stays(known: Topic, draft: TopicDraft) -> None:
+    """Raises `TopicConflict` where what was set when the topic was made is to be another."""
+    if draft.kind != known.kind:
+        raise TopicConflict(f"topic {draft.name!r} is of kind {known.kind!r}, and the kind of a topic stays")
+    if draft.queues < len(known.queues):
+        raise TopicConflict(f"topic {draft.name!r} has {len(known.queues)} queues, and queues are never taken away")
+    if draft.ordered != known.ordered:
+        raise TopicConflict(f"topic {draft.name!r} is {'' if known.ordered else 'not '}ordered, and stays so")
+    if known.ordered and draft.queues != len(known.queues):
+        raise TopicConflict(f"topic {draft.name!r} is ordered and has {len(known.queues)} queues for good")

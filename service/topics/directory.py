@@ -5,10 +5,12 @@ Of very many topics a refresh reads some, a page at a time: what is new, what wa
 
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Generator, Mapping, Set
+from contextlib import contextmanager
 from weakref import WeakValueDictionary
 
 import trio
+from attrs import define, field
 
 from ...store import catalogue
 from ...store.catalogue import TopicDraft
@@ -33,6 +35,15 @@ _REMEMBERED = 10_000
 """Topics, and as many groups, that are known to be removed: somebody may have read them just before."""
 
 
+@define(eq=False)
+class _Look:
+    """A look at the store, and what others, that began later, have told of meanwhile: by the ids of topics, theirs and
+    those of which they have told the groups. What they saw is newer, whichever answer comes first."""
+
+    topics: set[int] = field(factory=set[int], init=False)
+    groups: set[int] = field(factory=set[int], init=False)
+
+
 class Directory:
     """What exists; `refresh` takes note of what other nodes have made."""
 
@@ -47,13 +58,18 @@ class Directory:
         self._groups: dict[tuple[int, str], Group] = {}
         self._of_topic: dict[int, dict[int, Group]] = defaultdict(dict)
         self._by_id: dict[int, Group] = {}
+        self._paused: set[int] = set()  # the ids of groups
+        self._release_rates: dict[int, int] = {}
         self._topic_of_queue: dict[int, Topic] = {}
         self._group_of_queue: dict[int, Group] = {}
         self._making: WeakValueDictionary[str, trio.Lock] = WeakValueDictionary()
         """By topic: one that is locked keeps no other waiting."""
         self._removed_topics: dict[int, None] = {}
         self._removed_groups: dict[int, None] = {}
+        self._looks: list[_Look] = []  # that are under way, in the order in which they began
         self._changed = trio.Event()
+        self._read_anew = False
+        """Another server has had the database since the start: who has looked something up may have done so before."""
         self.topic_gone: Callable[[Topic], None] = lambda _: None
         self.group_gone: Callable[[Group], None] = lambda _: None
         """Called when one is forgotten, removed here or elsewhere."""
@@ -76,13 +92,21 @@ class Directory:
 
     async def read_anew(self) -> None:
         """Another server has the database: all is read, whoever is not there is forgotten, and may come again."""
-        self._at = 0
+        self._at, self._read_anew = 0, True
         while True:
             await self.refresh()
             if not self._at:
                 break
         self._removed_topics.clear()
         self._removed_groups.clear()
+
+    def is_lost(self, topic: Topic) -> bool:
+        """Whether a topic that somebody looked up was lost with the server that had the database then: its numbers may
+        be another's now. A topic that was removed since is lost, too."""
+        present = self._topics.get(topic.name)
+        if not self._read_anew or present is topic:
+            return False
+        return present is None or not {queue.id for queue in topic.queues} <= {queue.id for queue in present.queues}
 
     def note_change(self, _: int) -> None:
         """Another node has changed or removed something."""
@@ -99,23 +123,22 @@ class Directory:
         """A page of topics from behind one, to `end`; how many there are, and whether these were the last."""
         # Only what was known before the reading: somebody may make more meanwhile.
         known = self._ids[bisect_right(self._ids, after) : bisect_right(self._ids, end)]
-        topics = [topic for topic in await self._store.read(catalogue.topic_page, after, limit) if topic.id <= end]
-        through = len(topics) < limit
-        upto = end if through else topics[-1].id
-        there = {topic.id for topic in topics}
-        known_groups = [group for id_ in there for group in self._of_topic.get(id_, {}).values()]
-        groups = await self._store.groups(topics)
-        present = {group.id for group in groups}
-        for group in known_groups:
-            if group.id not in present:
-                self.forget_group(group)
-        for id_ in known:
-            if id_ <= upto and id_ not in there and (topic := self.topic_by_id(id_)) is not None:
-                self.forget_topic(topic)
-        for topic in topics:
-            self._note_topic(topic)
-        for group in groups:
-            self._note_group(group)
+        with self._look() as look:
+            topics = [topic for topic in await self._store.read(catalogue.topic_page, after, limit) if topic.id <= end]
+            through = len(topics) < limit
+            upto = end if through else topics[-1].id
+            there = {topic.id for topic in topics}
+            known_groups = [group for id_ in there for group in self._of_topic.get(id_, {}).values()]
+            groups = await self._store.groups(topics)
+            present = {group.id for group in groups}
+            for group in known_groups:
+                if group.id not in present:
+                    self.forget_group(group)
+            for id_ in known:
+                if id_ <= upto and id_ not in there and (topic := self.topic_by_id(id_)) is not None:
+                    self.forget_topic(topic)
+            self._note_topics(look, topics)
+            self._note_groups(look, topics, groups)
         if not keep:
             self._at = upto
         return len(topics), through
@@ -129,9 +152,20 @@ class Directory:
         if topic is not None and not stone.group_id and not stone.queue_id:
             self.forget_topic(topic)
 
-    async def look_up_group(self, id_: int) -> Group | None:
-        """The group of this id, looked for in the store when it is not known here."""
-        if (group := self._by_id.get(id_)) is None:
+    @contextmanager
+    def _look(self) -> Generator[_Look]:
+        """A look at the store, from before its first statement until all of it is noted."""
+        look = _Look()
+        self._looks.append(look)
+        try:
+            yield look
+        finally:
+            self._looks.remove(look)
+
+    async def look_up_group(self, id_: int, queue_ids: Collection[int] = ()) -> Group | None:
+        """The group of this id, looked for in the store when it is not known here, or not with all of these queues:
+        its topic may have gained some at another server."""
+        if (group := self._by_id.get(id_)) is None or not set(queue_ids).issubset(group.queue_ids):
             for name in await self._store.read(catalogue.topics_of_groups, [id_]):
                 await self.read_topic(name)
             group = self._by_id.get(id_)
@@ -139,15 +173,18 @@ class Directory:
 
     async def read_topic(self, name: str) -> Topic | None:
         """A topic and its groups, as they are in the store now."""
-        found = await self._store.read(catalogue.find_topics, [name])
+        with self._look() as look:
+            found = await self._store.read(catalogue.find_topics, [name])
+            self._note_topics(look, found)
         for topic in found:
-            self._note_topic(topic)
             await self._read_groups(topic)
         return found[0] if found else None
 
     async def _read_groups(self, topic: Topic) -> None:
-        for group in await self._store.groups([topic]):
-            self._note_group(group)
+        """As groups of the topic that is known by now: who asks may have it from before it gained queues."""
+        now_known = self.topic_by_id(topic.id) or topic
+        with self._look() as look:
+            self._note_groups(look, [now_known], await self._store.groups([now_known]))
 
     def some(self, limit: int) -> list[Topic]:
         """The topics that were made first."""
@@ -175,6 +212,16 @@ class Directory:
         """The group of this id."""
         return self._by_id.get(id_)
 
+    @property
+    def release_rates(self) -> Mapping[int, int]:
+        """By topic id the release rate of each topic that has one."""
+        return self._release_rates
+
+    @property
+    def paused(self) -> set[int]:
+        """The ids of the groups that are known here to be paused."""
+        return self._paused
+
     def topic_of_queue(self, queue_id: int) -> Topic | None:
         """The topic whose own queue this is."""
         return self._topic_of_queue.get(queue_id)
@@ -199,9 +246,16 @@ class Directory:
     async def make_topic(self, draft: TopicDraft) -> Topic:
         """Makes a topic, or gives one that exists the queues it lacks."""
         topic = await self._store.write(catalogue.add_topic, draft, self._clock.now())
-        self._note_topic(topic)
-        await self._read_groups(topic)
-        return topic
+        # Read once more: a look that began before that commit may be under way.
+        return await self.read_topic(topic.name) or topic
+
+    async def put_topic(
+        self, draft: TopicDraft, named: Set[str], check: Callable[[Topic, TopicDraft], None]
+    ) -> tuple[Topic, bool]:
+        """Makes the topic, or changes what is named of it, if `check` lets it; whether it was made."""
+        topic, made = await self._store.put_topic(draft, named, check, self._clock.now())
+        # Read once more: a look that began before that commit may be under way.
+        return await self.read_topic(topic.name) or topic, made
 
     async def change_topic(self, topic: Topic, draft: TopicDraft) -> Topic:
         """Sets what may be changed of a topic."""
@@ -257,6 +311,7 @@ class Directory:
         if self._names.pop(topic.id, None) is not None:
             del self._ids[bisect_left(self._ids, topic.id)]
         self._of_topic.pop(topic.id, None)
+        self._release_rates.pop(topic.id, None)
         queues = [queue.id for one in (topic, present) if one and one.id == topic.id for queue in one.queues]
         for queue_id in queues:
             self._topic_of_queue.pop(queue_id, None)
@@ -271,6 +326,7 @@ class Directory:
 
     def _drop_group(self, group: Group) -> None:
         place, present = (group.topic.id, group.name), self._by_id.pop(group.id, None)
+        self._paused.discard(group.id)
         if place in self._groups and self._groups[place].id == group.id:
             del self._groups[place]
         if place[0] in self._of_topic:
@@ -281,9 +337,26 @@ class Directory:
                     del self._group_of_queue[queue.id]
         self.group_gone(group)
 
+    def _note_topics(self, look: _Look, topics: Collection[Topic]) -> None:
+        """Takes note of what a look has seen; but for what a later one has told of already."""
+        for topic in topics:
+            if topic.id not in look.topics:
+                self._note_topic(topic)
+        for earlier in self._looks[: self._looks.index(look)]:
+            earlier.topics.update(topic.id for topic in topics)
+
+    def _note_groups(self, look: _Look, topics: Collection[Topic], groups: Collection[Group]) -> None:
+        """The same of all groups of these topics; the later one may not have known yet of queues that they gained."""
+        for group in groups:
+            known = self._by_id.get(group.id)
+            if group.topic.id not in look.groups or (known and len(known.topic.queues) < len(group.topic.queues)):
+                self._note_group(group)
+        for earlier in self._looks[: self._looks.index(look)]:
+            earlier.groups.update(topic.id for topic in topics)
+
     def _note_topic(self, topic: Topic) -> None:
-        if topic.id in self._removed_topics:
-            return  # read just before it was removed
+        if topic.id in self._removed_topics or not topic.queues:
+            return  # read just before it was removed, or half of it before and half behind
         known = self._topics.get(topic.name)
         if known == topic:
             return
@@ -299,6 +372,10 @@ class Directory:
                 if self._topic_of_queue.get(queue.id) is before:
                     del self._topic_of_queue[queue.id]
         self._topics[topic.name] = topic
+        if topic.release_rate is None:
+            self._release_rates.pop(topic.id, None)
+        else:
+            self._release_rates[topic.id] = topic.release_rate
         if topic.id not in self._names:
             insort(self._ids, topic.id)
         self._names[topic.id] = topic.name
@@ -315,6 +392,7 @@ class Directory:
         self._groups[group.topic.id, group.name] = group
         self._by_id[group.id] = group
         self._of_topic[group.topic.id][group.id] = group
+        (self._paused.add if group.paused else self._paused.discard)(group.id)
         for queue in group.retry_queues:
             self._group_of_queue[queue.id] = group
         return group

@@ -12,13 +12,13 @@ import trio
 
 from ...store.cleaning import removal
 from ...store.cleaning.removal import BEGIN, GRACE, Tombstone
-from ...store.errors import StoreError, Unsettled
+from ...store.errors import Unsettled
 from ...store.records import Group, Topic
 from ...store.store import Store
 from ..clock import Clock
 from ..errors import TopicConflict, UnknownGroup, UnknownTopic
 from ..notices import Tell
-from ..outages import tell_failure
+from ..outages import Trouble
 from .directory import Directory
 
 BATCH = 1000
@@ -78,13 +78,12 @@ class Remover:
 
     async def run(self) -> None:
         """Clears what is removed here, for ever; `clear` is for what others have left."""
+        trouble = Trouble(trio.current_time, step="remover")
         while True:
             await self._some.wait()
             self._some = trio.Event()
-            try:
+            with trouble.survived():
                 await self.clear()
-            except StoreError as error:
-                tell_failure("round_failed", error, step="remover")
 
     async def clear(self) -> None:
         """One round over everything that was removed. Raises `StoreError`: the rest is for the next round."""

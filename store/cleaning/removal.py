@@ -25,12 +25,15 @@ from ..ports import Transaction
 from ..records import Group, Outcome, Topic
 from ..rows import Aged, AgedMessage, CursorState, GroupRow, OpenClaim, QueueRow, Resting, Scanned
 from ..stream.sealing import last_end
+from ..timers import forecast
 from ..timers.timers import lock_waiting, remove_waiting
 from .retention import remove_labels
 
 GRACE = 60_000
 """Milliseconds for which a removed topic is cleared once more: servers know it for ten seconds at most."""
 
+_SCHEDULES = 20
+"""In one transaction, with what is known of their fire times."""
 _EVER = 1 << 62
 
 Place = tuple[int, int, int]
@@ -65,6 +68,7 @@ async def remove_group(tx: Transaction, group: Group, now: int) -> bool:
     await tx.fetch("topic.lock", int, topic_id)
     if not await tx.execute("consumer_group.remove", [group_id]):
         return await _removed_by_us(tx, (topic_id, group_id, 0), now)
+    await tx.execute("push.remove", [group_id])
     queues = await tx.fetch("queue.of_topics", QueueRow, [topic_id])
     backs = sorted(queue.id for queue in queues if queue.group_id == group_id)
     held = await tx.fetch(
@@ -102,6 +106,7 @@ async def remove_topic(tx: Transaction, topic: Topic, now: int, *, force: bool) 
     if groups:
         group_ids = sorted(group.id for group in groups)
         await tx.execute("consumer_group.remove", group_ids)
+        await tx.execute("push.remove", group_ids)
         await tx.execute("cursor.remove", group_ids)
     await _remove_queues(tx, ids)
     await tx.execute("tally.remove", topic.id)
@@ -145,8 +150,8 @@ def _refuse(topic: Topic, facts: Sequence[str]) -> None:
 
 async def _waiting(tx: Transaction, topic_id: int) -> int:
     scheduled = streamed = 0
-    for _, made, cancelled in await tx.fetch("tally.of_topics", tuple[int, int, int], [topic_id]):
-        scheduled += made - cancelled
+    for _, made, *gone in await tx.fetch("tally.of_topics", tuple[int, int, int, int, int], [topic_id]):
+        scheduled += made - sum(gone)
     for _, there, straight in await tx.fetch("queue.streamed", tuple[int, int, int], [topic_id]):
         streamed += there - straight
     return max(0, scheduled - streamed)
@@ -219,7 +224,7 @@ def _steps(stone: Tombstone) -> tuple[_Step, ...]:
     if stone.queue_id:
         messages = _aged("message.oldest", AgedMessage, "message.remove")
         return (messages, _aged("redelivery.oldest", Aged, "redelivery.expunge"), _marks_of_queue)
-    return (_delays, _cancelled, _labels, _requests)
+    return (_schedules, _delays, _cancelled, _labels, _timers, _requests)
 
 
 def _on(page: Sequence[object], limit: int, shard: int, after: int) -> tuple[int, int] | None:
@@ -317,6 +322,7 @@ async def _delays(tx: Transaction, stone: Tombstone, shard: int, after: int, lim
     locked = await lock_waiting(tx, ours)
     if locked:
         await remove_waiting(tx, locked)
+        await forecast.tell(tx, 0, gone=[(row.topic_id, row.due) for row in locked])
     return len(locked), _next_shard(page, limit, shard, SHARDS_OF_DELAY), len(locked) < len(ours)
 
 
@@ -337,6 +343,22 @@ def _next_shard(page: Sequence[Scanned], limit: int, shard: int, shards: int = S
 async def _labels(tx: Transaction, stone: Tombstone, _shard: int, _after: int, limit: int) -> _Went:
     page = await tx.fetch("label.some", tuple[int, bytes, int], stone.topic_id, limit)
     await remove_labels(tx, page)
+    return len(page), _on(page, limit, 0, 0), False
+
+
+async def _schedules(tx: Transaction, stone: Tombstone, _shard: int, _after: int, limit: int) -> _Went:
+    page = await tx.fetch("schedule.of_topic", tuple[int, str], stone.topic_id, min(limit, _SCHEDULES))
+    for id_, _ in page:
+        await tx.execute("schedule.remove", id_)
+        await tx.execute("fire.remove_all", id_)
+    return len(page), (0, 0) if page else None, False
+
+
+async def _timers(tx: Transaction, stone: Tombstone, _shard: int, _after: int, limit: int) -> _Went:
+    page = await tx.fetch("timer.some", tuple[bytes, int], stone.topic_id, limit)
+    keys = [(stone.topic_id, key) for key, _ in page]
+    if keys:
+        await tx.execute("timer.remove", keys)
     return len(page), _on(page, limit, 0, 0), False
 
 

@@ -21,6 +21,7 @@ from ..ports import Transaction
 from ..records import Group, Queue, Topic
 from ..rows import Aged, AgedMessage, DeadPlace, Resting
 from ..stream.offsets import draw_offsets
+from ..stream.positions import hold_floors
 from ..timers.timers import stream_retries
 
 Row = TypeVar("Row", Aged, AgedMessage)
@@ -29,6 +30,8 @@ _CURSOR, _CLAIM, _RETRY, _RETURN, _PARKED = range(5)
 _LABELS = 200
 """Keys to a statement."""
 _NO_END = 1 << 62
+FIRES = (1, 0)
+"""The mark of fires in `archived`, (group, queue): no group has a log of queue 0."""
 
 
 @frozen
@@ -121,15 +124,17 @@ async def clean_messages(
 ) -> Removed:
     """Removes what may go of one batch of a topic's own queue, from an offset on (0: from its floor)."""
     keep, hard = limits.of(topic)
+    end = await _archived(tx, 0, queue.id)
+    first = max(start, (await floors(tx, [queue.id]))[queue.id])
+    if not _old(await tx.fetch("message.oldest", AgedMessage, queue.id, first, 1), now - keep, end):
+        return Removed(0, first, True)  # the usual case, which keeps nobody waiting
+    # From here on no group is made of which is not known here: it would begin among what goes, and count it as expired.
+    floor = (await hold_floors(tx, [queue.id]))[queue.id]
+    start = max(start, floor)
     groups = dict(await tx.fetch("consumer_group.seen", tuple[int, int], topic.id))
     if not groups or topic.kind == "broadcast":
         # The first group to come begins at the earliest message; clients of a broadcast topic hold nothing back.
         keep = max(keep, limits.retention)
-    floor = (await floors(tx, [queue.id]))[queue.id]
-    start = max(start, floor)
-    end = await _archived(tx, 0, queue.id)
-    if not _old(await tx.fetch("message.oldest", AgedMessage, queue.id, start, 1), now - keep, end):
-        return Removed(0, start, True)
     page = await tx.fetch("message.oldest", AgedMessage, queue.id, start, limit)
     old = _old(page, now - keep, end)
     if not old:
@@ -142,7 +147,7 @@ async def clean_messages(
     lagging = {g: wanted.positions[g, queue.id] for g in groups if wanted.positions.get((g, queue.id), end) < end}
     end = min([end, *(max(position, stops[group]) for group, position in lagging.items())])
     rows = [row for row in old if row.place < end]
-    # Locks in the order that everybody keeps: retries, cursors, sequences; then what is written.
+    # Then locks in the order that everybody keeps: retries, cursors, sequences; then what is written.
     lost = [id_ for group, id_, offset in wanted.retries if offset < min(stops.get(group, 0), end)]
     back = await tx.fetch("retry.lock", Resting, lost) if lost else []
     expired = await _pass_over(tx, queue.id, {g for g, position in lagging.items() if position < end}, end)
@@ -203,8 +208,7 @@ async def remove_labels(tx: Transaction, labels: Iterable[tuple[int, bytes, int]
     """Removes the keys of these messages, each a (topic, key, id)."""
     rows = sorted(labels)
     for at in range(0, len(rows), _LABELS):
-        some = rows[at : at + _LABELS]
-        await tx.execute("label.remove", some * 2 if len(some) == 1 else some)
+        await tx.execute("label.remove", rows[at : at + _LABELS])
 
 
 async def clean_returns(
@@ -265,7 +269,7 @@ async def clean_deliveries(
         return Removed(0, start, True)  # another cleaner was quicker
     end = rows[-1].place + 1
     removed = await tx.execute("delivery.expunge", group_id, queue_id, rows[0].place, end)
-    await _taken_until(tx, b"delivery", max(row.at for row in rows))
+    await taken_until(tx, b"delivery", max(row.at for row in rows))
     return Removed(removed, end, len(rows) < limit)
 
 
@@ -299,7 +303,7 @@ async def clean_dead(
         await tx.execute("dead.remove_all", group_id, [letter.id for letter in gone])
         for queue_id, many in sorted(Counter(letter.queue_id for letter in gone).items()):
             await tx.execute("cursor.cleared", many, group_id, queue_id)
-        await _taken_until(tx, b"dead", max(letter.dead_at for letter in gone))
+        await taken_until(tx, b"dead", max(letter.dead_at for letter in gone))
     return Removed(len(gone), 0, len(page) < limit)
 
 
@@ -335,7 +339,7 @@ async def clean_cancelled(tx: Transaction, *, shard: int, limits: Limits, now: i
     if gone:
         await tx.execute("cancelled.expunge", [row.id for row in gone])
         await remove_labels(tx, [(row.topic_id, row.key, row.id) for row in gone if row.key is not None])
-        await _taken_until(tx, b"cancelled", max(row.cancelled_at for row in gone))
+        await taken_until(tx, b"cancelled", max(row.cancelled_at for row in gone))
     after = page[-1].id + 1 if page else start
     return Removed(len(gone), after, len(page) < limit)
 
@@ -361,7 +365,7 @@ async def _raise_floor(tx: Transaction, queue_id: int, floor: int) -> None:
         await tx.execute("cleaned.move", floor, floor, queue_id)
 
 
-async def _taken_until(tx: Transaction, what: bytes, until: int) -> None:
+async def taken_until(tx: Transaction, what: bytes, until: int) -> None:
     """Notes that rows up to this time may be gone: with an archive, an audit misses those that are younger."""
     if not await tx.execute("cleaned_until.move", until, until, what):
         await tx.execute_many("cleaned_until.add", [(what, until)])
@@ -385,7 +389,19 @@ async def _archived(tx: Transaction, group_id: int, queue_id: int) -> int:
 
 async def _archived_until(tx: Transaction) -> int:
     """The time up to which what has no offset is archived."""
-    return next((upto for *_, upto in await tx.fetch("archived.find", tuple[int, int, int], 0)), _NO_END)
+    return (await _marks_of_times(tx)).get((0, 0), _NO_END)
+
+
+async def fires_archived_until(tx: Transaction) -> int:
+    """The time up to which fires of schedules are archived. Apart, since an archiver of before knows none: with one,
+    they stay."""
+    marks = await _marks_of_times(tx)
+    return marks.get(FIRES, 0) if (0, 0) in marks else _NO_END
+
+
+async def _marks_of_times(tx: Transaction) -> dict[tuple[int, int], int]:
+    """By group and queue, as `archived` has what goes by time."""
+    return {(group, queue): upto for group, queue, upto in await tx.fetch("archived.find", tuple[int, int, int], 0)}
 
 
 def _old(rows: Sequence[Row], until: int, end: int) -> Sequence[Row]:

@@ -110,6 +110,7 @@ class Chains:
         known = {place: chain for place, chain in self._chains.items() if place[0] == queue_id}
         self._note(queue_id, await tx.fetch("chain.of_queue", ChainRow, self.group.id, queue_id))
         self._chains |= known
+        self._looked.update(self._chains)  # to read one of them again would bring back what it waits for no longer
         for (at, key), chain in self._chains.items():
             if at == queue_id and not chain.away.isdisjoint(offsets):
                 chain.away.difference_update(offsets)
@@ -125,7 +126,9 @@ class Chains:
     async def write(self, tx: Transaction) -> bool:
         """Writes what changed and releases what has nothing before it; True when something came into a retry queue."""
         parked = [
-            (self.group.id, *place, *source[2:], self.now) for place, some in self._parked.items() for source in some
+            (self.group.id, *place, one.message_offset, one.message_id, one.attempt, one.history, self.now)
+            for place, some in self._parked.items()
+            for one in some
         ]
         if parked:
             await tx.execute_many("parked.add", parked)

@@ -5,34 +5,37 @@ One that has room left when everybody has something is given ranges of further q
 the turn's `Order` says who may claim from a queue, and which of the messages; its claims are of one range.
 """
 
-from collections.abc import Iterable, Sequence
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
 from attrs import define, field
 
+from ..expiry import is_past
 from ..ports import Transaction, Value
 from ..records import Claim, ClaimKey, ClaimRequest, Delivered, Outcome, Queue
 from ..rows import encode
 from ..stream.stretches import CLAIM_BYTES, PAGE, Page, Stretch
 from .claim_ids import RANGES
 from .grants import Grant, next_to_serve
-from .locked_rows import CursorRow, Expected, LockedRows
+from .locked_rows import ClaimRow, CursorRow, Expected, LockedRows
 from .order import Order, Picked
 
 SCAN = 5_000
-"""Messages that a turn passes over, since they have other tags or are parked; it stops there and is gone on with in the
-next turn."""
+"""Messages that a turn passes over, since they have other tags, are parked or past their time; it stops there and is
+gone on with in the next turn."""
 _TAGS_AT_ONCE = 500
 WIDEST = 1_000
 """Offsets of a claim at most; `tracing` looks no further back for one."""
 
 
 class Tagged(NamedTuple):
-    """The tag of a message."""
+    """The tag of a message, and when it is past its time."""
 
     offset: int
     tag: str | None
+    expires_at: int | None
 
 
 @define
@@ -46,9 +49,13 @@ class Claiming:
     room: int | None
     """How many messages more the group may have in hand; None is no limit."""
     cut: bool = field(default=False, init=False)
-    """A claim by tags has stopped among messages of other tags: to be gone on with."""
+    """A claim has stopped among messages of other tags, or past their time: to be gone on with."""
+    expired: int = field(default=0, init=False)
+    """Messages past their time that were passed over."""
     _grants: list[Grant] = field(init=False)
     _rows: list[Sequence[Value]] = field(factory=list[Sequence[Value]], init=False)
+    _log: list[Sequence[Value]] = field(factory=list[Sequence[Value]], init=False)
+    """Of what has expired outside of a claim: else nothing would tell of it but a counter."""
     _passed: int = field(default=0, init=False)
     _queues: dict[int, Queue] = field(factory=dict[int, Queue], init=False)
     """Of the group, its retry queues included, by id."""
@@ -91,6 +98,8 @@ class Claiming:
             await self._give_of(tx, queue_id, pages.get(queue_id))
         if self._rows:
             await tx.later_many("claim.add", self._rows)
+        if self._log:
+            await tx.later_many("delivery.add", self._log)
 
     async def _give_of(self, tx: Transaction, queue_id: int, page: Page | None) -> None:
         """Ranges of one queue."""
@@ -99,14 +108,15 @@ class Claiming:
         if self.order is not None:
             grants = self.order.entitled(grants, queue_id, returned=returned)
         wanted = min(PAGE, sum(grant.room for grant in grants))
-        reader = Stretch(tx, self._queues[queue_id], cursor.position, end, wanted, returned=returned, page=page)
+        queue = self._queues[queue_id]
+        reader = Stretch(tx, queue, cursor.position, end, wanted, self.now, returned=returned, page=page)
         while cursor.position < end and self.room != 0:
             grant = next_to_serve(grants, queue_id, returned=returned)
-            if grant is None or not await self._go_on(tx, reader, cursor, end, grant.request.tags):
+            if grant is None or not await self._go_on(tx, reader, cursor, end, grant.request):
                 break
             claim = await self._claim_range(tx, reader, cursor, end, grant)
             if claim is None:
-                continue  # retention has taken the range, or all of it is parked
+                continue  # retention has taken the range, or all of it is parked or past its time
             grant.add(claim, returned=returned)
             if self.room is not None:
                 self.room -= len(claim.messages)
@@ -121,7 +131,7 @@ class Claiming:
 
     def _is_return(self, queue_id: int) -> bool:
         """Whether it is a retry queue of the group."""
-        return queue_id not in self.locked.group.retry_queue_of
+        return all(queue.id != queue_id for queue in self.locked.group.topic.queues)
 
     async def _read_ahead(self, tx: Transaction, queue_ids: Iterable[int]) -> dict[int, Page]:
         """The first messages of the queues that are likely to be claimed from, in one flight; a page of them in all."""
@@ -145,18 +155,17 @@ class Claiming:
         return pages | {page.queue.id: page for page in asked}
 
     async def _go_on(
-        self, tx: Transaction, reader: Stretch, cursor: CursorRow, end: int, tags: frozenset[str] | None
+        self, tx: Transaction, reader: Stretch, cursor: CursorRow, end: int, request: ClaimRequest
     ) -> bool:
-        """Whether there may be something of these tags in the queue, and the turn has not read enough.
+        """Whether there may be something of its tags in the queue, and the turn has not read enough.
 
         Of an unordered topic the cursor moves to the next message of these tags. Bodies are not read for it. What is
-        passed over is settled for the group: skipped, or expired where it is gone.
+        passed over is settled for the group: skipped, or expired where it is gone or past its time.
         """
-        if self.order is not None:
-            self.cut |= tags is not None and self.stopped
+        tags = request.tags
+        if self.order is not None or tags is None:
+            self.cut |= self.stopped and (self.order is None or tags is not None or self.expired > 0)
             return not self.stopped
-        if tags is None:
-            return True
         while cursor.position < end:
             if self.stopped:
                 self.cut = True
@@ -166,15 +175,18 @@ class Claiming:
                 "redelivery.tags" if self._is_return(cursor.queue_id) else "message.tags", Tagged, *place
             )
             self._passed += len(rows)
-            others = list(takewhile(lambda row: row.tag not in tags, rows))
+            others = list(takewhile(lambda row: row.tag not in tags or is_past(row.expires_at, self.now), rows))
             until = end
             if len(others) < len(rows):
                 until = rows[len(others)].offset
             elif len(rows) == _TAGS_AT_ONCE:
                 until = rows[-1].offset + 1
-            cursor.count(Outcome.SKIPPED, len(others))
-            cursor.count(Outcome.EXPIRED, until - cursor.position - len(others))
+            expired = [row.offset for row in others if is_past(row.expires_at, self.now)]
+            self.expired += len(expired)
+            cursor.count(Outcome.SKIPPED, len(others) - len(expired))
+            cursor.count(Outcome.EXPIRED, until - cursor.position - len(others) + len(expired))
             cursor.move_to(until)
+            self._note_expired(cursor, expired, {row.offset: Outcome.SKIPPED for row in others}, request.client)
             reader.skip_to(until)
             if len(others) < len(rows):
                 return True
@@ -186,7 +198,7 @@ class Claiming:
         """The next range of a queue as a claim; None when there is nothing in it to hand out."""
         first, request = cursor.position, grant.request
         most = grant.room if self.room is None else min(grant.room, self.room)
-        found = await reader.take(min(first + most, end), grant.bytes_left)
+        found = await _take(reader, min(first + WIDEST, end), most, grant.bytes_left)
         picked = Picked(found)
         if self.order is not None:
             stretch = range(first, reader.position)
@@ -196,6 +208,9 @@ class Claiming:
             picked = await _pick(reader, found, min(first + WIDEST, end), request.tags, most)
         cursor.move_to(reader.position)
         size = cursor.position - first
+        expired = reader.take_expired()
+        self._passed += len(expired)
+        self.expired += len(expired)
         # After a replay or a redrive a message may lie in a retry queue twice: a claim holds it once, the later one.
         places = {message.id: offset - first for offset, message in picked.given}
         messages = [message for offset, message in picked.given if places[message.id] == offset - first]
@@ -203,6 +218,8 @@ class Claiming:
         cursor.count(Outcome.PARKED, len(picked.parked))
         cursor.count(Outcome.EXPIRED, size - len(messages) - len(picked.skipped) - len(picked.parked))
         if not messages:
+            others = dict.fromkeys(picked.skipped, Outcome.SKIPPED) | dict.fromkeys(picked.parked, Outcome.PARKED)
+            self._note_expired(cursor, expired, others, request.client)
             return None
         key = grant.key(self.locked.group.id, cursor.queue_id, cursor.take_claim_number(), first)
         skipped = tuple(offset - first for offset in picked.skipped)
@@ -210,6 +227,28 @@ class Claiming:
         claim = Claim(key, request.client, self.now, lease_until, size, tuple(messages), places, skipped)
         self._rows.append(_claim_row(claim, [offset - first for offset in picked.parked]))
         return claim
+
+    def _note_expired(
+        self, cursor: CursorRow, expired: Sequence[int], others: Mapping[int, Outcome], client: str
+    ) -> None:
+        """Into the log goes what has expired with no message of a claim beside it, as an ended claim that held nothing;
+        with what became of the others that lay between."""
+        while expired:
+            first = expired[0]
+            some, expired = (
+                [at for at in expired if at < first + WIDEST],
+                [at for at in expired if at >= first + WIDEST],
+            )
+            size = some[-1] - first + 1
+            outcome = bytearray([Outcome.EXPIRED]) * size
+            for place in range(size):
+                if (other := others.get(first + place)) is not None:
+                    outcome[place] = other
+            for offset in some:
+                outcome[offset - first] = Outcome.EXPIRED
+            named = (cursor.queue_id, cursor.take_claim_number(), secrets.randbits(63), client)
+            claim = ClaimRow(*named, first, size, self.now, self.now, outcome, bytearray(8 * size))
+            self._log.append(claim.log_row(self.locked.group.id, cursor.take_delivery_number(), self.now))
 
     def expect(self) -> Expected | None:
         """The queue of the topic with most left to claim, and where; None when the next turn has to find out."""
@@ -221,6 +260,19 @@ class Claiming:
         if len(own) > 1 and ends[queue.id] == cursors[queue.id].position:
             return None
         return Expected(queue, cursors[queue.id].position, self.locked.undisturbed)
+
+
+async def _take(reader: Stretch, end: int, size: int, most: int) -> list[tuple[int, Delivered]]:
+    """So many messages, fewer past `most` bytes of them; reads on for those that are past their time."""
+    until = min(max(reader.position + size, await reader.ahead()), end)
+    found = await reader.take(until, most)
+    while reader.position == until < end and len(found) < size and reader.has_passed:
+        left = most - sum(len(message.body) for _, message in found)
+        if left <= 0:
+            break
+        until = min(until + size - len(found), end)
+        found += await reader.take(until, left)
+    return found
 
 
 async def _pick(
@@ -243,7 +295,7 @@ async def _pick(
 
 
 def _claim_row(claim: Claim, parked: Iterable[int]) -> Sequence[Value]:
-    """Its row; what is neither in its places nor `parked` is gone from the stream."""
+    """Its row; what is neither in its places nor `parked` is past its time, or gone from the stream."""
     outcome = bytearray([Outcome.EXPIRED]) * claim.size
     for place in parked:
         outcome[place] = Outcome.PARKED

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 from attrs import define, field
 
+from ..expiry import is_past
 from ..ids import due_of, shard_of
 from ..ports import Transaction, Value
 from ..records import Group, Outcome, Settlement
@@ -62,15 +63,16 @@ class Failing:
         sources: dict[tuple[int, int], Source] = {}
         for queue_id, some in offsets.items():
             if queue_id in self.group.retry_queue_of:
-                for offset, id_ in await tx.fetch("message.ids", tuple[int, int], queue_id, min(some), max(some) + 1):
-                    sources[queue_id, offset] = first_source(queue_id, offset, id_)
+                place = (queue_id, min(some), max(some) + 1)
+                for offset, id_, expires_at in await tx.fetch("message.leaving", tuple[int, int, int | None], *place):
+                    sources[queue_id, offset] = first_source(queue_id, offset, id_, expires_at)
             else:
                 for source in await tx.fetch("redelivery.sources", Source, queue_id, some):
                     sources[queue_id, source.offset] = source
         return sources
 
     async def _send_back(self, tx: Transaction, failure: Failure, source: Source) -> Outcome:
-        """Onto its next rung, or to the dead letters."""
+        """Onto its next rung, or to the dead letters; neither, where it would come back past its time only."""
         wish, lost = failure.answer.wish, failure.answer.wish.verb == "end"
         at = min(failure.claim.lease_until, self.now) if lost else self.now  # when its rung begins
         history = source.history
@@ -83,6 +85,8 @@ class Failing:
                 return Outcome.EXPIRED
             failure.answer.dead += 1
             return Outcome.LOST_DEAD if lost else Outcome.DEAD
+        if is_past(source.expires_at, max(at + rest, self.now)):
+            return Outcome.EXPIRED
         id_ = self.make_id(at + rest)
         retry_queue = self.group.retry_queue_of[source.message_queue_id]
         self._retries.append(

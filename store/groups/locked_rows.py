@@ -7,7 +7,7 @@ in memory, and then writes back.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from attrs import define, field
 
@@ -125,10 +125,12 @@ class LockedRows:
     """By queue id."""
     claims: dict[tuple[int, int], ClaimRow]
     """By queue id and number, in the order of their locks."""
+    claimed: Collection[int]
+    """The ids of the queues that are claimed from; others are held for what is settled."""
     ends: Mapping[int, int]
-    """Of the queues that are claimed from, when there is something to claim; others are held for what is settled."""
+    """Of these, and of those that a turn only looks at; of none when nobody asks for something."""
     found: Mapping[int, int]
-    """How far the group was in its queues, those that are not held included, where a turn does not reach everywhere."""
+    """How far the group was in its queues, those that are not held included, where a turn has a reach."""
     page: Page | None
     """The first messages to claim, where that was guessed right."""
     more_behind: bool
@@ -143,7 +145,7 @@ class LockedRows:
     @property
     def claimable(self) -> list[CursorRow]:
         """The cursors of the queues that are claimed from."""
-        return [cursor for queue_id, cursor in self.cursors.items() if queue_id in self.ends]
+        return [self.cursors[id_] for id_ in self.cursors if id_ in self.claimed and id_ in self.ends]
 
     @property
     def left(self) -> Mapping[int, int]:
@@ -154,6 +156,11 @@ class LockedRows:
     def acked(self) -> int:
         """Messages that the group has acked, ever."""
         return sum(cursor.acked for cursor in self.cursors.values())
+
+    @property
+    def expired(self) -> int:
+        """Messages of the group that have expired, ever."""
+        return sum(cursor.expired for cursor in self.cursors.values())
 
     @property
     def changed(self) -> bool:
@@ -227,6 +234,11 @@ class LockedRows:
                 )
 
 
+async def stand_in_line(tx: Transaction, group: Group) -> None:
+    """Waits for whoever works on the group: a turn that takes all queues takes its first cursor first."""
+    await tx.fetch("cursor.lock", CursorRow, group.id, [min(group.queue_ids)])
+
+
 async def lock(
     tx: Transaction,
     group: Group,
@@ -241,35 +253,44 @@ async def lock(
     """Locks what is to be settled, range by range, and the cursors; and reads what is to be claimed. One flight.
 
     What is `expected` is read together with the locks. With `free` nobody is waited for who works on these queues:
-    `Locked`, at once. Raises `GroupGone` when there is no cursor any more.
+    `Locked`, at once. Other nodes' queues are left to whoever is at work on them, unless there is nothing else for
+    those who ask. Raises `GroupGone` when there is no cursor any more.
     """
-    chosen = await _choose_queues(tx, group, settlements, requests, now, reach)
-    queue_ids = chosen.locked
+    chosen = await _choose_queues(tx, group, settlements, requests, now, reach, free=free)
     claims = _locks(group, {settlement.key for settlement in settlements})
-    cursors = Asked("cursor.free" if free else "cursor.lock", CursorRow, group.id, queue_ids)
-    ends = Asked("queue.ends", tuple[int, int], sorted({*chosen.claimed, *chosen.beside}))
+    cursors = Asked("cursor.free" if free else "cursor.lock", CursorRow, group.id, chosen.locked)
+    lent = Asked("cursor.free", CursorRow, group.id, chosen.lent)
     beside = Asked("cursor.there", tuple[int, int], group.id, chosen.beside)
+    ends = Asked("queue.ends", tuple[int, int], sorted({*chosen.claimed, *chosen.beside}))
     page = None
     if requests and expected is not None and expected.sure and expected.queue.id in chosen.claimed:
         limit = min(PAGE, sum(request.size for request in requests))
         page = Page.of(expected.queue, expected.position, _NO_END, limit, returned=False)
-    looks = [*([ends] if requests else []), *([beside] if chosen.beside else [])]
+    looks: list[Asked[Any]] = [
+        *([lent] if chosen.lent else []),
+        *([ends] if requests else []),
+        *([beside] if chosen.beside else []),
+    ]
     await tx.fetch_all([*claims, cursors, *looks, *([page.asked] if page is not None else [])])
-    if free and len(cursors.rows) < len(queue_ids):
-        there = await tx.fetch("cursor.there", tuple[int, int], group.id, queue_ids)
+    if free and len(cursors.rows) < len(chosen.locked):
+        there = await tx.fetch("cursor.there", tuple[int, int], group.id, chosen.locked)
         if len(there) > len(cursors.rows):
             raise Locked("another transaction is working on this group")
-    if not cursors.rows:
+    by_queue = {cursor.queue_id: cursor for cursor in sorted([*cursors.rows, *lent.rows], key=lambda row: row.queue_id)}
+    if not by_queue:
         raise GroupGone("the group has been removed meanwhile")
-    by_queue = {cursor.queue_id: cursor for cursor in cursors.rows}
     found = None if expected is None else by_queue.get(expected.queue.id)
     undisturbed = expected is None or found is None or found.position == expected.position
-    every_end, found_at = dict(ends.rows), dict(beside.rows)
-    more_behind = chosen.more_behind or any(at < every_end.get(id_, 0) for id_, at in found_at.items())
-    if reach is not None:
-        found_at |= {cursor.queue_id: cursor.position for cursor in cursors.rows}
-    to_claim = {id_: end for id_, end in every_end.items() if id_ in chosen.claimed} if chosen.beside else every_end
-    locked = LockedRows(group, by_queue, _by_place(claims), to_claim, found_at, page, more_behind, undisturbed)
+    held = sorted(set(chosen.lent) - by_queue.keys())
+    at_work = await tx.fetch("cursor.there", tuple[int, int], group.id, held) if held else []
+    claimed = set(chosen.claimed) - with_partners(group, dict(at_work).keys())
+    found_at = dict([*beside.rows, *at_work, *((row.queue_id, row.position) for row in by_queue.values())])
+    behind = {id_ for id_, end in ends.rows if found_at.get(id_, end) < end}
+    if free and reach is not None and reach.everywhere and behind and not behind & claimed and not settlements:
+        raise Locked("other nodes are working on all that there is to claim")
+    more_behind = chosen.more_behind or not behind <= claimed
+    rows = (by_queue, _by_place(claims), claimed, dict(ends.rows), found_at)
+    locked = LockedRows(group, *rows, page, more_behind, undisturbed)
     await locked.find_missing(tx, settlements)
     return locked
 
@@ -280,7 +301,9 @@ class _Chosen(NamedTuple):
     locked: Sequence[int]
     """Whose cursors a turn locks."""
     claimed: Collection[int]
-    """From which of these it claims."""
+    """From which of these, and of those lent, it claims."""
+    lent: Sequence[int] = ()
+    """Other nodes', which it locks, too, if nobody is at work on them."""
     beside: Sequence[int] = ()
     """From which other nodes claim. It only looks whether there is something."""
     more_behind: bool = False
@@ -294,6 +317,8 @@ async def _choose_queues(
     requests: Sequence[ClaimRequest],
     now: int,
     reach: Reach | None,
+    *,
+    free: bool,
 ) -> _Chosen:
     """The queues of a turn: all; or of very many those that it has to do with, and where several nodes share the group
     those that it reaches.
@@ -303,10 +328,12 @@ async def _choose_queues(
     """
     every = sorted(group.queue_ids)
     if len(every) <= MANY and reach is not None:
-        claimed = reach.queues(group, now) if requests else set[int]()
+        claimed = reach.queues(now) if requests else set[int]()
         settled = with_partners(group, {settlement.key.queue_id for settlement in settlements})
+        # Who has found nothing of its own stands in line for what others hold.
+        lent = set[int]() if reach.everywhere and not free else claimed - reach.own - settled
         beside = [queue_id for queue_id in every if queue_id not in claimed] if requests else []
-        return _Chosen(sorted(claimed | settled) or every[:1], claimed, beside)
+        return _Chosen(sorted((claimed | settled) - lent) or every[:1], claimed, sorted(lent), beside)
     if len(every) <= MANY or group.topic.ordered:
         return _Chosen(every, every)
     chosen = {min(every), *(settlement.key.queue_id for settlement in settlements)}

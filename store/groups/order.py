@@ -168,7 +168,10 @@ class Order:
         What has other tags is settled for the group where it is met, so its key never waits for it: in the topic's own
         queue it is not parked, and one that comes back, or was parked for another's sake, lets its key go on.
         """
-        own, keys = self._own(queue_id), {offset: (message.ordering_key or "").encode() for offset, message in found}
+        own = self._own(queue_id)
+        if own != queue_id and len(found) < len(stretch):
+            await self._let_through(tx, queue_id, stretch, {offset for offset, _ in found})
+        keys = {offset: (message.ordering_key or "").encode() for offset, message in found}
         await self._chains.load(tx, own, keys.values())
         given: list[tuple[int, Delivered]] = []
         with_it: set[tuple[bytes, int]] = set()
@@ -186,14 +189,22 @@ class Order:
             else:
                 parked.append(offset)
                 self._chains.park(key, await self._source(tx, queue_id, offset, message))
-        if own != queue_id and len(found) < len(stretch):
-            members = await self._members(tx, queue_id, stretch.start, stretch.stop)
-            await self._chains.forget(tx, own, {member.message_offset for member in members if member.id < 0})
         return Picked(given, parked, skipped)
+
+    async def _let_through(self, tx: Transaction, queue_id: int, stretch: range, found: Collection[int]) -> None:
+        """Of a stretch of a retry queue no key waits any more for what is gone, or past its time."""
+        own = self._own(queue_id)
+        members = await self._members(tx, queue_id, stretch.start, stretch.stop)
+        if gone := {member.message_offset for member in members if member.id < 0}:
+            await self._chains.forget(tx, own, gone)
+        expired = [member for member in members if member.id >= 0 and member.offset not in found]
+        await self._chains.load(tx, own, [member.key for member in expired])
+        for member in expired:
+            self._chains.come(own, member.key, member.message_offset)
 
     async def _source(self, tx: Transaction, queue_id: int, offset: int, message: Delivered) -> Source:
         if self._own(queue_id) == queue_id:
-            return first_source(queue_id, offset, message.id)
+            return first_source(queue_id, offset, message.id, message.expires_at)
         (source,) = await tx.fetch("redelivery.sources", Source, queue_id, [offset])
         return source
 
@@ -212,6 +223,6 @@ class Order:
         return await self._chains.first_parked(tx, own, key) > message.offset
 
 
-def first_source(queue_id: int, offset: int, id_: int) -> Source:
+def first_source(queue_id: int, offset: int, id_: int, expires_at: int | None) -> Source:
     """What a message of the topic's own queue has behind it: nothing."""
-    return Source(offset, queue_id, offset, id_, 1, b"[]")
+    return Source(offset, queue_id, offset, id_, 1, b"[]", expires_at)

@@ -8,10 +8,10 @@ claimed (`claims`), and, of ordered topics alone, which keys may go on (`order`)
 from collections.abc import Callable, Collection, Sequence
 
 from ..ports import Transaction
-from ..records import ClaimRequest, Group, Outcome, Settlement, Turn
+from ..records import ClaimRequest, Gather, Group, Outcome, Settlement, Turn
 from .claims import Claiming
 from .failing import Failing
-from .locked_rows import Expected, lock
+from .locked_rows import Expected, lock, stand_in_line
 from .order import Order
 from .reach import Reach
 from .settling import Settling
@@ -29,18 +29,25 @@ async def take(
     expected: Expected | None = None,
     free: bool = False,
     reach: Reach | None = None,
+    gather: Gather | None = None,
 ) -> tuple[Turn, Expected | None, Reach | None]:
     """Settles first, then claims; returns, too, what the next turn may take for `expected` (see `locked_rows.lock`) and
     for `reach`; with None it claims from all queues.
 
+    Who stands in line hands in `gather`, which is asked when the group is free: while another's turn lasted more have
+    come, and one commit is for all of them. It is not for turns that take some of the queues.
+
     `make_id` makes the id of a retry from when it is due. On an ordered topic the queues are shared among the clients
     that are `present`, those that ask and those that hold claims.
     """
+    if gather is not None and reach is None:
+        await stand_in_line(tx, group)
+        settlements, requests, now = gather()
     order = Order(group, now) if group.topic.ordered else None
     ranges = [part for settlement in settlements for part in settlement.ranges]
     locked = await lock(tx, group, ranges, requests, expected, now=now, free=free, reach=reach)
 
-    acked_before = locked.acked
+    acked_before, expired_before = locked.acked, locked.expired
     if order is not None:
         await order.load(tx, locked.claims.values(), ranges)
     locked.count_outside()
@@ -69,10 +76,10 @@ async def take(
         following = claiming.expect()
         if reach is not None:
             short = locked.more_behind and claiming.short
-            reach = reach.after(group, locked.found, locked.left, locked.ends, now, in_vain=beside, short=short)
+            reach = reach.after(locked.found, locked.left, locked.ends, now, in_vain=beside, short=short)
     await locked.write_cursors(tx)
-    full, acked = claiming.room == 0, locked.acked - acked_before
-    return Turn(settling.results(), claiming.claims, more, left, cut, full, acked, beside), following, reach
+    full, acked, expired = claiming.room == 0, locked.acked - acked_before, locked.expired - expired_before
+    return Turn(settling.results(), claiming.claims, more, left, cut, full, acked, expired, beside), following, reach
 
 
 async def _room(tx: Transaction, group: Group) -> int | None:

@@ -1,15 +1,16 @@
-"""Finding messages of a topic by their state and time, and counting what falls due; bounded reads, page by page.
+"""Finding messages of a topic by their state and time; bounded reads, page by page.
 
-What waits and what was cancelled is looked through in the order of ids, which is that of the times first given, a
-bounded number of rows in one call. So a page may be short, or empty, and still not the last: `Page.after` says so.
+What waits and what was cancelled or suppressed is looked through in the order of ids, which is that of the times first
+given, a bounded number of rows in one call. So a page may be short, or empty, and still not the last: `Page.after` says
+so.
 """
 
 from attrs import frozen
 
-from ..ids import SHARDS, SHARDS_OF_DELAY, first_id
+from ..ids import SHARDS, SHARDS_OF_DELAY
 from ..ports import Asked, Transaction
 from ..records import Topic
-from ..rows import Scanned
+from ..rows import SUPPRESSED, Scanned
 from ..states import Findable
 from ..stream.positions import Position, offset_of
 
@@ -20,8 +21,6 @@ _READS = 10
 _QUEUES, _TIMED_QUEUES = 100, 4
 """Queues that are looked into in one call. To find a time in a queue takes a statement for each halving."""
 _EVER = (1 << 63) - 1
-_AHEAD, _MOVED = 12_500, 2_500
-"""Rows of a shard that are read to count what falls due: 200,000 of all shards, and 40,000 that were moved."""
 
 
 @frozen
@@ -60,10 +59,11 @@ class Page:
 
 
 async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limit: int) -> Page:
-    """A page of at most `limit` messages that are scheduled, published or cancelled."""
+    """A page of at most `limit` messages that are scheduled, published, cancelled or suppressed."""
     if wanted.state == "published":
         return await _published(tx, topic, wanted, place, limit)
     query, shards = ("delay.scan", SHARDS_OF_DELAY) if wanted.state == "scheduled" else ("cancelled.scan", SHARDS)
+    reason = SUPPRESSED if wanted.state == "suppressed" else 0
     after, met = place.after, list[tuple[int, Place]]()
     for _ in range(_READS):
         rows: list[Scanned] = []
@@ -74,8 +74,8 @@ async def find(tx: Transaction, topic: Topic, wanted: Wanted, place: Place, limi
             rows += page.rows
             if len(page.rows) == _ROWS:
                 sure = min(sure, page.rows[-1].id)  # behind it this shard may have more
-        for id_, topic_id, deliver_at in sorted(row for row in rows if row.id <= sure):
-            if topic_id == topic.id and within(wanted, deliver_at):
+        for id_, topic_id, deliver_at, why in sorted(row for row in rows if row.id <= sure):
+            if topic_id == topic.id and why == reason and within(wanted, deliver_at):
                 met.append((id_, Place(after=id_)))
                 if len(met) == limit:
                     return Page(tuple(met), Place(after=id_))
@@ -112,39 +112,3 @@ async def _published(tx: Transaction, topic: Topic, wanted: Wanted, place: Place
                 return Page(tuple(met), Place(number, rows[-1][0] + 1))
         at = 0
     return Page(tuple(met), None)
-
-
-@frozen
-class Upcoming:
-    """How many messages of a topic fall due in each stretch of time, as far as they were counted."""
-
-    since: int
-    counts: tuple[int, ...]
-    """The last is of a part of its stretch, when that ends behind `until`; stretches behind it are left out."""
-    until: int | None = None
-    """None: all of them were counted."""
-
-
-async def upcoming(
-    tx: Transaction, topic: Topic, begin: int, width: int, buckets: int, *, overdue: bool = True
-) -> Upcoming:
-    """How many messages of a topic fall due in each stretch of `width` milliseconds from `begin` on.
-
-    The first holds what is overdue, too, if that is asked for. No index tells topics apart, so everybody's rows are
-    read, and no more than `_AHEAD` and `_MOVED` of a shard.
-    """
-    low, end = 0 if overdue else begin, begin + width * buckets
-    ids = (first_id(low), first_id(end))
-    edges = [Asked("delay.edge", tuple[int, int], shard, *ids, _AHEAD) for shard in range(SHARDS)]
-    edges += [Asked("moved.edge", tuple[int, int], shard, low, end, _MOVED) for shard in range(SHARDS)]
-    await tx.fetch_all(edges)
-    edge = min([due for asked in edges for _, due in asked.rows], default=end)
-    counts: list[int] = []
-    for number in range(buckets):
-        since, until = begin + number * width if number else low, min(begin + (number + 1) * width, edge)
-        if since >= until:
-            break
-        (straight,) = await tx.fetch("delay.upcoming", int, first_id(since), first_id(until), topic.id)
-        (moved,) = await tx.fetch("moved.upcoming", int, since, until, topic.id)
-        counts.append(straight + moved)
-    return Upcoming(begin, tuple(counts), None if edge == end else edge)

@@ -16,7 +16,7 @@ from ..groups.claims import WIDEST
 from ..ids import due_of, places_of
 from ..ports import Transaction
 from ..records import Event, Found, Outcome
-from ..rows import Cancelled, GroupRow, Return, Scheduled, Streamed
+from ..rows import Cancelled, ErasedRow, GroupRow, Return, Scheduled, Streamed
 from ..states import ENDS
 
 _SPANS = 1000
@@ -51,20 +51,33 @@ async def find_messages(tx: Transaction, ids: Sequence[int]) -> dict[int, Found]
     # One that is missing has been removed, and what is left of it is on its way out.
     names = dict(await tx.fetch("topic.names", tuple[int, str], sorted(topics))) if topics else {}
     found = await _streamed(tx, {row.id: row for row in streamed}, names) if streamed else {}
+    erased = await tx.fetch("erased.find", ErasedRow, [row.id for row in cancelled]) if cancelled else []
+    erased_at = {row.id: row.erased_at for row in erased}
     for row in cancelled:
         if row.id not in found and row.topic_id in names:
-            found[row.id] = _cancelled(row, names[row.topic_id])
+            found[row.id] = _cancelled(row, names[row.topic_id], erased_at.get(row.id))
     for one in waiting:
         if one.id not in found and one.topic_id in names:
             found[one.id] = _waiting(one, names[one.topic_id])
-    return found
+    guards = await _guards(tx, found)
+    return {id_: evolve(one, guard=guards[id_]) if guards.get(id_) else one for id_, one in found.items()}
 
 
-def _cancelled(row: Cancelled, topic: str) -> Found:
+async def _guards(tx: Transaction, found: Mapping[int, Found]) -> dict[int, str | None]:
+    """Of those that wait who is asked, and of those that were suppressed who did."""
+    guards: dict[int, str | None] = {}
+    if waiting := [id_ for id_, one in found.items() if one.state == "scheduled"]:
+        guards |= dict(await tx.fetch("delay.guards", tuple[int, str | None], places_of(waiting)))
+    if suppressed := [id_ for id_, one in found.items() if one.state == "suppressed"]:
+        guards |= dict(await tx.fetch("cancelled.guards", tuple[int, str | None], suppressed))
+    return guards
+
+
+def _cancelled(row: Cancelled, topic: str, erased_at: int | None) -> Found:
     return Found(
         id=row.id,
         topic=topic,
-        state="cancelled",
+        state=row.state,
         key=row.key,
         ordering_key=None,
         tag=None,
@@ -73,7 +86,9 @@ def _cancelled(row: Cancelled, topic: str) -> Found:
         body=None,
         published_at=row.accepted_at,
         deliver_at=row.deliver_at,
-        life=(Event("scheduled", row.accepted_at), Event("cancelled", row.cancelled_at)),
+        expires_at=None,
+        life=(Event("scheduled", row.accepted_at), Event(row.state, row.cancelled_at)),
+        erased_at=erased_at,
     )
 
 
@@ -234,6 +249,9 @@ def _add_handling(life: list[Event], place: _Place, group: str, spans: Iterable[
         outcome = Outcome(span.outcome[at])
         if outcome == Outcome.SKIPPED:  # its tag was not asked for: nobody had it
             life.append(Event("skipped", span.claimed_at, group, attempt=place.attempt))
+            continue
+        if outcome == Outcome.EXPIRED and not settled_at:  # past its time: nobody had it
+            life.append(Event("expired", span.claimed_at, group, attempt=place.attempt))
             continue
         life.append(Event("claimed", span.claimed_at, group, span.client, place.attempt))
         if outcome == Outcome.OPEN:

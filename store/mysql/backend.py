@@ -9,6 +9,7 @@ before it is known that it did not.
 import random
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import structlog
@@ -37,8 +38,8 @@ from .pool import Pool, Unused
 from .redis_offsets import RedisOffsets
 from .redis_sequencer import RedisSequencer
 from .rows import Answer
-from .schema import migrate, read_applied
-from .statements import bind, exactly, statement
+from .schema import check_same, migrate, read_applied, read_begun
+from .statements import bind, bind_each, exactly, statement
 from .witness import Witness, forget
 
 T = TypeVar("T")
@@ -114,6 +115,12 @@ class MySQLTransaction:
         self._note()
         prepared, _ = statement(query)
         self._later += prepared.bind_many(rows, max_bytes=self._connection.max_statement)
+
+    async def later_each(self, query: str, rows: Sequence[Sequence[Value]]) -> None:
+        """Joined with the rows, many in one statement: by itself each would take some five times as long."""
+        self._note()
+        for many, text in bind_each(query, rows, max_bytes=self._connection.max_statement):
+            self._later += [text, exactly(many)]
 
     async def note(self) -> None:
         """Writes to a row of the session's own, and nothing else."""
@@ -308,12 +315,12 @@ class MySQLBackend:
         raise AssertionError("unreachable")
 
     async def now(self) -> int:
-        """UTC_TIMESTAMP(3) of the server: UNIX_TIMESTAMP(NOW(3)) would be an hour off on the autumn day.
+        """UTC_TIMESTAMP of the server: UNIX_TIMESTAMP(NOW(3)) would be an hour off on the autumn day.
 
         Raises `ReadOnly` where the server takes no writes any more, though nobody has just tried.
         """
         async with self._readers.connection() as connection:
-            return await self._ask_the_time(connection, _NOW)
+            return await self._ask_the_time(connection) // 1000
 
     async def exact_now(self) -> float:
         """The same in microseconds, as milliseconds with a fraction.
@@ -323,13 +330,14 @@ class MySQLBackend:
         """
         with trio.move_on_after(self._hosts.timeout):
             async with self._readers.connection() as connection:
-                return await self._ask_the_time(connection, _EXACT_NOW) / 1000
+                return await self._ask_the_time(connection) / 1000
         with closing(await self._hosts.connect(write=False)) as connection, trio.move_on_after(self._hosts.timeout):
-            return await self._ask_the_time(connection, _EXACT_NOW) / 1000
+            return await self._ask_the_time(connection) / 1000
         raise Unavailable(f"{self.dsn}: the server lets in, and does not answer")
 
-    async def _ask_the_time(self, connection: Connection, query: bytes) -> int:
-        ((now, *switches),) = await connection.fetch(query)
+    async def _ask_the_time(self, connection: Connection) -> int:
+        """Unix microseconds."""
+        ((now, *switches),) = await connection.fetch(_NOW)
         if (why := read_only.why_read_only(switches)) is not None:
             raise ReadOnly(f"{self.dsn}: {why}")
         return int(now)
@@ -343,7 +351,10 @@ class MySQLBackend:
             if not got:
                 raise Unavailable(f"another program has been migrating {self.dsn} for {_LOCK_WAIT} s; try again")
             try:
-                return await migrate(connection)
+                done = await migrate(connection)
+                if (begun := await read_begun(connection)) is not None:
+                    self._hosts.check = partial(check_same, begun=begun)
+                return done
             finally:
                 if not connection.closed:
                     await connection.fetch(b"SELECT RELEASE_LOCK(" + name + b")")
@@ -388,6 +399,18 @@ class MySQLBackend:
         """From the first call on, `write` is for this server alone."""
         self._admitted = server
 
+    async def rivals(self) -> list[str]:
+        """Looks at one more of the DSN's hosts each time, with a login; of one host there is nothing to look at."""
+        if not self.dsn.others:
+            return []
+        if await self._hosts.look_aside():
+            # Behind that look, for the one before may just have handed over: then what was found is forgotten.
+            try:
+                await self.now()
+            except Unavailable:
+                self._hosts.forget_rivals()
+        return self._hosts.rivals
+
     def skew(self) -> int:
         """The host's clock is not asked."""
         return 0
@@ -422,13 +445,7 @@ class MySQLBackend:
         return {"transactions": self._transactions, "run_again": self._run_again, "in_doubt": self._in_doubt}
 
 
-_EXACT_NOW = (
-    b"SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), " + read_only.COLUMNS.encode()
-)
-_NOW = (
-    b"SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(3)) DIV 1000 AS SIGNED), "
-    + read_only.COLUMNS.encode()
-)
+_NOW = b"SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), " + read_only.COLUMNS.encode()
 
 
 def _jitter(seconds: float) -> float:

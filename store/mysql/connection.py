@@ -47,6 +47,8 @@ _SETTINGS = (
 _WRITE_SETTINGS = _SETTINGS.format(wait=WRITE_WAIT_TIMEOUT, rest=WRITE_WAIT_TIMEOUT, lock_wait=WRITE_LOCK_WAIT).encode()
 _READ_SETTINGS = _SETTINGS.format(wait=READ_WAIT_TIMEOUT, rest=60, lock_wait=10).encode()
 _NAME = b"CONCAT_WS(' ', @@global.server_id, @@hostname, @@global.port /*!80000 , @@global.server_uuid */)"
+_DENIED = 1045
+_TWICE = "; the password was read with an '@' in it: user and password stand once in a DSN, before the first host"
 _OLDEST = {"mysql": (8, 0), "mariadb": (10, 6)}
 
 
@@ -280,7 +282,8 @@ async def connect(dsn: Dsn, *, write: bool, timeout: float = 5.0) -> Connection:
     except MysqlError as error:
         code = error.args[0] if error.args and isinstance(error.args[0], int) else 2013
         fault = to_store_error(code, str(error.args[-1]) if error.args else repr(error))
-        fault.args = (f"{dsn}: {fault}",)
+        hint = _TWICE if code == _DENIED and "@" in dsn.password else ""
+        fault.args = (f"{dsn}: {fault}{hint}",)
         raise fault from error
     except Exception as error:
         # Whatever trio-mysql trips over when it is not a MySQL server that answers.

@@ -12,7 +12,7 @@ is percent-encoded where it holds `:/@?#[]%`. No message here repeats the passwo
 from difflib import get_close_matches
 from ipaddress import ip_address
 from typing import Literal, get_args
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 import attrs
 
@@ -27,6 +27,8 @@ _MODES: dict[str, SslMode] = {mode: mode for mode in get_args(SslMode)}
 _VERIFYING: tuple[SslMode, ...] = ("VERIFY_CA", "VERIFY_IDENTITY")
 _FORM = "mysql://user:password@host:port/database"
 _SEVERAL = "mysql://user:password@host1:3306,host2:3306/database"
+_BRACKETS = "the host: an IPv6 address stands in brackets, mysql://user@[::1]/database"
+_COMMAS = f"several hosts stand with commas between them, {_SEVERAL}"
 
 
 @attrs.frozen(kw_only=True)
@@ -79,19 +81,18 @@ class Dsn:
             parts = urlsplit(text)
             host = parts.hostname or ""
         except ValueError:
-            raise ValueError("the host: an IPv6 address stands in brackets, mysql://user@[::1]/database") from None
+            raise ValueError(_BRACKETS) from None
+        if "@" in parts.netloc and "[" not in parts.netloc and parts.netloc.rpartition("@")[2].count(":") > 1:
+            raise ValueError(f"{_BRACKETS}; {_COMMAS}")
         if parts.fragment or "#" in text:
             raise ValueError("the DSN holds a '#': write it %23")
         try:
             port = parts.port
         except ValueError:
             # The cause quotes what it took for a port, which may be a piece of a password.
-            raise ValueError(
-                "the port is not a number from 1 to 65535; if the password holds ':', '/', '@', '?' or '%',"
-                " percent-encode it (%3A, %2F, %40, %3F, %25)"
-            ) from None
+            raise ValueError(_wrong_port(parts)) from None
         if port == 0:
-            raise ValueError("the port is not a number from 1 to 65535")
+            raise ValueError(_wrong_port(parts))
         if not parts.username:
             raise ValueError(f"the user is missing: {_FORM}")
         options = _options(parts.query)
@@ -118,6 +119,14 @@ class Dsn:
         where = ",".join(dsn.place for dsn in self.each) if self.socket is None else ""
         query = "" if self.socket is None else f"?socket={quote(self.socket)}"
         return f"mysql://{quote(self.user, safe='')}@{where}/{quote(self.database, safe='')}{query}"
+
+
+def _wrong_port(parts: SplitResult) -> str:
+    """The password is to blame where it may have ended the host: with an '@' behind it, or none before."""
+    wrong = "the port is not a number from 1 to 65535"
+    if "@" in parts.netloc and "@" not in parts.path + parts.query:
+        return f"{wrong}; {_COMMAS}"
+    return f"{wrong}; if the password holds ':', '/', '@', '?' or '%', percent-encode it (%3A, %2F, %40, %3F, %25)"
 
 
 def one_for_each_host(text: str) -> list[str]:

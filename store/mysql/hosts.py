@@ -3,15 +3,18 @@
 A new session tries the host that was good last, then the others as they are listed, each for a bounded time, and stays
 with the first that is not read-only. From then on all sessions are with that one: those of an `era` that is over are
 given up by whoever holds them. So is every session when the server it is with says that it takes no writes any more.
+
+Another server than the one before is looked at first: what has not the same database is left alone.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import attrs
 import structlog
 import trio
 
-from ..errors import Contention, Full, ReadOnly, StoreError, Unavailable
+from ..errors import Contention, Foreign, Full, ReadOnly, StoreError, Unavailable
 from .connection import Connection, connect
 from .dsn import Dsn
 
@@ -19,7 +22,7 @@ _PATIENCE = 5.0
 _EACH = 3.0
 """Seconds for a host to let a session in; the second where there are several."""
 _REST = 0.2
-"""Seconds for which all hear that no host takes writes, before the hosts are asked again."""
+"""Seconds for which all hear why no host is good, before the hosts are asked again."""
 
 _LOGINS = 3
 """By a look at a host: a balancer in front of several servers has led to another by then."""
@@ -55,12 +58,20 @@ class Hosts:
         """A session of an earlier one is not to be used."""
         self.name = ""
         """Of the server that the sessions are with, see `Connection.name`; empty before the first."""
+        self.check: Callable[[Connection], Awaitable[None]] = _take_any
+        """Asked of a session with another server than the one before; raises `Foreign`."""
         self._before = ""  # the name of the one before
         self.pools: list[Sessions] = []
         self._each = dsn.each
         # Which of them was good last, and which is asked first: another, when that one did not answer.
         self._good = self._first = 0
-        self._refused: ReadOnly | None = None
+        # Why none was good at the last look; then one at a time looks, and the others hear what it has found.
+        self._fault: StoreError | None = None
+        self._turn = trio.Lock()
+        # What was told of hosts that have another database, since one was good.
+        self._foreign: set[str] = set()
+        # Of `look_aside`: which host it has looked at last, and where another server took writes.
+        self._aside, self._rivals = 0, set[str]()
         self._again_at = 0.0
         # The server that was left, as its variables may say nothing of why it takes no writes; and until when.
         self._left, self._left_until = "", 0.0
@@ -68,8 +79,17 @@ class Hosts:
     async def connect(self, *, write: bool) -> Connection:
         """A new session with the host that takes writes. Raises `ReadOnly` when one is there that does not, another
         `StoreError` when none is there; of several hosts the text tells why it is none of them."""
-        if self._refused is not None and trio.current_time() < self._again_at:
-            raise ReadOnly(str(self._refused), self._refused.code)
+        if self._fault is None:
+            return await self._try_each(write=write)
+        async with self._turn:
+            if (fault := self._found_just_now()) is not None:
+                raise type(fault)(str(fault), fault.code)
+            return await self._try_each(write=write)
+
+    def _found_just_now(self) -> StoreError | None:
+        return self._fault if trio.current_time() < self._again_at else None
+
+    async def _try_each(self, *, write: bool) -> Connection:
         wrong: list[StoreError] = []
         first = self._first
         for number in (first, *(n for n in range(len(self._each)) if n != first)):
@@ -80,8 +100,8 @@ class Hosts:
                 if number == first:
                     self._first = (number + 1) % len(self._each)
         fault = _of_all(wrong)
-        if isinstance(fault, ReadOnly):
-            self._refused, self._again_at = fault, trio.current_time() + _REST
+        if not isinstance(fault, Full):  # which says nothing of those who have a session
+            self._fault, self._again_at = fault, trio.current_time() + _REST
         raise fault
 
     def leave(self) -> None:
@@ -99,6 +119,25 @@ class Hosts:
             self.era += 1
             self._first = (self._good + 1) % len(self._each)
 
+    async def look_aside(self) -> bool:
+        """Looks at one of the hosts that the sessions are not with, the next one each time; whether another server
+        takes writes there. Costs a login."""
+        aside = [number for number in range(len(self._each)) if number != self._good]
+        self._aside = next((number for number in aside if number > self._aside), aside[0])
+        found, place = await look_at(self._each[self._aside]), self._each[self._aside].place
+        takes_writes = found.why is None and self.name not in found.names
+        (self._rivals.add if takes_writes else self._rivals.discard)(place)
+        return takes_writes
+
+    @property
+    def rivals(self) -> list[str]:
+        """The hosts at which `look_aside` has found another server that takes writes, too."""
+        return sorted(self._rivals - {self._each[self._good].place})
+
+    def forget_rivals(self) -> None:
+        """It may have been a change of the server."""
+        self._rivals.clear()
+
     def make_room(self) -> bool:
         """Where the server lets in no more: one of the pools closes a session that is at rest. False: all have none."""
         for pool in self.pools:
@@ -108,13 +147,34 @@ class Hosts:
 
     async def _log_in(self, dsn: Dsn, *, write: bool) -> Connection:
         connection = await connect(dsn, write=write, timeout=self.timeout)
-        if connection.read_only is not None:
+        try:
+            await self._judge(connection, dsn)
+        except BaseException as error:
             connection.close()
-            raise ReadOnly(f"{dsn}: {connection.read_only}")
-        if connection.name == self._left and trio.current_time() < self._left_until:
-            connection.close()
-            raise ReadOnly(f"{dsn}: it has just refused to write")
+            if isinstance(error, StoreError):
+                error.args = (f"{dsn}: {error}",)
+            raise
         return connection
+
+    async def _judge(self, connection: Connection, dsn: Dsn) -> None:
+        """Raises `StoreError` where it is not one to be used."""
+        if connection.read_only is not None:
+            raise ReadOnly(connection.read_only)
+        if connection.name == self._left and trio.current_time() < self._left_until:
+            raise ReadOnly("it has just refused to write")
+        if self.name in ("", connection.name):
+            return
+        try:
+            with trio.fail_after(self.timeout):
+                await self.check(connection)
+        except trio.TooSlowError as error:
+            raise Unavailable(f"no answer within {self.timeout:g} s", 2013) from error
+        except Foreign as error:
+            because = str(error)
+            if because not in self._foreign:
+                self._foreign.add(because)
+                log.error("store_host_refused", host=dsn.place, because=because)
+            raise
 
     def _with(self, number: int, connection: Connection) -> Connection:
         if connection.name != self.name:
@@ -127,10 +187,12 @@ class Hosts:
             elif number and structlog.is_configured():  # a command's output is not for this
                 self._tell(number, "it takes the writes, and those before it do not")
             self._before, self.name = self.name, connection.name
+            self.forget_rivals()
             for pool in self.pools:
                 pool.hang_up(self.name)
         self._good = self._first = number
-        self._refused = None
+        self._fault = None
+        self._foreign.clear()
         connection.era = self.era
         return connection
 
@@ -139,12 +201,16 @@ class Hosts:
         log.warning("store_host", before=before, now=now, because=because)
 
 
+async def _take_any(_: Connection) -> None:
+    """Nothing is known that it should have."""
+
+
 def _of_all(wrong: list[StoreError]) -> StoreError:
     """Why no host is good: waiting may help, if it may at one of them."""
     if len(wrong) == 1:
         return wrong[0]
     text = f"none of the {len(wrong)} hosts takes writes. {'; '.join(map(str, wrong))}"
-    for kind in (Full, ReadOnly, Unavailable, Contention):
+    for kind in (Full, ReadOnly, Foreign, Unavailable, Contention):
         for error in wrong:
             if isinstance(error, kind):
                 return type(error)(text, error.code)
@@ -164,14 +230,15 @@ class Looked:
 
 async def look_at_each(dsn: Dsn) -> list[Looked]:
     """Logs in at each host, a few times: it may lead to one server now and to another then."""
-    return [await _look_at(one) for one in dsn.each]
+    return [await look_at(one, logins=_LOGINS) for one in dsn.each]
 
 
-async def _look_at(dsn: Dsn) -> Looked:
+async def look_at(dsn: Dsn, *, logins: int = 1) -> Looked:
+    """Logs in at one host, so many times."""
     names = set[str]()
     why: StoreError | None = None
     writes = False
-    for _ in range(_LOGINS):
+    for _ in range(logins):
         try:
             connection = await connect(dsn, write=False, timeout=_EACH)
         except StoreError as error:

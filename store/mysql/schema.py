@@ -1,13 +1,17 @@
 """The schema of one database on MySQL: what it has, and how it is brought to this program's version.
 
 MySQL commits each statement of a migration by itself: one that was interrupted is run again from its beginning.
+
+Two databases are told apart by the millisecond in which their first migration was applied: a replica has the same, and
+so has a copy.
 """
 
 import time
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
-from ..errors import Refused, SchemaError
+from ..errors import Foreign, Refused, SchemaError
 from ..migrations import Applied, Migration, load_migrations, pending
 from .connection import Connection
 from .literals import Statement
@@ -23,6 +27,7 @@ _TABLES = (
     _TABLE.format(name="migration", comment="migrations applied, with the checksum of each"),
     _TABLE.format(name="migration_beside", comment="those of them that older servers need not know"),
 )
+_BEGUN = b"SELECT applied_at FROM migration WHERE version = 1"
 _APPLY = Statement("INSERT INTO migration VALUES ?")
 _APPLY_BESIDE = Statement("INSERT INTO migration_beside VALUES ?")
 _RAISE = (
@@ -36,10 +41,38 @@ _OLDER = Statement(
 _ALIVE = 5_000
 """Milliseconds after which a server that has not renewed its row is dead: `service.nodes.LEASE`."""
 
+_ADVICE = "make it a replica, with read_only, or take it out of the DSN"
+
 
 async def read_applied(connection: Connection) -> Applied:
     """What the database has."""
     return Applied(await _checksums(connection, b"migration"), await _checksums(connection, b"migration_beside"))
+
+
+async def read_begun(connection: Connection) -> int | None:
+    """When its schema was begun, Unix milliseconds; None: there is none."""
+    return next((begun for (begun,) in await _fetch(connection, _BEGUN)), None)
+
+
+async def check_same(connection: Connection, begun: int) -> None:
+    """Raises `Foreign` unless it is the database that was begun then, with all that this program needs."""
+    found = await read_begun(connection)
+    if found is None:
+        raise Foreign(f"left alone: it has no schema of Tarry's: {_ADVICE}")
+    if found != begun:
+        raise Foreign(
+            f"left alone: it has another database of Tarry's, begun at {_time(found)} and not at {_time(begun)}:"
+            f" {_ADVICE}"
+        )
+    try:
+        todo = pending(load_migrations("mysql"), await read_applied(connection))
+    except SchemaError as error:
+        raise Foreign(f"left alone: {error}") from error
+    if todo:
+        raise Foreign(
+            f"left alone: its schema lacks {todo[0].version:04} ({todo[0].name}): `tarry migrate`, with a DSN"
+            " of this host alone, brings it up to date"
+        )
 
 
 async def migrate(connection: Connection) -> list[str]:
@@ -97,3 +130,7 @@ async def _fetch(connection: Connection, text: bytes) -> list[tuple[Any, ...]]:
         if error.code == _NO_SUCH_TABLE:
             return []
         raise
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")

@@ -3,15 +3,19 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache, partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
+from ..errors import Refused
 from ..ids import by_shard
-from ..ports import Bound
+from ..ports import Bound, Value
 from ..queries import load_queries
 from .literals import Sql, Statement
 
 _LIST = re.compile(r"\((?P<columns>[^()?]+)\) (?:(?<=\(shard, id\) )(?:IN|AT)|(?P<within>WITHIN)) \(\?\*\)")
 _TABLE = re.compile(r"\b(FROM|JOIN|INTO|(?<!KEY )UPDATE) (?=`?[a-z])")
+_UPDATE = re.compile(r"UPDATE (?P<table>\w+) SET (?P<sets>\w+ = \?(?:, \w+ = \?)*) WHERE (?P<key>\w+) = \?")
+_TOGETHER = 1000
+"""Rows of an UPDATE at the most."""
 Writer: TypeAlias = Callable[[Any], Sql]
 
 
@@ -35,9 +39,15 @@ def bind(query: str, values: Sequence[Bound], database: str | None = None) -> by
     """The bytes of a query with its values."""
     prepared, writers = statement(query, database)
     bound: list[Any] = list(values)
-    for place, write in writers.items():
-        bound[place] = write(bound[place])
+    for place, some in enumerate(bound):
+        bound[place] = writers[place](some) if place in writers else _twice(some)
     return prepared.bind(*bound)
+
+
+def _twice(value: Any) -> Any:
+    """A list of one row has it two times: else MariaDB sees no range, and reads the whole table."""
+    kind = cast("type[object]", type(value))
+    return value * 2 if kind is list and len(value) == 1 and isinstance(value[0], tuple) else value
 
 
 def exactly(many: int) -> bytes:
@@ -46,6 +56,44 @@ def exactly(many: int) -> bytes:
     Not DO, which on MariaDB keeps an error to itself.
     """
     return b"SET @exactly=IF(ROW_COUNT()=%d,0,EXP(999))" % many
+
+
+def bind_each(query: str, rows: Sequence[Sequence[Value]], *, max_bytes: int) -> list[tuple[int, bytes]]:
+    """An `UPDATE table SET a = ?, b = ? WHERE id = ?` for many rows: of how many each statement is, and its bytes.
+
+    The rows are joined with the table, and come first, so that each finds its own by the key.
+    """
+    text = load_queries()[query]
+    match = _UPDATE.fullmatch(text)
+    if match is None:
+        raise TypeError(f"bind_each wants an UPDATE by a key: {text}")
+    columns = [*re.findall(r"(\w+) = \?", match["sets"]), match["key"]]
+    first = Statement("SELECT " + ", ".join(f"? AS {column}" for column in columns))
+    other = Statement(" UNION ALL SELECT " + ", ".join("?" * len(columns)))
+    sets = ", ".join(f"{match['table']}.{column} = given.{column}" for column in columns[:-1])
+    # With sql_safe_updates MariaDB refuses whatever reads a table whole, even if it is the one of the given rows.
+    opening = b"/*M! SET STATEMENT sql_safe_updates = 0 FOR */ UPDATE ("
+    closing = (
+        f") given STRAIGHT_JOIN {match['table']} FORCE INDEX (PRIMARY)"
+        f" ON {match['table']}.{match['key']} = given.{match['key']} SET {sets}"
+    ).encode()
+    statements: list[tuple[int, bytes]] = []
+    pieces: list[bytes] = []
+    left = 0
+    for row in rows:
+        piece = (other if pieces else first).bind(*row)
+        if pieces and (len(piece) > left or len(pieces) == _TOGETHER):
+            statements.append((len(pieces), opening + b"".join(pieces) + closing))
+            pieces, piece = [], first.bind(*row)
+        if not pieces:
+            left = max_bytes - len(opening) - len(closing)
+            if len(piece) > left:
+                raise Refused(f"a row of {len(piece)} bytes: a statement has room for {left}", 1153)
+        pieces.append(piece)
+        left -= len(piece)
+    if pieces:
+        statements.append((len(pieces), opening + b"".join(pieces) + closing))
+    return statements
 
 
 def _by_shard(places: Iterable[int]) -> Sql:

@@ -2,7 +2,8 @@
 
 A redriven letter leaves `dead` and enters the ladder of its group in one transaction, due at once and with attempt 1:
 it is in one place at any moment. A message that retention has taken from the stream is put back there from the letter's
-copy. Locks: the group's cursors, under which letters come and go, and then the letters.
+copy. One past its time would not be handed out, so its letter is left where it is. Locks: the group's cursors, under
+which letters come and go, and then the letters.
 """
 
 from collections import Counter
@@ -10,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from attrs import frozen
 
+from ..expiry import is_past
 from ..groups.locked_rows import CursorRow
 from ..ids import due_of, shard_of
 from ..ports import Transaction, Value
@@ -25,6 +27,8 @@ class Letters:
     until: int = 1 << 62
     """Unix milliseconds of `dead_at`; the end is not of it."""
     ids: tuple[int, ...] | None = None
+    after: int = -1
+    """Of those that died at `since`, the ones behind this id."""
 
 
 @frozen
@@ -34,13 +38,18 @@ class Redriven:
     count: int
     timers: tuple[tuple[int, int], ...] = ()
     """(due, entry) of what went onto the ladder."""
+    expired: int = 0
+    """Letters that were left where they are, since they are past their time."""
+    last: tuple[int, int] | None = None
+    """When the last letter of the batch died, and its id: the next batch begins behind it."""
 
 
 async def _lock(tx: Transaction, group: Group, letters: Letters, limit: int) -> list[DeadPlace]:
     if not await tx.fetch("cursor.lock", CursorRow, group.id, sorted(group.queue_ids)):
         return []  # a broadcast topic's, or removed meanwhile
     if letters.ids is None:
-        return await tx.fetch("dead.aged", DeadPlace, group.id, letters.since, letters.until, limit)
+        place = (letters.since, letters.until, letters.since, letters.after)
+        return await tx.fetch("dead.aged", DeadPlace, group.id, *place, limit)
     if not letters.ids:
         return []
     rows = await tx.fetch("dead.named", DeadPlace, group.id, list(letters.ids))
@@ -51,9 +60,12 @@ async def redrive(
     tx: Transaction, group: Group, letters: Letters, limit: int, now: int, make_id: Callable[[int], int]
 ) -> Redriven:
     """Redrives `limit` letters at most, or all that are named. `make_id` makes the id of a retry from its time."""
-    rows = await _lock(tx, group, letters, limit)
+    found = await _lock(tx, group, letters, limit)
+    last = (found[-1].dead_at, found[-1].id) if found else None
+    rows = [row for row in found if not is_past(row.expires_at, now)]
+    expired = len(found) - len(rows)
     if not rows:
-        return Redriven(0)
+        return Redriven(0, expired=expired, last=last)
     ids = [row.id for row in rows]
     await tx.execute("message.restore", group.id, ids)
     places = [(group.retry_queue_of[row.queue_id].id, row.queue_id, row.offset, row.id, 1, b"[]") for row in rows]
@@ -61,7 +73,7 @@ async def redrive(
     await tx.execute("dead.remove_all", group.id, ids)
     for back, many in sorted(Counter(back for back, *_ in places).items()):
         await tx.execute("cursor.redriven", many, many, group.id, back)
-    return Redriven(len(ids), timers)
+    return Redriven(len(ids), timers, expired, last)
 
 
 async def set_retries(
@@ -90,8 +102,23 @@ async def purge(tx: Transaction, group: Group, letters: Letters, limit: int) -> 
 
 async def count(tx: Transaction, group: Group, letters: Letters) -> int:
     """How many letters these are."""
-    if letters.ids is None:
-        (letters_there,) = await tx.fetch("dead.count", int, group.id, letters.since, letters.until)
-        return letters_there
-    found = await tx.fetch("dead.dates", tuple[int, int], group.id, list(letters.ids)) if letters.ids else []
-    return sum(1 for _, dead_at in found if letters.since <= dead_at < letters.until)
+    if letters.ids is not None:
+        return len(await _expiries(tx, group, letters))
+    (letters_there,) = await tx.fetch("dead.count", int, group.id, letters.since, letters.until)
+    return letters_there
+
+
+async def count_expired(tx: Transaction, group: Group, letters: Letters, now: int) -> int:
+    """How many of them are past their time."""
+    if letters.ids is not None:
+        return sum(is_past(at, now) for at in await _expiries(tx, group, letters))
+    (expired,) = await tx.fetch("dead.count_expired", int, group.id, letters.since, letters.until, now)
+    return expired
+
+
+async def _expiries(tx: Transaction, group: Group, letters: Letters) -> list[int | None]:
+    """Past which times those that are named are not handed out."""
+    if not letters.ids:
+        return []
+    found = await tx.fetch("dead.dates", tuple[int, int, int | None], group.id, list(letters.ids))
+    return [expires_at for _, dead_at, expires_at in found if letters.since <= dead_at < letters.until]

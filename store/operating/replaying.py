@@ -3,13 +3,16 @@
 How far it has come is written in the same transaction, under what was asked for: the same request goes on where an
 earlier one stopped or was killed, so nothing is left out or comes twice. Another request takes its place. A replay of
 many ranges has a name, and goes through a queue by ascending offsets: below where it has come to all is done, and that
-stays known when one of its ranges is done. Locks: the cursors of the retry queues, then the replay's own rows.
+stays known when one of its ranges is done. Where all of a topic is meant its queues are read here, under the
+topic's lock: another server may have given it more than are known to whoever asks. Locks: the topic, the cursors of the
+retry queues, then the replay's own rows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from attrs import frozen
 
+from ..catalogue import as_it_is, queues_now
 from ..errors import GroupGone
 from ..groups.locked_rows import CursorRow
 from ..ports import Transaction
@@ -24,7 +27,8 @@ class Range:
 
     begin: Position
     end: Position
-    queues: tuple[Queue, ...]
+    queues: tuple[Queue, ...] | None
+    """None: all that the topic has by then."""
     request: bytes
     """32 bytes that stand for what was asked for."""
     named: bool = False
@@ -43,11 +47,14 @@ class Replayed:
 async def replay(
     tx: Transaction, group: Group, range_: Range, limit: int, now: int, make_id: Callable[[int], int]
 ) -> Replayed:
-    """Replays `limit` messages at most. `make_id` makes the id of a retry from its time."""
-    backs = {queue.id: group.retry_queue_of[queue.id].id for queue in range_.queues}
+    """Replays `limit` messages at most. `make_id` makes the id of a retry from its time. Raises `GroupGone`."""
+    if range_.queues is None:
+        group = await as_it_is(tx, group)
+    queues = group.topic.queues if range_.queues is None else range_.queues
+    backs = {queue.id: group.retry_queue_of[queue.id].id for queue in queues}
     if not await tx.fetch("cursor.lock", CursorRow, group.id, sorted(backs.values())):
         raise GroupGone("the group has been removed meanwhile")
-    left = await _left(tx, group, range_)
+    left = await _left(tx, group, range_, queues)
     queue_id = next((queue_id for queue_id, (at, until) in left.items() if at < until), None)
     timers: tuple[tuple[int, int], ...] = ()
     if queue_id is not None:
@@ -58,7 +65,7 @@ async def replay(
         left[queue_id] = (page[-1][0] + 1 if len(page) == limit else until, until)
         await tx.execute("cursor.redriven", len(timers), 0, group.id, backs[queue_id])
     done = all(at >= until for at, until in left.values())
-    for queue in range_.queues:
+    for queue in queues:
         await tx.execute("replay.remove", group.id, queue.id)
     if not done or range_.named:
         rows = [(group.id, queue_id, range_.request, *place) for queue_id, place in left.items()]
@@ -66,29 +73,31 @@ async def replay(
     return Replayed(len(timers), done, timers)
 
 
-async def _left(tx: Transaction, group: Group, range_: Range) -> dict[int, tuple[int, int]]:
-    """What is left to do by queue: where the same request stopped, or all of it."""
+async def _left(tx: Transaction, group: Group, range_: Range, queues: Sequence[Queue]) -> dict[int, tuple[int, int]]:
+    """What is left to do by queue: where the same request stopped, or all of it. Of a queue that the topic has gained
+    since, all is left."""
     known: dict[int, tuple[int, int]] = {}
-    for queue in range_.queues:
+    for queue in queues:
         for request, at, until in await tx.fetch("replay.lock", tuple[bytes, int, int], group.id, queue.id):
             if request == range_.request:
                 known[queue.id] = (at, until)
     if range_.named:
-        places = await extent(tx, range_)
+        places = await extent(tx, range_, queues)
         begins = {queue_id: max(at, known.get(queue_id, (at, 0))[0]) for queue_id, (at, _) in places.items()}
         return {queue_id: (at, max(at, places[queue_id][1])) for queue_id, at in begins.items()}
-    return known if len(known) == len(range_.queues) else await extent(tx, range_)
+    return await extent(tx, range_, [queue for queue in queues if queue.id not in known]) | known
 
 
-async def extent(tx: Transaction, range_: Range) -> dict[int, tuple[int, int]]:
-    """The first offset and the end by queue; what retention took in between counts."""
+async def extent(tx: Transaction, range_: Range, queues: Sequence[Queue]) -> dict[int, tuple[int, int]]:
+    """The first offset and the end in each of these queues; what retention took in between counts."""
     places: dict[int, tuple[int, int]] = {}
-    for queue in range_.queues:
+    for queue in queues:
         begin = await offset_of(tx, queue.id, range_.begin)
         places[queue.id] = (begin, max(begin, await offset_of(tx, queue.id, range_.end)))
     return places
 
 
-async def count(tx: Transaction, range_: Range) -> int:
-    """How many offsets a range has."""
-    return sum(until - at for at, until in (await extent(tx, range_)).values())
+async def count(tx: Transaction, group: Group, range_: Range) -> int:
+    """How many offsets a range has. Raises `TopicGone`."""
+    queues = await queues_now(tx, group.topic) if range_.queues is None else range_.queues
+    return sum(until - at for at, until in (await extent(tx, range_, queues)).values())

@@ -5,8 +5,11 @@ them afterwards hears that its lease is lost. What such a claim of the topic's o
 position; what it held of a retry queue goes back onto the ladder, uncounted and due at once, since no seek brings it
 again. Messages that rest on the ladder, and dead letters, stay where they are.
 
-Locks: claims by key, then cursors. Claims that came between the two are locked last, when no more can come: who is just
-settling one of these may meet us in a deadlock, and one of the two is run again.
+Where all of a topic is meant its queues are read here, under the topic's lock: another server may have given it more
+than are known to whoever asks.
+
+Locks: claims by key, the topic, then cursors. Claims that came before the last of these were held are locked last, when
+no more can come: who is just settling one of them may meet us in a deadlock, and one of the two is run again.
 """
 
 from collections import Counter, defaultdict
@@ -14,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from attrs import frozen
 
+from ..catalogue import as_it_is, queues_now
 from ..errors import GroupGone
 from ..groups.chains import Chains
 from ..groups.locked_rows import ClaimRow, CursorRow
@@ -40,16 +44,22 @@ class Sought:
 async def seek(
     tx: Transaction,
     group: Group,
-    queues: Sequence[Queue],
+    queues: Sequence[Queue] | None,
     position: Position,
     now: int,
     make_id: Callable[[int], int],
 ) -> Sought:
-    """Moves the group in these queues of its topic. `make_id` makes the id of a retry from its time."""
+    """Moves the group in these queues of its topic; None: in all that there are by now. `make_id` makes the id of a
+    retry from its time. Raises `GroupGone` and `TopicGone`."""
+    known = group.topic.queues if queues is None else queues
+    places = sorted(id_ for queue in known for id_ in (queue.id, group.retry_queue_of[queue.id].id))
+    await tx.fetch("claim.lock_all", ClaimRow, group.id, places)
+    if queues is None:
+        group = await as_it_is(tx, group)
+        queues = group.topic.queues
     targets = {queue.id: await offset_of(tx, queue.id, position) for queue in queues}
     backs = {group.retry_queue_of[queue.id].id for queue in queues}
     places = sorted([*targets, *backs])
-    await tx.fetch("claim.lock_all", ClaimRow, group.id, places)
     cursors = {row.queue_id: row for row in await tx.fetch("cursor.lock", CursorRow, group.id, places)}
     if not cursors:
         raise GroupGone("the group has been removed meanwhile")
@@ -84,6 +94,14 @@ async def seek(
     return Sought(moved_to, tuple(closed), timers, acked.total())
 
 
+async def targets(
+    tx: Transaction, group: Group, queues: Sequence[Queue] | None, position: Position
+) -> list[tuple[int, int]]:
+    """(number, offset) of each of these queues, where a seek would move the group. Raises `TopicGone`."""
+    some = await queues_now(tx, group.topic) if queues is None else queues
+    return [(queue.number, await offset_of(tx, queue.id, position)) for queue in some]
+
+
 async def _back(
     tx: Transaction, group: Group, held: Sequence[ClaimRow], now: int, make_id: Callable[[int], int]
 ) -> tuple[tuple[int, int], ...]:
@@ -94,7 +112,10 @@ async def _back(
     places: list[Sequence[Value]] = []
     for queue_id, some in offsets.items():
         sources = await tx.fetch("redelivery.sources", Source, queue_id, some) if some else []
-        places += [(queue_id, *source[1:]) for source in sources]
+        places += [
+            (queue_id, one.message_queue_id, one.message_offset, one.message_id, one.attempt, one.history)
+            for one in sources
+        ]
     return await set_retries(tx, group, places, now, make_id)
 
 

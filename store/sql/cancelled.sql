@@ -2,10 +2,24 @@
 -- Messages cancelled in time.
 INSERT INTO cancelled (shard, id, nonce, topic_id, `key`, accepted_at, deliver_at, cancelled_at) VALUES ?;
 
+-- name: add_suppressed
+-- Messages of which their guard said at their time that they are not to be sent.
+INSERT INTO cancelled (shard, id, nonce, topic_id, `key`, accepted_at, deliver_at, cancelled_at, reason, guard) VALUES ?;
+
 -- name: find
--- The cancelled among these.
-SELECT id, topic_id, `key`, accepted_at, deliver_at, cancelled_at
+-- The cancelled among these, and those that their guards ended.
+SELECT id, topic_id, `key`, accepted_at, deliver_at, cancelled_at, reason
 FROM cancelled /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*);
+
+-- name: briefly
+-- The same with who suppressed them: a statement of its own, so that an outbox asks nothing that a store of before would
+-- not know.
+SELECT id, topic_id, `key`, accepted_at, deliver_at, cancelled_at, reason, guard
+FROM cancelled /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*);
+
+-- name: guards
+-- Who has suppressed these messages, of those that were.
+SELECT id, guard FROM cancelled /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*);
 
 -- name: oldest
 -- Cancelled messages of a shard by id, from one id to another.
@@ -21,4 +35,4 @@ DELETE FROM cancelled WHERE shard = ? AND id = ?;
 
 -- name: scan
 -- A page of one shard, to look through.
-SELECT id, topic_id, deliver_at FROM cancelled /*! FORCE INDEX (PRIMARY) */ WHERE shard = ? AND id > ? ORDER BY id LIMIT ?;
+SELECT id, topic_id, deliver_at, reason FROM cancelled /*! FORCE INDEX (PRIMARY) */ WHERE shard = ? AND id > ? ORDER BY id LIMIT ?;

@@ -1,6 +1,6 @@
 -- name: of_topics
 -- All groups of the topics.
-SELECT id, topic_id, name, ladder, on_exhausted, concurrency, created_at FROM consumer_group
+SELECT id, topic_id, name, ladder, on_exhausted, concurrency, created_at, paused FROM consumer_group
 WHERE topic_id IN (?*) ORDER BY topic_id, name;
 
 -- name: add
@@ -22,6 +22,14 @@ UPDATE consumer_group SET seen_at = ? WHERE id = ?;
 -- name: limit
 -- How many messages its clients may have in hand at once.
 UPDATE consumer_group SET concurrency = ? WHERE id = ?;
+
+-- name: pause
+-- Whether its clients are given nothing.
+UPDATE consumer_group SET paused = ? WHERE id = ?;
+
+-- name: paused
+-- Those whose clients are given nothing.
+SELECT id FROM consumer_group /*! FORCE INDEX (idx_consumer_group_paused) */ WHERE paused = 1;
 
 -- name: of_broadcasts
 -- All groups of broadcast topics.

@@ -1,9 +1,9 @@
 -- name: add
 -- A message to the dead letters, with a copy.
 INSERT INTO dead (group_id, id, dead_at, history, queue_id, `offset`, `key`, ordering_key, tag, headers, content_type,
-  body, accepted_at, deliver_at)
-SELECT ?, id, ?, ?, queue_id, `offset`, `key`, ordering_key, tag, headers, content_type, body, accepted_at, deliver_at
-FROM message WHERE queue_id = ? AND `offset` = ?;
+  body, accepted_at, deliver_at, expires_at)
+SELECT ?, id, ?, ?, queue_id, `offset`, `key`, ordering_key, tag, headers, content_type, body, accepted_at, deliver_at,
+  expires_at FROM message WHERE queue_id = ? AND `offset` = ?;
 
 -- name: remove
 -- A dead letter that is exhausted a second time gives way to the newer one.
@@ -31,21 +31,22 @@ WHERE group_id = ? AND id > ? ORDER BY id LIMIT ?;
 -- name: whole
 -- The dead letters of these ids.
 SELECT id, group_id, dead_at, history, queue_id, `offset`, `key`, ordering_key, tag, headers, content_type, body, accepted_at,
-  deliver_at FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND id IN (?*) ORDER BY id;
+  deliver_at, expires_at FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND id IN (?*) ORDER BY id;
 
 -- name: letters
 -- Dead letters of some groups. A message that several of them have comes several times.
 SELECT id, group_id, dead_at, history, queue_id, `offset`, `key`, ordering_key, tag, headers, content_type, body, accepted_at,
-  deliver_at FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE id IN (?*) AND group_id IN (?*);
+  deliver_at, expires_at FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE id IN (?*) AND group_id IN (?*);
 
 -- name: aged
--- The dead letters of a stretch of time, oldest first, for update.
-SELECT id, queue_id, `offset`, dead_at FROM dead /*! FORCE INDEX (idx_dead_multi_dead_at) */
-WHERE group_id = ? AND dead_at >= ? AND dead_at < ? ORDER BY dead_at, id LIMIT ? /*! FOR UPDATE */;
+-- The dead letters of a stretch of time, oldest first, for update; of those of its first millisecond what lies behind
+-- an id.
+SELECT id, queue_id, `offset`, dead_at, expires_at FROM dead /*! FORCE INDEX (idx_dead_multi_dead_at) */
+WHERE group_id = ? AND dead_at >= ? AND dead_at < ? AND (dead_at > ? OR id > ?) ORDER BY dead_at, id LIMIT ? /*! FOR UPDATE */;
 
 -- name: named
 -- Those of these ids that are dead letters, for update.
-SELECT id, queue_id, `offset`, dead_at FROM dead /*! FORCE INDEX (PRIMARY) */
+SELECT id, queue_id, `offset`, dead_at, expires_at FROM dead /*! FORCE INDEX (PRIMARY) */
 WHERE group_id = ? AND id IN (?*) ORDER BY id /*! FOR UPDATE */;
 
 -- name: remove_all
@@ -57,9 +58,14 @@ DELETE /*+ INDEX(dead PRIMARY) */ FROM dead WHERE group_id = ? AND id IN (?*);
 SELECT COUNT(*) FROM dead /*! FORCE INDEX (idx_dead_multi_dead_at) */
 WHERE group_id = ? AND dead_at >= ? AND dead_at < ?;
 
+-- name: count_expired
+-- How many of them would not be handed out again, since their time is past.
+SELECT COUNT(*) FROM dead /*! FORCE INDEX (idx_dead_multi_dead_at) */
+WHERE group_id = ? AND dead_at >= ? AND dead_at < ? AND expires_at <= ?;
+
 -- name: dates
--- When these died.
-SELECT id, dead_at FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND id IN (?*);
+-- When these died, and past which time they are not handed out again.
+SELECT id, dead_at, expires_at FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND id IN (?*);
 
 -- name: page
 -- A page of a group's dead letters, to look through.
@@ -72,5 +78,14 @@ SELECT id FROM dead WHERE group_id IN (?*) AND `key` = ?;
 
 -- name: briefly
 -- The dead letters of these ids without their bodies.
-SELECT id, group_id, dead_at, history, queue_id, `offset`, `key`, accepted_at, deliver_at
+SELECT id, group_id, dead_at, history, queue_id, `offset`, `key`, headers, accepted_at, deliver_at
 FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE id IN (?*) AND group_id IN (?*);
+
+-- name: kept
+-- A message's copies among the dead letters of these groups, without their bodies.
+SELECT group_id, queue_id, content_type, history FROM dead /*! FORCE INDEX (PRIMARY) */
+WHERE id IN (?*) AND group_id IN (?*);
+
+-- name: erase
+-- The content of a dead letter goes, and why its attempts failed.
+UPDATE dead /*! FORCE INDEX (PRIMARY) */ SET headers = NULL, content_type = ?, body = X'', history = ? WHERE group_id = ? AND id = ?;

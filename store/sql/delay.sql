@@ -1,7 +1,7 @@
 -- name: add
 -- Messages that wait for their time.
 INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, `key`, ordering_key, tag, headers, content_type, body,
-  accepted_at, deliver_at) VALUES ?;
+  accepted_at, deliver_at, expires_at) VALUES ?;
 
 -- name: add_bare
 -- Messages of which there is but the body: a fifth less to read for the server than with five times NULL.
@@ -9,13 +9,13 @@ INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, body, accepted_at,
 
 -- name: lock
 -- The messages at these places that nobody else is working on, for update, in key order.
-SELECT id, due, topic_id, queue_id, nonce, `key`, accepted_at, deliver_at, uncounted
+SELECT id, due, topic_id, queue_id, nonce, `key`, accepted_at, deliver_at, uncounted, expires_at
 FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*)
 ORDER BY shard, id /*! FOR UPDATE SKIP LOCKED */;
 
 -- name: lock_due
 -- As `lock`, with what promotion wants to know.
-SELECT id, due, topic_id, queue_id, uncounted
+SELECT id, due, topic_id, queue_id, uncounted, special
 FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*)
 ORDER BY shard, id /*! FOR UPDATE SKIP LOCKED */;
 
@@ -25,12 +25,24 @@ DELETE /*+ INDEX(delay PRIMARY) */ FROM delay WHERE (shard, id) AT (?*);
 
 -- name: find
 -- The messages of these ids, whoever works on them.
-SELECT id, due, topic_id, queue_id, `key`, ordering_key, tag, headers, content_type, body, accepted_at, deliver_at
-FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*);
+SELECT id, due, topic_id, queue_id, `key`, ordering_key, tag, headers, content_type, body, accepted_at, deliver_at,
+  expires_at FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*);
 
 -- name: queues
 -- To which queue each of these messages goes.
 SELECT id, queue_id FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*);
+
+-- name: topics
+-- Of which topic each of these messages is.
+SELECT id, topic_id FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*);
+
+-- name: other_topics
+-- What waits in stretches of the key and is of another topic than this.
+SELECT id, topic_id FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) WITHIN (?*) AND topic_id <> ?;
+
+-- name: times
+-- When each of these messages is to be delivered.
+SELECT id, deliver_at FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*);
 
 -- name: used
 -- The ids among these whose messages lie apart, or have left already: their keys are free. (With the nonce, so that no
@@ -51,7 +63,7 @@ SELECT id, due FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE shard = ? AND id >=
 -- What waits in stretches of time, one of each shard and one statement for the sweep: messages (0), those that were moved,
 -- which lie in shards of their own, and retries (1). (With a column more each, so that no index alone has it all.)
 SELECT * FROM (SELECT id, due, 0 AS kind, topic_id AS other FROM delay /*! FORCE INDEX (PRIMARY) */
-  WHERE (shard, id) WITHIN (?*) LIMIT ?) some_messages
+  WHERE (shard, id) WITHIN (?*) AND topic_id NOT IN (?*) LIMIT ?) some_messages
 UNION ALL SELECT * FROM (SELECT id, due, 0, shard FROM moved /*! FORCE INDEX (PRIMARY) */
   WHERE (shard, due) WITHIN (?*) LIMIT ?) some_moved
 UNION ALL SELECT * FROM (SELECT id, id >> 21, 1, group_id FROM retry /*! FORCE INDEX (PRIMARY) */
@@ -66,6 +78,12 @@ SELECT COUNT(*) FROM delay;
 INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, `key`, ordering_key, tag, headers, content_type, body,
   accepted_at, deliver_at, uncounted) VALUES ?;
 
+-- name: add_uncounted_expiring
+-- The same with a time past which they are not handed out: a statement of its own, so that an outbox without one asks
+-- nothing of the store that one of before would not know.
+INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, `key`, ordering_key, tag, headers, content_type, body,
+  accepted_at, deliver_at, uncounted, expires_at) VALUES ?;
+
 -- name: seen
 -- The messages among these that wait, as far as this transaction sees.
 SELECT shard, id, nonce FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*);
@@ -77,8 +95,9 @@ INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, body, accepted_at,
 VALUES (?, ?, 9223372036854775807, 0, 0, 0, '', 0, 0) /*! ON DUPLICATE KEY UPDATE nonce = nonce */;
 
 -- name: locked
--- The row that `lock_or_add` has locked; of topic 0 when there was none.
-SELECT id, due, topic_id, queue_id, nonce, `key`, accepted_at, deliver_at, uncounted
+-- The row that `lock_or_add` has locked; of topic 0 when there was none. (Outboxes ask, also of a store whose servers are
+-- to be upgraded yet: when it expires they need not know.)
+SELECT id, due, topic_id, queue_id, nonce, `key`, accepted_at, deliver_at, uncounted, NULL AS expires_at
 FROM delay WHERE shard = ? AND id = ? /*! FOR UPDATE */;
 
 -- name: remove_locked
@@ -87,13 +106,13 @@ DELETE FROM delay WHERE shard = ? AND id = ?;
 
 -- name: scan
 -- A page of one shard, to look through.
-SELECT id, topic_id, deliver_at FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE shard = ? AND id > ? ORDER BY id LIMIT ?;
+SELECT id, topic_id, deliver_at, 0 AS reason FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE shard = ? AND id > ? ORDER BY id LIMIT ?;
 
 -- name: upcoming
--- How many of a topic fall due in a stretch of time, without those that have been moved (`moved.upcoming` counts them).
+-- How many of a topic (0: of all) fall due in a stretch of time, without those that have been moved (`moved.upcoming` counts them).
 -- Others' rows are read as well: ask for a stretch that `edge` bounds.
 SELECT COUNT(*) FROM delay /*! FORCE INDEX (PRIMARY) */
-WHERE shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) AND id >= ? AND id < ? AND topic_id = ?;
+WHERE shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) AND id >= ? AND id < ? AND ? IN (0, topic_id);
 
 -- name: edge
 -- The first message of a shard, from an id on, that lies behind so many others.
@@ -105,5 +124,28 @@ SELECT topic_id, SUM(uncounted) AS uncounted FROM delay WHERE shard = ? GROUP BY
 
 -- name: briefly
 -- The messages of these ids without their bodies.
-SELECT id, topic_id, due, `key`, accepted_at, deliver_at FROM delay /*! FORCE INDEX (PRIMARY) */
+SELECT id, topic_id, due, `key`, headers, accepted_at, deliver_at FROM delay /*! FORCE INDEX (PRIMARY) */
 WHERE (shard, id) AT (?*);
+
+-- name: add_special
+-- Messages that promotion does more with than to move them; see `Due`.
+INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, `key`, ordering_key, tag, headers, content_type, body,
+  accepted_at, deliver_at, expires_at, special, guard) VALUES ?;
+
+-- name: guards
+-- Which guards these messages have, locked before.
+SELECT id, guard FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*);
+
+-- name: guarded
+-- What is to be known of these messages to ask their guard; whoever works on them.
+SELECT id, due, guard, `key` FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*);
+
+-- name: guarded_in
+-- Guards that messages of a page of one shard have, and where the page ends; with NULL for those without.
+SELECT guard, MAX(id) AS last, COUNT(*) AS messages FROM
+  (SELECT id, guard FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE shard = ? AND id > ? ORDER BY id LIMIT ?) some_messages
+GROUP BY guard;
+
+-- name: make_plain
+-- Nothing more is to be done with these messages, locked before, than to move them.
+UPDATE delay SET special = 0 WHERE (shard, id) AT (?*);

@@ -7,7 +7,7 @@ INSERT INTO label (topic_id, `key`, id) VALUES ?;
 SELECT id FROM label WHERE topic_id = ? AND `key` = ? AND id > ? ORDER BY id LIMIT ?;
 
 -- name: remove
--- Messages that are gone, each a row (topic_id, key, id); two at least, for MariaDB to see a range.
+-- Messages that are gone, each a row (topic_id, key, id).
 DELETE /*+ INDEX(label PRIMARY) */ FROM label WHERE (topic_id, `key`, id) IN (?*);
 
 -- name: some

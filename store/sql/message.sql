@@ -1,7 +1,7 @@
 -- name: add
 -- Messages that go straight to the stream.
 INSERT INTO message (queue_id, `offset`, id, nonce, `key`, ordering_key, tag, headers, content_type, body, accepted_at,
-  deliver_at, streamed_at) VALUES ?;
+  deliver_at, expires_at, streamed_at) VALUES ?;
 
 -- name: add_bare
 -- Those of which there is but the body: five times NULL cost SQLite more than all else of a row.
@@ -11,25 +11,35 @@ INSERT INTO message (queue_id, `offset`, id, nonce, body, accepted_at, deliver_a
 -- Due messages, locked before, into the stream at consecutive offsets, in order of their time. The bodies never leave
 -- the server.
 INSERT INTO message (queue_id, `offset`, id, nonce, `key`, ordering_key, tag, headers, content_type, body, accepted_at,
-  deliver_at, streamed_at)
+  deliver_at, expires_at, streamed_at)
 SELECT queue_id, ? + ROW_NUMBER() OVER (ORDER BY deliver_at, accepted_at, id) - 1, id, nonce, `key`, ordering_key, tag,
-  headers, content_type, body, accepted_at, deliver_at, ?
+  headers, content_type, body, accepted_at, deliver_at, expires_at, ?
 FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*);
 
 -- name: range
 -- A stretch of a queue, in order.
-SELECT `offset`, id, `key`, ordering_key, tag, headers, content_type, body, accepted_at, deliver_at, streamed_at
-FROM message /*! FORCE INDEX (PRIMARY) */ WHERE queue_id = ? AND `offset` >= ? AND `offset` < ? AND id >= 0
+SELECT `offset`, id, `key`, ordering_key, tag, headers, content_type, body, accepted_at, deliver_at, expires_at,
+  streamed_at FROM message /*! FORCE INDEX (PRIMARY) */ WHERE queue_id = ? AND `offset` >= ? AND `offset` < ? AND id >= 0
 ORDER BY `offset` LIMIT ?;
 
 -- name: tags
--- The tags of a stretch of a queue, in order.
-SELECT `offset`, tag FROM message /*! FORCE INDEX (PRIMARY) */ WHERE queue_id = ? AND `offset` >= ? AND `offset` < ?
+-- The tags of a stretch of a queue, in order, and past which time nobody is given them.
+SELECT `offset`, tag, expires_at FROM message /*! FORCE INDEX (PRIMARY) */ WHERE queue_id = ? AND `offset` >= ? AND `offset` < ?
 ORDER BY `offset` LIMIT ?;
+
+-- name: expiries
+-- Past which times the messages of a stretch of a queue are given to nobody, in order.
+SELECT `offset`, expires_at FROM message /*! FORCE INDEX (PRIMARY) */
+WHERE queue_id = ? AND `offset` >= ? AND `offset` < ? AND id >= 0 ORDER BY `offset` LIMIT ?;
 
 -- name: ids
 -- The ids of a stretch of a queue.
 SELECT `offset`, id FROM message WHERE queue_id = ? AND `offset` >= ? AND `offset` < ? AND id >= 0;
+
+-- name: leaving
+-- The ids of a stretch of a queue, and past which times nobody is given them: of what leaves its claim.
+SELECT `offset`, id, expires_at FROM message /*! FORCE INDEX (PRIMARY) */
+WHERE queue_id = ? AND `offset` >= ? AND `offset` < ? AND id >= 0;
 
 -- name: ids_within
 -- The ids of stretches of queues, tombstones too.
@@ -44,10 +54,14 @@ SELECT COALESCE(MAX(`offset`), -1) FROM message /*! FORCE INDEX (PRIMARY) */ WHE
 SELECT `offset`, id, streamed_at FROM message /*! FORCE INDEX (PRIMARY) */
 WHERE queue_id = ? AND `offset` >= ? ORDER BY `offset` LIMIT ?;
 
+-- name: count
+-- How many of these are in the stream.
+SELECT COUNT(*) FROM message /*! FORCE INDEX (udx_message_id) */ WHERE id IN (?*);
+
 -- name: find
 -- Where the messages lie in the stream, by id.
 SELECT m.id, q.topic_id, m.queue_id, q.number, m.`offset`, m.`key`, m.ordering_key, m.tag, m.headers, m.content_type,
-  m.body, m.accepted_at, m.deliver_at, m.streamed_at
+  m.body, m.accepted_at, m.deliver_at, m.expires_at, m.streamed_at
 FROM message m JOIN queue q ON q.id = m.queue_id WHERE m.id IN (?*);
 
 -- name: weights
@@ -105,8 +119,9 @@ WHERE queue_id = ? AND `offset` >= ? AND `offset` < ? ORDER BY `offset` LIMIT ?;
 -- name: restore
 -- Messages of dead letters that retention has taken from the stream, back into their places.
 INSERT IGNORE INTO message (queue_id, `offset`, id, nonce, `key`, ordering_key, tag, headers, content_type, body,
-  accepted_at, deliver_at, streamed_at)
+  accepted_at, deliver_at, expires_at, streamed_at)
 SELECT queue_id, `offset`, id, 0, `key`, ordering_key, tag, headers, content_type, body, accepted_at, deliver_at,
+  expires_at,
   CASE WHEN deliver_at > accepted_at THEN deliver_at ELSE accepted_at END
 FROM dead /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ? AND id IN (?*);
 
@@ -117,4 +132,13 @@ WHERE queue_id = ? AND `offset` >= ? AND `offset` < ?;
 
 -- name: briefly
 -- Where messages lie in the stream, and when they came there, without their bodies.
-SELECT id, queue_id, `offset`, streamed_at, `key`, accepted_at, deliver_at FROM message WHERE id IN (?*);
+SELECT id, queue_id, `offset`, streamed_at, `key`, headers, accepted_at, deliver_at FROM message WHERE id IN (?*);
+
+-- name: kept
+-- Where messages lie, and what of their content type says that they were erased.
+SELECT q.topic_id, m.queue_id, q.number, m.content_type
+FROM message m /*! FORCE INDEX (udx_message_id) */ JOIN queue q ON q.id = m.queue_id WHERE m.id IN (?*);
+
+-- name: erase
+-- The content of a message goes.
+UPDATE message SET headers = NULL, content_type = ?, body = X'' WHERE queue_id = ? AND `offset` = ?;

@@ -18,11 +18,11 @@ LEFT JOIN delay d /*! FORCE INDEX (PRIMARY) */ ON d.shard = m.shard + 16 AND d.i
 WHERE m.shard = ? AND m.due < ? AND d.id IS NULL ORDER BY m.due LIMIT ?;
 
 -- name: upcoming
--- How many rescheduled messages of a topic fall due in a stretch of time.
+-- How many rescheduled messages of a topic (0: of all) fall due in a stretch of time.
 SELECT /*! STRAIGHT_JOIN */ COUNT(*) FROM moved m /*! FORCE INDEX (PRIMARY) */
 JOIN delay d /*! FORCE INDEX (PRIMARY) */ ON d.shard = m.shard + 16 AND d.id = m.id AND d.due = m.due
 WHERE m.shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) AND m.due >= ? AND m.due < ?
-  AND d.topic_id = ?;
+  AND ? IN (0, d.topic_id);
 
 -- name: edge
 -- The first rescheduled message of a shard, from a time on, that lies behind so many others.

@@ -31,3 +31,12 @@ WHERE queue_id = ? AND message_offset >= ? ORDER BY message_offset LIMIT ?;
 -- What is parked of a queue in a group, in key order, a bounded batch.
 SELECT ordering_key, message_offset FROM parked /*! FORCE INDEX (PRIMARY) */
 WHERE group_id = ? AND queue_id = ? ORDER BY ordering_key, message_offset LIMIT ?;
+
+-- name: kept
+-- Where a message is parked, and what is remembered of its attempts.
+SELECT group_id, queue_id, ordering_key, message_offset, history
+FROM parked /*! FORCE INDEX (idx_parked_message_id) */ WHERE message_id IN (?*);
+
+-- name: rewrite
+-- What is remembered of a message's attempts.
+UPDATE parked SET history = ? WHERE group_id = ? AND queue_id = ? AND ordering_key = ? AND message_offset = ?;

@@ -6,13 +6,19 @@ INSERT INTO redelivery (queue_id, `offset`, retry_id, message_queue_id, message_
 -- name: range
 -- A stretch of a retry queue with its messages, in order.
 SELECT r.`offset`, r.message_id AS id, m.`key`, m.ordering_key, m.tag, m.headers, m.content_type, m.body, m.accepted_at,
-  m.deliver_at, r.streamed_at, r.attempt, r.message_offset AS source
+  m.deliver_at, m.expires_at, r.streamed_at, r.attempt, r.message_offset AS source
 FROM redelivery r /*! FORCE INDEX (PRIMARY) */ JOIN message m /*! FORCE INDEX (PRIMARY) */ ON m.queue_id = r.message_queue_id AND m.`offset` = r.message_offset
 WHERE r.queue_id = ? AND r.`offset` >= ? AND r.`offset` < ? ORDER BY r.`offset` LIMIT ?;
 
 -- name: tags
--- The tags of the messages in a stretch of a retry queue, in order.
-SELECT r.`offset`, m.tag
+-- The tags of the messages in a stretch of a retry queue, in order, and past which time nobody is given them.
+SELECT r.`offset`, m.tag, m.expires_at
+FROM redelivery r /*! FORCE INDEX (PRIMARY) */ JOIN message m /*! FORCE INDEX (PRIMARY) */ ON m.queue_id = r.message_queue_id AND m.`offset` = r.message_offset
+WHERE r.queue_id = ? AND r.`offset` >= ? AND r.`offset` < ? ORDER BY r.`offset` LIMIT ?;
+
+-- name: expiries
+-- Past which times the messages of a stretch of a retry queue are given to nobody, in order.
+SELECT r.`offset`, m.expires_at
 FROM redelivery r /*! FORCE INDEX (PRIMARY) */ JOIN message m /*! FORCE INDEX (PRIMARY) */ ON m.queue_id = r.message_queue_id AND m.`offset` = r.message_offset
 WHERE r.queue_id = ? AND r.`offset` >= ? AND r.`offset` < ? ORDER BY r.`offset` LIMIT ?;
 
@@ -26,7 +32,7 @@ SELECT queue_id, `offset`, message_id FROM redelivery /*! FORCE INDEX (PRIMARY) 
 
 -- name: sources
 -- Where the messages at these offsets of a retry queue lie, and what they have behind them; without those that are gone.
-SELECT r.`offset`, r.message_queue_id, r.message_offset, r.message_id, r.attempt, r.history
+SELECT r.`offset`, r.message_queue_id, r.message_offset, r.message_id, r.attempt, r.history, m.expires_at
 FROM redelivery r /*! FORCE INDEX (PRIMARY) */ JOIN message m /*! FORCE INDEX (PRIMARY) */ ON m.queue_id = r.message_queue_id AND m.`offset` = r.message_offset
 WHERE r.queue_id = ? AND r.`offset` IN (?*);
 
@@ -49,3 +55,7 @@ DELETE /*+ INDEX(redelivery PRIMARY) */ FROM redelivery WHERE queue_id = ? AND `
 SELECT r.`offset`, r.message_offset, COALESCE(m.id, -1) AS id, m.ordering_key FROM redelivery r /*! FORCE INDEX (PRIMARY) */
 LEFT JOIN message m /*! FORCE INDEX (PRIMARY) */ ON m.queue_id = r.message_queue_id AND m.`offset` = r.message_offset
 WHERE r.queue_id = ? AND r.`offset` >= ? AND r.`offset` < ?;
+
+-- name: rewrite
+-- What is remembered of a message's attempts.
+UPDATE redelivery SET history = ? WHERE queue_id = ? AND `offset` = ?;

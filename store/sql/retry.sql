@@ -13,6 +13,10 @@ ORDER BY shard, id /*! FOR UPDATE SKIP LOCKED */;
 -- To which queue each of these retries goes.
 SELECT id, return_queue_id FROM retry /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*);
 
+-- name: groups
+-- Of which group each of these retries is.
+SELECT id, group_id FROM retry /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) IN (?*);
+
 -- name: remove
 -- Retries locked before.
 DELETE /*+ INDEX(retry PRIMARY) */ FROM retry WHERE (shard, id) IN (?*);
@@ -38,3 +42,7 @@ WHERE message_queue_id = ? AND message_offset >= ? ORDER BY message_offset LIMIT
 -- name: some
 -- Retries of a group, a bounded batch. (With the message, so that no index alone has it all.)
 SELECT id, message_id FROM retry /*! FORCE INDEX (idx_retry_multi_group) */ WHERE group_id = ? ORDER BY attempt LIMIT ?;
+
+-- name: rewrite
+-- What is remembered of a message's attempts.
+UPDATE retry SET history = ? WHERE shard = ? AND id = ?;

@@ -1,6 +1,7 @@
 -- name: count
 -- Adds to the counters of a topic.
-UPDATE tally SET scheduled = scheduled + ?, cancelled = cancelled + ? WHERE topic_id = ? AND maker = ?;
+UPDATE tally SET scheduled = scheduled + ?, cancelled = cancelled + ?, replaced = replaced + ?, suppressed = suppressed + ?
+WHERE topic_id = ? AND maker = ?;
 
 -- name: add
 -- A row that is not there yet, for the first count of a maker.
@@ -17,7 +18,7 @@ SELECT topic_id, scheduled FROM tally /*! FORCE INDEX (PRIMARY) */ WHERE topic_i
 
 -- name: of_topics
 -- The counters of topics, all makers together.
-SELECT topic_id, SUM(scheduled), SUM(cancelled) FROM tally WHERE topic_id IN (?*) GROUP BY topic_id;
+SELECT topic_id, SUM(scheduled), SUM(cancelled), SUM(replaced), SUM(suppressed) FROM tally WHERE topic_id IN (?*) GROUP BY topic_id;
 
 -- name: lock
 -- The counters of a topic, for update: nobody schedules meanwhile.
@@ -29,4 +30,6 @@ DELETE FROM tally WHERE topic_id = ?;
 
 -- name: all
 -- The counters of all topics, all makers together.
-SELECT topic_id, SUM(scheduled) AS scheduled, SUM(cancelled) AS cancelled FROM tally GROUP BY topic_id;
+SELECT topic_id, SUM(scheduled) AS scheduled, SUM(cancelled) AS cancelled, SUM(replaced) AS replaced,
+  SUM(suppressed) AS suppressed
+FROM tally GROUP BY topic_id;

@@ -1,24 +1,24 @@
 -- name: find
 -- The topics named.
-SELECT id, name, kind, ordered, retention, ladder, sequencer, created_at FROM topic WHERE name IN (?*);
+SELECT id, name, kind, ordered, retention, ladder, sequencer, created_at, max_pending, max_rate, release_rate FROM topic WHERE name IN (?*);
 
 -- name: page
 -- Topics by id, from behind one.
-SELECT id, name, kind, ordered, retention, ladder, sequencer, created_at FROM topic /*! FORCE INDEX (PRIMARY) */
-WHERE id > ? ORDER BY id LIMIT ?;
+SELECT id, name, kind, ordered, retention, ladder, sequencer, created_at, max_pending, max_rate, release_rate FROM topic
+/*! FORCE INDEX (PRIMARY) */ WHERE id > ? ORDER BY id LIMIT ?;
 
 -- name: by_name
 -- Topics by name, from behind one.
-SELECT id, name, kind, ordered, retention, ladder, sequencer, created_at FROM topic /*! FORCE INDEX (udx_topic_name) */
-WHERE name > ? ORDER BY name LIMIT ?;
+SELECT id, name, kind, ordered, retention, ladder, sequencer, created_at, max_pending, max_rate, release_rate FROM topic
+/*! FORCE INDEX (udx_topic_name) */ WHERE name > ? ORDER BY name LIMIT ?;
 
 -- name: add
 -- Topics that are not there yet.
-INSERT IGNORE INTO topic (name, kind, ordered, retention, ladder, sequencer, created_at) VALUES ?;
+INSERT IGNORE INTO topic (name, kind, ordered, retention, ladder, sequencer, created_at, max_pending, max_rate, release_rate) VALUES ?;
 
 -- name: change
 -- What an operator may change of a topic.
-UPDATE topic SET retention = ?, ladder = ?, sequencer = ? WHERE id = ?;
+UPDATE topic SET retention = ?, ladder = ?, sequencer = ?, max_pending = ?, max_rate = ?, release_rate = ? WHERE id = ?;
 
 -- name: names
 -- The names of topics.

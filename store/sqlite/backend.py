@@ -29,7 +29,7 @@ _READERS = 2
 class SQLiteBackend:
     """A `store.ports.Backend` over one file. A second server on the same file is refused with `StoreInUse`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: SteadyClock | None = None) -> None:
         # Resolved once, so that neither a link that is turned nor a change of folder leads a later reader elsewhere.
         self.path = _resolved(path)
         self._lock = FileLock(self.path)
@@ -38,7 +38,7 @@ class SQLiteBackend:
         except StoreError:
             self._lock.close()
             raise
-        self._clock = SteadyClock()
+        self._clock = clock or SteadyClock()
         self._idle: list[Connection] = []
         self._limit = trio.CapacityLimiter(_READERS)
 
@@ -84,6 +84,10 @@ class SQLiteBackend:
 
     def admit(self, server: str) -> None:
         """There is no other."""
+
+    async def rivals(self) -> list[str]:
+        """There is no other."""
+        return []
 
     def skew(self) -> int:
         """By how many milliseconds the host's clock was set since."""

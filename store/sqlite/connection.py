@@ -95,6 +95,11 @@ class SQLiteTransaction:
         """Inserts the rows."""
         await self.execute_many(query, rows)
 
+    async def later_each(self, query: str, rows: Sequence[Sequence[Value]]) -> None:
+        """Runs the statement for each."""
+        for row in rows:
+            await self.later_exactly(1, query, *row)
+
     async def draw_elsewhere(self, counts: Mapping[int, int]) -> dict[int, int]:
         """Every queue here is sequenced by its own row."""
         del counts

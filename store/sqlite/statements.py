@@ -61,7 +61,7 @@ def bind(query: str, values: Sequence[Bound]) -> tuple[str, list[Any]]:
         elif value and isinstance(value[0], bytes):
             text = text.replace("(?*)", f"({', '.join('?' * len(value))})", 1)
             flat.extend(value)
-        elif value and isinstance(value[0], tuple) and "(?*)" in text:
+        elif value and isinstance(value[0], tuple) and _ROWS.search(text):
             text = _any_of(text, len(value))
             flat.extend(one for some in value for one in cast("Sequence[Value]", some))
         else:

@@ -14,16 +14,19 @@ them as well as an asynchronous one.
 
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Literal, NamedTuple, Protocol
 
 from attrs import frozen
 
 from ..catalogue import find_topics
-from ..errors import DuplicateKey, StoreError
+from ..errors import DuplicateKey, NoSuchTable, StoreError
+from ..expiry import is_past
 from ..ids import MAX_MS, SHARDS, IdMaker, apart, due_of, places_of, random_nonce, shard_for, shard_of
 from ..ports import Queries, Value
 from ..records import ClaimKey, Outcome, Queue, Topic, Verdict
 from ..rows import Cancelled, Return, Waiting, encode
+from ..timers import forecast
 from .placing import named_queue, queue_of_key
 
 _LATEST = MAX_MS - 2000
@@ -48,6 +51,10 @@ class TooFar(StoreError):
     """The time is further ahead than a message may wait."""
 
 
+class Expired(StoreError):
+    """It would be past its time before it could be handed out."""
+
+
 @frozen
 class Entry:
     """A message to be published, checked."""
@@ -63,6 +70,8 @@ class Entry:
     tag: str | None = None
     headers: bytes | None = None
     queue: int | None = None
+    expires_at: int | None = None
+    """From then on it is not handed out any more, Unix milliseconds."""
 
 
 @frozen
@@ -80,34 +89,40 @@ async def publish(
 ) -> list[Accepted]:
     """Writes the messages into `delay`, those that are due as well: they are found there once this is committed.
 
-    Raises `TopicMissing`, `WrongQueue` and `TooFar` before anything is written.
+    Raises `TopicMissing`, `WrongQueue`, `TooFar` and `Expired` before anything is written.
     """
-    topics = await find_topics(tx, [topic_name])
-    if not topics:
-        raise TopicMissing(f"there is no topic {topic_name!r}")
-    topic = topics[0]
+    topic = await named_topic(tx, topic_name)
     now = await tx.now()
-    times = [_deliver_at(entry, now, max_delay) for entry in entries]
-    queues = [_queue(topic, entry) for entry in entries]
+    times = [deliver_at(entry, now, max_delay) for entry in entries]
+    queues = [queue_for(topic, entry) for entry in entries]
     accepted: list[Accepted] = []
     for begin, end in _pieces(entries):
         piece = list(zip(entries[begin:end], queues[begin:end], times[begin:end], strict=True))
-        made = await _add(tx, ids, topic, piece, now)
-        labels = [(topic.id, encode(entry.key), id_) for (entry, *_), id_ in zip(piece, made, strict=True) if entry.key]
-        if labels:
-            await tx.execute_many("label.add", labels)
+        made = await add(tx, ids, topic, piece, now)
         accepted += [Accepted(id_, at, at > now) for (_, _, at), id_ in zip(piece, made, strict=True)]
     return accepted
 
 
-def _deliver_at(entry: Entry, now: int, max_delay: int) -> int:
+async def named_topic(tx: Queries, name: str) -> Topic:
+    """Raises `TopicMissing`."""
+    topics = await find_topics(tx, [name])
+    if not topics:
+        raise TopicMissing(f"there is no topic {name!r}")
+    return topics[0]
+
+
+def deliver_at(entry: Entry, now: int, max_delay: int) -> int:
+    """When it is to be delivered, Unix milliseconds. Raises `TooFar` and `Expired`."""
     at = now + entry.delay if entry.deliver_at is None else max(entry.deliver_at, 0)
     if at > min(now + max_delay, _LATEST):
         raise TooFar("it is further ahead than a message may wait")
+    if is_past(entry.expires_at, max(at, now)):
+        raise Expired("it is past, or not after the time it is to be delivered")
     return at
 
 
-def _queue(topic: Topic, entry: Entry) -> Queue:
+def queue_for(topic: Topic, entry: Entry) -> Queue:
+    """Where it goes. Raises `WrongQueue`."""
     if entry.queue is not None:
         return named_queue(topic, entry.queue, entry.ordering_key)
     if entry.ordering_key is not None:
@@ -128,10 +143,13 @@ def _pieces(entries: Sequence[Entry]) -> list[tuple[int, int]]:
     return [*pieces, (begin, len(entries))] if entries else []
 
 
-async def _add(
+async def add(
     tx: Queries, ids: IdMaker, topic: Topic, piece: Sequence[tuple[Entry, Queue, int]], now: int
 ) -> list[int]:
-    """Their ids. A duplicate key rolls back the statement and not the user's transaction: new ids, another try."""
+    """Writes messages and their labels; their ids.
+
+    A duplicate key rolls back the statement and not the user's transaction: new ids, another try.
+    """
     for tried in range(_KEY_TRIES):
         spread = min(4**tried - 1, 1000)
         made = [_id(ids, topic, entry, max(at, now), spread) for entry, _, at in piece]
@@ -139,9 +157,17 @@ async def _add(
             continue
         rows = [_row(topic, *one, id_, now) for one, id_ in zip(piece, made, strict=True)]
         try:
-            await tx.execute_many("delay.add_uncounted", rows)
+            if any(entry.expires_at is not None for entry, *_ in piece):
+                expiring = [(*row, entry.expires_at) for row, (entry, *_) in zip(rows, piece, strict=True)]
+                await tx.execute_many("delay.add_uncounted_expiring", expiring)
+            else:
+                await tx.execute_many("delay.add_uncounted", rows)
         except DuplicateKey:
             continue
+        await _foretell(tx, forecast.changes(now, [(topic.id, due_of(id_)) for id_ in made]))
+        labels = [(topic.id, encode(entry.key), id_) for (entry, *_), id_ in zip(piece, made, strict=True) if entry.key]
+        if labels:
+            await tx.execute_many("label.add", labels)
         return made
     raise DuplicateKey("no free id was found for a message; try again")
 
@@ -186,18 +212,13 @@ async def _cancel(tx: OutboxTransaction, id_: int) -> Verdict:
     if not seen and (elsewhere := await _elsewhere(tx, id_)) is not None:
         return elsewhere
     now = await tx.now()
-    # In its own place first: while that is ours, nobody can move it back to there.
-    for place in (shard, shard + SHARDS):
-        await tx.execute("delay.lock_or_add", place, id_)
-        (row,) = await tx.fetch("delay.locked", Waiting, place, id_)
-        await tx.execute("delay.remove_locked", place, id_)
-        if row.topic_id:
-            if row.due != due_of(id_):
-                await tx.execute("moved.remove", shard, row.due, id_)
-            times = (row.accepted_at, row.deliver_at, now)
-            await tx.execute_many("cancelled.add", [(shard, id_, row.nonce, row.topic_id, row.key, *times)])
-            await tx.execute_many("outbox_cancel.add", [(shard, id_, row.topic_id, row.uncounted)])
-            return Verdict("cancelled", topic=row.topic_id, due_before=row.due)
+    row = await lock_waiting(tx, id_)
+    if row is not None:
+        await remove_waiting(tx, row)
+        times = (row.accepted_at, row.deliver_at, now)
+        await tx.execute_many("cancelled.add", [(shard, id_, row.nonce, row.topic_id, row.key, *times)])
+        await tx.execute_many("outbox_cancel.add", [(shard, id_, row.topic_id, row.uncounted)])
+        return Verdict("cancelled", topic=row.topic_id, due_before=row.due)
     if (elsewhere := await _elsewhere(tx, id_)) is not None:
         return elsewhere
     if not seen:
@@ -211,6 +232,34 @@ async def _cancel(tx: OutboxTransaction, id_: int) -> Verdict:
     return Verdict("too_late")
 
 
+async def lock_waiting(tx: Queries, id_: int) -> Waiting | None:
+    """The row of a message that waits, locked as soon as nobody else holds it; None where there is none."""
+    # In its own place first: while that is ours, nobody can move it back to there.
+    for place in (shard_of(id_), shard_of(id_) + SHARDS):
+        await tx.execute("delay.lock_or_add", place, id_)
+        (row,) = await tx.fetch("delay.locked", Waiting, place, id_)
+        if row.topic_id:
+            return row
+        await tx.execute("delay.remove_locked", place, id_)
+    return None
+
+
+async def remove_waiting(tx: Queries, row: Waiting) -> None:
+    """Removes a row that is locked."""
+    moved = row.due != due_of(row.id)
+    await tx.execute("delay.remove_locked", shard_of(row.id) + (SHARDS if moved else 0), row.id)
+    if moved:
+        await tx.execute("moved.remove", shard_of(row.id), row.due, row.id)
+    await _foretell(tx, forecast.changes(0, gone=[(row.topic_id, row.due)]))
+
+
+async def _foretell(tx: Queries, rows: Sequence[Sequence[Value]]) -> None:
+    """A store of before the forecast has no place for it: its next server counts what waits."""
+    if rows:
+        with suppress(NoSuchTable):
+            await tx.execute_many("forecast_change.add", rows)
+
+
 async def _elsewhere(tx: Queries, id_: int) -> Verdict | None:
     if await tx.fetch("cancelled.find", Cancelled, [id_]):
         return Verdict("cancelled", fresh=False)
@@ -221,13 +270,11 @@ async def _elsewhere(tx: Queries, id_: int) -> Verdict | None:
 
 async def labelled(tx: Queries, topic_name: str, key: str) -> list[int]:
     """The messages of a key that wait, as far as the transaction sees."""
-    topics = await find_topics(tx, [topic_name])
-    if not topics:
-        raise TopicMissing(f"there is no topic {topic_name!r}")
+    topic = await named_topic(tx, topic_name)
     waiting: list[int] = []
     after = -1
     while True:
-        page = await tx.fetch("label.find", int, topics[0].id, key.encode(), after, 1000)
+        page = await tx.fetch("label.find", int, topic.id, key.encode(), after, 1000)
         for id_ in page:
             if await tx.fetch("delay.seen", tuple[int, int, int], places_of([id_])):
                 waiting.append(id_)

@@ -12,7 +12,6 @@ from attrs import frozen
 
 from ..errors import TopicGone
 from ..ports import Transaction
-from ..records import Queue
 
 _DISORDER = 5_000
 """Milliseconds by which a later offset may bear an earlier time."""
@@ -34,6 +33,17 @@ async def end_of(tx: Transaction, queue_id: int) -> int:
     raise TopicGone("the topic has been removed meanwhile")
 
 
+async def hold_floors(tx: Transaction, queue_ids: Sequence[int]) -> dict[int, int]:
+    """By queue id the lowest offset that may still exist, which stays so: whoever takes messages away for their age
+    waits, and so does a group that is about to begin in these queues, whose place is then behind what was taken."""
+    ids = sorted(queue_ids)
+    found = dict(await tx.fetch("cleaned.lock", tuple[int, int], ids)) if ids else {}
+    if len(found) < len(ids):  # a row that is not there cannot be locked
+        await tx.execute_many("cleaned.add", [(queue_id, 0) for queue_id in ids if queue_id not in found])
+        found = dict(await tx.fetch("cleaned.lock", tuple[int, int], ids))
+    return found
+
+
 async def offset_of(tx: Transaction, queue_id: int, position: Position) -> int:
     """The offset; never beyond the end of the queue, and never before the first message that is still there."""
     end = await end_of(tx, queue_id)
@@ -48,11 +58,6 @@ async def offset_of(tx: Transaction, queue_id: int, position: Position) -> int:
     sure = await _halve(tx, queue_id, begin, end, position.value)
     low = await _halve(tx, queue_id, begin, sure, position.value - _DISORDER)
     return next(iter(await tx.fetch("message.since", int, queue_id, low, sure, position.value)), sure)
-
-
-async def offsets_of(tx: Transaction, queues: Sequence[Queue], position: Position) -> list[tuple[int, int]]:
-    """(number, offset) of a position in each of these queues."""
-    return [(queue.number, await offset_of(tx, queue.id, position)) for queue in queues]
 
 
 async def _halve(tx: Transaction, queue_id: int, low: int, high: int, time: int) -> int:

@@ -16,11 +16,13 @@ from ..errors import DuplicateKey, TopicGone
 from ..ids import MAX_MS, IdMaker, apart, due_of, random_nonces, shard_for, shard_of
 from ..ports import Offsets, Queries, Transaction, Value
 from ..records import Conflict, Draft, Publication, Receipt
-from ..rows import encode
+from ..rows import GUARDED, encode
+from ..timers import forecast
+from . import idempotency
 from .offsets import lock_free
 from .tallies import count, locked_tallies
 
-_HORIZON_OF_IDS = MAX_MS - 1000
+LATEST_DUE = MAX_MS - 1000
 T = TypeVar("T")
 
 
@@ -104,8 +106,10 @@ class Publishing:
         written = self._written = self._identify(publications, fresh)
         waiting = [one for one in written if one.waits]
         if waiting:
-            bare = _are_bare(waiting)
-            await add_waiting(tx, [self._delay_row(one, bare=bare) for one in waiting], bare=bare)
+            special = are_special(one.draft for one in waiting)
+            how = {"bare": not special and _are_bare(waiting), "special": special}
+            rows = [waiting_row(one.draft, one.id, one.nonce, self.now, **how) for one in waiting]
+            await add_waiting(tx, rows, **how)
             await self._count(tx, waiting)
         await self._label(tx, [one for one in written if one.draft.key is not None])
         await self._stream(tx, [one for one in written if not one.waits] if waiting else written)
@@ -113,7 +117,7 @@ class Publishing:
             await self._remember(tx)
 
     def _waits(self, draft: Draft) -> bool:
-        return draft.deliver_at is not None and draft.deliver_at > self.now
+        return (draft.deliver_at is not None and draft.deliver_at > self.now) or draft.guard is not None
 
     def _needs(self, publication: Publication) -> set[int]:
         """The rows that it shares with others: queues whose offsets it draws, and topics (negative) it counts in."""
@@ -135,9 +139,9 @@ class Publishing:
             these = [index in chosen for index, publication in enumerate(publications) for _ in publication.drafts]
             drafts, ids = list(compress(drafts, these)), list(compress(ids, these))
         return [
-            _Written(draft, False, id_, nonce, now)
+            _Written(draft, draft.guard is not None, id_, nonce, now)
             if (deliver_at := draft.deliver_at) is None
-            else _Written(draft, deliver_at > now, id_, nonce, deliver_at)
+            else _Written(draft, deliver_at > now or draft.guard is not None, id_, nonce, deliver_at)
             for draft, id_, nonce in zip(drafts, ids, random_nonces(len(drafts)), strict=True)
         ]
 
@@ -146,17 +150,17 @@ class Publishing:
         plain = iter(() if self.spread else self.ids.make_some(self.now, len(drafts), straight=True))
         self.made += [
             next(plain, 0) or self._id(draft)
-            if draft.deliver_at is None and draft.ordering_key is None
+            if draft.deliver_at is None and draft.ordering_key is None and draft.guard is None
             else self._id(draft)
             for draft in drafts
         ]
         return self.made
 
     def _id(self, draft: Draft) -> int:
-        waits = self._waits(draft)
-        due = min(draft.deliver_at or 0, _HORIZON_OF_IDS) if waits else self.now
+        if self._waits(draft):
+            return waiting_id(self.ids, draft, max(draft.deliver_at or 0, self.now), self.spread)
         shard = None if draft.ordering_key is None else shard_for(draft.topic.id, draft.ordering_key)
-        return self.ids.make(due, shard=shard, straight=not waits, spread=self.spread)
+        return self.ids.make(self.now, shard=shard, straight=True, spread=self.spread)
 
     def _receipt(self, written: _Written) -> Receipt:
         if self._offsets is None or written.waits:
@@ -172,35 +176,16 @@ class Publishing:
         for publication in publications:
             if publication.idempotency_key is not None:
                 keys[publication.drafts[0].topic.id].add(publication.idempotency_key)
-        known: dict[tuple[int, str], tuple[bytes, bytes]] = {}
-        for topic_id in sorted(keys):
-            over: list[bytes] = []
-            asked = sorted(key.encode() for key in keys[topic_id])
-            rows = await tx.fetch("idempotency.find", tuple[bytes, bytes, bytes, int], topic_id, asked)
-            for key, fingerprint, receipts, expires_at in rows:
-                if expires_at <= self.now:
-                    over.append(key)
-                else:
-                    known[topic_id, key.decode()] = fingerprint, receipts
-            if over:
-                await tx.execute("idempotency.remove", topic_id, over, self.now)
+        known = await idempotency.known(tx, keys, self.now)
         answers: list[_Answer | None] = []
         for publication in publications:
             named = publication.idempotency_key
             if named is None or (first := known.get((publication.drafts[0].topic.id, named))) is None:
                 answers.append(None)
             else:
-                answers.append(_replay(publication, first[0], _decode_receipts(first[1])))
+                same = first[0] == publication.fingerprint  # else the answer may be one to another kind of request
+                answers.append(_replay(publication, first[0], _decode_receipts(first[1]) if same else None))
         return answers
-
-    def _delay_row(self, written: _Written, *, bare: bool) -> Sequence[Value]:
-        draft = written.draft
-        due = due_of(written.id)
-        return (
-            *(shard_of(written.id), written.id, due, written.nonce, draft.topic.id, draft.queue.id),
-            *((draft.body,) if bare else _content(draft)),
-            *(self.now, draft.deliver_at),
-        )
 
     async def _label(self, tx: Transaction, labelled: Sequence[_Written]) -> None:
         if labelled:
@@ -223,7 +208,7 @@ class Publishing:
 
     def _message_rows(self, written: Iterable[_Written]) -> list[Sequence[Value]]:
         now = self.now
-        return [(one.id, one.nonce, *_content(one.draft), now, one.at, now) for one in written]
+        return [(one.id, one.nonce, *_content(one.draft), now, one.at, one.draft.expires_at, now) for one in written]
 
     def _bare_rows(self, written: Iterable[_Written]) -> list[Sequence[Value]]:
         now = self.now
@@ -234,6 +219,7 @@ class Publishing:
         for topic_id in sorted(topics):
             if not await count(tx, topic_id, self.maker, scheduled=topics[topic_id]):
                 raise TopicGone("the topic has been removed meanwhile")
+        await forecast.tell(tx, self.now, [(one.draft.topic.id, due_of(one.id)) for one in waiting])
 
     def _by_publication(self, ones: Iterable[T]) -> Iterable[tuple[Publication, list[T]]]:
         """What there is for each draft that is written, with its publication."""
@@ -276,26 +262,46 @@ class Publishing:
         return self._offsets.written(text)
 
 
-async def add_waiting(tx: Queries, rows: Sequence[Sequence[Value]], *, bare: bool = False) -> None:
-    """Rows of `delay`; when they are `bare`, without what is not there of a message with a body alone.
+def waiting_id(ids: IdMaker, draft: Draft, due: int, spread: int) -> int:
+    """An id for a message that waits until `due`, Unix milliseconds."""
+    shard = None if draft.ordering_key is None else shard_for(draft.topic.id, draft.ordering_key)
+    return ids.make(min(due, LATEST_DUE), shard=shard, spread=spread)
+
+
+def waiting_row(
+    draft: Draft, id_: int, nonce: int, now: int, *, bare: bool = False, special: bool = False
+) -> Sequence[Value]:
+    """A row of `delay`."""
+    place = (shard_of(id_), id_, due_of(id_), nonce, draft.topic.id, draft.queue.id)
+    times = (now, now if draft.deliver_at is None else draft.deliver_at)
+    if bare:
+        return (*place, draft.body, *times)
+    more = () if not special else (0, None) if draft.guard is None else (GUARDED, draft.guard.encode())
+    return (*place, *_content(draft), *times, draft.expires_at, *more)
+
+
+def are_special(drafts: Iterable[Draft | None]) -> bool:
+    """Whether promotion has more to do with one of them than to move it."""
+    return any(draft is not None and draft.guard is not None for draft in drafts)
+
+
+async def add_waiting(
+    tx: Queries, rows: Sequence[Sequence[Value]], *, bare: bool = False, special: bool = False
+) -> None:
+    """Rows of `delay`; when they are `bare`, without what is not there of a message with a body alone; when `special`,
+    with what promotion has to do beside.
 
     Raises `DuplicateKey` when another message has one of their ids, or had it.
     """
-    await tx.execute_many("delay.add_bare" if bare else "delay.add", rows)
-    # A message keeps its id when it leaves `delay`: who is given it again could be cancelled in its stead.
-    ids: list[Any] = [row[1] for row in rows]
+    await tx.execute_many("delay.add_special" if special else "delay.add_bare" if bare else "delay.add", rows)
+    await refuse_used(tx, [row[1] for row in rows])
+
+
+async def refuse_used(tx: Queries, ids: Sequence[Any]) -> None:
+    """Raises `DuplicateKey` when another message had one of these ids that has left `delay`."""
+    # A message keeps its id when it leaves: who is given it again could be cancelled in its stead.
     if await tx.fetch("delay.used", tuple[int, int], apart(ids), ids, ids):
         raise DuplicateKey("an id is that of a message which was cancelled or promoted before")
-
-
-async def forget(tx: Transaction, now: int, limit: int) -> int:
-    """Removes a batch of idempotency keys whose window is over; returns how many."""
-    past: dict[int, list[bytes]] = defaultdict(list)
-    for topic_id, key in await tx.fetch("idempotency.past", tuple[int, bytes], now, limit):
-        past[topic_id].append(key)
-    return sum(
-        [await tx.execute("idempotency.forget", topic_id, sorted(past[topic_id]), now) for topic_id in sorted(past)]
-    )
 
 
 def _are_bare(written: Iterable[_Written]) -> bool:
@@ -304,7 +310,7 @@ def _are_bare(written: Iterable[_Written]) -> bool:
         draft = one.draft
         if draft.key is not None or draft.ordering_key is not None or draft.tag is not None:
             return False
-        if draft.headers is not None or draft.content_type is not None:
+        if draft.headers is not None or draft.content_type is not None or draft.expires_at is not None:
             return False
     return True
 

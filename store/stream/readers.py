@@ -118,14 +118,14 @@ class Reading:
         known = (queue.id, began, request.size, request.tags)
         if known not in self._pages:
             page_size = PAGE if request.tags is not None else min(PAGE, request.size)
-            stretch = Stretch(tx, queue, began, end, page_size)
+            stretch = Stretch(tx, queue, began, end, page_size, self.now)
             messages: list[Delivered] = []
             scanned = 0
             while not messages and stretch.position < end and scanned < _SCAN:
                 found = await stretch.take(min(stretch.position + request.size, end))
-                scanned += max(1, len(found))
                 if not found:
                     stretch.skip_hole()
+                scanned += max(1, len(found), len(stretch.take_expired()))
                 messages = [m for _, m in found if request.tags is None or m.tag in request.tags]
             self._pages[known] = (messages, stretch.position)
         return self._pages[known]

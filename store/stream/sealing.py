@@ -78,7 +78,7 @@ async def seal(tx: Transaction, queue_id: int, now: int, *, at_once: bool = Fals
         straight += is_straight(id_)
     if end > begin:
         if tombstones:
-            await tx.execute_many("message.add", tombstones)
+            await tx.execute_many("message.add_bare", tombstones)
         await tx.execute("queue.seal", end, straight, holes, queue_id)
     return Sealed(end, end > begin, gap is None and (sealed < len(rows) or len(rows) == _PAGE), gap)
 
@@ -107,4 +107,4 @@ async def last_end(tx: Transaction, *, queue_id: int) -> int:
 
 def _tombstone(queue_id: int, offset: int, now: int) -> Sequence[Value]:
     id_ = -1 - (queue_id << _TOMB_BITS | offset)  # no message has an id below 0
-    return (queue_id, offset, id_, 0, None, None, None, None, None, b"", now, now, now)
+    return (queue_id, offset, id_, 0, b"", now, now, now)

@@ -1,9 +1,11 @@
 """Stretches of a queue, read in pages: a claim's messages, or a pull by the reader's own offset."""
 
+from itertools import takewhile
 from typing import NamedTuple
 
 from attrs import define
 
+from ..expiry import is_past
 from ..ports import Asked, Transaction
 from ..records import Delivered, Queue
 from ..rows import Content
@@ -15,6 +17,12 @@ CLAIM_BYTES = 8 << 20
 """A claim stops growing past this many bytes of bodies."""
 
 
+_SCAN = 5_000
+"""Messages past their time that one pull passes over."""
+_AT_ONCE = 500
+"""Messages past their time that are passed over in one look."""
+
+
 class Message(NamedTuple):
     """A message in a topic's own queue."""
 
@@ -22,6 +30,13 @@ class Message(NamedTuple):
     id: int
     content: Content
     streamed_at: int
+
+
+class Expiry(NamedTuple):
+    """When a message is past its time."""
+
+    offset: int
+    expires_at: int | None
 
 
 class Returned(NamedTuple):
@@ -52,20 +67,23 @@ class Page:
             return cls(queue, position, limit, Asked("redelivery.range", Returned, *place))
         return cls(queue, position, limit, Asked("message.range", Message, *place))
 
-    @property
-    def messages(self) -> list[tuple[int, Delivered]]:
-        """Each with its offset here."""
+    def messages(self, now: int) -> list[tuple[int, Delivered]]:
+        """Those that may be handed out now, each with its offset here."""
         number = self.queue.number
         return [
             (row.offset, Delivered(row.id, number, row.source, row.attempt, *row.content, row.streamed_at))
             if isinstance(row, Returned)
             else (row.offset, Delivered(row.id, number, row.offset, 1, *row.content, row.streamed_at))
             for row in self.asked.rows
+            if not is_past(row.content.expires_at, now)
         ]
 
 
 class Stretch:
-    """Reads a stretch of a queue in pages, so that neighbouring claims share them."""
+    """Reads a stretch of a queue in pages, so that neighbouring claims share them: what may be handed out now.
+
+    What is past its time is passed over. Of many such in a row the bodies are not read.
+    """
 
     def __init__(
         self,
@@ -74,6 +92,7 @@ class Stretch:
         position: int,
         end: int,
         page_size: int,
+        now: int,
         *,
         returned: bool = False,
         page: Page | None = None,
@@ -85,6 +104,9 @@ class Stretch:
         self._read_to = position  # every row below it has been read
         self._end = end
         self._page_size = page_size
+        self._now = now
+        self._stale = False  # of the last page nothing may be handed out any more
+        self._expired: list[int] = []  # the offsets of what was read and is past its time
         self._page: list[tuple[int, Delivered]] = []
         if page is not None and (page.queue.id, page.position) == (queue.id, position):
             self._turn_to(page)
@@ -94,8 +116,7 @@ class Stretch:
         taken: list[tuple[int, Delivered]] = []
         weight = 0
         while self.position < until:
-            if not self._page and self._read_to <= self.position:
-                await self._read()
+            await self._look()
             if not self._page or self._page[0][0] >= until:
                 self.position = min(until, self._read_to) if not self._page else until
                 continue
@@ -107,37 +128,95 @@ class Stretch:
             self.position = offset + 1
         return taken
 
+    async def ahead(self) -> int:
+        """The offset of the next message, or up to where there is none as far as has been read."""
+        if self.position < self._end:
+            await self._look()
+        return self._page[0][0] if self._page else max(self.position, self._read_to)
+
     def skip_to(self, position: int) -> None:
         """Goes on at a later offset."""
         self._page = [(offset, message) for offset, message in self._page if offset >= position]
+        self._expired = [offset for offset in self._expired if offset >= position]
         self.position = max(self.position, position)
         self._read_to = max(self._read_to, self.position)
 
     def skip_hole(self) -> None:
         """Goes on at the next message, past those that are gone, as far as that is known."""
-        if self._page:
-            self.position = max(self.position, self._page[0][0])
+        self.position = max(self.position, self._page[0][0] if self._page else self._read_to)
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether something was passed over since it is past its time, and not taken yet."""
+        return bool(self._expired) and self._expired[0] < self.position
+
+    def take_expired(self) -> list[int]:
+        """The offsets of what was passed over since it is past its time, each once."""
+        passed = [offset for offset in self._expired if offset < self.position]
+        self._expired = [offset for offset in self._expired if offset >= self.position]
+        return passed
+
+    async def _look(self) -> None:
+        if not self._page and self._read_to <= self.position:
+            await self._read()
 
     async def _read(self) -> None:
+        if self._stale:
+            await self._pass_over()
+            if self._read_to > self.position:
+                return
         page = Page.of(self._queue, self.position, self._end, self._page_size, returned=self._returned)
         await self._tx.fetch_all([page.asked])
         self._turn_to(page)
 
+    async def _pass_over(self) -> None:
+        """Up to the next message that may be handed out, or past a page of those that may not."""
+        place = (self._queue.id, self.position, self._end, _AT_ONCE)
+        rows = await self._tx.fetch("redelivery.expiries" if self._returned else "message.expiries", Expiry, *place)
+        past = list(takewhile(lambda row: is_past(row.expires_at, self._now), rows))
+        self._expired += [row.offset for row in past]
+        self._stale = len(past) == _AT_ONCE
+        if len(past) < len(rows):
+            self._read_to = rows[len(past)].offset
+        else:
+            self._read_to = rows[-1].offset + 1 if self._stale else self._end
+
     def _turn_to(self, page: Page) -> None:
-        messages = page.messages
+        rows, messages = page.asked.rows, page.messages(self._now)
         # What lies behind the end may have been committed since the end was read: it is for the next turn.
         self._page = [found for found in messages if found[0] < self._end]
-        self._read_to = min(messages[-1][0] + 1, self._end) if len(messages) == page.limit else self._end
+        self._read_to = min(rows[-1].offset + 1, self._end) if len(rows) == page.limit else self._end
+        if len(messages) < len(rows):
+            alive = {offset for offset, _ in messages}
+            self._expired += [row.offset for row in rows if row.offset < self._end and row.offset not in alive]
+            self._stale = not messages
 
 
-async def pull(tx: Transaction, queue: Queue, offset: int, limit: int) -> list[Delivered]:
-    """Messages of a topic's own queue from an offset on, past what retention has taken. Raises `TopicGone`."""
+class Pulled(NamedTuple):
+    """What a pull gives, and the offset at which the next begins."""
+
+    messages: list[Delivered]
+    next: int
+    more: bool = False
+    """It has stopped among messages that are past their time: to be gone on with."""
+
+
+async def read_from(tx: Transaction, queue: Queue, offset: int, limit: int, now: int) -> Pulled:
+    """Messages of a topic's own queue from an offset on, past what retention has taken and what is past its time.
+    Raises `TopicGone`."""
     end = await end_of(tx, queue.id)
     for _, floor in await tx.fetch("cleaned.find", tuple[int, int], [queue.id]):
         offset = max(offset, floor)  # what lay below is past its time and gone
-    stretch = Stretch(tx, queue, offset, end, min(PAGE, limit))
-    while stretch.position < end:
+    stretch = Stretch(tx, queue, offset, end, min(PAGE, limit), now)
+    passed = 0
+    while stretch.position < end and passed < _SCAN:
         if found := await stretch.take(min(stretch.position + limit, end)):
-            return [message for _, message in found]
+            return Pulled([message for _, message in found], found[-1][0] + 1)
         stretch.skip_hole()
-    return []
+        passed += len(stretch.take_expired())
+    return Pulled([], stretch.position if passed else offset, more=stretch.position < end)
+
+
+async def pull(tx: Transaction, queue: Queue, offset: int, limit: int) -> list[Delivered]:
+    """What lies there, past its time or not: for audits and tests."""
+    return (await read_from(tx, queue, offset, limit, 0)).messages

@@ -9,14 +9,16 @@ In the wheel a message goes by its id and a retry by `~id`, which is negative, s
 
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import TypeVar
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
+from ..expiry import is_past
 from ..ids import SHARDS, apart, due_of, first_id, place_of, places_of, shard_in_delay, shard_of
 from ..ports import Transaction, Value
-from ..records import Promoted, Verdict
-from ..rows import Cancelled, Due, Resting, Scheduled, Streamed, Waiting
+from ..records import Promoted, Topic, Verdict
+from ..rows import GUARDED, OF_SCHEDULE, SUPPRESSED, Cancelled, Due, OutboxEnd, Resting, Scheduled, Streamed, Waiting
 from ..stream.offsets import draw_free, draw_offsets
 from ..stream.tallies import count, locked_tallies
+from . import forecast
 
 L = TypeVar("L", Waiting, Due)
 
@@ -30,8 +32,23 @@ ByQueue = dict[int, list[int]]
 """Entries by the id of the queue that they are to go to."""
 
 
+class Judge(Protocol):
+    """Says what becomes of messages that are not simply moved."""
+
+    async def judge(self, tx: Transaction, rows: Sequence[Due]) -> list[Due]:
+        """Which of these, locked and due, go to the stream now."""
+        ...
+
+
 async def promote(
-    tx: Transaction, entries: Sequence[int], now: int, maker: int = 0, *, behind: Collection[int] | None = None
+    tx: Transaction,
+    entries: Sequence[int],
+    now: int,
+    maker: int = 0,
+    *,
+    behind: Collection[int] | None = None,
+    judge: Judge | None = None,
+    guarding: Judge | None = None,
 ) -> tuple[list[Promoted], ByQueue]:
     """Hands what is due among these entries to the stream, in one transaction.
 
@@ -39,19 +56,21 @@ async def promote(
 
     Rows that are gone, locked by somebody else or not yet due at `now` are left alone. With `behind` nothing is waited
     for: what goes to a queue that somebody holds is held back and told, and so is what goes to these queues, since
-    something for them is held back already.
+    something for them is held back already. Messages of schedules go as `judge` says, those with a guard as `guarding`
+    does; without one they stay.
     """
-    messages = [entry for entry in entries if entry >= 0]
-    retries = [~entry for entry in entries if entry < 0]
-    due = [row for row in await _lock_due(tx, messages) if row.due <= now]
-    resting = await tx.fetch("retry.lock", Resting, retries) if retries else []
-    back = [row for row in resting if due_of(row.id) <= now]
-    back.sort(key=_time_and_source)  # they were locked shard by shard
+    due, back = await _lock_entries(tx, entries, now)
     held_back: ByQueue = {}
     if behind is not None:
         due, back = _hold_back(due, back, set(behind), held_back)
         topics = await locked_tallies(tx, {row.topic_id for row in due if row.uncounted}, maker)
         due, back = _hold_back(due, back, {r.queue_id for r in due if r.uncounted and r.topic_id in topics}, held_back)
+    special = [row for row in due if row.special]
+    if special:
+        due = [row for row in due if not row.special]
+        for bit, one in ((OF_SCHEDULE, judge), (GUARDED, guarding)):
+            if one is not None and (some := [row for row in special if row.special == bit]):
+                due += await one.judge(tx, some)
     uncounted = Counter([row.topic_id for row in due if row.uncounted])
     for topic_id in sorted(uncounted):
         await count(tx, topic_id, maker, scheduled=uncounted[topic_id])
@@ -61,6 +80,9 @@ async def promote(
         begins = await draw_offsets(tx, wanted) if wanted else {}
     else:
         begins, locked = await draw_free(tx, wanted)
+        judged = [place_of(row.id, row.due) for row in due if row.special == OF_SCHEDULE and row.queue_id in locked]
+        if judged:
+            await tx.later_exactly(len(judged), "delay.make_plain", judged)
         due, back = _hold_back(due, back, locked, held_back)
         # What is held back is counted when it goes. (The tallies are locked already, and come before the queues.)
         too_early = uncounted - Counter([row.topic_id for row in due if row.uncounted])
@@ -73,8 +95,19 @@ async def promote(
         await _stream_messages(tx, due, begins, now)
     if back:
         await stream_retries(tx, back, begins, now)
-    promoted = [Promoted(id_, queue_id, at, bool(uncounted)) for id_, at, _, queue_id, uncounted in due]
+    promoted = [Promoted(id_, queue_id, at, bool(uncounted)) for id_, at, _, queue_id, uncounted, _ in due]
     return promoted + [Promoted(~row.id, row.return_queue_id, due_of(row.id)) for row in back], held_back
+
+
+async def _lock_entries(tx: Transaction, entries: Sequence[int], now: int) -> tuple[list[Due], list[Resting]]:
+    """The messages and the retries among these that are due, and that nobody else is working on."""
+    messages = [entry for entry in entries if entry >= 0]
+    retries = [~entry for entry in entries if entry < 0]
+    due = [row for row in await _lock_due(tx, messages) if row.due <= now]
+    resting = await tx.fetch("retry.lock", Resting, retries) if retries else []
+    back = [row for row in resting if due_of(row.id) <= now]
+    back.sort(key=_time_and_source)  # they were locked shard by shard
+    return due, back
 
 
 async def queues_of(tx: Transaction, entries: Sequence[int]) -> ByQueue:
@@ -141,7 +174,7 @@ def _time_and_source(retry: Resting) -> tuple[int, int, int]:
 
 async def _stream_messages(tx: Transaction, due: Sequence[Due], begins: dict[int, int], now: int) -> None:
     by_queue: dict[int, list[int]] = defaultdict(list)
-    for id_, at, _, queue_id, _ in due:
+    for id_, at, _, queue_id, _, _ in due:
         by_queue[queue_id].append(place_of(id_, at))
     for queue_id, places in by_queue.items():
         await tx.later_exactly(len(places), "message.promote", begins[queue_id], now, places)
@@ -169,7 +202,7 @@ async def _drop(tx: Transaction, orphans: Sequence[Due]) -> None:
     await remove_waiting(tx, rows)
     for row in rows:
         if row.key is not None:
-            await tx.execute("label.remove", [(row.topic_id, row.key, row.id)] * 2)
+            await tx.execute("label.remove", [(row.topic_id, row.key, row.id)])
 
 
 async def cancel(tx: Transaction, ids: Sequence[int], now: int, maker: int) -> list[Verdict]:
@@ -181,18 +214,7 @@ async def cancel(tx: Transaction, ids: Sequence[int], now: int, maker: int) -> l
     locked = await locked_tallies(tx, {row.topic_id for row in rows.values()}, maker)
     rows = {id_: row for id_, row in rows.items() if row.topic_id not in locked}
     if rows:
-        await remove_waiting(tx, rows.values())
-        taken: list[Sequence[Value]] = []
-        cancelled: dict[int, int] = defaultdict(int)
-        scheduled: dict[int, int] = defaultdict(int)
-        for id_, row in rows.items():
-            times = (row.accepted_at, row.deliver_at, now)
-            taken.append((shard_of(id_), id_, row.nonce, row.topic_id, row.key, *times))
-            cancelled[row.topic_id] += 1
-            scheduled[row.topic_id] += row.uncounted
-        await tx.execute_many("cancelled.add", taken)
-        for topic_id in sorted(cancelled):
-            await count(tx, topic_id, maker, scheduled=scheduled[topic_id], cancelled=cancelled[topic_id])
+        await cancel_locked(tx, rows.values(), now, maker)
     others = await _elsewhere(tx, [id_ for id_ in ids if id_ not in rows])
     verdicts: list[Verdict] = []
     for id_ in ids:
@@ -206,21 +228,59 @@ async def cancel(tx: Transaction, ids: Sequence[int], now: int, maker: int) -> l
     return verdicts
 
 
+async def labelled(
+    tx: Transaction, topic: Topic, key: str, after: int, limit: int
+) -> tuple[list[int], int, int | None]:
+    """Of a page of the messages of a key those that wait, how many are in the stream, and where the next page begins;
+    None after the last."""
+    page = await tx.fetch("label.find", int, topic.id, key.encode(), after, limit)
+    if not page:
+        return [], 0, None
+    waiting = [id_ for id_, _ in await tx.fetch("delay.queues", tuple[int, int], places_of(page))]
+    (streamed,) = await tx.fetch("message.count", int, page)
+    return waiting, streamed, page[-1] if len(page) == limit else None
+
+
+async def cancel_locked(
+    tx: Transaction, rows: Collection[Waiting], now: int, maker: int, *, guards: Mapping[int, str] | None = None
+) -> None:
+    """Cancels messages that are locked; or their `guards` suppress them, which are named by message."""
+    await remove_waiting(tx, rows)
+    await forecast.tell(tx, now, gone=[(row.topic_id, row.due) for row in rows])
+    taken: list[Sequence[Value]] = []
+    ended: dict[int, int] = defaultdict(int)
+    scheduled: dict[int, int] = defaultdict(int)
+    for row in rows:
+        times = (row.accepted_at, row.deliver_at, now)
+        reason = () if guards is None else (SUPPRESSED, guards[row.id].encode())
+        taken.append((shard_of(row.id), row.id, row.nonce, row.topic_id, row.key, *times, *reason))
+        ended[row.topic_id] += 1
+        scheduled[row.topic_id] += row.uncounted
+    await tx.execute_many("cancelled.add" if guards is None else "cancelled.add_suppressed", taken)
+    what = "cancelled" if guards is None else "suppressed"
+    for topic_id in sorted(ended):
+        await count(tx, topic_id, maker, scheduled=scheduled[topic_id], **{what: ended[topic_id]})
+
+
 async def count_outbox(tx: Transaction, maker: int, limit: int) -> dict[int, tuple[int, int]]:
     """Counts a batch of what outboxes have cancelled; by topic id how many, and of how many the publish as well."""
-    rows: list[tuple[int, int, int]] = []
+    rows: list[OutboxEnd] = []
     locked = {0}  # which is no topic
-    while not rows and (some := await tx.fetch("outbox_cancel.lock", tuple[int, int, int], sorted(locked), limit)):
-        locked |= await locked_tallies(tx, {topic_id for _, topic_id, _ in some}, maker)
-        rows = [(id_, topic_id, s) for id_, topic_id, s in some if topic_id not in locked]  # or others lie behind these
-    cancelled = Counter([topic_id for _, topic_id, _ in rows])
-    scheduled = Counter([topic_id for _, topic_id, uncounted in rows if uncounted])
-    for topic_id in sorted(cancelled):
-        await count(tx, topic_id, maker, scheduled=scheduled[topic_id], cancelled=cancelled[topic_id])
+    while not rows and (some := await tx.fetch("outbox_cancel.lock", OutboxEnd, sorted(locked), limit)):
+        locked |= await locked_tallies(tx, {row.topic_id for row in some}, maker)
+        rows = [row for row in some if row.topic_id not in locked]  # or others lie behind these
+    ended = Counter([row.topic_id for row in rows])
+    replaced = Counter([row.topic_id for row in rows if row.replaced])
+    scheduled = Counter([row.topic_id for row in rows if row.scheduled])
+    for topic_id in sorted(ended):
+        cancelled = ended[topic_id] - replaced[topic_id]
+        await count(
+            tx, topic_id, maker, scheduled=scheduled[topic_id], cancelled=cancelled, replaced=replaced[topic_id]
+        )
     if rows:
-        ids = [id_ for id_, *_ in rows]
+        ids = [row.id for row in rows]
         await tx.later_exactly(len(ids), "outbox_cancel.remove", ids)
-    return {topic_id: (many, scheduled[topic_id]) for topic_id, many in cancelled.items()}
+    return {topic_id: (many - replaced[topic_id], scheduled[topic_id]) for topic_id, many in ended.items()}
 
 
 async def reschedule(tx: Transaction, moves: Sequence[tuple[int, int]], now: int) -> list[Verdict]:
@@ -233,11 +293,16 @@ async def reschedule(tx: Transaction, moves: Sequence[tuple[int, int]], now: int
     others = await _elsewhere(tx, [id_ for id_, _ in moves if id_ not in rows])
     dues = {id_: row.due for id_, row in rows.items()}
     verdicts: list[Verdict] = []
+    come: list[tuple[int, int]] = []
+    gone: list[tuple[int, int]] = []
     for id_, deliver_at in moves:
         if id_ not in rows:
             verdicts.append(others[id_])
             continue
-        before, due = dues[id_], max(deliver_at, now)
+        before, due, expires_at = dues[id_], max(deliver_at, now), rows[id_].expires_at
+        if is_past(expires_at, due):
+            verdicts.append(Verdict("expires", topic=rows[id_].topic_id, expires_at=expires_at))
+            continue
         if before != due_of(id_):
             await tx.execute("moved.remove", shard_of(id_), before, id_)
         if due != due_of(id_):
@@ -246,23 +311,44 @@ async def reschedule(tx: Transaction, moves: Sequence[tuple[int, int]], now: int
         await tx.execute("delay.move", shard, due, deliver_at, [place_of(id_, before)])
         dues[id_] = due
         topic = rows[id_].topic_id
+        come += [(topic, due)]
+        gone += [(topic, before)]
         verdicts.append(Verdict("rescheduled", topic=topic, due_before=before, due=due, deliver_at=deliver_at))
+    await forecast.tell(tx, now, come, gone)
     return verdicts
 
 
-async def _elsewhere(tx: Transaction, ids: Sequence[int]) -> dict[int, Verdict]:
+class Fate(NamedTuple):
+    """What became of a message whose waiting row could not be locked."""
+
+    result: Literal["locked", "cancelled", "suppressed", "too_late", "not_found"]
+    topic: int | None = None
+    queue: int | None = None
+    offset: int | None = None
+    """Where it is, when it is too late."""
+
+
+async def fates(tx: Transaction, ids: Sequence[int]) -> dict[int, Fate]:
     """What became of messages whose waiting row could not be locked."""
     if not ids:
         return {}
-    verdicts = {id_: Verdict("not_found") for id_ in ids}
+    found = dict.fromkeys(ids, Fate("not_found"))
     # In the order in which a row can move: one that leaves `delay` meanwhile is found where it went.
     for waiting in await tx.fetch("delay.find", Scheduled, places_of(ids)):
-        verdicts[waiting.id] = Verdict("locked", topic=waiting.topic_id)
+        found[waiting.id] = Fate("locked", waiting.topic_id)
     for cancelled in await tx.fetch("cancelled.find", Cancelled, ids):
-        verdicts[cancelled.id] = Verdict("cancelled", fresh=False, topic=cancelled.topic_id)
+        found[cancelled.id] = Fate(cancelled.state, cancelled.topic_id)
     for streamed in await tx.fetch("message.find", Streamed, ids):
-        verdicts[streamed.id] = Verdict("too_late", topic=streamed.topic_id)
-    return verdicts
+        found[streamed.id] = Fate("too_late", streamed.topic_id, streamed.number, streamed.offset)
+    return found
+
+
+async def _elsewhere(tx: Transaction, ids: Sequence[int]) -> dict[int, Verdict]:
+    found = await fates(tx, ids)
+    return {
+        id_: Verdict(one.result, fresh=one.result not in ("cancelled", "suppressed"), topic=one.topic)
+        for id_, one in found.items()
+    }
 
 
 async def due_messages(tx: Transaction, shard: int, after: int, until: int, limit: int) -> list[Scan]:
@@ -281,12 +367,17 @@ async def due_retries(tx: Transaction, shard: int, after: int, until: int, limit
 
 
 async def near(
-    tx: Transaction, since: int, until: int, limit: int, untils: Mapping[int, int] | None = None
+    tx: Transaction,
+    since: int,
+    until: int,
+    limit: int,
+    untils: Mapping[int, int] | None = None,
+    but: Sequence[int] = (),
 ) -> list[Timer]:
     """What waits between two milliseconds, for the sweeps; at most `limit` of each kind. Some shards may have an end of
-    their own."""
+    their own. Messages of some topics may be passed over, but for those that were moved."""
     ends = dict.fromkeys(range(SHARDS), until) | dict(untils or {})
     by_due = [(shard, since, end) for shard, end in ends.items()]
     by_id = [(shard, first_id(since), first_id(end)) for shard, end in ends.items()]
-    rows = await tx.fetch("delay.near", tuple[int, int, int, int], by_id, limit, by_due, limit, by_id, limit)
+    rows = await tx.fetch("delay.near", tuple[int, int, int, int], by_id, [0, *but], limit, by_due, limit, by_id, limit)
     return [(due, ~id_ if of_a_retry else id_) for id_, due, of_a_retry, _ in rows]

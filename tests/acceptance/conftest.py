@@ -1,6 +1,6 @@
 """What the tests through the front door share: a server in a process of its own, and a client of it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -34,3 +34,11 @@ def tarry(server: ServerProcess) -> Iterator[Tarry]:
 def old_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for PYTHONPATH with the last program that knew of no other server."""
     return unpack_old_program(tmp_path_factory.mktemp("old"))
+
+
+@pytest.fixture
+def dsn(request: pytest.FixtureRequest, tmp_path: Path, fresh_database: Callable[[str], str]) -> str:
+    """A fresh store of the kind that the test names, see `support.in_turn`."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/tarry.db"
+    return fresh_database(request.getfixturevalue("mysql_server"))

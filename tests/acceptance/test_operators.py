@@ -44,6 +44,30 @@ def take(tarry: Tarry, topic: str, group: str, limit: int | None = None) -> list
     return sorted(got)
 
 
+def test_a_group_is_paused(tarry: Tarry, server: ServerProcess) -> None:
+    """A restart ends no pause."""
+    tarry.publish("pause", "now")
+    assert tarry.claim("pause", "g", max=1, lease="1h") is not None
+    tarry.publish("pause", "later")
+    (paused,) = lines(command(server, "groups", "pause", "--pause", "g", "--json"))
+    assert (paused["group"], paused["paused"]) == ("g", True)
+    assert tarry.claim("pause", "g") is None
+    server.kill()
+    server.start()
+    assert tarry.claim("pause", "g") is None
+    told = command(server, "groups", "pause")
+    assert "yes" in told.stdout
+    (state,) = lines(command(server, "groups", "pause", "--json"))
+    assert (state["paused"], state["backlog"], state["claimed"]) == (True, 1, 1)
+    (resumed,) = lines(command(server, "groups", "pause", "--resume", "g", "--json"))
+    assert resumed["paused"] is False
+    claim = tarry.claim("pause", "g", wait="1s")
+    assert claim is not None
+    assert [message.body for message in claim.messages] == ["later"]
+    assert command(server, "groups", "pause", "--pause", "g", "--resume", "g").returncode == 2
+    assert command(server, "groups", "pause", "--pause", "nobody").returncode == 3
+
+
 def make_letters(tarry: Tarry, topic: str, group: str, count: int) -> None:
     tarry.put_group(topic, group, ladder=[])
     tarry.publish_many(topic, [{"body": n, "key": f"k{n % 2}"} for n in range(count)])
@@ -99,10 +123,10 @@ def test_redrive_and_purge(tarry: Tarry, server: ServerProcess) -> None:
     assert tarry.purge("poison", "g", [first.message.id]) == 1
     assert tarry.redrive("poison", "g", [second.message.id]) == 1
     assert take(tarry, "poison", "g", 1) == [second.message.body]
-    assert lines(command(server, "dead", "redrive", "poison", "--group", "g", "--dry-run", "--json")) == [
+    assert lines(command(server, "redrive", "poison", "--group", "g", "--dry-run", "--json")) == [
         {"redriven": 448, "dry_run": True}
     ]
-    assert lines(command(server, "dead", "redrive", "poison", "--group", "g", "--json")) == [
+    assert lines(command(server, "redrive", "poison", "--group", "g", "--json")) == [
         {"redriven": 448, "dry_run": False}
     ]
     assert len(take(tarry, "poison", "g", 448)) == 448
@@ -114,7 +138,7 @@ def test_a_long_redrive_is_stopped(tarry: Tarry, server: ServerProcess) -> None:
     """At ten a second; whoever stops it has some redriven, and the rest are dead letters as before."""
     make_letters(tarry, "slow", "g", 100)
     process = subprocess.Popen(
-        [sys.executable, "-m", "tarry.service.cli.app", "dead", "redrive", "slow", "--group", "g", "--rate", "10"],
+        [sys.executable, "-m", "tarry.service.cli.app", "redrive", "slow", "--group", "g", "--rate", "10"],
         env=os.environ | python_path() | {"TARRY_URL": server.url},
     )
     wait_until(lambda: tarry.group("slow", "g")["dead_letters"] <= 95)
@@ -163,7 +187,8 @@ def test_finding(tarry: Tarry) -> None:
     assert bodies(key="k1") == [1, 3]
     assert bodies(key="k1", end=datetime.now(UTC) + timedelta(hours=3)) == [1]
     assert [message["id"] for message in tarry.find("found", state="cancelled")] == [receipts[0].id]
-    assert [bucket["messages"] for bucket in tarry.upcoming("found", buckets=4)["buckets"]] == [0, 1, 1, 1]
+    buckets = [bucket["messages"] for bucket in tarry.upcoming("found", buckets=5)["buckets"]]
+    assert buckets in ([0, 0, 1, 1, 1], [0, 1, 1, 1, 0]), "they begin with the minute, which may be another by now"
 
 
 def test_finding_by_where_messages_stand(tarry: Tarry) -> None:

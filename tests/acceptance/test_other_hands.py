@@ -12,7 +12,7 @@ import pytest
 from support.server import client_of
 from support.stores import open_tables
 from support.waiting import wait_until
-from tarry.client import Claim, NotFound, Tarry
+from tarry.client import Claim, NotFound, Tarry, Unavailable
 from tarry.service.demo.server_process import ServerProcess
 
 SOON = 3.0
@@ -201,3 +201,47 @@ def test_who_is_there_and_has_the_duties(servers: list[ServerProcess], at: tuple
     b.stop()
     wait_until(lambda: nodes(at_a) == [("a", True, True)])
     b.start()
+
+
+def test_a_pause_at_one_server_is_a_pause_at_both(at: tuple[Tarry, Tarry]) -> None:
+    """Messages fall due, retries come back and acks are taken meanwhile; who waits is served at the resume."""
+    at_a, at_b = at
+    at_a.put_group("orders", "billing", ladder=["10ms"])
+    at_a.publish("orders", "in hand")
+    held = claim(at_b)
+    assert held is not None
+    assert at_a.pause("orders", "billing")["paused"] is True
+    wait_until(lambda: at_b.group("orders", "billing")["paused"], SOON)
+    at_b.fail(held)
+    at_b.publish("orders", "late", delay="10ms")
+    wait_until(lambda: at_b.group("orders", "billing")["backlog"] == 2, SOON)
+    assert claim(at_a) is None
+    with polling(at_b) as polled:
+        at_a.publish("orders", "now")
+        assert claim(at_b) is None
+        assert at_a.resume("orders", "billing")["paused"] is False
+        resumed = polled()
+    assert bodies(resumed) in (["in hand"], ["late"])
+    assert resumed is not None
+    at_a.ack(resumed)
+    assert at_a.group("orders", "billing")["paused"] is False
+
+
+def test_limits_of_a_topic(at: tuple[Tarry, Tarry], servers: list[ServerProcess]) -> None:
+    """How many wait is known at the other within a second."""
+    at_a, at_b = at
+    at_a.put_topic("orders", max_pending=5)
+    wait_until(lambda: at_b.topic("orders")["max_pending"] == 5, 15)
+    at_a.publish_many("orders", [{"body": n, "delay": "1h"} for n in range(5)])
+    impatient = Tarry(servers[1].url, deadline=0)
+
+    def is_refused() -> bool:
+        try:
+            impatient.publish("orders", "too many", delay="1h")
+        except Unavailable as error:
+            return error.status == 429 and (error.retry_after or 0) > 0
+        return False
+
+    wait_until(is_refused, SOON)
+    assert at_b.topic("orders")["pending"] <= 6
+    impatient.close()

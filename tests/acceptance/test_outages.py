@@ -104,6 +104,26 @@ def test_a_database_that_goes_away_is_told_and_nothing_is_lost(gate: tuple[Gate,
     assert b"refused" not in b"".join(row[0] for row in run_sql(dsn, "SELECT body FROM message"))  # type: ignore[misc]
 
 
+def test_what_fails_over_and_over_is_told_once_and_when_it_is_well(mysql_dsn: str, tmp_path: Path) -> None:
+    with start_server(tmp_path, mysql_dsn) as server:
+
+        def failures() -> float:
+            told = httpx.get(f"{server.url}/metrics").text.splitlines()
+            return sum(float(line.split()[-1]) for line in told if line.startswith("tarry_db_errors_total"))
+
+        def lines(event: str) -> list[str]:
+            every = [json.loads(line) for line in server.log.read_text().splitlines()]
+            return [line["step"] for line in every if line["event"] == event]
+
+        run_sql(mysql_dsn, "RENAME TABLE delay TO elsewhere")
+        wait_for(lambda: failures() >= 5)
+        run_sql(mysql_dsn, "RENAME TABLE elsewhere TO delay")
+        # Of what is done each minute it is told a minute later.
+        wait_for(lambda: "near" in lines("round_failed") and "near" in lines("round_well"))
+        assert "take" not in lines("round_failed")
+        assert max(map(lines("round_failed").count, lines("round_failed"))) <= 2
+
+
 def test_a_database_that_is_down_at_start_is_waited_for(gate: tuple[Gate, str], tmp_path: Path) -> None:
     door, dsn = gate
     door.shut()
@@ -158,7 +178,7 @@ def test_a_database_that_is_lost_during_the_start_is_waited_for(
         wait_for(lambda: httpx.get(f"{server.url}/readyz").status_code == 503)
         door.open()
         starting.join(30)
-        assert is_ready(server.url)
+        wait_for(lambda: is_ready(server.url))  # it may have been ready before, and be so again a moment later
         assert tarry.ack(claim) == 1
 
 

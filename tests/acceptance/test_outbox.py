@@ -194,6 +194,20 @@ def test_the_how_to(server: ServerProcess, tarry: Tarry, dsn: str, tmp_path: Pat
     exec(compile(first, "outbox.md", "exec"), {})
 
 
+def test_how_to_unpaid_order(server: ServerProcess, tarry: Tarry, dsn: str, tmp_path: Path) -> None:
+    tarry.put_topic("unpaid")
+    page = (HOW_TO.parent / "unpaid-order.md").read_text("utf-8")
+    said = [run_as_printed(block, server, dsn, tmp_path) for block in blocks_of(page)]
+    assert said == [["scheduled"], ["cancelled"], ["given up: 8"], ["cancelled"]]
+
+    def is_counted() -> bool:
+        """What the last one cancelled in its own transaction is, when the server has heard of it."""
+        topic = tarry.topic("unpaid")
+        return (topic["accepted"], topic["cancelled"], topic["streamed"]) == (3, 2, 1)
+
+    wait_until(is_counted)
+
+
 DJANGO = """
 import django, pymysql
 from django.conf import settings

@@ -2,13 +2,15 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
 from support.server import client_of, start_server
+from support.stores import Tables, connect_raw, open_tables
 from support.waiting import wait_until
 from tarry.client import Claim, Tarry
 from tarry.service.demo.server_process import ServerProcess
@@ -197,14 +199,75 @@ def test_one_group_is_consumed_at_both(mysql_dsn: str, tmp_path: Path) -> None:
                     seen.extend(message.body for message in claim.messages)
                     assert tarry.ack(claim) == len(claim.messages)
 
-        consumers = [threading.Thread(target=consume, args=(number,)) for number in range(6)]
-        for one in consumers:
-            one.start()
-        for one in consumers:
-            one.join()
+        with ThreadPoolExecutor(6) as consumers:
+            for _ in consumers.map(consume, range(6)):
+                """What one of them met is told."""
         assert sorted(seen, key=str) == sorted(range(1000), key=str)
         with client_of(nodes[1]) as tarry:
             assert tarry.group("orders", "billing")["acked"] == 1000
     finally:
         for node in nodes:
             node.kill()
+
+
+def test_what_one_has_changed_the_other_goes_by_at_once(mysql_dsn: str, tmp_path: Path) -> None:
+    """Though it has not heard of it: a claim of queues that were added there is acked here, and a group that was made
+    there gets the ladder that is set here."""
+    nodes: list[ServerProcess] = []
+    try:
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+            nodes.append(ServerProcess(tmp_path / name, mysql_dsn, environment={"TARRY_NODE": name}))
+            nodes[-1].start()
+        with client_of(nodes[0]) as at_a, client_of(nodes[1]) as at_b:
+            for tarry in (at_a, at_b):
+                tarry.publish("orders", 1)
+            for tarry in (at_a, at_b, at_a):
+                while (claim := tarry.claim("orders", "billing", max=2)) is not None:
+                    tarry.ack(claim)
+            at_a.put_topic("orders", queues=4)
+            at_a.publish_many("orders", [{"body": number, "ordering_key": str(number)} for number in range(16)])
+            claim = at_a.claim("orders", "billing", max=16, wait="5s")
+            assert claim is not None
+            assert at_b.ack(claim) == len(claim.messages)
+            at_a.put_group("orders", "slow", ladder=["1s"])
+            assert at_b.put_group("orders", "slow", ladder=["2s", "3s"])["ladder"] == [2000, 3000]
+            wait_until(lambda: at_a.group("orders", "slow")["ladder"] == [2000, 3000])
+    finally:
+        for node in nodes:
+            node.kill()
+
+
+def test_who_asks_while_another_server_has_the_group_is_of_the_next_turn(mysql_dsn: str, tmp_path: Path) -> None:
+    """One commit for all of them. A transaction of the test's own stands for the other server's turn."""
+    with start_server(tmp_path, mysql_dsn) as server, client_of(server) as tarry, ExitStack() as opened:
+        for number in range(20):
+            tarry.publish("orders", number)
+        tarry.ack(claimed(tarry, "c"))
+        tables = opened.enter_context(closing(open_tables(mysql_dsn)))
+        clients = [opened.enter_context(httpx.Client(base_url=server.url, timeout=10)) for _ in range(6)]
+        for client in clients:
+            assert client.get("/readyz").status_code == 200  # they are connected
+
+        def claim(number: int) -> object:
+            asked = {"client": f"c{number}", "max": 1, "wait": "10s"}
+            return clients[number].post("/v1/topics/orders/groups/billing/claim", json=asked).json()["claim"]
+
+        tasks = opened.enter_context(ThreadPoolExecutor())
+        with connect_raw(mysql_dsn) as other, other.cursor() as cursor:
+            cursor.execute("SELECT * FROM `cursor` FOR UPDATE")
+            before = row_lock_waits(tables)
+            claims = [tasks.submit(claim, 0)]
+            wait_until(lambda: row_lock_waits(tables) > before)  # it stands in line
+            claims += [tasks.submit(claim, number) for number in range(1, 6)]
+            wait_until(lambda: all(task.running() for task in claims))
+            for _ in range(5):
+                assert tarry.ready()  # what came before it has been read
+            other.rollback()
+        assert len({task.result() for task in claims}) == 6
+        assert len(tables.rows("SELECT DISTINCT claimed_at FROM claim")) == 1
+
+
+def row_lock_waits(tables: Tables) -> int:
+    """How often a transaction has waited for a row, on the whole server."""
+    return int(tables.rows("SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_waits'")[0][1])

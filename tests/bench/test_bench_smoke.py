@@ -2,17 +2,23 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.waiting import wait_until
+from tarry.bench.peers.processes import tree
+
 MODULES = (
     "claim",
     "cleaning",
+    "crowd",
     "flights",
     "front",
     "groups",
@@ -20,10 +26,14 @@ MODULES = (
     "neighbours",
     "nodes",
     "offsets",
+    "pages",
     "polls",
+    "pushes",
     "promote",
     "publish",
     "queues",
+    "schedules",
+    "scheduling",
 )
 
 
@@ -85,6 +95,40 @@ def test_groups() -> None:
     assert lines[-1]["many_to_one"]["median"] > 0
 
 
+def test_crowd() -> None:
+    few = ("--crowd", "3000", "--consumers", "2", "--rate", "10", "--seconds", "1", "--runs", "1")
+    lines = run("crowd", "--dsn", "sqlite", *few)
+    assert [line.get("subject") for line in lines] == ["promote", "crowd", None]
+    assert all(many > 0 for many in lines[1]["counted"])
+    assert lines[1]["consumed_per_s"] > 0
+    assert lines[-1]["per_s"]["drained"]["median"] > 0
+
+
+def test_schedules() -> None:
+    """The bench itself fails when a fire time has no message, or two."""
+    few = ("--schedules", "30", "--every", "2", "--periods", "1", "--consumers", "2", "--runs", "1")
+    *lines, summary = run("schedules", "--dsn", "sqlite", *few)
+    assert [line["early"] for line in lines] == [0, 0, 0]
+    assert {kind: one["median"] > 0 for kind, one in summary["p99_ms"].items()} == dict.fromkeys(
+        summary["p99_ms"], True
+    )
+
+
+def test_pages() -> None:
+    """The bench itself fails when a page does."""
+    (summary,) = run("pages", "--dsn", "sqlite", "--rows", "500", "--times", "1")
+    assert all(0 < page["median"] <= page["max"] for page in summary["pages"].values())
+    assert len(summary["pages"]) > 10
+
+
+def test_scheduling(mariadb_server: str) -> None:
+    """The bench itself fails when a row is missing."""
+    *lines, summary = run("scheduling", "--dsn", mariadb_server, "--rows", "2500", "--runs", "1")
+    assert [line["subject"] for line in lines] == ["lines", "executemany", "load_data"]
+    assert all(line["rows"] == 2500 and line["per_s"] > 0 for line in lines)
+    assert summary["peak_mb"]["median"] >= summary["server_mb"]["median"] > 0
+
+
 def test_neighbours(mariadb_server: str) -> None:
     lines = run("neighbours", "--dsn", mariadb_server, "--rate", "5", "--seconds", "3", "--runs", "1")
     assert [line.get("case") for line in lines] == ["alone", "met", "known", None]
@@ -93,17 +137,54 @@ def test_neighbours(mariadb_server: str) -> None:
 
 
 def test_nodes(mariadb_server: str) -> None:
-    small = ("--dsn", mariadb_server, "--runs", "1", "--seconds", "0.3", "--topics", "1", "--connections", "4")
-    few = ("--messages", "2000", "--pending", "2000", "--only", "publish", "claim", "memory")
-    lines = run("nodes", *small, *few)
-    rates, memory = [line for line in lines if "per_s" in line and "run" in line], lines[-4:-1]
-    assert [line["subject"] for line in rates] == [
-        *("one_4_on_1", "two_4_on_1", "processes_4_on_1"),
-        *("one_on_1", "two_on_1", "processes_on_1"),
-    ]
+    small = ("--dsn", mariadb_server, "--runs", "1", "--seconds", "0.3", "--topics", "1", "--messages", "2000")
+    few = ("--pending", "2000", "--kinds", "one", "processes", "--nodes", "1", "--only", "claim", "memory")
+    *rates, claims, memory, _ = run("nodes", *small, *few)
+    assert [line["subject"] for line in rates] == ["one_on_1", "processes_on_1"]
     assert all(line["per_s"] > 0 for line in rates)
-    assert [len(line["timers"]) for line in memory] == [1, 2, 3]
-    assert all(sum(line["timers"]) == 2000 for line in memory)
+    assert claims["times_one"]["processes_on_1"]["median"] > 0
+    assert memory["timers"] == [2000]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_no_server_outlives_a_bench_that_is_ended(mariadb_server: str, number: int) -> None:
+    command = [sys.executable, "-P", "-m", "tarry.bench.nodes", "--dsn", mariadb_server]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2] / ".tree")}
+    with subprocess.Popen(
+        [*command, "--runs", "1", "--idle", "600", "--only", "idle"],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as bench:
+        try:
+            # One that is only just begun the bench may not know of yet, if the signal comes within its fork.
+            wait_until(lambda: any(map(has_sockets, servers_of(bench.pid))))
+            servers = servers_of(bench.pid)
+            bench.send_signal(number)
+            assert bench.wait(60) != 0
+        finally:
+            bench.kill()
+    left = [pid for pid in servers if command_of(pid)]
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert left == []
+
+
+def servers_of(bench: int) -> list[int]:
+    """The processes of Tarry's servers that a bench has started."""
+    return [pid for pid in tree(bench)[1:] if b"serve" in command_of(pid)]
+
+
+def has_sockets(pid: int) -> bool:
+    with suppress(OSError):
+        return any(os.readlink(entry).startswith("socket:") for entry in Path(f"/proc/{pid}/fd").iterdir())
+    return False
+
+
+def command_of(pid: int) -> list[bytes]:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    return []
 
 
 def test_queues() -> None:
@@ -114,6 +195,14 @@ def test_queues() -> None:
         ("many", 2),
     ]
     assert lines[-1]["by_one"]["median"] > 0
+
+
+def test_pushes() -> None:
+    lines = run("pushes", "--dsn", "sqlite", "--messages", "20", "--in-flight", "2", "--runs", "1")
+    kept, anew, summary = lines
+    assert (kept["subject"], anew["subject"], anew["connections"]) == ("kept", "anew", 20)
+    assert 1 <= kept["connections"] <= 2
+    assert summary["times"]["anew"]["median"] > 0
 
 
 def test_polls() -> None:

@@ -5,15 +5,26 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+import trio
+from trio.testing import MockClock
 
 from support.servers import skip_or_fail
 from support.waiting import wait_until
 from tarry.bench import databases
+from tarry.bench.campaign.caller import Caller
+from tarry.bench.campaign.crew import Crew
+from tarry.bench.campaign.journal import Journal
+from tarry.bench.campaign.operators import Operator
+from tarry.bench.proxy import SILENCES, Proxy
 from tarry.bench.usage import children_of
+from tarry.service.demo.server_process import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-P", "-m", "tarry.bench.campaign"]
@@ -31,8 +42,21 @@ SHOWN = {
     "rung": "rung",
     "truncated": "body",
     "counter": "counters",
+    "past-its-end": "expired",
+    "ended-early": "lost",
+    "replaced": "timer",
+    "timer-cancel": "cancel",
+    "fired-twice": "written twice",
+    "passed-by": "fire",
 }
 """A bug planted in a server, and what it must show as."""
+
+SHOWN_BY_A_MACHINE = {
+    "host-clock": ("clock", "sqlite", 6, "early"),
+    "old-clock": ("clock", "mariadb", 3, "stuck"),
+    "no-room": ("disk", "sqlite", 4, "lost"),
+}
+"""A bug, the row without which it does no harm, where, how many faults, and what it must show as."""
 
 
 def campaign(keep: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
@@ -77,7 +101,9 @@ def test_a_machine_that_is_wrong_under_a_file(row: str, fault: str, tmp_path: Pa
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("row", ["kill", "pause", "cut", "database", "redis", "clock", "disk"])
+@pytest.mark.parametrize(
+    "row", ["kill", "all", "children", "pause", "turn", "cut", "line", "database", "redis", "clock", "disk"]
+)
 def test_each_row_with_two_nodes(row: str, tmp_path: Path) -> None:
     has("mariadb")
     arguments = ("--rows", row, "--dsn", "mariadb", "--nodes", "2", "--count", "5", "--rate", "20")
@@ -91,11 +117,107 @@ def test_each_row_with_two_nodes(row: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("plant", SHOWN)
 def test_a_bug_in_a_real_server_is_found(plant: str, tmp_path: Path) -> None:
     """From the server through HTTP and the history to the checker."""
-    arguments = ("--rows", "none", "--dsn", "sqlite", "--nodes", "1", "--count", "15", "--drain", "20")
+    count = "60" if plant == "passed-by" else "15"  # a schedule fires every other second
+    arguments = ("--rows", "none", "--dsn", "sqlite", "--nodes", "1", "--count", count, "--drain", "20")
     code, figures, said = campaign(tmp_path, *arguments, "--seed", "7", "--plant", plant)
     assert code == 1, said
     assert SHOWN[plant] in figures["kinds"]
     assert "violations; the history is" in said
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("plant", SHOWN_BY_A_MACHINE)
+def test_a_bug_that_waits_for_a_wrong_machine_is_found(plant: str, tmp_path: Path) -> None:
+    """By the row that has one, and not without."""
+    row, store, faults, kind = SHOWN_BY_A_MACHINE[plant]
+    if store != "sqlite":
+        has(store)
+    arguments = ("--dsn", store, "--nodes", "1", "--drain", "20", "--seed", "7", "--plant", plant)
+    code, figures, said = campaign(tmp_path / "right", *arguments, "--rows", "none", "--count", "5")
+    assert (code, figures["violations"]) == (0, 0), said
+    code, figures, said = campaign(tmp_path / "wrong", *arguments, "--rows", row, "--count", str(faults))
+    assert code == 1, said
+    assert kind in figures["kinds"]
+
+
+async def test_a_line_that_is_silent_or_cut() -> None:
+    """What was said in the silence is heard when it is over; a line that is cut is gone, and none is let in."""
+    packet = b"\x04\0\0\0" + b"same"
+
+    async def echo(stream: trio.SocketStream) -> None:
+        with suppress(trio.BrokenResourceError):
+            async for data in stream:
+                await stream.send_all(data)
+
+    async with trio.open_nursery() as serving:
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        serving.start_soon(trio.serve_listeners, echo, [listener])
+        proxy = Proxy(f"mysql://root@127.0.0.1:{listener.socket.getsockname()[1]}/tarry")
+        await serving.start(proxy.run)
+        port = urlsplit(proxy.dsn).port or 0
+        for silence in SILENCES:
+            async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+                proxy.hush(silence)
+                await stream.send_all(packet)
+                with pytest.raises(trio.TooSlowError), trio.fail_after(0.2):
+                    await stream.receive_some()
+                proxy.open()
+                with trio.fail_after(5):
+                    assert await stream.receive_some() == packet
+                    proxy.shut()
+                    assert await stream.receive_some() == b""
+            with trio.fail_after(5):
+                async with await trio.open_tcp_stream("127.0.0.1", port) as refused:
+                    with suppress(trio.BrokenResourceError):
+                        assert await refused.receive_some() == b""
+            proxy.open()
+        serving.cancel_scope.cancel()
+
+
+def test_an_operator_gives_nothing_back_once_the_drain_looks(tmp_path: Path) -> None:
+    """He rests when publishing ends; and the drain waits for him."""
+
+    async def rest() -> None:
+        with Journal(tmp_path / "history.jsonl") as journal:
+            crew = Crew(journal, [free_port()], 4, 1)
+            assert crew.random("operator").random() < 0.5, "his first would be a redrive"
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(Operator(crew, crew.caller("operator")).run)
+                await trio.sleep(1)
+                crew.publishing = False
+                assert crew.operating
+            assert not crew.operating
+            assert not journal.counts
+
+    trio.run(rest, clock=MockClock(autojump_threshold=0))
+
+
+async def test_an_answer_that_is_given_up_is_not_heard_by_the_next_who_asks(tmp_path: Path) -> None:
+    asked, go = trio.Event(), trio.Event()
+
+    async def answer(stream: trio.SocketStream) -> None:
+        """The path, in JSON; that of `/slow` when it is let go."""
+        with suppress(trio.BrokenResourceError):
+            while head := await stream.receive_some():
+                path = head.split()[1]
+                if path == b"/slow":
+                    asked.set()
+                    await go.wait()
+                await stream.send_all(b'HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n"%b"' % (len(path) + 2, path))
+
+    async with trio.open_nursery() as serving:
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        serving.start_soon(trio.serve_listeners, answer, [listener])
+        with Journal(tmp_path / "history.jsonl") as journal:
+            caller = Caller(journal, [listener.socket.getsockname()[1]], Random(1))
+            async with trio.open_nursery() as asking:
+                asking.start_soon(caller.ask, "GET", "/slow")
+                await asked.wait()
+                asking.cancel_scope.cancel()
+            go.set()
+            assert (await caller.ask("GET", "/fast")).data == "/fast"
+            await caller.close()
+        serving.cancel_scope.cancel()
 
 
 def test_the_seed_is_told_and_an_unknown_row_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""The checker: a true history passes, and each of twelve planted bugs is caught wherever it is planted."""
+"""The checker: a true history passes, and each of sixteen planted bugs is caught wherever it is planted."""
 
 import itertools
 import json
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec.json import encode
 from msgspec.structs import replace
 
-from support.planted import PLANTS, recorded
+from support.planted import PLANTS, ended_early, recorded
 from tarry.bench.checker.clocks import Clocks
 from tarry.bench.checker.event import Event, read
 from tarry.bench.checker.report import check
@@ -31,6 +31,9 @@ def test_a_true_history_passes() -> None:
     assert figures["faults"]
     assert figures["cancelled"] > 0
     assert figures["dead"] > 0
+    assert figures["replaced"] > 0
+    assert figures["ends"] > 0
+    assert figures["fires"] > 4
     assert {"fail", "lost lease"} <= figures["explained"].keys()
 
 
@@ -46,16 +49,44 @@ def test_a_planted_bug_is_caught(plant: str, place: int) -> None:
 
 def test_an_ack_without_an_answer_excuses_nothing_in_a_claim_that_has_the_message() -> None:
     """At this place the first of the two was acked in an earlier claim that died with its node."""
-    swapped = PLANTS["order swapped"][0](recorded(), 4)
+    swapped = PLANTS["order swapped"][0](recorded(), 0)
     doubtful = {event.name for event in swapped if event.op == "ack" and event.phase == "unknown" and event.name}
     (violation,) = check(swapped).violations
     assert violation.kind == "order"
     assert doubtful & {event.name for event in violation.events}
 
 
-def test_there_are_twelve() -> None:
-    assert len(PLANTS) == 12
-    assert len({kind for _, kind in PLANTS.values()}) == 12
+def test_there_are_sixteen() -> None:
+    assert len(PLANTS) == 16
+    assert len({kind for _, kind in PLANTS.values()}) == 16
+
+
+@given(place=st.integers(0, 10_000))
+@settings(max_examples=5, deadline=None, phases=(Phase.explicit, Phase.generate))
+def test_what_ends_before_its_end_is_lost(place: int) -> None:
+    """Seventeen: it shows as the first of them does."""
+    assert "lost" in check(ended_early(recorded(), place)).figures["kinds"]
+
+
+@pytest.mark.parametrize(("rest_ms", "kinds"), [(30_000, {"lost": 1}), (90_000, {})])
+@pytest.mark.parametrize("answered", [True, False])
+def test_what_would_come_back_past_its_end_has_come_to_it(
+    rest_ms: int, kinds: dict[str, int], *, answered: bool
+) -> None:
+    """The history ends before: a group is done with it as it fails."""
+    begun_ms = 1_000_000_000
+
+    def failed(event: Event) -> Event:
+        if event.op == "publish":
+            return replace(event, ends_ms=begun_ms + 60_000)
+        if event.op == "claim":
+            return replace(event, due_ms=begun_ms + 15_000)
+        if event.op == "ack":
+            lost = event.phase == "ok" and not answered
+            return replace(event, op="fail", rest_ms=rest_ms, phase="unknown" if lost else event.phase)
+        return event
+
+    assert check(failed(event) for event in simple(1)).figures["kinds"] == kinds
 
 
 def simple(messages: int, dropped: int = -1) -> Iterator[Event]:

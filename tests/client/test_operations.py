@@ -1,12 +1,12 @@
 """What the client sends to operate, and that it goes on until the server is done."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from support.scripted_server import LOST, Answer, ScriptedServer, problem
-from tarry.client import Tarry, Unavailable
-from tarry.client.errors import Conflict
+from tarry.client import Tarry, TarryError, Unavailable
+from tarry.client.errors import Conflict, NotFound
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -109,3 +109,40 @@ def test_back_to_the_default(script: ScriptedServer, tarry: Tarry) -> None:
         {"queues": 2, "retention": None, "ladder": None},
         {"ladder": ["10s"], "jitter": 0.5, "from": "latest"},
     ]
+
+
+def test_push(script: ScriptedServer, tarry: Tarry) -> None:
+    told = {"state": "on", "url": "https://a.example/"}
+    script.say(Answer(201, told), Answer(200, told), Answer(200, told), Answer(200, {}), problem(404))
+    assert tarry.put_push("orders", "billing", "https://a.example/", "whsec_a") == told
+    tarry.put_push(
+        *("orders", "billing", "https://a.example/", ("whsec_a", "whsec_b")),
+        timeout=timedelta(seconds=2),
+        max_in_flight=3,
+    )
+    assert tarry.get_push("orders", "billing") == told
+    tarry.delete_push("orders", "billing")
+    with pytest.raises(NotFound):
+        tarry.get_push("orders", "billing")
+    path = "/v1/topics/orders/groups/billing/push"
+    asked = [(request.method, request.path) for request in script.requests]
+    assert asked == [("PUT", path), ("PUT", path), ("GET", path), ("DELETE", path), ("GET", path)]
+    assert [request.json for request in script.requests[:2]] == [
+        {"url": "https://a.example/", "secret": "whsec_a"},
+        {"url": "https://a.example/", "secret": ["whsec_a", "whsec_b"], "timeout": 2000, "max_in_flight": 3},
+    ]
+
+
+def test_metrics_are_text(script: ScriptedServer, tarry: Tarry) -> None:
+    text = "# TYPE a gauge\na 1.0\n"
+    script.say(Answer(200, content=text.encode(), headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"}))
+    script.say(Answer(200, content=text.encode(), headers={"content-type": "text/plain"}))
+    assert tarry.metrics() == text
+    with pytest.raises(TarryError, match="is it Tarry"):
+        tarry.metrics()
+
+
+def test_the_first_topics_alone(script: ScriptedServer, tarry: Tarry) -> None:
+    script.say(Answer(200, {"topics": [{"topic": "a"}], "cursor": "more"}))
+    assert tarry.topics("rate", limit=1) == [{"topic": "a"}]
+    assert script.requests[0].path == "/v1/topics?sort=rate&max=1"

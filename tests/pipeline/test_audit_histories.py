@@ -82,7 +82,7 @@ def history(seed: int, *, steps: int, operators: bool) -> Book:
 
 
 async def rough(store: Store, dice: random.Random, steps: int, *, ordered: bool) -> None:
-    """Claims by tags, ordering keys, seeks and redrives, with nobody who watches."""
+    """Claims by tags, ordering keys, messages that expire, seeks and redrives, with nobody who watches."""
     now = START
     topic = await store.write(
         catalogue.add_topic, TopicDraft("orders", ordered=ordered, ladder=Ladder((1000, 5000))), now
@@ -99,7 +99,9 @@ async def rough(store: Store, dice: random.Random, steps: int, *, ordered: bool)
             case 0 | 1:
                 for _ in range(dice.randrange(1, 6)):
                     key, tag = dice.choice("abc"), None if ordered else dice.choice(("red", "blue", None))
-                    draft = Draft(topic, topic.queues[0], b"{}", ordering_key=key, tag=tag)
+                    left = dice.choice((None, None, 500, 10_000, 60_000))
+                    ends = None if left is None else now + left
+                    draft = Draft(topic, topic.queues[0], b"{}", ordering_key=key, tag=tag, expires_at=ends)
                     await store.publish([Publication((draft,))], now)
             case 2 if dice.random() < 0.5:
                 await store.seek(group, topic.queues, Position("offset", dice.randrange(30)), now)
@@ -269,6 +271,13 @@ def own_returned(book: Book) -> dict[str, Any]:
     return next(row for row in book["returns"] if row["attempt"] > 1 and (row["queue_id"], row["offset"]) in claimed)
 
 
+def claimed_past_its_time(book: Book) -> None:
+    """In the millisecond from which on nobody is given it."""
+    one = own_acked(book)
+    message = first(book["messages"], queue_id=one["queue_id"], offset=one["offset"])
+    message["expires_at"] = one["claimed_at"]
+
+
 def cursor_of(book: Book, row: dict[str, Any]) -> dict[str, Any]:
     return first(book["cursors"], group_id=row["group_id"], queue_id=row["queue_id"])
 
@@ -298,6 +307,7 @@ FAULTS: dict[Callable[[Book], None], set[str]] = {
     held_early: {"early", "claimed_twice"},
     back_early: {"early"},
     retried_early: {"early"},
+    claimed_past_its_time: {"past_its_time"},
 }
 """What is found of each at least; the first by the message, where there is one."""
 
@@ -336,10 +346,19 @@ def test_a_fault_is_found(findings: list[Row], fault: Callable[[Book], None]) ->
     rows = [row for row in findings if row.topic == fault.__name__]
     assert {row.kind for row in rows} >= FAULTS[fault]
     assert {row.kind for row in rows} <= set(KINDS)
-    named = [row for row in rows if row.kind in ("missing", "doubled", "hole", "claimed_twice", "no_letter", "early")]
+    places = ("missing", "doubled", "hole", "claimed_twice", "no_letter", "early", "past_its_time")
+    named = [row for row in rows if row.kind in places]
     assert all(row.offset is not None and row.queue_id is not None for row in named)
     assert all(row.id is not None for row in rows if row.kind == "early")
     assert len(named) <= 12, "a fault accuses its own messages, and not the others"
+
+
+def test_some_have_expired_in_the_log_alone_and_some_in_hands() -> None:
+    """Or else no history here would say how these are judged."""
+    rows = [row for name, n in ROUGH for row in rough_history(n, ordered=bool(n % 2))["deliveries"]]
+    of_time = [row["settled_at"] is None for row in rows if row["outcome"] == "expired"]
+    assert of_time.count(True) > 20
+    assert of_time.count(False) > 3
 
 
 def test_the_hours_add_up(audit: Audit) -> None:

@@ -127,9 +127,26 @@ def test_what_an_outbox_did_counts_before_it_is_counted(spark: SparkSession) -> 
     book: Book = {"timers": [timer | {"due": moment(START)}], "queues": queues(0)}
     (row,) = balances.topics(evidence(spark, book)).collect()
     assert (row.accepted, row.pending, row.waiting, row.holds) == (0, 0, 1, False)
-    outbox = {"topic": "orders", "topic_id": 1, "uncounted": 1, "scheduled": 2, "cancelled": 2}
+    outbox = {
+        "topic": "orders",
+        "topic_id": 1,
+        "uncounted": 1,
+        "scheduled": 2,
+        "cancelled": 2,
+        "replaced": 0,
+        "suppressed": 0,
+    }
     (row,) = balances.topics(evidence(spark, book | {"outbox": [outbox]})).collect()
     assert (row.accepted, row.cancelled, row.pending, row.holds) == (3, 2, 1, True)
+
+
+def test_what_guards_have_suppressed_is_not_pending(spark: SparkSession) -> None:
+    counts = {"topic": "orders", "topic_id": 1, "scheduled": 3, "cancelled": 1, "replaced": 1, "suppressed": 1}
+    (row,) = balances.topics(evidence(spark, {"tallies": [counts], "queues": queues(0)})).collect()
+    assert (row.accepted, row.suppressed, row.pending, row.holds) == (3, 1, 0, True)
+    lost = counts | {"suppressed": 0}
+    (row,) = balances.topics(evidence(spark, {"tallies": [lost], "queues": queues(0)})).collect()
+    assert (row.pending, row.waiting, row.holds) == (1, 0, False)
 
 
 def hole_offsets(spark: SparkSession, book: Book, scope: Scope = SCOPE) -> list[int]:

@@ -58,6 +58,30 @@ def test_a_row_of_a_csv_is_a_message_with_its_columns(spark: SparkSession, tmp_p
     assert first["content_type"] is None
 
 
+def test_a_row_that_expires(spark: SparkSession, tmp_path: Path) -> None:
+    """`NOW` is 2023-11-14T22:13:20Z."""
+    file = write(
+        tmp_path,
+        "rows.csv",
+        "at,end",
+        "2023-11-15T10:00:00Z,2023-11-15T10:00:00.0001Z",
+        "2023-11-15T10:00:00Z,2023-11-15T10:00:00Z",
+        ",2023-11-14T22:13:20Z",
+        "2020-01-01T00:00:00Z,2023-11-14T22:13:20.001Z",
+        ",tomorrow",
+        ",",
+    )
+    rows = of(spark, file, ColumnMapping(deliver_at="at", expires_at="end"))
+    assert [row["expires_at"] for row in rows if row["reason"] is None] == [1_700_042_400_001, NOW + 1, None]
+    past = "expires_at: it is past, or not after the time it is to be delivered"
+    told = [row["reason"] for row in rows]
+    assert told[:4] == [None, past, past, None]
+    assert told[4].startswith("expires_at: it is no time")
+    later = write(tmp_path, "later.csv", "wait,end", "10m,2023-11-14T22:23:20Z", "10m,2023-11-14T22:23:20.001Z")
+    delayed = of(spark, later, ColumnMapping(delay="wait", expires_at="end"))
+    assert [row["reason"] for row in delayed] == [past, None]
+
+
 def test_rows_that_cannot_be_messages_say_why(spark: SparkSession, tmp_path: Path) -> None:
     long = "k" * 256
     cases = {

@@ -127,6 +127,20 @@ def test_a_file_that_has_grown_and_equal_rows(
     assert bodies(tables) == Counter(line.encode() for line in lines)
 
 
+def test_rows_expire_with_and_without_other_details(
+    spark: SparkSession, store: str, tables: MySQLTables, tmp_path: Path
+) -> None:
+    file = tmp_path / "rows.ndjson"
+    ends = {"a": "2033-01-02T00:00:00Z", "b": None, "c": "2032-12-31T00:00:00Z", "d": LATER}
+    file.write_text("\n".join(json.dumps({"k": key, "at": LATER, "end": end}) for key, end in ends.items()))
+    for key in ("k", None):
+        mapping = ColumnMapping(deliver_at="at", expires_at="end", key=key)
+        summary = importing.run(spark, job_of(spark, store, str(file), mapping=mapping, name=f"by {key}"))
+        assert counts(summary) == (4, 2, 0, 2), "none is past its time before it is due, or as it falls due"
+    day = 86_400_000
+    assert sorted(tables.rows("SELECT COALESCE(expires_at - deliver_at, 0) FROM delay")) == [(0,), (0,), (day,), (day,)]
+
+
 def test_bad_rows_go_to_the_error_folder(spark: SparkSession, store: str, tables: MySQLTables, tmp_path: Path) -> None:
     file = tmp_path / "rows.ndjson"
     file.write_text('{"n": 1}\n{"n": 2, "at": "soon"}\noops\n')

@@ -25,12 +25,13 @@ pytestmark = pytest.mark.long
 
 
 BEGIN = datetime(2026, 11, 21, 10, tzinfo=UTC)
+END = datetime(2093, 1, 1, tzinfo=UTC)
 
 
 def message(offset: int, **rest: Any) -> dict[str, Any]:
     """Of topic `orders`, queue 0, which is queue_id 7."""
     fields = {
-        **dict.fromkeys(("key", "ordering_key", "tag", "headers", "content_type")),
+        **dict.fromkeys(("key", "ordering_key", "tag", "headers", "content_type", "expires_at")),
         "topic": "orders",
         "topic_id": 1,
         "queue_id": 7,
@@ -161,6 +162,8 @@ def test_to_a_topic_each_once_in_order_with_the_origin(spark: SparkSession, tmp_
         for n in range(90)
     ]
     many.append(message(90, body=b"\x00\xff", content_type="application/x"))
+    many.append(message(91, tag="ends", expires_at=END))
+    many.append(message(92, tag="ended", expires_at=BEGIN - timedelta(days=999)))
     chosen = selected(tables_of(spark, messages=many), "true")
     with start_server(tmp_path) as server, client_of(server) as tarry:
         with pytest.raises(NotFound):
@@ -169,12 +172,14 @@ def test_to_a_topic_each_once_in_order_with_the_origin(spark: SparkSession, tmp_
         part = chosen.where("offset < 50")  # as far as it came before it was interrupted
         assert replaying.to_topic(spark, part, server.url, "again", "r", None).replayed == 50
         done = replaying.to_topic(spark, chosen, server.url, "again", "r", None)
-        assert (done.replayed, done.skipped, done.refused) == (41, 50, 0)
+        assert (done.replayed, done.skipped, done.refused) == (42, 50, 1), "one is past its time"
         got = tarry.pull("again", 0, 0, max=1000).messages
-        assert sorted(int(one.headers["tarry-replay-of"]) for one in got) == [100 + n for n in range(91)]
+        assert sorted(int(one.headers["tarry-replay-of"]) for one in got) == [100 + n for n in range(92)]
         for key in range(3):
             numbers = [one.body["n"] for one in got if one.ordering_key == f"key-{key}"]
             assert numbers == sorted(numbers)
+        (ends,) = [one for one in got if one.tag == "ends"]
+        assert tarry.message(ends.id)["expires_at"] == "2093-01-01T00:00:00.000Z"
         one = next(one for one in got if one.ordering_key)
         assert (one.key, one.tag, one.headers["a"]) == ("k", "t", "b")
         assert [(one.body, one.content_type) for one in got if one.content_type] == [(b"\x00\xff", "application/x")]

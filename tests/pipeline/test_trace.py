@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
 from attrs import astuple
 
 from support.literal_tables import Literal, filled
@@ -83,6 +84,73 @@ def test_a_life_of_failures() -> None:
         (7, 400, "lease_lost", "g", "b", 2, "lease lost", 100),
         (7, 400, "dead", "g"),
     ]
+
+
+def test_what_a_guard_has_suppressed_and_what_was_erased() -> None:
+    times = {"deliver_at": 600, "accepted_at": 30, "cancelled_at": 40}
+    told = [
+        filled("cancelled", {"id": id_, **times, "reason": reason, "guard": reason and "unpaid"})
+        for id_, reason in ((4, "suppressed"), (5, None))
+    ]
+    rows = rows_by_table({"cancelled": told})
+    rows.erased[5] = 700
+    assert [(event.id, event.at, event.what, event.reason) for event in timeline(rows)] == [
+        (4, 30, "accepted", None),
+        (4, 40, "suppressed", "guard unpaid"),
+        (5, 30, "accepted", None),
+        (5, 40, "cancelled", None),
+        (5, 700, "erased", None),
+    ]
+
+
+def test_what_expired_in_somebodys_hands_was_claimed() -> None:
+    gone = {"claimed_at": 100, "outcome": "expired", "client": "a"}
+    rows = _rows(
+        messages=[{"id": n, "offset": n, "deliver_at": 9} for n in (1, 2)],
+        deliveries=[{**gone, "offset": 1, "settled_at": 100}, {**gone, "offset": 2, "settled_at": None}],
+    )
+    told = [(event.id, event.what, event.client) for event in timeline(rows) if event.at == 100]
+    assert told == [(1, "claimed", "a"), (1, "expired", "a"), (2, "expired", None)]
+
+
+def test_who_sent_the_message_of_a_schedule() -> None:
+    said = [
+        '{"a": "b", "tarry-schedule": "nightly", "tarry-fire-at": "2026-11-23T02:00:00.000Z"}',
+        '{"tarry-schedule": "nightly"}',
+        "no JSON",
+        '["tarry-schedule", "tarry-fire-at"]',
+        None,
+    ]
+    rows = _rows(messages=[{"id": n, "offset": n, "deliver_at": 9, "headers": text} for n, text in enumerate(said)])
+    reasons = [event.reason for event in timeline(rows) if event.what == "accepted"]
+    assert reasons == ["schedule nightly, fire time 2026-11-23T02:00:00.000Z", None, None, None, None]
+
+
+def test_what_its_schedule_did_with_it() -> None:
+    fire = {"message_id": 7, "fire_at": 0}
+    rows = _rows(
+        messages=[{"id": 7, "offset": 3, "deliver_at": 90, "accepted_at": 10, "streamed_at": 300}],
+        fires=[
+            {**fire, "at": 90, "outcome": "kept"},
+            {**fire, "at": 300, "outcome": "fired"},
+            {**fire, "at": 300, "message_id": 8},  # of another message
+        ],
+    )
+    told = "schedule daily, fire time 1970-01-01T00:00:00.000Z"
+    assert _told(rows) == [
+        (7, 10, "accepted"),
+        (7, 90, "due"),
+        (7, 90, "kept", told),
+        (7, 300, "fired", told),
+        (7, 300, "streamed", 0, 3),
+    ]
+
+
+@pytest.mark.parametrize("outcome", ["run", "backfilled"])
+def test_what_somebody_asked_of_a_schedule(outcome: str) -> None:
+    fires = [{"message_id": 7, "fire_at": 0, "at": 5, "outcome": outcome}]
+    (_, fired, _) = timeline(_rows(messages=[{"id": 7, "deliver_at": 5}], fires=fires))
+    assert fired.reason == f"schedule daily, fire time 1970-01-01T00:00:00.000Z, {outcome}"
 
 
 def test_what_waits_what_is_parked_and_what_was_cancelled() -> None:

@@ -40,3 +40,4 @@ async def test_it_is_done_when_they_are_taken(nursery: trio.Nursery) -> None:
     assert done == ["not ours", "done"]
     await take()
     assert done == ["not ours", "done", "done"]
+    assert take.__name__ == "step"

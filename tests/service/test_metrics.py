@@ -3,6 +3,8 @@
 import re
 
 import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tarry import __version__
 from tarry.service import metrics as module
@@ -45,6 +47,39 @@ def test_everything_is_counted_under_the_contracts_name() -> None:
     assert value(metrics, 'tarry_db_errors_total{code="1213"}') == 1
     assert f'version="{__version__}"' in metrics.text().decode()
     assert value(metrics, "tarry_wheel_entries") == 0
+
+
+def test_requests_have_a_histogram_by_class_of_status() -> None:
+    metrics = Metrics()
+    route = "/v1/messages/{id}"
+    for status, seconds in ((200, 0.0005), (202, 0.3), (404, 45)):
+        metrics.http_request(route, "GET", status, seconds)
+    metrics.http_request(route, "BREW", 405, 0)
+    name, of = "tarry_http_request_duration_seconds", f'method="GET",route="{route}"'
+    text = metrics.text().decode()
+    told = {
+        (sample.labels["method"], sample.labels["status"], sample.name.removeprefix(name), sample.labels.get("le")): (
+            sample.value
+        )
+        for family in text_string_to_metric_families(text)
+        if family.name == name
+        for sample in family.samples
+    }
+    assert of in text
+    assert [told["GET", "2xx", "_bucket", bound] for bound in ("0.001", "0.2", "0.5", "+Inf")] == [1, 1, 2, 2]
+    assert told["GET", "2xx", "_sum", None] == pytest.approx(0.3005)
+    assert told["GET", "2xx", "_count", None] == 2
+    assert (told["GET", "4xx", "_bucket", "30.0"], told["GET", "4xx", "_bucket", "+Inf"]) == (0, 1)
+    assert told["(other)", "4xx", "_count", None] == 1
+    assert value(metrics, f'tarry_http_requests_total{{{of},status="202"}}') == 1
+
+
+def test_no_series_tells_when_another_was_made() -> None:
+    metrics = Metrics()
+    metrics.published("orders", 3)
+    metrics.promote_batch(0.004)
+    assert "_created" not in metrics.text().decode()
+    assert "_created" in generate_latest(metrics.registry).decode(), "the switch of the whole process is left alone"
 
 
 def test_two_servers_in_one_process_count_apart() -> None:

@@ -8,11 +8,12 @@ import attrs
 import pytest
 import trio
 import trio.testing
+from structlog.testing import capture_logs
 
-from tarry.service.clock import Clock
+from tarry.service.clock import AGREEING, Clock
 from tarry.service.nodes import LEASE, Nodes
 from tarry.store import leases
-from tarry.store.errors import Unavailable
+from tarry.store.errors import Refused, Unavailable
 from tarry.store.nodes import NodeRow, enter
 from tarry.store.ports import Transaction, Work
 from tarry.store.sqlite.backend import SQLiteBackend
@@ -25,6 +26,8 @@ class Line(SQLiteBackend):
     """As if several servers could work on it; each of them may be cut off."""
 
     cut = False
+    wrong = False
+    """It is there, and says no."""
     gate: trio.Event | None = None
     """Readers wait for it."""
 
@@ -42,6 +45,8 @@ class Line(SQLiteBackend):
     async def note(self, work: Work[T]) -> T:
         if self.cut:
             raise Unavailable("cut off")
+        if self.wrong:
+            raise Refused("no such column")
         return await super().note(work)
 
 
@@ -49,14 +54,19 @@ class Line(SQLiteBackend):
 class World:
     backend: Line
     ms: int = 1_795_000_000_000
+    """The time that passes for all hosts."""
+    ahead: int = 0
+    """By how many milliseconds the database's clock has been set forward."""
     servers: dict[str, Nodes] = attrs.field(factory=dict[str, Nodes])
+    clocks: list[Clock] = attrs.field(factory=list[Clock])
 
     async def start(self, name: str, level: int = 6) -> Nodes:
         async def sample() -> int:
-            return self.ms
+            return self.ms + self.ahead
 
         clock = Clock(sample, monotonic=lambda: self.ms * 1_000_000)
         await clock.take()
+        self.clocks.append(clock)
         self.servers[name] = nodes = Nodes(Store(self.backend), clock, name, level, lambda: {"url": name})
         await nodes.enter()
         return nodes
@@ -70,6 +80,13 @@ class World:
     def held(self) -> dict[str, int]:
         """How many shards each has in its wheel."""
         return {name: len(nodes.shares.held) for name, nodes in self.servers.items()}
+
+    async def set_clock(self, by_ms: int) -> None:
+        """The database's clock is set, and all follow it at once."""
+        self.ahead += by_ms
+        for clock in self.clocks:
+            for _ in range(AGREEING):
+                await clock.take()
 
     async def seconds(self, many: int, *stopped: str) -> None:
         for _ in range(many):
@@ -102,7 +119,7 @@ async def test_one_has_the_duties_and_all_know_each_other(world: World) -> None:
         await world.seconds(1)
         assert world.with_duties() == ["a"]
     assert await world.there() == {"a": (0, True, True), "b": (1, True, False), "c": (2, True, False)}
-    assert [one._store.maker for one in world.servers.values()] == [0, 4, 8]
+    assert [one._store.maker for one in world.servers.values()] == [0, 8, 16]
 
 
 async def test_each_has_a_place_among_those_that_stay(world: World) -> None:
@@ -196,6 +213,27 @@ async def test_who_is_cut_off_has_no_duties_and_is_told_when_it_is_back(world: W
     assert a.has_duties
 
 
+async def test_who_cannot_renew_says_so_now_and_then_and_when_it_can_again(
+    world: World, mock_clock: trio.testing.MockClock
+) -> None:
+    """Round by round: a clock that jumps by itself does not wait for the store's thread."""
+    a = await world.start("a")
+
+    async def seconds(many: int) -> None:
+        for _ in range(many):
+            mock_clock.jump(1)
+            await a._safely(a.round)
+
+    world.backend.wrong = True
+    with capture_logs() as logs:
+        await seconds(60)
+        failed = [line["failures"] for line in logs if line["event"] == "node_not_renewed"]
+        assert 2 <= len(failed) <= 7
+        world.backend.wrong = False
+        await seconds(3)
+    assert [line["event"] for line in logs].count("node_renewed") == 1
+
+
 @pytest.mark.parametrize("back_ms", [2_000, 8_000, 3_600_000])
 async def test_who_dies_as_the_clock_is_set_back_is_not_waited_for(world: World, back_ms: int) -> None:
     """Its row and its lease bear times that are still to come."""
@@ -203,7 +241,7 @@ async def test_who_dies_as_the_clock_is_set_back_is_not_waited_for(world: World,
     await world.start("b")
     await world.seconds(4)
     assert world.with_duties() == ["a"]
-    world.ms -= back_ms
+    await world.set_clock(-back_ms)
     await world.seconds(LEASE // 1000 - 2, "a")
     assert set(await world.there()) == {"a", "b"}
     await world.seconds(12, "a")
@@ -218,34 +256,75 @@ async def test_who_comes_after_the_clock_was_set_back_waits_for_no_dead(world: W
     await world.start("a")
     await world.seconds(2)
     del world.servers["a"]  # killed
-    world.ms -= 3_600_000
+    await world.set_clock(-3_600_000)
     await world.start("b")
     await world.seconds(10)
     assert world.with_duties() == ["b"]
     assert await world.there() == {"b": (1, True, True)}
 
 
-async def test_a_clock_that_is_set_back_buries_nobody_who_lives(
-    world: World, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("step_ms", [-3_600_000, -8_000, -5_000, -4_000, -2_000, 2_000, 4_000, 5_000, 8_000, 3_600_000])
+async def test_a_step_of_the_clock_buries_nobody_who_lives(
+    world: World, capsys: pytest.CaptureFixture[str], step_ms: int
 ) -> None:
+    """Each follows it in its own time. A sample is taken every other second, and three agree before it is believed."""
     for name in "abc":
         await world.start(name)
+        await world.seconds(1)  # so that they renew and look in turns
     await world.seconds(4)
-    for back_ms in (3_600_000, 8_000, 100):
-        world.ms -= back_ms
-        for _ in range(12):
-            await world.seconds(1)
-            assert await world.there() == {name: (slot, True, slot == 0) for slot, name in enumerate("abc")}
+    world.ahead += step_ms
+    for second in range(15):
+        for number, clock in enumerate(world.clocks):
+            if (second + number) % 2:
+                await clock.take()
+        await world.seconds(1)
+        for nodes in world.servers.values():
+            assert [(one.row.name, one.alive) for one in await nodes.states()] == [(name, True) for name in "abc"]
+    assert len({clock.now() for clock in world.clocks}) == 1
+    assert len(world.with_duties()) == 1
     told = capsys.readouterr().out
     assert "node_dead" not in told
     assert "node_was_taken_for_dead" not in told
 
 
+async def test_who_comes_as_the_clock_is_set_forward_buries_nobody_who_lives(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It has the new time before the others."""
+    await world.start("a")
+    await world.seconds(4)
+    world.ahead += 3_600_000
+    b = await world.start("b")
+    await world.seconds(8)
+    assert [(one.row.name, one.alive) for one in await b.states()] == [("a", True), ("b", True)]
+    assert "node_dead" not in capsys.readouterr().out
+
+
+async def test_who_is_back_at_the_database_first_buries_nobody_who_was_away_with_it(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await world.start("a")
+    await world.seconds(1)  # so that they renew and look in turns
+    b = await world.start("b")
+    await world.seconds(2)  # the last that one did was to renew, and the other has seen it
+    world.backend.cut = True
+    for _ in range(30):
+        world.ms += 1_000
+        for nodes in world.servers.values():
+            with pytest.raises(Unavailable):
+                await nodes.round()
+    world.backend.cut = False
+    for _ in range(2):
+        await b.round()
+    await world.seconds(8)
+    assert "node_dead" not in capsys.readouterr().out
+
+
 async def test_who_is_cut_off_as_the_clock_is_set_back_is_not_sure_of_its_duties(world: World) -> None:
     a = await world.start("a")
-    world.ms -= 100  # a sample that came sooner than the one before
+    await world.set_clock(-100)
     assert a.has_duties
-    world.ms -= 3_600_000
+    await world.set_clock(-3_600_000)
     world.backend.cut = True
     with pytest.raises(Unavailable):
         await a.round()
@@ -389,3 +468,23 @@ async def test_who_was_killed_and_comes_again_at_once_has_its_name(
     told = capsys.readouterr().out
     assert "node_dead" in told
     assert "node_name_taken" not in told
+
+
+async def test_where_the_store_cannot_be_asked_the_nodes_are_told_as_they_were_known(world: World) -> None:
+    """As where it is read-only."""
+    a, b = await world.start("a"), await world.start("b")
+    await world.seconds(3)
+    known = [(one.row.name, one.alive, one.duties) for one in await b.states()]
+    assert known == [("a", True, True), ("b", True, False)]
+    world.backend.cut = True
+    assert [(one.row.name, one.alive, one.duties) for one in await b.states()] == known
+    assert [(one.row.name, one.alive, one.duties) for one in await a.states()] == known
+
+
+async def test_what_one_tells_under_a_name_the_others_hear(world: World) -> None:
+    a, b = await world.start("a"), await world.start("b")
+    a._tell = lambda: {"rivals": ["db2:3306"]}
+    await world.seconds(3)
+    assert (a.heard("rivals"), b.heard("rivals")) == ([], ["db2:3306"])
+    await world.seconds(10, "a")
+    assert b.heard("rivals") == []  # a is dead

@@ -3,6 +3,7 @@
 from functools import partial
 
 import trio
+from structlog.testing import capture_logs
 
 from support import servers
 from tarry.service.notices import SUBJECTS, Heard, Notices, Subject
@@ -55,6 +56,29 @@ async def test_a_redis_that_goes_and_comes_back(private_redis: servers.PrivateRe
         private_redis.start()
         await heard_from(one, there, 9_999)
         nursery.cancel_scope.cancel()
+
+
+async def test_each_time_that_it_goes_and_comes_back_is_told_once(private_redis: servers.PrivateRedis) -> None:
+    node = Notices(private_redis.url, "orders")
+    with capture_logs() as told:
+
+        async def until_told(events: list[str], times: int) -> None:
+            async def all_are_told() -> bool:
+                node.tell("grown", 7)
+                await trio.sleep(0.01)
+                return all([line["event"] for line in told].count(event) == times for event in events)
+
+            await servers.until(all_are_told)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(node.run, of_queues([]))
+            for times in (1, 2):
+                private_redis.stop()
+                await until_told(["notices_not_sent", "notices_not_heard"], times)
+                private_redis.start()
+                await until_told(["notices_sent", "notices_heard"], times)
+            nursery.cancel_scope.cancel()
+    assert len(told) == 8
 
 
 async def test_each_subject_has_its_hearer(private_redis: servers.PrivateRedis) -> None:

@@ -143,7 +143,8 @@ async def test_cancels_bring_the_publish_with_them(shop: Shop) -> None:
     assert shop.counted() == {"published": 1, "cancelled": 1}
     # As an outbox leaves a cancel of its own.
     shop.tables.rows(f"DELETE FROM delay WHERE id = {there}")
-    shop.tables.rows(f"INSERT INTO outbox_cancel VALUES ({there & 15}, {there}, {shop.group.topic.id}, 1)")
+    row = (there & 15, there, shop.group.topic.id, 1)
+    shop.tables.rows(f"INSERT INTO outbox_cancel (shard, id, topic_id, scheduled) VALUES {row}")
     await shop.node.intake.count_outbox()
     await shop.node.intake.count_outbox()
     assert shop.counted() == {"published": 2, "cancelled": 2}

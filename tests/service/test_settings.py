@@ -113,6 +113,10 @@ def test_values_are_read(name: str, written: object, value: object) -> None:
         ("auto_create", 1, "neither true nor false"),
         ("log_level", "loud", "debug, info"),
         ("node", "a b", "not a name"),
+        ("node", "", "empty: leave it out"),
+        ("processes", 1.5, "not a whole number: say one from 1 to 64"),
+        ("processes", "1.5", "not a whole number: say one from 1 to 64"),
+        ("processes", 0, "between 1 and 64"),
     ],
 )
 def test_what_is_no_good_names_the_setting_and_its_origin(name: str, written: object, words: str) -> None:
@@ -128,6 +132,10 @@ def test_what_is_no_good_names_the_setting_and_its_origin(name: str, written: ob
         ("[server]\nlisten = 1", {}, "tarry.toml: unknown setting 'server'"),
         ("lease =", {}, "tarry.toml: "),
         ("lease = 2026-11-21", {}, r"lease \(tarry.toml\): .*not a duration"),
+        ('node = ""', {}, r"node \(tarry.toml\): it is empty: leave it out"),
+        ("processes = 1.5", {}, r"processes \(tarry.toml\): 1.5 is not a whole number: say one from 1 to 64"),
+        (None, {"TARRY_NODE": ""}, r"node \(TARRY_NODE\): it is empty; unset it"),
+        (None, {"TARRY_PROCESSES": "1.5"}, r"processes \(TARRY_PROCESSES\): '1.5' is not a whole number"),
         ("lease = -1", {}, r"lease \(tarry.toml\): .*negative"),
         (None, {"TARRY_LISEN": "x"}, "unknown variable TARRY_LISEN: did you mean TARRY_LISTEN?"),
         (None, {"TARRY_LISTEN_FILE": "x"}, "unknown variable TARRY_LISTEN_FILE"),
@@ -232,6 +240,7 @@ def test_no_password_of_a_redis_is_shown(url: str, shown: str) -> None:
 
 def test_values_are_listed_as_they_are_written() -> None:
     shown = {name: value for name, value, _ in load().listed()}
+    assert shown.pop("guards") == "none", "their names; they are written in the file alone"
     assert (shown["lease"], shown["max_body"], shown["auto_create"]) == ("1m", "256KiB", "true")
     again = load(flags=dict(shown))
     assert again == Settings()

@@ -66,6 +66,10 @@ def _bound(name: str) -> tuple[str, list[Any]]:
         columns = text.partition("VALUES")[0].rpartition("(")[2].count(",") + 1
         return sqlite_statements.insert(name, columns), [1] * columns
     some: list[Any] = [(1, b"k", 2)] * 2 if "`key`, id) IN" in text else [1, 2]
+    if "(topic_id, hour) IN" in text:
+        some = [(1, 2)] * 2
+    if "(topic_id, `key`) IN" in text:
+        some = [(1, b"k")] * 2
     if match := re.search(r"\(([^()]+)\) WITHIN", text):
         some = [(1,) * (match[1].count(",") + 2)] * 2
     asked: list[Any] = [some if hole == "(?*)" else 1 for hole in re.findall(r"\(\?\*\)|\?", text)]

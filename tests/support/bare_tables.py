@@ -20,7 +20,9 @@ Book = dict[str, list[Row]]
 
 SCHEMAS = TABLES | {"seeks": SEEKS, "outbox": OUTBOX}
 
-_CONTENT = "m.`key`, m.ordering_key, m.tag, m.headers, m.content_type, m.body, m.accepted_at, m.deliver_at"
+_CONTENT = (
+    "m.`key`, m.ordering_key, m.tag, m.headers, m.content_type, m.body, m.accepted_at, m.deliver_at, m.expires_at"
+)
 _SQL = {
     "messages": "SELECT t.name AS topic, t.id AS topic_id, m.queue_id, q.number AS queue, m.`offset`, m.id,"
     f" {_CONTENT}, m.streamed_at FROM message m JOIN queue q ON q.id = m.queue_id JOIN topic t ON t.id = q.topic_id",
@@ -28,7 +30,8 @@ _SQL = {
     " FROM delay m JOIN topic t ON t.id = m.topic_id",
     "dead": "SELECT t.name AS topic, g.name AS `group`, m.group_id, m.id, m.dead_at, m.history, m.queue_id, m.`offset`,"
     f" {_CONTENT} FROM dead m JOIN consumer_group g ON g.id = m.group_id JOIN topic t ON t.id = g.topic_id",
-    "cancelled": "SELECT t.name AS topic, t.id AS topic_id, m.id, m.`key`, m.accepted_at, m.deliver_at, m.cancelled_at"
+    "cancelled": "SELECT t.name AS topic, t.id AS topic_id, m.id, m.`key`, m.accepted_at, m.deliver_at, m.cancelled_at,"
+    " CASE m.reason WHEN 1 THEN 'suppressed' END AS reason, m.guard"
     " FROM cancelled m JOIN topic t ON t.id = m.topic_id",
     "retries": "SELECT t.name AS topic, g.name AS `group`, m.group_id, m.id AS retry_id, m.failed_at AS due,"
     " m.message_queue_id, m.message_offset, m.message_id, m.attempt, m.history, m.failed_at, 0 AS parked"
@@ -46,7 +49,8 @@ _SQL = {
     "cursors": "SELECT t.name AS topic, g.name AS `group`, c.group_id, c.queue_id, c.origin, c.position, c.next_claim,"
     " c.next_delivery, c.acked, c.dead, c.retried, c.expired, c.skipped, c.parked, c.sought, c.redriven, c.cleared"
     " FROM `cursor` c JOIN consumer_group g ON g.id = c.group_id JOIN topic t ON t.id = g.topic_id",
-    "tallies": "SELECT t.name AS topic, y.topic_id, SUM(y.scheduled) AS scheduled, SUM(y.cancelled) AS cancelled"
+    "tallies": "SELECT t.name AS topic, y.topic_id, SUM(y.scheduled) AS scheduled, SUM(y.cancelled) AS cancelled,"
+    " SUM(y.replaced) AS replaced, SUM(y.suppressed) AS suppressed"
     " FROM tally y JOIN topic t ON t.id = y.topic_id GROUP BY t.name, y.topic_id",
     "seeks": "SELECT t.name AS topic, g.name AS `group`, s.group_id, s.queue_id, s.number, s.sought_at,"
     " s.position_before, s.position_after, s.released"
@@ -54,7 +58,9 @@ _SQL = {
     "outbox": "SELECT t.name AS topic, t.id AS topic_id,"
     " (SELECT COUNT(*) FROM delay d WHERE d.topic_id = t.id AND d.uncounted = 1) AS uncounted,"
     " (SELECT COALESCE(SUM(o.scheduled), 0) FROM outbox_cancel o WHERE o.topic_id = t.id) AS scheduled,"
-    " (SELECT COUNT(*) FROM outbox_cancel o WHERE o.topic_id = t.id) AS cancelled FROM topic t",
+    " (SELECT COUNT(*) FROM outbox_cancel o WHERE o.topic_id = t.id AND o.replaced = 0) AS cancelled,"
+    " (SELECT COUNT(*) FROM outbox_cancel o WHERE o.topic_id = t.id AND o.replaced = 1) AS replaced, 0 AS suppressed"
+    " FROM topic t",
 }
 _CLAIM = (
     "SELECT t.name, g.name, c.group_id, c.queue_id, q.number, q.group_id, {number}, {claim}, c.client, c.`first`,"

@@ -41,7 +41,7 @@ class Blocking(Tarry):
         self._stack.__exit__(kind, error, trace)
 
     def __getattribute__(self, name: str) -> Any:
-        own = ("consume", "run", "dead", "dead_letters", "find", "clients", "portal", "front")
+        own = ("consume", "run", "dead", "dead_letters", "find", "clients", "schedules", "fires", "portal", "front")
         if name.startswith("_") or name in own:
             return super().__getattribute__(name)
         call = getattr(self.front, name)
@@ -73,6 +73,12 @@ class Blocking(Tarry):
 
     def clients(self) -> Any:
         return self._pages(self.front.clients)
+
+    def schedules(self) -> Any:
+        return self._pages(self.front.schedules)
+
+    def fires(self, *args: Any, **options: Any) -> Any:
+        return self._pages(self.front.fires, *args, **options)
 
     def _pages(self, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
         async def all_of_them() -> list[Any]:

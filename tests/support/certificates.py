@@ -10,11 +10,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 
-def write_certificates(directory: Path) -> Path:
-    """An authority, `ca.pem`, which is returned, and its certificate for 127.0.0.1, good for a day: `server.pem` and
-    `server-key.pem`."""
+def write_certificates(directory: Path, name: str | None = None) -> Path:
+    """An authority, `ca.pem`, which is returned, and its certificate for 127.0.0.1, or for a name, good for a day:
+    `server.pem` and `server-key.pem`."""
     now = datetime.datetime.now(datetime.UTC)
     authority_key, server_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+
+    loopback = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    whose: x509.GeneralName = loopback if name is None else x509.DNSName(name)
 
     def certificate(subject: str, key: ec.EllipticCurvePrivateKey, *, authority: bool) -> bytes:
         builder = (
@@ -30,9 +33,7 @@ def write_certificates(directory: Path) -> Path:
             .add_extension(
                 x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False
             )
-            .add_extension(
-                x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
-            )
+            .add_extension(x509.SubjectAlternativeName([whose]), critical=False)
         )
         return builder.sign(authority_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 

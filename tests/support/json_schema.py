@@ -17,7 +17,7 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
     "array": lambda value: isinstance(value, list),
     "object": lambda value: isinstance(value, dict),
 }
-_SAID = {"title", "description", "default", "contentEncoding"}
+_SAID = {"writeOnly", "title", "description", "default", "contentEncoding"}
 """Words that forbid nothing."""
 
 

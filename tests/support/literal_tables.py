@@ -38,6 +38,7 @@ _PLAIN: dict[str, dict[str, Any]] = {
     "dead": {**_GROUP, "queue_id": 1, "body": b"{}", "history": "[]"},
     "timers": {**_MESSAGE},
     "cancelled": {"topic": "t", "topic_id": 1},
+    "fires": {"topic": "t", "schedule": "daily", "schedule_id": 1, "outcome": "fired"},
     "queues": {"topic": "t", "topic_id": 1, "queue_id": 1, "queue": 0, "group_id": 0},
     "cursors": {**_GROUP, "queue_id": 1},
     "tallies": {"topic": "t", "topic_id": 1},

@@ -4,7 +4,7 @@ Everything is awaited, and nothing but the store is: over a store that never sus
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any, Literal
 
 import attrs
@@ -39,6 +39,7 @@ from tarry.store.records import (
 from tarry.store.rows import CursorState, Resting
 from tarry.store.store import Store
 from tarry.store.stream import stretches
+from tarry.store.stream.placing import own_queues
 from tarry.store.stream.positions import Position
 from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
@@ -207,9 +208,10 @@ class Oracle:
 
     async def claim(self, hand: Hand, sizes: Sequence[int], lease: int) -> None:
         requests = [ClaimRequest(f"client-{i}", size, lease) for i, size in enumerate(sizes)]
+        reached = self._reached(hand)
         turn = await self._turn(hand, [], requests)
         again = [request for request, claim in zip(requests, turn.claims, strict=True) if claim is None]
-        self._note_claims(hand, requests, turn)
+        self._note_claims(hand, requests, turn, reached)
         if turn.beside:
             assert self.others
             assert turn.more
@@ -218,7 +220,7 @@ class Oracle:
             turn = await self._turn(hand, [], again)
             assert turn.claims[0] is not None, "there was nothing beside"
             assert not turn.beside
-            self._note_claims(hand, again, turn)
+            self._note_claims(hand, again, turn, hand.positions.keys())
 
     async def _turn(self, hand: Hand, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]) -> Turn:
         """At one of the nodes."""
@@ -227,7 +229,15 @@ class Oracle:
         self.turns += 1
         return await stores[at].turn(hand.group, settlements, requests, self.now, place=(at, len(stores)))
 
-    def _note_claims(self, hand: Hand, requests: Sequence[ClaimRequest], turn: Turn) -> None:
+    def _reached(self, hand: Hand) -> Set[int]:
+        """The ids of the queues that the next turn claims from at least: those of its node."""
+        nodes, topic, backs = 1 + len(self.others), self.topic, hand.group.retry_queue_of
+        if nodes == 1:
+            return hand.positions.keys()
+        own = [topic.queues[i] for i in own_queues(self.turns % nodes, nodes, len(topic.queues))]
+        return {id_ for queue in own for id_ in (queue.id, backs[queue.id].id)}
+
+    def _note_claims(self, hand: Hand, requests: Sequence[ClaimRequest], turn: Turn, reached: Set[int]) -> None:
         assert len(turn.claims) == len(requests)
         for claim in sorted(turn.ranges, key=lambda claim: (claim.key.queue_id, claim.key.first)):
             queue_id, first = claim.key.queue_id, hand.positions[claim.key.queue_id]
@@ -249,13 +259,15 @@ class Oracle:
                 outcomes[place] = Outcome.OPEN
             hand.held.append(Held(claim, hops, claim.lease_until, outcomes))
         for request, given in zip(requests, turn.claims, strict=True):
-            self._check_claim(hand, request, given, beside=turn.beside)
+            self._check_claim(hand, request, given, reached, beside=turn.beside)
         assert turn.more == self._left(hand)
 
-    def _check_claim(self, hand: Hand, request: ClaimRequest, claim: Claim | None, *, beside: bool) -> None:
-        """Whether it has as much as there was for it."""
+    def _check_claim(
+        self, hand: Hand, request: ClaimRequest, claim: Claim | None, reached: Set[int], *, beside: bool
+    ) -> None:
+        """Whether it has as much as there was for it; what is other nodes' was perhaps left to them."""
         if claim is None:
-            assert beside or not self._left(hand), "there was something to claim"
+            assert not self._left(hand, reached if beside else None), "there was something to claim"
             return
         ranges = claim.ranges
         assert {one.client for one in ranges} == {request.client}
@@ -265,12 +277,11 @@ class Oracle:
         assert len({queue_id in self.streams for queue_id in queues}) == 1, "what is new, or what came back"
         size = sum(one.size for one in ranges)
         assert sum(len(one.messages) for one in ranges) <= request.size
-        if self.others:
-            return  # what is other nodes' was perhaps left to them
         if queues[0] in self.streams:
-            assert not self._left(hand, retries_only=True), "the retry queue comes first"
+            assert not self._left(hand, reached, retries_only=True), "the retry queue comes first"
         if size < request.size:
-            assert not self._left(hand, retries_only=queues[0] not in self.streams), "there was room for more"
+            retries_only = queues[0] not in self.streams
+            assert not self._left(hand, reached, retries_only=retries_only), "there was room for more"
 
     async def settle(self, hand: Hand, wishes: Sequence[tuple[Held, Settlement]]) -> None:
         """Any settlements of a group's claims, in one turn."""
@@ -496,11 +507,11 @@ class Oracle:
     def _queue(self, hand: Hand, queue_id: int) -> list[Hop]:
         return self.streams[queue_id] if queue_id in self.streams else hand.backs[queue_id]
 
-    def _left(self, hand: Hand, *, retries_only: bool = False) -> bool:
+    def _left(self, hand: Hand, among: Set[int] | None = None, *, retries_only: bool = False) -> bool:
         return any(
             position < len(self._queue(hand, queue_id))
             for queue_id, position in hand.positions.items()
-            if not retries_only or queue_id not in self.streams
+            if (among is None or queue_id in among) and (not retries_only or queue_id not in self.streams)
         )
 
     def _settle(

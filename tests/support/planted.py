@@ -1,4 +1,4 @@
-"""A true history of a campaign, and twelve bugs that can be planted into it.
+"""A true history of a campaign, and sixteen bugs that can be planted into it.
 
 The history was recorded by `python -P -m tarry.bench.campaign --rows kill --dsn sqlite --nodes 1 --count 2 --seed 5
 --rate 8`. A bug is a change of its events, at one of the places that it could have; a place is a number.
@@ -69,7 +69,8 @@ def _firsts(history: History) -> list[Event]:
 
 def dropped(history: History, place: int) -> list[Event]:
     """It was accepted, and never seen again."""
-    claim = history.one("dropped", place, lambda: _firsts(history))
+    lasting = (claim for claim in _firsts(history) if not history.receipts[claim.name].ends_ms)
+    claim = history.one("dropped", place, lambda: lasting)
     return [event for event in history.events if event.name != claim.name or event.op == "publish"]
 
 
@@ -147,7 +148,9 @@ def hole_skipped(history: History, place: int) -> list[Event]:
 
     def reads() -> list[Event]:
         last = {(e.topic, e.queue): e.offset for e in history.events if e.op == "read"}
-        return [e for e in history.events if e.op == "read" and e.offset < last[e.topic, e.queue]]
+        there = {e.name for e in history.events if e.op == "stream"}  # what has come to its end is not, in the end
+        passed = (e for e in history.events if e.op == "read" and e.offset < last[e.topic, e.queue])
+        return [e for e in passed if e.name in there]
 
     return history.with_changes((history.one("hole", place, reads), None))
 
@@ -181,7 +184,70 @@ def counter_drift(history: History, place: int) -> list[Event]:
 
 
 Plant = Callable[[History, int], list[Event]]
+
+
+def past_its_end(history: History, place: int) -> list[Event]:
+    """It was handed out, and asked for, when it was of no use any more."""
+
+    def ending() -> list[Event]:
+        return [claim for claim in _firsts(history) if history.receipts[claim.name].ends_ms]
+
+    claim = history.one("ends", place, ending)
+    long_before = claim.wall_ns // 1_000_000 - 60_000
+    publishes = [event for event in history.events if event.op == "publish" and event.name == claim.name]
+    return history.with_changes(*((event, replace(event, ends_ms=long_before)) for event in publishes))
+
+
+def ended_early(history: History, place: int) -> list[Event]:
+    """It was of use for hours, and nobody was given it."""
+
+    def lasting() -> list[Event]:
+        last = history.events[-1].wall_ms
+        return [claim for claim in _firsts(history) if history.receipts[claim.name].ends_ms > last]
+
+    claim = history.one("ended early", place, lasting)
+    return [event for event in history.events if (event.name, event.group) != (claim.name, claim.group)]
+
+
+def replaced_and_fired(history: History, place: int) -> list[Event]:
+    """Another took its place, and it came all the same."""
+
+    def fired() -> list[Event]:
+        seen = {event.name for event in history.events if event.op == "stream"}
+        return [e for e in history.events if e.op == "replace" and e.phase == "fail" and e.name in seen]
+
+    late = history.one("replaced", place, fired)
+    return history.with_changes((late, replace(late, phase="ok")))
+
+
+def _fires(history: History) -> list[Event]:
+    """But for the first and the last of each schedule, and those that were past when the one before had its turn."""
+    fires = sorted((e for e in history.events if e.op == "fire"), key=lambda e: (e.facts["schedule"], e.due_ms))
+    of = [fire.facts["schedule"] for fire in fires]
+    within = (n for n in range(1, len(fires) - 1) if of[n - 1] == of[n] == of[n + 1])
+    return [fires[n] for n in within if fires[n - 1].facts["at"] < fires[n].due_ms]
+
+
+def passed_by(history: History, place: int) -> list[Event]:
+    """A fire time of which nobody knows anything."""
+    fire = history.one("passed by", place, lambda: _fires(history))
+    return [event for event in history.events if event.name != fire.name]
+
+
+def fired_twice(history: History, place: int) -> list[Event]:
+    """A fire time that has another message, too."""
+    sent = [fire for fire in _fires(history) if fire.phase == "ok"]
+    fire = history.one("fired twice", place, lambda: sent)
+    claim = next(event for event in history.claims if event.name == fire.name)
+    again = replace(claim, id=f"{claim.id}1", attempt=2)
+    return [*history.events[:-1], again, history.events[-1]]
+
+
 PLANTS: dict[str, tuple[Plant, str]] = {
+    "handed out past its end": (past_its_end, "expired"),
+    "a timer replaced and fired": (replaced_and_fired, "timer"),
+    "a fire time passed by": (passed_by, "fire"),
+    "fired twice": (fired_twice, "written twice"),
     "one message dropped": (dropped, "lost"),
     "early by a second": (early, "early"),
     "promoted twice": (promoted_twice, "promoted twice"),

@@ -36,7 +36,7 @@ class Session:
         if self.name in self.servers.frozen:
             await self.hung_up.wait()
             raise Unavailable("closed", 2006)
-        return [(1_000_000, 0, 0)]
+        return [(1_000_000, int(self.name in self.servers.read_only), 0)]
 
     async def ping(self) -> None:
         if self.servers.silent:
@@ -56,6 +56,7 @@ class Servers:
     def __init__(self, **hosts: str | Exception) -> None:
         self.hosts = hosts
         self.read_only: set[str] = set()
+        self.foreign: set[str] = set()
         self.asked: list[str] = []
         self.sessions: list[Session] = []
         self.wrote: list[str] = []

@@ -86,14 +86,13 @@ def mariadb(*options: str) -> Iterator[PrivateServer]:
 
 
 @contextmanager
-def mysql() -> Iterator[PrivateServer]:
+def mysql(*options: str) -> Iterator[PrivateServer]:
     """A private MySQL. Raises `NoServerError`."""
     program = _program("mysqld", "mysql")
     if program is None:
         raise NoServerError("no mysqld of MySQL on PATH; TARRY_TEST_MYSQL may name a running server")
-    with _private(
-        "mysql", program, [program, "--initialize-insecure"], "--mysqlx=0", "--secure-file-priv=NULL"
-    ) as server:
+    make = [program, "--initialize-insecure"]
+    with _private("mysql", program, make, "--mysqlx=0", "--secure-file-priv=NULL", *options) as server:
         yield server
 
 

@@ -27,7 +27,18 @@ NOW = 1_795_255_200_000
 """2026-11-21T10:00:00.000Z, at which a spied node's clock stands."""
 
 _ASKED = (
-    *("catalogue", "directory", "groups", "intake", "membership", "operations", "ranking", "readers", "remover"),
+    *(
+        "catalogue",
+        "directory",
+        "forecast",
+        "groups",
+        "intake",
+        "membership",
+        "operations",
+        "ranking",
+        "readers",
+        "remover",
+    ),
     *("roster", "store", "sweeps"),
 )
 """Parts that HTTP's handlers ask."""

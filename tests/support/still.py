@@ -50,6 +50,9 @@ class StillBackend:
     def server(self) -> str:
         return ""
 
+    async def rivals(self) -> list[str]:
+        return []
+
     def admit(self, server: str) -> None:
         del server
 

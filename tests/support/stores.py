@@ -51,7 +51,9 @@ TABLES = (
     *("outbox_cancel", "seek", "replay"),
     *("chain", "parked", "queue_owner"),
     *("reader", "removed", "witness"),
-    *("access_key", "client_owner", "node", "member"),
+    *("access_key", "client_owner", "node", "member", "timer", "push"),
+    *("schedule", "fire", "erased", "guard"),
+    *("forecast", "forecast_change"),
 )
 
 

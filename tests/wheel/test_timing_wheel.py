@@ -275,6 +275,32 @@ def test_a_million_timers_may_name_one_second(delay: int) -> None:
     assert len(wheel) == 0
 
 
+@pytest.mark.parametrize("second", [NOW + 2_000, NOW + HOUR], ids=["this hour", "the next"])
+def test_a_second_of_many_is_put_in_order_in_pieces_while_it_is_added_to_and_cancelled_from(second: int) -> None:
+    chance = Random(1)
+    wheel = TimingWheel(second - 30_000)
+    pairs = [(second + chance.randrange(1_000), number * 7_919 % 20_011) for number in range(20_000)]
+    for due, entry_id in pairs[:19_000]:
+        wheel.add(due, entry_id)
+    while wheel.deal(1_000):
+        pass
+    pieces = 0
+    while wheel.prepare(1_000):
+        pieces += 1
+        if pieces == 10:
+            for due, entry_id in pairs[:100]:
+                wheel.cancel(due, entry_id)
+            wheel.add(*pairs[7])
+    assert pieces >= 19, "a piece is no more than what was asked for"
+    for added, cancelled in zip(pairs[19_000:], pairs[18_000:19_000], strict=True):
+        wheel.add(*added)
+        wheel.cancel(*cancelled)
+    assert wheel.prepare(1) > 0, "what came later is to be put in order, too"
+    alive = sorted([pairs[7], *pairs[100:18_000], *pairs[19_000:]])
+    assert wheel.advance_pairs(second + 999, 100_000) == alive
+    assert wheel.prepare(1_000) == len(wheel) == 0
+
+
 def test_rescheduling_all_day_leaves_no_more_behind_than_there_is() -> None:
     wheel = TimingWheel(NOW)
     for number in range(50_000):

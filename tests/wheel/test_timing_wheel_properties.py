@@ -56,11 +56,14 @@ class Model:
         self.pending: list[tuple[int, int]] = []
 
     def advance(self, now: int, limit: int | None) -> list[int]:
+        return [entry_id for _, entry_id in self.advance_pairs(now, limit)]
+
+    def advance_pairs(self, now: int, limit: int | None) -> list[tuple[int, int]]:
         self.hand = max(self.hand, now)
         self.pending.sort()
         due = [pair for pair in self.pending if pair[0] <= self.hand][:limit]
         del self.pending[: len(due)]
-        return [entry_id for _, entry_id in due]
+        return due
 
     def cancel(self, pair: tuple[int, int]) -> None:
         self.pending = [other for other in self.pending if other != pair]
@@ -168,6 +171,11 @@ class WheelMachine(RuleBasedStateMachine):
             next_due = self.wheel.next_due()
             assert next_due is None or next_due > self.model.hand
 
+    @rule(step=steps, limit=st.integers(0, 8))
+    def advance_pairs(self, step: Moment, limit: int) -> None:
+        now = self.due(step)
+        assert self.wheel.advance_pairs(now, limit) == self.model.advance_pairs(now, limit)
+
     @rule(back=st.integers(1, 2 * HOUR), limit=limits)
     def advance_to_the_past(self, back: int, limit: int | None) -> None:
         now = self.model.hand - back
@@ -184,6 +192,12 @@ class WheelMachine(RuleBasedStateMachine):
         before = len(self.wheel)
         remain = self.wheel.deal(limit)
         assert 0 <= remain <= len(self.wheel) <= before
+
+    @rule(limit=st.integers(0, 8))
+    def prepare(self, limit: int) -> None:
+        before = len(self.wheel)
+        assert self.wheel.prepare(limit) >= 0
+        assert len(self.wheel) == before
 
     @rule(shards=st.sets(st.sampled_from((0, 1, 2, 3, 15)), max_size=4), moment=moments)
     def forget(self, shards: set[int], moment: Moment) -> None:
@@ -262,4 +276,5 @@ class TestWheelWithSmallLimits(WheelMachine.TestCase):  # type: ignore[misc,vali
     @pytest.fixture(autouse=True)
     def _small_limits(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(slots, "_LOOK_UP_AT_MOST", 2)
+        monkeypatch.setattr(slots, "_LARGE", 2)
         monkeypatch.setattr(entries, "_SWEEP_AT_LEAST", 2)

@@ -17,6 +17,7 @@ from tarry.pipeline.history import open_tables
 from tarry.pipeline.lake.archive import Archiver
 from tarry.pipeline.lake.archiver_lease import ArchiverLease
 from tarry.pipeline.lake.lake import Lake
+from tarry.pipeline.schemas import VERSION
 from tarry.pipeline.session import Later
 from tarry.pipeline.spark_errors import translate
 
@@ -44,14 +45,18 @@ async def test_a_lake_of_a_newer_schema_is_refused(spark: SparkSession, stage: S
     await live(stage)
     archive(spark, stage.dsn, tmp_path)
     before = in_lake(spark, tmp_path, "messages")
-    DeltaTable(tmp_path / "messages").alter.set_table_properties({"tarry.schema": "2"}, raise_if_not_exists=False)
+    DeltaTable(tmp_path / "messages").alter.set_table_properties(
+        {"tarry.schema": str(VERSION + 1)}, raise_if_not_exists=False
+    )
     for use in (
         lambda: archive(spark, stage.dsn, tmp_path),
         lambda: open_tables(spark, stage.dsn, str(tmp_path)),
     ):
-        with pytest.raises(LakeError, match=r"has schema 2, and this version of Tarry knows 1: upgrade tarry"):
+        with pytest.raises(LakeError, match=rf"has schema {VERSION + 1}, and this version of Tarry knows {VERSION}: "):
             use()
-    DeltaTable(tmp_path / "messages").alter.set_table_properties({"tarry.schema": "1"}, raise_if_not_exists=False)
+    DeltaTable(tmp_path / "messages").alter.set_table_properties(
+        {"tarry.schema": str(VERSION)}, raise_if_not_exists=False
+    )
     assert in_lake(spark, tmp_path, "messages") == before
     DeltaTable.create(tmp_path / "other" / "messages", DeltaTable(tmp_path / "messages").schema())
     with pytest.raises(LakeError, match="not of Tarry's"):

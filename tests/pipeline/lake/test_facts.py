@@ -17,8 +17,10 @@ async def test_a_topic_that_is_made_meanwhile_is_not_there_yet(stage: Stage) -> 
     class Interrupted(StoreConnection):
         def fetch(self, query: str, *values: Value | Sequence[Value]) -> list[Row]:
             if query == "consumer_group.names":
-                stage.tables.rows("INSERT INTO topic VALUES (77, X'6D', 0, 0, NULL, NULL, 0, 0)")
-                stage.tables.rows("INSERT INTO consumer_group VALUES (78, 77, X'67', NULL, 0, NULL, 0, 0)")
+                stage.tables.rows(
+                    "INSERT INTO topic (id, name, kind, ordered, sequencer, created_at) VALUES (77, X'6D', 0, 0, 0, 0)"
+                )
+                stage.tables.rows("INSERT INTO consumer_group VALUES (78, 77, X'67', NULL, 0, NULL, 0, 0, 0)")
             return super().fetch(query, *values)
 
     with Interrupted(stage.dsn) as connection:

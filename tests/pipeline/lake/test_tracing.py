@@ -20,6 +20,7 @@ from tarry.pipeline.errors import NotFound
 from tarry.pipeline.history import open_tables
 from tarry.pipeline.lake import local_reads
 from tarry.pipeline.lake.lake import Lake
+from tarry.pipeline.schemas import TABLES
 from tarry.pipeline.trace.timeline import Event, Rows, timeline
 from tarry.pipeline.trace.tracing import trace
 
@@ -34,7 +35,9 @@ def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 def _by_spark(spark: SparkSession, dsn: str | None, lake: str | None) -> list[Event]:
     """The same from whole tables, every row of them, as the other jobs read them."""
     tables = open_tables(spark, dsn, lake)
-    return timeline(rows_by_table({name: rows_of(getattr(tables, name)) for name in Rows.__annotations__}))
+    return timeline(
+        rows_by_table({name: rows_of(getattr(tables, name)) for name in Rows.__annotations__ if name in TABLES})
+    )
 
 
 def _some(events: Iterable[Event], *ids: int) -> list[Event]:

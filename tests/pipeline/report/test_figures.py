@@ -31,7 +31,8 @@ def test_the_overview_of_nothing_is_a_row_of_noughts(spark: SparkSession) -> Non
     frame = figures.overview(literal_tables(spark), WINDOW)
     assert frame.schema == figures.OVERVIEW
     assert rows_of(frame) == [
-        dict.fromkeys(figures.OVERVIEW.names, 0) | {"first": None, "last": None, "oldest_overdue": None},
+        dict.fromkeys(figures.OVERVIEW.names, 0)
+        | {"first": None, "last": None, "oldest_overdue": None, "replaced": None},
     ]
 
 
@@ -52,9 +53,18 @@ def test_overview(spark: SparkSession) -> None:
             {"offset": 5, "claimed_at": HOUR, "outcome": "skipped"},
             {"offset": 6, "claimed_at": HOUR, "outcome": "parked", "settled_at": None},
             {"offset": 7, "claimed_at": HOUR, "outcome": "parked", "message_queue_id": None},
+            {"offset": 9, "claimed_at": HOUR, "outcome": "expired"},  # in somebody's hands
+            {"offset": 10, "claimed_at": HOUR, "outcome": "expired", "settled_at": None},
+            {"offset": 11, "claimed_at": 2 * HOUR, "outcome": "expired", "settled_at": None},
         ],
         claims=[{"offset": 8, "claimed_at": HOUR}],
-        cancelled=[{"id": 1, "deliver_at": 0, "cancelled_at": HOUR}, {"id": 2, "deliver_at": 0, "cancelled_at": 0}],
+        cancelled=[
+            {"id": 1, "deliver_at": 0, "cancelled_at": HOUR},
+            {"id": 2, "deliver_at": 0, "cancelled_at": 0},
+            *({"id": n, "deliver_at": 0, "cancelled_at": HOUR, "reason": "suppressed"} for n in (5, 6)),
+            {"id": 7, "deliver_at": 0, "cancelled_at": 0, "reason": "suppressed"},
+        ],
+        tallies=[{"replaced": 3}, {"topic": "u", "topic_id": 2, "replaced": 4}],
         dead=[{"id": 3, "deliver_at": 0, "dead_at": HOUR}],
         timers=[{"id": 4, "due": 9 * HOUR}],
     )
@@ -64,8 +74,11 @@ def test_overview(spark: SparkSession) -> None:
         | {
             "messages": 1,
             "cancelled": 1,
+            "suppressed": 2,
+            "replaced": 7,
+            "expired": 2,
             "waiting": 1,
-            "deliveries": 6,
+            "deliveries": 7,
             "acked": 2,
             "failed": 1,
             "lost": 1,
@@ -104,13 +117,17 @@ def test_topics_by_volume_and_growth(spark: SparkSession) -> None:
             *(came("big", HOUR + n, n, ahead=n) for n in range(3)),
         ],
         timers=[{"topic": "later", "id": 1, "due": 0}],
-        cancelled=[{"topic": "big", "id": 1, "deliver_at": 0, "cancelled_at": HOUR}],
+        cancelled=[
+            {"topic": "big", "id": 1, "deliver_at": 0, "cancelled_at": HOUR},
+            {"topic": "gone", "id": 2, "deliver_at": 0, "cancelled_at": HOUR, "reason": "suppressed"},
+        ],
     )
-    row = dict(zip(figures.TOPICS.names, [None] * 7, strict=True))
+    row = dict.fromkeys(figures.TOPICS.names) | {"suppressed": 0}
     assert rows_of(figures.topics(tables, WINDOW)) == [
         row | {"topic": "big", "messages": 3, "scheduled": 2, "cancelled": 1, "waiting": 0, "before": 2, "growth": 0.5},
         row | {"topic": "small", "messages": 1, "scheduled": 0, "cancelled": 0, "waiting": 0, "before": 0},
         row | {"topic": "later", "messages": 0, "scheduled": 0, "cancelled": 0, "waiting": 1, "before": 0},
+        dict.fromkeys(row, 0) | {"topic": "gone", "suppressed": 1, "growth": None},
     ]
 
 

@@ -31,7 +31,8 @@ def _figures() -> dict[str, list[dict[str, Any]]]:
     counts = {"deliveries": MANY, "acked": MANY, "failed": 0, "lost": MANY, "dead": MANY}
     return {
         "overview": [
-            {"messages": MANY, "cancelled": 0, "waiting": 0, "overdue": 0, "oldest_overdue": None, "unplaced": 0}
+            {"suppressed": MANY, "replaced": None, "expired": MANY}
+            | {"messages": MANY, "cancelled": 0, "waiting": 0, "overdue": 0, "oldest_overdue": None, "unplaced": 0}
             | {"first": first, "last": last}
             | counts
         ],
@@ -51,6 +52,7 @@ def _figures() -> dict[str, list[dict[str, Any]]]:
         ],
         "topics": [
             topic
+            | {"suppressed": MANY}
             | {"messages": MANY, "scheduled": 9, "cancelled": 0, "waiting": MANY, "before": MANY // 100, "growth": 99.0}
         ],
         "queues": [
@@ -73,6 +75,12 @@ def _figures() -> dict[str, list[dict[str, Any]]]:
             group
             | {"client": "ip-10-11-12-13.compute.internal", "lost": MANY, "dead": 0, "deliveries": MANY, "share": 1.0}
             | {"held_p50": late["p50"], "last": last, "client_lost": MANY}
+        ],
+        "schedules": [
+            topic
+            | {"schedule": "every-hour-of-the-winter-timetable", "fired": MANY, "caught_up": MANY, "missed": MANY}
+            | {"overlapped": MANY, "queued": 1, "cancelled": 0, "run": MANY, "backfilled": MANY}
+            | {"late_p50": late["p50"], "late_p99": late["p99"], "longest": late["p999"], "last": last}
         ],
         "due_minutes": [topic | {"minute": first, "messages": MANY, "waiting": 1, "topic_messages": MANY}],
     }
@@ -112,7 +120,7 @@ _TELEPHONE = "screen and (max-width: 600px)"
 def test_no_words_of_a_chart_are_cut(text: str) -> None:
     narrow = re.findall(r'<div class="chart narrow">(.*?)</div>', text, re.DOTALL)
     wide = re.findall(r'<div class="chart">(.*?)</div>', text, re.DOTALL)
-    assert len(narrow) == len(wide) == 11
+    assert len(narrow) == len(wide) == 12
     assert [width_of(drawing) for drawing in narrow if width_of(drawing) > _ROOM] == []
     assert [cut for drawing in (*narrow, *wide) for cut in cut_texts(drawing)] == []
 

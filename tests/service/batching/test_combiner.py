@@ -104,6 +104,37 @@ async def test_there_may_be_one_writer_now_and_two_later(nursery: trio.Nursery) 
         assert sorted(map(len, database.batches)) == many
 
 
+@pytest.mark.parametrize(
+    ("callers", "halves", "sizes"),
+    [(300, True, {150}), (300, False, {1, 299}), (60, True, {1, 59}), (120, True, {20, 100})],
+)
+async def test_of_those_who_ask_again_half_are_written_at_a_time(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, callers: int, halves: bool, sizes: set[int]
+) -> None:
+    """Or else one, and then all the others: the database rests while their answers are read. Few are not parted."""
+    batches: list[int] = []
+
+    async def write(batch: Sequence[int]) -> Sequence[int]:
+        batches.append(len(batch))
+        await trio.sleep(0.01)
+        return batch
+
+    combiner: Combiner[int, int] = Combiner(write, lane=lambda one: one, halves=halves)
+    nursery.start_soon(combiner.run)
+
+    async def ask_on(one: int) -> None:
+        while True:
+            await combiner.ask(one)
+            await trio.sleep(0.005)
+
+    nursery.start_soon(ask_on, 0)
+    await trio.sleep(0.001)
+    for one in range(1, callers):
+        nursery.start_soon(ask_on, one)
+    await trio.sleep(0.505)
+    assert set(batches[-10:]) == sizes
+
+
 async def test_only_the_refused_one_hears_of_it(nursery: trio.Nursery) -> None:
     database = Database()
     combiner: Combiner[int, int] = Combiner(database.write)

@@ -6,16 +6,19 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from cyclopts import App
 
 from support.scripted_server import Answer, Request, ScriptedServer, problem, scripted_server
 from support.small_broker import SmallBroker
 from support.terminal import Terminal
 from tarry import __version__
+from tarry.pipeline.cli.app import app as pipeline
+from tarry.pipeline.cli.app import run as run_pipeline
 from tarry.service.cli import server
-from tarry.service.cli.app import run
+from tarry.service.cli.app import app, run
 
 RECEIPT = {"id": "5", "topic": "t", "state": "scheduled", "deliver_at": "2030-01-01T00:00:00.000Z"}
 
@@ -71,8 +74,14 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         "seek",
         "dead",
         "dead list",
-        "dead redrive",
         "dead purge",
+        "redrive",
+        "show",
+        "find",
+        "reschedule",
+        "upcoming",
+        "top",
+        "completion",
         "keys",
         "keys create",
         "keys list",
@@ -85,10 +94,88 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
     assert run([*command.split(), "--help"]) == 0
     told = capsys.readouterr().out
     assert f"tarry {command}" in told
+    assert "--empty-" not in told, "a flag that nobody has thought of"
     # Each argument and each flag has a word about it, and not only whether it is required.
     assert not re.search(r"(?m)^\W*(--[a-z-]+ )?[A-Z]+(\.\.\.)? *(\[[^]]*\] *)*│?$", told)
     assert run(["--help"]) == 0
     assert command.split()[0] in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("group", ["", "dead", "keys", "config"])
+def test_all_commands_are_told_in_a_line_each(
+    group: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run([*group.split(), "--help"]) == 0
+    told = capsys.readouterr().out.split("Commands")[1]
+    listed = re.findall(r"(?m)^│ +(\S.*?) {2,}(\S.*?) +│$", told)
+    commands = [name for name, _ in listed if not name.startswith("-")]
+    # Each has its line, and nothing else is there: a command without a word, or one of two lines, is no pair.
+    assert len(listed) == told.count("\n│")
+    assert commands == sorted(name for name in (app[group] if group else app) if not name.startswith("-"))
+
+
+def _flags_of_numbers(group: App, name: tuple[str, ...] = ()) -> Iterator[tuple[list[str], str]]:
+    """Every flag of every command that takes a whole number; the command with what it demands beside."""
+    for word in group:
+        if word.startswith("-"):
+            continue
+        command = group[word]
+        yield from _flags_of_numbers(command, (*name, word))
+        if command.default_command is not None:
+            arguments = command.assemble_argument_collection()
+            demands = ["x" if one.index is not None else f"{one.name}=x" for one in arguments if one.required]
+            for one in arguments:
+                if int in (one.hint, *get_args(one.hint)):
+                    yield [*name, word, *demands], one.name
+
+
+def _commands(group: App, name: tuple[str, ...] = ()) -> Iterator[tuple[str, App]]:
+    """Every command by its words."""
+    for word in group:
+        if not word.startswith("-"):
+            yield from _commands(group[word], (*name, word))
+    if name and group.default_command is not None:
+        yield " ".join(name), group
+
+
+NO_FACTS = {
+    "serve": "its log is JSON with --log-format json",
+    "pipeline report": "writes files, its figures as JSON among them, and prints where",
+    "pipeline": "hands over to commands of its own, which are looked at here, too",
+    "completion": "prints what a shell reads",
+}
+"""Commands for which --json makes no sense, and why."""
+
+
+def test_every_command_that_tells_facts_tells_them_as_json() -> None:
+    commands = [*_commands(app), *((f"pipeline {name}", one) for name, one in _commands(pipeline))]
+    names = [name for name, _ in commands]
+    assert {"show", "top", "schedule list", "keys create", "pipeline audit"} <= {*names}
+    assert {*NO_FACTS} <= {*names}
+    without = [
+        name
+        for name, command in commands
+        if not any("--json" in one.names for one in command.assemble_argument_collection())
+    ]
+    assert sorted(without) == sorted(NO_FACTS)
+
+
+FLAGS_OF_NUMBERS = [*_flags_of_numbers(app), *_flags_of_numbers(pipeline, ("pipeline",))]
+
+
+def test_there_are_flags_of_numbers() -> None:
+    commands = [" ".join(command) for command, _ in FLAGS_OF_NUMBERS]
+    assert {"serve", "peek x", "redrive x --group=x", "pipeline archive"} <= {*commands}
+
+
+@pytest.mark.parametrize(("command", "flag"), FLAGS_OF_NUMBERS)
+@pytest.mark.parametrize("value", ["1.5", "0x2", "٢", ""])
+def test_no_number_is_rounded(command: list[str], flag: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    start = run_pipeline if command[0] == "pipeline" else run
+    assert start([*command[command[0] == "pipeline" :], f"{flag}={value}"]) == 2
+    told = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert f'Invalid value for {flag}: "{value}" is not a whole number' in told
 
 
 @pytest.mark.parametrize(
@@ -108,6 +195,9 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
         ["consume", "t", "--group", "g", "--max", "0"],
         ["cancel"],
         ["config", "show", "--listen", "0.0.0.0"],
+        ["config", "show", "--node", ""],
+        ["config", "show", "--processes", "1.5"],
+        ["config", "show", "--processes", "65"],
         ["keys", "create", "k"],
         ["keys", "create", "k", "--scope", "consume:orders"],
         ["keys", "create", "my key", "--scope", "admin"],
@@ -240,13 +330,19 @@ def test_cancel(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> N
     assert json.loads(capsys.readouterr().out) == {"id": "5", "result": "cancelled"}
 
 
+def test_erase_of_one_that_waits(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    script.say(Answer(409, {"type": "/problems/still-waits", "detail": "cancel it first", "result": "waiting"}))
+    assert run(["erase", "5", "--yes"]) == 4
+    assert "cancel it first" in capsys.readouterr().err
+
+
 def test_topics(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
-    record = {"topic": "t", "kind": "cluster", "queues": 4, "accepted": 9, "pending": 2}
+    record = {"topic": "t", "kind": "cluster", "queues": 4, "accepted": 9, "replaced": 4, "suppressed": 3, "pending": 2}
     script.say(Answer(200, {"topics": [record]}), Answer(200, {"topics": [record]}))
     assert run(["topics"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "topic\tkind\tqueues\taccepted\tpending",
-        "t\tcluster\t4\t9\t2",
+        "topic\tkind\tqueues\taccepted\treplaced\tsuppressed\tpending",
+        "t\tcluster\t4\t9\t4\t3\t2",
     ]
     assert run(["topics", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == record

@@ -1,11 +1,14 @@
 """The doctor, on the embedded store, and on MySQL where it says more."""
 
 import json
+import re
 import socket
 import sqlite3
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import trio
@@ -91,7 +94,7 @@ def test_a_schema_newer_than_the_program(folder: Path, capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize(
-    ("last", "told"), [(6, "servers that know 0005 may stay at work"), (5, "stop all servers first")]
+    ("last", "told"), [(8, "servers that know 0006 may stay at work"), (6, "stop all servers first")]
 )
 def test_a_schema_of_before(folder: Path, capsys: pytest.CaptureFixture[str], last: int, told: str) -> None:
     """What is missing may only add, or not."""
@@ -270,3 +273,48 @@ async def test_the_hosts(
     told = await _hosts(f"mysql://u@{','.join(places)}/d")
     assert [(one.check, one.state) for one in told] == ([] if state is None else [("hosts", state)])
     assert all(says in one.detail for one in told)
+
+
+@pytest.fixture
+def orders(mysql_dsn: str) -> Iterator[str]:
+    """A table of a user's, and the name of its database."""
+    shop = f"{urlsplit(mysql_dsn).path[1:]}_shop"
+    run_sql(mysql_dsn, f"CREATE DATABASE `{shop}`")
+    run_sql(mysql_dsn, f"CREATE TABLE `{shop}`.orders (number INT NOT NULL, status VARCHAR(20), KEY (number))")
+    yield shop
+    run_sql(mysql_dsn, f"DROP DATABASE `{shop}`")
+
+
+def test_each_guard_is_asked(
+    orders: str, mysql_dsn: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TARRY_DSN", mysql_dsn)
+    declared = {"unpaid": ("orders", "status = 'UNPAID'"), "open": ("orders", "state = 'OPEN'"), "gone": ("bills", "1")}
+    (folder / "tarry.toml").write_text(
+        "".join(
+            f'[guards.{name}]\ntable = "{orders}.{table}"\nkey_column = "number"\ncondition = "{condition}"\n'
+            f'dsn = "{mysql_dsn}"\ntimeout = "5s"\n'
+            for name, (table, condition) in declared.items()
+        ),
+        "utf-8",
+    )
+
+    def said(name: str = "unpaid", code: int = 1) -> tuple[str, str]:
+        return findings(capsys, code)[f"guard {name}"]
+
+    state, detail = said()
+    assert (state, detail.endswith("there is no row, and a message without one is not sent")) == ("note", True)
+    run_sql(mysql_dsn, f"INSERT INTO `{orders}`.orders VALUES (4711, 'PAID')")
+    state, detail = said()
+    assert state == "ok"
+    shape = rf"answers in \d+ ms, of 5s that it may take; {orders}\.orders\.number holds whole numbers; .* is false"
+    assert re.fullmatch(shape, detail), detail
+    run_sql(mysql_dsn, f"UPDATE `{orders}`.orders SET status = 'UNPAID'")
+    assert said()[1].endswith("is true")
+    run_sql(mysql_dsn, f"INSERT INTO `{orders}`.orders VALUES (4711, 'PAID')")
+    state, detail = said()
+    assert (state, "two rows for one key" in detail) == ("note", True)
+    for name, why in (("open", "state"), ("gone", "there is no column")):
+        state, detail = said(name)
+        assert (state, why in detail, "its messages are held" in detail) == ("wrong", True, True), detail
+    assert "4711" not in str(findings(capsys, 1)), "what a table holds is nobody's to see"

@@ -20,6 +20,7 @@ from tarry.store.records import (
     Claim,
     ClaimRequest,
     Draft,
+    Gather,
     Group,
     Publication,
     Settled,
@@ -53,6 +54,8 @@ class Counter:
         self.asked = 0
         """Turns that the store is at work on."""
         self.gate: trio.Event | None = None
+        self.line: trio.Event | None = None
+        """Turns stand in line for the group until then."""
         self.clock = Clock(self.sample, monotonic=lambda: self.ms * 1_000_000)
         self.timers: list[tuple[int, int]] = []
         self.coordinator = Coordinator(lambda: self.group, self.clock, self.turn, self.done)
@@ -60,7 +63,11 @@ class Counter:
     async def sample(self) -> int:
         return self.ms
 
-    async def turn(self, group: Group, settlements: Sequence[Settlement], requests: Sequence[ClaimRequest]) -> Turn:
+    async def turn(self, group: Group, gather: Gather) -> Turn:
+        if self.line is not None:
+            gather()
+            await self.line.wait()
+        settlements, requests, now = gather()
         if self.away:
             raise Unavailable("away")
         if self.held:
@@ -71,7 +78,7 @@ class Counter:
             return Turn(tuple(Settled(locked=True) for _ in settlements), tuple(None for _ in requests))
         self.asked += 1
         try:
-            turn = await self.store.turn(group, settlements, requests, self.clock.now(), place=self.place)
+            turn = await self.store.turn(group, settlements, requests, now, place=self.place)
         finally:
             self.asked -= 1
         if self.gate is not None:
@@ -143,6 +150,67 @@ async def test_claims_and_acks_that_wait_go_together(counter: Counter) -> None:
             consumers.start_soon(counter.coordinator.settle, Settlement(claim.key, "ack"))
     assert sum(settlements for settlements, _ in counter.turns) == 8
     assert len(counter.turns) <= 2
+
+
+async def test_who_comes_while_a_turn_stands_in_line_is_of_it(counter: Counter) -> None:
+    """At its own time: what failed meanwhile rests from then on."""
+    await counter.publish(30)
+    held, failed = await counter.claim(size=1), await counter.claim(size=1)
+    assert held is not None
+    assert failed is not None
+    counter.turns.clear()
+    counter.line = trio.Event()
+    claims: list[Claim | None] = []
+
+    async def consume() -> None:
+        claims.append(await counter.claim(size=5))
+
+    async with trio.open_nursery() as consumers:
+        consumers.start_soon(consume)
+        await trio.testing.wait_all_tasks_blocked()
+        counter.ms += 700
+        consumers.start_soon(consume)
+        consumers.start_soon(counter.coordinator.settle, Settlement(held.key, "ack"))
+        consumers.start_soon(counter.coordinator.settle, Settlement(failed.key, "fail", retry_after=1000))
+        await trio.testing.wait_all_tasks_blocked()
+        assert counter.turns == []
+        counter.line.set()
+    assert counter.turns == [(2, 2)]
+    assert [len(claim.messages) for claim in claims if claim] == [5, 5]
+    assert [due for due, _ in counter.timers] == [counter.ms + 1000]
+
+
+@pytest.mark.parametrize("wrong", ["away", "held"])
+async def test_who_came_while_a_turn_stood_in_line_hears_what_becomes_of_it(
+    counter: Counter, autojump_clock: trio.testing.MockClock, wrong: str
+) -> None:
+    await counter.publish(1)
+    held = await counter.claim()
+    assert held is not None
+    counter.line = trio.Event()
+    setattr(counter, wrong, True)
+    heard: list[type[Exception]] = []
+
+    async def consume() -> None:
+        try:
+            await counter.claim()
+        except (Busy, Unavailable) as error:
+            heard.append(type(error))
+
+    async def ack() -> None:
+        try:
+            await counter.coordinator.settle(Settlement(held.key, "ack"))
+        except (Busy, Unavailable) as error:
+            heard.append(type(error))
+
+    counter.coordinator.notify()
+    async with trio.open_nursery() as waiting:
+        waiting.start_soon(ack)
+        await trio.testing.wait_all_tasks_blocked()
+        waiting.start_soon(consume)
+        await trio.testing.wait_all_tasks_blocked()
+        counter.line.set()
+    assert heard == [Unavailable if wrong == "away" else Busy] * 2
 
 
 async def test_an_empty_queue_is_asked_once(counter: Counter) -> None:
@@ -526,3 +594,121 @@ async def test_a_lease_that_ends_while_the_group_is_held_is_ended_afterwards(cou
             counter.coordinator.watch(claim.key, counter.ms)  # the clock is stepped by hand, and wakes nobody
             await trio.sleep(0.01)
     assert len(counter.timers) == 1
+
+
+def pause(counter: Counter, *, paused: bool = True) -> None:
+    counter.group = evolve(counter.group, paused=paused)
+    counter.coordinator.look_again()
+
+
+async def test_a_group_that_is_paused_is_asked_nothing(counter: Counter) -> None:
+    await counter.publish(3)
+    pause(counter)
+    assert await counter.claim() is None
+    assert await counter.claim(wait=1) is None
+    assert counter.turns == []
+    pause(counter, paused=False)
+    claim = await counter.claim()
+    assert claim is not None
+    assert len(claim.messages) == 3
+
+
+@pytest.mark.parametrize("comes", ["before", "while it waits"])
+async def test_who_waits_while_a_group_is_paused_is_served_when_it_is_resumed(counter: Counter, comes: str) -> None:
+    got: list[Claim | None] = []
+
+    async def wait() -> None:
+        got.append(await counter.claim(wait=60_000))
+
+    if comes == "before":
+        await counter.publish(1)
+    pause(counter)
+    with trio.fail_after(5):
+        async with trio.open_nursery() as waiting:
+            waiting.start_soon(wait)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            if comes != "before":
+                await counter.publish(1)
+                await trio.testing.wait_all_tasks_blocked(0.01)
+            assert (got, counter.turns) == ([], [])
+            pause(counter, paused=False)
+    assert got[0] is not None
+
+
+async def test_who_does_not_wait_goes_home_when_a_group_is_paused(
+    counter: Counter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """He was there before, for the next turn of a trickle."""
+    monkeypatch.setattr(coordinator, "_PACE", 3600)
+    await counter.publish(1)
+    assert await counter.claim() is not None
+    await counter.publish(1)
+    got: list[Claim | None] = []
+
+    async def ask() -> None:
+        got.append(await counter.claim())
+
+    with trio.fail_after(5):
+        async with trio.open_nursery() as asking:
+            asking.start_soon(ask)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            assert got == []
+            pause(counter)
+    assert got == [None]
+
+
+async def test_a_paused_group_is_settled_and_its_leases_run_out(counter: Counter) -> None:
+    """Who waits gets nothing of such a turn."""
+    await counter.publish(3)
+    first, second = await counter.claim(1), await counter.claim(1)
+    assert first is not None
+    assert second is not None
+    pause(counter)
+    async with trio.open_nursery() as waiting:
+        waiting.start_soon(counter.claim, 1, 60_000)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        turns = len(counter.turns)
+        settled = await counter.coordinator.settle(Settlement(first.key, "ack"))
+        assert settled is not None
+        assert settled.acked == 1
+        counter.ms += LEASE
+        counter.coordinator.watch(second.key, counter.ms)
+        while not counter.timers:
+            await trio.lowlevel.checkpoint()
+        waiting.cancel_scope.cancel()
+    assert [asked for _, asked in counter.turns[turns:]] == [0, 0]
+    assert await counter.claim() is None
+
+
+async def test_a_turn_that_was_refused_while_a_group_is_paused_keeps_nobody(counter: Counter) -> None:
+    counter.held = True
+    await counter.publish(1)
+    got: list[Claim | None] = []
+
+    async def ask() -> None:
+        got.append(await counter.claim())
+
+    with trio.fail_after(5):
+        async with trio.open_nursery() as asking:
+            asking.start_soon(ask)
+            while not counter.refused:
+                await trio.lowlevel.checkpoint()
+            pause(counter)
+    assert got == [None]
+
+
+async def test_a_wait_that_is_over_while_a_group_is_paused_gets_nothing(counter: Counter) -> None:
+    """Also his whose last turn was to be gone on with."""
+    pause(counter)
+    got: list[Claim | None] = []
+
+    async def ask() -> None:
+        got.append(await counter.claim(wait=50))
+
+    with trio.fail_after(5):
+        async with trio.open_nursery() as asking:
+            asking.start_soon(ask)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            (waiting,) = counter.coordinator._asking
+            waiting.cut = True
+    assert got == [None]

@@ -17,7 +17,7 @@ from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import Locked
 from tarry.store.groups.claim_ids import format_claim
-from tarry.store.records import Claim, Draft, Group, Publication, Settled
+from tarry.store.records import Claim, Draft, Gather, Group, Publication, Settled
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
 
@@ -144,13 +144,14 @@ async def test_where_others_work_on_the_group_turns_stand_in_line_at_once(
     """For a while after they have met; what is held for long keeps its few lines, and no more."""
     turn, tries, rivals = Store.turn, list[bool](), 1
 
-    async def met(self: Store, *args: object, free: bool, place: tuple[int, int]) -> object:
+    async def met(self: Store, *args: object, free: bool, place: tuple[int, int], gather: Gather | None) -> object:
         nonlocal rivals
         tries.append(free)
+        assert (gather is None) == free, "who stands in line gathers when it has the group"
         if free and rivals:
             rivals -= 1
             raise Locked("another server's turn")
-        return await turn(self, *args, free=free, place=place)  # type: ignore[arg-type]
+        return await turn(self, *args, free=free, place=place, gather=gather)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Store, "turn", met)
     assert await town.claim(1) is not None

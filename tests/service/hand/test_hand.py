@@ -7,6 +7,7 @@ import trio.testing
 
 from tarry.service.clock import Clock
 from tarry.service.hand.hand import BATCH, Hand
+from tarry.service.hand.releases import Releases
 from tarry.store.errors import Unavailable
 from tarry.store.records import Promoted
 from tarry.wheel.horizon import Horizon
@@ -23,6 +24,7 @@ class Bench:
         self.batches: list[int] = []
         self.streamed: list[Promoted] = []
         self.away_until = 0
+        self.gone: set[int] = set()
         self.takes = 0.0
         """Seconds of a promotion."""
         self.offset = 0
@@ -39,6 +41,7 @@ class Bench:
             raise Unavailable("away")
         self.batches.append(len(entries))
         await trio.sleep(self.takes)
+        entries = [entry for entry in entries if entry not in self.gone]
         self.fired += [(entry, now - EPOCH) for entry in entries]
         return [Promoted(entry, 1, now) for entry in entries]
 
@@ -185,3 +188,193 @@ async def test_it_stops_when_what_is_under_way_is_over(
     assert [entry for entry, _ in bench.fired] == [1]
     await trio.sleep(5)
     assert [entry for entry, _ in bench.fired] == [1]
+
+
+class Crowded(Bench):
+    """A hand that knows topics: an entry is of topic entry // 1,000,000."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks: list[int] = []
+        self.unseen_until = 0
+        self.rates: dict[int, int] = {}
+        horizon = Horizon(EPOCH)
+        horizon.page(EPOCH)
+        self.aside: set[int] = set()
+        self.hand = Hand(
+            *(TimingWheel(EPOCH), horizon, self.clock, self.promote, self.streamed.extend),
+            topics_of=self.topics_of,
+            aside=self.aside,
+            releases=Releases(lambda: self.rates, lambda: 1.0, lambda: self.clock.now()),
+        )
+
+    async def topics_of(self, timers: Sequence[tuple[int, int]], crowd: int) -> dict[int, int]:
+        if self.clock.now() < self.unseen_until:
+            raise Unavailable("away")
+        self.looks.append(len(timers))
+        await trio.sleep(0.001)
+        return {entry: entry // A for _, entry in timers if entry // A != crowd}
+
+    def order(self, topic: int) -> list[int]:
+        return [entry for entry, _ in self.fired if entry // A == topic]
+
+
+A, B = 1_000_000, 2_000_000
+MANY = 30 * BATCH
+
+
+async def crowd(nursery: trio.Nursery) -> Crowded:
+    """All due in one second, and a neighbour's of the same second and of those after it."""
+    bench = Crowded()
+    bench.takes = 0.1
+    bench.offset = -round(trio.current_time() * 1000)
+    await bench.clock.take()
+    bench.hand.add_many([EPOCH + 1_000 + one % 1_000 for one in range(MANY)], [A + one for one in range(MANY)])
+    for one in range(30):
+        bench.hand.add(EPOCH + 1_500 + 100 * one, B + one)
+    nursery.start_soon(bench.hand.run)
+    await trio.testing.wait_all_tasks_blocked()
+    return bench
+
+
+async def test_a_neighbour_does_not_wait_behind_a_crowd(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    bench = await crowd(nursery)
+    await trio.sleep(8)
+    late = [at - (1_500 + 100 * (entry - B)) for entry, at in bench.fired if entry // A == 2]
+    assert len(late) == 30
+    assert max(late) <= 210, "a batch that was begun, and one's own"
+    assert bench.order(1) == sorted(bench.order(1), key=lambda entry: ((entry - A) % 1_000, entry))
+    assert sorted(bench.order(1)) == [A + one for one in range(MANY)]
+    assert len(bench.hand) == bench.hand.behind == 0
+
+
+async def test_a_second_of_many_is_in_order_before_it_begins(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    """At once it would take long, and nobody would be served meanwhile."""
+    bench = await start(nursery)
+    for entry in range(20_000):
+        bench.hand.add(EPOCH + 30_000 + entry * 7919 % 1_000, entry)
+    await trio.sleep(29)
+    assert bench.hand.wheel.prepare(1) == 0
+
+
+async def test_a_batch_or_two_are_not_looked_up(autojump_clock: trio.testing.MockClock, nursery: trio.Nursery) -> None:
+    bench = await crowd(nursery)
+    await trio.sleep(8)
+    bench.looks.clear()
+    bench.hand.add_many([EPOCH + 9_000] * 2 * BATCH, [A + one for one in range(2 * BATCH)])
+    bench.hand.add(EPOCH + 10_000, B)
+    await trio.sleep(4)
+    assert bench.batches[-3:] == [BATCH, BATCH, 1]
+    assert bench.looks == []
+
+
+async def test_what_waits_in_the_crowd_is_not_missing_and_counts_as_late(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    bench = await crowd(nursery)
+    await trio.sleep(2.5)
+    assert bench.hand.crowd
+    assert 500 < bench.hand.behind < 1_500
+    assert len(bench.hand) > 10 * BATCH
+    gone = {entry for entry, _ in bench.fired}
+    here = [(EPOCH + 1_000 + one % 1_000, A + one) for one in range(MANY) if A + one not in gone]
+    assert bench.hand.add_missing(here) == 0
+    assert bench.hand.add_missing([*here, (EPOCH + 1_700, A + MANY)]) == 1
+    await trio.sleep(8)
+    assert sorted(bench.order(1)) == [A + one for one in range(MANY + 1)]
+
+
+async def test_a_store_that_is_away_when_topics_are_looked_up(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    bench = await crowd(nursery)
+    bench.unseen_until = EPOCH + 5_000
+    await trio.sleep(1.9)
+    assert bench.hand.add_missing([(EPOCH + 1_000 + one, A + one) for one in range(1_000)]) <= BATCH, "it is on its way"
+    bench.away_until = EPOCH + 7_000
+    await trio.sleep(13)
+    assert sorted(set(bench.order(1))) == [A + one for one in range(MANY)]
+    assert len(bench.order(2)) == 30
+
+
+async def test_a_crowd_waits_while_time_is_in_doubt(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    bench = await crowd(nursery)
+    await trio.sleep(2)
+    bench.offset += 3_600_000
+    await bench.clock.take()
+    await trio.sleep(0.3)
+    fired = len(bench.fired)
+    assert 0 < fired < MANY
+    await trio.sleep(5)
+    assert (len(bench.fired), bench.hand.behind) == (fired, 0)
+    bench.offset -= 3_600_000
+    await bench.clock.take()
+    await trio.sleep(6)
+    assert len(bench.fired) == MANY + 30
+
+
+async def test_a_crowd_stops_between_batches_and_lets_go_of_shards(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    bench = await crowd(nursery)
+    await trio.sleep(2)
+    await bench.hand.stop()
+    fired = len(bench.fired)
+    assert 0 < fired == sum(bench.batches), "what was begun is over"
+    await trio.sleep(5)
+    assert len(bench.fired) == fired
+    before = len(bench.hand)
+    bench.hand.shares.held = frozenset(range(1, 16))
+    await bench.hand.forget(frozenset({0}))
+    assert len(bench.hand) == before, "who has the shard now may not have seen it yet"
+    await trio.sleep(20)
+    await bench.hand.forget(frozenset({0}))
+    assert before * 14 / 16 < len(bench.hand) < before
+
+
+async def test_a_rate_holds_its_topic_back_and_no_other(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    bench = Crowded()
+    bench.rates = {1: 100}
+    bench.offset = -round(trio.current_time() * 1000)
+    await bench.clock.take()
+    bench.hand.add_many([EPOCH + 1_000] * 500, [A + one for one in range(500)])
+    for one in range(40):
+        bench.hand.add(EPOCH + 1_000 + 100 * one, B + one)
+    nursery.start_soon(bench.hand.run)
+    await trio.sleep(3)
+    assert 200 <= len(bench.order(1)) <= 260
+    assert (bench.hand.behind, bench.hand.crowd.held_back) == (0, [1])
+    assert all(at - (1_000 + 100 * (entry - B)) <= 5 for entry, at in bench.fired if entry // A == 2)
+    waiting = [(EPOCH + 1_000, A + one) for one in range(500) if A + one not in bench.order(1)]
+    assert bench.hand.add_missing(waiting) == 0
+    await trio.sleep(1)
+    assert 300 <= len(bench.order(1)) <= 360
+    bench.rates = {}
+    await trio.sleep(0.2)
+    assert bench.order(1) == [A + one for one in range(500)], "in order, each once; and all when the rate is gone"
+
+
+async def test_a_rate_gives_back_what_was_cancelled_and_not_what_waits_aside(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    for aside in (False, True):
+        bench = Crowded()
+        bench.rates = {1: 100}
+        bench.offset = -round(trio.current_time() * 1000)
+        await bench.clock.take()
+        bench.hand.add_many([EPOCH + 1_000] * 1_000, [A + one for one in range(1_000)])
+        if aside:
+            bench.aside.update(A + one for one in range(400))
+        bench.gone = {A + one for one in range(400)}
+        nursery.start_soon(bench.hand.run)
+        await trio.sleep(3)
+        assert (len(bench.order(1)) > 180) == (not aside)
+        await bench.hand.stop()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from structlog.testing import capture_logs
 
 from tarry.service.clock import Clock
 from tarry.service.hand.hand import Hand
@@ -14,7 +15,7 @@ from tarry.service.hand.loader import Loader
 from tarry.service.shares import Peer
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
-from tarry.store.errors import Unavailable
+from tarry.store.errors import Refused, Unavailable
 from tarry.store.ids import shard_of
 from tarry.store.records import ClaimRequest, Draft, Promoted, Publication, Settlement, Topic
 from tarry.store.sqlite.backend import SQLiteBackend
@@ -150,6 +151,27 @@ async def test_a_store_that_goes_away_while_loading_is_read_again(
     assert sorted(set(node.held())) == sorted(ids)
 
 
+async def test_what_cannot_be_read_though_the_store_is_there_is_no_flood(
+    node: Node, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    failures = 60
+
+    async def failing(_shard: int, _until: int) -> None:
+        nonlocal failures
+        if failures:
+            failures -= 1
+            raise Refused("no such column")
+
+    node.store.before = failing
+    with capture_logs() as logs:
+        nursery.start_soon(node.loader.run)
+        await node.loader.recovered.wait()
+    failed = [line["failures"] for line in logs if line["event"] == "loading_failed"]
+    assert len(failed) == 6
+    assert failed[0] == 1
+    assert [line["failures"] for line in logs if line["event"] == "loading_goes_on"] == [60]
+
+
 async def test_a_page_moves_the_horizon_before_it_is_read(node: Node, nursery: trio.Nursery) -> None:
     seen: list[bool] = []
 
@@ -162,6 +184,35 @@ async def test_a_page_moves_the_horizon_before_it_is_read(node: Node, nursery: t
     await node.loader.recovered.wait()
     assert seen
     assert all(seen)
+
+
+async def test_what_comes_while_what_is_overdue_is_read_is_in_the_wheel_at_once(
+    node: Node, nursery: trio.Nursery
+) -> None:
+    """That may take minutes; and rows that were there are read all the same."""
+    ids = await node.schedule([NOW - HOUR, NOW, NOW + 3 * HOUR - 1])
+    missing: list[object] = []
+
+    async def publish(_shard: int, until: int) -> None:
+        if until <= NOW and len(ids) == 3:
+            ids.extend(await node.schedule([NOW + HOUR]))
+            node.hand.add(NOW + HOUR, ids[3])
+            missing.extend(node.hand.wheel.missing([NOW + HOUR], [ids[3]]))
+
+    node.store.before = publish
+    nursery.start_soon(node.loader.run)
+    await node.loader.recovered.wait()
+    assert missing == []
+    assert set(node.held()) == set(ids)
+
+
+async def test_a_clock_that_went_back_before_recovery_began(node: Node, nursery: trio.Nursery) -> None:
+    """By more than a horizon, so that no page is due yet: what was overdue at the start is read."""
+    overdue, _ = await node.schedule([NOW - 1, NOW])
+    node.ms -= 4 * HOUR
+    nursery.start_soon(node.loader.run)
+    await node.loader.recovered.wait()
+    assert node.held() == [overdue]
 
 
 async def test_shards_that_come_are_loaded_and_told_and_those_that_go_forgotten(

@@ -42,6 +42,9 @@ class Rows:
         self.asked: list[tuple[int, int]] = []
         self.behind = 0
         self.shares = whole()
+        self.crowd = self
+        self.held_back: list[int] = []
+        self.passed_over: list[list[int]] = []
         self.untils: list[dict[int, int]] = []
         self.listeners = Awaiting()
         self.groups = Awaiting()
@@ -72,7 +75,10 @@ class Rows:
     async def groups_to_claim(self, group_ids: list[int]) -> list[int]:
         return [id_ for id_ in group_ids if id_ in self.claimable]
 
-    async def near(self, since: int, until: int, limit: int, untils: dict[int, int]) -> list[tuple[int, int]]:
+    async def near(
+        self, since: int, until: int, limit: int, untils: dict[int, int], but: list[int]
+    ) -> list[tuple[int, int]]:
+        self.passed_over.append(but)
         self.asked.append((since, until))
         self.untils.append(untils)
         return [row for row in self.due if since <= row[0] < untils.get(shard_of(row[1]), until)][:limit]
@@ -271,3 +277,10 @@ async def test_more_than_one_look_shows_is_read_in_pages(
     await (sweeps.far() if far else sweeps.near())
     assert rows.held == {*known, *hidden, 63}
     assert sweeps.found == 4
+
+
+async def test_what_a_rate_holds_back_hides_nobody_from_near_sweeps(rows: Rows, sweeps: Sweeps) -> None:
+    rows.held_back = [7]
+    await sweeps.near()
+    await sweeps.far()
+    assert rows.passed_over == [[7], []], "the far sweep looks at all"

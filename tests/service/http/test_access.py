@@ -20,7 +20,7 @@ from tarry.store.operating.keys import Key
 
 PARTS = {"topic": "orders", "group": "billing", "id": "7", "queue": "0", "client": "c1", "claim": "1-1-1-1-1"}
 CLOSED = [operation for operation in OPERATIONS if operation.need.of is not Of.NOTHING]
-OPEN = {"/livez", "/readyz", "/", "/problems/{kind}"}
+OPEN = {"/livez", "/readyz", "/", "/problems/{kind}", "/v1/session"}
 
 
 class Ring:
@@ -52,7 +52,8 @@ def path_of(operation: Operation) -> str:
 
 def asked(operation: Operation) -> dict[str, Any]:
     """What makes the call reach its handler: the parameters that it needs."""
-    return {one.name: {"topic": "orders", "state": "scheduled"}[one.name] for one in operation.query if one.required}
+    values = {"topic": "orders", "state": "scheduled", "key": "order-7"}
+    return {one.name: values[one.name] for one in operation.query if one.required}
 
 
 def kind(response: httpx.Response) -> str:
@@ -132,6 +133,8 @@ async def test_none_is_done_without_its_scope(
         body = Unread()
     elif operation.name == "nudge":
         body = b'{"topic": "orders"}'
+    elif operation.name == "put_schedule":
+        body = b'{"topic": "orders", "every": "1m", "body": 1}'
     elif operation.name == "settle":
         body = b'{"settle": [{"claim": "1-1-1-1-1", "ack": "all"}]}'
     if operation.name in ("renew", "deregister"):
@@ -144,11 +147,15 @@ async def test_none_is_done_without_its_scope(
     )
     if operation.name == "settle":
         assert response.json()["settled"][0]["error"]["status"] == 404, response.text
-    elif later and not operation.name.startswith(("nudge", "renew", "deregister")):
+    elif later and not operation.name.startswith(("nudge", "renew", "deregister", "put_schedule")):
         assert response.status_code == 404, response.text
     else:
         assert (response.status_code, kind(response)) == (403, "forbidden"), response.text
-    effects = [one.verb for one in server.asked if not one.verb.startswith(("store.topic_of", "store.find_message"))]
+    effects = [
+        one.verb
+        for one in server.asked
+        if not one.verb.startswith(("store.topic_of", "store.find_message", "store.find_schedule"))
+    ]
     assert [one for one in effects if one != "groups.group_of"] == []
 
 
@@ -280,6 +287,26 @@ async def test_a_message_out_of_reach_is_not_there(client: httpx.AsyncClient, se
     again = await client.delete(f"/v1/messages/{waiting}", headers=theirs)
     assert again.status_code == 404
     assert (await client.get(f"/v1/messages/{waiting}", headers=mine)).json()["state"] == "cancelled"
+
+
+async def test_who_operates_a_topic_erases_its_messages(
+    client: httpx.AsyncClient, server: SpiedServer, ring: Ring
+) -> None:
+    await server.store.write(lambda tx: tx.execute_many("lease.add", [(b"lake", b"of ours", 0, 0)]))
+    (sent,) = await server.publish(await server.topic(), b"1")
+    mine = await ring.make("mine", "operate:orders", "read:orders")
+    theirs = await ring.make("theirs", "operate:other*", "publish:orders", "read:orders")
+    refused = await client.post(f"/v1/messages/{sent.id}/erase", headers=theirs)
+    assert (refused.status_code, kind(refused)) == (404, "unknown-message")
+    assert "erased_at" not in (await client.get(f"/v1/messages/{sent.id}", headers=mine)).json()
+    with structlog.testing.capture_logs() as told:
+        assert (await client.post(f"/v1/messages/{sent.id}/erase", headers=mine)).status_code == 200
+    (line,) = [line for line in told if line["event"] == "operated"]
+    assert (line["operation"], line["key"], line["target"]) == ("erase", "mine", {"id": str(sent.id)})
+    # Of whose topic a message was that only the lake may have, nobody knows: it takes all topics.
+    assert (await client.post("/v1/messages/99/erase", headers=mine)).status_code == 404
+    every = await ring.make("every", "operate:*")
+    assert (await client.post("/v1/messages/99/erase", headers=every)).status_code == 202
 
 
 async def test_a_claim_out_of_reach_is_not_there(client: httpx.AsyncClient, server: SpiedServer, ring: Ring) -> None:

@@ -10,8 +10,9 @@ from support.json_schema import fits
 from support.spied import SpiedServer
 from tarry.service.http.routes import OPERATIONS, Operation, Parameter
 
-PARTS = {"topic": "orders", "group": "billing", "id": "7", "queue": "0", "client": "c1"}
+PARTS = {"topic": "orders", "group": "billing", "id": "7", "queue": "0", "client": "c1", "name": "daily"}
 NEEDED = {"topic": "orders", "key": "k"}
+SCHEDULE = {"topic": "orders", "every": "1m", "body": 1}
 BOUNDED = [
     pytest.param(operation, parameter, id=f"{operation.method} {operation.path} {parameter.name}")
     for operation, parameter in ((o, p) for o in OPERATIONS for p in o.query)
@@ -30,7 +31,10 @@ async def test_a_parameter_takes_what_the_document_says(
     refused = [str(low - 1), str(high + 1), "x", "", "1.5"]
     for value, status in [*product(taken, [200]), *product(refused, [400])]:
         await server.group(await server.topic())  # the one before may have removed it
-        response = await client.request(operation.method, path, params=needed | {parameter.name: value})
+        if "{name}" in operation.path:
+            await client.put("/v1/schedules/daily", json=SCHEDULE)
+        body = SCHEDULE if operation.name == "put_schedule" else None
+        response = await client.request(operation.method, path, params=needed | {parameter.name: value}, json=body)
         assert response.status_code == status, (value, response.text)
 
 
@@ -57,3 +61,15 @@ async def test_a_parameter_has_the_form_that_the_document_says(
         allowed = fits(value, parameter.form)
         assert (response.status_code != 400) == allowed, (value, response.text)
     assert {fits(value, parameter.form) for value in TEXTS} == {True, False}
+
+
+async def test_no_call_passes_over_a_parameter_that_it_does_not_know(client: httpx.AsyncClient) -> None:
+    """Probes and metrics are asked by programs that may add some of their own."""
+    for operation in OPERATIONS:
+        if operation.path.startswith("/v1/"):
+            path = operation.path.replace("{", "").replace("}", "")
+            response = await client.request(operation.method, path, params={"no-such": "3"})
+            assert response.status_code == 400, (operation, response.text)
+            assert response.json()["errors"][0]["parameter"] == "no-such"
+    response = await client.get("/v1/nodes", params={"max": "3"})
+    assert response.json()["detail"] == "?max: unknown parameter; there are none"

@@ -20,6 +20,7 @@ from tarry.service.http import requests
 from tarry.service.http.reading import Body
 from tarry.service.http.routes import OPERATIONS, Operation
 from tarry.service.settings import Settings
+from tarry.store.catalogue import TopicDraft
 from tarry.store.ids import MAX_MS
 from tarry.store.records import Draft
 from tarry.wheel.ladder import Ladder
@@ -66,6 +67,8 @@ SOUND: dict[str, st.SearchStrategy[Any]] = {
     "content_type": st.just("image/png"),
     "delay": durations,
     "deliver_at": st.just("2026-12-01T00:00:00+01:00"),
+    "deliver_between": st.just(["2026-12-01T00:00:00+01:00", "2026-12-02T00:00:00+01:00"]),
+    "expires_at": st.just("2200-01-01T00:00:00Z"),
     "headers": st.dictionaries(labels, texts, max_size=2),
     "queue": st.integers(0, 2),
     "messages": st.lists(message, min_size=1, max_size=4),
@@ -93,17 +96,17 @@ SOUND: dict[str, st.SearchStrategy[Any]] = {
     "on_exhausted": st.sampled_from(["dead", "block"]),
 }
 PARTS = {"topic": "orders", "group": "billing", "queue": "0", "kind": "busy"}
-PARTS |= {"client": "10.0.0.1-42"}
+PARTS |= {"client": "10.0.0.1-42", "key": "order-7", "name": "daily"}
 QUERY: dict[str, st.SearchStrategy[str]] = {
     "topic": st.just("orders"),
     "key": labels,
-    "max": st.integers(1, 1000).map(str),
+    **dict.fromkeys(("max", "count"), st.integers(1, 1000).map(str)),
     "cursor": ids,
     "offset": ids,
     "wait": st.just("0"),
     "sort": st.sampled_from(["name", "rate"]),
     "verbose": st.just(""),
-    "force": st.sampled_from(["true", "false", "yes"]),
+    **dict.fromkeys(("force", "dry_run"), st.sampled_from(["true", "false", "yes"])),
     "reason": labels,
     "state": st.sampled_from(["scheduled", "published", "cancelled", "dead"]),
     "buckets": st.integers(1, 3).map(str),
@@ -184,9 +187,14 @@ async def prepared(server: SpiedServer, path: str) -> dict[str, str]:
         topic = await server.node.directory.topic("orders", create=False)
     except UnknownTopic:
         topic = await server.topic(queues=2)
+    if topic.limited:
+        kept = (topic.kind, len(topic.queues), topic.ordered, topic.retention, topic.ladder, topic.sequencer)
+        topic = await server.node.directory.change_topic(topic, TopicDraft(topic.name, *kept))
     group = await server.group(topic)
     if group.concurrency is not None:
         group = await server.node.catalogue.limit_group(group, None)
+    if group.paused:
+        group = await server.node.catalogue.pause_group(group, paused=False)
     if path.endswith(("/claim", "/messages")):
         await server.publish(topic, b"null")
         await server.publish(topic, b"\xff", content_type="x/y", key="k")

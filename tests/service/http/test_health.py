@@ -6,6 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 import trio
+import trio.testing
 
 from support.documented import documented
 from support.spied import NOW, SpiedServer, spied
@@ -14,7 +15,7 @@ from tarry.service.http.app import App
 from tarry.service.http.routes import OPERATIONS, Operation
 from tarry.service.http.server.ports import App as ASGIApp
 from tarry.service.stream.sealer import Standstill
-from tarry.store.errors import Unavailable
+from tarry.store.errors import ReadOnly, Unavailable
 from tarry.store.sqlite.backend import SQLiteBackend
 
 
@@ -40,7 +41,7 @@ async def test_ready(client: httpx.AsyncClient) -> None:
         "ready": True,
         "checks": [
             {"check": check, "ok": True, "detail": None}
-            for check in ("store", "clock", "host_clock", "hand", "stopping")
+            for check in ("store", "host", "clock", "host_clock", "writers", "hand", "stopping")
         ],
     }
 
@@ -64,8 +65,25 @@ async def test_not_ready(client: httpx.AsyncClient, server: SpiedServer, monkeyp
     assert (response.status_code, "checks" in response.json()) == (503, False)
     assert response.headers["content-type"] == "application/problem+json"
     response = await client.get("/readyz?verbose")
-    assert [check["ok"] for check in response.json()["checks"]] == [False, True, True, True, True]
+    assert [check["ok"] for check in response.json()["checks"]] == [False, True, True, True, True, True, True]
     assert response.json()["detail"] == "store: it is away"
+
+
+async def test_a_server_that_waits_tells_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And names nothing, for whoever asks: who may know stands in the store."""
+
+    async def in_vain(_: SQLiteBackend) -> list[str]:
+        raise ReadOnly("mysql://secret@host: it is read-only")
+
+    monkeypatch.setattr(SQLiteBackend, "migrate", in_vain)
+    async with spied(tmp_path / "tarry.db", ready=False) as server:
+        transport = httpx.ASGITransport(app=server.app())
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            await trio.testing.wait_all_tasks_blocked()
+            answer = await client.get("/readyz?verbose")
+    assert answer.status_code == 503
+    assert "has not answered yet: the store is read-only: another server" in answer.json()["detail"]
+    assert "secret" not in answer.text
 
 
 async def test_requests_are_counted_by_route_and_never_by_id(client: httpx.AsyncClient) -> None:
@@ -77,6 +95,8 @@ async def test_requests_are_counted_by_route_and_never_by_id(client: httpx.Async
     assert 'tarry_http_requests_total{method="GET",route="/v1/messages/{id}",status="404"} 2.0' in text
     assert 'tarry_http_requests_total{method="GET",route="(unmatched)",status="404"} 1.0' in text
     assert 'tarry_http_requests_total{method="(other)",route="(unmatched)",status="405"} 1.0' in text
+    duration = 'tarry_http_request_duration_seconds_count{method="GET",route="/v1/messages/{id}",status="4xx"} 2.0'
+    assert duration in text
     assert "secret-path" not in text
     assert "BREW" not in text
 
@@ -138,7 +158,8 @@ async def test_until_the_store_has_answered_only_what_asks_nothing_of_it_is_answ
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost", event_hooks=hooks) as client:
             answer = await client.request(operation.method, path)
         assert server.asked == []
-    if operation.path in ("/", "/livez", "/problems/{kind}"):  # who may see /metrics is in the store
+    signs_out = operation.method == "DELETE" and operation.path == "/v1/session"
+    if signs_out or operation.path in ("/", "/livez", "/problems/{kind}"):  # who may see /metrics is in the store
         assert answer.status_code in (200, 404)
     elif operation.path == "/readyz":
         assert (answer.status_code, answer.json()["type"]) == (503, "/problems/not-ready")

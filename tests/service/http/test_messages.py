@@ -7,7 +7,7 @@ import pytest
 
 from support.spied import NOW, SpiedServer
 from tarry.service.batching import patience
-from tarry.store.looking import finding
+from tarry.store.looking import upcoming
 from tarry.store.looking.finding import Place, Wanted
 from tarry.store.records import Receipt
 from tarry.store.timers import timers
@@ -298,14 +298,75 @@ async def test_upcoming(client: httpx.AsyncClient, server: SpiedServer, monkeypa
         "counted_until": None,
     }
     await client.get("/v1/topics/orders/upcoming")
-    assert server.all("store.upcoming")[-1][1:] == (topic, NOW, HOUR, 24)
+    assert server.all("forecast.upcoming")[-1] == (topic, NOW, HOUR, 24)
     assert server.asked[-1].kwargs == {"overdue": True}
-    monkeypatch.setattr(finding, "_AHEAD", 1)  # of a shard, and there are sixteen
+    monkeypatch.setattr(upcoming, "_AHEAD", 1)  # of a shard, and there are sixteen
     await server.publish(topic, *[b"null"] * 33, deliver_at=NOW + 5)
     response = await client.get("/v1/topics/orders/upcoming?from=2026-11-21T09:00:00Z")
     assert response.json()["counted_until"] == "2026-11-21T10:00:00.005Z"
-    assert server.all("store.upcoming")[-1][1:] == (topic, NOW - HOUR, HOUR, 24)
+    assert server.all("forecast.upcoming")[-1] == (topic, NOW - HOUR, HOUR, 24)
     assert server.asked[-1].kwargs == {"overdue": False}
     for wrong in ("buckets=0", "buckets=101", "width=1ms", "width=x", "widht=1h"):
         assert (await client.get(f"/v1/topics/orders/upcoming?{wrong}")).status_code == 400
     assert (await client.get("/v1/topics/none/upcoming")).status_code == 404
+
+
+class TestErase:
+    async def test_what_a_group_is_given_then(self, client: httpx.AsyncClient, server: SpiedServer) -> None:
+        topic = await server.topic()
+        group = await server.group(topic)
+        (receipt,) = await server.publish(topic, b'{"name":"Ada"}', key="order-7", headers=b'{"h":"Ada"}')
+        await server.settle(await server.claim(group), "fail", reason="Ada is unknown")
+        server.ms += 5
+        response = await client.post(f"{path_of(receipt)}/erase")
+        at = "2026-11-21T10:00:00.005Z"
+        assert (response.status_code, response.json()) == (
+            200,
+            {"id": str(receipt.id), "erased_at": at, "lake": "none", "lake_at": None},
+        )
+        server.ms += 1000
+        assert (await client.post(f"{path_of(receipt)}/erase")).json() == response.json()
+        told = (await client.get(path_of(receipt))).json()
+        assert (told["erased_at"], told["key"], told["headers"]) == (at, "order-7", None)
+        assert not {"body", "body_base64", "content_type"} & told.keys()
+        assert [line["what"] for line in told["life"]] == ["published", "claimed", "failed", "retrying"]
+        (pulled,) = (await client.get("/v1/topics/orders/queues/0/messages")).json()["messages"]
+        assert pulled["erased_at"] == at
+        assert not {"body", "body_base64", "content_type"} & pulled.keys()
+        (found,) = (await client.get("/v1/messages?topic=orders&key=order-7")).json()["messages"]
+        assert found["erased_at"] == at
+        assert "Ada" not in f"{told} {pulled} {found}"
+
+    async def test_one_that_waits_is_cancelled_first(self, client: httpx.AsyncClient, server: SpiedServer) -> None:
+        (receipt,) = await server.publish(await server.topic(), b"null", deliver_at=NOW + HOUR)
+        refused = await client.post(f"{path_of(receipt)}/erase")
+        assert (refused.status_code, refused.json()["type"]) == (409, "/problems/still-waits")
+        assert (refused.json()["result"], refused.json()["executed"]) == ("waiting", False)
+        assert (await client.get(path_of(receipt))).json()["body"] is None
+        assert (await client.delete(path_of(receipt))).status_code == 200
+        assert (await client.post(f"{path_of(receipt)}/erase")).status_code == 200
+        told = (await client.get(path_of(receipt))).json()
+        assert (told["state"], told["erased_at"]) == ("cancelled", "2026-11-21T10:00:00.000Z")
+
+    async def test_dead_letters(self, client: httpx.AsyncClient, server: SpiedServer) -> None:
+        topic = await server.topic()
+        group = await server.group(topic, ladder=Ladder(()))
+        (receipt,) = await server.publish(topic, b'"Ada"')
+        await server.settle(await server.claim(group), "fail", reason="Ada is unknown")
+        await client.post(f"{path_of(receipt)}/erase")
+        (letter,) = (await client.get("/v1/topics/orders/groups/billing/dead")).json()["messages"]
+        assert letter["erased_at"] == "2026-11-21T10:00:00.000Z"
+        assert "body" not in letter
+        assert [(one["client"], one["reason"]) for one in letter["attempts"]] == [("c1", None)]
+
+    @pytest.mark.parametrize("id_", ["8", "x", "-1", "9223372036854775808"])
+    async def test_what_nobody_knows(self, client: httpx.AsyncClient, server: SpiedServer, id_: str) -> None:
+        await server.publish(await server.topic(), b"null")
+        response = await client.post(f"/v1/messages/{id_}/erase")
+        assert (response.status_code, response.json()["type"]) == (404, "/problems/unknown-message")
+
+    async def test_what_only_the_lake_may_have(self, client: httpx.AsyncClient, server: SpiedServer) -> None:
+        await server.store.write(lambda tx: tx.execute_many("lease.add", [(b"lake", b"of ours", 0, 0)]))
+        response = await client.post("/v1/messages/8/erase")
+        assert (response.status_code, response.json()["lake"]) == (202, "pending")
+        assert (await client.get("/v1/messages/8")).status_code == 404

@@ -280,6 +280,22 @@ def piece(body: bytes, *, more: bool = True) -> Message:
     return {"type": "http.request", "body": body, "more_body": more}
 
 
+async def test_lines_that_come_again_when_their_times_are_past(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    messages = [
+        {"body": 1, "expires_at": "2026-11-21T11:00:00Z", "idempotency_key": "a"},
+        {"body": 2, "deliver_between": ["2026-11-21T10:30:00Z", "2026-11-21T11:00:00Z"], "idempotency_key": "b"},
+        {"body": 3, "idempotency_key": "c"},
+    ]
+    first = await publish(client, lines(*messages))
+    server.ms += 2 * 3_600_000
+    late = {"body": 4, "expires_at": "2026-11-21T11:00:00Z", "idempotency_key": "d"}
+    again = await publish(client, lines(messages[0], late, *messages[1:], {**late, "idempotency_key": "a"}))
+    assert [again[place]["id"] for place in (0, 2, 3)] == [one["id"] for one in first]
+    assert [again[place]["replayed"] for place in (0, 2, 3)] == [True] * 3
+    assert verdicts(again)[1] == ("bad-request", 2)
+    assert verdicts(again)[4] == ("bad-request", 5)
+
+
 async def test_an_answer_comes_before_the_request_has_come_whole(app: ASGIApp, server: SpiedServer) -> None:
     sent = await exchange(app, piece(lines({"body": 1}) + b'{"body": 2}'))
     assert sent.count(b'"id"') == 1

@@ -95,7 +95,7 @@ async def test_an_unknown_claim(client: httpx.AsyncClient, server: SpiedServer) 
 
 @pytest.mark.parametrize(
     "path",
-    ["/v1", "/v1/messages/", "/v1/topics/a/b", "/v2/topics", "/v1/topics/orders/", "/v1/schedules", "/%00"],
+    ["/v1", "/v1/messages/", "/v1/topics/a/b", "/v2/topics", "/v1/topics/orders/", "/v1/timers", "/%00"],
 )
 async def test_an_unknown_path(client: httpx.AsyncClient, path: str) -> None:
     assert problem(await client.get(path))["type"] == "/problems/not-found"

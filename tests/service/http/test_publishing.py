@@ -175,6 +175,28 @@ async def test_malformed_json_is_refused_with_its_place(client: httpx.AsyncClien
     assert words in response.json()["detail"]
 
 
+@pytest.mark.parametrize(
+    ("sent", "pointer"),
+    [
+        (rb'{"body": "\ud800"}', "/body"),
+        (rb'{"body": {"a/b": [1, "x\udc00"]}}', "/body/a~1b/1"),
+        (rb'{"body": {"\ud800": 1}}', "/body"),
+        (rb'{"body": "\ud800\u0041"}', "/body"),
+        (rb'{"body": 1, "key": "\ud800"}', "/key"),
+        (rb'{"messages": [{"body": 1}, {"body": "\ud83d\ude00\ud83d"}]}', "/messages/1/body"),
+        (rb'{"messages": [{"body": 1, "key": "\ud800x"}]}', "/messages/0/key"),
+    ],
+)
+async def test_half_of_a_character_is_told_with_its_place(client: httpx.AsyncClient, sent: bytes, pointer: str) -> None:
+    response = await client.post(ORDERS, content=sent)
+    assert (response.status_code, pointers(response)) == (400, [pointer])
+    assert "surrogate pair that stands alone" in response.json()["detail"]
+
+
+async def test_a_pair_is_a_character(client: httpx.AsyncClient) -> None:
+    assert (await client.post(ORDERS, content=rb'{"body": "\ud83d\ude00"}')).status_code == 201
+
+
 @pytest.mark.parametrize("body", [b'"\xff"', b'"\\ud800"', b"1e999", b"[" * 990 + b"]" * 990])
 async def test_a_body_that_others_could_not_read_is_refused(client: httpx.AsyncClient, body: bytes) -> None:
     # Its bytes would be passed on as they are, and make the whole answer to a claim unreadable.
@@ -308,3 +330,112 @@ async def test_an_ordering_key_has_one_queue_in_an_ordered_topic(
             assert fault["pointer"] == "/messages/0/queue"
             assert f"queue {own}" in fault["detail"]
         assert (await client.post(ORDERS, json={"body": 1, "queue": number})).status_code == 201
+
+
+NIGHT = ["2026-11-21T22:00:00Z", "2026-11-22T06:00:00+00:00"]
+
+
+async def test_between_two_times(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    response = await client.post(ORDERS, json={"body": 1, "key": "order-7", "deliver_between": NIGHT})
+    assert response.status_code == 201
+    receipt = response.json()
+    assert (receipt["state"], "load" in receipt) == ("scheduled", False)
+    assert "2026-11-21T22:00:00.000Z" <= receipt["deliver_at"] < "2026-11-22T06:00:00.000Z"
+    messages = [{"body": i, "deliver_between": NIGHT} for i in range(5)]
+    response = await client.post(ORDERS, json={"messages": messages})
+    times = [one["deliver_at"][:19] for one in response.json()["messages"]]
+    assert len({*times, receipt["deliver_at"][:19]}) == 6, "each has a second of its own"
+
+
+async def test_a_request_that_comes_again_has_its_first_place(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    request = {"body": 1, "deliver_between": NIGHT, "idempotency_key": "once"}
+    first = (await client.post(ORDERS, json=request)).json()
+    again = (await client.post(ORDERS, json=request)).json()
+    assert again == first | {"replayed": True}
+
+
+SOON = "2026-11-21T11:00:00Z"
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"body": 1, "expires_at": SOON},
+        {"body": 1, "delay": "40m", "expires_at": SOON},
+        {"body": 1, "deliver_between": ["2026-11-21T10:30:00Z", SOON]},
+        {"messages": [{"body": 1}, {"body": 2, "expires_at": SOON}]},
+    ],
+)
+@pytest.mark.parametrize("minutes", [30, 90])
+async def test_what_was_accepted_is_so_when_its_times_are_past(
+    client: httpx.AsyncClient, server: SpiedServer, request_: dict[str, Any], minutes: int
+) -> None:
+    request = request_ | {"idempotency_key": "once"}
+    first = await client.post(ORDERS, json=request)
+    assert first.status_code == 201
+    server.ms += minutes * 60_000
+    again = await client.post(ORDERS, json=request)
+    assert again.status_code == 201, again.text
+    told = [one.json().get("messages", [one.json()]) for one in (first, again)]
+    assert [one["id"] for one in told[0]] == [one["id"] for one in told[1]]
+    assert all(one["replayed"] for one in told[1])
+    if minutes == 90:
+        other = await client.post(ORDERS, json=request | {"idempotency_key": "twice"})
+        assert other.status_code == 400, "a new request is judged"
+        changed = await client.post(ORDERS, json=request | {"idempotency_key": "once", "tag": "t"} | request_)
+        assert changed.status_code == 400, "another request with its key, too"
+    nowhere = {"body": 1, "expires_at": "2026-11-21T09:00:00Z", "idempotency_key": "k"}
+    assert (await client.post("/v1/topics/new/messages", json=nowhere)).status_code == 400
+    assert (await client.get("/v1/topics/new")).status_code == 404, "what is refused makes no topic"
+
+
+async def test_the_last_time_that_can_be_said(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    """Rounded up it is past the year 9999, and can be told all the same: else nobody could claim the message."""
+    end = "9999-12-31T23:59:59.9999Z"
+    made = (await client.post(ORDERS, json={"body": 1, "expires_at": end})).json()
+    told = (await client.get(f"/v1/messages/{made['id']}")).json()
+    claim = await client.post("/v1/topics/orders/groups/shop/claim", json={"client": "c"})
+    (given,) = claim.json()["messages"]
+    assert told["expires_at"] == given["expires_at"] == "9999-12-31T23:59:59.999Z"
+    for when in (end, "9999-12-31T23:00:00Z"):
+        page = await client.get(f"/v1/topics/orders/upcoming?width=366d&buckets=2&from={when}")
+        assert page.status_code == 200, when
+    every = {"topic": "orders", "every": "9d", "body": 1, "starts_at": "9999-12-31T23:00:00Z"}
+    assert (await client.put("/v1/schedules/far?dry_run=true", json=every)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("more", "pointer", "text"),
+    [
+        ({"deliver_between": NIGHT[::-1]}, "/deliver_between", "does not end after it begins"),
+        ({"deliver_between": [NIGHT[0]] * 2}, "/deliver_between", "does not end after it begins"),
+        ({"deliver_between": ["2026-11-20T00:00:00Z", "2026-11-21T10:00:00Z"]}, "/deliver_between", "is over"),
+        ({"deliver_between": ["2026-11-21T22:00:00Z", "2026-11-28T22:00:01Z"]}, "/deliver_between", "1w wide at most"),
+        ({"deliver_between": ["2109-01-01T00:00:00Z", "2109-01-01T01:00:00Z"]}, "/deliver_between/1", "ahead"),
+        ({"deliver_between": ["22:00", "06:00"]}, "/deliver_between/0", ""),
+        ({"deliver_between": NIGHT[:1]}, "/deliver_between", ""),
+        ({"deliver_between": NIGHT, "delay": "1h"}, "/deliver_between", "there is a delay too"),
+        ({"deliver_between": NIGHT, "deliver_at": NIGHT[0]}, "/deliver_between", "there is a deliver_at too"),
+    ],
+)
+async def test_a_window_that_is_none(
+    client: httpx.AsyncClient, server: SpiedServer, more: dict[str, Any], pointer: str, text: str
+) -> None:
+    response = await client.post(ORDERS, json={"body": 1} | more)
+    assert (response.status_code, pointers(response)) == (400, [pointer])
+    assert text in response.json()["detail"]
+    assert not server.all("intake.publish")
+
+
+async def test_how_full_its_second_is(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    """Known of the hour under way; of what is sent at once nothing is said."""
+    await server.node.loader.recovered.wait()  # what comes before may be counted twice
+    for many in range(1, 4):
+        receipt = (await client.post(ORDERS, json={"body": 1, "delay": "1m"})).json()
+        assert (receipt["load"], "late_by" in receipt) == (many, False)
+    server.node.promotion.pace.note(100, 100)  # one a second
+    receipt = (await client.post(ORDERS, json={"body": 1, "delay": "1m"})).json()
+    assert (receipt["load"], receipt["late_by"]) == (4, 3000)
+    assert "load" not in (await client.post(ORDERS, json={"body": 1})).json()
+    timer = (await client.put("/v1/topics/orders/timers/k", json={"body": 1, "delay": "1m"})).json()
+    assert (timer["load"], timer["late_by"]) == (5, 4000)

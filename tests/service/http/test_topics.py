@@ -18,7 +18,7 @@ DAY = 24 * HOUR
 
 
 def drafts(server: SpiedServer) -> list[TopicDraft]:
-    return [draft for (draft,) in server.all("catalogue.put_topic")]
+    return [draft for draft, *_ in server.all("catalogue.put_topic")]
 
 
 def put_groups(server: SpiedServer) -> list[tuple[Any, ...]]:
@@ -66,6 +66,9 @@ async def test_a_topic_is_made_and_then_changed(client: httpx.AsyncClient, serve
         "retention": 7 * DAY,
         "ladder": [10_000, 60_000],
         "sequencer": "store",
+        "max_pending": None,
+        "max_rate": None,
+        "release_rate": None,
         "jitter": 0.0,
         "created_at": "2026-11-21T10:00:00.000Z",
     }
@@ -76,6 +79,38 @@ async def test_a_topic_is_made_and_then_changed(client: httpx.AsyncClient, serve
         TopicDraft("orders", queues=4, retention=7 * DAY, ladder=ladder),
         TopicDraft("orders", queues=4, retention=None, ladder=ladder),
     ]
+
+
+async def test_the_limits_of_a_topic_are_set_and_taken_back(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    made = await client.put(ORDERS, json={"max_pending": 0, "max_rate": 5})
+    assert (made.status_code, made.json()["max_pending"], made.json()["max_rate"]) == (201, 0, 5)
+    kept = (await client.put(ORDERS, json={"max_pending": 7})).json()
+    assert (kept["max_pending"], kept["max_rate"]) == (7, 5), "what is left out stays"
+    kept = (await client.put(ORDERS, json={"max_rate": None})).json()
+    assert (kept["max_pending"], kept["max_rate"]) == (7, None)
+    assert [(one.max_pending, one.max_rate) for one in drafts(server)] == [(0, 5), (7, 5), (7, None)]
+
+
+async def test_a_release_rate_is_set_and_taken_back(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    made = await client.put(ORDERS, json={"release_rate": 5})
+    assert (made.status_code, made.json()["release_rate"]) == (201, 5)
+    assert server.node.directory.release_rates == {server.node.directory.topic_ids[-1]: 5}
+    assert (await client.put(ORDERS, json={"max_rate": 7})).json()["release_rate"] == 5, "what is left out stays"
+    assert (await client.put(ORDERS, json={"release_rate": None})).json()["release_rate"] is None
+    assert server.node.directory.release_rates == {}
+    assert [one.release_rate for one in drafts(server)] == [5, 5, None]
+
+
+async def test_no_limit_is_set_beside_a_server_that_keeps_none(
+    client: httpx.AsyncClient, server: SpiedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server.node.nodes, "_level", 14)
+    refused = await client.put(ORDERS, json={"release_rate": 5})
+    assert (refused.status_code, refused.json()["type"]) == (503, "/problems/older-server")
+    monkeypatch.setattr(server.node.nodes, "_level", 8)
+    refused = await client.put(ORDERS, json={"max_rate": 5})
+    assert (refused.status_code, refused.json()["type"]) == (503, "/problems/older-server")
+    assert (await client.put(ORDERS, json={"retention": "7d"})).status_code == 201
 
 
 async def test_a_topic_without_a_word_has_the_defaults(client: httpx.AsyncClient, server: SpiedServer) -> None:
@@ -103,6 +138,11 @@ async def test_what_the_contract_names_is_passed_on(client: httpx.AsyncClient, s
         ({"ladder": ["1s"] * 65}, "/ladder"),
         ({"ladder": ["3651d"]}, "/ladder/0"),
         ({"queue": 5}, "/queue"),
+        ({"max_pending": -1}, "/max_pending"),
+        ({"max_pending": "1"}, "/max_pending"),
+        ({"max_rate": 0}, "/max_rate"),
+        ({"release_rate": 0}, "/release_rate"),
+        ({"release_rate": 1_000_001}, "/release_rate"),
     ],
 )
 async def test_what_is_wrong_with_a_topic(
@@ -164,7 +204,7 @@ async def test_a_topic_is_told_with_its_groups(client: httpx.AsyncClient, server
 async def test_a_group_is_made_and_then_changed(client: httpx.AsyncClient, server: SpiedServer) -> None:
     made = await client.put(BILLING, json={"ladder": ["1s"]})
     summary = {"group": "billing", "topic": "orders", "ladder": [1000], "jitter": 0.0, "on_exhausted": "dead"}
-    assert (made.status_code, made.json()) == (201, summary | {"concurrency": None})
+    assert (made.status_code, made.json()) == (201, summary | {"concurrency": None, "paused": False})
     changed = await client.put(BILLING, json={"ladder": None})
     assert (changed.status_code, len(changed.json()["ladder"])) == (200, 16)
     same = await client.put(BILLING, json={})
@@ -204,6 +244,43 @@ async def test_a_groups_concurrency(client: httpx.AsyncClient, server: SpiedServ
     assert [limit for _, limit in server.all("catalogue.limit_group")] == [5, None]
 
 
+async def test_a_group_is_paused_and_resumed(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    await server.group(await server.topic())
+    for _ in range(2):
+        paused = await client.post(f"{BILLING}/pause")
+        assert (paused.status_code, paused.json()["paused"]) == (200, True)
+        assert (await client.get(BILLING)).json()["paused"] is True
+        assert (await client.get(ORDERS)).json()["groups"][0]["paused"] is True
+        assert (await client.put(BILLING, json={"ladder": ["1s"]})).json()["paused"] is True, "it stays"
+    for _ in range(2):
+        resumed = await client.post(f"{BILLING}/resume")
+        assert (resumed.status_code, resumed.json()["paused"]) == (200, False)
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+async def test_what_cannot_be_paused(client: httpx.AsyncClient, server: SpiedServer, verb: str) -> None:
+    assert (await client.post(f"{BILLING}/{verb}")).json()["type"] == "/problems/unknown-topic"
+    topic = await server.topic("news", kind="broadcast")
+    assert (await client.post(f"/v1/topics/news/groups/hall/{verb}")).json()["type"] == "/problems/unknown-group"
+    await server.group(topic, "hall")
+    refused = await client.post(f"/v1/topics/news/groups/hall/{verb}")
+    assert (refused.status_code, refused.json()["type"]) == (409, "/problems/topic-conflict")
+    assert (await client.post(f"/v1/topics/news/groups/hall/{verb}?now=1")).status_code == 400
+
+
+async def test_nothing_is_paused_beside_a_server_that_would_hand_out(
+    client: httpx.AsyncClient, server: SpiedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await server.group(await server.topic())
+    assert (await client.post(f"{BILLING}/pause")).status_code == 200
+    monkeypatch.setattr(server.node.nodes, "_level", 6)
+    refused = await client.post(f"{BILLING}/pause")
+    assert (refused.status_code, refused.json()["type"]) == (503, "/problems/older-server")
+    assert refused.json()["executed"] is False
+    assert int(refused.headers["Retry-After"]) > 0
+    assert (await client.post(f"{BILLING}/resume")).json()["paused"] is False
+
+
 @pytest.mark.parametrize(
     ("path", "wrong", "rule"),
     [
@@ -235,6 +312,7 @@ async def test_a_groups_state(client: httpx.AsyncClient, server: SpiedServer) ->
         "group": "billing",
         "topic": "orders",
         "concurrency": None,
+        "paused": False,
         "backlog": 3,
         "queues": [{"queue": 0, "offset": 7, "end": 9, "lag": 2}],
         "retry_queues": [{"queue": 0, "offset": 2, "end": 3, "lag": 1}],

@@ -27,7 +27,7 @@ def metrics(messages: int) -> Metrics:
     made = Metrics()
     made.published('odd "topic" {a,b} \\ é', messages)
     made.lateness("orders", [0.1] * messages)
-    made.http_request("/v1/topics", "GET", 200)
+    made.http_request("/v1/topics", "GET", 200, 0.004)
     return made
 
 

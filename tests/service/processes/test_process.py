@@ -21,7 +21,7 @@ def processes(many: int, orders: int = -1) -> Iterator[list[Process]]:
     asking = [Asking(*socket.socketpair(type=socket.SOCK_DGRAM)) for _ in range(many)]
     for one in asking:
         one.to.setblocking(False)
-    yield [Process(number, [], Share(board, number), orders, asking) for number in range(1, many + 1)]
+    yield [Process(number, [], Share(board, number), orders, asking, None) for number in range(1, many + 1)]
     for one in asking:
         one.to.close()
         one.at.close()
@@ -59,7 +59,7 @@ from tarry.service.processes.board import Board, Share
 from tarry.service.processes.process import Process
 
 async def main():
-    async for order in Process(1, [], Share(Board(1), 1), int(sys.argv[1]), []).orders():
+    async for order in Process(1, [], Share(Board(1), 1), int(sys.argv[1]), [], None).orders():
         print(order)
 
 trio.run(main)

@@ -10,6 +10,7 @@ _RUNS = """
 import os, signal, sys
 import structlog
 from tarry.service.processes.supervisor import Supervisor
+from tarry.service.systemd import Systemd
 
 structlog.configure(processors=[structlog.processors.JSONRenderer()])
 fork, forks, supervisor = os.fork, [], os.getpid()
@@ -25,12 +26,12 @@ os.fork = scarce
 def work(process):
     process.begin()
     if process.number == 2:
-        if len(forks) == 2:
+        if len(forks) == 3:
             os.kill(os.getpid(), 35)  # a signal without a name
         os.kill(supervisor, signal.SIGTERM)
     return 0 if os.read(process._orders, 1)[0] == signal.SIGTERM else 1
 
-sys.exit(Supervisor([], 2, work, reloads=False).run())
+sys.exit(Supervisor([], 2, work, Systemd(), reloads=False).run())
 """
 
 
@@ -48,7 +49,7 @@ def run(short: set[int]) -> tuple[int, list[dict[str, object]]]:
 
 
 def test_a_restart_that_fails_leaves_the_others_alone() -> None:
-    code, told = run({3})
+    code, told = run({4})
     assert code == 0
     assert [line["process"] for line in told if line["event"] == "process_started"] == [1, 2, 2]
     assert [line["signal"] for line in told if line["event"] == "process_died"] == ["35"]
@@ -56,6 +57,13 @@ def test_a_restart_that_fails_leaves_the_others_alone() -> None:
 
 
 def test_when_the_first_cannot_be_started_it_ends() -> None:
-    code, told = run({1})
+    code, told = run({2})
     assert code == 1
     assert [line["event"] for line in told] == ["process_not_started", "supervisor_stopped"]
+
+
+def test_where_there_is_no_room_for_a_last_word_all_else_goes_on() -> None:
+    code, told = run({1})
+    assert code == 0
+    assert told[0]["event"] == "no_last_word"
+    assert [line["process"] for line in told if line["event"] == "process_started"] == [1, 2, 2]

@@ -1,5 +1,8 @@
 """The sealer says where a queue stands still, and for as long as it does."""
 
+from typing import Any
+
+import trio
 from structlog.testing import capture_logs
 
 from support.still import StillBackend
@@ -9,6 +12,7 @@ from tarry.service.stream.sealer import Sealer
 from tarry.service.topics.directory import Directory
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
+from tarry.store.errors import Refused
 from tarry.store.records import Draft, Publication, Topic
 from tarry.store.store import Store
 
@@ -55,4 +59,43 @@ async def test_a_queue_that_stands_still_is_told_of_until_it_moves_on() -> None:
     run("DELETE FROM message WHERE `offset` = 5000000")
     assert await look() == ["queue_moves_on"]
     assert (sealer.standing, grown) == ({}, [])
+    backend.close()
+
+
+class Failing(Store):
+    """It seals nothing, so many times."""
+
+    failures = 0
+
+    async def seal(self, *args: Any, **kwargs: Any) -> Any:
+        if self.failures:
+            self.failures -= 1
+            raise Refused("no such column")
+        return await super().seal(*args, **kwargs)
+
+
+async def test_queues_that_cannot_be_sealed_are_no_flood_in_the_log(
+    nursery: trio.Nursery, autojump_clock: trio.abc.Clock
+) -> None:
+    backend = StillBackend()
+    store = Failing(backend)
+    topic: Topic = await store.write(catalogue.add_topic, TopicDraft("orders", queues=3), START)
+
+    async def sample() -> int:
+        return START
+
+    clock = Clock(sample)
+    await clock.take()
+    directory = Directory(store, clock, auto_create=False)
+    sealer = Sealer(store, clock, directory, widest=100_000)
+    store.failures = 3 * 450  # of each round three, and of rounds as many as 22.5 s have
+    with capture_logs() as logs:
+        nursery.start_soon(sealer.run, lambda _: None)
+        for queue in topic.queues:
+            sealer.committed(queue.id)
+        await trio.sleep(60)
+    told = [(line["event"], line["failures"]) for line in logs]
+    assert told[0] == ("sealing_failed", 1)
+    assert told[-1] == ("sealing_goes_on", 450)
+    assert len(told) == 4
     backend.close()

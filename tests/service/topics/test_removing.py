@@ -110,7 +110,7 @@ async def test_a_removed_topic_is_gone_at_once(town: Town, nursery: trio.Nursery
     pulled = trio.Event()
 
     async def pull() -> None:
-        assert await town.node.readers.pull(topic.queues[0], 1, 1, HOUR) == []
+        assert (await town.node.readers.pull(topic.queues[0], 1, 1, HOUR)).messages == []
         pulled.set()
 
     nursery.start_soon(pull)
@@ -119,7 +119,7 @@ async def test_a_removed_topic_is_gone_at_once(town: Town, nursery: trio.Nursery
     await town.node.remover.remove_topic(topic, force=True)
     with trio.fail_after(5):
         await pulled.wait()
-        assert await town.node.readers.pull(topic.queues[0], 1, 1, HOUR) == [], "who had looked it up before"
+        assert (await town.node.readers.pull(topic.queues[0], 1, 1, HOUR)).messages == [], "who had looked it up before"
     with pytest.raises(TopicGone):
         await town.publish(topic)
     with pytest.raises(TopicGone):

@@ -1,14 +1,16 @@
 """One fixture, three backends: what is written here holds on each of them."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
-from support.store_homes import KINDS, dsn, homes, migrated_file, stage
-from support.stores import Kind
+from support.store_homes import KINDS, dsn, homes, migrated_file
+from support.store_homes import stage as unwatched
+from support.stores import Kind, Stage
+from tarry.store.timers import forecast
 
-__all__ = ["dsn", "homes", "migrated_file", "stage"]
+__all__ = ["dsn", "homes", "migrated_file", "unwatched"]
 
 
 @pytest.fixture(params=KINDS)
@@ -24,3 +26,14 @@ def bare_dsn(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path / 'tarry.db'}"
     fresh_database: Callable[[str], str] = request.getfixturevalue("fresh_database")
     return fresh_database(request.getfixturevalue(f"{kind}_server"))
+
+
+@pytest.fixture
+async def stage(unwatched: Stage) -> AsyncIterator[Stage]:
+    """An open, migrated store with nothing in it. Whatever a test does, the forecast is exact in the end."""
+    yield unwatched
+    promoted = unwatched.column("SELECT MAX(streamed_at) FROM message")[0] or 0
+    since = (max(unwatched.now, promoted) // forecast.MINUTE + 1) * forecast.MINUTE
+    while since < forecast.EVER:
+        since, wrong = await unwatched.store.write(forecast.check, since)
+        assert not wrong, "the forecast is not what waits"

@@ -44,6 +44,17 @@ async def test_more_queues_later(stage: Stage) -> None:
     assert stage.count("cursor") == 8
 
 
+async def test_a_group_made_with_a_topic_read_before_it_grew_has_all_queues(stage: Stage) -> None:
+    """Another server has given the topic more queues; this one has not heard of it."""
+    narrow = await stage.topic("orders", 1)
+    wide = await stage.topic("orders", 3)
+    group = await stage.group(narrow)
+    assert group.retry_queue_of.keys() == {queue.id for queue in wide.queues}
+    assert await stage.store.groups([wide]) == [group]
+    await stage.publish(stage.draft(wide, b"a", queue=2))
+    assert bodies(await stage.claim(group)) == [b"a"]
+
+
 async def test_names_are_bytes(stage: Stage) -> None:
     names = ["orders", "Orders", "orders ", "żółw", "🐢" * 60, "a.b-c_d", "Z" * 255]
     topics = [await stage.topic(name) for name in names]
@@ -115,6 +126,38 @@ async def test_groups_of_topics(stage: Stage) -> None:
     assert await stage.store.groups([]) == []
     queues = [queue for g in got for queue in g.queue_ids]
     assert len({q for q in queues if q not in {one.queues[0].id, two.queues[0].id}}) == 6
+
+
+async def test_the_limits_of_a_topic(stage: Stage) -> None:
+    limited = await stage.store.write(catalogue.add_topic, TopicDraft("orders", max_pending=7, max_rate=10**6), 1)
+    assert (limited.max_pending, limited.max_rate, limited.limited) == (7, 10**6, True)
+    for draft in (
+        TopicDraft("orders", max_pending=10**12),
+        TopicDraft("orders", release_rate=3),
+        TopicDraft("orders", max_rate=1),
+        TopicDraft("orders"),
+    ):
+        await stage.store.change_topic(limited, draft, 2)
+        for (found,) in (
+            await stage.store.read(catalogue.find_topics, ["orders"]),
+            await stage.store.read(catalogue.topic_page, 0, 9),
+            await stage.store.read(catalogue.topics_by_name, "", 9),
+        ):
+            assert (found.max_pending, found.max_rate) == (draft.max_pending, draft.max_rate)
+            assert found.release_rate == draft.release_rate
+            assert found.limited == (draft.release_rate is None and draft != TopicDraft("orders"))
+
+
+async def test_a_group_is_paused_until_it_is_resumed(stage: Stage) -> None:
+    """It is written down; what is changed of it otherwise changes nothing of that, and the group beside it is none."""
+    topic = await stage.topic()
+    group, other = await stage.group(topic), await stage.group(topic, "mail")
+    assert await stage.store.read(catalogue.paused_groups) == []
+    for paused in (True, True, False, False):
+        await stage.store.write(catalogue.pause_group, group, paused=paused)
+        await stage.store.write(catalogue.change_group, group, None)
+        assert await stage.store.read(catalogue.paused_groups) == [group.id] * paused
+        assert {one.id: one.paused for one in await stage.store.groups([topic])} == {group.id: paused, other.id: False}
 
 
 async def test_many_come_at_once(stage: Stage) -> None:

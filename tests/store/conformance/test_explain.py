@@ -27,7 +27,8 @@ _DELETES = {
     "cleaned.remove", "cursor.remove", "queue.remove", "queue_owner.forget", "tally.remove",
     "delay.remove", "delay.remove_locked", "delivery.expunge", "idempotency.forget", "idempotency.remove",
     "label.remove", "message.remove", "moved.remove", "outbox_cancel.remove", "reader.expunge", "reader.forget",
-    "redelivery.expunge", "retry.remove", "seek.expunge",
+    "redelivery.expunge", "retry.remove", "seek.expunge", "schedule.remove", "fire.forget", "fire.remove",
+    "forecast_change.remove", "fire.remove_all",
 }
 # fmt: on
 _DERIVED = {"json_each", "place", "2", "some_of_them", "some_messages", "some_moved", "some_retries"}
@@ -45,12 +46,12 @@ def _rows(count: int) -> Rows:
     numbers = range(count)
     content: tuple[Value, ...] = (b"k", None, None, None, None, b"{}")
     return {
-        "delay.add": [(i & 15, _id(i), START + i * 100, i, 1, 1, *content, START, START) for i in numbers],
+        "delay.add": [(i & 15, _id(i), START + i * 100, i, 1, 1, *content, START, START, None) for i in numbers],
         "moved.add": [(i & 15, START + i * 100, _id(i)) for i in numbers],
         "cancelled.add": [(i & 15, _id(i + count), i, 1, b"k", START, START, START) for i in numbers],
         "outbox_cancel.add": [(i & 15, _id(i), 1, 1) for i in numbers],
         "retry.add": [(i & 15, _id(i), i % 7, 2, 1, i, _id(i), 2, b"[]", START) for i in numbers],
-        "message.add": [(1 + i % 3, i // 3, _id(i) | 1 << 20, i, *content, START, START, START) for i in numbers],
+        "message.add": [(1 + i % 3, i // 3, _id(i) | 1 << 20, i, *content, START, START, None, START) for i in numbers],
         "redelivery.add": [(2, i, _id(i), 1 + i % 3, i // 3, _id(i), 2, b"[]", START) for i in numbers],
         "claim.add": [
             (i % 50, i % 3, i // 150, i, b"c", i, 1, START, START + i * 100, b"\0", bytes(8)) for i in numbers
@@ -68,10 +69,15 @@ def _rows(count: int) -> Rows:
         "replay.add": [(i // 3, i % 3, bytes(32), 0, 9) for i in numbers],
         "idempotency.add": [(i % 3, b"%d" % i, bytes(32), b"[]", START + i * 100) for i in numbers],
         "consumer_group.add": [(i // 3, b"%d" % i, None, 0, None, START) for i in numbers],
-        "topic.add": [(b"%d" % i, 0, 0, None, None, 0, START) for i in numbers],
+        "topic.add": [(b"%d" % i, 0, 0, None, None, 0, START, None, None, None) for i in numbers],
+        "forecast.put": [(i // 100, i % 100, bytes(240)) for i in numbers],
+        "forecast_change.add": [(_id(i), 1, bytes(8)) for i in numbers],
+        "schedule.add": [(b"%d" % i, i // 100, 1, b"{}", START, 0, START, 0) for i in numbers],
+        "fire.add": [(i // 1000, START + i * 100, _id(i), 0, START) for i in numbers],
         "tally.add": [(i // 3, i % 3, 0, 0) for i in numbers],
         "cleaned.add": [(i, i) for i in numbers],
         "reader.add": [(i % 50, b"%d" % (i // 50), i % 3, 0, START + i * 100) for i in numbers],
+        "erased.add": [(_id(i), 1, START) for i in numbers],
         "label.add": [(i % 3, b"%d" % (i // 6), _id(i)) for i in numbers],
     }
 
@@ -143,6 +149,7 @@ async def explainer(request: pytest.FixtureRequest, kind: Kind, bare_dsn: str) -
 
     await backend.write(fill)
     tables = open_tables(bare_dsn)
+    tables.rows(f"UPDATE schedule SET next_at = {START} + 100 * id, next_id = {_NEXT} + id")
     if kind == "sqlite":
         if request.param == MANY:  # nobody runs ANALYZE on the embedded store, but it may be run
             tables.rows("ANALYZE")
@@ -176,6 +183,8 @@ _ONE, _TWO, _TEN, _THOUSAND = ([_id(i) for i in range(n)] for n in (1, 2, 10, 10
 _APART = [~id_ for id_ in _TEN]
 """Places of messages that were moved."""
 _SINCE, _UNTIL = START, START + 10_000
+_NEXT = first_id(START)
+"""The messages of schedules are numbered from here."""
 _STRETCHES = [(g, q, 20 * i, 20 * i + 9) for g in range(50) for q in range(2) for i in range(10)]
 
 CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
@@ -196,15 +205,23 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
         {"delay": "PRIMARY", "moved": "PRIMARY", "retry": "PRIMARY"},
         [
             (
-                *([(shard, first_id(_SINCE), first_id(_UNTIL)) for shard in range(16)], 1000),
+                *([(shard, first_id(_SINCE), first_id(_UNTIL)) for shard in range(16)], [0, 7], 1000),
                 *([(shard, _SINCE, _UNTIL) for shard in range(16)], 1000),
                 *([(shard, first_id(_SINCE), first_id(_UNTIL)) for shard in range(16)], 1000),
             )
         ],
     ),
+    "delay.topics": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
+    "delay.other_topics": (
+        {"delay": "PRIMARY"},
+        [([(shard, first_id(_SINCE), first_id(_UNTIL)) for shard in shards], 1) for shards in ((3,), range(16))],
+    ),
     "delay.queues": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
     "delay.lock": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,), (_APART,)]),
     "delay.lock_due": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,), (_APART,)]),
+    "delay.guards": ({"delay": "PRIMARY"}, [(_ONE,), (_TEN,), (_THOUSAND,), (_APART,)]),
+    "delay.guarded": ({"delay": "PRIMARY"}, [(_ONE,), (_TEN,), (_THOUSAND,), (_APART,)]),
+    "delay.guarded_in": ({"delay": "PRIMARY"}, [(3, 0, 1000), (3, first_id(_SINCE), 1000)]),
     "delay.remove": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
     "delay.find": ({"delay": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_ONE + _APART,)]),
     "delay.move": ({"delay": "PRIMARY"}, [(16, START, START, _ONE)]),
@@ -212,6 +229,7 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
         {"delay": "PRIMARY", "cancelled": "PRIMARY", "message": "udx_message_id"},
         [([~id_ for id_ in ids], ids, ids) for ids in (_ONE, _TWO, _TEN, _THOUSAND)],
     ),
+    "cancelled.guards": ({"cancelled": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,)]),
     "cancelled.find": ({"cancelled": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,)]),
     "cancelled.scan": ({"cancelled": "PRIMARY"}, [(3, 0, 200), (3, first_id(_SINCE), 200)]),
     "delay.scan": ({"delay": "PRIMARY"}, [(3, 0, 200), (3, first_id(_SINCE), 200)]),
@@ -222,15 +240,23 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     ),
     "moved.edge": ({"moved": "PRIMARY"}, [(3, 0, _UNTIL, 2_500), (3, _SINCE, _UNTIL, 5)]),
     "moved.upcoming": ({"m": "PRIMARY", "d": "PRIMARY"}, [(_SINCE, _UNTIL, 1)]),
+    "forecast.find": ({"forecast": "PRIMARY"}, [([(1, 5)],), ([(1, 5), (2, 6)],)]),
+    "forecast.read": ({"forecast": "PRIMARY"}, [(1, 5, 30, 1)]),
+    "forecast.read_all": ({"forecast": "PRIMARY"}, [(5, 30)]),
+    "forecast_change.remove": ({"forecast_change": "PRIMARY"}, [(_ONE,), (_TEN,), (_THOUSAND,)]),
+    "forecast_change.find": ({"forecast_change": "PRIMARY"}, [(_ONE,), (_TEN,)]),
     "moved.due": ({"m": "PRIMARY", "d": "PRIMARY"}, [(3, _SINCE, _SINCE, 0, _UNTIL, 1000)]),
     "moved.remove": ({"moved": "PRIMARY"}, [(0, START, _id(0))]),
     "retry.due": ({"retry": "PRIMARY"}, [(3, first_id(_SINCE), first_id(_UNTIL), 1000)]),
     "retry.lock": ({"retry": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
+    "retry.groups": ({"retry": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
     "retry.queues": ({"retry": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
     "retry.remove": ({"retry": "PRIMARY"}, [(_ONE,), (_TWO,), (_TEN,), (_THOUSAND,)]),
     "retry.of_messages": ({"retry": "idx_retry_message_id"}, [(_ONE,), (_TEN,), (_THOUSAND,)]),
     "message.range": ({"message": "PRIMARY"}, [(1, 0, 200, 100), (1, 0, 1 << 40, 256)]),
     "message.tags": ({"message": "PRIMARY"}, [(1, 0, 200, 100), (1, 0, 1 << 40, 500)]),
+    "message.expiries": ({"message": "PRIMARY"}, [(1, 0, 200, 100), (1, 0, 1 << 40, 500)]),
+    "message.leaving": ({"message": "PRIMARY"}, [(1, 0, 200)]),
     "message.ids": ({"message": "PRIMARY"}, [(1, 0, 200)]),
     "message.first": ({"message": "PRIMARY"}, [(1, 0), (1, 100)]),
     "message.since": ({"message": "PRIMARY"}, [(1, 0, 200, START)]),
@@ -241,6 +267,7 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "redelivery.range": ({"r": "PRIMARY", "m": "PRIMARY"}, [(2, 0, 200, 100), (2, 0, 1 << 40, 256)]),
     "redelivery.tags": ({"r": "PRIMARY", "m": "PRIMARY"}, [(2, 0, 200, 100), (2, 0, 1 << 40, 500)]),
     "redelivery.ids": ({"redelivery": "PRIMARY"}, [(2, 0, 200)]),
+    "redelivery.expiries": ({"r": "PRIMARY", "m": "PRIMARY"}, [(2, 0, 200, 100), (2, 0, 1 << 40, 500)]),
     "redelivery.sources": ({"r": "PRIMARY", "m": "PRIMARY"}, [(2, [0]), (2, [0, 1, 2])]),
     "redelivery.of_messages": ({"redelivery": "idx_redelivery_message_id"}, [(_ONE,), (_TEN,), (_THOUSAND,)]),
     "claim.lock": ({"claim": "PRIMARY"}, [(1, 1, [0]), (1, 1, [0, 1, 2])]),
@@ -278,7 +305,8 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "dead.whole": ({"dead": "PRIMARY"}, [(1, _ONE), (1, _TEN)]),
     "dead.dates": ({"dead": "PRIMARY"}, [(1, _ONE), (1, _TEN)]),
     "dead.named": ({"dead": "PRIMARY"}, [(1, _ONE), (1, _TEN)]),
-    "dead.aged": ({"dead": "idx_dead_multi_dead_at"}, [(1, START, START + HOUR, 200)]),
+    "dead.aged": ({"dead": "idx_dead_multi_dead_at"}, [(1, START, START + HOUR, START, -1, 200)]),
+    "dead.count_expired": ({"dead": "idx_dead_multi_dead_at"}, [(1, START, START + HOUR, START)]),
     "dead.remove_all": ({"dead": "PRIMARY"}, [(1, _ONE), (1, _TEN)]),
     "replay.lock": ({"replay": "PRIMARY"}, [(1, 1)]),
     "idempotency.find": ({"idempotency": "PRIMARY"}, [(1, [b"1"]), (1, [b"1", b"4"])]),
@@ -329,7 +357,7 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "message.remove": ({"message": "PRIMARY"}, [(1, 0, 1), (1, 0, 1000)]),
     "label.remove": (
         {"label": "PRIMARY"},
-        [([(1, b"0", _id(0))] * 2,), ([(1, b"%d" % i, id_) for i, id_ in enumerate(_TEN)],)],
+        [([(1, b"0", _id(0))],), ([(1, b"0", _id(0))] * 2,), ([(1, b"%d" % i, id_) for i, id_ in enumerate(_TEN)],)],
     ),
     "redelivery.oldest": ({"redelivery": "PRIMARY"}, [(2, 0, 1), (2, 100, 1000)]),
     "redelivery.expunge": ({"redelivery": "PRIMARY"}, [(2, 0, 1), (2, 0, 1000)]),
@@ -345,8 +373,11 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     "cursor.expire": ({"cursor": "PRIMARY"}, [(1, 1, 1, 1)]),
     "cursor.position": ({"cursor": "PRIMARY"}, [(1, 1)]),
     "cleaned.find": ({"cleaned": "PRIMARY"}, [([1],), ([1, 2, 3],)]),
+    "cleaned.lock": ({"cleaned": "PRIMARY"}, [([1],), ([1, 2, 3],)]),
     "cleaned.move": ({"cleaned": "PRIMARY"}, [(1, 1, 1)]),
     "archived.find": ({"archived": "PRIMARY"}, [(1,)]),
+    "consumer_group.pause": ({"consumer_group": "PRIMARY"}, [(1, 1)]),
+    "consumer_group.paused": ({"consumer_group": "idx_consumer_group_paused"}, [()]),
     "consumer_group.see": ({"consumer_group": "PRIMARY"}, [(START, 1)]),
     "consumer_group.seen": ({"consumer_group": "udx_consumer_group_multi_name"}, [(1,)]),
     "delay.seen": ({"delay": "PRIMARY"}, [(_ONE,)]),
@@ -390,10 +421,73 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[Any, ...]]]] = {
     ),
     "reader.of_group": ({"reader": "PRIMARY"}, [(1,)]),
     "reader.forget": ({"reader": "PRIMARY"}, [([1], b"1"), ([1, 2, 3], b"1")]),
+    "schedule.lock": ({"schedule": "udx_schedule_name"}, [(b"1",)]),
+    "schedule.find": ({"schedule": "udx_schedule_name"}, [(b"1",)]),
+    "schedule.page": ({"schedule": "udx_schedule_name"}, [(b"", 100), (b"1", 100)]),
+    "schedule.lock_next": (
+        {"schedule": "udx_schedule_next_id"},
+        [([_NEXT + 1] * 2,), ([_NEXT + i for i in range(1000)],)],
+    ),
+    "schedule.waits": (
+        {"schedule": "udx_schedule_next_id"},
+        [([_NEXT + 1] * 2,), ([_NEXT + i for i in range(1000)],)],
+    ),
+    "schedule.overdue": (
+        {"schedule": "idx_schedule_next_at"},
+        [(-1, -1, 0, START + 10_000, 100), (START + 100, START + 100, 1, START + 10_000, 100)],
+    ),
+    "schedule.change": ({"schedule": "PRIMARY"}, [(1, 1, b"{}", START, 0, 1)]),
+    "schedule.advance": ({"schedule": "PRIMARY"}, [(START, None, None, None, 1)]),
+    "schedule.remove": ({"schedule": "PRIMARY"}, [(1,)]),
+    "schedule.ids": ({"schedule": "PRIMARY"}, [(0, 50), (1, 50)]),
+    "schedule.of_topic": ({"schedule": "idx_schedule_topic_id"}, [(0, 100)]),
+    "fire.among": ({"fire": "PRIMARY"}, [(0, [START] * 2), (0, [START + i * 100 for i in range(1000)])]),
+    "fire.page": ({"fire": "PRIMARY"}, [(0, 1 << 62, 100), (0, START + 200, 100)]),
+    "fire.edge": ({"fire": "PRIMARY"}, [(0, 1000)]),
+    "fire.some": ({"fire": "PRIMARY"}, [(0, [START] * 2), (0, [START + i * 100 for i in range(1000)])]),
+    "fire.last": ({"fire": "PRIMARY"}, [(0, START + 100, START)]),
+    "fire.forget": ({"fire": "PRIMARY"}, [(0, START + 100, START)]),
+    "fire.remove_all": ({"fire": "PRIMARY"}, [(0,)]),
+    "fire.remove": ({"fire": "PRIMARY"}, [(0, START)]),
     "label.find": ({"label": "PRIMARY"}, [(1, b"0", 0, 100)]),
+    "message.kept": ({"m": "udx_message_id", "q": "PRIMARY"}, [(_ONE,), (_TEN,)]),
+    "message.erase": ({"message": "PRIMARY"}, [(None, 1, 0)]),
+    "dead.kept": ({"dead": "PRIMARY"}, [(_ONE, [1]), (_ONE, list(range(1000)))]),
+    "dead.erase": ({"dead": "PRIMARY"}, [(None, b"[]", 1, _id(0))]),
+    "retry.rewrite": ({"retry": "PRIMARY"}, [(b"[]", 1, _id(1))]),
+    "redelivery.rewrite": ({"redelivery": "PRIMARY"}, [(b"[]", 2, 1)]),
+    "parked.kept": ({"parked": "idx_parked_message_id"}, [(_ONE,)]),
+    "erased.find": ({"erased": "PRIMARY"}, [(_ONE,), (_TEN,)]),
+    "erased.pending": ({"erased": "idx_erased_lake_at"}, [(1000,)]),
+    "erased.scan": ({"erased": "PRIMARY"}, [(_id(1), 1000)]),
+    "erased.applied": ({"erased": "PRIMARY"}, [(START, _id(0))]),
+    "erased.again": ({"erased": "PRIMARY"}, [(1, _id(0))]),
     "witness.last": ({"witness": "PRIMARY"}, [(1,)]),
     "witness.remove": ({"witness": "PRIMARY"}, [([1],), ([1, 2],)]),
 }
+
+
+async def test_many_updates_at_once_find_each_row_by_its_key(kind: Kind, bare_dsn: str, explainer: Explainer) -> None:
+    if kind == "sqlite":
+        pytest.skip("each is a statement of its own here")
+    ids = [1] if explainer.rows == FEW else range(1, 1001)
+    ((many, text),) = mysql_statements.bind_each(
+        "schedule.advance", [(START, None, START + i, i, i) for i in ids], max_bytes=1 << 20
+    )
+    assert many == len(ids)
+    session = await connect(Dsn.parse(bare_dsn), write=True)
+    if session.server.flavour == "mariadb":
+        await session.execute(b"SET sql_safe_updates = 0")
+    await session.begin()
+    before, _, update = text.partition(b"UPDATE ")
+    assert b"sql_safe_updates" in before  # of which EXPLAIN knows nothing
+    rows = await session.fetch(b"EXPLAIN FORMAT=TRADITIONAL UPDATE " + update)
+    await session.rollback()
+    table, access, index = (2, 3, 5) if session.server.flavour == "mariadb" else (2, 4, 6)
+    session.close()
+    plans = [Plan(row[table], row[access], row[index]) for row in rows if row[table] == "schedule"]
+    assert [plan.index for plan in plans] == ["PRIMARY"], rows
+    assert plans[0].access in ACCESS
 
 
 async def test_hot_queries(explainer: Explainer) -> None:
@@ -411,6 +505,9 @@ async def test_hot_queries(explainer: Explainer) -> None:
                 # All of `moved` is in its key, and of a few rows the servers read all there is.
                 pointers = (query, plan.table) in {("delay.near", "moved"), ("moved.upcoming", "m")}
                 if pointers and plan.access == "index" and explainer.rows == FEW:
+                    continue
+                # What is not added up yet is read whole.
+                if plan.table == "forecast_change" and query in ("forecast.read", "forecast.read_all"):
                     continue
                 if plan.access not in ACCESS or not fits:
                     faults.append(f"{query} with {str(values)[:60]}: {plan}")

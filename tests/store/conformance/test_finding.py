@@ -1,10 +1,9 @@
-"""Finding by state and time, page by page, and what falls due when."""
+"""Finding by state and time, page by page."""
 
 import pytest
 
-from support.counting import counted as counted_statements
 from support.stores import HOUR, MINUTE, SECOND, Stage, ids_of
-from tarry.store.looking import finding, found_pages, standings, tracing
+from tarry.store.looking import found_pages, standings, tracing
 from tarry.store.looking.finding import Place, Wanted
 from tarry.store.records import Group, Topic
 from tarry.store.states import Findable
@@ -58,48 +57,6 @@ async def test_what_is_in_the_stream(stage: Stage, limit: int) -> None:
     assert sorted(await found(stage, topic, Wanted("published"), limit)) == sorted(ids)
     between = Wanted("published", began + 4 * SECOND, began + 9 * SECOND)
     assert sorted(await found(stage, topic, between, limit)) == sorted(ids[4:9])
-
-
-async def test_upcoming(stage: Stage) -> None:
-    topic, other = await stage.topic(), await stage.topic("other")
-    receipts = await stage.schedule(topic, 10, HOUR + 1, HOUR + 2, 3 * HOUR - 1, 4 * HOUR)
-    await stage.schedule(other, 10)
-    assert (await stage.store.read(finding.upcoming, topic, stage.now, HOUR, 4)).counts == (1, 2, 1, 0)
-    await stage.store.write(timers.reschedule, [(receipts[1].id, stage.now + 2 * HOUR)], stage.now)
-    assert (await stage.store.read(finding.upcoming, topic, stage.now, HOUR, 4)).counts == (1, 1, 2, 0)
-    await stage.store.cancel([receipts[2].id], stage.now)
-    assert (await stage.store.read(finding.upcoming, topic, stage.now + HOUR, HOUR, 4)).counts == (1, 2, 0, 1)
-
-
-@pytest.mark.parametrize("moved", [False, True])
-async def test_what_others_have_waiting_bounds_the_count(
-    stage: Stage, moved: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It stops behind so many rows, whoever's they are, says where, and can be gone on with from there."""
-    topic, other = await stage.topic(), await stage.topic("other")
-    times = range(HOUR, 5 * HOUR, MINUTE)
-    receipts = await stage.schedule(topic, *(at + 1 for at in times))
-    others = await stage.schedule(other, *(at + 2 for at in times), *(at + 3 for at in times))
-    if moved:  # to the same time, nearly
-        moves = [(one.id, one.deliver_at + 5) for one in (*receipts, *others)]
-        await stage.store.write(timers.reschedule, moves, stage.now)
-    assert (await stage.store.read(finding.upcoming, topic, stage.now, HOUR, 6)).counts == (0, 60, 60, 60, 60, 0)
-    monkeypatch.setattr(finding, "_AHEAD", 5)
-    monkeypatch.setattr(finding, "_MOVED", 5)
-    counted, overdue, since = 0, True, stage.now
-    parts = 0
-    while True:
-        async with counted_statements(stage.store) as count:
-            part = await stage.store.read(finding.upcoming, topic, since, HOUR, 6, overdue=overdue)
-        assert len(count.statements) <= 32 + 2 * 6
-        counted, parts = counted + sum(part.counts), parts + 1
-        assert sum(part.counts) <= 5 * 16
-        if part.until is None:
-            break
-        assert len(part.counts) == (part.until - since + HOUR - 1) // HOUR
-        since, overdue = part.until, False
-    assert counted == len(receipts)
-    assert parts > 5
 
 
 async def stands(stage: Stage, topic: Topic, state: Findable, limit: int, *times: int) -> list[int]:

@@ -22,12 +22,16 @@ async def in_state(stage: Stage, state: Findable) -> Topic:
     rungs = () if state == "dead" else (MINUTE,)
     topic = await stage.topic(ladder=Ladder(rungs), queues=2, ordered=ordered)
     groups = [await stage.group(topic, name) for name in ("audit", "billing")]
-    later = None if state not in ("scheduled", "cancelled") else HOUR
-    content = {"key": "k"} | ({"ordering_key": "a"} if ordered else {})
+    later = None if state not in ("scheduled", "cancelled", "suppressed") else HOUR
+    guard = {"guard": "unpaid"} if state == "suppressed" else {}
+    content = {"key": "k"} | guard | ({"ordering_key": "a"} if ordered else {})
     many = MANY + 2 * ordered  # the first of each queue is on the ladder, those behind it are parked
     receipts = await stage.publish(*(stage.draft(topic, b"%d" % i, later, queue=i % 2, **content) for i in range(many)))
     if state == "cancelled":
         await stage.store.cancel(ids_of(receipts), stage.now)
+    if state == "suppressed":
+        stage.now += 2 * HOUR
+        await stage.store.promote_guarded(dict.fromkeys(ids_of(receipts), False), stage.now, lambda: True)
     for group in groups:
         while state in ("claimed", "retrying", "parked", "dead"):
             # Every message has been in a claim of its own before, so that each has a life.
@@ -90,7 +94,7 @@ async def test_a_page_ends_at_its_bytes(stage: Stage, state: Findable, monkeypat
     assert max(bodies) <= 100
     if state == "dead":  # why attempts failed counts, too
         assert len(pages) > 60
-    elif state != "cancelled":  # of which no body is left
+    elif state not in ("cancelled", "suppressed"):  # of which no body is left
         assert len(pages) > 5
 
 

@@ -18,7 +18,7 @@ from tarry.store import store as store_module
 from tarry.store.opening import open_backend
 from tarry.store.records import Conflict, Publication, Receipt, Topic
 from tarry.store.store import IDEMPOTENCY_WINDOW, Store
-from tarry.store.stream import publishing, stretches
+from tarry.store.stream import idempotency, publishing, stretches
 from tarry.store.timers import timers
 
 KEYS = ("k", "K", "k ", "🐢")
@@ -160,7 +160,7 @@ async def test_the_same_key_is_the_same_message(
                 await ledger.disturb()
             case _:
                 stage.now += dice.choice(STEPS)
-                await stage.store.write(publishing.forget, stage.now, 3)
+                await stage.store.write(idempotency.forget, stage.now, 3)
     ledger.check()
     assert proxy is None or proxy.done > 5
     assert len(ledger.known) == 2 * len(KEYS)

@@ -24,9 +24,9 @@ from tarry.client.processes import PerProcess
 from tarry.store import catalogue
 from tarry.store.groups.claim_ids import format_claim
 from tarry.store.ids import IdMaker, first_id
-from tarry.store.looking import tracing
+from tarry.store.looking import tracing, upcoming
 from tarry.store.records import Claim, Group, Settlement, Topic, Verdict
-from tarry.store.timers import timers
+from tarry.store.timers import forecast, timers
 from tarry.wheel.ladder import Ladder
 
 pytestmark = pytest.mark.parametrize("kind", ["mariadb", "mysql"], indirect=True)
@@ -496,7 +496,7 @@ async def test_what_was_committed_late_is_found_by_the_sweeps(
     assert await stage.store.read(timers.near, 0, stage.now - 2 * MINUTE, 10) == near
 
 
-_ALLOWED = {"delay", "label", "cancelled", "outbox_cancel", "claim", "moved", "tarry_once"}
+_ALLOWED = {"delay", "forecast_change", "label", "cancelled", "outbox_cancel", "claim", "moved", "tarry_once"}
 
 
 @pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
@@ -842,3 +842,44 @@ async def test_a_message_of_any_range_of_a_claim(stage: Stage, topic: Topic, con
         user.rollback()
         settled = await stage.ack(group, claim)
         assert (settled.acked, settled.ended) == (3, True)
+
+
+async def test_the_forecast_knows_what_outboxes_do(stage: Stage, topic: Topic, connect: Callable[..., Any]) -> None:
+    """As soon as it is committed, and not before; and it locks nothing that others count in."""
+
+    async def waiting() -> int:
+        (count,) = (await stage.store.read(upcoming.read, topic, stage.now, 10 * HOUR, 1, stage.now)).counts
+        return count
+
+    user = connect()
+    cursor = user.cursor()
+    mine = outbox.publish_many(cursor, "orders", [{"body": n, "delay": "1h"} for n in range(6)])
+    await stage.schedule(topic, *([HOUR] * 4))
+    assert await stage.store.write(forecast.add_up, stage.now) is False
+    assert await waiting() == 4
+    user.commit()
+    assert await waiting() == 10
+    outbox.cancel(cursor, id=mine[0].id)
+    outbox.set_timer(cursor, "orders", "k", 1, delay="2h")
+    outbox.set_timer(cursor, "orders", "k", 1, delay="3h")
+    assert await waiting() == 10
+    user.commit()
+    assert await waiting() == 10
+    await stage.store.write(forecast.add_up, stage.now)
+    outbox.cancel(cursor, id=mine[1].id)
+    user.rollback()
+    assert await waiting() == 10
+
+
+async def test_a_store_of_before_the_forecast(stage: Stage, topic: Topic, connect: Callable[..., Any]) -> None:
+    """An outbox that is newer than the servers works all the same."""
+    user = connect()
+    cursor = user.cursor()
+    stage.tables.rows("RENAME TABLE forecast_change TO gone")
+    try:
+        receipt = outbox.publish(cursor, "orders", 1, delay="1h")
+        outbox.cancel(cursor, id=receipt.id)
+        user.commit()
+    finally:
+        stage.tables.rows("RENAME TABLE gone TO forecast_change")
+    assert stage.count("cancelled") == 1

@@ -1,7 +1,9 @@
 """Two nodes on one group: each claims from queues of its own, neither waits for the other, and nothing is left."""
 
+from collections import Counter
 from collections.abc import Sequence
 
+import attrs
 import pytest
 import trio
 
@@ -11,9 +13,12 @@ from tarry.store.cleaning import removal
 from tarry.store.errors import GroupGone, Locked
 from tarry.store.groups import turns
 from tarry.store.groups.reach import STILL, reach_of
+from tarry.store.operating.redriving import Letters
 from tarry.store.ports import Transaction
-from tarry.store.records import ClaimRequest, Group, Settlement, Turn
+from tarry.store.records import Claim, ClaimKey, ClaimRequest, Group, Settled, Settlement, Turn
 from tarry.store.store import Store
+from tarry.store.stream.positions import Position
+from tarry.wheel.ladder import Ladder
 
 HERE, THERE = (0, 2), (1, 2)
 ONE = [ClaimRequest("c", 1, MINUTE)]
@@ -33,17 +38,23 @@ def queues_of(turn: Turn) -> list[int]:
 
 
 async def beside(
-    stage: Stage, group: Group, settlements: Sequence[Settlement] = (), requests: Sequence[ClaimRequest] = ONE
+    stage: Stage,
+    group: Group,
+    settlements: Sequence[Settlement] = (),
+    requests: Sequence[ClaimRequest] = ONE,
+    *,
+    there: Store | None = None,
+    free: bool = True,
 ) -> Turn:
-    """A turn at the other node, which waits for nobody, while one of this node is at work."""
+    """A turn at the other node, which waits for nobody if `free`, while one of this node is at work."""
     if not stage.store.backend.shared:
         pytest.skip("one server alone")
-    other = Store(stage.store.backend)
+    other = Store(stage.store.backend) if there is None else there
 
     async def work(tx: Transaction) -> Turn:
         reach = reach_of(group, HERE, None)
         await turns.take(tx, group, [], ONE, now=stage.now, make_id=lambda due: due << 21, reach=reach)
-        return await other.turn(group, settlements, requests, stage.now, free=True, place=THERE)
+        return await other.turn(group, settlements, requests, stage.now, free=free, place=THERE)
 
     return await stage.store.backend.write(work)
 
@@ -51,6 +62,52 @@ async def beside(
 async def test_turns_of_two_nodes_go_side_by_side(stage: Stage) -> None:
     group = await fill(stage)
     assert queues_of(await beside(stage, group)) in ([1], [3])
+
+
+async def left_lying(stage: Stage, there: Store, group: Group) -> None:
+    """The other node has something of its own, and finds for long that nobody moves what lies in this node's queues."""
+    for _ in range(2):
+        await there.turn(group, [], ONE, stage.now, place=THERE)
+        stage.now += STILL
+
+
+@pytest.mark.parametrize("free", [True, False])
+async def test_a_node_that_hangs_holds_up_no_claims_of_anothers_queues(stage: Stage, free: bool) -> None:
+    """Also when the other would take what lies there, since nobody seemed to be at work on it."""
+    group, there = await fill(stage), Store(stage.store.backend)
+    await left_lying(stage, there, group)
+    turn = await beside(stage, group, there=there, free=free)
+    assert queues_of(turn) in ([1], [3])
+    assert turn.more, "there is something that it was not given"
+    assert set(queues_of(await there.turn(group, [], ONE * 30, stage.now, place=THERE))) == {0, 1, 2, 3}
+
+
+async def test_who_has_nothing_else_waits_for_who_is_at_work(stage: Stage) -> None:
+    group, there = await fill(stage), Store(stage.store.backend)
+    await there.turn(group, [], [ClaimRequest("c", 20, MINUTE)], stage.now, place=THERE)
+    turn = await beside(stage, group, there=there)
+    assert (turn.claims, turn.beside) == ((None,), True)
+    with pytest.raises(Locked):
+        await beside(stage, group, there=there)
+    await stage.publish(stage.draft(group.topic, b"1", queue=1))
+    assert queues_of(await beside(stage, group, there=there)) == [1]
+
+
+async def test_queues_where_nothing_lies_are_not_held(stage: Stage) -> None:
+    """Those of a node with no consumers, for instance: what it settles there waits for nobody."""
+    topic, there = await stage.topic(queues=4), Store(stage.store.backend)
+    group = await stage.group(topic)
+    await stage.publish(*(stage.draft(topic, b"1", queue=1) for _ in range(10)))
+    await left_lying(stage, there, group)
+
+    async def work(tx: Transaction) -> Turn:
+        reach = there._reach[group.id]
+        await turns.take(tx, group, [], ONE, now=stage.now, make_id=lambda due: due << 21, reach=reach)
+        return await stage.store.turn(group, [], ONE, stage.now, free=True, place=HERE)
+
+    if not stage.store.backend.shared:
+        pytest.skip("one server alone")
+    assert (await stage.store.backend.write(work)).claims == (None,)
 
 
 async def test_a_settlement_waits_only_for_who_holds_its_queue(stage: Stage) -> None:
@@ -183,3 +240,93 @@ async def test_a_group_that_is_gone_is_gone_for_both(stage: Stage) -> None:
     for requests in (ONE, []):
         with pytest.raises(GroupGone):
             await stage.store.turn(group, [], requests, stage.now, place=THERE)
+
+
+@attrs.define
+class Drain:
+    """Consumers at two nodes, who settle what they are given at the other one."""
+
+    stage: Stage
+    group: Group
+    acked: Counter[bytes] = attrs.field(factory=Counter[bytes])
+    given: Counter[bytes] = attrs.field(factory=Counter[bytes])
+    under_way: trio.Event = attrs.field(factory=trio.Event)
+    over: bool = False
+    """Nothing more comes in."""
+
+    async def run(self, at: int, stores: Sequence[Store]) -> None:
+        more = True
+        while more or not self.over:
+            more = not self.over
+            requests = [ClaimRequest("c", 7, MINUTE)] * 2
+            turn = await stores[at].turn(self.group, [], requests, self.stage.now, place=(at, 2))
+            more |= turn.more
+            for claim in turn.ranges:
+                self.given.update(bodies(claim))
+                settled = await self.ack(claim, 1 - at, stores)
+                assert settled.lost or settled.acked == len(claim.messages)
+                if settled.acked:
+                    self.acked.update(bodies(claim))
+            if self.acked.total() > 60:
+                self.under_way.set()
+
+    async def ack(self, claim: Claim, at: int, stores: Sequence[Store]) -> Settled:
+        """Asked again while the seek holds the claim."""
+        while True:
+            ack = Settlement(claim.key, "ack")
+            (settled,) = (await stores[at].turn(self.group, [ack], [], self.stage.now, place=(at, 2))).settled
+            assert settled is not None
+            if not settled.locked:
+                return settled
+
+
+async def test_a_seek_and_a_redrive_beside_turns_of_two_nodes_lose_nothing(stage: Stage) -> None:
+    topic = await stage.topic(queues=4, ladder=Ladder((SECOND,)))
+    group = await stage.group(topic)
+    letters = {b"letter %d" % queue for queue in range(4)}
+    await stage.publish(*(stage.draft(topic, b"letter %d" % queue, queue=queue) for queue in range(4)))
+    for _ in range(2):
+        await stage.fail(group, await stage.claim(group, 4), reason="no")
+        stage.now += 2 * SECOND
+        await stage.fall_due()
+    names = [[b"%d %d" % (queue, offset) for offset in range(1, 61)] for queue in range(4)]
+    await stage.publish(*(stage.draft(topic, name, queue=int(name[:1])) for some in names for name in some))
+    drain, stores, target = Drain(stage, group), [stage.store, Store(stage.store.backend)], 6
+    closed: set[ClaimKey] = set()
+
+    async def seek() -> None:
+        sought = await stage.store.seek(group, [topic.queues[0]], Position("offset", target), stage.now)
+        assert sought.queues == ((0, target),)
+        closed.update(sought.closed)
+
+    async def redrive() -> None:
+        while (await stores[1].redrive(group, Letters(), 1, stage.now)).count:
+            pass
+
+    async def operate() -> None:
+        await drain.under_way.wait()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(seek)
+            nursery.start_soon(redrive)
+        stage.now += 5 * SECOND
+        await stage.fall_due()
+        drain.over = True
+
+    async with trio.open_nursery() as nursery:
+        for at in (0, 1, 0, 1):
+            nursery.start_soon(drain.run, at, stores)
+        nursery.start_soon(operate)
+
+    again = set(names[0][target - 1 :])
+    every = letters.union(*names)
+    passed = every - drain.acked.keys()
+    assert passed <= set(names[0][: target - 1]), "lost"
+    assert not passed or closed, "what was before the seek's offset, and in hand"
+    assert {name for name, times in drain.acked.items() if times > 1} <= again, "twice"
+    assert drain.acked.total() <= len(every) + len(again)
+    given_again = {name for name, times in drain.given.items() if times > 1}
+    assert given_again <= again | letters
+    state = await stage.store.read(catalogue.group_state, group)
+    assert (state.acked, state.claimed, state.letters, state.redriven) == (drain.acked.total(), 0, 0, 4)
+    assert [(queue.offset, queue.end) for queue in state.queues if not queue.retry] == [(61, 61)] * 4
+    assert all(queue.lag == 0 for queue in state.queues)

@@ -252,8 +252,8 @@ async def test_an_open_insert_keeps_nobody_waiting(stage: Stage, count: int) -> 
     with connect_raw(stage.dsn) as other, other.cursor() as cursor:
         # In the middle of the others.
         cursor.execute(
-            "INSERT INTO delay SELECT 7, 1, due, nonce, topic_id, queue_id, NULL, NULL, NULL, NULL, NULL, body,"
-            " accepted_at, deliver_at, uncounted FROM delay LIMIT 1"
+            "INSERT INTO delay (shard, id, due, nonce, topic_id, queue_id, body, accepted_at, deliver_at)"
+            " SELECT 7, 1, due, nonce, topic_id, queue_id, body, accepted_at, deliver_at FROM delay LIMIT 1"
         )
         cursor.execute(
             "INSERT INTO retry SELECT 7, 1, group_id, return_queue_id, message_queue_id, message_offset,"

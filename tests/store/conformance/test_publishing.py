@@ -13,7 +13,7 @@ from tarry.store.looking import found_pages, tracing
 from tarry.store.ports import Transaction
 from tarry.store.records import Conflict, Publication, Receipt, Topic
 from tarry.store.store import IDEMPOTENCY_WINDOW, Store
-from tarry.store.stream import publishing, stretches
+from tarry.store.stream import idempotency, publishing, stretches
 from tarry.store.timers import timers
 
 
@@ -309,10 +309,13 @@ class TestIdempotency:
         stage.now += MINUTE
         await stage.ask(Publication((stage.draft(topic),), "new", b"1" * 32))
         over = START + IDEMPOTENCY_WINDOW + 1
-        assert await stage.store.write(publishing.forget, over - 1, 3) == 0
-        assert await stage.store.write(publishing.forget, over, 3) == 3
-        assert await stage.store.write(publishing.forget, over, 3) == 2
-        assert await stage.store.write(publishing.forget, over, 3) == 0
+        same, other = {("old-0", b"1" * 32), ("new", b"1" * 32)}, {("old-0", b"2" * 32), ("none", b"1" * 32)}
+        assert await stage.store.read(idempotency.seen, topic.id, same | other, over - 2) == same
+        assert await stage.store.read(idempotency.seen, topic.id, same | other, over - 1) == {("new", b"1" * 32)}
+        assert await stage.store.write(idempotency.forget, over - 1, 3) == 0
+        assert await stage.store.write(idempotency.forget, over, 3) == 3
+        assert await stage.store.write(idempotency.forget, over, 3) == 2
+        assert await stage.store.write(idempotency.forget, over, 3) == 0
         assert stage.column("SELECT `key` FROM idempotency") == [b"new"]
 
     @pytest.mark.parametrize("delay", [None, HOUR])

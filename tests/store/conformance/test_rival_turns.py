@@ -7,7 +7,7 @@ import pytest
 
 from support.stores import MINUTE, Stage, bodies
 from tarry.store.ports import Asked, Transaction
-from tarry.store.records import ClaimRequest
+from tarry.store.records import ClaimRequest, Settlement
 from tarry.store.store import Store
 
 
@@ -64,3 +64,29 @@ async def test_who_is_not_alone_reads_behind_its_locks(stage: Stage, ahead: list
     assert rivals == [False, True, True, False, False, False, False, False]
     assert again == [False, True, True]
     assert seen == list(range(14))
+
+
+async def test_who_stood_in_line_is_of_those_who_are_there_then(stage: Stage) -> None:
+    """Not of those who began to wait, and at that time."""
+    topic = await stage.topic()
+    group = await stage.group(topic)
+    await stage.publish(*(stage.draft(topic, b"%d" % number) for number in range(20)))
+    held = await stage.claim(group, 1)
+    first, then = ClaimRequest("ann", 2, MINUTE), ClaimRequest("bob", 3, MINUTE)
+    ack, now = Settlement(held.key, "ack"), stage.now + 700
+    turn = await stage.store.turn(group, [], [first], stage.now, gather=lambda: ([ack], [first, then], now))
+    assert [(claim.client, len(claim.messages), claim.claimed_at) for claim in turn.claims if claim] == [
+        ("ann", 2, now),
+        ("bob", 3, now),
+    ]
+    assert [settled.acked for settled in turn.settled if settled] == [1]
+
+
+async def test_of_its_own_queues_a_node_gathers_nobody(stage: Stage) -> None:
+    """It stands in line for no more than these; the first queue, where others would be met, may be another's."""
+    topic = await stage.topic(queues=2)
+    group = await stage.group(topic)
+    await stage.publish(*(stage.draft(topic, queue=1) for _ in range(3)))
+    request = ClaimRequest("ann", 2, MINUTE)
+    turn = await stage.store.turn(group, [], [request], stage.now, place=(1, 2), gather=lambda: ([], [], stage.now))
+    assert [len(claim.messages) for claim in turn.claims if claim] == [2]

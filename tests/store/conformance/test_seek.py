@@ -6,7 +6,7 @@ from attrs import evolve
 
 from support.letters import dead_letters_of
 from support.stores import MINUTE, SECOND, Stage, bodies
-from tarry.store.operating import redriving, replaying
+from tarry.store.operating import redriving, replaying, seeking
 from tarry.store.operating.redriving import Letters
 from tarry.store.operating.replaying import Range
 from tarry.store.records import Group, Settlement
@@ -164,7 +164,7 @@ async def test_a_range_is_replayed_to_one_group(stage: Stage) -> None:
     other = await stage.group(group.topic, "shipping")
     assert await rest(stage, group) == await rest(stage, other) == list(range(10))
     asked = range_of(group, Position("offset", 3), Position("offset", 7))
-    assert await stage.store.read(replaying.count, asked) == 4
+    assert await stage.store.read(replaying.count, group, asked) == 4
     assert (await stage.store.replay(group, asked, 100, stage.now)).count == 4
     books(stage, group)
     await stage.fall_due()
@@ -288,3 +288,43 @@ async def test_seeks_beside_claims_acks_and_redrives(stage: Stage) -> None:
             nursery.start_soon(consume, f"client-{number}")
         nursery.start_soon(operate)
     books(stage, group)
+
+
+async def test_a_server_that_knows_fewer_queues_moves_the_group_in_all(stage: Stage) -> None:
+    """Another one has given the topic more since."""
+    topic = await stage.topic()
+    group = await stage.group(topic)
+    wide = await stage.topic(queues=3)
+    await stage.publish(*(stage.draft(wide, b"%d" % i, queue=i % 3) for i in range(6)))
+    await stage.claim((await stage.store.groups([wide]))[0], 1)
+    dry = await stage.store.read(seeking.targets, group, None, LATEST)
+    sought = await stage.store.seek(group, None, LATEST, stage.now)
+    assert dict(sought.queues) == dict(dry) == {0: 2, 1: 2, 2: 2}
+    assert len(sought.closed) == 1
+    books(stage, group)
+    assert await rest(stage, (await stage.store.groups([wide]))[0]) == []
+
+
+async def test_a_server_that_knows_fewer_queues_replays_all(stage: Stage) -> None:
+    """And a topic that gains queues in the midst of a replay has them replayed too, and nothing twice."""
+    topic = await stage.topic()
+    group = await stage.group(topic)
+    asked = evolve(range_of(group, EARLIEST, LATEST), queues=None)
+
+    async def wider(queues: int) -> Group:
+        wide = await stage.topic(queues=queues)
+        await stage.publish(*(stage.draft(wide, b"%d" % (10 * queues + i), queue=queues - 1) for i in range(4)))
+        (grown,) = await stage.store.groups([wide])
+        await rest(stage, grown)
+        return grown
+
+    await wider(1)
+    await wider(2)
+    assert await stage.store.read(replaying.count, group, asked) == 8
+    assert not (await stage.store.replay(group, asked, 3, stage.now)).done
+    grown = await wider(3)
+    while not (await stage.store.replay(group, asked, 3, stage.now)).done:
+        pass
+    await stage.fall_due()
+    assert sorted(await rest(stage, grown)) == [10, 11, 12, 13, 20, 21, 22, 23, 30, 31, 32, 33]
+    books(stage, grown)

@@ -24,7 +24,7 @@ from tarry.wheel.ladder import Ladder
 
 _GONE_AFTER = 200 * SECOND
 _LIMITS = Limits(retention=_GONE_AFTER, hard=_GONE_AFTER, history=1 << 40, dead=1 << 40)
-_MOST, _STEPS = 100, 100
+_MOST, _STEPS = 500, 100
 """Topics, and steps in the life of each."""
 _FINAL = ("acked", "skipped", "passed", "purged", "expired")
 _EVENTS = {
@@ -32,6 +32,7 @@ _EVENTS = {
     "reschedule": ("rescheduled",),
     "cancel": ("cancelled",),
     "promote": ("promoted", "returned"),
+    "ask": ("promoted", "suppressed"),
     "claim": ("claimed", "skipped", "parked", "expired", "returned"),
     "ack": ("acked", "returned"),
     "fail": ("failed", "dead", "parked", "expired", "returned"),
@@ -107,6 +108,7 @@ class Lives:
                 delay=self.dice.choice((None, None, 20 * SECOND, HOUR)),
                 tag=self.dice.choice((None, "red")),
                 ordering_key=self.dice.choice("ab") if self.topic.ordered else None,
+                guard=self.dice.choice((None, None, "unpaid")),
             )
             for _ in range(self.dice.randrange(1, 5))
         ]
@@ -128,6 +130,12 @@ class Lives:
         own = f"SELECT id FROM delay WHERE topic_id = {self.topic.id}"
         retries = f"SELECT id FROM retry WHERE group_id = {self.group.id}"
         await self.stage.promote(*self.stage.column(own), *(~id_ for id_ in self.stage.column(retries)))
+
+    async def ask(self) -> None:
+        """The guards of what has one."""
+        own = self.stage.column(f"SELECT id FROM delay WHERE topic_id = {self.topic.id} AND guard IS NOT NULL")
+        answers = {id_: self.dice.random() < 0.5 for id_ in own}
+        await self.stage.store.promote_guarded(answers, self.stage.now, lambda: True)
 
     async def claim(self) -> None:
         tags = self.dice.choice((None, None, frozenset(["red"])))
@@ -222,9 +230,9 @@ class Lives:
         self.dues = dict(waiting)
         for id_, _ in waiting:
             found[id_, 0] = "scheduled"
-        for (id_,) in rows(f"SELECT id FROM cancelled WHERE topic_id = {self.topic.id}"):
+        for id_, reason in rows(f"SELECT id, reason FROM cancelled WHERE topic_id = {self.topic.id}"):
             assert (id_, 0) not in found
-            found[id_, 0] = "cancelled"
+            found[id_, 0] = "suppressed" if reason else "cancelled"
         there = dict(rows(f"SELECT id, `offset` FROM message WHERE queue_id = {own.id}"))
         self.streamed |= there
         positions = dict(rows(f"SELECT queue_id, position FROM `cursor` WHERE group_id = {group_id}"))

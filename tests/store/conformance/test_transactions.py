@@ -43,6 +43,43 @@ async def test_what_fails_later_is_undone_with_all_the_rest(stage: Stage) -> Non
     assert stage.count("label") == 0
 
 
+async def _schedules(stage: Stage, many: int) -> list[int]:
+    """So many rows of `schedule`, by id."""
+
+    async def add(tx: Transaction) -> None:
+        await tx.execute_many("schedule.add", [(b"%d" % i, 1, 1, b"{}", 0, 0, 0, 0) for i in range(many)])
+
+    await stage.store.backend.write(add)
+    return [
+        id_ for id_, _ in await stage.store.backend.read(lambda tx: tx.fetch("schedule.ids", tuple[int, int], 0, many))
+    ]
+
+
+@pytest.mark.parametrize("many", [1, 2, 2300])
+async def test_many_rows_are_changed_each_in_its_way(stage: Stage, many: int) -> None:
+    ids = await _schedules(stage, many + 1)
+    rows = [(i, None if i % 3 else i, None if i % 2 else 5 * i, 7 * i, id_) for i, id_ in enumerate(ids[:-1])]
+
+    async def work(tx: Transaction) -> None:
+        await tx.later_each("schedule.advance", rows)
+        await tx.execute("schedule.advance", 1, 2, 3, -4, ids[-1])  # it is run behind them
+
+    await stage.store.backend.write(work)
+    found = stage.tables.rows("SELECT last_at, last_id, next_at, next_id, id FROM schedule ORDER BY id")
+    assert found == [*rows, (1, 2, 3, -4, ids[-1])]
+
+
+async def test_of_many_rows_that_are_changed_one_is_not_there(stage: Stage) -> None:
+    ids = await _schedules(stage, 3)
+
+    async def work(tx: Transaction) -> None:
+        await tx.later_each("schedule.advance", [(9, 9, 9, id_, id_) for id_ in [*ids, ids[-1] + 1]])
+
+    with pytest.raises(StoreError):
+        await stage.store.backend.write(work)
+    assert {one for (one,) in stage.tables.rows("SELECT last_at FROM schedule")} == {0}
+
+
 async def test_a_guess_of_where_the_group_is_may_be_wrong(stage: Stage) -> None:
     """Another node has claimed meanwhile, or an operator has sought."""
     topic = await stage.topic()

@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 from support.scripted_hosts import Servers
-from tarry.store.errors import Unavailable
+from tarry.store.errors import ReadOnly, Unavailable
 from tarry.store.mysql.backend import MySQLBackend
 from tarry.store.ports import Transaction
 
@@ -29,7 +29,7 @@ async def test_nothing_is_written_to_another_server_before_it_is_admitted(server
     await backend.write(nothing)
     servers.hosts["a"] = Unavailable("a is away")
     backend._hosts.leave()
-    assert await backend.now() == 1_000_000
+    assert await backend.now() == 1000
     assert backend.server == "two"
     for _ in range(3):
         with pytest.raises(Unavailable, match="read again"):
@@ -74,7 +74,7 @@ async def test_the_clock_finds_out_that_no_session_is_answered(
         for _ in range(8):
             nursery.start_soon(ask_for_the_time, backend, answers)
         await trio.testing.wait_all_tasks_blocked()
-        assert answers == [1_000_000]
+        assert answers == [1000]
         servers.hosts["a"], servers.read_only = Unavailable("no answer within 3 s"), set()
         began = trio.current_time()
         assert await backend.exact_now() == 1000
@@ -92,3 +92,60 @@ async def test_one_server_that_lets_in_and_does_not_answer(
         await backend_of("a").exact_now()
     assert trio.current_time() - began == 10
     assert all(session.closed for session in servers.sessions)
+
+
+async def test_a_second_server_that_takes_writes_is_found_with_one_login_a_look(servers: Servers) -> None:
+    backend = backend_of("a", "b", "c")
+    servers.read_only = {"two"}
+    await backend.write(nothing)
+    await backend.now()
+    servers.asked.clear()
+    assert await backend.rivals() == []
+    assert await backend.rivals() == ["c:3306"]
+    assert await backend.rivals() == ["c:3306"]
+    assert servers.asked == ["b", "c", "b"]
+    assert all(session.closed for session in servers.sessions if session.name != "one")
+    servers.read_only = {"three"}
+    assert await backend.rivals() == []
+    assert await backend_of("a").rivals() == []
+
+
+async def test_a_change_of_the_server_is_no_second_one(servers: Servers) -> None:
+    backend = backend_of("a", "b")
+    servers.read_only = {"two"}
+    await backend.write(nothing)
+    await backend.now()
+
+    async def hand_over() -> None:
+        await trio.lowlevel.checkpoint()
+        servers.read_only = {"one"}
+
+    servers.before_an_answer = hand_over
+    assert await backend.rivals() == []
+    assert await backend.rivals() == []
+    assert await backend.now() == 1000
+    assert backend.server == "two"
+    assert await backend.rivals() == []
+
+
+async def test_what_was_found_before_a_change_of_the_server_is_forgotten(servers: Servers) -> None:
+    backend = backend_of("a", "b", "c")
+    servers.read_only = {"three"}
+    await backend.now()
+    assert await backend.rivals() == ["b:3306"]
+    for without, server in (({"one", "three"}, "two"), ({"two", "three"}, "one")):
+        servers.read_only = without
+        with pytest.raises(ReadOnly):
+            await backend.now()
+        await backend.now()
+        assert backend.server == server
+    servers.asked.clear()
+    assert await backend.rivals() == []
+    assert servers.asked == ["c"], "b was not looked at again"
+
+
+async def test_one_server_under_two_names_is_no_second_one(servers: Servers) -> None:
+    servers.hosts["b"] = "one"
+    backend = backend_of("a", "b")
+    await backend.write(nothing)
+    assert await backend.rivals() == []

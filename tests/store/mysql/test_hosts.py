@@ -8,8 +8,9 @@ import trio.testing
 from structlog.testing import capture_logs
 
 from support.scripted_hosts import Servers, of
-from tarry.store.errors import ReadOnly, Refused, Unavailable
+from tarry.store.errors import Foreign, ReadOnly, Refused, Unavailable
 from tarry.store.mysql import hosts as module
+from tarry.store.mysql.connection import Connection
 from tarry.store.mysql.dsn import Dsn
 from tarry.store.mysql.hosts import Hosts
 from tarry.store.mysql.read_only import why_read_only
@@ -141,3 +142,87 @@ async def test_a_host_at_the_start_that_is_not_the_first_is_told(servers: Server
         await ask(of("a", "b"))
         await ask(of("b", "a"))
     assert [(line["before"], line["now"]) for line in told] == [("a:3306", "b:3306")]
+
+
+async def test_another_database_is_left_alone_and_told_once(
+    servers: Servers, autojump_clock: trio.testing.MockClock
+) -> None:
+    hosts = of("a", "b")
+    looked = list[str]()
+
+    async def check(connection: Connection) -> None:
+        await trio.lowlevel.checkpoint()
+        looked.append(connection.name)
+        if servers.foreign:
+            raise Foreign("it has no schema")
+
+    with capture_logs() as told:
+        good = await hosts.connect(write=True)
+        hosts.check = check
+        servers.hosts["a"], servers.foreign = Unavailable("u@a: away"), {"two"}
+        for _ in range(3):
+            with pytest.raises(Foreign, match=r"none of the 2 hosts.*mysql://u@b:3306/d: it has no schema"):
+                await ask(hosts)
+            await trio.sleep(0.3)
+        assert (hosts.name, good.era) == ("one", hosts.era)
+        assert all(session.closed for session in servers.sessions if session.name == "two")
+        servers.hosts["a"] = "one"
+        assert await ask(hosts) == "one"
+        servers.hosts["a"], servers.foreign = Unavailable("u@a: away"), set()
+        assert await ask(hosts) == "two"
+    assert [line["event"] for line in told] == ["store_host_refused", "store_host"]
+    assert (told[0]["host"], told[0]["because"]) == ("b:3306", "it has no schema")
+    assert set(looked) == {"two"}  # the one that it was before is not asked
+
+
+async def freeze(_: Connection) -> None:
+    await trio.sleep_forever()
+
+
+async def test_a_server_that_freezes_as_it_is_looked_at(
+    servers: Servers, autojump_clock: trio.testing.MockClock
+) -> None:
+    hosts = of("a", "b")
+    await ask(hosts)
+    hosts.check = freeze
+    servers.hosts["a"] = Unavailable("u@a: away")
+    with pytest.raises(Unavailable, match="u@b:3306/d: no answer within 3 s"):
+        await ask(hosts)
+    assert servers.sessions[-1].closed
+
+
+async def test_all_hosts_are_away_and_one_at_a_time_waits_for_them(
+    servers: Servers, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Each would wait three seconds for each of them, one after the other."""
+    hosts, away, heard = of("a", "b"), Unavailable("no answer within 3 s", 2013), list[float]()
+
+    async def three_seconds() -> None:
+        await trio.sleep(3)
+
+    async def ask_in_vain() -> None:
+        with pytest.raises(Unavailable, match="none of the 2 hosts"):
+            await ask(hosts)
+        heard.append(trio.current_time() - began)
+
+    await ask(hosts)
+    servers.hosts |= {"a": away, "b": away}
+    servers.before_an_answer, began = three_seconds, trio.current_time()
+    await ask_in_vain()
+    servers.asked.clear()
+    await ask_in_vain()
+    assert servers.asked == []
+    await trio.sleep(0.3)
+    async with trio.open_nursery() as nursery:
+        for _ in range(20):
+            nursery.start_soon(ask_in_vain)
+    assert len(servers.asked) == 2
+    assert heard == pytest.approx([6, 6] + [12.3] * 20)
+    servers.hosts["b"] = "two"
+    await trio.sleep(0.3)
+    assert await ask(hosts) == "two"
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        for _ in range(20):
+            nursery.start_soon(ask, hosts)
+    assert trio.current_time() - began == 3, "one is good again: nobody waits for another's look"

@@ -3,14 +3,16 @@
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+import trio
 
 from support.stores import START, connect_raw, open_tables
+from support.waiting import wait_until
 from tarry.store import catalogue
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import Locked
 from tarry.store.groups import clients
 from tarry.store.mysql.backend import MySQLBackend
-from tarry.store.records import Draft, Publication, Topic
+from tarry.store.records import ClaimRequest, Draft, Publication, Settlement, Topic
 from tarry.store.store import Store
 from tarry.store.timers import timers
 
@@ -220,3 +222,33 @@ async def test_what_is_held_back_is_counted_when_it_goes(store: Store, mysql_dsn
     await store.promote_free(ids, START + 10)
     state = (await store.read(catalogue.topic_states, [topic]))[topic.id]
     assert (state.accepted, state.streamed, state.pending) == (2, 2, 0)
+
+
+async def test_a_turn_gathers_when_it_has_the_group(
+    store: Store, mysql_dsn: str, lock_waits: Callable[[], int]
+) -> None:
+    """Not while another's turn lasts."""
+    topic = await store.write(catalogue.add_topic, TopicDraft("orders"), START)
+    group = await store.add_group(topic, "billing", START)
+    await store.publish([_for(topic, 0)], START)
+    gathered: list[bool] = []
+    free = False
+
+    def gather() -> tuple[list[Settlement], list[ClaimRequest], int]:
+        gathered.append(free)
+        return [], [ClaimRequest("ann", 1, 60_000)], START
+
+    async def turn() -> None:
+        turn = await store.turn(group, [], [], START, gather=gather)
+        assert [len(claim.messages) for claim in turn.claims if claim] == [1]
+
+    with connect_raw(mysql_dsn) as other, other.cursor() as cursor:
+        cursor.execute("SELECT * FROM `cursor` WHERE group_id = %s FOR UPDATE", (group.id,))
+        before = lock_waits()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(turn)
+            await trio.to_thread.run_sync(wait_until, lambda: lock_waits() > before)
+            assert gathered == []
+            free = True
+            other.rollback()
+    assert gathered == [True]

@@ -130,8 +130,9 @@ async def test_a_reader_waits_at_a_hole_and_a_late_writer_draws_anew(stage: Stag
     assert await offsets(stage, topic) == [0, 2]
     with pytest.raises(Exception, match=r"(?i)duplicate"):
         stage.tables.rows(
-            "INSERT INTO message SELECT queue_id, 1, 77, nonce, `key`, ordering_key, tag, headers, content_type, body,"
-            f" accepted_at, deliver_at, streamed_at FROM message WHERE queue_id = {queue_id} AND `offset` = 0"
+            "INSERT INTO message (queue_id, `offset`, id, nonce, body, accepted_at, deliver_at, streamed_at)"
+            " SELECT queue_id, 1, 77, nonce, body, accepted_at, deliver_at, streamed_at"
+            f" FROM message WHERE queue_id = {queue_id} AND `offset` = 0"
         )
 
 
@@ -143,8 +144,9 @@ async def test_an_open_transaction_is_not_passed(stage: Stage) -> None:
     ((begin,),) = [list((await stage.store.backend.write(lambda tx: tx.draw_elsewhere({queue_id: 1}))).values())]
     with slow.cursor() as cursor:
         cursor.execute(
-            "INSERT INTO message SELECT queue_id, %s, 99, nonce, `key`, ordering_key, tag, headers, content_type, body,"
-            " accepted_at, deliver_at, streamed_at FROM message WHERE queue_id = %s AND `offset` = 0",
+            "INSERT INTO message (queue_id, `offset`, id, nonce, body, accepted_at, deliver_at, streamed_at)"
+            " SELECT queue_id, %s, 99, nonce, body, accepted_at, deliver_at, streamed_at FROM message"
+            " WHERE queue_id = %s AND `offset` = 0",
             (begin, queue_id),
         )
     await stage.publish(stage.draft(topic))

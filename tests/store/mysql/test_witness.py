@@ -1,6 +1,6 @@
 """Whether a transaction landed is told by its witness, and not before its session can commit it no more."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
@@ -19,17 +19,9 @@ Open = Callable[..., Awaitable[Connection]]
 
 
 @pytest.fixture
-async def backend(mysql_dsn: str) -> AsyncIterator[MySQLBackend]:
-    backend = MySQLBackend(mysql_dsn)
-    await backend.migrate()
-    yield backend
-    await backend.aclose()
-
-
-@pytest.fixture
-def running_clock() -> trio.testing.MockClock:
-    """It goes as any other, and can be put on."""
-    return trio.testing.MockClock(rate=1.0)
+def still_clock() -> trio.testing.MockClock:
+    """It is put on by hand alone."""
+    return trio.testing.MockClock()
 
 
 async def _write(connection: Connection) -> Witness:
@@ -134,7 +126,7 @@ async def test_what_is_long_over_is_forgotten(backend: MySQLBackend, connection:
 
 
 async def test_of_many_that_are_long_over_none_is_left(
-    backend: MySQLBackend, mysql_dsn: str, running_clock: trio.testing.MockClock
+    backend: MySQLBackend, mysql_dsn: str, still_clock: trio.testing.MockClock
 ) -> None:
     """As after hours in which each connection was lost: a thousand at a time, a second after the other."""
     rows = ", ".join(f"({session}, 1, 1)" for session in range(1, 3501))
@@ -152,12 +144,12 @@ async def test_of_many_that_are_long_over_none_is_left(
         await backend.write(write)
         await backend.write(write)  # not at each transaction
         counts.append(left())
-        running_clock.jump(1.1)
+        still_clock.jump(1.1)
     assert counts == [2500, 1500, 500, 0]
     servers.run_sql(mysql_dsn, "INSERT INTO witness VALUES (1, 1, 1)")
     await backend.write(write)
     assert left() == 1, "then seldom again"
-    running_clock.jump(300)
+    still_clock.jump(300)
     await backend.write(write)
     assert left() == 0
 

@@ -1,0 +1,61 @@
+"""What consumers are given over HTTP, and when: they claim with a long poll, acknowledge and claim again."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+import msgspec
+
+from .lean_http import LeanHTTP
+
+
+class _Message(msgspec.Struct):
+    id: str
+    deliver_at: str
+
+
+class _Claim(msgspec.Struct):
+    claim: str | None
+    messages: list[_Message]
+
+
+class Arrivals:
+    """Messages of the topic and group `bench`, until so many are acknowledged."""
+
+    def __init__(self, port: int, total: int, size: int = 100) -> None:
+        """`size`: messages to a claim, at most."""
+        self._port = port
+        self._total = total
+        self._size = size
+        # (arrived, answer) of each claim that held messages; parsed when all is over.
+        self.answers: list[tuple[int, bytes]] = []
+        self.acked = 0
+
+    async def consume(self, client: str) -> None:
+        """One consumer, on a connection of its own, until all are acknowledged by whomever."""
+        claim = msgspec.json.encode({"client": client, "max": self._size, "wait": "2s"})
+        async with LeanHTTP(self._port) as http:
+            while self.acked < self._total:
+                answer = await http.post("/v1/topics/bench/groups/bench/claim", claim)
+                if answer.startswith(b'{"claim":null'):
+                    continue
+                self.answers.append((http.arrived, answer))
+                name = answer[10 : answer.index(b'"', 10)].decode()
+                acked = await http.post(f"/v1/claims/{name}/ack", b"{}")
+                self.acked += int(acked[acked.index(b":") + 1 : -1])
+
+    def times(self) -> Iterator[tuple[int, float]]:
+        """Of each message its `deliver_at`, and by how many milliseconds it was late: the wall clock when the answer to
+        a claim was whole. Raises AssertionError unless each came once."""
+        decode = msgspec.json.Decoder(_Claim).decode
+        seen: set[str] = set()
+        given = 0
+        for arrived, answer in self.answers:
+            for message in decode(answer).messages:
+                seen.add(message.id)
+                given += 1
+                deliver_at = round(datetime.fromisoformat(message.deliver_at).timestamp() * 1000)
+                yield deliver_at, arrived / 1_000_000 - deliver_at
+        if not self.acked == len(seen) == given == self._total:
+            raise AssertionError(
+                f"{self._total} to come, {len(seen)} arrived, {given} times, {self.acked} acknowledged"
+            )

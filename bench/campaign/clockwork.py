@@ -1,0 +1,67 @@
+"""Schedules of the load: they are made before it, paused before the drain, and tell of their fire times in the end."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import trio
+
+from .caller import Caller
+from .crew import Crew, ms_of
+from .message import FIRE_AT, SCHEDULE, digest_of, fire_name
+from .plan import SCHEDULES, TICKS
+
+_BODY = {"name": TICKS, "pad": ""}
+_SENT = ("fired", "run", "backfilled")
+_FIRST = 2_000
+"""Milliseconds from now to the first fire time."""
+_REST = 0.2
+
+
+async def make_schedules(crew: Crew, caller: Caller) -> None:
+    """Each begins at a whole second."""
+    since = (round(crew.store_ms) + _FIRST) // 1000 * 1000
+    for name, (every, more) in SCHEDULES.items():
+        crew.journal.write("schedule", "ok", facts={"schedule": name, "since": since, "every": every})
+        spec = {"topic": TICKS, "every": every, "starts_at": _text(since), "body": _BODY, **more}
+        with trio.fail_after(30):
+            while (await caller.ask("PUT", f"/v1/schedules/{name}", spec)).phase != "ok":
+                await trio.sleep(_REST)
+
+
+async def pause_schedules(crew: Crew, caller: Caller) -> None:
+    """From then on they send nothing."""
+    for name in SCHEDULES:
+        while (await caller.ask("POST", f"/v1/schedules/{name}/pause", {})).phase != "ok":
+            await trio.sleep(_REST)
+        crew.journal.write("schedule", "ok", reason="paused", facts={"schedule": name})
+
+
+async def tell_fires(crew: Crew, caller: Caller) -> None:
+    """What became of each fire time, as the service tells; of what was sent, as it must have come."""
+    for name in SCHEDULES:
+        async for fire in _fires(caller, name):
+            due, at = ms_of(fire["fire_at"]), ms_of(fire["at"])
+            message = {"body": _BODY, "headers": {SCHEDULE: name, FIRE_AT: fire["fire_at"]}}
+            line: dict[str, Any] = {"name": fire_name(name, fire["fire_at"]), "topic": TICKS, "due_ms": due}
+            line |= {"digest": digest_of(message), "id": fire.get("id") or "", "reason": fire["what"]}
+            sent = "ok" if fire["what"] in _SENT else "fail"
+            crew.journal.write("fire", sent, **line, facts={"schedule": name, "at": at})
+
+
+async def _fires(caller: Caller, name: str) -> AsyncIterator[dict[str, Any]]:
+    cursor = ""
+    while True:
+        answer = await caller.ask("GET", f"/v1/schedules/{name}/fires?max=100{cursor}")
+        if answer.phase != "ok":
+            await trio.sleep(_REST)
+            continue
+        for fire in answer.data["fires"]:
+            yield fire
+        if answer.data["cursor"] is None:
+            return
+        cursor = f"&cursor={answer.data['cursor']}"
+
+
+def _text(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")

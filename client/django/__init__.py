@@ -1,0 +1,23 @@
+"""Tarry in a Django project: `INSTALLED_APPS = [..., "tarry.client.django"]`, and `TARRY = {...}` beside it.
+
+    from tarry.client.django import publish_on_commit, publish, client
+
+    publish_on_commit("orders", {"order": 7}, delay="30m")   # any database: sent when the transaction has committed
+    publish("orders", {"order": 7}, delay="30m")             # Tarry's own MySQL: committed with your rows
+
+- `configuration`  the settings, read and checked.
+- `sending`        the client of this process, and publishing with the transaction of the request.
+- `tasks`          `TarryBackend`, for the setting TASKS: Django's tasks over topics.
+- `framework`      Django's tasks, of Django 6 or of the package django-tasks.
+- `lanes`          which topic a task goes to, by its queue and priority.
+- `models`         a row for each task that was enqueued: what came of it.
+- `running`        a task is run, and its row says so.
+- `turns`          of what waits for a worker, the highest priority is next.
+- `worker`         what `manage.py tarry_worker` does.
+
+Nothing else of Tarry imports Django.
+"""
+
+from .sending import client, publish, publish_on_commit
+
+__all__ = ["client", "publish", "publish_on_commit"]

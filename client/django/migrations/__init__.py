@@ -1,0 +1,1 @@
+"""The table of tasks, as it came to be."""

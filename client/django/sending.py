@@ -1,0 +1,72 @@
+"""The client of this process, and publishing with the transaction of the request.
+
+Without the outbox a message is sent when the transaction has committed: with a rollback it is not, and a process that
+dies between the two has not sent it. With the outbox it is a row of the same transaction.
+"""
+
+# Django has no types of its own.
+# pyright: standard, reportMissingTypeStubs=false
+
+import atexit
+from functools import partial
+from typing import Any, Unpack
+
+from django.db import connections, transaction
+
+from ..errors import NotFound
+from ..outbox import Outbox
+from ..outbox.box import Fields
+from ..processes import PerProcess
+from ..records import Receipt
+from ..tarry import Tarry
+from .configuration import Configuration, configuration
+
+_clients: PerProcess[dict[tuple[str, str | None, float], Tarry]] = PerProcess(dict)
+
+
+def client(of: Configuration | None = None) -> Tarry:
+    """The client of this process, made when it is first wanted and closed at the process's end."""
+    of = of or configuration()
+    known = _clients.get()
+    which = (of.url, of.key, of.deadline)
+    if which not in known:
+        made = known.setdefault(which, Tarry(of.url, key=of.key, deadline=of.deadline))
+        atexit.register(made.close)
+    return known[which]
+
+
+def publish_on_commit(topic: str, body: Any, *, using: str | None = None, **fields: Any) -> None:
+    """Publishes when the transaction has committed; at once where there is none. Fields: those of `Tarry.publish`.
+
+    A delay runs from the commit. `using` is the alias of the database.
+    """
+    of = configuration()
+    transaction.on_commit(partial(client(of).publish, topic, body, **fields), using=using or of.database)
+
+
+def publish(topic: str, body: Any, **fields: Unpack[Fields]) -> Receipt:
+    """Publishes as a row of the open transaction, in the database with Tarry's tables: `OUTBOX` says that it is.
+
+    Raises `BadRequest` outside of `atomic`, and `NotFound` for an unknown topic.
+    """
+    of = configuration()
+    with connections[of.database].cursor() as cursor:
+        receipt = Outbox(of.outbox_database).publish(cursor, topic, body, **fields)
+    transaction.on_commit(partial(_nudge, of, topic), using=of.database, robust=True)
+    return receipt
+
+
+def publish_made(of: Configuration, topic: str, body: Any, **fields: Unpack[Fields]) -> None:
+    """The same, for a topic that may not be there yet: then the server is asked to make it."""
+    with connections[of.database].cursor() as cursor:
+        write = partial(Outbox(of.outbox_database).publish, cursor, topic, body, **fields)
+        try:
+            write()
+        except NotFound:
+            client(of).put_topic(topic)
+            write()
+    transaction.on_commit(partial(_nudge, of, topic), using=of.database, robust=True)
+
+
+def _nudge(of: Configuration, topic: str) -> None:
+    client(of).nudge(topic)

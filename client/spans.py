@@ -1,0 +1,231 @@
+"""OpenTelemetry's spans of what the client does, where opentelemetry-api is installed; else nothing, at no cost.
+
+The only file of the client that knows OpenTelemetry. Names and attributes follow its conventions for messaging: `send`,
+`receive`, `process` and `settle`, each with the topic. The context of a `send` goes in the message's headers as
+`traceparent`, and is the parent of its `process`, whenever and wherever that is.
+"""
+
+import time
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from attrs import evolve
+
+from .records import Claim, Draft, Message, Receipt
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Span
+
+try:
+    import_module("opentelemetry.trace.propagation.tracecontext")
+except ModuleNotFoundError:  # the extra `otel` is not there
+    on = False
+else:
+    on = True
+
+if TYPE_CHECKING or on:
+    from opentelemetry import context, trace
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    _carrier = TraceContextTextMapPropagator()
+
+_PARENT = "traceparent"
+_SYSTEM = "messaging.system"
+_OPERATION = "messaging.operation.name"
+_TYPE = "messaging.operation.type"
+_TOPIC = "messaging.destination.name"
+_GROUP = "messaging.consumer.group.name"
+_ID = "messaging.message.id"
+_COUNT = "messaging.batch.message_count"
+
+R = TypeVar("R", Receipt, list[Receipt])
+
+
+class Sent:
+    """A publish under way; this one is of nobody who looks."""
+
+    def __enter__(self) -> "Sent":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def carried(self, headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
+        """The headers, and the way back to this span among them."""
+        return headers
+
+    def carrying(self, messages: Iterable[Draft | dict[str, Any]]) -> Iterable[Draft | dict[str, Any]]:
+        """The same of many messages."""
+        return messages
+
+    def done(self, receipts: R) -> R:
+        """What was published."""
+        return receipts
+
+
+class _SentSpan(Sent):
+    def __init__(self, span: "Span") -> None:
+        self._span = span
+        self._own: dict[str, str] = {}
+        _carrier.inject(self._own)
+
+    def carried(self, headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
+        if not self._own or (headers is not None and _PARENT in headers):
+            return headers  # no span is recorded; or the user has a way of his own
+        return self._own if headers is None else {**headers, **self._own}
+
+    def carrying(self, messages: Iterable[Draft | dict[str, Any]]) -> Iterator[Draft | dict[str, Any]]:
+        for message in messages:
+            if isinstance(message, Draft):
+                yield evolve(message, headers=self.carried(message.headers))
+            elif isinstance(headers := message.get("headers"), Mapping | None):
+                yield {**message, "headers": self.carried(cast("Mapping[str, str] | None", headers))}
+            else:
+                yield message  # what is wrong with it is told where it is read
+
+    def done(self, receipts: R) -> R:
+        if isinstance(receipts, list):
+            self._span.set_attribute(_COUNT, len(receipts))
+        else:
+            self._span.set_attribute(_ID, receipts.id)
+        return receipts
+
+
+_NOBODY = Sent()
+
+
+def sending(topic: str, *, again: bool = False) -> AbstractContextManager[Sent]:
+    """Around a publish. One that may come `again`, under the user's own idempotency key, carries nothing: the second
+    would be another message to the server."""
+    return _sending(topic, again) if on else _NOBODY
+
+
+@contextmanager
+def _sending(topic: str, again: bool) -> Generator[Sent, None, None]:
+    with _span("send", "send", topic, None, trace.SpanKind.PRODUCER) as span:
+        yield _Silent(span) if again else _SentSpan(span)
+
+
+class _Silent(_SentSpan):
+    def __init__(self, span: "Span") -> None:
+        super().__init__(span)
+        self._own = {}
+
+
+def received(claim: Claim | None, since: int) -> None:
+    """A claim that brought messages, asked for at `since` (nanoseconds since 1970). One that brought none leaves no
+    span: who waits asks all the time."""
+    if not on or claim is None or not claim.messages:
+        return
+    attributes = _attributes("receive", "receive", claim.topic, claim.group) | {_COUNT: len(claim.messages)}
+    links = [
+        trace.Link(parent, {_ID: message.id})
+        for message in claim.messages
+        if (parent := trace.get_current_span(_context_of(message)).get_span_context()).is_valid
+    ]
+    name = f"receive {claim.topic}"
+    _tracer().start_span(name, kind=trace.SpanKind.CLIENT, attributes=attributes, links=links, start_time=since).end()
+
+
+class Processing:
+    """A handler's work on a message, between `begin` and `end`."""
+
+    def __init__(self, message: Message, group: str) -> None:
+        attributes = _attributes("process", "process", message.topic, group)
+        attributes |= {_ID: message.id, "tarry.attempt": message.attempt}
+        kind, parent = trace.SpanKind.CONSUMER, _context_of(message)
+        self._span = _tracer().start_span(f"process {message.topic}", parent, kind, attributes)
+        self._before = context.get_current()
+        context.attach(trace.set_span_in_context(self._span))
+
+    def end(self, error: BaseException | None) -> None:
+        """It is over, by an error or well."""
+        # By what was there, and not by a token: a block may end in another context than it has begun in.
+        if trace.get_current_span() is self._span:
+            context.attach(self._before)
+        if error is not None:
+            _note(self._span, error)
+        self._span.end()
+
+
+def processing(message: Message, group: str) -> Processing | None:
+    """Begins a span that is the current one of this thread or task; None where nobody looks."""
+    return Processing(message, group) if on else None
+
+
+def settling(verb: str, claim: Claim | str, count: int | None = None) -> AbstractContextManager[object]:
+    """Around an ack or a fail, of so many messages where that is known."""
+    return _settling(verb, claim, count) if on else _NOBODY
+
+
+@contextmanager
+def _settling(verb: str, claim: Claim | str, count: int | None) -> Generator[None, None, None]:
+    topic, group = ("", None) if isinstance(claim, str) else (claim.topic, claim.group)
+    with _span(verb, "settle", topic, group, trace.SpanKind.CLIENT) as span:
+        if count is not None:
+            span.set_attribute(_COUNT, count)
+        yield
+
+
+def settled(verb: str, claim: Claim, count: int, since: int, error: BaseException | None) -> None:
+    """An ack or a fail that was sent at `since` together with others."""
+    if not on:
+        return
+    attributes = _attributes(verb, "settle", claim.topic, claim.group) | {_COUNT: count}
+    name = f"{verb} {claim.topic}"
+    span = _tracer().start_span(name, kind=trace.SpanKind.CLIENT, attributes=attributes, start_time=since)
+    if error is not None:
+        _note(span, error)
+    span.end()
+
+
+def ways() -> dict[str, str]:
+    """Headers by which the server finds the span that is under way here."""
+    found: dict[str, str] = {}
+    if on:
+        _carrier.inject(found)
+    return found
+
+
+def now() -> int:
+    """Nanoseconds since 1970, where anybody looks."""
+    return time.time_ns() if on else 0
+
+
+def _tracer() -> "trace.Tracer":
+    return trace.get_tracer("tarry.client")
+
+
+def _attributes(name: str, kind: str, topic: str, group: str | None = None) -> dict[str, str | int]:
+    attributes: dict[str, str | int] = {_SYSTEM: "tarry", _OPERATION: name, _TYPE: kind}
+    if topic:
+        attributes[_TOPIC] = topic
+    if group is not None:
+        attributes[_GROUP] = group
+    return attributes
+
+
+def _context_of(message: Message) -> "Context":
+    """What the message carries, and nothing of what is under way here."""
+    return _carrier.extract(message.headers, context.Context())
+
+
+@contextmanager
+def _span(name: str, kind: str, topic: str, group: str | None, role: "trace.SpanKind") -> Generator["Span", None, None]:
+    """The current one of this thread or task."""
+    attributes = _attributes(name, kind, topic, group)
+    with _tracer().start_as_current_span(f"{name} {topic}".rstrip(), kind=role, attributes=attributes) as span:
+        try:
+            yield span
+        except Exception as error:  # it is noted with its text by what goes around
+            span.set_attribute("error.type", type(error).__name__)
+            raise
+
+
+def _note(span: "Span", error: BaseException) -> None:
+    span.set_attribute("error.type", type(error).__name__)
+    span.record_exception(error)
+    span.set_status(trace.StatusCode.ERROR, f"{type(error).__name__}: {error}")

@@ -1,0 +1,130 @@
+"""`dead list`, `redrive`, `dead purge`: what has exhausted its ladder, and what becomes of it."""
+
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+from rich.console import Console
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
+
+from ...client import DeadLetter
+from ...store.whole_number import whole_number
+from .operating import confirm
+from .options import DryRun, Group, Topic, Yes
+from .printing import UsageError, note
+from .rendering import body_text, message_record, time_text
+from .server import HERE, Server
+
+Ids = Annotated[list[str] | None, Parameter(name="--id", help="This one; may be repeated.", negative=())]
+Since = Annotated[str | None, Parameter(name="--from", help="Those that died then or later: 2030-01-01T09:00:00Z.")]
+Until = Annotated[str | None, Parameter(name="--to", help="Those that died before.")]
+
+dead = App(name="dead", help="List and purge the dead letters of a group; see redrive.")
+
+
+@dead.command(name="list")
+def list_dead(
+    topic: Topic,
+    /,
+    *,
+    group: Group,
+    key: Annotated[str | None, Parameter(help="Those of this key.")] = None,
+    reason: Annotated[str | None, Parameter(help="Those whose last attempt's reason has this in it.")] = None,
+    since: Since = None,
+    until: Until = None,
+    max: Annotated[int, Parameter(help="At most so many.", converter=whole_number)] = 100,  # noqa: A002
+    server: Server = HERE,
+) -> int:
+    """List dead letters."""
+    if max < 1:
+        raise UsageError("--max is 1 or more")
+    with server.client() as tarry:
+        letters: list[DeadLetter] = []
+        for letter in tarry.dead_letters(topic, group, key=key, reason=reason, start=since, end=until):
+            if len(letters) == max:
+                note(f"there are more: --max shows more than {max}, --from and --to others")
+                break
+            letters.append(letter)
+    records: list[dict[str, Any]] = []
+    rows: list[tuple[Any, ...]] = []
+    for letter in letters:
+        message, died, attempts = letter.message, time_text(letter.dead_at), list(letter.attempts)
+        records.append(message_record(message) | {"dead_at": died, "attempts": attempts})
+        last = attempts[-1]["reason"] if attempts else None
+        rows.append((message.id, died, message.key, len(attempts), last, body_text(message)))
+    return server.show(records, ("id", "died", "key", ">attempts", "last reason", "body"), rows)
+
+
+def redrive(
+    topic: Topic,
+    /,
+    *,
+    group: Group,
+    id: Ids = None,  # noqa: A002 - the contract's word
+    since: Since = None,
+    until: Until = None,
+    rate: Annotated[int | None, Parameter(help="So many a second at most.", converter=whole_number)] = None,
+    dry_run: DryRun = False,
+    server: Server = HERE,
+) -> int:
+    """Give dead letters of a group back to it.
+
+    They begin at the first attempt. Ctrl-C stops it; what is done stays done.
+    """
+    if rate is not None and rate < 1:
+        raise UsageError("--rate is 1 or more")
+    with server.client() as tarry, _Count("redriven") as count:
+        count(tarry.redrive(topic, group, id, start=since, end=until, rate=rate, dry_run=dry_run, on_progress=count))
+    return _tell("redriven", count.count, server, dry_run=dry_run)
+
+
+@dead.command
+def purge(
+    topic: Topic,
+    /,
+    *,
+    group: Group,
+    id: Ids = None,  # noqa: A002 - the contract's word
+    since: Since = None,
+    until: Until = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    server: Server = HERE,
+) -> int:
+    """Remove dead letters for good."""
+    with server.client() as tarry, _Count("purged") as count:
+        if not dry_run:
+            there = tarry.purge(topic, group, id, start=since, end=until, dry_run=True)
+            confirm(f"remove {there} dead letters of group {group} for good", yes=yes)
+        count(tarry.purge(topic, group, id, start=since, end=until, dry_run=dry_run, on_progress=count))
+    return _tell("purged", count.count, server, dry_run=dry_run)
+
+
+class _Count:
+    """How far it is: told on a terminal while it goes on, and at the end however that comes."""
+
+    def __init__(self, done: str) -> None:
+        self.count = 0
+        self._done = done
+        console = Console(stderr=True)
+        columns = (TextColumn("{task.completed}"), TextColumn(done), TimeElapsedColumn())
+        self._progress = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
+        self._task = self._progress.add_task(done, total=None)
+
+    def __call__(self, count: int) -> None:
+        self.count = count
+        if not self._progress.live.is_started:
+            self._progress.start()
+        self._progress.update(self._task, completed=count)
+
+    def __enter__(self) -> "_Count":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._progress.stop()
+        if kind is not None and self.count:
+            note(f"{self.count} {self._done} before it stopped")
+
+
+def _tell(done: str, count: int, server: Server, *, dry_run: bool) -> int:
+    head = f">{'would be ' if dry_run else ''}{done}"
+    return server.show([{done: count, "dry_run": dry_run}], (head,), [(count,)])

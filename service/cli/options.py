@@ -1,0 +1,28 @@
+"""The options that several commands have: one name, one text and one rule each."""
+
+from typing import Annotated, TypeAlias
+
+from cyclopts import Parameter
+
+Topic: TypeAlias = Annotated[str, Parameter(help="The topic.")]
+MessageId: TypeAlias = Annotated[str, Parameter(help="The message's id.")]
+Group: TypeAlias = Annotated[str, Parameter(help="The consumer group.")]
+DryRun: TypeAlias = Annotated[bool, Parameter(negative=(), help="Tell what it would do, and do nothing.")]
+Yes: TypeAlias = Annotated[bool, Parameter(negative=(), help="Do not ask.")]
+
+# Of a message
+Body: TypeAlias = Annotated[str, Parameter(allow_leading_hyphen=True, help="JSON, or - to read it from stdin.")]
+AsText: TypeAlias = Annotated[bool, Parameter(negative=(), help="BODY is text, not JSON.")]
+ContentType: TypeAlias = Annotated[str | None, Parameter(help="BODY is bytes of this type, not JSON.")]
+Delay: TypeAlias = Annotated[str | None, Parameter(help="Deliver after this time: 10m, 48h, PT10M.")]
+At: TypeAlias = Annotated[str | None, Parameter(help="Deliver at this time: 2030-01-01T09:00:00Z.")]
+Between: TypeAlias = Annotated[
+    tuple[str, str] | None, Parameter(negative=(), help="Deliver in the emptiest second between these two times.")
+]
+ExpiresAt: TypeAlias = Annotated[str | None, Parameter(help="Do not hand it out from this time on.")]
+Header: TypeAlias = Annotated[list[str] | None, Parameter(help="A header NAME=VALUE; may be repeated.", negative=())]
+Tag: TypeAlias = Annotated[str | None, Parameter(help="What consumers may select by.")]
+Guard: TypeAlias = Annotated[
+    str | None, Parameter(help="Asked at its time, with the key, whether it is sent; tarry guards lists them.")
+]
+OrderingKey: TypeAlias = Annotated[str | None, Parameter(help="Messages of one ordering key share a queue.")]

@@ -1,0 +1,82 @@
+"""What `top` shows: how a server's topics and nodes are at a moment, by what its HTTP API tells."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeAlias
+
+from attrs import frozen
+from prometheus_client.parser import text_string_to_metric_families
+
+from ...client import NotFound, Tarry
+from .rendering import time_text
+
+Sort: TypeAlias = Literal["name", "rate", "backlog"]
+Histogram: TypeAlias = Mapping[float, float]
+"""By their bounds in seconds, how many were as late or less."""
+
+_LATENESS = "tarry_delivery_lateness_seconds"
+
+
+@frozen
+class Overview:
+    """A look at a server."""
+
+    record: Mapping[str, Any]
+    """Of the HTTP API's names: `at`, `topics` and `nodes`, and what was added up."""
+    lateness: Mapping[str, Histogram]
+    """By topic, since the server's start: the look after this one tells what came in between."""
+
+
+def look(tarry: Tarry, sort: Sort, limit: int, before: Overview | None) -> Overview:
+    """The first topics of this order. Lateness is of what was handed out since the look before; without one, since the
+    server's start. Raises what the client does."""
+    lateness = read_lateness(tarry.metrics())
+    topics: list[dict[str, Any]] = []
+    for topic in tarry.topics(sort, limit=limit):
+        try:
+            groups = tarry.topic(topic["topic"])["groups"]
+        except NotFound:
+            continue  # removed meanwhile
+        name = topic["topic"]
+        late = _since(lateness.get(name, {}), {} if before is None else before.lateness.get(name, {}))
+        lags = [{"group": group["group"], "backlog": group["backlog"]} for group in groups]
+        quantiles = {"late_p50": quantile(late, 0.5), "late_p99": quantile(late, 0.99)}
+        topics.append({**topic, "groups": lags, **quantiles})
+    record = {"at": time_text(datetime.now(UTC)), "topics": topics, "nodes": tarry.nodes()}
+    return Overview(record, lateness)
+
+
+def read_lateness(text: str) -> dict[str, dict[float, float]]:
+    """The histogram of each topic out of a server's metrics; of several processes added up."""
+    found: dict[str, dict[float, float]] = {}
+    for family in text_string_to_metric_families(text):
+        if family.name != _LATENESS:
+            continue
+        for sample in family.samples:
+            if sample.name == f"{_LATENESS}_bucket":
+                counts = found.setdefault(sample.labels["topic"], {})
+                bound = float(sample.labels["le"])
+                counts[bound] = counts.get(bound, 0.0) + sample.value
+    return found
+
+
+def _since(now: Histogram, before: Histogram) -> dict[float, float]:
+    """What came in between; all of it where the server has begun anew meanwhile."""
+    came = {bound: count - before.get(bound, 0.0) for bound, count in now.items()}
+    return dict(now) if any(count < 0 for count in came.values()) else came
+
+
+def quantile(histogram: Histogram, part: float) -> int | None:
+    """Milliseconds: the bound that this part of the messages kept. None without a message; beyond the last bound it is
+    that."""
+    bounds = sorted(histogram)
+    if not bounds or histogram[bounds[-1]] <= 0:
+        return None
+    wanted = part * histogram[bounds[-1]]
+    kept = next(bound for bound in bounds if histogram[bound] >= wanted)
+    return round(1000 * (kept if kept != float("inf") else max((b for b in bounds if b != kept), default=0.0)))
+
+
+def worst(groups: Iterable[Mapping[str, Any]]) -> tuple[int, str]:
+    """The largest lag of a topic's groups, and whose it is."""
+    return max(((group["backlog"], group["group"]) for group in groups), default=(0, ""))

@@ -1,0 +1,244 @@
+"""`schedule list|show|put|apply|pause|resume|run|next|rm`: messages that come again and again."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import attrs
+from cyclopts import App, Parameter
+
+from ...client import NotFound, Schedule, Tarry
+from ...store.whole_number import whole_number
+from .operating import confirm
+from .options import AsText, Body, ContentType, DryRun, Header, OrderingKey, Tag, Topic, Yes
+from .printing import UsageError
+from .producing import body_of, headers_of
+from .rendering import time_text
+from .server import HERE, Server
+
+schedule = App(name="schedule", help="Messages that come again and again.")
+
+Name = Annotated[str, Parameter(help="The schedule.")]
+
+_FIELDS = (
+    *("topic", "body", "cron", "timezone", "every", "starts_at", "ends_at", "jitter", "misfire", "overlap", "group"),
+    *("key", "headers", "tag", "ordering_key", "content_type", "paused"),
+)
+
+
+@schedule.command(name="list")
+def list_(*, server: Server = HERE) -> int:
+    """List the schedules, and when each fires next."""
+    with server.client() as tarry:
+        return _show(server, list(tarry.schedules()))
+
+
+@schedule.command
+def show(name: Name, /, *, server: Server = HERE) -> int:
+    """Show a schedule, and what became of its last fire times.
+
+    Exit code 3 when there is none.
+    """
+    with server.client() as tarry:
+        one = tarry.schedule(name)
+        fires = [fire for fire, _ in zip(tarry.fires(name), range(10), strict=False)]
+    rows = [(time_text(fire.fire_at), fire.what, time_text(fire.at), fire.id) for fire in fires]
+    shown = _show(server, [one])
+    return shown if server.json else server.show([], ("fire time", "what", "at", "id"), rows)
+
+
+@schedule.command
+def put(
+    name: Name,
+    body: Body,
+    /,
+    *,
+    topic: Topic,
+    cron: Annotated[str | None, Parameter(help='Five fields, or six with seconds first: "0 9 * * *".')] = None,
+    timezone: Annotated[str | None, Parameter(help="Of --cron: Europe/Berlin; UTC unless said.")] = None,
+    every: Annotated[str | None, Parameter(help="In place of --cron: 10m, 48h, PT10M.")] = None,
+    starts_at: Annotated[str | None, Parameter(help="No fire time before it: 2030-01-01T09:00:00Z.")] = None,
+    ends_at: Annotated[str | None, Parameter(help="No fire time after it.")] = None,
+    jitter: Annotated[str | None, Parameter(help="Messages are up to so much later.")] = None,
+    misfire: Annotated[str | None, Parameter(help="once, skip, or a duration to catch up within.")] = None,
+    skip_while: Annotated[
+        str | None, Parameter(help="None is sent while the one before is unsettled in this group.")
+    ] = None,
+    queue_while: Annotated[
+        str | None, Parameter(help="One is kept back while the one before is unsettled in this group.")
+    ] = None,
+    key: Annotated[str | None, Parameter(help="A key of your own.")] = None,
+    header: Header = None,
+    tag: Tag = None,
+    ordering_key: OrderingKey = None,
+    text: AsText = False,
+    content_type: ContentType = None,
+    match: Annotated[
+        int | None, Parameter(converter=whole_number, help="Only at this revision; 0: only when there is none.")
+    ] = None,
+    dry_run: DryRun = False,
+    server: Server = HERE,
+) -> int:
+    """Make a schedule, or change it.
+
+    With --dry-run: when it would fire.
+    """
+    if skip_while is not None and queue_while is not None:
+        raise UsageError("give --skip-while or --queue-while, not both")
+    overlap: Any = "queue_one" if queue_while is not None else None if skip_while is None else "skip"
+    late: Any = {"catch_up": misfire} if misfire not in (None, "once", "skip") else misfire
+    with server.client() as tarry:
+        done = tarry.put_schedule(
+            name,
+            topic=topic,
+            body=body_of(body, text, content_type),
+            cron=cron,
+            timezone=timezone,
+            every=every,
+            starts_at=starts_at,
+            ends_at=ends_at,
+            jitter=jitter,
+            misfire=late,
+            overlap=overlap,
+            group=skip_while or queue_while,
+            key=key,
+            headers=headers_of(header),
+            tag=tag,
+            ordering_key=ordering_key,
+            content_type=content_type,
+            match=match,
+            dry_run=dry_run,
+        )
+    return _show(server, [done])
+
+
+@schedule.command
+def apply(
+    file: Annotated[Path, Parameter(help="TOML, a table for each schedule, by its name.")],
+    /,
+    *,
+    prune: Annotated[bool, Parameter(negative=(), help="Remove the schedules that are not in the file.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    server: Server = HERE,
+) -> int:
+    """Make the schedules what a file says.
+
+    All of it is checked before anything is done; applied once more it changes nothing. --prune asks before it removes.
+    """
+    wanted = _read(file)
+    with server.client() as tarry:
+        there = {one.name: one for one in tarry.schedules()}
+        planned = [(name, *_plan(tarry, name, said, there.get(name))) for name, said in wanted.items()]
+        gone = sorted(set(there) - set(wanted)) if prune else []
+        if not dry_run:
+            if gone:
+                confirm(f"remove the schedules {', '.join(gone)} for good", yes=yes)
+            for name, what, _ in planned:
+                if what != "leave":
+                    tarry.put_schedule(name, **wanted[name])
+            for name in gone:
+                _remove(tarry, name)
+    rows = [(name, what, next_) for name, what, next_ in planned] + [(name, "remove", None) for name in gone]
+    items = [{"name": name, "what": what, "next": next_} for name, what, next_ in rows]
+    return server.show(items, ("schedule", "what", "next"), rows, "nothing was done" if dry_run else "")
+
+
+@schedule.command
+def pause(name: Name, /, *, server: Server = HERE) -> int:
+    """Send nothing of a schedule until it is resumed."""
+    with server.client() as tarry:
+        return _show(server, [tarry.pause_schedule(name)])
+
+
+@schedule.command
+def resume(name: Name, /, *, server: Server = HERE) -> int:
+    """Go on with a schedule; what was in between is left out."""
+    with server.client() as tarry:
+        return _show(server, [tarry.resume_schedule(name)])
+
+
+@schedule.command
+def run(name: Name, /, *, server: Server = HERE) -> int:
+    """Send a message of a schedule now, paused or not."""
+    with server.client() as tarry:
+        id_ = tarry.run_schedule(name)
+    return server.show([{"name": name, "id": id_}], ("schedule", "id"), [(name, id_)])
+
+
+@schedule.command(name="next")
+def next_(
+    name: Name,
+    /,
+    *,
+    count: Annotated[int, Parameter(converter=whole_number, help="How many, 1 to 100.")] = 5,
+    server: Server = HERE,
+) -> int:
+    """Tell when a schedule fires next."""
+    with server.client() as tarry:
+        times = [time_text(at) for at in tarry.next_times(name, count)]
+    return server.show([{"name": name, "at": at} for at in times], ("next",), [(at,) for at in times])
+
+
+@schedule.command
+def rm(name: Name, /, *, yes: Yes = False, server: Server = HERE) -> int:
+    """Remove a schedule, and the message that waits."""
+    confirm(f"remove the schedule {name} for good", yes=yes)
+    with server.client() as tarry:
+        tarry.delete_schedule(name)
+    return server.show([{"name": name, "result": "removed"}], ("schedule", "result"), [(name, "removed")])
+
+
+def _read(file: Path) -> dict[str, dict[str, Any]]:
+    """What the file says of each schedule. Raises `UsageError`."""
+    try:
+        tables: dict[str, Any] = tomllib.loads(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{file}: {error}") from error
+    for name, said in tables.items():
+        if not isinstance(said, dict):
+            raise UsageError(f"{file}: {name} is no schedule: write a table [{name}]")
+        fields = cast("dict[str, Any]", said)
+        for field in fields:
+            if field not in _FIELDS:
+                near = get_close_matches(field, _FIELDS, 1)
+                raise UsageError(f"{file}: [{name}] has no {field}" + (f"; did you mean {near[0]}?" if near else ""))
+        missing = {"topic", "body"}.difference(fields)
+        if missing:
+            raise UsageError(f"{file}: [{name}] needs {' and '.join(sorted(missing))}")
+    return tables
+
+
+def _plan(tarry: Tarry, name: str, said: Mapping[str, Any], there: Schedule | None) -> tuple[str, str | None]:
+    """Whether it would be made, changed or left, and when it would fire next."""
+    would = tarry.put_schedule(name, **said, dry_run=True)
+    at = time_text(would.next[0]) if would.next and not would.paused else None
+    if there is None:
+        return "make", at
+    return "leave" if (there.spec, there.paused) == (would.spec, would.paused) else "change", at
+
+
+def _remove(tarry: Tarry, name: str) -> None:
+    try:
+        tarry.delete_schedule(name)
+    except NotFound:
+        return  # somebody else was quicker
+
+
+_COLUMNS: Sequence[str] = ("schedule", "topic", "when", "next", "paused", ">revision")
+
+
+def _show(server: Server, found: Sequence[Schedule]) -> int:
+    items: list[dict[str, Any]] = []
+    rows: list[Sequence[object]] = []
+    for one in found:
+        times = [time_text(at) for at in one.next]
+        items.append(attrs.asdict(one) | {"next": times})
+        when = one.spec.get("cron") or f"every {one.spec.get('every')}"
+        zone = one.spec.get("timezone")
+        told = when if zone is None else f"{when} {zone}"
+        paused = "yes" if one.paused else ""
+        rows.append((one.name, one.spec["topic"], told, times[0] if times else None, paused, one.revision))
+    return server.show(items, _COLUMNS, rows)

@@ -1,0 +1,98 @@
+"""`timer set|show|cancel`: the one message that waits for a key."""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import attrs
+from cyclopts import App, Parameter
+
+from ...client import Timer
+from ...store.whole_number import whole_number
+from .options import AsText, At, Body, ContentType, Delay, ExpiresAt, Guard, Header, OrderingKey, Tag, Topic
+from .producing import body_of, headers_of
+from .rendering import time_text
+from .server import HERE, Server
+
+timer = App(name="timer", help="Set, show and cancel timers: for each key one message waits.")
+
+Key = Annotated[str, Parameter(help="A key of your own, such as order-7.")]
+Match = Annotated[int | None, Parameter(converter=whole_number, help="Only at this revision.")]
+
+
+@timer.command(name="set")
+def set_(
+    topic: Topic,
+    key: Key,
+    body: Body,
+    /,
+    *,
+    text: AsText = False,
+    content_type: ContentType = None,
+    delay: Delay = None,
+    at: At = None,
+    expires_at: ExpiresAt = None,
+    mode: Annotated[
+        Literal["replace", "keep", "debounce"], Parameter(help="What becomes of one that waits already.")
+    ] = "replace",
+    max_wait: Annotated[str | None, Parameter(help="Of debounce: how long it waits at most.")] = None,
+    match: Annotated[
+        int | None, Parameter(converter=whole_number, help="Only at this revision; 0: only when none waits.")
+    ] = None,
+    header: Header = None,
+    tag: Tag = None,
+    ordering_key: OrderingKey = None,
+    guard: Guard = None,
+    server: Server = HERE,
+) -> int:
+    """Set the timer of a key.
+
+    Its message takes the place of the one that waits already, unless --mode says otherwise.
+    """
+    with server.client() as tarry:
+        done = tarry.set_timer(
+            topic,
+            key,
+            body_of(body, text, content_type),
+            delay=delay,
+            deliver_at=at,
+            expires_at=expires_at,
+            mode=mode,
+            max_wait=max_wait,
+            match=match,
+            headers=headers_of(header),
+            tag=tag,
+            ordering_key=ordering_key,
+            guard=guard,
+            content_type=content_type,
+        )
+    return _show(server, done)
+
+
+@timer.command
+def show(topic: Topic, key: Key, /, *, server: Server = HERE) -> int:
+    """Show the timer of a key, and how its message is.
+
+    Exit code 3 when there is none.
+    """
+    with server.client() as tarry:
+        return _show(server, tarry.timer(topic, key))
+
+
+@timer.command
+def cancel(topic: Topic, key: Key, /, *, match: Match = None, server: Server = HERE) -> int:
+    """Cancel the message of a key that waits.
+
+    Exit code 4 when it was handed out already, 3 when there is none.
+    """
+    with server.client() as tarry:
+        result = tarry.cancel_timer(topic, key, match=match)
+    return server.show([{"key": key, "result": result}], ("key", "result"), [(key, result)])
+
+
+_COLUMNS: Sequence[str] = ("key", "id", ">revision", "state", "deliver at", "replaced", ">queue", ">offset")
+
+
+def _show(server: Server, one: Timer) -> int:
+    at = time_text(one.deliver_at)
+    row = (one.key, one.id, one.revision, one.state, at, one.replaced, one.queue, one.offset)
+    return server.show([attrs.asdict(one) | {"deliver_at": at}], _COLUMNS, [row])

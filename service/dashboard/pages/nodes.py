@@ -1,0 +1,92 @@
+"""Nodes: the servers on the database, and the clients at work."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..page import Page
+from ..tables import Column, Table
+from ..visit import Visit
+from ..words import bodied
+from .overview import checks
+
+_CLIENTS = 100
+
+
+async def nodes(visit: Visit) -> Page:
+    """All servers, and a page of clients."""
+    told: Any = await visit.api.get("/v1/nodes")
+    servers = Table(
+        name="nodes",
+        caption="Servers",
+        columns=(
+            Column("node", "Server", "name"),
+            Column("state", "State", "state"),
+            Column("timers", "Timers", "number"),
+            Column("hand_behind", "Hand behind", "duration"),
+            Column("shards", "Shards", "line", wide=True),
+            Column("version", "Version", wide=True),
+            Column("level", "Schema", wide=True),
+            Column("skew", "Skew", "duration", wide=True),
+            Column("renewed_at", "Last sign", "time", wide=True),
+            Column("url", "Address", wide=True),
+            Column("durability", "Warnings", "list"),
+        ),
+        rows=[
+            {
+                **one,
+                "shards": ranges(one["shards"]),
+                "state": "gone" if not one["alive"] else "leaving" if one["leaving"] else
+                ("open, has the duties" if one["duties"] else "open"),
+            }
+            for one in told["nodes"]
+        ],
+        path="/v1/nodes",
+        cli=("tarry", "nodes"),
+    )  # fmt: skip
+    query = {"max": _CLIENTS, "cursor": visit.asked("cursor")}
+    found: Any = await visit.api.get("/v1/clients", query)
+    clients = Table(
+        name="clients",
+        caption="Clients",
+        columns=(
+            Column("client", "Client", "name"),
+            Column("state", "State", "state"),
+            Column("renewed_at", "Last sign", "time", wide=True),
+            Column("holds", "Holds"),
+        ),
+        rows=[{**one, "state": _ALIVE[one["alive"]], "holds": _holds(one["holds"])} for one in found["clients"]],
+        path="/v1/clients",
+        query=query,
+        cli=("tarry", "clients"),
+        empty="No client is at work. A consumer on a terminal:",
+        teach="tarry consume orders --group billing",
+        more=found["cursor"],
+    )
+    facts = {"servers": servers, "clients": clients, "checks": await checks(visit), "level": told["level"]}
+    return Page("nodes", "Nodes", facts, [servers, clients])
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """[0, 1, 2, 5] is 0-2, 5."""
+    said: list[str] = []
+    first = last = -2
+    for number in [*sorted(numbers), -2]:
+        if number == last + 1:
+            last = number
+            continue
+        if last >= 0:
+            said.append(str(first) if first == last else f"{first}-{last}")
+        first = last = number
+    return ", ".join(said)
+
+
+_ALIVE = {True: "alive", False: "dead", None: "by its leases"}
+
+
+def _holds(holds: list[dict[str, Any]]) -> str:
+    return ", ".join(
+        f"{one['topic']}/{one['group']} queue {one['queue']}"
+        + (f" ({bodied(one['claims'], 'claim', 'claims')})" if one["claims"] else "")
+        + (" owner" if one["owner"] else "")
+        for one in holds
+    )

@@ -1,0 +1,161 @@
+"""Schedules and timers: when they fire next, what became of the last times; pause, resume, run, backfill."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..api import Refused, part
+from ..page import Confirm, Page, Said
+from ..tables import Column, Table
+from ..visit import Visit
+from ..words import bodied, duration
+from .messages import body_text, topic_names
+
+_PAGE = 50
+_TIMES = 10
+
+
+async def schedules(visit: Visit) -> Page:
+    """A page of schedules, and a look for a timer by its key."""
+    query = {"max": _PAGE, "cursor": visit.asked("cursor")}
+    told: Any = await visit.api.get("/v1/schedules", query)
+    table = Table(
+        name="schedules",
+        caption="Schedules",
+        columns=(
+            Column("name", "Schedule", "name", to="href"),
+            Column("state", "State", "state"),
+            Column("topic", "Topic", "name", to="topic_href"),
+            Column("when", "When", "line"),
+            Column("next_at", "Next", "time"),
+            Column("revision", "Revision", wide=True),
+        ),
+        rows=[
+            {
+                "name": one["name"],
+                "state": "paused" if one["paused"] else "open",
+                "topic": one["spec"]["topic"],
+                "when": when(one["spec"]),
+                "next_at": next(iter(one["next"]), ""),
+                "revision": one["revision"],
+                "href": f"/ui/schedules/{part(one['name'])}",
+                "topic_href": f"/ui/topics/{part(one['spec']['topic'])}",
+            }
+            for one in told["schedules"]
+        ],
+        path="/v1/schedules",
+        query=query,
+        cli=("tarry", "schedule", "list"),
+        empty="There is no schedule yet. One that sends a message each day at nine:",
+        teach='tarry schedule put daily \'{"report": true}\' --topic orders --cron "0 9 * * *"',
+        more=told["cursor"],
+    )
+    facts: dict[str, Any] = {
+        "table": table,
+        "asked": visit.query("topic", "key"),
+        "timer": None,
+        "topics": await topic_names(visit),
+    }
+    if visit.asked("topic") and visit.asked("key"):
+        facts |= await _timer(visit, visit.asked("topic"), visit.asked("key"))
+    return Page("schedules", "Timers and schedules", facts, [table])
+
+
+async def _timer(visit: Visit, topic: str, key: str) -> dict[str, Any]:
+    try:
+        return {"timer": await visit.api.get(f"/v1/topics/{part(topic)}/timers/{part(key)}")}
+    except Refused as error:
+        if error.status != 404:
+            raise
+        return {"no_timer": error.detail}
+
+
+def when(spec: Mapping[str, Any]) -> str:
+    """As people say it."""
+    if spec.get("cron"):
+        return f"{spec['cron']} {spec.get('timezone') or 'UTC'}"
+    every = spec.get("every")
+    return f"every {duration(every)}" if isinstance(every, int) else f"every {every}"
+
+
+async def schedule(visit: Visit) -> Page:
+    """One schedule."""
+    path = _path(visit)
+    told: Any = await visit.api.get(path)
+    times: Any = await visit.api.get(f"{path}/next", {"count": _TIMES})
+    query = {"max": _PAGE, "cursor": visit.asked("cursor")}
+    past: Any = await visit.api.get(f"{path}/fires", query)
+    table = Table(
+        name="fires",
+        caption="Past fire times",
+        columns=(
+            Column("fire_at", "Fire time", "time"),
+            Column("what", "What became of it", "state"),
+            Column("at", "At", "time"),
+            Column("id", "Message", "id", to="href"),
+        ),
+        rows=[{"id": "", **one, "href": f"/ui/messages/{one['id']}" if "id" in one else ""} for one in past["fires"]],
+        path=f"{path}/fires",
+        query=query,
+        empty="It has not fired yet. To have its message at once:",
+        teach=f"tarry schedule run {visit.parts['name']}",
+        more=past["cursor"],
+    )
+    spec = told["spec"]
+    facts = {
+        "schedule": told,
+        "when": when(spec),
+        "spec": [(name, value) for name, value in spec.items() if value is not None and name not in _OWN],
+        "body": body_text(spec),
+        "times": times["times"],
+        "table": table,
+        "may_operate": visit.visitor.may("operate", spec["topic"]),
+    }
+    return Page("schedule", told["name"], facts, [table])
+
+
+_OWN = {"cron", "every", "timezone", "topic", "body", "body_base64"}
+"""Parts of a specification that have a place of their own on the page."""
+
+
+async def pause(visit: Visit) -> Said:
+    """It sends nothing until it is resumed."""
+    name = visit.parts["name"]
+    if not visit.sent("sure"):
+        return Said(f"Pause {name}? It sends nothing until it is resumed.", confirm=Confirm(f"Pause {name}"))
+    await visit.api.ask("POST", f"{_path(visit)}/pause")
+    return Said(f"{name} is paused.")
+
+
+async def resume(visit: Visit) -> Said:
+    """It goes on with its next time."""
+    await visit.api.ask("POST", f"{_path(visit)}/resume")
+    return Said(f"{visit.parts['name']} goes on with its next time.")
+
+
+async def run(visit: Visit) -> Said:
+    """A message now."""
+    if not visit.sent("sure"):
+        return Said("Send its message now?", confirm=Confirm("Send it"))
+    sent = (await visit.api.ask("POST", f"{_path(visit)}/run")).json()
+    return Said("Sent:", link=(f"/ui/messages/{sent['id']}", sent["id"]))
+
+
+async def backfill(visit: Visit) -> Said:
+    """Messages of past fire times that were not sent."""
+    since, until = visit.sent("from"), visit.sent("to")
+    sure = bool(visit.sent("sure"))
+    body = {"from": since, "to": until, "dry_run": not sure}
+    told = (await visit.api.ask("POST", f"{_path(visit)}/backfill", body)).json()
+    times = bodied(told["times"], "fire time lies", "fire times lie")
+    if sure:
+        return Said(f"{times} in the range; {bodied(told['sent'], 'message was', 'messages were')} sent.")
+    if not told["times"]:
+        return Said("No fire time lies in the range.", good=False)
+    return Said(
+        f"{times} in the range. Those that were sent before are left out.",
+        confirm=Confirm("Send what is missing", (("from", since), ("to", until))),
+    )
+
+
+def _path(visit: Visit) -> str:
+    return f"/v1/schedules/{part(visit.parts['name'])}"

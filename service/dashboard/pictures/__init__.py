@@ -1,0 +1,1 @@
+"""Drawings as SVG: numbers in, text out (pure)."""

@@ -1,0 +1,37 @@
+"""How many fall due when: a bar for each stretch of time."""
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from ..words import bodied, short
+from .svg import drawing, element, text, titled
+
+_WIDTH, _HEIGHT, _TOP, _FOOT = 480, 104, 18, 16
+
+
+def bars(counts: Sequence[int], labels: Sequence[str], about: str, *, shown: int = 6) -> Markup:
+    """`labels` are of the stretches, of which `shown` are written below; the highest bar has its number."""
+    most = max(counts, default=0)
+    step = _WIDTH / max(len(counts), 1)
+    room = _HEIGHT - _TOP - _FOOT
+    parts = [element("line", x1=0, y1=_HEIGHT - _FOOT, x2=_WIDTH, y2=_HEIGHT - _FOOT, class_="axis")]
+    for index, many in enumerate(counts):
+        if many:
+            height = max(1.5, room * many / most)
+            bar = element(
+                "rect",
+                x=index * step + step * 0.1,
+                y=_HEIGHT - _FOOT - height,
+                width=step * 0.8,
+                height=height,
+                class_="bar",
+            )
+            parts.append(titled(bar, f"{labels[index]}: {bodied(many, 'message', 'messages')}"))
+    every = max(1, len(counts) // shown)
+    for index in range(0, len(counts), every):
+        parts.append(text(labels[index], index * step, _HEIGHT - 3.0, class_="small"))
+    if most:
+        parts.append(text(f"most: {short(most)}", _WIDTH, 12, class_="small", text_anchor="end"))
+    total = bodied(sum(counts), "message", "messages")
+    return drawing(_WIDTH, _HEIGHT, f"{about}: {total}, at most {short(most)} in one bar", parts, "bars")

@@ -1,0 +1,55 @@
+"""The life of a message as a line: what happened, to the millisecond, one below the other."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from ..words import duration, milliseconds
+
+_GOOD = {"acked"}
+_BAD = {"failed", "lease_lost", "dead", "expired"}
+_OVER = {"cancelled", "suppressed", "skipped"}
+
+
+@frozen
+class Step:
+    """Of a life."""
+
+    what: str
+    at: str
+    mood: str
+    """good, bad, over or plain."""
+    since: str
+    """How long after the one before."""
+    place: int
+    """Of 100, on the whole line."""
+    group: str
+    client: str
+    attempt: str
+    reason: str
+
+
+def lifeline(life: Sequence[Mapping[str, Any]]) -> list[Step]:
+    """The steps, as they came."""
+    times = [milliseconds(one["at"]) for one in life]
+    span = max(times, default=0) - min(times, default=0)
+    steps: list[Step] = []
+    for index, (one, at) in enumerate(zip(life, times, strict=True)):
+        what = one["what"]
+        mood = "good" if what in _GOOD else "bad" if what in _BAD else "over" if what in _OVER else "plain"
+        since = f"+{duration(at - times[index - 1])}" if index else ""
+        steps.append(
+            Step(
+                what=what,
+                at=one["at"],
+                mood=mood,
+                since=since,
+                place=round(100 * (at - times[0]) / span) if span else 0,
+                group=one.get("group") or "",
+                client=one.get("client") or "",
+                attempt=str(one.get("attempt") or ""),
+                reason=one.get("reason") or "",
+            )
+        )
+    return steps

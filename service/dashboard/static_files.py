@@ -1,0 +1,34 @@
+"""Style, scripts and pictures, which never change while the server runs."""
+
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+from ..http.asgi import Request, Response
+
+_FOLDER = Path(__file__).parent / "static"
+_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+
+
+@cache
+def _files() -> dict[str, tuple[bytes, str, str]]:
+    """By name: content, type, tag. Nothing else is ever read."""
+    found: dict[str, tuple[bytes, str, str]] = {}
+    for path in _FOLDER.rglob("*"):
+        if path.suffix in _TYPES:
+            content = path.read_bytes()
+            tag = f'"{sha256(content).hexdigest()[:16]}"'
+            found[path.relative_to(_FOLDER).as_posix()] = content, _TYPES[path.suffix], tag
+    return found
+
+
+def serve(request: Request, name: str) -> Response | None:
+    """A file, or that the browser has it already; None for what is not there."""
+    known = _files().get(name)
+    if known is None:
+        return None
+    content, media_type, tag = known
+    headers = {"ETag": tag, "Cache-Control": "no-cache"}
+    if request.header(b"if-none-match") == tag:
+        return Response(b"", 304, headers=headers)
+    return Response(content, 200, media_type, headers)

@@ -1,0 +1,85 @@
+"""A table: its rows once, for the page, as CSV, and with the commands that ask for the same (pure)."""
+
+import csv
+import io
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import field, frozen
+
+from .api import path_and_query
+
+Row = Mapping[str, Any]
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a spreadsheet would take for the beginning of a formula."""
+
+
+@frozen
+class Column:
+    """A column of a table."""
+
+    name: str
+    """The key in a row."""
+    label: str
+    kind: str = "text"
+    """text, line, name, id, code, number, rate, time, duration, state or list: how it is shown."""
+    to: str = ""
+    """The key in a row of the address that a cell leads to."""
+    wide: bool = False
+    """Left out where the screen is narrow."""
+
+
+@frozen
+class Table:
+    """What is shown, and where it comes from."""
+
+    name: str
+    caption: str
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    path: str
+    """Of the API, encoded."""
+    query: Mapping[str, object] = field(factory=dict[str, object])
+    cli: Sequence[str] = ()
+    """The command that tells the same."""
+    empty: str = "Nothing here."
+    """A sentence for when there are no rows."""
+    teach: str = ""
+    """The command that would change that."""
+    more: str | None = None
+    """The cursor of the next page."""
+    select: str = ""
+    """The key in a row that a box to tick stands for."""
+
+    @property
+    def address(self) -> str:
+        """Of the API: what answers the same as JSON."""
+        return path_and_query(self.path, self.query)
+
+    def curl(self, origin: str, *, key: bool) -> str:
+        """The command for a shell; `key`: one is asked for."""
+        header = ' -H "Authorization: Bearer $TARRY_KEY"' if key else ""
+        return f"curl -s{header} {shlex.quote(origin + self.address)}"
+
+    @property
+    def command(self) -> str:
+        """The command line's, for a shell."""
+        return shlex.join(self.cli)
+
+    def csv(self) -> bytes:
+        """All columns, with a line for their names."""
+        text = io.StringIO()
+        writer = csv.writer(text)
+        writer.writerow([column.name for column in self.columns])
+        for row in self.rows:
+            writer.writerow([_cell(row.get(column.name)) for column in self.columns])
+        return text.getvalue().encode()
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, list | tuple):
+        value = " ".join(map(str, value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return "'" + value
+    return "" if value is None else value

@@ -1,0 +1,75 @@
+"""A visit of a page: what the address says, who visits, and the API in his name."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import define, frozen
+
+from ..access.scopes import Scopes
+from ..http.asgi import Request
+from .api import Api, Refused
+
+_LONGEST_FORM = 256 << 10
+"""Bytes."""
+
+
+@frozen
+class Visitor:
+    """Who is signed in."""
+
+    key: str | None
+    """Its name; None where no key is asked for."""
+    scopes: Scopes
+    csrf: str | None
+    expires_at: str | None
+
+    def may(self, verb: str, topic: str | None = None) -> bool:
+        """Whether a button makes sense. It is the API that refuses."""
+        return self.scopes.reach_all(verb) if topic is None else self.scopes.reach(verb, topic)
+
+
+@define
+class Visit:
+    """A request for a page."""
+
+    request: Request
+    api: Api
+    visitor: Visitor
+    parts: Mapping[str, str]
+    """Of the path."""
+    form: Mapping[str, list[str]]
+    """What was sent with a POST."""
+
+    def asked(self, name: str) -> str:
+        """A parameter of the query without spaces around it; empty when it is not there."""
+        return self.request.query.get(name, "").strip()
+
+    def sent(self, name: str) -> str:
+        """A field of the form; empty when it is not there."""
+        return next(iter(self.form.get(name, ())), "").strip()
+
+    def query(self, *names: str) -> dict[str, str]:
+        """These parameters of the query, as far as they are there."""
+        return {name: value for name in names if (value := self.asked(name))}
+
+
+async def visitor_of(api: Api) -> Visitor:
+    """Who asks. Raises `Refused`, 401."""
+    told: dict[str, Any] = await api.get("/v1/session")
+    return Visitor(told["key"], Scopes(told["scopes"]), told["csrf"], told["expires_at"])
+
+
+async def read_form(request: Request) -> bytes:
+    """The body of a POST. Raises `Refused`, 413."""
+    pieces: list[bytes] = []
+    size, more = 0, True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            break
+        pieces.append(message.get("body", b""))
+        size += len(pieces[-1])
+        if size > _LONGEST_FORM:
+            raise Refused(413, {"detail": f"a form has {_LONGEST_FORM} bytes at most"})
+        more = message.get("more_body", False)
+    return b"".join(pieces)

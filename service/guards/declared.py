@@ -1,0 +1,144 @@
+"""Guards as `tarry.toml` declares them, checked. Pure, but for the files of their secrets.
+
+    [guards.unpaid]
+    table = "shop.orders"
+    key_column = "number"
+    condition = "status = 'UNPAID'"
+    dsn = "mysql://guard:password@db.example/shop"
+
+What is no good raises ValueError, which says what to write instead.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+from attrs import evolve, field, frozen
+
+from ...store.environment import FILE, secret
+from ...store.mysql.dsn import Dsn
+from ..durations import format_duration, parse_duration
+from ..places import masked
+
+_NAME = re.compile("[a-z][a-z0-9_]{0,63}")
+_IDENTIFIER = re.compile(r"[\w$-]{1,64}")
+_FIELDS = ("table", "key_column", "condition", "dsn", "dsn_file", "timeout")
+_NEEDED = ("table", "key_column", "condition")
+_VARIABLE = re.compile(r"TARRY_GUARDS_([A-Z0-9_]+)_DSN(_FILE)?")
+_TIMEOUT, _SHORTEST, _LONGEST = 1_000, 50, 30_000
+"""Milliseconds."""
+
+
+@frozen
+class Guard:
+    """Whether the row of a message's key fulfils the condition."""
+
+    name: str
+    table: str
+    key_column: str
+    condition: str
+    """SQL of the operator's, as it is."""
+    dsn: str = field(repr=masked)
+    """Of a user who may read that table, and no more; empty until it is known."""
+    timeout: int = _TIMEOUT
+    """Milliseconds for an answer."""
+
+    @property
+    def quoted(self) -> tuple[str, str]:
+        """The table and the column, as SQL."""
+        return ".".join(f"`{part}`" for part in self.table.split(".")), f"`{self.key_column}`"
+
+
+Guards = tuple[Guard, ...]
+
+
+def read(value: object) -> Guards:
+    """The tables of the file, by name; or what was read before."""
+    if isinstance(value, tuple):
+        return cast(Guards, value)
+    if not isinstance(value, dict):
+        raise ValueError("a guard is a table of its own in the file, such as [guards.unpaid]")
+    return tuple(_guard(str(name), table) for name, table in sorted(cast("dict[str, object]", value).items()))
+
+
+def show(guards: Guards) -> str:
+    """Their names."""
+    return ",".join(guard.name for guard in guards) or "none"
+
+
+def with_secrets(guards: Guards, environment: Mapping[str, str]) -> Guards:
+    """With the DSNs that are in the environment, in TARRY_GUARDS_UNPAID_DSN or behind TARRY_GUARDS_UNPAID_DSN_FILE."""
+    names = {guard.name.upper(): guard for guard in guards}
+    for variable in environment:
+        if (match := _VARIABLE.fullmatch(variable)) and match[1] not in names:
+            raise ValueError(f"{variable}: no guard {match[1].lower()!r} is declared in the file")
+    found: list[Guard] = []
+    for name, guard in names.items():
+        given = secret(f"TARRY_GUARDS_{name}_DSN", environment)
+        dsn = guard.dsn if given is None else _dsn(f"{guard.name} ({given[1]})", given[0])
+        if not dsn:
+            raise ValueError(f"{guard.name}: dsn is missing: of a user who may read {guard.table}, and no more")
+        found.append(evolve(guard, dsn=dsn))
+    return tuple(found)
+
+
+def is_variable(name: str) -> bool:
+    """Whether a variable of the environment is a guard's."""
+    return _VARIABLE.fullmatch(name) is not None
+
+
+def _guard(name: str, value: object) -> Guard:
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name: a small letter, then small letters, digits and underscores, 64 at most")
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} is a table with {', '.join(_NEEDED)} and dsn")
+    given = cast("dict[str, object]", value)
+    for key in given:
+        if key not in _FIELDS:
+            raise ValueError(f"{name}: unknown {key!r}: there are {', '.join(_FIELDS)}")
+    for key in _NEEDED:
+        if not isinstance(given.get(key), str) or not str(given[key]).strip():
+            raise ValueError(f"{name}: {key} is missing, or is no text")
+    table, column = str(given["table"]), str(given["key_column"])
+    parts = table.split(".")
+    if len(parts) > 2 or not all(map(_IDENTIFIER.fullmatch, parts)):
+        raise ValueError(f"{name}: table {table!r} is no name of a table, such as orders or shop.orders")
+    if not _IDENTIFIER.fullmatch(column):
+        raise ValueError(f"{name}: key_column {column!r} is no name of a column")
+    if "\0" in (condition := str(given["condition"])):
+        raise ValueError(f"{name}: condition holds a NUL")
+    return Guard(name, table, column, condition, _given_dsn(name, given), _timeout(name, given.get("timeout")))
+
+
+def _given_dsn(name: str, given: Mapping[str, object]) -> str:
+    if "dsn" in given and "dsn_file" in given:
+        raise ValueError(f"{name}: dsn and dsn_file: leave one of them out")
+    if "dsn_file" in given:
+        try:
+            return _dsn(f"{name} (dsn_file)", Path(str(given["dsn_file"])).read_text("utf-8").strip())
+        except OSError as error:
+            raise ValueError(f"{name}: dsn{FILE.lower()}: {error}") from None
+    return _dsn(name, given["dsn"]) if "dsn" in given else ""
+
+
+def _dsn(name: str, text: object) -> str:
+    try:
+        Dsn.parse(str(text))
+    except ValueError as error:
+        raise ValueError(f"{name}: dsn: {error}") from None
+    return str(text)
+
+
+def _timeout(name: str, value: object) -> int:
+    if value is None:
+        return _TIMEOUT
+    if not isinstance(value, int | str):
+        raise ValueError(f'{name}: timeout {value!r} is not a duration: write "1s", or milliseconds')
+    try:
+        ms = parse_duration(value)
+    except ValueError as error:
+        raise ValueError(f"{name}: timeout: {error}") from None
+    if not _SHORTEST <= ms <= _LONGEST:
+        raise ValueError(f"{name}: timeout lies between {format_duration(_SHORTEST)} and {format_duration(_LONGEST)}")
+    return ms

@@ -1,0 +1,124 @@
+"""What a guard is asked, and what its answer means. Pure.
+
+Every row of a key is asked for, and not only those that fulfil the condition: of two rows for one key nobody knows
+which is meant, whatever the condition says of them.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import field, frozen
+
+from ...store.mysql.literals import Sql, literal
+from .declared import Guard
+
+_WHOLE = re.compile("-?(0|[1-9][0-9]{0,18})")
+_WHOLE_NUMBERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
+_TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "binary", "varbinary"})
+
+TWO_ROWS = "there are two rows for one key"
+NO_NUMBER = "its key is no whole number, and the column holds nothing else"
+
+
+@frozen
+class Trial:
+    """What a guard says when it is tried, told without what the table holds."""
+
+    numbers: bool
+    """Keys are whole numbers there; else they are texts."""
+    took: int
+    """Milliseconds for the answer, without the login."""
+    said: bool | None
+    """Of one key whether its messages would be sent; None: nothing can be said, see `unclear`, or there is no row."""
+    unclear: str | None
+    """Why of that key nothing can be said."""
+
+
+class NoAnswer(Exception):
+    """The guard could not be asked, or did not answer. What it is asked of is held."""
+
+    def __init__(self, why: str, *, of_all: bool) -> None:
+        super().__init__(why)
+        self.of_all = of_all
+        """Whatever it is asked of; else it may be for one of the keys."""
+
+
+@frozen
+class Answers:
+    """What a guard says of keys."""
+
+    said: dict[str, bool] = field(factory=dict[str, bool])
+    """Whether the messages of a key are to be sent."""
+    unclear: dict[str, str] = field(factory=dict[str, str])
+    """Why of a key nothing can be said."""
+    alone: list[str] = field(factory=list[str])
+    """Keys that have to be asked for one at a time: there are rows whose keys are written otherwise."""
+
+
+def about_column(guard: Guard) -> bytes:
+    """What the column of the keys is: a row, if there is one that the user may see."""
+    schema, _, table = guard.table.rpartition(".")
+    where = "DATABASE()" if not schema else literal(schema)
+    named = f"TABLE_NAME = {literal(table)} AND COLUMN_NAME = {literal(guard.key_column)}"
+    asked = "SELECT LOWER(DATA_TYPE) FROM information_schema.COLUMNS"
+    return f"{asked} WHERE TABLE_SCHEMA = {where} AND {named}".encode()
+
+
+def holds_numbers(guard: Guard, rows: Sequence[tuple[Any, ...]]) -> bool:
+    """Whether keys are numbers there. Raises `NoAnswer` where they are neither numbers nor text."""
+    if not rows:
+        table = f"{guard.table}.{guard.key_column}"
+        raise NoAnswer(f"there is no column {table}, or its user may not read it", of_all=True)
+    kind = str(rows[0][0])
+    if kind not in _WHOLE_NUMBERS | _TEXTS:
+        why = f"{guard.table}.{guard.key_column} is of type {kind}: a key is looked up among texts or whole numbers"
+        raise NoAnswer(why, of_all=True)
+    return kind in _WHOLE_NUMBERS
+
+
+def question(guard: Guard, keys: Sequence[str], *, numbers: bool) -> bytes:
+    """Of each row of these keys whether it fulfils the condition. It may end in a comment."""
+    table, column = guard.quoted
+    some = ",".join(literal(Sql(key) if numbers else key) for key in keys)
+    said = f"(\n{guard.condition}\n) IS TRUE"
+    return f"SELECT {column}, {said} FROM {table} WHERE {column} IN ({some})".encode()  # noqa: S608  # the operator's
+
+
+def any_key(guard: Guard) -> bytes:
+    """A key that the table has, if it has one."""
+    table, column = guard.quoted
+    return f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL LIMIT 1".encode()  # noqa: S608  # the operator's
+
+
+def without_strangers(keys: Sequence[str], *, numbers: bool) -> tuple[list[str], Answers]:
+    """Those of these keys that can be asked for, each once; and answers for the others."""
+    asked = list(dict.fromkeys(keys))
+    if not numbers:
+        return asked, Answers()
+    fit = [key for key in asked if _WHOLE.fullmatch(key)]
+    return fit, Answers(unclear={key: NO_NUMBER for key in asked if not _WHOLE.fullmatch(key)})
+
+
+def answers(keys: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Answers:
+    """What these rows say of the keys that were asked for. The column has its own mind on which texts are the same: a
+    row whose key is written otherwise is one of them all the same, and of which can be seen when each is asked for
+    alone."""
+    if len(keys) > 1 and not {as_text(row[0]) for row in rows} <= set(keys):
+        return Answers(alone=list(keys))
+    found = Answers(said=dict.fromkeys(keys, False))
+    met = set[str]()
+    for value, fulfilled in rows:
+        key = keys[0] if len(keys) == 1 else as_text(value)
+        if key in met:
+            found.unclear[key] = TWO_ROWS
+            found.said.pop(key, None)
+        else:
+            met.add(key)
+            found.said[key] = bool(fulfilled)
+    return found
+
+
+def as_text(value: object) -> str:
+    """A value of the column as a key."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

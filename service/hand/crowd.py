@@ -1,0 +1,129 @@
+"""The crowd: more is due than one batch holds. It waits here, in lanes by topic, and comes into the stream in turns.
+
+Only when the hand is behind: the topics are looked up, which costs a read of what promotion will read next. From then
+on all that falls due comes here, until nothing is left, so that nothing overtakes what is of its queue.
+
+Two batches are on their way at a time, and never of the same topic. So what is due of a topic beside the crowd's goes
+at once, in a transaction of its own; it waits at most for a batch in which it has its share.
+
+Where a topic has a release rate, all that is due comes here, and what is beyond the rate stays.
+"""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence, Set
+
+import trio
+from attrs import define, field
+
+from ...store.records import Promoted
+from .lanes import Batch, Lanes
+from .releases import Releases
+
+_WAYS = 2
+"""Batches at a time, each with a connection."""
+_DOUBTED = 0.1
+"""Seconds between two looks whether the time is still in doubt."""
+
+_PACE = 0.05
+"""Seconds between two looks whether more of what a rate holds back may go."""
+
+Timer = tuple[int, int]
+TopicsOf = Callable[[Sequence[Timer], int], Awaitable[Mapping[int, int]]]
+"""By entry the topic of each of these (due, entry); it need not tell of those that are of the topic named."""
+
+
+async def unknown(_timers: Sequence[Timer], _crowd: int) -> Mapping[int, int]:
+    """Who knows no topics: all are in one lane, in order of their time."""
+    return {}
+
+
+@define(eq=False)
+class Crowd:
+    """`fire` promotes entries, however long that takes. While the time is `doubted` nothing is promoted."""
+
+    _fire: Callable[[Sequence[int]], Awaitable[Sequence[Promoted]]]
+    _topics_of: TopicsOf
+    _doubted: Callable[[], bool]
+    _batch: int
+    _releases: Releases
+    _aside: Container[int] = frozenset[int]()
+    _lanes: Lanes = field(factory=Lanes, init=False)
+    largest: int = field(default=0, init=False)
+    """The topic of which most were when last looked, if that was more than half of them; else 0."""
+    _changed: trio.Event = field(factory=trio.Event, init=False)
+    _stopping: bool = field(default=False, init=False)
+    _going: int = field(default=0, init=False)
+
+    def __bool__(self) -> bool:
+        """Whether something is here, or on its way."""
+        return bool(self._lanes)
+
+    def __len__(self) -> int:
+        return len(self._lanes)
+
+    @property
+    def oldest(self) -> int | None:
+        """When that was due which has waited here longest, and is not held back by a rate."""
+        return self._lanes.oldest(but=self._releases.bounds)
+
+    @property
+    def held_back(self) -> list[int]:
+        """The topics with a rate of which something waits here."""
+        return [topic for topic in self._lanes.topics if self._releases.bounds(topic)] if self._releases else []
+
+    def among(self, timers: Sequence[Timer]) -> set[int]:
+        """The entries of these that are here."""
+        return self._lanes.among(timers)
+
+    def forget(self, shards: Set[int], until: int) -> Iterator[None]:
+        """Forgets what is of these shards and was due before `until`, a piece at each step."""
+        return self._lanes.forget(shards, until)
+
+    async def put(self, timers: Sequence[Timer]) -> None:
+        """Takes what is due, in order of time. Raises `StoreError`, and then has taken nothing."""
+        topics = await self._topics_of(timers, self.largest)
+        lanes = {self.largest: [timer for timer in timers if timer[1] not in topics]}
+        for timer in [timer for timer in timers if timer[1] in topics] if topics else ():
+            lanes.setdefault(topics[timer[1]], []).append(timer)
+        lanes = {topic: lane for topic, lane in lanes.items() if lane}
+        ((largest, many),) = Counter({topic: len(some) for topic, some in lanes.items()}).most_common(1)
+        self.largest = largest if 2 * many > len(timers) else 0
+        self._lanes.put(lanes)
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Promotes what is here, until it is stopped."""
+        async with trio.open_nursery() as nursery:
+            for _ in range(_WAYS):
+                nursery.start_soon(self._go)
+
+    def stop(self) -> None:
+        """`run` returns when nothing is under way, and what waits stays here."""
+        self._stopping = True
+        self._changed.set()
+
+    async def _go(self) -> None:
+        while (batch := await self._next()) is not None:
+            for topic, some in batch.of.items():
+                self._releases.spend(topic, len(some))
+            gone = {one.entry for one in await self._fire(batch.entries)}
+            for (
+                topic,
+                some,
+            ) in batch.of.items():  # for what was cancelled meanwhile others may go; not for what is aside
+                self._releases.spend(topic, sum(entry in gone or entry in self._aside for entry in some) - len(some))
+            self._lanes.over(batch)
+            self._changed.set()
+
+    async def _next(self) -> Batch | None:
+        while not self._stopping:
+            if self._doubted() and self._lanes:
+                await trio.sleep(_DOUBTED)
+            elif (batch := self._lanes.take(self._batch, self._releases.room)) is not None:
+                return batch
+            else:
+                if self._changed.is_set():
+                    self._changed = trio.Event()
+                with trio.move_on_after(_PACE if self.held_back else float("inf")):
+                    await self._changed.wait()
+        return None

@@ -1,0 +1,197 @@
+"""Messages that are due and have one guard: they wait here until it has said whether they are sent.
+
+The hand does not wait with them, nor do those of other guards. Batches are asked for together; one that fails is
+parted, until it is known which message it is that the guard can say nothing of: that one is asked for alone from then
+on, with pauses that grow. A guard that cannot be asked at all, or answers nobody, is left alone for a while, a longer
+one each time. What there is no answer to stays, and is never sent.
+
+An answer is used once, while it is young. What another server has handed out meanwhile, or what was cancelled, is not
+found any more when it is its turn.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import islice
+
+import trio
+from attrs import define, field
+
+from ...store.errors import StoreError
+from ...store.timers.guarded import Guarded
+from ..guards.question import Answers, NoAnswer
+from ..outages import tell_failure
+
+BATCH = 500
+"""Messages of one question, at most."""
+YOUNG = 5.0
+"""Seconds for which an answer is gone by."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 10.0
+"""Seconds before a guard that has not answered is asked again."""
+_LOOK = 0.25
+"""Seconds before another try with what somebody holds."""
+_AWAY = 0.5
+"""Seconds before another try when the store is away."""
+_SURE = 2
+"""Messages asked for alone, one after another and in vain, until it is held to be the guard's fault."""
+
+Ask = Callable[[Sequence[str]], Awaitable[Answers]]
+Read = Callable[[Sequence[int]], Awaitable[Sequence[Guarded]]]
+Promote = Callable[[Mapping[int, bool], Callable[[], bool]], Awaitable[set[int]]]
+
+
+@define
+class _Alone:
+    """A message of which the guard could say nothing."""
+
+    pause: float
+    again_at: float
+    why: str
+
+
+@define(eq=False)
+class GuardRoom:
+    """The room of one guard. `ask` raises `NoAnswer`; `promote` takes answers and how young they are, and tells what
+    could not go; while the time is `doubted` nothing is promoted. What is held is told to `holds`, with the reason, and
+    an end of that to `answers`."""
+
+    _ask: Ask
+    _read: Read
+    _promote: Promote
+    _now: Callable[[], int]
+    _doubted: Callable[[], bool]
+    _holds: Callable[[str], None]
+    _answers: Callable[[], None]
+    _ready: dict[int, None] = field(factory=dict[int, None], init=False)
+    _alone: dict[int, _Alone] = field(factory=dict[int, _Alone], init=False)
+    _taken: set[int] = field(factory=set[int], init=False)
+    """On their way."""
+    _again: set[int] = field(factory=set[int], init=False)
+    """They came once more meanwhile: that transaction may have passed them over."""
+    _size: int = field(default=BATCH, init=False)
+    _in_vain: int = field(default=0, init=False)
+    """Messages asked for alone since somebody had an answer."""
+    _pause: float = field(default=0.0, init=False)
+    _changed: trio.Event = field(factory=trio.Event, init=False)
+    why: str | None = field(default=None, init=False)
+    """Why messages are held, if the guard does not answer."""
+
+    @property
+    def holds(self) -> str | None:
+        """Why messages are held: all, or else the one of them that was asked for alone last."""
+        last = next(reversed(self._alone.values()), None)
+        return self.why or (None if last is None else last.why)
+
+    def __contains__(self, entry: object) -> bool:
+        return entry in self._ready or entry in self._alone
+
+    def __len__(self) -> int:
+        return len(self._ready) + len(self._alone)
+
+    def put(self, id_: int) -> None:
+        """It is due."""
+        if id_ in self._taken:
+            self._again.add(id_)
+        elif id_ not in self._alone:
+            self._ready[id_] = None
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Has the guard asked, for ever."""
+        while True:
+            await self._until_due()
+            if self._ready:
+                await self._bring(list(islice(self._ready, self._size)))
+            if (id_ := self._due_alone()) is not None:
+                await self._bring([id_])
+
+    async def _until_due(self) -> None:
+        if self._pause:
+            await trio.sleep(self._pause)
+        while self._doubted() or not (self._ready or self._due_alone() is not None):
+            self._changed = trio.Event()
+            rest = _LOOK if self._doubted() or self._alone else float("inf")
+            with trio.move_on_after(rest):
+                await self._changed.wait()
+
+    def _due_alone(self) -> int | None:
+        now = trio.current_time()
+        return next((id_ for id_, one in self._alone.items() if one.again_at <= now), None)
+
+    async def _bring(self, ids: Sequence[int]) -> None:
+        self._taken = set(ids)
+        try:
+            await self._ask_for(ids)
+        except StoreError as error:
+            tell_failure("guarded_failed", error, messages=len(ids), again_in=_AWAY)
+            await trio.sleep(_AWAY)
+        finally:
+            self._taken = set()
+            for id_ in self._again:
+                if id_ not in self:
+                    self._ready[id_] = None
+            self._again = set()
+
+    async def _ask_for(self, ids: Sequence[int]) -> None:
+        now = self._now()
+        there = [one for one in await self._read(ids) if one.due <= now]
+        self._forget(set(ids).difference([one.id for one in there]))
+        if not there:
+            return
+        asked_at = trio.current_time()
+        try:
+            found = await self._ask([one.key for one in there])
+        except NoAnswer as error:
+            self._failed([one.id for one in there], error)
+            return
+        self._well(len(there))
+        for one in there:
+            if (why := found.unclear.get(one.key)) is not None:
+                self._holds(self._set_aside(one.id, why))
+        answers = {one.id: found.said[one.key] for one in there if one.key in found.said}
+        left = await self._promote(answers, lambda: trio.current_time() - asked_at < YOUNG) if answers else set[int]()
+        self._forget(answers.keys() - left)
+        for id_ in left:
+            self._put_last(id_)
+        if answers and left == answers.keys():
+            await trio.sleep(_LOOK)
+
+    def _well(self, messages: int) -> None:
+        """It has answered."""
+        self._in_vain, self._pause = 0, 0.0
+        self._size = min(BATCH, max(self._size, messages) * 2)
+        if self.why is not None:
+            self.why = None
+            self._answers()
+
+    def _failed(self, ids: Sequence[int], error: NoAnswer) -> None:
+        if not error.of_all and len(ids) > 1:
+            self._size = max(1, len(ids) // 2)
+            return
+        self._holds(str(error))
+        before = ids[0] in self._alone
+        if not error.of_all and (before or self._in_vain < _SURE):
+            self._in_vain += not before
+            self._set_aside(ids[0], str(error))
+            return
+        self.why = str(error)
+        self._pause = min(_LONGEST_PAUSE, self._pause * 2 or _FIRST_PAUSE)
+        for id_ in ids:
+            self._put_last(id_)
+
+    def _set_aside(self, id_: int, because: str) -> str:
+        """It is asked for alone, after a pause; why."""
+        before = self._alone.pop(id_, None)
+        pause = _FIRST_PAUSE if before is None else min(_LONGEST_PAUSE, before.pause * 2)
+        self._ready.pop(id_, None)
+        why = f"message {id_}: {because}"
+        self._alone[id_] = _Alone(pause, trio.current_time() + pause, why)
+        return why
+
+    def _put_last(self, id_: int) -> None:
+        self._alone.pop(id_, None)
+        self._ready.pop(id_, None)
+        self._ready[id_] = None
+
+    def _forget(self, ids: set[int]) -> None:
+        for id_ in ids:
+            self._ready.pop(id_, None)
+            self._alone.pop(id_, None)

@@ -1,0 +1,41 @@
+"""Revisions: the one that a thing must be at to be changed, and the one that it is at, as HTTP has them."""
+
+import re
+
+from .asgi import Response
+from .call import Call
+from .problems import Problem
+
+_TAG = re.compile(r'(?:W/)?"([0-9]{1,19})"')
+
+
+def condition(call: Call) -> tuple[int | None, bool]:
+    """The revision that it must be at, and whether there may be none."""
+    match, none = call.request.headers(b"if-match"), call.request.headers(b"if-none-match")
+    if none and (match or none != [b"*"]):
+        raise Problem("bad-request", "the header If-None-Match: say *, without If-Match: only when none waits")
+    if not match:
+        return None, bool(none)
+    found = _TAG.fullmatch(match[0].decode("latin-1").strip()) if len(match) == 1 else None
+    if found is None or int(found[1]) >= 1 << 63:
+        raise Problem("bad-request", 'the header If-Match: say one revision in quotes, as ETag has it: "1795432123456"')
+    return int(found[1]), False
+
+
+def revision_of(call: Call) -> int | None:
+    """The revision that it must be at to be removed."""
+    revision, absent = condition(call)
+    if absent:
+        raise Problem("bad-request", "the header If-None-Match goes with PUT")
+    return revision
+
+
+def unmatched(there: str, revision: int | None) -> Problem:
+    """412: what is there instead, and its revision, if there is any."""
+    return Problem("precondition-failed", there, executed=False, revision=revision)
+
+
+def tagged(response: Response, revision: int) -> Response:
+    """The same with its ETag."""
+    response.add_header("ETag", f'"{revision}"')
+    return response

@@ -1,0 +1,242 @@
+"""/v1/schedules: messages that come again and again."""
+
+import msgspec
+from msgspec import UNSET
+
+from ...store.rows import ScheduleRow
+from ...store.schedules import schedules
+from ...store.schedules.firing import is_kept
+from ...store.schedules.schedules import Wish
+from ..durations import format_time
+from ..schedules.courses import FIRE_AT, NAME
+from ..schedules.spec import Plan, Spec, WrongSpec, check_overlap, plan, plan_of, read_spec
+from . import answers
+from .asgi import Response
+from .call import Call, answer
+from .drafts import check_single
+from .messages import PAGE
+from .names import wrong_name
+from .problems import Problem, bad_field, bad_parameter
+from .requests import Backfill, Message, PutSchedule
+from .revisions import condition, revision_of, tagged, unmatched
+
+_SHOWN = 5
+"""Fire times in an answer."""
+_MOST = 1000
+"""Fire times of a backfill."""
+_END = 1 << 62
+
+
+async def put_schedule(call: Call) -> Response:
+    """Make a schedule or change one; with dry_run tell what it would be.
+
+    The same once more changes nothing: what declares schedules may do so again and again.
+    """
+    request = await call.read(PutSchedule)
+    name, now = call.part("name"), call.node.clock.now()
+    if wrong := wrong_name(request.topic):
+        raise bad_field("/topic", wrong)
+    call.demand("operate", request.topic)
+    spec, message = _checked(call, request)
+    revision, absent = condition(call)
+    known = await call.node.store.read(schedules.find_schedule, name)
+    if known is not None:
+        call.demand("operate", _topic_of(known))
+    planned = _planned(name, spec, now if known is None else known.made_at)
+    if _is_dry(call):
+        paused = bool(known is not None and known.paused) if request.paused is None else request.paused
+        times = planned.rule.upcoming(now, _SHOWN)
+        return answer(_told(name, spec, times, paused=paused, revision=0 if known is None else known.revision))
+    topic = await call.node.directory.topic(request.topic)
+    queue = check_single(call, message).placed(call.node.intake, topic).queue
+    wish = Wish(name, topic, queue, msgspec.json.encode(spec), request.paused, revision, absent)
+    result, row = await call.node.schedules.put(wish)
+    if result == "unmatched" or row is None:
+        raise _unmatched(row)
+    return _answer(call, row, 201 if result == "made" else 200)
+
+
+async def get_schedule(call: Call) -> Response:
+    """A schedule, and when it fires next."""
+    return _answer(call, await _row(call, "read"))
+
+
+async def list_schedules(call: Call) -> Response:
+    """Schedules by name, page by page."""
+    limit = call.number(call.query.get("max"), "max", default=PAGE, low=1, high=1000)
+    after = call.query.get("cursor") or ""
+    if after and wrong_name(after):
+        raise bad_parameter("cursor", "pass the cursor of the page before, as it is")
+    rows = await call.node.store.read(schedules.page, after, limit)
+    told = [_told_of(call, row) for row in rows]
+    return answer(answers.ScheduleList(schedules=told, cursor=rows[-1].name if len(rows) == limit else None))
+
+
+async def remove_schedule(call: Call) -> Response:
+    """Remove a schedule, and the message that waits for its next time."""
+    revision = revision_of(call)
+    name = (await _row(call, "operate")).name
+    removed, row = await call.node.schedules.remove(name, revision)
+    if row is None:
+        raise _unknown(call)
+    if not removed:
+        raise _unmatched(row)
+    return answer(answers.RemovedSchedule(name=name))
+
+
+async def pause_schedule(call: Call) -> Response:
+    """Pause a schedule: it sends nothing until it is resumed."""
+    return await _pause(call, paused=True)
+
+
+async def resume_schedule(call: Call) -> Response:
+    """Resume a schedule: it goes on with its next time, and what was in between is left out."""
+    return await _pause(call, paused=False)
+
+
+async def run_schedule(call: Call) -> Response:
+    """Send a message of a schedule now, paused or not."""
+    row = await _row(call, "operate")
+    sent = await call.node.schedules.run(row.name)
+    if sent is None:
+        raise _unknown(call)
+    return answer(answers.RunAnswer(id=str(sent[0]), fire_at=format_time(sent[1])), 201)
+
+
+async def backfill_schedule(call: Call) -> Response:
+    """Send the messages of past fire times that were not sent."""
+    row = await _row(call, "operate")
+    request = await call.read(Backfill)
+    begin, end = call.time(request.from_, "/from"), call.time(request.to, "/to")
+    if end <= begin:
+        raise bad_field("/to", "it is not after from")
+    if end > call.node.clock.now():
+        raise bad_field("/to", "it lies ahead: what is to come comes by itself")
+    times = _plan(row).rule.upcoming(begin - 1, _MOST + 1, until=end - 1)
+    if len(times) > _MOST:
+        raise bad_field("/to", f"there are more than {_MOST} fire times until then: take a shorter range")
+    sent = [] if request.dry_run else await call.node.schedules.backfill(row.name, times)
+    if sent is None:
+        raise _unknown(call)
+    return answer(answers.BackfillAnswer(times=len(times), sent=len(sent)))
+
+
+async def next_of_schedule(call: Call) -> Response:
+    """When a schedule fires next; of one that is paused, when it would."""
+    count = call.number(call.query.get("count"), "count", default=_SHOWN, low=1, high=100)
+    row = await _row(call, "read")
+    return answer(answers.NextAnswer(times=[format_time(at) for at in _upcoming(call, row, count)]))
+
+
+async def fires_of_schedule(call: Call) -> Response:
+    """What became of a schedule's fire times, the latest first."""
+    limit = call.number(call.query.get("max"), "max", default=PAGE, low=1, high=1000)
+    before = call.number(call.query.get("cursor"), "cursor", default=_END, low=0, high=_END)
+    row = await _row(call, "read")
+    found = await call.node.store.read(schedules.fires, row.id, before, limit)
+    told = [
+        answers.FireAnswer(
+            fire_at=format_time(one.fire_at),
+            what=one.what,
+            at=format_time(one.at),
+            id=UNSET if one.message_id is None else str(one.message_id),
+        )
+        for one in found
+    ]
+    return answer(answers.FirePage(fires=told, cursor=str(found[-1].fire_at) if len(found) == limit else None))
+
+
+async def _pause(call: Call, *, paused: bool) -> Response:
+    row = await _row(call, "operate")
+    changed = await call.node.schedules.pause(row.name, paused=paused)
+    if changed is None:
+        raise _unknown(call)
+    return _answer(call, changed)
+
+
+def _checked(call: Call, request: PutSchedule) -> tuple[Spec, Message]:
+    """Its specification, and the message that it sends, in order but for the times."""
+    spec = Spec(**{name: getattr(request, name) for name in Spec.__struct_fields__})
+    message = Message(
+        body=request.body,
+        body_base64=request.body_base64,
+        content_type=request.content_type,
+        key=request.key,
+        headers=request.headers,
+        tag=request.tag,
+        ordering_key=request.ordering_key,
+    )
+    check_single(call, message)
+    if taken := {NAME, FIRE_AT}.intersection(request.headers or ()):
+        raise bad_field("/headers", f"{min(taken)} is set by the schedule")
+    if request.group is not None and (wrong := wrong_name(request.group)):
+        raise bad_field("/group", wrong)
+    return spec, message
+
+
+def _planned(name: str, spec: Spec, made_at: int) -> Plan:
+    try:
+        check_overlap(spec)
+        return plan(name, spec, made_at)
+    except WrongSpec as error:
+        raise bad_field(error.pointer, str(error)) from None
+
+
+def _is_dry(call: Call) -> bool:
+    said = call.query.get("dry_run", "false")
+    if said not in ("true", "false"):
+        raise bad_parameter("dry_run", "there are true and false")
+    return said == "true"
+
+
+async def _row(call: Call, verb: str) -> ScheduleRow:
+    """The schedule of the path; for a key whose scopes do not reach its topic there is none."""
+    row = await call.node.store.read(schedules.find_schedule, call.part("name"))
+    if row is None or not call.holder.scopes.reach(verb, _topic_of(row)):
+        raise _unknown(call)
+    return row
+
+
+def _topic_of(row: ScheduleRow) -> str:
+    return read_spec(row.spec).topic
+
+
+def _plan(row: ScheduleRow) -> Plan:
+    try:
+        return plan_of(row.name, row.spec, row.made_at)
+    except WrongSpec as error:  # it was in order when it was set
+        raise bad_field(error.pointer, f"this server's time zones do not know it: {error}") from None
+
+
+def _upcoming(call: Call, row: ScheduleRow, count: int) -> list[int]:
+    after = max(call.node.clock.now(), row.last_at) if row.next_at is None or is_kept(row) else row.next_at - 1
+    return _plan(row).rule.upcoming(after, count)
+
+
+def _answer(call: Call, row: ScheduleRow, status: int = 200) -> Response:
+    return tagged(answer(_told_of(call, row), status), row.revision)
+
+
+def _told_of(call: Call, row: ScheduleRow) -> answers.ScheduleAnswer:
+    times = [] if row.paused else _upcoming(call, row, _SHOWN)
+    return _told(row.name, read_spec(row.spec), times, paused=bool(row.paused), revision=row.revision)
+
+
+def _told(name: str, spec: Spec, times: list[int], *, paused: bool, revision: int) -> answers.ScheduleAnswer:
+    return answers.ScheduleAnswer(
+        name=name,
+        spec=msgspec.Raw(msgspec.json.encode(spec)),
+        next=[format_time(at) for at in times],
+        paused=paused,
+        revision=revision,
+    )
+
+
+def _unknown(call: Call) -> Problem:
+    return Problem("unknown-schedule", f"there is no schedule {call.part('name')!r}")
+
+
+def _unmatched(row: ScheduleRow | None) -> Problem:
+    if row is None:
+        return unmatched("there is none", None)
+    return unmatched(f"it is at revision {row.revision}", row.revision)

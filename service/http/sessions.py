@@ -1,0 +1,69 @@
+"""/v1/session: who sits at a browser exchanges a key for a cookie. How it is sealed is told in `access.sessions`."""
+
+from ..access.keyring import NoKey
+from ..access.sessions import LASTS, Session
+from ..durations import format_time
+from . import answers
+from .access import SESSION, holder_of, session_of, unauthorized
+from .asgi import Response
+from .call import Call, answer
+from .names import wrong_label
+from .problems import bad_field
+from .requests import SignIn
+
+
+async def sign_in(call: Call) -> Response:
+    """Exchange a key for a session, which comes as a cookie.
+
+    It lasts twelve hours, and ends with its key.
+    """
+    node = call.node  # nothing is read while there is none
+    request = await call.read(SignIn)
+    if wrong := wrong_label(request.key, 255):
+        raise bad_field("/key", wrong)
+    if node.keyring.anybody is not None:
+        return answer(_told(call, None), 201)
+    try:
+        text, session = node.sessions.begin(request.key.encode())
+    except NoKey as error:
+        raise unauthorized(str(error)) from None
+    response = answer(_told(call, session), 201)
+    response.add_header("Set-Cookie", _cookie(call, text, LASTS // 1000))
+    return response
+
+
+async def who(call: Call) -> Response:
+    """Who is signed in, and what the key may do.
+
+    With a key in place of a session, whose that is.
+    """
+    holder, text = holder_of(call.request, call.node), session_of(call.request)
+    if holder.name and text is not None:
+        return answer(_told(call, call.node.sessions.find(text)))
+    told = answers.SessionAnswer(key=holder.name or None, scopes=list(holder.scopes.texts), expires_at=None, csrf=None)
+    return answer(told)
+
+
+async def sign_out(call: Call) -> Response:
+    """Take the session's cookie back."""
+    response = answer(answers.SignedOut())
+    response.add_header("Set-Cookie", _cookie(call, "", 0))
+    return response
+
+
+def _told(call: Call, session: Session | None) -> answers.SessionAnswer:
+    if session is None:
+        everybody = call.node.keyring.anybody
+        scopes = [] if everybody is None else list(everybody.scopes.texts)
+        return answers.SessionAnswer(key=None, scopes=scopes, expires_at=None, csrf=None)
+    holder = session.holder
+    return answers.SessionAnswer(
+        key=holder.name, scopes=list(holder.scopes.texts), expires_at=format_time(session.until), csrf=session.csrf
+    )
+
+
+def _cookie(call: Call, text: str, seconds: int) -> str:
+    # Behind a proxy that speaks TLS the connection to here is plain: then the cookie could not come back if it were
+    # for secure connections alone, as the server cannot know.
+    secure = "; Secure" if call.request.scope.get("scheme") == "https" else ""
+    return f"{SESSION}={text}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"

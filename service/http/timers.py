@@ -1,0 +1,123 @@
+"""/v1/topics/{topic}/timers/{key}: one message that waits, for each key of a topic."""
+
+from msgspec import UNSET
+
+from ...store.records import Topic
+from ...store.timers import keyed
+from ...store.timers.keyed import Wish
+from ..durations import format_time
+from . import answers, rendering
+from .asgi import Response
+from .call import Call, answer
+from .drafts import SLACK, answered_before, check_single, fingerprint, guards_of
+from .problems import Problem, bad_field, idempotency_conflict
+from .publishing import idempotency_key
+from .reading import decode, read_body
+from .requests import PutTimer
+from .revisions import condition, revision_of, tagged, unmatched
+
+
+async def put_timer(call: Call) -> Response:
+    """Set the timer of a key: the one message of it that waits.
+
+    The same request with its idempotency key once more, after the timer has fired too, is answered as before.
+    """
+    name, key = call.part("topic"), call.part("key")
+    data = await read_body(call.request, call.settings.max_batch_bytes + SLACK)
+    request = decode(data, PutTimer)
+    longest = _longest(call, request)
+    if request.delay is None and request.deliver_at is None:
+        raise bad_field("/delay", "say delay or deliver_at: a timer waits")
+    named = idempotency_key(call, request.idempotency_key)
+    mark = b"" if named is None else fingerprint(f"{name}\n{key}", data)
+    try:
+        checked = check_single(call, request)
+    except Problem:
+        if named is None or not await answered_before(call, name, {(named, mark)}):
+            raise
+        checked = check_single(call, request, again=True)
+    revision, absent = condition(call)
+    await call.node.guards.admit(guards_of([checked]))
+    topic = await call.node.directory.topic(name)
+    draft = checked.placed(call.node.intake, topic)
+    wish = Wish(*(topic, key, draft, request.mode or "replace", longest, revision, absent, named), mark)
+    done = await call.node.timers.do(wish)
+    if done.result not in ("made", "replaced", "kept"):
+        raise _no(call, done)
+    load, late_by = rendering.outlook(call.node.shaping, done.due) if done.due else (UNSET, UNSET)
+    said = answers.TimerAnswer(
+        id=str(done.id),
+        key=key,
+        revision=done.revision,
+        deliver_at=format_time(done.deliver_at),
+        state="scheduled",
+        replaced=UNSET if done.replaced is None else str(done.replaced),
+        load=load,
+        late_by=late_by,
+        replayed=done.replayed,
+    )
+    return tagged(answer(said, 201 if done.result == "made" else 200), done.revision)
+
+
+async def get_timer(call: Call) -> Response:
+    """The timer of a key, and how its message is.
+
+    It is remembered for as long as idempotency keys are once its message waits no more.
+    """
+    key = call.part("key")
+    topic = await call.topic()
+    found = await call.node.store.read(keyed.find_timer, topic, key)
+    if found is None:
+        raise _unknown(call)
+    said = answers.TimerAnswer(
+        id=str(found.id),
+        key=key,
+        revision=found.revision,
+        deliver_at=format_time(found.deliver_at),
+        state=found.state,
+        queue=UNSET if found.queue is None else found.queue,
+        offset=UNSET if found.offset is None else found.offset,
+    )
+    return tagged(answer(said), found.revision)
+
+
+async def cancel_timer(call: Call) -> Response:
+    """Cancel the message of a key that waits.
+
+    The verdict is exact.
+    """
+    revision = revision_of(call)
+    topic: Topic = await call.topic()
+    done = await call.node.timers.do(Wish(topic, call.part("key"), revision=revision))
+    if done.result not in ("cancelled", "suppressed"):
+        raise _no(call, done)
+    return answer(answers.CancelAnswer(result=done.result))
+
+
+def _longest(call: Call, request: PutTimer) -> int | None:
+    if request.max_wait is None:
+        return None
+    if request.mode != "debounce":
+        raise bad_field("/max_wait", 'it goes with "mode": "debounce"')
+    return call.duration(request.max_wait, "/max_wait", low=1, high=call.settings.max_delay)
+
+
+def _unknown(call: Call) -> Problem:
+    return Problem("unknown-timer", f"topic {call.part('topic')!r} has no timer {call.part('key')!r}")
+
+
+def _no(call: Call, done: keyed.Answer) -> Problem:
+    if done.result == "unmatched":
+        if not done.id:
+            return unmatched("there is no timer of this key", None)
+        return unmatched(f"the timer is at revision {done.revision}", done.revision)
+    if done.result == "too_late":
+        place = None if done.queue is None or done.offset is None else (done.queue, done.offset)
+        return Problem("too-late", "the message had been handed to the stream", result="too_late", place=place)
+    if done.result == "cancelled":
+        return Problem("cancelled", "the message was cancelled before", result="cancelled")
+    if done.result == "suppressed":
+        return Problem("suppressed", "the message was suppressed before: its guard said no", result="suppressed")
+    if done.result == "conflict":
+        return idempotency_conflict()
+    return _unknown(call)

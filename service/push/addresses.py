@@ -1,0 +1,67 @@
+"""Addresses that nothing is posted to, unless a setting allows it: those that are not of the public internet. Pure.
+
+A server that posts to where others tell it to can be made to reach what only it can reach: its own machine, its
+neighbours, the cloud's metadata. So the address itself is judged, at each post, and that very one is connected to.
+"""
+
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+_NETWORKS = (
+    *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+    *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24"),
+    *("203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
+    "168.63.129.16/32",  # Azure's own services: public by its number alone
+)
+_CLOSED = tuple(map(ip_network, _NETWORKS))
+_PUBLIC = IPv6Network("2000::/3")
+_CLOSED_OF_PUBLIC = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
+"""Teredo and 6to4 among them, which hold an IPv4 address and are hardly used for anything else any more."""
+_NAT64 = IPv6Network("64:ff9b::/96")
+_LAST_32 = (1 << 32) - 1
+
+
+def read_networks(texts: Sequence[str]) -> tuple[Network, ...]:
+    """Of a setting, which has checked them."""
+    return tuple(map(ip_network, texts))
+
+
+def refused(address: Address, allowed: Sequence[Network]) -> str | None:
+    """Why nothing may be posted to the address; None when it may."""
+    meant = _meant(address)
+    if is_allowed(address, allowed):
+        return None
+    if isinstance(meant, IPv4Address):
+        closed = any(meant in network for network in _CLOSED)
+    else:
+        closed = meant not in _PUBLIC or any(meant in network for network in _CLOSED_OF_PUBLIC)
+    if closed or not meant.is_global or meant.is_multicast:
+        return f"{address} is not of the public internet, and push_allow does not name it"
+    return None
+
+
+def is_allowed(address: Address, allowed: Sequence[Network]) -> bool:
+    """Whether the setting names it."""
+    meant = _meant(address)
+    return any(meant.version == network.version and meant in network for network in allowed)
+
+
+def _meant(address: Address) -> Address:
+    """The IPv4 address in one of IPv6 that leads there."""
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is not None:
+            return address.ipv4_mapped
+        if address in _NAT64:
+            return IPv4Address(int(address) & _LAST_32)
+    return address
+
+
+def read_address(text: str) -> Address | None:
+    """A literal address; None for a name. One with a zone is no address here."""
+    try:
+        return ip_address(text)
+    except ValueError:
+        return None

@@ -1,0 +1,387 @@
+"""A pusher: claims the messages of one group as any client does, and posts them to its endpoint.
+
+An ordinary claim is all that it holds, so that whatever befalls this server, what was not acked comes again. While the
+endpoint is away, or asks to be left alone, messages that come back are not counted: they keep their rung.
+"""
+
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import quote
+
+import msgspec
+import structlog
+import trio
+from attrs import define, frozen
+
+from ...store.erased import erased_at_of
+from ...store.errors import StoreError
+from ...store.groups import push
+from ...store.groups.claim_ids import format_claim
+from ...store.groups.push import PushRow
+from ...store.records import Claim, ClaimRequest, Delivered, Group, Settled
+from ...store.store import Store
+from ..alarm import Alarm
+from ..clock import Clock
+from ..durations import format_time
+from ..errors import Busy, Overloaded, ServiceError, Stopping, UnknownClaim
+from ..groups.groups import Groups
+from ..metrics import Metrics
+from ..outages import tell_failure
+from ..rounds import until_done
+from .breaker import Breaker
+from .connections import Connections
+from .endpoint import Endpoint, read_endpoint
+from .signing import read_secret, signatures
+from .verdicts import Verdict, verdict_of
+
+if TYPE_CHECKING:
+    # Loaded with the first post: without one, as most servers are, it would be a part of each start.
+    from .posting import Poster
+
+_WAIT = 30_000
+"""Milliseconds of a claim."""
+_REST = 1.0
+"""Seconds until a claim is tried again that could not be had."""
+_LONG = 300.0
+"""Seconds for which a breaker may be open before somebody should hear of it."""
+_LONGEST_HEADERS = 8 << 10
+"""Bytes of a message's own headers that are passed on: most servers take no more."""
+_TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_PLAIN = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) != "%") + " "
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
+
+
+@frozen
+class Desk:
+    """What all pushers of a server share. `poster` makes what posts, when it is first wanted; `lease` is milliseconds,
+    `chance` draws from 0 to 1."""
+
+    store: Store
+    groups: Groups
+    clock: Clock
+    metrics: Metrics
+    alarm: Alarm
+    poster: "Callable[[], Poster]"
+    lease: int
+    leave: Callable[[str], Awaitable[object]]
+    """A client is gone, whatever it shared in."""
+    asked: Callable[[], Awaitable[object]]
+    """Somebody claims: what was paused elsewhere is known from here on."""
+    chance: Callable[[], float] = secrets.SystemRandom().random
+
+
+@define(eq=False)
+class _Held:
+    """A claim, while messages of it are on their way."""
+
+    name: str
+    lost: bool = False
+
+
+class Pusher:
+    """Of one group. `run` in a task, until `end`."""
+
+    def __init__(self, desk: Desk, group: Group, row: PushRow, client: str, share: int) -> None:
+        self._desk = desk
+        self._group = group
+        self._client = client
+        self._share = share
+        """Messages that this server may have in flight."""
+        self._in_flight = 0
+        self._wake = trio.Event()
+        self._asking: trio.CancelScope | None = None
+        self._posting: set[trio.CancelScope] = set()
+        self._connections = Connections()
+        self._deadline = float("inf")
+        self._ended = False
+        self.over = False
+        """It has ended, and nothing of it is under way."""
+        self._set(row)
+
+    def _set(self, row: PushRow) -> None:
+        self.row = row
+        self._off = row.off_at is not None
+        self._breaker = Breaker(self._desk.chance)
+        self._left_alone_until = 0.0
+        self._rung = False
+        self._keys = [read_secret(text) for text in row.secrets.split()]
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Of its topic and its group."""
+        return self._group.topic.name, self._group.name
+
+    def of(self, group: Group) -> bool:
+        """Whether it is this group's. After a failover that lost a group, its number may be another's."""
+        return (group.topic.id, *self.names) == (self._group.topic.id, group.topic.name, group.name)
+
+    def see(self, row: PushRow, share: int) -> None:
+        """As the row is now, and this server's share of what may be in flight."""
+        if row.changed_at != self.row.changed_at:
+            self._set(row)
+        else:
+            self.row = row
+            self._off |= row.off_at is not None  # another server was told
+        self._share = share
+        self._stir()
+
+    def end(self, at: float = float("inf")) -> None:
+        """No more claims; what is on its way has until `at`, trio's time, and is then given back uncounted."""
+        self._ended = True
+        self._deadline = min(self._deadline, at)
+        for scope in self._posting:
+            scope.deadline = min(scope.deadline, self._deadline)
+        self._stir()
+
+    async def run(self) -> None:
+        """Claims and posts."""
+        try:
+            async with trio.open_nursery() as beside:
+                beside.start_soon(self._connections.run)
+                async with trio.open_nursery() as nursery:
+                    await self._claim_on(nursery)
+                beside.cancel_scope.cancel()
+            if self._group.topic.ordered:  # its queues are free for others at once
+                with trio.move_on_after(_REST):
+                    await self._insist(partial(self._desk.leave, self._client))
+        finally:
+            self.over = True
+
+    async def _claim_on(self, nursery: trio.Nursery) -> None:
+        while not self._ended:
+            room = self._room()
+            if not room:
+                await self._rest()
+            elif (claim := await self._claim(room)) is not None:
+                messages = [message for one in claim.ranges for message in one.messages]
+                self._in_flight += len(messages)
+                nursery.start_soon(self._post_all, claim, messages)
+
+    # What may be claimed, and when
+
+    def _room(self) -> int:
+        """How many messages may be claimed now."""
+        now = trio.current_time()
+        if self._ended or self._off or now < self._left_alone_until:
+            return 0
+        if self._breaker.open:
+            return int(not self._in_flight and self._share > 0 and now >= self._breaker.probe_at)
+        return max(0, self._share - self._in_flight)
+
+    async def _rest(self) -> None:
+        now = trio.current_time()
+        ahead = [at for at in (self._left_alone_until, self._breaker.probe_at) if at > now]
+        with trio.move_on_at(min(ahead, default=float("inf"))):
+            await self._wake.wait()
+        self._wake = trio.Event()
+
+    def _stir(self) -> None:
+        """Something has changed. Who waits for messages that may not be claimed any more goes home."""
+        self._wake.set()
+        if self._asking is not None and not self._room():
+            self._asking.cancel()
+
+    async def _claim(self, room: int) -> Claim | None:
+        began = trio.current_time()
+        claim: Claim | None = None
+        with trio.CancelScope() as self._asking:
+            try:
+                request = ClaimRequest(self._client, room, self._desk.lease)
+                await self._desk.asked()
+                claim = await self._desk.groups.claim(self._group, request, _WAIT)
+            except (StoreError, ServiceError) as error:
+                tell_failure("push_waits", error, **self._names)
+            if claim is None and trio.current_time() - began < _REST:
+                await trio.sleep(_REST)  # nobody waited: the group may be gone, or the server stops
+        self._asking = None
+        return claim
+
+    # What was claimed
+
+    async def _post_all(self, claim: Claim, messages: Sequence[Delivered]) -> None:
+        held = _Held(format_claim(*(one.key for one in claim.ranges)))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._keep, held)
+            async with trio.open_nursery() as lanes:
+                for lane in self._lanes(messages):
+                    lanes.start_soon(self._post_lane, held, lane)
+            nursery.cancel_scope.cancel()
+
+    def _lanes(self, messages: Sequence[Delivered]) -> list[list[Delivered]]:
+        """What goes one after another: the messages of a key, on an ordered topic."""
+        lanes: dict[str | int, list[Delivered]] = {}
+        for message in messages:
+            ordered = self._group.topic.ordered and message.ordering_key is not None
+            lanes.setdefault(message.ordering_key or "" if ordered else message.id, []).append(message)
+        return list(lanes.values())
+
+    async def _keep(self, held: _Held) -> None:
+        """The lease goes on for as long as something is on its way."""
+        while not held.lost:
+            await trio.sleep(self._desk.lease / 3000)
+            settle = partial(self._desk.groups.settle, held.name, "extend", lease=self._desk.lease)
+            held.lost = await self._settle(settle)
+
+    async def _post_lane(self, held: _Held, lane: Sequence[Delivered]) -> None:
+        left = len(lane)
+        try:
+            for message in lane:
+                went_on = not held.lost and await self._post_one(held, message)
+                if not went_on:
+                    return  # what is behind it leaves the claim with it
+                left -= 1
+                self._in_flight -= 1
+                self._stir()
+        finally:
+            self._in_flight -= left
+            self._stir()
+
+    async def _post_one(self, held: _Held, message: Delivered) -> bool:
+        """Whether it was sent, and acked."""
+        row = self.row
+        verdict = self._held_up() or await self._attempt(message)
+        if row.changed_at == self.row.changed_at:
+            await self._note(row, message, verdict)
+        fail = partial(self._desk.groups.settle, held.name, "fail", ids=[message.id], reason=verdict.reason)
+        if verdict.kind == "sent":
+            return not await self._settle(partial(self._desk.groups.settle, held.name, "ack", ids=[message.id]))
+        if verdict.kind == "failed" or (verdict.kind == "away" and not self._breaker.open):
+            await self._settle(fail)
+        else:
+            rest = max(verdict.rest, self._breaker.left(trio.current_time()))
+            await self._settle(partial(fail, retry_after=rest, count=False))
+        return False
+
+    def _held_up(self) -> Verdict | None:
+        """Why a message that was claimed is not posted after all."""
+        now = trio.current_time()
+        if self._off or self._deadline <= now:
+            return Verdict("later", "nothing is posted any more")
+        if now < self._left_alone_until:
+            return Verdict("later", "the endpoint asked to be left alone", round((self._left_alone_until - now) * 1000))
+        if self._breaker.open and now < self._breaker.probe_at:
+            return Verdict("later", "the endpoint is away")
+        return None
+
+    async def _attempt(self, message: Delivered) -> Verdict:
+        from .posting import Post, Unreached
+
+        poster, began = self._desk.poster(), trio.current_time()
+        verdict = Verdict("later", "the server stopped before the endpoint answered")
+        with trio.CancelScope(deadline=self._deadline) as scope:
+            self._posting.add(scope)
+            try:
+                endpoint = read_endpoint(self.row.url, poster.allowed)
+                headers = self._headers(endpoint, message)
+                # A type of none for a body that is not there: what is erased stands in a header.
+                content_type = "application/octet-stream" if "tarry-erased-at" in headers else message.content_type
+                post = Post(endpoint, headers, message.body, content_type or "application/json")
+                head = await poster.post(post, self.row.timeout / 1000, self._connections)
+                verdict = verdict_of(head.status, head.headers, self._desk.clock.now())
+            except (Unreached, ValueError) as error:
+                verdict = Verdict("away", str(error))
+            finally:
+                self._posting.discard(scope)
+        self._desk.metrics.pushed(*self.names, trio.current_time() - began, sent=verdict.kind == "sent")
+        return verdict
+
+    def _headers(self, endpoint: Endpoint, message: Delivered) -> dict[str, str]:
+        id_, timestamp = str(message.id), self._desk.clock.now() // 1000
+        own = _own_headers(message.headers)
+        erased_at = erased_at_of(message.content_type)
+        told = self._names | {
+            "erased-at": None if erased_at is None else format_time(erased_at),
+            "attempt": str(message.attempt),
+            "key": message.key,
+            "tag": message.tag,
+            "ordering-key": message.ordering_key,
+        }
+        return {
+            "Host": endpoint.netloc,
+            "User-Agent": "tarry",
+            "webhook-id": id_,
+            "webhook-timestamp": str(timestamp),
+            "webhook-signature": signatures(self._keys, id_, timestamp, message.body),
+            **{f"tarry-{name}": quote(value, safe=_PLAIN).strip() for name, value in told.items() if value is not None},
+            **own,
+        }
+
+    # What became of it
+
+    async def _note(self, row: PushRow, message: Delivered, verdict: Verdict) -> None:
+        """What a post tells of the endpoint."""
+        now, at = trio.current_time(), self._desk.clock.now()
+        if verdict.kind == "sent":
+            if self._breaker.sent() or self.row.broken_at is not None:
+                await self._tell_mended(row, at)
+        elif verdict.kind == "failed":
+            self._breaker.refused(now)
+        elif verdict.kind == "later":
+            self._left_alone_until = max(self._left_alone_until, now + verdict.rest / 1000)
+        elif verdict.kind == "away":
+            self._breaker.failed(message.id, now)
+            if self._breaker.open:
+                await self._tell_broken(row, verdict.reason, now, at)
+        elif not self._off:
+            self._off = True
+            log.warning("push_switched_off", because=verdict.reason, **self._names)
+            self._desk.alarm.ring("push_switched_off", at=format_time(at), because=verdict.reason, **self._names)
+            await self._insist(lambda: self._desk.store.write(push.switch_off, row, verdict.reason, at))
+        self._desk.metrics.push_broken(*self.names, broken=self._breaker.open)
+        self._stir()
+
+    async def _tell_mended(self, row: PushRow, at: int) -> None:
+        if self._rung:  # who was called hears that it is over, and is called again the next time
+            self._rung = False
+            self._desk.alarm.ring("push_mended", at=format_time(at), **self._names)
+        await self._write(lambda: self._desk.store.write(push.mended, row))
+
+    async def _tell_broken(self, row: PushRow, reason: str, now: float, at: int) -> None:
+        opened_at = self._breaker.opened_at
+        if opened_at == now:
+            log.warning("push_broken", because=reason, **self._names)
+        elif opened_at is not None and now - opened_at >= _LONG and not self._rung:
+            self._rung = True
+            self._desk.alarm.ring("push_broken", at=format_time(at), because=reason, **self._names)
+        await self._write(lambda: self._desk.store.write(push.broke, row, reason, at))
+
+    @property
+    def _names(self) -> dict[str, str]:
+        topic, group = self.names
+        return {"topic": topic, "group": group}
+
+    async def _settle(self, settle: Callable[[], Awaitable[Settled]]) -> bool:
+        """Whether it was too late: the lease is over. What the store cannot do now is tried until it can."""
+        try:
+            return (await self._insist(settle)).lost
+        except UnknownClaim:
+            return True
+
+    async def _insist(self, step: Callable[[], Awaitable[T]]) -> T:
+        return await until_done(step, (StoreError, Busy, Overloaded, Stopping), "push_is_told_later", **self._names)
+
+    async def _write(self, step: Callable[[], Awaitable[object]]) -> None:
+        """What is only for an operator's look: it is told again with the next post."""
+        try:
+            await step()
+        except StoreError as error:
+            tell_failure("push_not_told", error, **self._names)
+
+
+def _own_headers(encoded: bytes | None) -> dict[str, str]:
+    """Those of a message whose names HTTP can carry, as `tarry-header-NAME`; as many as most servers take."""
+    own: dict[str, str] = {}
+    left = _LONGEST_HEADERS
+    for name, value in msgspec.json.decode(encoded or b"{}", type=dict[str, str]).items():
+        if name and _TOKEN.issuperset(name):
+            text = quote(value, safe=_PLAIN).strip()
+            left -= len(name) + len(text)
+            if left < 0:
+                break
+            own[f"tarry-header-{name}"] = text
+    return own

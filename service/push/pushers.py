@@ -1,0 +1,127 @@
+"""Pushers: one for each group whose messages are posted to an endpoint, at each server.
+
+Every server claims for every such group, as clients of a group do at several servers: rows arbitrate, and nobody has to
+be elected. How many messages may be in flight is shared out among the servers that push, so that each knows its part.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import trio
+from attrs import define, field
+
+from ...store.groups import push
+from ...store.groups.push import PushRow
+from ...store.records import Group, Topic
+from ..errors import TopicConflict, UnknownPush
+from ..nodes import Nodes
+from ..topics.directory import Directory
+from .addresses import Network
+from .pusher import Desk, Pusher
+
+_ROUND, _IDLE_ROUND = 2.0, 10.0
+"""Seconds between two looks at what other servers have set."""
+
+
+@define(eq=False)
+class Pushers:
+    """`open` once there is a nursery, `look` over and over with a `rest` between, `stop` at the end. `grace` is the
+    seconds that what is under way then has."""
+
+    _desk: Desk
+    _directory: Directory
+    _nodes: Nodes
+    _name: str
+    allowed: Sequence[Network]
+    """Networks that may be posted to beside the public internet."""
+    _grace: float
+    _running: dict[int, Pusher] = field(factory=dict[int, Pusher], init=False)
+    _ending: set[Pusher] = field(factory=set[Pusher], init=False)
+    _nursery: trio.Nursery | None = field(default=None, init=False)
+    _stopping: bool = field(default=False, init=False)
+    _numbers: Iterator[int] = field(factory=itertools.count, init=False)
+    """Of the names of clients: who ends takes nothing along of who comes after."""
+
+    def open(self, nursery: trio.Nursery) -> None:
+        """From now on pushers are at work, as tasks of this nursery."""
+        self._nursery = nursery
+
+    def stop(self) -> None:
+        """No more claims; what is under way ends, or is given back."""
+        self._stopping = True
+        for group_id in list(self._running):
+            self._end(group_id)
+        for pusher in self._ending:
+            pusher.end(trio.current_time() + self._grace)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way any more, once it stops."""
+        return not self._running and all(pusher.over for pusher in self._ending)
+
+    async def find(self, group: Group) -> PushRow:
+        """Raises `UnknownPush`."""
+        if (row := await self._desk.store.read(push.find, group.id)) is None:
+            raise UnknownPush(f"messages of group {group.name!r} of topic {group.topic.name!r} are not pushed")
+        return row
+
+    async def put(
+        self, topic: Topic, name: str, url: str, secrets: Sequence[str], timeout: int, max_in_flight: int
+    ) -> tuple[PushRow, bool]:
+        """Sets it for a group, which comes into being, and switches it on; True when there was none. Durations are
+        milliseconds. Raises `TopicConflict`."""
+        if topic.kind == "broadcast":
+            raise TopicConflict(
+                f"topic {topic.name!r} is a broadcast topic: nobody acks its messages, so none is pushed"
+            )
+        group = await self._directory.group(topic, name, asked_for=True)
+        now = self._desk.clock.now()
+        row, made = await self._desk.store.write(push.put, group, url, " ".join(secrets), timeout, max_in_flight, now)
+        self._see(group, row)
+        return row, made
+
+    async def remove(self, group: Group) -> None:
+        """Nothing more is posted. Raises `UnknownPush`."""
+        row = await self.find(group)
+        await self._desk.store.write(push.remove, group)
+        self._end(row.group_id)
+
+    def rest(self) -> float:
+        """Seconds to the next look; while nothing is pushed there is no hurry."""
+        return _ROUND if self._running else _IDLE_ROUND
+
+    async def look(self) -> None:
+        """What other servers have set, and how many of them there are."""
+        rows = {row.group_id: row for row in await self._desk.store.read(push.all_pushes)}
+        for group_id in self._running.keys() - rows.keys():
+            self._end(group_id)
+        for row in rows.values():
+            group = await self._directory.look_up_group(row.group_id)
+            if group is not None:
+                self._see(group, row)
+            elif await self._desk.store.write(push.forget, row.group_id):
+                self._end(row.group_id)
+        self._ending = {pusher for pusher in self._ending if not pusher.over}
+
+    def _see(self, group: Group, row: PushRow) -> None:
+        share = share_of(row, *self._nodes.place_of(push.LEVEL))
+        pusher = self._running.get(group.id)
+        if pusher is not None and pusher.of(group):
+            pusher.see(row, share)
+        elif self._nursery is not None and not self._stopping:
+            self._end(group.id)
+            client = f"push-{self._name}-{self._nodes.boot[:8]}-{next(self._numbers)}"
+            pusher = self._running[group.id] = Pusher(self._desk, group, row, client, share)
+            self._nursery.start_soon(pusher.run)
+
+    def _end(self, group_id: int) -> None:
+        if (pusher := self._running.pop(group_id, None)) is not None:
+            pusher.end()
+            self._ending.add(pusher)
+            self._desk.metrics.push_gone(*pusher.names)
+
+
+def share_of(row: PushRow, number: int, servers: int) -> int:
+    """How many messages one of the servers may have in flight: together all that there may be. What does not go round
+    falls to other servers for other groups."""
+    return row.max_in_flight // servers + ((number + row.group_id) % servers < row.max_in_flight % servers)

@@ -1,0 +1,1 @@
+"""When schedules fire: cron expressions, intervals, zones, misfires. Pure: times go in and come out."""

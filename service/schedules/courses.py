@@ -1,0 +1,54 @@
+"""What a schedule's specification tells the store: its times, and the messages with their headers."""
+
+from functools import lru_cache, partial
+
+import msgspec
+import structlog
+from msgspec import Raw
+
+from ...store.schedules.course import Course, Post
+from ..durations import format_time
+from .rule import Misfire, Rule, judge
+from .spec import Spec, WrongSpec, plan_of, read_spec
+
+NAME, FIRE_AT = "tarry-schedule", "tarry-fire-at"
+"""Headers of each message of a schedule."""
+BYTES = "application/octet-stream"
+
+_KNOWN = 50_000
+"""Schedules that are kept as they were read. With more each that comes in its turn is read anew."""
+
+log = structlog.get_logger()
+
+
+@lru_cache(_KNOWN)
+def course_of(name: str, text: bytes, made_at: int) -> Course | None:
+    """Of a schedule that was accepted. None, and a line in the log, where zone data does not know its zone."""
+    try:
+        plan = plan_of(name, text, made_at)
+    except WrongSpec as error:
+        log.error("schedule_unreadable", schedule=name, error=f"{error.pointer}: {error}")
+        return None
+    spec, rule = read_spec(text), plan.rule
+    return Course(
+        rule.after,
+        rule.due,
+        partial(_judge, rule, plan.misfire),
+        partial(_post, name, spec),
+        spec.group,
+        spec.overlap == "queue_one",
+    )
+
+
+def _judge(rule: Rule, misfire: Misfire, fire_at: int, now: int) -> tuple[bool, int | None]:
+    step = judge(rule, misfire, fire_at, now)
+    return step.fires, step.next_at
+
+
+def _post(name: str, spec: Spec, fire_at: int) -> Post:
+    headers = (spec.headers or {}) | {NAME: name, FIRE_AT: format_time(fire_at)}
+    if isinstance(spec.body, Raw):
+        content_type, body = None, bytes(spec.body)
+    else:
+        content_type, body = spec.content_type or BYTES, spec.body_base64 or b""
+    return Post(spec.key, spec.ordering_key, spec.tag, msgspec.json.encode(headers), content_type, body)

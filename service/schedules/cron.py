@@ -1,0 +1,114 @@
+"""Cron expressions in a time zone: what of them is wrong, and when they come next. Over cronsim.
+
+On the two days of a year on which clocks are set, what is at fixed hours follows Debian's cron, as cronsim does: a time
+that the clock leaps over comes at the end of the leap, one that the clock shows twice comes once, the first time. What
+has a star at the minute or the hour, or has seconds, goes by the time that passes.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
+
+from attrs import define, field
+from cronsim import CronSim, CronSimError
+
+from .zones import zone_named
+
+_LONGEST = 200
+_SHOWN = 40
+_NAMES = ("minute", "hour", "day-of-month", "month", "day-of-week")
+_FORMS = {
+    "second": "0 to 59",
+    "minute": "0 to 59",
+    "hour": "0 to 23",
+    "day-of-month": "1 to 31, L for the last day, or LW for the last weekday",
+    "month": "1 to 12, or JAN to DEC",
+    "day-of-week": "0 to 7 (0 and 7 are Sunday), SUN to SAT, FRI#2 for the second Friday, or 5L for the last",
+}
+_SHORT = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_HOUR = 3_600_000
+_KNOWN = 1000
+"""Answers that are kept: many schedules have one expression, and come at the same time."""
+_STEPS = 1000
+"""Times of one search that may lie before where it began, which happens where a clock is set back by half an hour."""
+
+
+@define
+class Cron:
+    """A cron expression in a zone. Times are Unix milliseconds. Raises ValueError, naming the field at fault."""
+
+    expression: str
+    timezone: str = "UTC"
+    _zone: tzinfo = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._zone = zone_named(self.timezone)
+        check(self.expression)
+
+    def after(self, ms: int) -> int | None:
+        """The first time later than this; None when there is none within fifty years."""
+        return _after(self.expression, self._zone, ms)
+
+
+@lru_cache(_KNOWN)
+def _after(expression: str, zone: tzinfo, ms: int) -> int | None:
+    begin = ms
+    while True:
+        times = _from(expression, zone, begin)
+        for _ in range(_STEPS):
+            at = next(times, None)
+            if at is None or at > ms:
+                return at
+        begin += _HOUR  # the search does not come past it
+
+
+def _from(expression: str, zone: tzinfo, ms: int) -> Iterator[int]:
+    try:
+        for at in CronSim(expression, (_EPOCH + ms * _MILLISECOND).astimezone(zone)):
+            yield (at - _EPOCH) // _MILLISECOND
+    except OverflowError:  # at the end of the calendar
+        return
+
+
+def check(expression: str) -> None:
+    """Raises ValueError, with the field at fault and what to write, unless the expression comes at some time."""
+    if expression.strip().casefold() in _SHORT:
+        raise ValueError(f"write {_SHORT[expression.strip().casefold()]!r} in place of {expression.strip()!r}")
+    if len(expression) > _LONGEST:
+        raise ValueError(f"it has {len(expression)} characters, and may have {_LONGEST}")
+    parts = expression.split()
+    if len(parts) not in (5, 6):
+        raise ValueError(
+            f"it has {len(parts)} field{'s' * (len(parts) != 1)}, and wants 5 ({', '.join(_NAMES)}), or 6 with seconds"
+            " first"
+        )
+    names = _NAMES if len(parts) == 5 else ("second", *_NAMES)
+    for place, (name, part) in enumerate(zip(names, parts, strict=True)):
+        alone = ["*"] * len(parts)
+        alone[place] = part
+        if not _is_read(" ".join(alone)):
+            raise ValueError(f"the {name} field {part[:_SHOWN]!r} is not in order: write {_FORMS[name]}")
+    if not _is_read(expression) or next(CronSim(expression, _EPOCH), None) is None:
+        day, month = parts[-3], parts[-2]
+        raise ValueError(
+            f"the day-of-month field {day[:_SHOWN]!r} never comes in the months of the month field {month[:_SHOWN]!r}"
+            + ("" if parts[-1] == "*" else f" on the days of the day-of-week field {parts[-1][:_SHOWN]!r}")
+        )
+
+
+def _is_read(expression: str) -> bool:
+    try:
+        CronSim(expression, _EPOCH)
+    except CronSimError:
+        return False
+    return True

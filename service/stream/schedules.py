@@ -1,0 +1,108 @@
+"""Schedules: what is changed of them, and their mending; who has to know hears of what waits."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+import trio
+from attrs import define, field
+
+from ...store.ports import Transaction
+from ...store.rows import ScheduleRow
+from ...store.schedules import schedules
+from ...store.schedules.course import Armed, Calendar
+from ...store.schedules.firing import Firing
+from ...store.schedules.schedules import Result, Wish
+from ...store.store import Store
+from ..clock import Clock
+from ..errors import OlderServer
+from ..schedules.courses import course_of
+from .intake import Intake
+
+T = TypeVar("T")
+
+_SCHEDULES = 10
+"""The migration since which servers know of schedules."""
+_LATE = 10_000
+"""Milliseconds after which it is looked why a fire time has had no turn."""
+_BATCH = 100
+_KEPT = 1000
+"""Fire times of a schedule that are remembered."""
+_SOME = 50
+
+
+@define(eq=False)
+class Schedules:
+    """Changes schedules, one after another. Entries of the wheel go to `add` and `forget`."""
+
+    _store: Store
+    _clock: Clock
+    _intake: Intake
+    _level: Callable[[], int]
+    """The newest migration that all servers know."""
+    _add: Callable[[int, int], None] = field(kw_only=True, alias="add")
+    _forget: Callable[[int, int], None] = field(kw_only=True, alias="forget")
+    _turn: trio.Lock = field(factory=trio.Lock, init=False)
+    _behind: int = field(default=0, init=False)
+    """The schedule where the last round of `forget` ended."""
+
+    def __attrs_post_init__(self) -> None:
+        self._store.calendar = Calendar(course_of, self._armed, self._dropped)
+
+    async def put(self, wish: Wish) -> tuple[Result, ScheduleRow | None]:
+        """Makes or changes one. Raises `OlderServer`."""
+        self._check_level()
+        return await self._do(lambda tx, firing: schedules.put(tx, firing, wish))
+
+    async def pause(self, name: str, *, paused: bool) -> ScheduleRow | None:
+        """It rests, or goes on; None when there is none. Raises `OlderServer`, which nobody hears who pauses."""
+        if not paused:
+            self._check_level()
+        return await self._do(lambda tx, firing: schedules.pause(tx, firing, name, paused=paused))
+
+    async def remove(self, name: str, revision: int | None) -> tuple[bool, ScheduleRow | None]:
+        """Removes it; False when it is at another revision."""
+        return await self._do(lambda tx, firing: schedules.remove(tx, firing, name, revision))
+
+    async def run(self, name: str) -> tuple[int, int] | None:
+        """A message of it now: its id and its fire time; None when there is none."""
+        return await self._do(lambda tx, firing: schedules.run(tx, firing, name))
+
+    async def backfill(self, name: str, times: Sequence[int]) -> list[tuple[int, int]] | None:
+        """Messages of those of these fire times that were not sent: (fire time, id); None when there is none."""
+        return await self._do(lambda tx, firing: schedules.backfill(tx, firing, name, times))
+
+    async def mend(self) -> None:
+        """Sees to schedules whose message went another way than promotion's."""
+        before = self._clock.now() - _LATE
+        place: schedules.Place | None = schedules.FIRST
+        while place is not None:
+            ids, place = await self._store.read(schedules.overdue, before, place, _BATCH)
+            if ids:
+                await self._do(partial(_mend, ids))
+
+    async def forget(self) -> None:
+        """Forgets old fire times, of so many schedules a round."""
+        _, on = await self._store.write(schedules.forget_fires, self._behind, _KEPT, _SOME)
+        self._behind = on or 0
+
+    async def _do(self, function: Callable[[Transaction, Firing], Awaitable[T]]) -> T:
+        async with self._turn:
+            return await self._store.schedule(function, self._clock.now())
+
+    def _check_level(self) -> None:
+        if self._level() < _SCHEDULES:
+            raise OlderServer("knows nothing of schedules")
+
+    def _armed(self, armed: Sequence[Armed]) -> None:
+        for one in armed:
+            self._add(one.due, one.id)
+            self._intake.accepted(one.topic_id, int(one.fresh))
+
+    def _dropped(self, dropped: Sequence[tuple[int, int]]) -> None:
+        for due, id_ in dropped:
+            self._forget(due, id_)
+
+
+async def _mend(ids: Sequence[int], tx: Transaction, firing: Firing) -> int:
+    return await schedules.mend(tx, firing, ids)

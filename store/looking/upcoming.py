@@ -1,0 +1,141 @@
+"""How many messages of a topic, or of all, fall due when: from the forecast, and by a look at the rows where that does
+not reach.
+
+The forecast has whole minutes that are ahead. What is overdue, the minute that is under way, and the ends of stretches
+that begin or end within a minute are counted row by row; and everything, while the forecast is not to be trusted.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate
+
+from attrs import define, field, frozen
+
+from ..ids import SHARDS, first_id
+from ..ports import Transaction
+from ..records import Topic
+from ..timers import forecast
+from ..timers.forecast import ALL, MINUTE
+
+_AHEAD, _MOVED = 12_500, 2_500
+"""Rows of a shard that are read to count what falls due: 200,000 of all shards, and 40,000 that were moved."""
+_READ = SHARDS * _AHEAD
+"""The same, of the parts of minutes."""
+
+
+@frozen
+class Upcoming:
+    """How many messages of a topic fall due in each stretch of time, as far as they were counted."""
+
+    since: int
+    counts: tuple[int, ...]
+    """The last is of a part of its stretch, when that ends behind `until`; stretches behind it are left out."""
+    until: int | None = None
+    """None: all of them were counted."""
+
+
+async def scan(
+    tx: Transaction, topic: Topic | None, begin: int, width: int, buckets: int, *, overdue: bool = True
+) -> Upcoming:
+    """How many messages of a topic fall due in each stretch of `width` milliseconds from `begin` on, row by row.
+
+    The first holds what is overdue, too, if that is asked for. No index tells topics apart, so everybody's rows are
+    read, and no more than `_AHEAD` and `_MOVED` of a shard.
+    """
+    low, end = 0 if overdue else begin, begin + width * buckets
+    edge = await forecast.edge_of(tx, low, end, _AHEAD, _MOVED)
+    counts: list[int] = []
+    for number in range(buckets):
+        since, until = begin + number * width if number else low, min(begin + (number + 1) * width, edge)
+        if since >= until:
+            break
+        counts.append(await _count(tx, topic, since, until))
+    return Upcoming(begin, tuple(counts), None if edge == end else edge)
+
+
+async def read(
+    tx: Transaction, topic: Topic | None, begin: int, width: int, buckets: int, now: int, *, overdue: bool = True
+) -> Upcoming:
+    """The same from the forecast, however many there are; but for what is due before the next minute, and for parts of
+    minutes: of them no more rows are read than `scan` reads."""
+    low, end = 0 if overdue else begin, begin + width * buckets
+    first = (now // MINUTE + 1) * MINUTE
+    """From here on the forecast tells."""
+    stretches = [(begin + number * width if number else low, begin + (number + 1) * width) for number in range(buckets)]
+    near = [(since, min(until, first)) for since, until in stretches if since < first]
+    edge = await forecast.edge_of(tx, low, min(end, first), _AHEAD, _MOVED) if near else end
+    parts = _Parts(tx, topic)
+    if end > first:
+        parts.keep(await forecast.read(tx, _id(topic), first // MINUTE, end // MINUTE))
+    if any(bound % MINUTE and bound >= first for stretch in stretches for bound in stretch):
+        parts.everybody = await forecast.read(tx, ALL, first // MINUTE, end // MINUTE + 1)
+    counts: list[int] = []
+    for since, until in stretches:
+        count, stop = 0, until
+        if since < first:
+            stop = min(stop, edge)
+            if since < (part := min(stop, first)):
+                count += await _count(tx, topic, since, part)
+            if stop < min(until, first):
+                return Upcoming(begin, (*counts, count) if stop > since else tuple(counts), stop)
+            since = first
+        if since < until:
+            more, stop = await parts.count(since, until)
+            count += more
+        if stop < until:
+            return Upcoming(begin, (*counts, count) if stop > since else tuple(counts), stop)
+        counts.append(count)
+    return Upcoming(begin, tuple(counts))
+
+
+@define
+class _Parts:
+    """Counts stretches that lie ahead, whose ends may be within a minute."""
+
+    _tx: Transaction
+    _topic: Topic | None
+    everybody: forecast.Counts = field(factory=dict[int, int], init=False)
+    """How many of all topics fall due in each minute."""
+    _minutes: Sequence[int] = field(default=(), init=False)
+    """Those in which something of the topic falls due, and how many do before and in each."""
+    _sums: Sequence[int] = field(default=(0,), init=False)
+    _read: int = field(default=0, init=False)
+    """Rows that were read."""
+
+    def keep(self, counts: forecast.Counts) -> None:
+        """What the topic has in whole minutes."""
+        self._minutes = sorted(counts)
+        self._sums = [0, *accumulate(counts[minute] for minute in self._minutes)]
+
+    async def count(self, since: int, until: int) -> tuple[int, int]:
+        """How many of the topic, and up to when they were counted."""
+        count = 0
+        for begin, end in _pieces(since, until):
+            minutes = begin // MINUTE, end // MINUTE
+            if not begin % MINUTE and not end % MINUTE:
+                low, high = (bisect_left(self._minutes, minute) for minute in minutes)
+                count += self._sums[high] - self._sums[low]
+                continue
+            self._read += self.everybody.get(minutes[0], 0)
+            if self._read > _READ:
+                return count, begin
+            count += await _count(self._tx, self._topic, begin, end)
+        return count, until
+
+
+def _pieces(since: int, until: int) -> Sequence[tuple[int, int]]:
+    """A part of a minute, whole minutes, and a part of one; without those that are empty."""
+    begin, end = -(-since // MINUTE) * MINUTE, until // MINUTE * MINUTE
+    if begin > end:
+        return [(since, until)]
+    return [(low, high) for low, high in ((since, begin), (begin, end), (end, until)) if low < high]
+
+
+def _id(topic: Topic | None) -> int:
+    return ALL if topic is None else topic.id
+
+
+async def _count(tx: Transaction, topic: Topic | None, since: int, until: int) -> int:
+    (straight,) = await tx.fetch("delay.upcoming", int, first_id(since), first_id(until), _id(topic))
+    (moved,) = await tx.fetch("moved.upcoming", int, since, until, _id(topic))
+    return straight + moved

@@ -1,0 +1,65 @@
+"""A schedule's course as the store sees it: times and messages, worked out by functions that are handed in.
+
+The store knows no calendar.
+"""
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple, get_args
+
+from attrs import frozen
+
+Outcome = Literal["fired", "missed", "overlapped", "run", "backfilled", "cancelled", "kept"]
+"""What became of a fire time. `missed`: its turn came too late. `overlapped`: the message before was unsettled still.
+`run`, `backfilled`: somebody asked for it. `cancelled`: its message was cancelled. `kept`: its turn has been, and its
+message is kept back until the one before is settled; it will be something else."""
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+
+
+class Post(NamedTuple):
+    """The message of a fire time; as in `Draft`."""
+
+    key: str | None
+    ordering_key: str | None
+    tag: str | None
+    headers: bytes | None
+    content_type: str | None
+    body: bytes
+
+
+@frozen
+class Course:
+    """What a schedule's specification says. Times are Unix milliseconds."""
+
+    after: Callable[[int], int | None]
+    """The first fire time later than this one."""
+    due: Callable[[int], int]
+    """When the message of a fire time is due."""
+    judge: Callable[[int, int], tuple[bool, int | None]]
+    """Of a fire time whose turn it is, and now: whether its message is sent, and which fire time comes next."""
+    post: Callable[[int], Post]
+    group: str | None
+    """A message is not sent while one before it is unsettled in this group."""
+    keeps: bool = False
+    """It is kept back then, and those of the fire times that come meanwhile are left out; False: it is left out."""
+
+
+class Armed(NamedTuple):
+    """A message of a schedule that waits from now on."""
+
+    due: int
+    id: int
+    topic_id: int
+    fresh: bool = True
+    """False: it has waited before, for another time."""
+
+
+@frozen
+class Calendar:
+    """What the store is to be told of schedules."""
+
+    course: Callable[[str, bytes, int], Course | None]
+    """By name, specification and when it was made; None while nobody here can tell."""
+    armed: Callable[[list[Armed]], None]
+    """Hears what waits once that is committed."""
+    dropped: Callable[[list[tuple[int, int]]], None]
+    """Hears once it is committed what waits no more, each a (due, id)."""

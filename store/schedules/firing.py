@@ -1,0 +1,241 @@
+"""A schedule's turn: its message is due, and goes to the stream or not; the next one is put there to wait.
+
+Of a schedule one message waits, the one that its row names. So each fire time has its turn once, whatever servers do:
+the turn is one transaction with promotion, which has the message's row locked; the schedule's row comes behind it in
+the order of locks, and is not waited for. A message that no schedule names is of an older revision, and is dropped.
+
+A message that is kept back until the one before is settled stays the one that the row names, and is due again a little
+later, until it goes. Its fire time then is not later than `last_at`, which goes on over the fire times that come
+meanwhile; that is how one that is kept back is told from one that waits for its turn.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from attrs import define, field
+
+from ..ids import IdMaker, due_of, random_nonce, shard_for, shard_of
+from ..looking.settled import is_unsettled
+from ..ports import Asked, Transaction, Value
+from ..rows import OF_SCHEDULE, Due, GroupRow, ScheduleRow, Waiting, encode
+from ..stream.publishing import LATEST_DUE, refuse_used
+from ..stream.tallies import count, locked_tallies
+from ..timers import forecast
+from ..timers.timers import lock_waiting, remove_waiting, reschedule
+from .course import OUTCOMES, Armed, Calendar, Course, Outcome
+
+_SOONEST, _LATEST = 1_000, 10_000
+"""Milliseconds until it is looked again whether the message before is settled: a tenth of what it has taken so far."""
+_TOGETHER = 50
+"""Milliseconds: what comes within so many has its turn at their end, together, in one transaction. A fire time at a
+full second is at the end of one. What has an ordering key is not put off: others of its key would come before it."""
+_PASSED = 100
+"""Fire times that each look tells as left out, while one is kept back. More come only where all servers were down."""
+
+
+def is_kept(schedule: ScheduleRow) -> bool:
+    """Whether its message is kept back, and waits for the one before."""
+    return schedule.next_at is not None and schedule.next_at <= schedule.last_at
+
+
+class _Turn(NamedTuple):
+    """What the turn of a fire time comes to."""
+
+    outcome: Outcome
+    last_at: int
+    next_at: int | None
+    fires: list[Sequence[Value]]
+    """Rows of `fire`."""
+
+
+@define
+class Firing:
+    """One run of one transaction; made anew for each."""
+
+    calendar: Calendar
+    ids: IdMaker
+    now: int
+    maker: int
+    """Whose tally rows are counted in."""
+    spread: int = 0
+    made: dict[tuple[int, int], int] = field(factory=dict[tuple[int, int], int])
+    """Ids by schedule and fire time. A later run is given those of the one before: a message has one id."""
+    armed: list[Armed] = field(factory=list[Armed], init=False)
+    """What waits when this is committed."""
+    dropped: list[tuple[int, int]] = field(factory=list[tuple[int, int]], init=False)
+    """(due, id) of what waits no more then, though its time has not come."""
+
+    async def judge(self, tx: Transaction, rows: Sequence[Due]) -> list[Due]:
+        """Which of these messages, locked and due, are to be sent; their schedules go on. Others are dropped.
+
+        Those whose schedule or tally somebody holds are neither sent nor dropped: another look finds them.
+        """
+        asked = [row.id for row in rows] * (2 if len(rows) == 1 else 1)  # two at least, for MariaDB to see a range
+        free = Asked("schedule.lock_next", ScheduleRow, asked)
+        there = Asked("schedule.waits", tuple[int | None, str], asked)
+        ids = sorted({row.topic_id for row in rows})
+        # A topic that is there has its tally locked, and so stays until this is committed.
+        names = Asked("topic.names", tuple[int, str], ids)
+        tallies = await locked_tallies(tx, ids, self.maker, before=[free], behind=[names, there])
+        topics = dict(names.rows)
+        schedules = {row.next_id: row for row in free.rows}
+        held = {id_ for id_, _ in there.rows}.difference(schedules)
+        sent: list[Due] = []
+        dropped: list[int] = []
+        advanced: list[ScheduleRow] = []
+        fires: list[Sequence[Value]] = []
+        for row in rows:
+            if row.id in held or row.topic_id in tallies:
+                continue
+            schedule = schedules.get(row.id)
+            course = None if schedule is None else self.course(schedule)
+            if schedule is None or schedule.next_at is None or schedule.topic_id not in topics:
+                dropped.append(row.id)
+                if schedule is not None:
+                    await tx.execute("schedule.remove", schedule.id)  # with its topic
+            elif course is not None:
+                turn = await self._turn(tx, schedule, course, schedule.next_at)
+                fires += turn.fires
+                if turn.outcome == "kept":
+                    await self._keep(tx, row, schedule._replace(last_at=turn.last_at), course)
+                    continue
+                fired = turn.outcome == "fired"
+                (sent.append(row) if fired else dropped.append(row.id))
+                last_id = row.id if fired else schedule.last_id
+                advanced.append(schedule._replace(last_at=turn.last_at, last_id=last_id, next_at=turn.next_at))
+        if fires:
+            await tx.later_many("fire.add", fires)
+        await self.arm(tx, advanced)
+        await drop(tx, await lock_waiting(tx, dropped), self.maker, self.now)  # once more, with their keys
+        return sent
+
+    async def _turn(self, tx: Transaction, schedule: ScheduleRow, course: Course, fire_at: int) -> _Turn:
+        if is_kept(schedule):
+            return await self._kept(tx, schedule, course, fire_at)
+        outcome: Outcome = "fired"
+        sent, next_at = course.judge(fire_at, self.now)
+        last_at = fire_at
+        if not sent:
+            outcome = "missed"
+        elif await self._is_overlapped(tx, schedule, course):
+            outcome = "kept" if course.keeps else "overlapped"
+            if course.keeps:  # what it stands for as well, where many were late, does not come again
+                last_at = max(fire_at, self.now if next_at is None else next_at - 1)
+        id_ = schedule.next_id if outcome in ("fired", "kept") else None
+        return _Turn(outcome, last_at, next_at, [self.fire(schedule, fire_at, id_, outcome)])
+
+    async def _kept(self, tx: Transaction, schedule: ScheduleRow, course: Course, fire_at: int) -> _Turn:
+        """Another look at a message that is kept back. The fire times that have come meanwhile are left out."""
+        last_at, passed = schedule.last_at, list[int]()
+        while (at := course.after(last_at)) is not None and course.due(at) <= self.now:
+            last_at = at if len(passed) < _PASSED else max(at, self.now)
+            if len(passed) < _PASSED:
+                passed.append(at)
+        fires = [self.fire(schedule, at, None, "overlapped") for at in passed]
+        if await self._is_overlapped(tx, schedule, course):
+            return _Turn("kept", last_at, fire_at, fires)
+        await tx.execute("fire.remove", schedule.id, fire_at)  # it has another end now
+        fires.append(self.fire(schedule, fire_at, schedule.next_id, "fired"))
+        return _Turn("fired", last_at, course.after(last_at), fires)
+
+    async def _is_overlapped(self, tx: Transaction, schedule: ScheduleRow, course: Course) -> bool:
+        """Whether the last message that it sent is unsettled in its group."""
+        if course.group is None or schedule.last_id is None:
+            return False
+        groups = await tx.fetch("consumer_group.of_topics", GroupRow, [schedule.topic_id])
+        group = next((group.id for group in groups if group.name == course.group), None)
+        return group is not None and await is_unsettled(tx, schedule.last_id, group)
+
+    async def _keep(self, tx: Transaction, row: Due, schedule: ScheduleRow, course: Course) -> None:
+        """Its message, locked, is due again a little later; it keeps its id."""
+        since = course.due(schedule.next_at or 0)
+        due = self.now + min(max((self.now - since) // 10, _SOONEST), _LATEST)
+        await reschedule(tx, [(row.id, due)], self.now)
+        last = schedule.last_at, schedule.last_id
+        await tx.later("schedule.advance", *last, schedule.next_at, schedule.next_id, schedule.id)
+        self.armed.append(Armed(due, row.id, row.topic_id, fresh=False))
+
+    def course(self, schedule: ScheduleRow) -> Course | None:
+        """What it says; None while nobody here can tell."""
+        return self.calendar.course(schedule.name, schedule.spec, schedule.made_at)
+
+    def fire(self, schedule: ScheduleRow, fire_at: int, id_: int | None, outcome: Outcome) -> Sequence[Value]:
+        """A row of `fire`."""
+        return schedule.id, fire_at, id_, OUTCOMES.index(outcome), self.now
+
+    async def arm(self, tx: Transaction, schedules: Iterable[ScheduleRow]) -> list[ScheduleRow]:
+        """The messages of their `next_at` wait from now on; each schedule is written down, locked before."""
+        armed: list[ScheduleRow] = []
+        rows: list[Sequence[Value]] = []
+        labels: list[Sequence[Value]] = []
+        advanced: list[Sequence[Value]] = []
+        for schedule in schedules:
+            next_id = None
+            if schedule.next_at is not None and (course := self.course(schedule)) is not None:
+                next_id = self.wait(schedule, course, schedule.next_at, rows, labels, special=OF_SCHEDULE)
+            next_at = None if next_id is None else schedule.next_at
+            armed.append(schedule._replace(next_at=next_at, next_id=next_id))
+            advanced.append((schedule.last_at, schedule.last_id, next_at, next_id, schedule.id))
+        if advanced:
+            await tx.later_each("schedule.advance", advanced)
+        await self.add(tx, rows, labels)
+        return armed
+
+    def wait(
+        self,
+        schedule: ScheduleRow,
+        course: Course,
+        fire_at: int,
+        rows: list[Sequence[Value]],
+        labels: list[Sequence[Value]],
+        *,
+        due: int | None = None,
+        special: int = 0,
+    ) -> int:
+        """The id of the message of a fire time, whose row and label are added to these; due then, unless said."""
+        post = course.post(fire_at)
+        deliver_at = course.due(fire_at) if due is None else due
+        due = min(max(deliver_at, self.now), LATEST_DUE)
+        if fire_at == schedule.next_at and post.ordering_key is None:
+            due += -due % _TOGETHER
+        shard = None if post.ordering_key is None else shard_for(schedule.topic_id, post.ordering_key)
+        of = schedule.id, fire_at
+        id_ = self.made.get(of)
+        if id_ is None:
+            id_ = self.made[of] = self.ids.make(due, shard=shard, spread=self.spread)
+        content = (*(encode(text) for text in post[:3]), post.headers, encode(post.content_type), post.body)
+        place = (shard_of(id_), id_, due_of(id_), random_nonce(), schedule.topic_id, schedule.queue_id)
+        rows.append((*place, *content, self.now, deliver_at, None, special, None))
+        if post.key is not None:
+            labels.append((schedule.topic_id, post.key.encode(), id_))
+        self.armed.append(Armed(due_of(id_), id_, schedule.topic_id))
+        return id_
+
+    async def add(self, tx: Transaction, rows: Sequence[Sequence[Value]], labels: Sequence[Sequence[Value]]) -> None:
+        """Messages that wait, counted."""
+        if not rows:
+            return
+        await tx.later_many("delay.add_special", rows)
+        await refuse_used(tx, [row[1] for row in rows])
+        if labels:
+            await tx.later_many("label.add", labels)
+        come = [(int(row[4]), int(row[2])) for row in rows]  # type: ignore[arg-type]
+        await forecast.tell(tx, self.now, come)
+        made = Counter([int(row[4]) for row in rows])  # type: ignore[arg-type]
+        for topic_id in sorted(made):
+            await count(tx, topic_id, self.maker, scheduled=made[topic_id])
+
+
+async def drop(tx: Transaction, rows: Collection[Waiting], maker: int, now: int) -> None:
+    """Messages of schedules that are not to be sent, locked: they leave nothing behind, and are counted."""
+    if not rows:
+        return
+    await remove_waiting(tx, rows)
+    await forecast.tell(tx, now, gone=[(row.topic_id, row.due) for row in rows])
+    labels = sorted((row.topic_id, row.key, row.id) for row in rows if row.key is not None)
+    if labels:
+        await tx.execute("label.remove", labels)
+    gone = Counter([row.topic_id for row in rows])
+    for topic_id in sorted(gone):
+        await count(tx, topic_id, maker, replaced=gone[topic_id])

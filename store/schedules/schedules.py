@@ -1,0 +1,263 @@
+"""Schedules by name: set, paused, resumed, run, made up for, removed; and mended when their message went another way.
+
+Who changes one locks its row, and then, without a wait, the row of the message that waits: a message that promotion
+holds at this moment stays, and is dropped at its turn, since no schedule names it any more.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from ..cleaning.retention import fires_archived_until, taken_until
+from ..errors import TopicGone
+from ..ids import places_of
+from ..ports import Transaction, Value
+from ..records import Queue, Topic
+from ..rows import Cancelled, ScheduleRow, Streamed
+from ..timers.timers import lock_waiting
+from .course import OUTCOMES, Course, Outcome
+from .firing import Firing, drop, is_kept
+
+Result = Literal["made", "changed", "kept", "unmatched"]
+"""`unmatched`: it is not at the revision that was asked for."""
+
+_SENT: tuple[Outcome, ...] = ("fired", "run", "backfilled")
+
+
+Place = tuple[int, int]
+"""Of a schedule among those that wait: (next_at, id)."""
+
+FIRST: Place = (-1, 0)
+"""Before all."""
+
+
+class Wish(NamedTuple):
+    """What a schedule is to be."""
+
+    name: str
+    topic: Topic
+    queue: Queue
+    spec: bytes
+    paused: bool | None
+    """None: as it is; a new one is not."""
+    revision: int | None = None
+    """The only one at which it is to be done."""
+    absent: bool = False
+    """Only when there is none."""
+
+
+class Fire(NamedTuple):
+    """What became of a fire time."""
+
+    fire_at: int
+    message_id: int | None
+    outcome: int
+    at: int
+
+    @property
+    def what(self) -> Outcome:
+        """The same in a word."""
+        return OUTCOMES[self.outcome]
+
+
+async def find_schedule(tx: Transaction, name: str) -> ScheduleRow | None:
+    """The schedule of this name."""
+    rows = await tx.fetch("schedule.find", ScheduleRow, name.encode())
+    return rows[0] if rows else None
+
+
+async def page(tx: Transaction, after: str, limit: int) -> list[ScheduleRow]:
+    """Schedules by name, from behind one."""
+    return await tx.fetch("schedule.page", ScheduleRow, after.encode(), limit)
+
+
+async def fires(tx: Transaction, schedule_id: int, before: int, limit: int) -> list[Fire]:
+    """What became of its fire times before one, the latest first."""
+    return await tx.fetch("fire.page", Fire, schedule_id, before, limit)
+
+
+async def put(tx: Transaction, firing: Firing, wish: Wish) -> tuple[Result, ScheduleRow | None]:
+    """Makes or changes a schedule. Its next fire time is later than now, and than the last whose turn has been."""
+    row = await _lock(tx, wish.name)
+    at = None if row is None else row.revision
+    if (wish.absent and row is not None) or wish.revision not in (None, at):
+        return "unmatched", row
+    if not await tx.fetch("topic.lock", int, wish.topic.id):
+        raise TopicGone("the topic has been removed meanwhile")
+    result: Result = "changed"
+    if row is None:
+        new = (wish.topic.id, wish.queue.id, wish.spec, firing.now, bool(wish.paused), firing.now, 0)
+        made = await tx.execute_many("schedule.add", [(wish.name.encode(), *new)])
+        row = await _lock(tx, wish.name)
+        if row is None:
+            raise TopicGone("the schedule has been removed meanwhile")
+        if made:
+            return "made", await _start(tx, firing, row)
+    paused = row.paused if wish.paused is None else int(wish.paused)
+    if (row.topic_id, row.spec, row.paused) == (wish.topic.id, wish.spec, paused):
+        return "kept", row
+    await _stop(tx, firing, row)
+    queue_id = row.queue_id if row.topic_id == wish.topic.id else wish.queue.id
+    row = row._replace(topic_id=wish.topic.id, queue_id=queue_id, spec=wish.spec, paused=paused)
+    return result, await _start(tx, firing, await _change(tx, firing, row))
+
+
+async def pause(tx: Transaction, firing: Firing, name: str, *, paused: bool) -> ScheduleRow | None:
+    """It rests, or goes on with the next fire time; what was in between is left out."""
+    row = await _lock(tx, name)
+    if row is None or bool(row.paused) == paused:
+        return row
+    await _stop(tx, firing, row)
+    return await _start(tx, firing, await _change(tx, firing, row._replace(paused=int(paused))))
+
+
+async def remove(tx: Transaction, firing: Firing, name: str, revision: int | None) -> tuple[bool, ScheduleRow | None]:
+    """Removes it, and the message that waits; False when it is at another revision."""
+    row = await _lock(tx, name)
+    if row is None or (revision is not None and row.revision != revision):
+        return row is None and revision is None, row
+    await _stop(tx, firing, row)
+    await tx.execute("schedule.remove", row.id)
+    await tx.execute("fire.remove_all", row.id)
+    return True, row
+
+
+async def run(tx: Transaction, firing: Firing, name: str) -> tuple[int, int] | None:
+    """A message of it now, paused or not: its id and its fire time; None when there is no such schedule."""
+    row = await _lock(tx, name)
+    course = None if row is None else firing.course(row)
+    if row is None or course is None:
+        return None
+    at = firing.now
+    taken = {fire_at for fire_at, _ in await tx.fetch("fire.among", tuple[int, int], row.id, list(range(at, at + 100)))}
+    at = next(one for one in range(at, at + 101) if one not in taken and one != row.next_at)
+    ((_, id_),) = await _send(tx, firing, row, course, [at], "run")
+    return id_, at
+
+
+async def backfill(tx: Transaction, firing: Firing, name: str, times: Sequence[int]) -> list[tuple[int, int]] | None:
+    """Messages of these fire times now, but for those that were sent or wait for their turn: (fire time, id)."""
+    row = await _lock(tx, name)
+    course = None if row is None else firing.course(row)
+    if row is None or course is None:
+        return None
+    sent = {OUTCOMES.index(one) for one in _SENT}
+    asked = list(times) * (2 if len(times) == 1 else 1)
+    found = await tx.fetch("fire.among", tuple[int, int], row.id, asked) if asked else []
+    done = {fire_at for fire_at, outcome in found if outcome in sent}
+    # One that is kept back waits still; those that have come meanwhile do not.
+    until = row.last_at + 1 if is_kept(row) else row.next_at
+    left = [at for at in times if at not in done and (until is None or at < until) and at != row.next_at]
+    for fire_at, outcome in found:
+        if outcome not in sent and fire_at in left:  # what was left out is made up for
+            await tx.execute("fire.remove", row.id, fire_at)
+    return await _send(tx, firing, row, course, left, "backfilled")
+
+
+async def overdue(tx: Transaction, before: int, after: Place, limit: int) -> tuple[list[int], Place | None]:
+    """The messages, of a page of schedules whose fire time was before this, that do not wait; and where the next page
+    begins. (Those that wait may be many: they are kept back, or somebody has put them off.)"""
+    where = (after[0], *after, before, limit)
+    rows = await tx.fetch("schedule.overdue", tuple[int | None, int, int | None], *where)
+    gone = await _gone(tx, [id_ for _, _, id_ in rows if id_ is not None])
+    return gone, (rows[-1][0] or 0, rows[-1][1]) if len(rows) == limit else None
+
+
+async def _gone(tx: Transaction, ids: Sequence[int]) -> list[int]:
+    """Those of these messages that do not wait."""
+    if not ids:
+        return []
+    waiting = {id_ for id_, _ in await tx.fetch("delay.queues", tuple[int, int], places_of(ids))}
+    return [id_ for id_ in ids if id_ not in waiting]
+
+
+async def mend(tx: Transaction, firing: Firing, ids: Sequence[int]) -> int:
+    """Schedules whose turn was not taken, though their message is gone: it was cancelled, or sent by a server that
+    knows nothing of schedules. They go on; how many did. Those whose message waits are left alone."""
+    gone = await _gone(tx, ids)
+    asked = gone * (2 if len(gone) == 1 else 1)
+    mended: list[ScheduleRow] = []
+    for row in await tx.fetch("schedule.lock_next", ScheduleRow, asked) if asked else []:
+        if row.next_id is None or row.next_at is None or (course := firing.course(row)) is None:
+            continue
+        if not await tx.fetch("topic.names", tuple[int, str], [row.topic_id]):
+            await tx.execute("schedule.remove", row.id)
+            continue
+        sent = bool(await tx.fetch("message.find", Streamed, [row.next_id]))
+        cancelled = bool(await tx.fetch("cancelled.find", Cancelled, [row.next_id]))
+        outcome: Outcome = "fired" if sent or not cancelled else "cancelled"
+        await _settle(tx, firing, row, row.next_id if sent else None, outcome)
+        last_at = max(row.last_at, row.next_at)  # the later one where it was kept back
+        _, next_at = course.judge(last_at, firing.now)
+        last_id = row.next_id if sent else row.last_id
+        mended.append(row._replace(last_at=last_at, last_id=last_id, next_at=next_at))
+    await firing.arm(tx, mended)
+    return len(mended)
+
+
+async def forget_fires(tx: Transaction, after: int, keep: int, limit: int) -> tuple[int, int | None]:
+    """Of a page of schedules only the latest fire times are kept, and with archiving on what is not archived. How many
+    went, and where the next page begins."""
+    rows = await tx.fetch("schedule.ids", tuple[int, int], after, limit)
+    archived = await fires_archived_until(tx)
+    gone = 0
+    last = 0
+    for id_, _ in rows:
+        for fire_at, _ in await tx.fetch("fire.edge", tuple[int, int], id_, keep):
+            for (at,) in await tx.fetch("fire.last", tuple[int | None], id_, fire_at, archived):
+                if at is not None:
+                    last = max(last, at)
+                    gone += await tx.execute("fire.forget", id_, fire_at, archived)
+    if gone:
+        await taken_until(tx, b"fire", last)
+    return gone, rows[-1][0] if len(rows) == limit else None
+
+
+async def _lock(tx: Transaction, name: str) -> ScheduleRow | None:
+    rows = await tx.fetch("schedule.lock", ScheduleRow, name.encode())
+    return rows[0] if rows else None
+
+
+async def _change(tx: Transaction, firing: Firing, row: ScheduleRow) -> ScheduleRow:
+    row = row._replace(revision=max(firing.now, row.revision + 1))
+    await tx.execute("schedule.change", row.topic_id, row.queue_id, row.spec, row.revision, row.paused, row.id)
+    return row
+
+
+async def _stop(tx: Transaction, firing: Firing, row: ScheduleRow) -> None:
+    """The message that waits is dropped."""
+    if row.next_id is None:
+        return
+    if is_kept(row):
+        await _settle(tx, firing, row, None, "overlapped")
+    rows = await lock_waiting(tx, [row.next_id])
+    await drop(tx, rows, firing.maker, firing.now)
+    firing.dropped += [(waiting.due, waiting.id) for waiting in rows]
+
+
+async def _settle(tx: Transaction, firing: Firing, row: ScheduleRow, id_: int | None, outcome: Outcome) -> None:
+    """The fire time that a schedule waits for has this end; `kept` was none."""
+    if row.next_at is not None:
+        if is_kept(row):
+            await tx.execute("fire.remove", row.id, row.next_at)
+        await tx.execute_many("fire.add", [firing.fire(row, row.next_at, id_, outcome)])
+
+
+async def _start(tx: Transaction, firing: Firing, row: ScheduleRow) -> ScheduleRow:
+    """The message of the next fire time waits, unless it is paused."""
+    course = None if row.paused else firing.course(row)
+    next_at = None if course is None else course.after(max(firing.now, row.last_at))
+    (row,) = await firing.arm(tx, [row._replace(next_at=next_at, next_id=None)])
+    return row
+
+
+async def _send(
+    tx: Transaction, firing: Firing, row: ScheduleRow, course: Course, times: Sequence[int], outcome: Outcome
+) -> list[tuple[int, int]]:
+    """Messages of these fire times, due now: (fire time, id)."""
+    rows: list[Sequence[Value]] = []
+    labels: list[Sequence[Value]] = []
+    sent = [(at, firing.wait(row, course, at, rows, labels, due=firing.now)) for at in times]
+    await firing.add(tx, rows, labels)
+    if sent:
+        await tx.execute_many("fire.add", [firing.fire(row, at, id_, outcome) for at, id_ in sent])
+    return sent

@@ -1,0 +1,59 @@
+"""Of which topics many are that are due at once: a look that promises nothing, and locks nothing.
+
+Where most of them are of one topic, only the others are named: the rows of a crowd are passed over where they lie, at a
+fraction of what it costs to bring them here. The look reads the rows that promotion is about to read.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from ..ids import SEQUENCE_BITS, SHARDS, due_of, places_of
+from ..ports import Transaction
+from .timers import Timer
+
+_GAP = 1_000
+"""Milliseconds between two that are looked for by two stretches of the key: what lies between is not to be read."""
+_FEW = 200
+"""Of a stretch that has no more than so many, each is looked for by itself."""
+_LIST = 5_000
+"""Ids in one statement."""
+
+
+async def topics_of(tx: Transaction, timers: Sequence[Timer], crowd: int) -> tuple[dict[int, int], dict[int, int]]:
+    """By entry the topics of these messages, in order of their time, and the groups of these retries.
+
+    What is gone is missing, and what of topic `crowd` was not looked for by itself.
+    """
+    # Without a call for each: the service's loop stands still meanwhile.
+    plain = [id_ for due, id_ in timers if id_ >> SEQUENCE_BITS == due]
+    singly: list[int] = []
+    if len(plain) < len(timers):
+        singly = [id_ for due, id_ in timers if id_ >= 0 and due_of(id_) != due]  # rescheduled: they lie elsewhere
+    stretches: list[tuple[int, int, int]] = []
+    for stretch in _stretches(plain):
+        if len(stretch) <= _FEW:
+            singly += stretch
+        else:
+            shards = {id_ & (SHARDS - 1) for id_ in stretch}
+            stretches += [(shard, stretch[0], stretch[-1] + 1) for shard in sorted(shards)]
+    topics: dict[int, int] = {}
+    if stretches:
+        topics |= await tx.fetch("delay.other_topics", tuple[int, int], stretches, crowd)
+    for ids in _lists(singly):
+        topics |= await tx.fetch("delay.topics", tuple[int, int], places_of(ids))
+    groups: dict[int, int] = {}
+    for ids in _lists([~entry for _, entry in timers if entry < 0]):
+        groups |= {~id_: group for id_, group in await tx.fetch("retry.groups", tuple[int, int], ids)}
+    return topics, groups
+
+
+def _stretches(ids: Sequence[int]) -> Iterable[Sequence[int]]:
+    """Ids in order, cut where there is a gap."""
+    if ids and due_of(ids[-1]) - due_of(ids[0]) <= _GAP:
+        return [ids]
+    cuts = [place for place, (a, b) in enumerate(pairwise(ids), 1) if due_of(b) - due_of(a) > _GAP]
+    return [ids[begin:end] for begin, end in pairwise([0, *cuts, len(ids)])]
+
+
+def _lists(ids: Sequence[int]) -> Iterable[Sequence[int]]:
+    return [ids[begin : begin + _LIST] for begin in range(0, len(ids), _LIST)]

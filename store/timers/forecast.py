@@ -1,0 +1,231 @@
+"""The forecast: how many messages of a topic fall due in each minute that is ahead, kept as they come and go.
+
+Whoever makes a message wait, moves it or takes it away writes one small row beside, in the same transaction: by how
+many which minutes change. It is a row of its own, so nobody waits for anybody, a user's own transaction neither.
+Later the rows are added up, by one at a time, to counts by the hour. So the counts and what is not added up yet are
+together exact at every moment, and a kill can part nothing.
+
+Promotion writes nothing: what it takes was due, and minutes that are over are not asked for. (For the minute that is
+under way, who asks looks at the rows.)
+
+Programs of before write no such rows. So all rows are counted at times, a stretch after the other, and what is missing
+or too much is written as a change (`check`): one statement sees rows and counts as of one moment.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from struct import Struct, pack, unpack
+from typing import NamedTuple
+
+from ..ids import SHARDS, first_id, random_nonce
+from ..ports import Asked, Transaction, Value
+
+MINUTE, HOUR = 60_000, 3_600_000
+EVER = 1 << 42
+"""Milliseconds: nothing is due later."""
+ALL = 0
+"""In place of a topic's id: all of them together."""
+_MINUTES = Struct("<60i")
+_NOTHING = bytes(_MINUTES.size)
+_ROWS, _BYTES = 1000, 64 << 10
+"""Of changes that are added up together: 8,000 minutes, a few milliseconds of work."""
+_PAIRS = 400
+"""Hours of topics in one statement: SQLite reads a list of pairs as a tree, a thousand deep at most."""
+_CHECKED = 2_500
+"""Rows of a shard that are counted in one statement: 40,000 of all."""
+
+Minutes = Counter[int]
+"""By the minute since 1970."""
+Counts = Mapping[int, int]
+"""The same, to look at."""
+_Pair = tuple[int, int]
+"""(topic id, Unix milliseconds)."""
+
+
+class Compared(NamedTuple):
+    """What `forecast.compare` gives."""
+
+    kind: int
+    topic_id: int
+    place: int
+    many: int
+    counts: bytes
+
+
+def changes(now: int, come: Iterable[_Pair] = (), gone: Iterable[_Pair] = ()) -> list[Sequence[Value]]:
+    """Rows of `forecast_change` for messages that wait from now on, and such that do no more. Minutes that have begun
+    are not told."""
+    topics = _by_topic(now, come)
+    for topic_id, minutes in _by_topic(now, gone).items():
+        topics.setdefault(topic_id, Counter()).subtract(minutes)
+    return [_change(topic_id, minutes) for topic_id, minutes in topics.items() if any(minutes.values())]
+
+
+def _by_topic(now: int, pairs: Iterable[_Pair]) -> dict[int, Minutes]:
+    topics: dict[int, list[int]] = {}
+    first = (now // MINUTE + 1) * MINUTE
+    for topic_id, due in pairs:
+        if due >= first:
+            topics.setdefault(topic_id, []).append(due // MINUTE)
+    return {topic_id: Counter(minutes) for topic_id, minutes in topics.items()}
+
+
+async def tell(tx: Transaction, now: int, come: Iterable[_Pair] = (), gone: Iterable[_Pair] = ()) -> None:
+    """These messages wait from now on; and these do no more, and have not been promoted. (topic id, due) of each."""
+    if rows := changes(now, come, gone):
+        await tx.later_many("forecast_change.add", rows)
+
+
+def _change(topic_id: int, minutes: Minutes) -> Sequence[Value]:
+    if not all(minutes.values()):
+        minutes = Counter({minute: many for minute, many in minutes.items() if many})
+    return random_nonce(), topic_id, pack(f"<{len(minutes)}I{len(minutes)}i", *minutes, *minutes.values())
+
+
+def _pairs(text: bytes) -> Iterator[tuple[int, int]]:
+    """What `_change` wrote: a minute, and by how many it changes."""
+    many = len(text) // 8
+    numbers = unpack(f"<{many}I{many}i", text)
+    return zip(numbers[:many], numbers[many:], strict=True)
+
+
+async def add_up(tx: Transaction, now: int) -> bool:
+    """Adds up a batch of changes; whether there may be more."""
+    await _lock(tx)
+    sizes = await tx.fetch("forecast_change.some", tuple[int, int], _ROWS)
+    taken: list[int] = []
+    left = _BYTES
+    for id_, size in sizes:
+        if taken and left < size:
+            break
+        taken.append(id_)
+        left -= size
+    if not taken:
+        return False
+    hours: dict[tuple[int, int], Minutes] = defaultdict(Counter)
+    for _, topic_id, text in await tx.fetch("forecast_change.find", tuple[int, int, bytes], taken):
+        for minute, many in _pairs(text):
+            hour = minute // 60
+            if hour >= now // HOUR:  # else it is over
+                hours[topic_id, hour][minute % 60] += many
+                hours[ALL, hour][minute % 60] += many
+    await _put(tx, hours)
+    await tx.execute("forecast_change.remove", taken)
+    return len(taken) < len(sizes) or len(sizes) == _ROWS
+
+
+async def _put(tx: Transaction, hours: dict[tuple[int, int], Minutes]) -> None:
+    """Who is here has the lock; so nobody else changes what is read."""
+    if not hours:
+        return
+    asked = sorted(hours)
+    known: dict[tuple[int, int], bytes] = {}
+    for start in range(0, len(asked), _PAIRS):
+        some = asked[start : start + _PAIRS]
+        rows = await tx.fetch("forecast.find", tuple[int, int, bytes], some)
+        known |= {(topic_id, hour): text for topic_id, hour, text in rows}
+    put: list[Sequence[Value]] = []
+    empty: list[tuple[int, int]] = []
+    for of in asked:
+        counts = list(_MINUTES.unpack(known.get(of, _NOTHING)))
+        for minute, many in hours[of].items():
+            counts[minute] += many
+        if any(counts):
+            put.append((*of, _MINUTES.pack(*counts)))
+        elif of in known:
+            empty.append(of)
+    if put:
+        await tx.later_many("forecast.put", put)
+    if empty:
+        for start in range(0, len(empty), _PAIRS):
+            await tx.execute("forecast.remove", empty[start : start + _PAIRS])
+
+
+async def forget(tx: Transaction, now: int) -> int:
+    """Removes the counts of hours that are over; how many."""
+    await _lock(tx)
+    return await tx.execute("forecast.forget", now // HOUR)
+
+
+async def read(tx: Transaction, topic_id: int, since: int, until: int) -> Minutes:
+    """What a topic has in each minute from `since` up to `until`, minutes since 1970; `ALL`: all topics together."""
+    hours = since // 60, -(-until // 60)
+    if topic_id == ALL:
+        rows = await tx.fetch("forecast.read_all", tuple[int, int, bytes], *hours)
+    else:
+        rows = await tx.fetch("forecast.read", tuple[int, int, bytes], topic_id, *hours, topic_id)
+    found: Minutes = Counter()
+    for kind, place, text in rows:
+        _add(found, text, place if kind == 0 else None)
+    return Counter({minute: many for minute, many in found.items() if many > 0 and since <= minute < until})
+
+
+def _add(minutes: Minutes, text: bytes, hour: int | None) -> None:
+    if hour is None:
+        for minute, many in _pairs(text):
+            minutes[minute] += many
+    else:
+        for minute, many in enumerate(_MINUTES.unpack(text), hour * 60):
+            if many:
+                minutes[minute] += many
+
+
+async def edge_of(tx: Transaction, since: int, until: int, rows: int, moved: int) -> int:
+    """Up to which millisecond no shard has more than so many rows from `since` on, and so many that were moved; `until`
+    where none has more before that."""
+    ids = first_id(since), first_id(until)
+    edges = [Asked("delay.edge", tuple[int, int], shard, *ids, rows) for shard in range(SHARDS)]
+    edges += [Asked("moved.edge", tuple[int, int], shard, since, until, moved) for shard in range(SHARDS)]
+    await tx.fetch_all(edges)
+    return min([due for asked in edges for _, due in asked.rows], default=until)
+
+
+async def check(tx: Transaction, since: int) -> tuple[int, int]:
+    """Counts the rows of a stretch from `since` on, Unix milliseconds and the first of a minute that is ahead, and
+    writes what differs as a change. Where the next stretch begins, and by how many messages it was wrong."""
+    await _lock(tx)
+    edge = await edge_of(tx, since, EVER, _CHECKED, _CHECKED)
+    until = max(edge - edge % MINUTE, since + MINUTE)
+    hours = since // HOUR, -(-until // HOUR)
+    rows = await tx.fetch("forecast.compare", Compared, first_id(since), first_id(until), since, until, *hours)
+    found: dict[int, Minutes] = defaultdict(Counter)
+    kept: dict[int, Minutes] = defaultdict(Counter)
+    for row in rows:
+        if row.kind < 2:
+            found[row.topic_id][row.place // MINUTE] += row.many
+        else:
+            _add(kept[row.topic_id], row.counts, row.place if row.kind == 2 else None)
+    wrong: list[Sequence[Value]] = []
+    messages = 0
+    for topic_id in found.keys() | kept.keys():
+        minutes = found[topic_id]
+        minutes.subtract(kept[topic_id])
+        differs: Minutes = Counter(
+            {minute: many for minute, many in minutes.items() if many and since <= minute * MINUTE < until}
+        )
+        if differs:
+            wrong.append(_change(topic_id, differs))
+            messages += sum(map(abs, differs.values()))
+    if wrong:
+        await tx.execute_many("forecast_change.add", wrong)
+    return until, messages
+
+
+async def is_changed(tx: Transaction) -> bool:
+    """Whether there is something to add up."""
+    return bool(await tx.fetch("forecast_change.some", tuple[int, int], 1))
+
+
+async def checked(tx: Transaction, began_at: int) -> None:
+    """All rows have been counted, from this moment on."""
+    await tx.execute("forecast_check.passed", began_at, began_at)
+
+
+async def checked_at(tx: Transaction) -> int:
+    """When the last count of all rows began that is at its end."""
+    (began_at,) = await tx.fetch("forecast_check.find", int)
+    return began_at
+
+
+async def _lock(tx: Transaction) -> None:
+    await tx.fetch("forecast_check.lock", tuple[int, int])

@@ -1,0 +1,104 @@
+"""Messages with a guard: of each it is asked at its time, in a table of the user's, whether it is to be sent.
+
+Nobody is asked within a transaction of the store's: a guard that is slow would hold locked what a cancel waits for.
+So promotion leaves a message with a guard where it is, and tells of it; whoever has asked its guard promotes it again,
+with the answer. The message's row decides as always: one that was cancelled meanwhile is not there any more, one that
+was moved is not due. The answer may be a moment old when that is committed.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from attrs import define, field
+
+from ..ids import place_of, places_of
+from ..ports import Transaction
+from ..rows import Due
+from ..stream.tallies import locked_tallies
+from .timers import cancel_locked, lock_waiting
+
+LEVEL = 13
+"""The migration since which servers know of guards."""
+
+
+class Guarded(NamedTuple):
+    """A message that waits, and who is asked of what."""
+
+    id: int
+    due: int
+    guard: str
+    key: str
+
+
+class Suppressed(NamedTuple):
+    """A message that its guard has ended."""
+
+    id: int
+    topic_id: int
+
+
+@define
+class Guarding:
+    """One run of one transaction; made anew for each."""
+
+    now: int
+    maker: int
+    """Whose tally rows are counted in."""
+    answers: Mapping[int, bool] = field(factory=dict[int, bool])
+    """What guards have said, by message: whether it is to be sent."""
+    fresh: Callable[[], bool] = bool
+    """Whether that is young enough to go by."""
+    left: dict[int, str] = field(factory=dict[int, str], init=False)
+    """Messages that are due and whose guard has to be asked, and which that is."""
+    suppressed: list[Suppressed] = field(factory=list[Suppressed], init=False)
+
+    async def judge(self, tx: Transaction, rows: Sequence[Due]) -> list[Due]:
+        """Which of these messages, locked and due, are to be sent. Others end, or stay: those of which nobody has said
+        anything, and those whose tally somebody holds."""
+        answers = self.answers if self.answers and self.fresh() else dict[int, bool]()
+        ended = [row for row in rows if answers.get(row.id) is False]
+        locked = await locked_tallies(tx, {row.topic_id for row in ended}, self.maker)
+        ended = [row for row in ended if row.topic_id not in locked]
+        sent = [row for row in rows if answers.get(row.id) is True]
+        gone = {row.id for row in sent + ended}
+        names: dict[int, str] = {}
+        unsent = {row.id for row in sent}
+        if asked := [place_of(row.id, row.due) for row in rows if row.id not in unsent]:
+            named = await tx.fetch("delay.guards", tuple[int, str | None], asked)
+            names = {id_: guard or "" for id_, guard in named}
+            self.left |= {id_: guard for id_, guard in names.items() if id_ not in gone}
+        if ended:
+            taken = await lock_waiting(tx, [row.id for row in ended])  # once more, with their keys
+            await cancel_locked(tx, taken, self.now, self.maker, guards=names)
+            self.suppressed += [Suppressed(row.id, row.topic_id) for row in taken]
+        return sent
+
+
+async def questions(tx: Transaction, ids: Sequence[int]) -> list[Guarded]:
+    """What is to be asked of these messages; without those that wait no more, or have no guard."""
+    rows = await tx.fetch("delay.guarded", tuple[int, int, str | None, str | None], places_of(ids))
+    return [Guarded(id_, due, guard, key or "") for id_, due, guard, key in rows if guard is not None]
+
+
+async def note(tx: Transaction, name: str) -> None:
+    """Messages name this guard from now on."""
+    await tx.execute_many("guard.add", [(name.encode(),)])
+
+
+async def noted(tx: Transaction) -> list[str]:
+    """The guards that messages have named."""
+    return await tx.fetch("guard.all", str)
+
+
+async def forget(tx: Transaction, name: str) -> None:
+    """No message waits that names it."""
+    await tx.execute("guard.remove", name.encode())
+
+
+async def waiting_in(tx: Transaction, shard: int, after: int, limit: int) -> tuple[dict[str, int], int | None]:
+    """How many of a page of the messages of a shard wait for each guard; and where the next page begins, None after
+    the last."""
+    rows = await tx.fetch("delay.guarded_in", tuple[str | None, int, int], shard, after, limit)
+    last = max((row[1] for row in rows), default=None)
+    full = sum(row[2] for row in rows) == limit
+    return {guard: many for guard, _, many in rows if guard is not None}, last if full else None

@@ -1,0 +1,29 @@
+"""For the tests of who uses Tarry: a real server in this process, and time that is moved by hand.
+
+    from tarry.testing import EmbeddedServer
+
+    with EmbeddedServer() as server, Tarry(server.url) as tarry:
+        tarry.publish("orders", {"order": 7}, delay="48h")
+        server.clock.advance("48h")
+        server.drain()
+
+- `embedded`     the server, in a thread, on a store in a folder that goes with it.
+- `moved_time`   the clock of that server: real time, and what was added by hand.
+- `idle`         what `drain` waits for.
+- `fixtures`     fixtures for pytest, which only this file imports: `pytest_plugins = ["tarry.testing.fixtures"]`.
+
+It needs the extra `server`.
+"""
+
+from ..store.extras import lacking
+
+try:
+    from .embedded import EmbeddedServer
+    from .idle import NotDrained
+    from .moved_time import MovedTime
+except ModuleNotFoundError as error:
+    if (sentence := lacking("server", error)) is None:
+        raise
+    raise ImportError(sentence) from error
+
+__all__ = ["EmbeddedServer", "MovedTime", "NotDrained"]

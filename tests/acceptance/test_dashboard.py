@@ -1,0 +1,352 @@
+"""The dashboard in a real browser, against a running server with real data: what people do on each page, what they see
+while it goes on, what a program says of its accessibility, and that what others wrote is never run.
+
+One server and one browser for all, for both take their time; each test has a window of its own.
+"""
+
+import re
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import define, field, frozen
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Dialog,
+    Page,
+    Request,
+    expect,
+    sync_playwright,
+)
+
+from support.browser import launch
+from support.dashboard_data import BREAKER, fill
+from support.servers import free_port
+from support.serving import Served, served
+from support.waiting import wait_until
+from tarry.client import Tarry
+
+AXE = Path(__file__).parents[1] / "support" / "axe.min.js"
+_SERIOUS = {"serious", "critical"}
+LIVE = 4000
+"""Milliseconds within which something that is to come within a second is there, on a machine that has much to do."""
+
+
+@frozen
+class House:
+    """A server with keys and data."""
+
+    server: Served
+    url: str
+    keys: dict[str, str]
+    ids: dict[str, str]
+    tarry: Tarry
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    with served(tmp_path_factory.mktemp("dashboard")) as server:
+        assert server.tarry("migrate").returncode == 0
+        keys = {
+            "operator": server.key("operator", "admin"),
+            "reader": server.key("reader", "read:*"),
+            "short-lived": server.key("short-lived", "read:*"),
+        }
+        port = free_port()
+        server.start("--listen", f"127.0.0.1:{port}")
+        url = f"http://127.0.0.1:{port}"
+        with Tarry(url, key=keys["operator"]) as tarry:
+            yield House(server, url, keys, fill(tarry), tarry)
+        assert server.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright, launch(playwright) as browser:
+        yield browser
+
+
+@define(eq=False, slots=False)
+class Window:
+    """A page that is signed in, and all that went wrong in it."""
+
+    page: Page
+    url: str
+    wrong: list[str] = field(factory=list[str])
+
+    def listen(self) -> None:
+        """What nobody is to see: errors, what the policy blocks, dialogs, requests to others."""
+        self.page.on("console", self._heard)
+        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        self.page.on("dialog", self._asked)
+        self.page.on("request", self._sent)
+
+    def _heard(self, said: ConsoleMessage) -> None:
+        if said.type == "error":
+            self.wrong.append(said.text)
+
+    def _asked(self, dialog: Dialog) -> None:
+        self.wrong.append(dialog.message)
+        dialog.dismiss()
+
+    def _sent(self, request: Request) -> None:
+        if not request.url.startswith(self.url):
+            self.wrong.append(request.url)
+
+    def go(self, path: str) -> Page:
+        self.page.goto(self.url + path)
+        return self.page
+
+    def sign_in(self, key: str) -> None:
+        page = self.go("/ui")
+        page.get_by_label("Key").fill(key)
+        page.get_by_role("button", name="Sign in").click()
+        page.wait_for_url(f"{self.url}/ui")
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.set_default_timeout(10_000)
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def window(house: House, context: BrowserContext) -> Iterator[Window]:
+    window = Window(context.new_page(), house.url)
+    window.listen()
+    yield window
+    assert window.wrong == []
+
+
+@pytest.fixture
+def operator(house: House, window: Window) -> Window:
+    window.sign_in(house.keys["operator"])
+    return window
+
+
+def said(page: Page, text: str | re.Pattern[str]) -> None:
+    expect(page.locator("#said")).to_contain_text(text, timeout=10_000)
+
+
+def test_signing_in_and_out(house: House, window: Window) -> None:
+    page = window.go("/ui/topics/orders")
+    expect(page.get_by_role("heading", name="Tarry")).to_be_visible()
+    page.get_by_label("Key").fill(house.keys["reader"])
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"{house.url}/ui/topics/orders")
+    (cookie,) = page.context.cookies()
+    assert (cookie.get("httpOnly"), cookie.get("sameSite")) == (True, "Strict")
+    assert house.keys["reader"] not in str(cookie)
+    page.get_by_role("button", name="Sign out").click()
+    page.wait_for_url(f"{house.url}/ui/sign-in")
+    window.go("/ui")
+    expect(page.get_by_label("Key")).to_be_focused()
+
+
+def test_search_trace_and_cancel(house: House, operator: Window) -> None:
+    page = operator.go("/ui/messages")
+    page.get_by_label("Topic").fill("orders")
+    page.get_by_label("Key").fill("order-7")
+    page.get_by_role("button", name="Find").click()
+    page.wait_for_url(re.compile(r"/ui/messages\?topic=orders&key=order-7$"))
+    page.get_by_role("link", name=house.ids["waiting"]).click()
+    expect(page.locator(".life")).to_contain_text("scheduled")
+    page.get_by_label("Move to").fill("30m")
+    page.get_by_role("button", name="Move").click()
+    said(page, "it is due at")
+    page.get_by_role("button", name="Cancel…").click()
+    said(page, "will not be delivered")
+    page.get_by_role("button", name="Cancel the message").click()
+    said(page, "Cancelled")
+    expect(page.locator(".life")).to_contain_text("cancelled", timeout=LIVE)
+    assert house.tarry.message(house.ids["waiting"])["state"] == "cancelled"
+    page = operator.go(f"/ui/messages/{house.ids['failed']}")
+    expect(page.locator(".life li").first).to_contain_text("published")
+    expect(page.locator(".life")).to_contain_text("the printer is on fire")
+    expect(page.locator(".life")).to_contain_text(re.compile(r"\+\d"))
+
+
+def test_publish_again(house: House, operator: Window) -> None:
+    page = operator.go(f"/ui/messages/{house.ids['acked']}")
+    page.get_by_label("Publish again in").fill("2h")
+    page.get_by_role("button", name="Publish again…").click()
+    page.get_by_role("button", name="Publish", exact=True).click()
+    page.locator("#said a").click()
+    page.wait_for_url(re.compile("/ui/messages/[0-9]+$"))
+    expect(page.locator(".life")).to_contain_text("scheduled")
+
+
+def test_pause_is_live_for_others(house: House, operator: Window, browser: Browser) -> None:
+    other = browser.new_context()
+    watching = Window(other.new_page(), house.url)
+    watching.sign_in(house.keys["reader"])
+    seen = watching.go("/ui/groups/orders/mailing")
+    expect(seen.locator("#pulse")).to_have_text("live", timeout=LIVE)
+    assert seen.get_by_role("button", name="Pause…").count() == 0
+    page = operator.go("/ui/groups/orders/mailing")
+    page.get_by_role("button", name="Pause…").click()
+    page.get_by_role("button", name="Pause mailing").click()
+    said(page, "mailing is paused")
+    expect(seen.locator("#live")).to_contain_text("paused", timeout=LIVE)
+    assert house.tarry.group("orders", "mailing")["paused"] is True
+    page.get_by_role("button", name="Resume").click()
+    expect(seen.locator("#live .tile").first).to_contain_text("open", timeout=LIVE)
+    other.close()
+    line = next(line for line in house.server.log.splitlines() if '"pause"' in line and "operated" in line)
+    assert '"key": "operator"' in line
+
+
+def test_figures_are_live(house: House, operator: Window) -> None:
+    page = operator.go("/ui/topics/carts")
+    before = page.locator(".tile", has_text="Accepted").locator("dd")
+    expect(before).to_have_text("20")
+    house.tarry.publish("carts", {"cart": 21})
+    expect(before).to_have_text("21", timeout=LIVE)
+    operator.go("/ui")
+    expect(page.locator("#rates canvas")).to_be_visible()
+    expect(page.locator("svg.ring")).to_be_visible()
+    expect(page.locator("svg.heat")).to_be_visible()
+    assert page.locator("svg.bars").count() == 4
+
+
+def test_redrive_a_selection_and_purge_what_fits(house: House, operator: Window) -> None:
+    page = operator.go("/ui/dead")
+    page.get_by_role("link", name="labels").click()
+    total = house.tarry.group("parcels", "labels")["dead_letters"]
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"{total} dead letters")
+    boxes = page.locator("td.tick input")
+    boxes.nth(0).check()
+    boxes.nth(1).check()
+    page.get_by_role("button", name="Redrive…").click()
+    said(page, "2 dead letters go back")
+    page.get_by_role("button", name="Redrive 2").click()
+    said(page, "2 dead letters redriven")
+    wait_until(lambda: house.tarry.group("parcels", "labels")["dead_letters"] == total - 2)
+    page = operator.go("/ui/dead/parcels/labels?reason=no%20ink")
+    page.get_by_label("all that fit the search").check()
+    page.get_by_role("button", name="Purge…").click()
+    said(page, "would be gone for good")
+    page.get_by_role("button", name=re.compile("Purge [0-9]+")).click()
+    said(page, "purged")
+    assert list(house.tarry.dead_letters("parcels", "labels", reason="no ink")) == []
+    assert house.tarry.group("parcels", "labels")["dead_letters"] > 0, "the others stay"
+
+
+def test_a_schedule(house: House, operator: Window) -> None:
+    page = operator.go("/ui/schedules")
+    page.get_by_role("link", name="hourly").click()
+    expect(page.locator(".times li")).to_have_count(10)
+    page.get_by_role("button", name="Pause…").click()
+    page.get_by_role("button", name="Pause hourly").click()
+    expect(page.locator("#live")).to_contain_text("It is paused", timeout=LIVE)
+    page.get_by_role("button", name="Resume").click()
+    page.get_by_role("button", name="Run now…").click()
+    page.get_by_role("button", name="Send it").click()
+    said(page, "Sent:")
+    expect(page.locator("td[class=state]").first).to_contain_text("run", timeout=LIVE)
+
+
+def test_a_session_ends_with_its_key(house: House, window: Window) -> None:
+    window.sign_in(house.keys["short-lived"])
+    expect(window.page.locator("#pulse")).to_have_text("live", timeout=LIVE)
+    assert house.server.tarry("keys", "revoke", "short-lived").returncode == 0
+    window.page.wait_for_url(re.compile("/ui/sign-in"), timeout=15_000)
+    window.wrong.clear()  # a stream that is refused is an error to the browser
+
+
+def test_by_keyboard_alone(house: House, operator: Window) -> None:
+    page = operator.go("/ui/topics")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(page.get_by_label("Sort by")).to_be_focused()
+    outline: str = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+    menu = page.locator("details.copies summary").first
+    menu.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(".menu").first).to_be_visible()
+    expect(page.locator(".menu").first).to_contain_text("curl -s -H")
+    page.keyboard.press("Escape")
+    expect(page.locator(".menu").first).to_be_hidden()
+
+
+def test_the_theme_is_kept(operator: Window) -> None:
+    page = operator.go("/ui")
+    before: str = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.locator("#theme").click()
+    after: str = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert before != after
+    operator.go("/ui/topics")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == after
+
+
+def addresses(house: House) -> list[str]:
+    ids = house.ids
+    return [
+        *("/ui", "/ui/topics", "/ui/topics/orders", "/ui/groups", "/ui/groups/orders/billing", "/ui/messages"),
+        *(f"/ui/messages/{ids[name]}" for name in ("hostile", "failed")),
+        "/ui/messages?topic=orders&state=scheduled",
+        *("/ui/schedules", "/ui/schedules/hourly", "/ui/dead", "/ui/dead/parcels/labels", "/ui/nodes", "/ui/reports"),
+        *("/ui/sign-in", "/ui/topics/nowhere"),
+    ]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_no_serious_fault(house: House, operator: Window, theme: Any) -> None:
+    """And nothing that others wrote is run on any page, and on a telephone none is wider than the screen."""
+    page = operator.page
+    page.emulate_media(color_scheme=theme)
+    axe = AXE.read_text("utf-8")
+    found: list[str] = []
+    for address in addresses(house):
+        operator.go(address)
+        if page.locator("#pictures").count():
+            page.locator("#pictures svg").first.wait_for()
+        page.evaluate(axe)  # past the page's policy, as a tool of the browser's own
+        only = "" if theme == "light" else ", runOnly: ['color-contrast']"  # in which alone themes differ
+        told: dict[str, Any] = page.evaluate(f"axe.run({{resultTypes: ['violations']{only}}})")
+        found += [
+            f"{address}: {one['id']}: {one['nodes'][0]['html'][:200]}"
+            for one in told["violations"]
+            if one["impact"] in _SERIOUS
+        ]
+        page.set_viewport_size({"width": 390, "height": 844})
+        if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+            found.append(f"{address}: wider than a telephone")
+        page.set_viewport_size({"width": 1280, "height": 900})
+    operator.wrong[:] = [one for one in operator.wrong if "404" not in one]  # the page that is not there
+    assert found == []
+
+
+def test_a_page_would_tell_if_it_ran_what_others_wrote(operator: Window) -> None:
+    """The ears of the tests above: an image of the wrong kind, put into a page, is heard."""
+    operator.page.evaluate("text => { document.querySelector('main').innerHTML = text }", BREAKER)
+    operator.page.wait_for_timeout(300)
+    assert any("Content Security Policy" in one for one in operator.wrong)
+    operator.wrong.clear()
+
+
+def test_the_server_stops_beside_open_pages(tmp_path: Path, browser: Browser) -> None:
+    with served(tmp_path) as server:
+        port = free_port()
+        server.start("--listen", f"127.0.0.1:{port}")
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(f"http://127.0.0.1:{port}/ui")
+        expect(page.locator("#pulse")).to_have_text("live", timeout=LIVE)
+        assert server.stop() == 0
+        expect(page.locator("#pulse")).to_have_text(re.compile("not live"), timeout=LIVE)
+        server.start("--listen", f"127.0.0.1:{port}")
+        expect(page.locator("#pulse")).to_have_text("live", timeout=15_000)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/ui/static/icon.svg") as icon:
+            assert icon.status == 200
+        context.close()
+        assert server.stop() == 0

@@ -1,0 +1,70 @@
+"""A send that is spread over a window, and what falls due when, through a real server and its kill."""
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+
+from support.server import client_of, start_server
+from support.waiting import wait_until
+from tarry.client import BadRequest, Draft, Tarry
+
+MANY = 100_000
+
+
+@pytest.fixture(params=["sqlite", "mariadb"])
+def dsn(request: pytest.FixtureRequest, tmp_path: Path, fresh_database: Callable[[str], str]) -> str:
+    """A fresh store."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/tarry.db"
+    return fresh_database(request.getfixturevalue("mariadb_server"))
+
+
+def rows(tarry: Tarry, since: datetime, buckets: int) -> list[int]:
+    answer = tarry.upcoming("mail", start=since, width="10m", buckets=buckets)
+    return [bucket["messages"] for bucket in answer["buckets"]]
+
+
+def test_a_night(dsn: str, tmp_path: Path) -> None:
+    """All lie evenly, what falls due when is exact before and after a kill, and goes on as messages are cancelled."""
+    evening = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(days=2)
+    night = (evening, evening + timedelta(hours=2))
+    with start_server(tmp_path, dsn) as server:
+        with client_of(server) as tarry:
+            drafts = (Draft(body=n, key=f"k{n}", deliver_between=night) for n in range(MANY))
+            receipts = tarry.publish_many("mail", drafts)
+            assert all(night[0] <= receipt.deliver_at < night[1] for receipt in receipts)
+            seconds = Counter(receipt.deliver_at.replace(microsecond=0) for receipt in receipts)
+            mean = MANY / 7200
+            assert (len(seconds), max(seconds.values()) <= 2 * mean) == (7200, True)
+            by_bucket = Counter((receipt.deliver_at - evening) // timedelta(minutes=10) for receipt in receipts)
+            expected = [by_bucket[number] for number in range(12)]
+            assert rows(tarry, evening, 12) == expected
+            for receipt in receipts[:50]:
+                tarry.cancel(receipt)
+                expected[(receipt.deliver_at - evening) // timedelta(minutes=10)] -= 1
+            assert rows(tarry, evening, 12) == expected
+        server.kill()
+        server.start()
+        with client_of(server) as tarry:
+            assert rows(tarry, evening, 12) == expected, "counted row by row"
+            wait_until(lambda: "forecast_checked" in server.tail(10_000))
+            assert rows(tarry, evening, 12) == expected
+            assert sum(rows(tarry, evening + timedelta(seconds=30), 12)) < sum(expected)
+            with pytest.raises(BadRequest, match="does not end after it begins"):
+                tarry.publish("mail", 1, deliver_between=(night[1], night[0]))
+
+
+def test_lines_lie_evenly_too(tmp_path: Path) -> None:
+    evening = datetime.now(UTC).replace(microsecond=0) + timedelta(days=2)
+    times = f'["{evening.isoformat()}", "{(evening + timedelta(minutes=10)).isoformat()}"]'
+    with start_server(tmp_path) as server:
+        lines = "".join(f'{{"body": {n}, "deliver_between": {times}}}\n' for n in range(6000))
+        answer = httpx.post(
+            f"{server.url}/v1/topics/mail/messages", content=lines, headers={"content-type": "application/x-ndjson"}
+        )
+        seconds = Counter(line.split('"deliver_at":"')[1][:19] for line in answer.text.splitlines())
+        assert (len(seconds), set(seconds.values())) == (600, {10})

@@ -1,0 +1,163 @@
+"""Timers by key through real servers: one waits, whoever sets it where, and each verdict is true."""
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.drivers import DRIVERS, close
+from support.server import client_of, start_server
+from support.waiting import wait_until
+from tarry.client import Changed, NotFound, Tarry, TooLate, Unavailable, outbox
+from tarry.service.demo.server_process import ServerProcess
+
+
+@pytest.fixture
+def servers(mysql_dsn: str, tmp_path: Path) -> Iterator[tuple[ServerProcess, ServerProcess]]:
+    other = tmp_path / "other"
+    other.mkdir()
+    with start_server(tmp_path, mysql_dsn) as first, start_server(other, mysql_dsn) as second:
+        yield first, second
+
+
+def delivered(tarry: Tarry, want: int) -> list[Any]:
+    """What comes, until so many have, or nothing for a while."""
+    found: list[Any] = []
+    for message in tarry.consume("orders", group="all", idle_timeout=3.0, start="earliest"):
+        with message:
+            found.append(message.body)
+        if len(found) == want:
+            break
+    return found
+
+
+def test_set_here_and_there(servers: tuple[ServerProcess, ServerProcess]) -> None:
+    first, second = servers
+    with client_of(first) as here, client_of(second) as there:
+        here.put_topic("orders")
+        one = here.set_timer("orders", "order-7", "here", delay="1h")
+        two = there.set_timer("orders", "order-7", "there", delay="300ms", match=one.revision)
+        assert two.replaced == one.id
+        assert here.timer("orders", "order-7").id == two.id
+        assert delivered(here, 2) == ["there"], "one message, and not the one that was replaced"
+        with pytest.raises(TooLate):
+            here.cancel_timer("orders", "order-7")
+        topic = here.topic("orders")
+        assert (topic["accepted"], topic["replaced"], topic["streamed"]) == (2, 1, 1)
+
+
+def test_a_transaction_that_holds_one_holds_up_no_other(
+    servers: tuple[ServerProcess, ServerProcess], mysql_dsn: str
+) -> None:
+    """Of a timer that is there, and of one that its transaction has just made."""
+    with client_of(servers[0]) as tarry, Tarry(servers[0].url, deadline=0) as impatient:
+        tarry.put_topic("orders")
+        tarry.set_timer("orders", "there", 1, delay="1h")
+        user = DRIVERS["pymysql"](mysql_dsn)
+        for key in ("there", "new"):
+            outbox.set_timer(user.cursor(), "orders", key, 2, delay="1h")
+            with pytest.raises(Unavailable) as held:
+                impatient.set_timer("orders", key, 3, delay="1h")
+            assert (held.value.status, held.value.problem["executed"]) == (503, False)
+            tarry.set_timer("orders", f"beside {key}", 3, delay="1h")
+        user.commit()
+        assert tarry.set_timer("orders", "new", 4, delay="1h").replaced is not None
+        close(user)
+
+
+def test_a_server_that_is_killed_loses_and_doubles_none(mysql_dsn: str, tmp_path: Path) -> None:
+    """Timers are set over and over by their last revision; whatever was answered last is what comes."""
+    keys = [f"order-{number}" for number in range(8)]
+    with start_server(tmp_path, mysql_dsn) as server, Tarry(server.url, deadline=30) as tarry:
+        tarry.put_topic("orders")
+        done = threading.Event()
+        sets: dict[str, list[int]] = {key: [] for key in keys}
+
+        def set_again(key: str) -> None:
+            while not done.is_set():
+                number = len(sets[key]) + 1
+                tarry.set_timer("orders", key, [key, number], delay="1h")
+                sets[key].append(number)
+
+        def all_set(times: int) -> bool:
+            return min(map(len, sets.values())) >= times
+
+        with ThreadPoolExecutor(len(keys)) as pool:
+            setting = [pool.submit(set_again, key) for key in keys]
+            for kill in range(3):
+                wait_until(partial(all_set, 3 * kill + 3), seconds=30)
+                server.kill()
+                server.start()
+            done.set()
+            for one in setting:
+                one.result()
+        for key in keys:
+            timer = tarry.timer("orders", key)
+            assert tarry.message(timer.id)["body"] == [key, len(sets[key])]
+            tarry.reschedule(timer.id, delay="0s")
+        assert sorted(delivered(tarry, len(keys) + 1)) == sorted([key, len(sets[key])] for key in keys)
+        topic = tarry.topic("orders")
+        assert topic["accepted"] == topic["streamed"] + topic["replaced"]
+
+
+def test_set_cancel_and_fire_race(servers: tuple[ServerProcess, ServerProcess]) -> None:
+    """What was answered is what came."""
+    dice = random.Random(7)
+    results: Counter[str] = Counter()
+    armed: dict[str, set[str]] = {"set": set(), "replaced": set(), "cancelled": set()}
+    lock = threading.Lock()
+
+    def one(tarry: Tarry) -> None:
+        for _ in range(60):
+            with lock:
+                cancels, delay = dice.random() < 0.3, dice.choice(["0s", "5ms", "50ms"])
+            if cancels:
+                try:
+                    held = tarry.timer("orders", "order-7")
+                    tarry.cancel_timer("orders", "order-7", match=held.revision)
+                except TooLate:
+                    results["too_late"] += 1
+                except NotFound:
+                    results["not_found"] += 1
+                except Changed:  # somebody has set it in between
+                    results["changed"] += 1
+                else:
+                    with lock:
+                        armed["cancelled"].add(held.id)
+                continue
+            timer = tarry.set_timer("orders", "order-7", None, delay=delay)
+            with lock:
+                armed["set"].add(timer.id)
+                if timer.replaced is not None:
+                    armed["replaced"].add(timer.replaced)
+
+    with client_of(servers[0]) as here, client_of(servers[1]) as there:
+        here.put_topic("orders")
+        with ThreadPoolExecutor(6) as pool:
+            for task in [pool.submit(one, tarry) for tarry in (here, there) * 3]:
+                task.result()
+        fired = armed["set"] - armed["replaced"] - armed["cancelled"]
+        came = [message.id for message in _claimed(here, len(fired))]
+        assert sorted(came) == sorted(fired), results
+        assert not armed["replaced"] & armed["cancelled"]
+        topic = here.topic("orders")
+        assert (topic["accepted"], topic["replaced"], topic["cancelled"], topic["streamed"]) == (
+            len(armed["set"]),
+            len(armed["replaced"]),
+            len(armed["cancelled"]),
+            len(fired),
+        )
+
+
+def _claimed(tarry: Tarry, want: int) -> Iterator[Any]:
+    for got, message in enumerate(tarry.consume("orders", group="all", idle_timeout=3.0, start="earliest")):
+        with message:
+            yield message
+        if got >= want:
+            break

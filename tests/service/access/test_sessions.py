@@ -1,0 +1,111 @@
+"""Sessions: sealed so that any server of the store opens them, and nobody makes one without the key."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from attrs import define
+
+from support.spied import NOW, SpiedServer, spied
+from tarry.service.access import sessions
+from tarry.service.access.keyring import Holder, Keyring, NoKey
+from tarry.service.access.scopes import Scopes
+from tarry.service.access.sessions import LASTS, Sessions
+from tarry.service.access.tokens import digest, make_token
+from tarry.store.errors import Unavailable
+from tarry.store.operating import keys
+from tarry.store.operating.keys import Key
+
+TOKEN = make_token()
+
+
+@define
+class House:
+    """Two servers on one store: each with a keyring of its own."""
+
+    server: SpiedServer
+    here: Sessions
+    there: Sessions
+    rings: tuple[Keyring, Keyring]
+
+    async def refresh(self) -> None:
+        for ring in self.rings:
+            await ring.refresh()
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    async with spied(tmp_path / "tarry.db") as server:
+        await server.store.write(keys.add, Key("me", digest(TOKEN), ("read:*",), 0))
+        rings = (Keyring(server.store, always=True), Keyring(server.store, always=True))
+        clock = server.node.clock
+        house = House(server, Sessions(rings[0], clock), Sessions(rings[1], clock), rings)
+        await house.refresh()
+        yield house
+
+
+async def test_any_server_opens_it(house: House) -> None:
+    text, begun = house.here.begin(TOKEN.encode())
+    found = house.there.find(text)
+    assert (found.holder.name, found.until, found.csrf) == ("me", NOW + LASTS, begun.csrf)
+    assert TOKEN not in text
+    assert len(text) < 200
+
+
+async def test_two_sessions_of_a_key_have_nothing_in_common_but_its_name(house: House) -> None:
+    (one, first), (two, second) = (house.here.begin(TOKEN.encode()) for _ in range(2))
+    assert one != two
+    assert first.csrf != second.csrf
+
+
+async def test_it_ends_by_the_clock(house: House) -> None:
+    text, _ = house.here.begin(TOKEN.encode())
+    house.server.ms = NOW + LASTS - 1
+    assert house.here.find(text).holder.name == "me"
+    house.server.ms = NOW + LASTS
+    with pytest.raises(NoKey, match="over"):
+        house.here.find(text)
+
+
+async def test_it_ends_with_its_key(house: House) -> None:
+    text, _ = house.here.begin(TOKEN.encode())
+    await house.server.store.write(keys.revoke, "me", 1)
+    await house.refresh()
+    with pytest.raises(NoKey):
+        house.there.find(text)
+
+
+async def test_each_changed_character_ends_it(house: House) -> None:
+    text, _ = house.here.begin(TOKEN.encode())
+    for place in range(len(text) - 1):  # the last may hold bits that count for nothing
+        changed = text[:place] + ("A" if text[place] != "A" else "B") + text[place + 1 :]
+        with pytest.raises(NoKey):
+            house.here.find(changed)
+
+
+@pytest.mark.parametrize("text", ["", "x", "ü", "=", "A" * 10_000, "AAAAAAAAAAAA", "....", "A" * 60])
+async def test_what_is_none(house: House, text: str) -> None:
+    with pytest.raises(NoKey):
+        house.here.find(text)
+
+
+async def test_who_reads_the_store_makes_none(house: House) -> None:
+    """The store has the digest. A session sealed by it, around another text than the key's, opens nothing."""
+    stolen = Holder("me", Scopes(["read:*"]), digest(TOKEN))
+
+    class Thief(Keyring):
+        def find(self, token: bytes | None) -> Holder:
+            return stolen
+
+    forged, _ = Sessions(Thief(house.server.store, always=True), house.server.node.clock).begin(make_token().encode())
+    with pytest.raises(NoKey):
+        house.here.find(forged)
+
+
+async def test_while_the_store_is_away_nobody_can_tell(house: House) -> None:
+    text, _ = house.here.begin(TOKEN.encode())
+    fresh = Keyring(house.server.store, always=True)
+    fresh._read_at -= 60
+    with pytest.raises(Unavailable):
+        Sessions(fresh, house.server.node.clock).find(text)
+    assert sessions.LASTS == 12 * 3_600_000

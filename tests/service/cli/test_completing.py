@@ -1,0 +1,49 @@
+"""`completion`, read by a real bash, which completes by it."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tarry.service.cli.app import run
+
+
+@pytest.fixture
+def script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    if shutil.which("bash") is None:
+        pytest.skip("no bash")
+    assert run(["completion", "bash"]) == 0
+    script = tmp_path / "completion"
+    script.write_text(capsys.readouterr().out)
+    return script
+
+
+def complete(script: Path, *words: str) -> list[str]:
+    """What bash offers for the last word."""
+    program = (
+        'set -u; source "$1"; shift; complete -p tarry >/dev/null || exit; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
+    )
+    program += '_tarry; printf "%s\\n" "${COMPREPLY[@]}"'
+    command = ["bash", "--norc", "-c", program, "bash", str(script), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_bash_completes_commands_flags_and_values(script: Path) -> None:
+    assert complete(script, "tarry", "re") == ["reschedule", "redrive"]
+    assert complete(script, "tarry", "dead", "") == ["list", "purge"]
+    assert complete(script, "tarry", "find", "orders", "--st") == ["--state"]
+    assert complete(script, "tarry", "find", "orders", "--state", "pa") == ["parked"]
+    assert complete(script, "tarry", "topics", "--sort", "") == ["name", "rate", "backlog"]
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_have_theirs(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["completion", shell]) == 0
+    assert "reschedule" in capsys.readouterr().out
+
+
+def test_an_unknown_shell(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["completion", "tcsh"]) == 2

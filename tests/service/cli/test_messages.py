@@ -1,0 +1,133 @@
+"""`show`, `find`, `reschedule` and `upcoming`: what is asked of the server, and what is shown of its answer."""
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.scripted_server import Answer, ScriptedServer, problem, scripted_server
+from support.terminal import Terminal
+from tarry.service.cli.app import run
+
+AT = "2030-01-01T00:00:00.000Z"
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
+    with scripted_server() as script:
+        monkeypatch.setenv("TARRY_URL", script.url)
+        yield script
+
+
+def message(id_: str, **more: Any) -> dict[str, Any]:
+    life = [
+        {"what": "scheduled", "at": "2030-01-01T00:00:00.000Z"},
+        {"what": "promoted", "at": "2030-01-01T00:00:01.250Z"},
+        {"what": "claimed", "at": "2030-01-01T00:00:01.257Z", "group": "g", "client": "me", "attempt": 1},
+    ]
+    known = {"id": id_, "topic": "t", "key": "k", "tag": None, "body": {"a": 1}, "deliver_at": AT, "state": "published"}
+    return known | {"life": life} | more
+
+
+def test_show_has_the_life_to_the_millisecond(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    script.say(Answer(200, message("5")), Answer(200, message("5")))
+    assert run(["show", "5"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert 'body\t{"a": 1}' in shown
+    assert not any(line.startswith("tag") for line in shown), "what it has not is left out"
+    assert shown[-2] == "2030-01-01T00:00:01.250Z\t1250\tpromoted\t\t\t\t"
+    assert shown[-1] == "2030-01-01T00:00:01.257Z\t7\tclaimed\tg\t1\tme\t"
+    assert run(["show", "5", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == message("5")
+    assert [request.path for request in script.requests] == ["/v1/messages/5"] * 2
+
+
+def test_show_of_none(script: ScriptedServer) -> None:
+    script.say(problem(404))
+    assert run(["show", "5"]) == 3
+
+
+def test_find_goes_over_all_pages(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    pages = [{"messages": [message("1"), message("2")], "cursor": "c"}, {"messages": [message("3")], "cursor": None}]
+    script.say(*(Answer(200, page) for page in pages))
+    times = ("--from", "2030-01-01T00:00:00Z", "--to", "2030-01-02T00:00:00Z")
+    assert run(["find", "t", "--key", "k", "--state", "scheduled", *times, "--json"]) == 0
+    assert [json.loads(line)["id"] for line in capsys.readouterr().out.splitlines()] == ["1", "2", "3"]
+    first, second = (request.path for request in script.requests)
+    for part in ("topic=t", "key=k", "state=scheduled", "from=2030-01-01T00", "to=2030-01-02T00"):
+        assert part in first
+    assert "cursor=c" in second
+
+
+def test_find_shows_each_once_and_no_more_than_wanted(
+    script: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = {"messages": [message("1"), message("2"), message("1")], "cursor": None}
+    script.respond = lambda _: Answer(200, page)
+    assert run(["find", "t", "--state", "dead"]) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split("\t") == ["id", "state", "deliver at", "key", "last", "at", "body"]
+    assert [row.split("\t")[0] for row in rows] == ["1", "2"]
+    assert rows[0].split("\t")[4:] == ["claimed g", "2030-01-01T00:00:01.257Z", '{"a": 1}']
+    assert run(["find", "t", "--state", "dead", "--max", "1"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["find", "t"], "--key or --state"),
+        (["find", "t", "--key", "k", "--max", "0"], "--max"),
+        (["reschedule", "5"], "--delay or --at"),
+        (["reschedule", "5", "--delay", "1h", "--at", AT], "--delay or --at"),
+        (["top", "--every", "0"], "--every"),
+        (["top", "--max", "101"], "--max"),
+    ],
+)
+def test_wrong_use(arguments: list[str], word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments) == 2
+    assert word in capsys.readouterr().err
+
+
+def test_reschedule(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    done = {"result": "rescheduled", "id": "5", "deliver_at": AT}
+    script.say(Answer(200, done), Answer(200, done), problem(409, result="too_late"), problem(409, result="cancelled"))
+    assert run(["reschedule", "5", "--delay", "2h", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == done
+    assert run(["reschedule", "5", "--at", "2030-01-01T00:00:00Z"]) == 0
+    assert [request.json for request in script.requests] == [{"delay": "2h"}, {"deliver_at": "2030-01-01T00:00:00Z"}]
+    assert {request.method for request in script.requests} == {"PATCH"}
+    assert [run(["reschedule", "5", "--delay", "2h"]) for _ in range(2)] == [4, 1]
+
+
+@pytest.mark.parametrize(("span", "asked"), [("minute", (12, 5000)), ("month", (30, 86_400_000))])
+def test_upcoming(
+    span: str, asked: tuple[int, int], script: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts = {"width": 5000, "buckets": [{"at": AT, "messages": n} for n in (0, 1, 600)], "counted_until": AT}
+    script.respond = lambda _: Answer(200, counts)
+    assert run(["upcoming", "t", "--next", span]) == 0
+    told = capsys.readouterr()
+    assert told.out.splitlines() == ["from\tmessages", *(f"{AT}\t{n}" for n in (0, 1, 600))]
+    assert f"--from {AT} goes on" in told.err
+    assert run(["upcoming", "t", "--next", span, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == counts
+    assert f"buckets={asked[0]}" in script.requests[0].path
+    assert f"width={asked[1]}" in script.requests[0].path
+
+
+def test_upcoming_has_bars_on_a_terminal(script: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = [0, 1, 400, 800]
+    buckets = [{"at": AT, "messages": n} for n in counts]
+    script.say(Answer(200, {"width": 5000, "buckets": buckets, "counted_until": None}))
+    screen = Terminal()
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "stdout", screen)
+    assert run(["upcoming", "t"]) == 0
+    rows = [line for line in screen.getvalue().splitlines() if AT in line]
+    bars = [re.sub("[^▏▎▍▌▋▊▉█]", "", row) for row in rows]
+    assert len(bars) == 4, "no row is folded"
+    assert (bars[0], bars[1], len(bars[2]) * 2, len(bars[3])) == ("", "▏", len(bars[3]), 30)

@@ -1,0 +1,367 @@
+"""Each page: its data, what others wrote escaped, and what it lets do."""
+
+import csv
+import io
+import re
+import shlex
+from html.parser import HTMLParser
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from support.spied import NOW, SpiedServer
+from tarry.service.cli.app import app as command_line
+from tarry.service.dashboard.places import PLACES
+from tarry.wheel.ladder import Ladder
+
+HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>"
+EMPTY = ["/ui", "/ui/topics", "/ui/groups", "/ui/messages", "/ui/schedules", "/ui/dead", "/ui/nodes", "/ui/reports"]
+_VOID = {"meta", "link", "input", "img", "br", "hr", "option"}
+
+
+class Reader(HTMLParser):
+    """Elements and their attributes; and that every element that begins also ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in _VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in _VOID:
+            assert self.open.pop() == tag, f"</{tag}>"
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def read(response: httpx.Response) -> Reader:
+    """A page that is whole, and has nothing that its policy forbids."""
+    reader = Reader()
+    reader.feed(response.text)
+    reader.close()
+    assert reader.open == []
+    for tag, attributes in reader.elements:
+        assert "style" not in attributes, "the policy lets no style in an attribute through"
+        assert not [name for name in attributes if name.startswith("on")]
+        if tag == "script":
+            assert (attributes.get("src") or "").startswith("/ui/static/")
+        assert tag != "style"
+    return reader
+
+
+def links(reader: Reader) -> set[str]:
+    return {attributes.get("href") or "" for tag, attributes in reader.elements if tag == "a"}
+
+
+async def fill(server: SpiedServer) -> dict[str, int]:
+    """A topic with a message in each place, and people who mean no good."""
+    topic = await server.topic()
+    group = await server.group(topic)
+    (waits,) = await server.publish(topic, b'{"order": 7}', deliver_at=NOW + 60_000, key="order-7")
+    (hostile,) = await server.publish(
+        topic,
+        b'{"</pre><script>alert(3)</script>": "<img src=x onerror=alert(4)>"}',
+        deliver_at=NOW + 61_000,
+        key=HOSTILE,
+        tag=HOSTILE,
+        headers=b'{"<script>alert(5)</script>": "<b>"}',
+    )
+    await server.publish(topic, b"1", b"2", b"3")
+    claim = await server.claim(group, client=HOSTILE, size=2)
+    first, second = [delivered.id for delivered in claim.messages]
+    await server.settle(claim, "ack", first)
+    await server.settle(claim, "fail", second, reason=HOSTILE)
+    return {"waits": waits.id, "hostile": hostile.id, "acked": first, "failed": second}
+
+
+async def test_an_empty_page_teaches(browser: httpx.AsyncClient) -> None:
+    for address in EMPTY:
+        response = await browser.get(address)
+        assert response.status_code == 200, address
+        reader = read(response)
+        policy = response.headers["content-security-policy"]
+        assert policy.startswith("default-src 'self';")
+        assert "unsafe" not in policy
+        commands = [attributes["data-copy"] or "" for _, attributes in reader.elements if "data-copy" in attributes]
+        assert [one for one in commands if one.startswith(("tarry ", "TARRY_"))], address
+        assert [one for one in reader.elements if one[0] == "h1"]
+
+
+async def test_what_is_taught_can_be_typed(browser: httpx.AsyncClient) -> None:
+    """Each command is one of `tarry`, with flags that it has."""
+    told: set[str] = set()
+    for address in EMPTY:
+        reader = read(await browser.get(address))
+        told |= {a["data-copy"] or "" for _, a in reader.elements if (a.get("data-copy") or "").startswith("tarry ")}
+    assert len(told) > 8
+    for one in told - {one for one in told if one.startswith("tarry pipeline")}:  # which takes its words as they are
+        command_line.parse_args(shlex.split(one)[1:], print_error=False, exit_on_error=False)
+
+
+async def test_each_page_is_whole(browser: httpx.AsyncClient, server: SpiedServer) -> None:
+    ids = await fill(server)
+    await put_schedule(browser)
+    for path in [place.path for place in PLACES if place.show is not None]:
+        for id_ in ids.values() if "{id}" in path else [0]:
+            address = path.format(topic="orders", group="billing", id=id_, name="daily")
+            response = await browser.get(address)
+            assert response.status_code == 200, address
+            read(response)
+
+
+async def test_the_reference_is_a_click_away(browser: httpx.AsyncClient) -> None:
+    links = {a.get("href") for name, a in read(await browser.get("/ui")).elements if name == "a"}
+    assert "/docs" in links
+    assert (await browser.get("/docs")).headers["content-type"].startswith("text/html")
+
+
+async def put_schedule(browser: httpx.AsyncClient) -> None:
+    wanted = {"topic": "orders", "cron": "0 9 * * *", "body": {HOSTILE: 1}, "key": HOSTILE}
+    assert (await browser.put("/v1/schedules/daily", json=wanted)).status_code == 201
+
+
+async def test_what_others_wrote_is_text(browser: httpx.AsyncClient, server: SpiedServer) -> None:
+    ids = await fill(server)
+    await put_schedule(browser)
+    for address in (
+        f"/ui/messages/{ids['hostile']}",
+        f"/ui/messages/{ids['failed']}",
+        "/ui/messages?topic=orders&state=scheduled",
+        "/ui/schedules/daily",
+    ):
+        reader = read(await browser.get(address))
+        assert not [one for one in reader.elements if one[0] == "img"]
+        assert any("alert(" in text for text in reader.text), address
+    for query in ({"topic": HOSTILE, "key": "k"}, {"id": HOSTILE}, {"topic": "orders", "key": HOSTILE}):
+        response = await browser.get("/ui/messages", params=query, follow_redirects=True)
+        assert "<script>alert" not in response.text
+        assert "<img" not in response.text
+
+
+async def test_what_a_table_says_can_be_typed(browser: httpx.AsyncClient, server: SpiedServer) -> None:
+    ids = await fill(server)
+    await dead_letters(server, "no ink")
+    told: set[str] = set()
+    for address in (
+        *("/ui/topics?sort=rate", "/ui/topics/orders", "/ui/groups/orders/billing", "/ui/nodes", "/ui/schedules"),
+        f"/ui/messages?topic=orders&state=scheduled&key={quote(HOSTILE)}&from=2026-11-21T10:00:00Z",
+        f"/ui/messages/{ids['waits']}",
+        f"/ui/dead/parcels/labels?reason={quote('a b')}&to=2026-11-22T10:00:00Z",
+    ):
+        reader = read(await browser.get(address))
+        told |= {a["data-copy"] or "" for _, a in reader.elements if (a.get("data-copy") or "").startswith("tarry ")}
+    assert f"tarry show {ids['waits']}" in told
+    assert "tarry topics --sort rate" in told
+    assert len(told) > 8
+    for one in told:
+        command_line.parse_args(shlex.split(one)[1:], print_error=False, exit_on_error=False)
+
+
+async def test_a_message_and_its_life(browser: httpx.AsyncClient, server: SpiedServer) -> None:
+    ids = await fill(server)
+    text = " ".join(read(await browser.get(f"/ui/messages/{ids['failed']}")).text)
+    for word in (
+        "published",
+        "claimed",
+        "failed",
+        "retrying",
+        "2026-11-21 10:00:00.000",
+        "+10 s",
+        "attempt 1",
+        "alert(1)",
+    ):
+        assert word in text, word
+    waits = await browser.get(f"/ui/messages/{ids['waits']}")
+    assert "Cancel…" in waits.text
+    assert "Cancel…" not in (await browser.get(f"/ui/messages/{ids['acked']}")).text
+    found = await browser.get("/ui/messages", params={"id": f" {ids['waits']} "})
+    assert found.headers["location"] == f"/ui/messages/{ids['waits']}"
+    assert (await browser.get("/ui/messages/99")).status_code == 404
+
+
+async def test_find_and_its_address(browser: httpx.AsyncClient, server: SpiedServer) -> None:
+    ids = await fill(server)
+    by_key = read(await browser.get("/ui/messages?topic=orders&key=order-7"))
+    assert f"/ui/messages/{ids['waits']}" in links(by_key)
+    assert f"/ui/messages/{ids['hostile']}" not in links(by_key)
+    assert "/v1/messages?topic=orders&key=order-7&max=50" in links(by_key)
+    curl = next(a["data-copy"] or "" for _, a in by_key.elements if (a.get("data-copy") or "").startswith("curl"))
+    assert curl == "curl -s 'http://127.0.0.1:8277/v1/messages?topic=orders&key=order-7&max=50'"
+    wrong = await browser.get("/ui/messages?topic=orders&key=k&from=yesterday")
+    assert wrong.status_code == 400
+    assert "from" in wrong.text
+
+
+async def test_pages_of_a_table(browser: httpx.AsyncClient, server: SpiedServer) -> None:
+    topic = await server.topic()
+    for number in range(3):
+        await server.publish(topic, *[b"1"] * 20, deliver_at=NOW + 60_000 + number)
+    seen: set[str] = set()
+    address, pages = "/ui/messages?topic=orders&state=scheduled", 0
+    while address:
+        reader = read(await browser.get(address))
+        seen |= {to for to in links(reader) if re.fullmatch("/ui/messages/[0-9]+", to)}
+        more = next((a["href"] for tag, a in reader.elements if tag == "a" and a.get("rel") == "next"), None)
+        address, pages = f"/ui/messages{more}" if more else "", pages + 1
+    assert (len(seen), pages) == (60, 2)
+
+
+async def test_csv(browser: httpx.AsyncClient, server: SpiedServer) -> None:
+    topic = await server.topic()
+    await server.publish(topic, b"1", deliver_at=NOW + 60_000, key="=HYPERLINK(1)")
+    response = await browser.get("/ui/messages?topic=orders&state=scheduled&csv=messages")
+    assert response.headers["content-type"] == "text/csv; charset=utf-8"
+    assert "attachment" in response.headers["content-disposition"]
+    header, row = csv.reader(io.StringIO(response.text))
+    told = dict(zip(header, row, strict=True))
+    assert (told["state"], told["body"], told["key"]) == ("scheduled", "1", "'=HYPERLINK(1)")
+    assert (await browser.get("/ui/messages?topic=orders&state=scheduled&csv=others")).status_code == 404
+
+
+async def press(browser: httpx.AsyncClient, address: str, **fields: Any) -> str:
+    """What a button says, its text alone."""
+    response = await browser.post(address, data=fields, headers={"HX-Request": "true"})
+    assert "<html" not in response.text
+    return " ".join(" ".join(read(response).text).split())
+
+
+async def test_cancel_move_and_publish_again(browser: httpx.AsyncClient, server: SpiedServer) -> None:
+    ids = await fill(server)
+    here = f"/ui/messages/{ids['waits']}"
+    assert "will not be delivered" in await press(browser, f"{here}/cancel")
+    assert server.all("intake.cancel") == []
+    assert "2026-11-21T10:30:00.000Z" in await press(browser, f"{here}/move", when="30m")
+    assert "2026-11-22T09:00:00.000Z" in await press(browser, f"{here}/move", when="2026-11-22T10:00:00+01:00")
+    assert "Say when" in await press(browser, f"{here}/move", when="")
+    assert "delay" in await press(browser, f"{here}/move", when="soon")
+    assert "with the same content to orders in 1h" in await press(browser, f"{here}/again", when="1h")
+    told = await press(browser, f"{here}/again", when="1h", sure="yes")
+    copy = re.search("[0-9]{15,}", told)
+    assert copy is not None
+    found = (await browser.get(f"/v1/messages/{copy[0]}")).json()
+    assert (found["key"], found["body"], found["deliver_at"]) == ("order-7", {"order": 7}, "2026-11-21T11:00:00.000Z")
+    assert "Cancelled" in await press(browser, f"{here}/cancel", sure="yes")
+    assert (await browser.get(f"/v1/messages/{ids['waits']}")).json()["state"] == "cancelled"
+    assert "cancelled before" in await press(browser, f"{here}/move", when="1h")
+
+
+async def test_a_body_is_published_again_as_it_came(browser: httpx.AsyncClient, server: SpiedServer) -> None:
+    topic = await server.topic()
+    (sent,) = await server.publish(topic, b'{"n": 1.10, "big": 12345678901234567890123}', deliver_at=NOW + 60_000)
+    told = await press(browser, f"/ui/messages/{sent.id}/again", sure="yes", when="1h")
+    copy = re.search("[0-9]{15,}", told)
+    assert copy is not None
+    assert b'{"n": 1.10, "big": 12345678901234567890123}' in (await browser.get(f"/v1/messages/{copy[0]}")).content
+
+
+async def dead_letters(server: SpiedServer, *reasons: str) -> list[int]:
+    topic = await server.topic("parcels", ladder=Ladder(()))
+    group = await server.group(topic, "labels")
+    await server.publish(topic, *[b"%d" % n for n in range(len(reasons))], key="k")
+    claim = await server.claim(group, size=len(reasons))
+    for delivered, reason in zip(claim.messages, reasons, strict=True):
+        await server.settle(claim, "fail", delivered.id, reason=reason)
+    return [delivered.id for delivered in claim.messages]
+
+
+async def left(browser: httpx.AsyncClient) -> int:
+    return int((await browser.get("/v1/topics/parcels/groups/labels")).json()["dead_letters"])
+
+
+async def test_redrive_and_purge(browser: httpx.AsyncClient, server: SpiedServer) -> None:
+    ids = await dead_letters(server, "no ink", "no ink", "no paper", HOSTILE)
+    here = "/ui/dead/parcels/labels"
+    assert here in links(read(await browser.get("/ui/dead")))
+    page = read(await browser.get(here))
+    assert "no ink" in page.text
+    assert not [one for one in page.elements if one[0] == "img"]
+    assert "No dead letter is ticked" in await press(browser, f"{here}/redrive", scope="ticked")
+    asked = await press(browser, f"{here}/redrive", scope="ticked", id=[str(ids[0])])
+    assert "1 dead letter" in asked
+    assert await left(browser) == 4
+    assert "1 dead letter redriven" in await press(
+        browser, f"{here}/redrive", scope="ticked", id=[str(ids[0])], sure="yes"
+    )
+    assert await left(browser) == 3
+    fits = await press(browser, f"{here}/purge", scope="all", reason="ink")
+    assert "1 dead letter would be gone" in fits
+    assert "1 dead letter purged" in await press(browser, f"{here}/purge", scope="all", reason="ink", sure="yes")
+    assert await left(browser) == 2
+    assert "No dead letter" in await press(browser, f"{here}/purge", scope="all", reason="nobody")
+    assert "2 dead letters purged" in await press(browser, f"{here}/purge", scope="all", sure="yes")
+    assert await left(browser) == 0
+
+
+async def test_a_dry_run_hands_on_what_was_chosen(browser: httpx.AsyncClient, server: SpiedServer) -> None:
+    ids = await dead_letters(server, "a", "b", "c")
+    response = await browser.post(
+        "/ui/dead/parcels/labels/purge",
+        data={"scope": "ticked", "id": [str(ids[0]), str(ids[2])]},
+        headers={"HX-Request": "true"},
+    )
+    hidden = [(a["name"], a["value"]) for tag, a in read(response).elements if tag == "input"]
+    assert sorted(hidden) == sorted([("sure", "yes"), ("scope", "ticked"), ("id", str(ids[0])), ("id", str(ids[2]))])
+
+
+async def test_a_schedule(browser: httpx.AsyncClient, server: SpiedServer) -> None:
+    await server.topic()
+    await put_schedule(browser)
+    here = "/ui/schedules/daily"
+    assert here in links(read(await browser.get("/ui/schedules")))
+    text = " ".join(read(await browser.get(here)).text)
+    assert "2026-11-22 09:00:00.000" in text
+    assert "0 9 * * * UTC" in text
+    assert "Pause daily?" in await press(browser, f"{here}/pause")
+    assert "is paused" in await press(browser, f"{here}/pause", sure="yes")
+    assert (await browser.get("/v1/schedules/daily")).json()["paused"] is True
+    assert "goes on" in await press(browser, f"{here}/resume")
+    assert "Send its message now?" in await press(browser, f"{here}/run")
+    assert (await browser.get("/v1/schedules/daily/fires")).json()["fires"] == []
+    assert "Sent:" in await press(browser, f"{here}/run", sure="yes")
+    assert "run" in " ".join(read(await browser.get(here)).text)
+    stretch = {"from": "2026-11-18T00:00:00Z", "to": "2026-11-21T00:00:00Z"}
+    assert "3 fire times lie in the range" in await press(browser, f"{here}/backfill", **stretch)
+    assert "3 messages were sent" in await press(browser, f"{here}/backfill", **stretch, sure="yes")
+    assert "No fire time" in await press(
+        browser, f"{here}/backfill", **{"from": "2026-11-20T10:00:00Z", "to": "2026-11-20T11:00:00Z"}
+    )
+    assert "RFC 3339" in await press(browser, f"{here}/backfill", **{"from": "yesterday", "to": "today"})
+
+
+async def test_a_timer_by_its_key(browser: httpx.AsyncClient, server: SpiedServer) -> None:
+    await server.topic()
+    put = await browser.put("/v1/topics/orders/timers/cart-7", json={"body": 1, "delay": "30m"})
+    page = await browser.get("/ui/schedules?topic=orders&key=cart-7")
+    assert f"/ui/messages/{put.json()['id']}" in links(read(page))
+    assert "tarry timer set" in (await browser.get("/ui/schedules?topic=orders&key=cart-8")).text
+
+
+async def test_a_group_is_paused_and_resumed(browser: httpx.AsyncClient, server: SpiedServer) -> None:
+    await fill(server)
+    here = "/ui/groups/orders/billing"
+    assert here in links(read(await browser.get("/ui/groups")))
+    assert "Pause billing?" in await press(browser, f"{here}/pause")
+    assert "paused" in await press(browser, f"{here}/pause", sure="yes")
+    assert 'data-state="paused"' in (await browser.get("/ui/groups")).text
+    await press(browser, f"{here}/resume")
+    assert 'data-state="paused"' not in (await browser.get("/ui/groups")).text
+    text = " ".join(read(await browser.get(here)).text)
+    for word in ("The ladder", "after 10 s", "dead letters"):
+        assert word in text
+
+
+async def test_an_action_is_no_page(browser: httpx.AsyncClient, server: SpiedServer) -> None:
+    await fill(server)
+    assert (await browser.get("/ui/groups/orders/billing/pause")).status_code == 405
+    assert (await browser.post("/ui/groups/orders/billing/remove")).status_code == 404

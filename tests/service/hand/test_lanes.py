@@ -1,0 +1,162 @@
+"""Lanes: whatever comes, nothing is lost or doubled, a lane's order is that of time, and turns are fair."""
+
+from collections import Counter, defaultdict
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tarry.service.hand.lanes import Batch, Lanes
+
+timers = st.tuples(st.integers(0, 50), st.integers(-40, 40))
+
+
+def shard_of(entry: int) -> int:
+    return (entry if entry >= 0 else ~entry) % 16
+
+
+class LanesMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lanes = Lanes()
+        self.waiting: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        self.flying: list[Batch] = []
+        self.passed_over: Counter[int] = Counter()
+
+    @rule(some=st.dictionaries(st.integers(1, 5), st.lists(timers, min_size=1, max_size=30), max_size=5))
+    def put(self, some: dict[int, list[tuple[int, int]]]) -> None:
+        for topic, of in some.items():
+            mine = sorted((due, one * 8 + topic) for due, one in of)
+            self.lanes.put({topic: mine})
+            self.waiting[topic] += mine
+
+    @rule(
+        limit=st.integers(1, 12),
+        rooms=st.one_of(st.just({}), st.dictionaries(st.integers(1, 5), st.integers(-1, 5), max_size=5)),
+    )
+    def take(self, limit: int, rooms: dict[int, int]) -> None:
+        busy = {topic for batch in self.flying for topic in batch.topics}
+        free = {topic for topic, some in self.waiting.items() if some and topic not in busy and rooms.get(topic, 1) > 0}
+        batch = self.lanes.take(limit, lambda topic: rooms.get(topic, 99))
+        if batch is None:
+            assert not free
+            return
+        self.flying.append(batch)
+        assert set(batch.topics) <= free
+        if len(batch.topics) < min(limit, len(free)):  # the few go by themselves, or the many
+            wanted = {topic: min(len(self.waiting[topic]), rooms.get(topic, 99)) for topic in free}
+            share = limit // min(limit, len(free))
+            assert sum(wanted.values()) > limit
+            assert len({wanted[topic] > share for topic in batch.topics}) == 1
+        had_room = {topic: min(len(self.waiting[topic]), rooms.get(topic, 99)) for topic in batch.topics}
+        assert len(batch.entries) == min(limit, sum(had_room.values()))
+        had = Counter(entry % 8 for entry in batch.entries)
+        assert set(had) == set(batch.topics)
+        for topic in batch.topics:
+            lane = sorted(self.waiting[topic])
+            assert [one for one in batch.entries if one % 8 == topic] == [one for _, one in lane[: had[topic]]]
+            self.waiting[topic] = lane[had[topic] :]
+        for topic in batch.topics:
+            assert had[topic] <= had_room[topic]
+            if had[topic] < had_room[topic]:
+                assert had[topic] >= max(had.values()) - 1, "who could have had more had as much as the others"
+        self.passed_over.update(free - set(batch.topics))
+        for topic in batch.topics:
+            self.passed_over[topic] = 0
+        assert max(self.passed_over.values(), default=0) <= 5, "everybody has a turn"
+
+    @precondition(lambda self: self.flying)
+    @rule(first=st.booleans())
+    def over(self, first: bool) -> None:
+        self.lanes.over(self.flying.pop(0 if first else -1))
+
+    @rule(shards=st.sets(st.integers(0, 15)), until=st.integers(0, 60))
+    def forget(self, shards: set[int], until: int) -> None:
+        for _ in self.lanes.forget(shards, until):
+            pass
+        for topic, some in self.waiting.items():
+            self.waiting[topic] = [(due, one) for due, one in some if due >= until or shard_of(one) not in shards]
+
+    @invariant()
+    def all_is_there(self) -> None:
+        waiting = [timer for some in self.waiting.values() for timer in some]
+        assert len(self.lanes) == len(waiting)
+        assert bool(self.lanes) == bool(waiting or self.flying)
+        assert self.lanes.oldest() == min((due for due, _ in waiting), default=None)
+        there = {entry for _, entry in waiting} | {entry for batch in self.flying for entry in batch.entries}
+        timers = [*waiting, *((0, entry) for entry in range(-400, 400))]
+        assert self.lanes.among(timers) == there
+        assert self.lanes.among(waiting[:1]) == {entry for _, entry in waiting[:1]}
+
+    def teardown(self) -> None:
+        while self.flying:
+            self.over(first=True)
+        while self.lanes:
+            self.take(7, {})
+            self.over(first=True)
+        assert not any(self.waiting.values())
+
+
+class TestLanes(LanesMachine.TestCase):  # type: ignore[misc,valid-type]  # hypothesis makes it when asked
+    settings = settings(
+        max_examples=200,
+        stateful_step_count=30,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+
+
+def test_a_lane_that_is_always_appended_to_does_not_grow() -> None:
+    """What was taken is let go of, though the lane is never empty."""
+    lanes = Lanes()
+    for number in range(2_000):
+        lanes.put({1: [(number * 100 + one, number * 100 + one) for one in range(100)]})
+        if number >= 10:
+            batch = lanes.take(100)
+            assert batch is not None
+            assert batch.entries[0] == (number - 10) * 100
+            lanes.over(batch)
+    assert len(lanes) == 1_000
+    ((run,),) = [lane._runs for lane in lanes._lanes.values()]
+    assert len(run.ids) < 3_000
+
+
+def test_a_few_do_not_ride_with_the_many() -> None:
+    """They are through before the many are; and neither waits for more than one batch of the others."""
+    lanes = Lanes()
+    lanes.put({1: [(0, one) for one in range(5_000)]})
+    due = 0
+    for _ in range(4):
+        due += 1
+        lanes.put({2: [(due, 10_000 + due)]})
+        together = lanes.take(1_000), lanes.take(1_000)
+        assert None not in together
+        batches = [batch for batch in together if batch is not None]
+        assert sorted((batch.topics, len(batch.entries)) for batch in batches) == [([1], 1_000), ([2], 1)]
+        for batch in batches:
+            lanes.over(batch)
+    taken: list[int] = []
+    while lanes:
+        due += 1
+        if len(taken) < 6:
+            lanes.put({2: [(due, 10_000 + due)]})
+        following = lanes.take(300)
+        assert following is not None
+        taken += following.topics
+        lanes.over(following)
+    assert taken[:6] in ([2, 1] * 3, [1, 2] * 3)
+
+
+def test_many_lanes_take_turns() -> None:
+    lanes = Lanes()
+    lanes.put({topic: [(1, topic * 10 + one) for one in range(3)] for topic in range(2_500)})
+    turns = []
+    for _ in range(8):
+        batch = lanes.take(1_000)
+        assert batch is not None
+        turns.append(set(batch.topics))
+        lanes.over(batch)
+    assert turns[0] | turns[1] | turns[2] == set(range(2_500))
+    assert lanes.take(1_000) is None

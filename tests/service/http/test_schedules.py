@@ -1,0 +1,220 @@
+"""/v1/schedules: messages that come again and again."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from support.json_schema import fits
+from support.spied import NOW, SpiedServer
+from tarry.service.http.openapi import document
+from tarry.store.schedules import schedules
+
+DAILY = "/v1/schedules/daily"
+MINUTE = 60_000
+BERLIN = {"cron": "0 9 * * *", "timezone": "Europe/Berlin", "topic": "orders", "body": {"a": 1}}
+
+
+async def put(client: httpx.AsyncClient, path: str = DAILY, *, only: Any = None, **fields: Any) -> httpx.Response:
+    spec = {"every": "1m", "topic": "orders", "body": {"a": 1}} | fields
+    return await client.put(path, json={k: v for k, v in spec.items() if v is not None}, headers=only)
+
+
+async def turn(server: SpiedServer, ms: int) -> None:
+    """So much later what is due is promoted."""
+    server.ms += ms
+    rows = await server.node.store.read(schedules.page, "", 100)
+    await server.node.store.promote([row.next_id for row in rows if row.next_id is not None], server.ms)
+
+
+async def test_made_looked_at_and_removed(client: httpx.AsyncClient) -> None:
+    made = await client.put(DAILY, json=BERLIN)
+    assert made.status_code == 201, made.text
+    told = made.json()
+    assert told == {
+        "name": "daily",
+        "spec": BERLIN,
+        "next": [f"2026-11-{day}T08:00:00.000Z" for day in range(22, 27)],
+        "paused": False,
+        "revision": NOW,
+    }
+    assert made.headers["etag"] == f'"{NOW}"'
+    assert (await client.get(DAILY)).json() == told
+    assert (await client.get("/v1/schedules")).json() == {"schedules": [told], "cursor": None}
+    again = await client.put(DAILY, json=BERLIN)
+    assert (again.status_code, again.json()) == (200, told)
+    assert (await client.delete(DAILY)).json() == {"name": "daily", "result": "removed"}
+    for method, path in [("GET", DAILY), ("DELETE", DAILY), ("POST", f"{DAILY}/run"), ("GET", f"{DAILY}/next")]:
+        gone = await client.request(method, path)
+        assert (gone.status_code, gone.json()["type"]) == (404, "/problems/unknown-schedule")
+    assert (await client.get("/v1/topics/orders")).json()["pending"] == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "pointer", "said"),
+    [
+        ({"every": None, "cron": "0 25 * * *"}, "/cron", "the hour field '25' is not in order: write 0 to 23"),
+        ({"every": None, "cron": "0 9 31 2 *"}, "/cron", "the day-of-month field '31' never comes"),
+        ({"every": None, "cron": "0 9 * * *", "timezone": "Berlin"}, "/timezone", "did you mean 'Europe/Berlin'?"),
+        ({"every": None}, "/cron", "say cron or every"),
+        ({"every": "1ms"}, "/every", "shorter than"),
+        ({"starts_at": "2026-12-02T00:00:00Z", "ends_at": "2026-12-01T00:00:00Z"}, "/ends_at", "before starts_at"),
+        ({"overlap": "skip"}, "/group", "wants the group"),
+        ({"overlap": "queue_one"}, "/group", "wants the group"),
+        ({"overlap": "queue_two", "group": "billing"}, "/overlap", "queue_one"),
+        ({"body": None}, "/body", "a message has body or body_base64"),
+        ({"headers": {"tarry-schedule": "x"}}, "/headers", "is set by the schedule"),
+        ({"topic": "a b"}, "/topic", "a name is"),
+        ({"misfire": {"catch_up": "1y"}}, "/misfire/catch_up", "years and months"),
+    ],
+)
+async def test_what_is_wrong_is_told_with_its_field(
+    client: httpx.AsyncClient, fields: dict[str, Any], pointer: str, said: str
+) -> None:
+    refused = await put(client, **fields)
+    assert refused.status_code == 400
+    (error,) = refused.json()["errors"]
+    assert (error["pointer"], said in error["detail"]) == (pointer, True), error
+    assert (await client.get(DAILY)).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("fields", "allowed"),
+    [
+        ({}, True),
+        ({"every": None, "cron": "* * * * *", "timezone": "UTC"}, True),
+        ({"timezone": "UTC"}, False),
+        ({"cron": "* * * * *"}, False),
+        ({"every": None}, False),
+        ({"overlap": "skip", "group": "billing"}, True),
+        ({"overlap": "allow", "group": "billing"}, False),
+        ({"overlap": "queue_one"}, False),
+        ({"overlap": "queue_one", "group": "billing"}, True),
+        ({"misfire": "skip"}, True),
+        ({"misfire": {"catch_up": "1h"}}, True),
+        ({"body": None, "body_base64": "AP8="}, True),
+        ({"content_type": "image/png"}, False),
+        ({"evry": "1m"}, False),
+    ],
+)
+async def test_what_the_document_says_of_a_body(
+    client: httpx.AsyncClient, fields: dict[str, Any], allowed: bool
+) -> None:
+    described = document()["paths"]["/v1/schedules/{name}"]["put"]["requestBody"]["content"]
+    body = {k: v for k, v in ({"every": "1m", "topic": "orders", "body": 1} | fields).items() if v is not None}
+    assert fits(body, described["application/json"]["schema"]) == allowed
+    assert (await client.put(DAILY, json=body)).status_code == (201 if allowed else 400)
+
+
+async def test_dry_run_changes_nothing(client: httpx.AsyncClient) -> None:
+    told = await put(client, f"{DAILY}?dry_run=true")
+    assert (told.status_code, len(told.json()["next"]), told.json()["revision"]) == (200, 5, 0)
+    assert (await client.get(DAILY)).status_code == 404
+    assert (await client.get("/v1/topics/orders")).status_code == 404
+
+
+async def test_its_turns_and_its_fires(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    await put(client, key="k", headers={"a": "b"})
+    assert len(server.node.hand.wheel) == 1
+    for _ in range(3):
+        await turn(server, MINUTE)
+    fires = (await client.get(f"{DAILY}/fires?max=2")).json()
+    assert [one["what"] for one in fires["fires"]] == ["fired", "fired"]
+    rest = (await client.get(f"{DAILY}/fires?max=2&cursor={fires['cursor']}")).json()
+    assert (len(rest["fires"]), rest["cursor"]) == (1, None)
+    message = (await client.get(f"/v1/messages/{rest['fires'][0]['id']}")).json()
+    assert (message["key"], message["body"]) == ("k", {"a": 1})
+    assert message["headers"] == {"a": "b", "tarry-schedule": "daily", "tarry-fire-at": rest["fires"][0]["fire_at"]}
+    counts = (await client.get("/v1/topics/orders")).json()
+    assert (counts["accepted"], counts["streamed"], counts["pending"]) == (4, 3, 1)
+
+
+async def test_one_that_is_kept_back(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    await client.put("/v1/topics/orders", json={})
+    await client.put("/v1/topics/orders/groups/billing", json={})
+    await put(client, overlap="queue_one", group="billing")
+    accepted = (await client.get("/v1/topics/orders")).json()["accepted"]
+    for _ in range(3):
+        await turn(server, MINUTE)
+    fires = (await client.get(f"{DAILY}/fires")).json()["fires"]
+    assert [one["what"] for one in fires] == ["overlapped", "kept", "fired"]
+    assert (await client.get(f"/v1/messages/{fires[1]['id']}")).json()["state"] == "scheduled"
+    assert (await client.get(DAILY)).json()["next"][0] > fires[0]["fire_at"], "what is kept back has had its turn"
+    assert (await client.get("/v1/topics/orders")).json()["accepted"] == accepted + 1
+
+
+async def test_what_a_change_drops_leaves_the_wheel(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    for every in ("1m", "2m", "3m"):
+        await put(client, every=every)
+        assert len(server.node.hand.wheel) == 1
+    await client.post(f"{DAILY}/pause")
+    assert len(server.node.hand.wheel) == 0
+    await client.post(f"{DAILY}/resume")
+    await client.delete(DAILY)
+    assert len(server.node.hand.wheel) == 0
+
+
+async def test_pause_run_resume(client: httpx.AsyncClient) -> None:
+    await put(client)
+    paused = (await client.post(f"{DAILY}/pause")).json()
+    assert (paused["paused"], paused["next"]) == (True, [])
+    assert len((await client.get(f"{DAILY}/next?count=3")).json()["times"]) == 3
+    run = await client.post(f"{DAILY}/run")
+    assert run.status_code == 201
+    assert (await client.get(f"/v1/messages/{run.json()['id']}")).json()["body"] == {"a": 1}
+    assert (await put(client, body=2)).json()["paused"], "a change leaves it as it is"
+    assert not (await client.post(f"{DAILY}/resume")).json()["paused"]
+    assert len((await client.get(DAILY)).json()["next"]) == 5
+
+
+async def test_backfill(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    await put(client, starts_at="2026-11-21T09:00:00Z")
+    past = {"from": "2026-11-21T09:00:00Z", "to": "2026-11-21T09:10:00Z"}
+    assert (await client.post(f"{DAILY}/backfill", json=past | {"dry_run": True})).json() == {"times": 10, "sent": 0}
+    assert (await client.post(f"{DAILY}/backfill", json=past)).json() == {"times": 10, "sent": 10}
+    assert (await client.post(f"{DAILY}/backfill", json=past)).json() == {"times": 10, "sent": 0}
+    for wrong, said in [
+        ({"to": "2026-11-21T08:00:00Z"}, "not after from"),
+        ({"to": "2027-11-21T08:00:00Z"}, "lies ahead"),
+    ]:
+        refused = await client.post(f"{DAILY}/backfill", json=past | wrong)
+        assert (refused.status_code, said in refused.json()["detail"]) == (400, True)
+    await put(client, "/v1/schedules/often", every="1s", starts_at="2026-11-21T09:00:00Z")
+    refused = await client.post("/v1/schedules/often/backfill", json=past | {"to": "2026-11-21T09:59:00Z"})
+    assert "there are more than 1000 fire times" in refused.json()["detail"]
+
+
+async def test_none_is_set_beside_a_server_that_knows_of_none(
+    client: httpx.AsyncClient, server: SpiedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(client)
+    await client.post(f"{DAILY}/pause")
+    monkeypatch.setattr(server.node.nodes, "_level", 9)
+    for refused in (await put(client, "/v1/schedules/other"), await client.post(f"{DAILY}/resume")):
+        assert (refused.status_code, refused.json()["type"]) == (503, "/problems/older-server")
+    assert (await client.get("/v1/schedules/other")).status_code == 404
+    assert (await client.get(DAILY)).json()["paused"]
+    assert (await put(client, f"{DAILY}?dry_run=true")).status_code == 200, "nothing is done"
+    assert (await client.delete(DAILY)).status_code == 200, "to take one away wants nothing of the others"
+    monkeypatch.setattr(server.node.nodes, "_level", 10)
+    assert (await put(client)).status_code == 201
+
+
+async def test_revisions(client: httpx.AsyncClient) -> None:
+    assert (await put(client, only={"If-Match": '"1"'})).status_code == 412
+    assert (await put(client, only={"If-None-Match": "*"})).status_code == 201
+    refused = await put(client, only={"If-None-Match": "*"}, body=2)
+    assert (refused.status_code, refused.json()["revision"]) == (412, NOW)
+    changed = await put(client, only={"If-Match": f'"{NOW}"'}, body=2)
+    assert changed.json()["revision"] == NOW + 1
+    assert (await client.delete(DAILY, headers={"If-Match": f'"{NOW}"'})).status_code == 412
+    assert (await client.delete(DAILY, headers={"If-Match": f'"{NOW + 1}"'})).status_code == 200
+
+
+async def test_pages(client: httpx.AsyncClient) -> None:
+    for nth in range(5):
+        await put(client, f"/v1/schedules/it-{nth}")
+    first = (await client.get("/v1/schedules?max=3")).json()
+    rest = (await client.get(f"/v1/schedules?max=3&cursor={first['cursor']}")).json()
+    assert [one["name"] for one in first["schedules"] + rest["schedules"]] == [f"it-{nth}" for nth in range(5)]
+    assert rest["cursor"] is None

@@ -1,0 +1,115 @@
+"""A browser's session: a cookie in place of the key, and a header with each write."""
+
+import re
+
+import httpx
+import pytest
+
+from support.spied import SpiedServer
+from tarry.service.access.sessions import LASTS
+from tarry.service.access.tokens import digest, make_token
+from tarry.store.operating import keys
+from tarry.store.operating.keys import Key
+
+PATH = "/v1/session"
+
+
+@pytest.fixture
+async def token(server: SpiedServer) -> str:
+    token = make_token()
+    await server.store.write(keys.add, Key("me", digest(token), ("read:*", "operate:orders"), 0))
+    await server.node.keyring.refresh()
+    return token
+
+
+async def signed_in(client: httpx.AsyncClient, token: str) -> dict[str, str]:
+    """What a browser brings, and what a page adds to a write."""
+    response = await client.post(PATH, json={"key": token})
+    assert response.status_code == 201
+    return {"X-Tarry-CSRF": response.json()["csrf"]}
+
+
+async def test_a_key_for_a_cookie(client: httpx.AsyncClient, token: str) -> None:
+    response = await client.post(PATH, json={"key": token})
+    cookie = response.headers["set-cookie"]
+    assert re.fullmatch(
+        rf"tarry_session=[A-Za-z0-9_-]+; Path=/; Max-Age={LASTS // 1000}; HttpOnly; SameSite=Strict", cookie
+    )
+    assert token not in response.text + cookie
+    told = response.json()
+    assert (told["key"], told["scopes"], told["expires_at"]) == (
+        "me",
+        ["read:*", "operate:orders"],
+        "2026-11-21T22:00:00.000Z",
+    )
+    assert (await client.get(PATH)).json() == told
+    assert (await client.get("/v1/topics")).status_code == 200
+
+
+async def test_of_tls_the_cookie_is_for_tls(client: httpx.AsyncClient, token: str) -> None:
+    response = await client.post("https://127.0.0.1:8277/v1/session", json={"key": token})
+    assert response.headers["set-cookie"].endswith("; Secure")
+
+
+async def test_a_write_wants_the_header(client: httpx.AsyncClient, server: SpiedServer, token: str) -> None:
+    await server.group(await server.topic())
+    proof = await signed_in(client, token)
+    path = "/v1/topics/orders/groups/billing/pause"
+    for headers in ({}, {"X-Tarry-CSRF": ""}, {"X-Tarry-CSRF": "x"}, {"X-Tarry-CSRF": proof["X-Tarry-CSRF"] + "x"}):
+        refused = await client.post(path, headers=headers)
+        assert (refused.status_code, refused.json()["type"]) == (403, "/problems/cross-origin")
+    assert server.all("catalogue.pause_group") == []
+    assert (await client.post(path, headers=proof)).json()["paused"] is True
+    other = await client.post(path, headers=proof | {"Origin": "http://elsewhere.invalid"})
+    assert other.status_code == 403
+
+
+async def test_its_scopes_are_those_of_the_key(client: httpx.AsyncClient, server: SpiedServer, token: str) -> None:
+    proof = await signed_in(client, token)
+    refused = await client.put("/v1/topics/parcels", json={}, headers=proof)
+    assert (refused.status_code, refused.json()["type"]) == (403, "/problems/forbidden")
+
+
+async def test_a_key_in_the_header_goes_before_it(client: httpx.AsyncClient, token: str) -> None:
+    await signed_in(client, token)
+    wrong = await client.get("/v1/topics", headers={"Authorization": f"Bearer {make_token()}"})
+    assert wrong.status_code == 401
+    assert (await client.get(PATH, headers={"Authorization": f"Bearer {token}"})).json()["csrf"] is None
+
+
+async def test_it_ends_with_its_key_and_by_signing_out(
+    client: httpx.AsyncClient, server: SpiedServer, token: str
+) -> None:
+    await signed_in(client, token)
+    await server.store.write(keys.revoke, "me", 1)
+    await server.node.keyring.refresh()
+    assert (await client.get(PATH)).status_code == 401
+    assert (await client.get("/v1/topics")).status_code == 401
+    out = await client.delete(PATH)
+    assert out.json() == {"result": "signed out"}
+    assert "Max-Age=0" in out.headers["set-cookie"]
+    assert not client.cookies
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, 7, None])
+async def test_what_is_no_key(client: httpx.AsyncClient, token: str, key: object) -> None:
+    response = await client.post(PATH, json={"key": key})
+    assert response.status_code == 400
+    assert response.json()["errors"][0]["pointer"] == "/key"
+
+
+async def test_an_unknown_key(client: httpx.AsyncClient, token: str) -> None:
+    response = await client.post(PATH, json={"key": make_token()})
+    assert (response.status_code, response.headers.get("set-cookie")) == (401, None)
+
+
+async def test_a_page_of_another_site_signs_nobody_in(client: httpx.AsyncClient, token: str) -> None:
+    response = await client.post(PATH, json={"key": token}, headers={"Origin": "http://elsewhere.invalid"})
+    assert (response.status_code, response.headers.get("set-cookie")) == (403, None)
+
+
+async def test_where_no_key_is_asked_for(client: httpx.AsyncClient) -> None:
+    everybody = {"key": None, "scopes": ["admin"], "expires_at": None, "csrf": None}
+    assert (await client.get(PATH)).json() == everybody
+    response = await client.post(PATH, json={"key": "x"})
+    assert (response.json(), response.headers.get("set-cookie")) == (everybody, None)

@@ -1,0 +1,222 @@
+"""Cron expressions: what is refused, with the field; the next times against cronsim walked on; the days when clocks
+are set."""
+
+import re
+from datetime import UTC, datetime, timedelta, tzinfo
+from zoneinfo import ZoneInfo
+
+import pytest
+from cronsim import CronSim, CronSimError
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
+from tarry.service.durations import format_time, parse_time
+from tarry.service.schedules.cron import Cron, check
+from tarry.service.schedules.zones import zone_named
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+DAY = 86_400_000
+
+
+def times(expression: str, zone: str, start: str, count: int) -> list[str]:
+    cron, at = Cron(expression, zone), parse_time(start)
+    found: list[str] = []
+    for _ in range(count):
+        following = cron.after(at)
+        assert following is not None
+        found.append(format_time(following).removesuffix(":00.000Z"))
+        at = following
+    return found
+
+
+class TestRefusal:
+    @pytest.mark.parametrize(
+        ("expression", "said"),
+        [
+            ("0 9 * *", "it has 4 fields, and wants 5 (minute, hour, day-of-month, month, day-of-week), or 6"),
+            ("", "it has 0 fields"),
+            ("60 9 * * *", "the minute field '60' is not in order: write 0 to 59"),
+            ("0 24 * * *", "the hour field '24' is not in order: write 0 to 23"),
+            ("0 9 0 * *", "the day-of-month field '0' is not in order: write 1 to 31"),
+            ("0 9 * 13 *", "the month field '13' is not in order: write 1 to 12, or JAN to DEC"),
+            ("0 9 * * 8", "the day-of-week field '8' is not in order: write 0 to 7"),
+            ("0 9 * * MOON", "the day-of-week field 'MOON' is not in order"),
+            ("61 0 9 * * *", "the second field '61' is not in order"),
+            ("*/0 * * * *", "the minute field '*/0' is not in order"),
+            ("5-1 * * * *", "the minute field '5-1' is not in order"),
+            ("0 9 31 2 *", "the day-of-month field '31' never comes in the months of the month field '2'"),
+            ("0 9 30 FEB *", "the day-of-month field '30' never comes in the months of the month field 'FEB'"),
+            ("0 9 31 4,6 *", "the day-of-month field '31' never comes"),
+            ("0 9 */31 2 MON#5", "never comes in the months of the month field '2' on the days of the day-of-week"),
+            ("@daily", "write '0 0 * * *' in place of '@daily'"),
+            ("0 " * 200 + "*", "it has 401 characters, and may have 200"),
+            ("٣ * * * *", "the minute field '٣' is not in order"),
+        ],
+    )
+    def test_names_the_field(self, expression: str, said: str) -> None:
+        with pytest.raises(ValueError, match=re.escape(said)):
+            check(expression)
+
+    @pytest.mark.parametrize("expression", ["0 9 29 2 *", "0 9 30 2 MON", "0 9 L * *", "0 9 LW 2 *", "0 9 * * 5L"])
+    def test_rare_but_possible(self, expression: str) -> None:
+        check(expression)
+
+    @pytest.mark.parametrize(
+        ("name", "meant"),
+        [
+            ("Europe/Berln", "did you mean 'Europe/Berlin'?"),
+            ("berlin", "did you mean 'Europe/Berlin'?"),
+            ("new york", "did you mean 'America/New_York'?"),
+            ("utc", "did you mean 'UTC'?"),
+            ("../../etc/passwd", "write its IANA name"),
+            ("", "write its IANA name"),
+            ("localtime", ""),
+        ],
+    )
+    def test_zone(self, name: str, meant: str) -> None:
+        with pytest.raises(ValueError, match=f"there is no time zone .*{re.escape(meant)}"):
+            zone_named(name)
+
+
+class TestClocksAreSet:
+    """Berlin: on 29 March 2026 from 2 to 3, on 25 October from 3 back to 2."""
+
+    def test_nine_is_nine(self) -> None:
+        assert times("0 9 * * *", "Europe/Berlin", "2026-03-28T00:00:00Z", 2) == [
+            "2026-03-28T08:00",
+            "2026-03-29T07:00",
+        ]
+
+    def test_a_time_that_is_leapt_over_comes_at_the_end_of_the_leap(self) -> None:
+        assert times("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", 2) == [
+            "2026-03-29T01:00",  # 3:00 in Berlin
+            "2026-03-30T00:30",
+        ]
+
+    def test_a_time_that_is_shown_twice_comes_once(self) -> None:
+        assert times("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", 2) == [
+            "2026-10-25T00:30",  # while it is summer still
+            "2026-10-26T01:30",
+        ]
+
+    def test_between_the_two_of_them_it_has_been(self) -> None:
+        assert times("30 2 * * *", "Europe/Berlin", "2026-10-25T01:10:00Z", 1) == ["2026-10-26T01:30"]
+
+    def test_each_hour_goes_by_the_time_that_passes(self) -> None:
+        assert times("0 * * * *", "Europe/Berlin", "2026-10-24T23:30:00Z", 4) == [
+            *("2026-10-25T00:00", "2026-10-25T01:00", "2026-10-25T02:00", "2026-10-25T03:00")
+        ]
+
+    def test_a_clock_that_is_set_by_half_an_hour(self) -> None:
+        found = times("0,30 2 * * *", "Australia/Lord_Howe", "2026-04-04T00:00:00Z", 3)
+        assert found == sorted(set(found))
+
+
+def field(low: int, high: int) -> st.SearchStrategy[str]:
+    number = st.integers(low, high)
+    pair = st.tuples(number, number).map(sorted)
+    return st.one_of(
+        st.just("*"),
+        st.just("*"),
+        number.map(str),
+        st.integers(1, 20).map(lambda step: f"*/{step}"),
+        pair.map(lambda ends: f"{ends[0]}-{ends[1]}"),
+        st.tuples(pair, st.integers(1, 9)).map(lambda one: f"{one[0][0]}-{one[0][1]}/{one[1]}"),
+        st.lists(number, min_size=2, max_size=4).map(lambda some: ",".join(map(str, some))),
+    )
+
+
+DAYS = st.one_of(field(1, 31), st.sampled_from(["L", "LW", "31", "29"]))
+WEEKDAYS = st.one_of(st.just("*"), field(0, 7), st.sampled_from(["MON-FRI", "SUN", "5L", "FRI#2", "MON#1"]))
+EXPRESSIONS = st.one_of(
+    st.tuples(field(0, 59), field(0, 23), DAYS, field(1, 12), WEEKDAYS),
+    # What falls on the hours at which clocks are set.
+    st.tuples(field(0, 59), field(0, 4), st.just("*"), st.just("*"), st.just("*")),
+    st.tuples(st.sampled_from(["0", "30", "*/10"]), field(0, 59), field(0, 4), st.just("*"), st.just("*"), WEEKDAYS),
+).map(" ".join)
+ZONES = st.sampled_from(
+    [
+        *("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "America/St_Johns"),
+        *("Africa/Casablanca", "Pacific/Apia", "America/Sao_Paulo", "Asia/Kolkata", "Europe/Dublin", "Asia/Beirut"),
+    ]
+)
+FIRST, LAST = 1_500_000_000_000, 2_000_000_000_000
+
+
+def edges(zone: str) -> list[int]:
+    """When its clocks are set, some years of it."""
+    info, found = ZoneInfo(zone), list[int]()
+    offset = (EPOCH + timedelta(milliseconds=FIRST)).astimezone(info).utcoffset()
+    for at in range(FIRST, LAST, DAY):
+        following = (EPOCH + timedelta(milliseconds=at + DAY)).astimezone(info).utcoffset()
+        if following != offset:
+            low, high = at, at + DAY
+            while high - low > 1000:
+                middle = (low + high) // 2
+                before = (EPOCH + timedelta(milliseconds=middle)).astimezone(info).utcoffset() == offset
+                low, high = (middle, high) if before else (low, middle)
+            found.append(high)
+            offset = following
+    return found
+
+
+_EDGES: dict[str, list[int]] = {}
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[str, str, int]:
+    zone = draw(ZONES)
+    if zone not in _EDGES:
+        _EDGES[zone] = edges(zone)
+    starts = st.integers(FIRST, LAST)
+    if _EDGES[zone]:  # half of them on both days of the year
+        near = st.tuples(st.sampled_from(_EDGES[zone]), st.integers(-5 * 3_600_000, 3 * 3_600_000)).map(sum)
+        starts = st.one_of(starts, near)
+    return draw(EXPRESSIONS), zone, draw(starts)
+
+
+def walked(expression: str, zone: tzinfo, start: int, count: int) -> list[int]:
+    """What cronsim says, step by step; without what lies before what it said last, or before the start."""
+    found, last = list[int](), start
+    for at in CronSim(expression, (EPOCH + timedelta(milliseconds=start)).astimezone(zone)):
+        ms = (at - EPOCH) // timedelta(milliseconds=1)
+        if ms > last:
+            found.append(ms)
+            last = ms
+        if len(found) == count:
+            break
+    return found
+
+
+def is_walked(case: tuple[str, str, int]) -> None:
+    expression, zone, start = case
+    try:
+        CronSim(expression, EPOCH)
+    except CronSimError:
+        with pytest.raises(ValueError, match="field"):
+            check(expression)
+        return
+    wanted = walked(expression, zone_named(zone), start, 6)
+    assume(wanted)
+    cron, at, found = Cron(expression, zone), start, list[int]()
+    while len(found) < len(wanted) and (following := cron.after(at)) is not None:
+        assert following > at, "it never goes back"
+        found.append(following)
+        at = following
+    assert found == wanted
+
+
+class TestAgainstCronsim:
+    @example(("30 2 * * *", "Europe/Berlin", 1_774_659_600_000))
+    @example(("30 2 * * *", "Europe/Berlin", 1_792_890_600_000))
+    @example(("45 2 * * *", "Europe/Berlin", 1_792_891_800_000))
+    @settings(max_examples=500, deadline=None, derandomize=True)
+    @given(cases())
+    def test_as_it_is_walked(self, case: tuple[str, str, int]) -> None:
+        is_walked(case)
+
+    @pytest.mark.long
+    @settings(max_examples=10_000, deadline=None)
+    @given(cases())
+    def test_ten_thousand(self, case: tuple[str, str, int]) -> None:
+        is_walked(case)

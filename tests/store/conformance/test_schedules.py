@@ -1,0 +1,528 @@
+"""Recurring schedules on a store: one message of each waits, and its turn puts the next in its place, once."""
+
+from functools import partial
+from typing import Any
+
+import attrs
+import msgspec
+import pytest
+
+from support.stores import HOUR, MINUTE, SECOND, START, Stage
+from tarry.service.durations import format_time
+from tarry.service.schedules.courses import course_of
+from tarry.store import catalogue
+from tarry.store.cleaning import retention
+from tarry.store.ids import SHARDS
+from tarry.store.looking import tracing
+from tarry.store.records import Found, Group, Promoted, Topic, TopicState
+from tarry.store.rows import ScheduleRow
+from tarry.store.schedules import schedules
+from tarry.store.schedules.course import Armed, Calendar
+from tarry.store.schedules.schedules import Result, Wish
+from tarry.store.timers import timers
+
+
+@attrs.define
+class Rounds:
+    """Short words."""
+
+    stage: Stage
+    topic: Topic
+    armed: list[Armed] = attrs.field(factory=list[Armed])
+    dropped: list[tuple[int, int]] = attrs.field(factory=list[tuple[int, int]])
+
+    async def put(
+        self, name: str = "daily", paused: bool | None = None, **said: Any
+    ) -> tuple[Result, ScheduleRow | None]:
+        condition = {key: said.pop(key) for key in ("revision", "absent") if key in said}
+        text = msgspec.json.encode({"topic": self.topic.name, "every": MINUTE, "body": {"a": 1}} | said)
+        wish = Wish(name, self.topic, self.topic.queues[0], text, paused, **condition)
+        return await self.stage.store.schedule(lambda tx, firing: schedules.put(tx, firing, wish), self.stage.now)
+
+    async def pause(self, paused: bool = True, name: str = "daily") -> ScheduleRow | None:
+        return await self.stage.store.schedule(
+            lambda tx, firing: schedules.pause(tx, firing, name, paused=paused), self.stage.now
+        )
+
+    async def remove(self, revision: int | None = None) -> bool:
+        removed, _ = await self.stage.store.schedule(
+            lambda tx, firing: schedules.remove(tx, firing, "daily", revision), self.stage.now
+        )
+        return removed
+
+    async def run(self) -> tuple[int, int] | None:
+        return await self.stage.store.schedule(lambda tx, firing: schedules.run(tx, firing, "daily"), self.stage.now)
+
+    async def backfill(self, *times: int) -> list[int] | None:
+        sent = await self.stage.store.schedule(
+            lambda tx, firing: schedules.backfill(tx, firing, "daily", times), self.stage.now
+        )
+        return None if sent is None else [at for at, _ in sent]
+
+    async def mend(self) -> int:
+        ids = list[int]()
+        place: schedules.Place | None = schedules.FIRST
+        while place is not None:
+            some, place = await self.stage.store.read(schedules.overdue, self.stage.now, place, 2)
+            ids += some
+        return await self.stage.store.schedule(lambda tx, firing: schedules.mend(tx, firing, ids), self.stage.now)
+
+    async def find(self, name: str = "daily") -> ScheduleRow:
+        row = await self.stage.store.read(schedules.find_schedule, name)
+        assert row is not None
+        return row
+
+    async def fires(self) -> list[tuple[int, str]]:
+        """(seconds after the start, what), the earliest first."""
+        row = await self.find()
+        found = await self.stage.store.read(schedules.fires, row.id, 1 << 62, 100)
+        return [((one.fire_at - START) // SECOND, one.what) for one in reversed(found)]
+
+    async def due(self, after: int) -> list[Promoted]:
+        """Promotes what is due so long after the start, milliseconds, until nothing more is."""
+        self.stage.now, done = START + after, list[Promoted]()
+        for _ in range(20):
+            if all(due > self.stage.now for due in (await self.stage.waiting()).values()):
+                return done
+            done += await self.stage.fall_due()
+        return done
+
+    async def found(self, id_: int) -> Found:
+        found = await self.stage.store.read(tracing.find_message, id_)
+        assert found is not None
+        return found
+
+    async def counts(self) -> tuple[int, int, int, int]:
+        state: TopicState = (await self.stage.store.read(catalogue.topic_states, [self.topic]))[self.topic.id]
+        assert state.pending == self.stage.count("delay")
+        return state.accepted, state.streamed, state.replaced, state.pending
+
+
+@pytest.fixture
+async def rounds(stage: Stage) -> Rounds:
+    one = Rounds(stage, await stage.topic())
+    stage.store.calendar = Calendar(course_of, one.armed.extend, one.dropped.extend)
+    return one
+
+
+class TestTurns:
+    async def test_one_message_waits(self, rounds: Rounds) -> None:
+        result, row = await rounds.put(key="k", headers={"a": "b"})
+        assert result == "made"
+        assert row is not None
+        assert (row.next_at, row.revision, row.paused) == (START + MINUTE, START, 0)
+        assert row == await rounds.find()
+        assert await rounds.stage.waiting() == {row.next_id: START + MINUTE}
+        assert rounds.armed == [Armed(START + MINUTE, row.next_id or 0, rounds.topic.id)]
+        found = await rounds.found(row.next_id or 0)
+        assert (found.state, found.key, found.body) == ("scheduled", "k", b'{"a":1}')
+        assert msgspec.json.decode(found.headers or b"") == {
+            "a": "b",
+            "tarry-schedule": "daily",
+            "tarry-fire-at": format_time(START + MINUTE),
+        }
+
+    async def test_its_turn_puts_the_next_in_its_place(self, rounds: Rounds) -> None:
+        _, first = await rounds.put()
+        assert first is not None
+        rounds.armed.clear()
+        for nth in range(1, 4):
+            (sent,) = await rounds.due(nth * MINUTE)
+            row = await rounds.find()
+            assert (row.last_at, row.last_id, row.next_at) == (
+                START + nth * MINUTE,
+                sent.entry,
+                START + (nth + 1) * MINUTE,
+            )
+            assert await rounds.stage.waiting() == {row.next_id: row.next_at}
+        assert len(rounds.armed) == 3, "who turns the wheel hears of each"
+        assert await rounds.fires() == [(60, "fired"), (120, "fired"), (180, "fired")]
+        assert await rounds.counts() == (4, 3, 0, 1)
+        times = rounds.stage.column("SELECT deliver_at FROM message ORDER BY id")
+        assert times == [START + nth * MINUTE for nth in range(1, 4)]
+
+    async def test_what_comes_at_nearly_the_same_time_has_its_turn_together(self, rounds: Rounds) -> None:
+        for name, late in (("a", 0), ("b", 1), ("c", 50), ("d", 51)):
+            await rounds.put(name, starts_at=format_time(START + MINUTE + late))
+        await rounds.put("e", starts_at=format_time(START + MINUTE + 1), ordering_key="k")
+        assert [one.due - START - MINUTE for one in rounds.armed] == [0, 50, 50, 100, 1]
+        assert len(await rounds.due(MINUTE + 49)) == 2
+        assert [len(await rounds.due(MINUTE + late)) for late in (50, 99, 100)] == [2, 0, 1]
+        found = [await rounds.found(one.id) for one in rounds.armed]
+        # Each says its own time, and the next is as far behind that as ever.
+        assert [one.deliver_at - START for one in found[:5]] == [MINUTE + late for late in (0, 1, 50, 51, 1)]
+        next_at = {name: (await rounds.find(name)).next_at for name in "abcde"}
+        assert [(at or 0) - START - 2 * MINUTE for at in next_at.values()] == [0, 1, 50, 51, 1]
+
+    async def test_before_its_time_and_twice(self, rounds: Rounds) -> None:
+        _, row = await rounds.put()
+        assert row is not None
+        assert await rounds.stage.promote(row.next_id or 0) == []
+        rounds.stage.now += MINUTE
+        assert len(await rounds.stage.promote(row.next_id or 0)) == 1
+        assert await rounds.stage.promote(row.next_id or 0) == []
+        assert rounds.stage.count("message") == 1
+
+    async def test_beside_plain_messages(self, rounds: Rounds) -> None:
+        for nth in range(5):
+            await rounds.put(f"it-{nth}")
+        await rounds.stage.schedule(rounds.topic, *range(MINUTE, MINUTE + 5))
+        assert len(await rounds.due(MINUTE + 10)) == 10
+        assert await rounds.counts() == (15, 10, 0, 5)
+
+    async def test_without_a_calendar_they_stay(self, rounds: Rounds) -> None:
+        await rounds.put()
+        await rounds.stage.schedule(rounds.topic, MINUTE)
+        rounds.stage.store.calendar = None
+        assert len(await rounds.due(MINUTE)) == 1
+        assert rounds.stage.count("delay") == 1
+
+    async def test_to_the_end(self, rounds: Rounds) -> None:
+        await rounds.put(ends_at=format_time(START + 2 * MINUTE))
+        assert len(await rounds.due(MINUTE)) == 1
+        assert len(await rounds.due(2 * MINUTE)) == 1
+        row = await rounds.find()
+        assert (row.next_at, row.next_id, rounds.stage.count("delay")) == (None, None, 0)
+
+    async def test_jitter(self, rounds: Rounds) -> None:
+        _, row = await rounds.put(jitter="30s")
+        assert row is not None
+        ((_, due),) = (await rounds.stage.waiting()).items()
+        assert START + MINUTE < due < START + MINUTE + 30 * SECOND
+        assert row.next_at == START + MINUTE
+
+
+class TestLate:
+    async def test_once(self, rounds: Rounds) -> None:
+        await rounds.put()
+        assert len(await rounds.due(HOUR + 30 * SECOND)) == 1
+        assert (await rounds.find()).next_at == START + HOUR + MINUTE
+
+    async def test_skip(self, rounds: Rounds) -> None:
+        await rounds.put(misfire="skip")
+        await rounds.due(HOUR + 30 * SECOND)
+        assert await rounds.fires() == [(60, "missed"), (3600, "fired")]
+        assert await rounds.counts() == (3, 1, 1, 1)
+
+    async def test_catching_up(self, rounds: Rounds) -> None:
+        await rounds.put(misfire={"catch_up": "3m"}, key="k")
+        await rounds.due(HOUR)
+        assert await rounds.fires() == [(60, "missed"), *((3600 - 60 * nth, "fired") for nth in (3, 2, 1, 0))]
+        assert rounds.stage.count("label") == 5, "four in the stream, and the one that waits"
+
+
+class TestOverlap:
+    async def test_skip_while_the_one_before_is_unsettled(self, rounds: Rounds) -> None:
+        group = await rounds.stage.group(rounds.topic)
+        await rounds.put(overlap="skip", group="billing")
+        await rounds.due(MINUTE)
+        await rounds.due(2 * MINUTE)  # nobody has claimed it
+        claim = await rounds.stage.claim(group, lease=HOUR)
+        await rounds.due(3 * MINUTE)  # it is in a claim
+        await rounds.stage.fail(group, claim, retry_after=2 * MINUTE)
+        await rounds.due(4 * MINUTE)  # it is on its rung
+        await rounds.due(5 * MINUTE)  # and comes back, and lies there
+        await rounds.stage.ack(group, await rounds.stage.claim(group))
+        await rounds.due(6 * MINUTE)
+        assert await rounds.fires() == [(60, "fired"), *((60 * n, "overlapped") for n in (2, 3, 4, 5)), (360, "fired")]
+        assert (await rounds.counts())[2] == 4
+
+    async def test_a_group_that_is_not_there_has_nothing_unsettled(self, rounds: Rounds) -> None:
+        await rounds.put(overlap="skip", group="billing")
+        await rounds.due(MINUTE)
+        await rounds.due(2 * MINUTE)
+        assert await rounds.fires() == [(60, "fired"), (120, "fired")]
+
+
+class TestKeptBack:
+    """`queue_one`: at most one, until the one before is settled."""
+
+    @pytest.fixture
+    async def group(self, rounds: Rounds) -> Group:
+        """Which has not settled the first, when the second is due."""
+        group = await rounds.stage.group(rounds.topic)
+        await rounds.put(overlap="queue_one", group="billing", key="k")
+        await rounds.due(MINUTE)
+        assert await rounds.due(2 * MINUTE) == []
+        return group
+
+    async def test_until_the_one_before_is_settled(self, rounds: Rounds, group: Group) -> None:
+        second = (await rounds.find()).next_id
+        assert await rounds.stage.waiting() == {second: START + 2 * MINUTE + SECOND}
+        assert await rounds.fires() == [(60, "fired"), (120, "kept")]
+        claim = await rounds.stage.claim(group, lease=HOUR)
+        assert await rounds.due(2 * MINUTE + 30 * SECOND) == []  # it is in a claim
+        await rounds.stage.ack(group, claim)
+        (sent,) = await rounds.due(2 * MINUTE + 33 * SECOND)
+        assert sent.entry == second, "it has kept its id"
+        row = await rounds.find()
+        assert (row.last_id, row.next_at) == (second, START + 3 * MINUTE)
+        assert await rounds.fires() == [(60, "fired"), (120, "fired")]
+        assert await rounds.counts() == (3, 2, 0, 1), "to wait on counts nothing"
+        found = await rounds.found(second or 0)
+        assert msgspec.json.decode(found.headers or b"")["tarry-fire-at"] == format_time(START + 2 * MINUTE)
+        assert (rounds.stage.count("moved"), rounds.stage.count("label")) == (0, 3)
+
+    async def test_those_that_come_meanwhile_are_left_out(self, rounds: Rounds, group: Group) -> None:
+        for nth in (3, 4, 5):
+            assert await rounds.due(nth * MINUTE) == []
+        assert await rounds.fires() == [(60, "fired"), (120, "kept"), *((60 * n, "overlapped") for n in (3, 4, 5))]
+        await rounds.stage.ack(group, await rounds.stage.claim(group))
+        assert len(await rounds.due(6 * MINUTE)) == 1
+        assert await rounds.due(7 * MINUTE) == [], "the second is unsettled now"
+        told = [(60, "fired"), (120, "fired"), *((60 * n, "overlapped") for n in (3, 4, 5, 6)), (420, "kept")]
+        assert await rounds.fires() == told
+
+    async def test_the_looks_grow_rarer(self, rounds: Rounds, group: Group) -> None:
+        rounds.armed.clear()
+        for after in (2 * MINUTE + SECOND, 2 * MINUTE + 50 * SECOND, HOUR):
+            await rounds.due(after)
+        waits = [one.due - START for one in rounds.armed]
+        assert waits == [2 * MINUTE + 2 * SECOND, 2 * MINUTE + 55 * SECOND, HOUR + 10 * SECOND]
+        assert not any(one.fresh for one in rounds.armed), "it is no other message"
+
+    @pytest.mark.parametrize("misfire", ["skip", "once"])
+    async def test_what_was_kept_back_is_never_too_late(self, rounds: Rounds, misfire: str) -> None:
+        group = await rounds.stage.group(rounds.topic)
+        await rounds.put(overlap="queue_one", group="billing", misfire=misfire)
+        await rounds.due(MINUTE)
+        await rounds.due(2 * MINUTE)
+        await rounds.stage.ack(group, await rounds.stage.claim(group))
+        assert len(await rounds.due(4 * MINUTE + 1)) == 1
+        assert await rounds.fires() == [(60, "fired"), (120, "fired"), (180, "overlapped"), (240, "overlapped")]
+
+    async def test_of_very_many_that_came_meanwhile_some_are_told(self, rounds: Rounds, group: Group) -> None:
+        await rounds.due(5 * HOUR + 1)
+        row = await rounds.find()
+        assert (row.next_at, row.last_at) == (START + 2 * MINUTE, START + 5 * HOUR + 1)
+        assert rounds.stage.count("fire") == 102
+        await rounds.stage.ack(group, await rounds.stage.claim(group))
+        assert len(await rounds.due(5 * HOUR + 11 * SECOND)) == 1
+        assert (await rounds.find()).next_at == START + 5 * HOUR + MINUTE
+
+    async def test_one_that_stands_for_many_that_were_late(self, rounds: Rounds) -> None:
+        group = await rounds.stage.group(rounds.topic)
+        await rounds.put(overlap="queue_one", group="billing")
+        await rounds.due(MINUTE)
+        assert await rounds.due(HOUR + SECOND) == []
+        await rounds.stage.ack(group, await rounds.stage.claim(group))
+        assert len(await rounds.due(HOUR + 20 * SECOND)) == 1
+        assert await rounds.fires() == [(60, "fired"), (120, "fired")]
+        assert (await rounds.find()).next_at == START + HOUR + MINUTE
+
+    async def test_the_last_of_all(self, rounds: Rounds) -> None:
+        group = await rounds.stage.group(rounds.topic)
+        await rounds.put(overlap="queue_one", group="billing", ends_at=format_time(START + 2 * MINUTE))
+        await rounds.due(MINUTE)
+        assert await rounds.due(2 * MINUTE) == []
+        await rounds.stage.ack(group, await rounds.stage.claim(group))
+        assert len(await rounds.due(3 * MINUTE)) == 1
+        row = await rounds.find()
+        assert (row.next_at, row.next_id, rounds.stage.count("delay")) == (None, None, 0)
+
+    async def test_a_change_takes_its_place(self, rounds: Rounds, group: Group) -> None:
+        await rounds.pause()
+        assert await rounds.fires() == [(60, "fired"), (120, "overlapped")]
+        assert rounds.stage.count("delay") == rounds.stage.count("moved") == 0
+        row = await rounds.pause(False)
+        assert row is not None
+        assert row.next_at == START + 3 * MINUTE
+
+    async def test_it_may_be_cancelled(self, rounds: Rounds, group: Group) -> None:
+        row = await rounds.find()
+        await rounds.due(3 * MINUTE)
+        await rounds.stage.store.cancel([row.next_id or 0], rounds.stage.now)
+        assert await rounds.mend() == 1
+        assert await rounds.fires() == [(60, "fired"), (120, "cancelled"), (180, "overlapped")]
+        assert (await rounds.find()).next_at == START + 4 * MINUTE
+
+    async def test_to_make_up_for_what_came_meanwhile(self, rounds: Rounds, group: Group) -> None:
+        await rounds.due(3 * MINUTE)
+        past = [START + nth * MINUTE for nth in (1, 2, 3)]
+        assert await rounds.backfill(*past) == past[2:], "the first was sent, and the second will be"
+        assert await rounds.fires() == [(60, "fired"), (120, "kept"), (180, "backfilled")]
+
+
+class TestChange:
+    async def test_the_same_again_changes_nothing(self, rounds: Rounds) -> None:
+        _, first = await rounds.put()
+        rounds.stage.now += SECOND
+        assert await rounds.put() == ("kept", first)
+
+    async def test_another_takes_its_place(self, rounds: Rounds) -> None:
+        _, first = await rounds.put()
+        assert first is not None
+        rounds.stage.now += 30 * SECOND
+        result, second = await rounds.put(every=2 * MINUTE)
+        assert second is not None
+        assert (result, second.next_at, second.revision) == ("changed", START + 2 * MINUTE, rounds.stage.now)
+        assert rounds.dropped == [(START + MINUTE, first.next_id)], "who turns the wheel hears of it"
+        assert await rounds.stage.waiting() == {second.next_id: START + 2 * MINUTE}
+        assert await rounds.counts() == (2, 0, 1, 1)
+        assert rounds.stage.count("cancelled") == 0
+
+    async def test_an_older_message_that_could_not_be_locked_is_dropped_at_its_turn(self, rounds: Rounds) -> None:
+        _, first = await rounds.put(key="k")
+        assert first is not None
+        rounds.stage.tables.rows("UPDATE schedule SET next_id = NULL")
+        await rounds.due(MINUTE)
+        assert rounds.stage.count("message") == rounds.stage.count("delay") == rounds.stage.count("label") == 0
+        assert await rounds.counts() == (1, 0, 1, 0)
+
+    async def test_a_fire_time_that_has_been_does_not_come_again(self, rounds: Rounds) -> None:
+        await rounds.put()
+        await rounds.due(MINUTE)
+        rounds.stage.now = START + MINUTE - 5  # another server's clock
+        _, row = await rounds.put(body=2)
+        assert row is not None
+        assert row.next_at == START + 2 * MINUTE
+
+    @pytest.mark.parametrize("condition", [{"revision": START - 1}, {"absent": True}])
+    async def test_conditions(self, rounds: Rounds, condition: dict[str, Any]) -> None:
+        _, row = await rounds.put()
+        assert await rounds.put(body=2, **condition) == ("unmatched", row)
+        assert (await rounds.put(body=2, revision=START))[0] == "changed"
+
+    async def test_a_revision_of_what_is_not_there(self, rounds: Rounds) -> None:
+        assert await rounds.put(revision=1) == ("unmatched", None)
+
+    async def test_pause_and_resume(self, rounds: Rounds) -> None:
+        await rounds.put()
+        row = await rounds.pause()
+        assert row is not None
+        assert (row.paused, row.next_at, row.next_id, rounds.stage.count("delay")) == (1, None, None, 0)
+        assert await rounds.pause() == row
+        assert await rounds.due(HOUR) == []
+        assert (await rounds.put(body=3))[1] == await rounds.find(), "a change leaves it paused"
+        row = await rounds.pause(False)
+        assert row is not None
+        assert row.next_at == START + HOUR + MINUTE, "what was in between is left out"
+        assert await rounds.counts() == (2, 0, 1, 1)
+
+    async def test_made_paused_and_resumed_by_a_change(self, rounds: Rounds) -> None:
+        _, row = await rounds.put(paused=True)
+        assert row is not None
+        assert row.next_at is None
+        result, row = await rounds.put(paused=False)
+        assert row is not None
+        assert (result, row.next_at) == ("changed", START + MINUTE)
+
+    async def test_remove(self, rounds: Rounds) -> None:
+        await rounds.put()
+        await rounds.due(MINUTE)
+        assert not await rounds.remove(revision=1)
+        assert await rounds.remove(revision=START)
+        assert [rounds.stage.count(table) for table in ("schedule", "fire", "delay")] == [0, 0, 0]
+        assert await rounds.counts() == (2, 1, 1, 0)
+
+
+class TestByHand:
+    async def test_run_while_paused(self, rounds: Rounds) -> None:
+        await rounds.put(paused=True)
+        first, second = await rounds.run(), await rounds.run()
+        assert first is not None
+        assert second is not None
+        assert (first[1], second[1]) == (START, START + 1)
+        assert len(await rounds.due(0)) == 2
+        assert await rounds.fires() == [(0, "run"), (0, "run")]
+        assert (await rounds.find()).next_at is None
+
+    async def test_backfill_sends_what_was_not_sent(self, rounds: Rounds) -> None:
+        await rounds.put(misfire="skip")
+        await rounds.due(3 * MINUTE + 30 * SECOND)  # misses the first two
+        past = [START + nth * MINUTE for nth in range(-2, 5)]
+        assert await rounds.backfill(*past) == [at for at in past if at not in (START + 3 * MINUTE, START + 4 * MINUTE)]
+        assert await rounds.backfill(*past) == []
+        assert await rounds.backfill() == []
+        assert len(await rounds.due(3 * MINUTE + 31 * SECOND)) == 5
+        assert {what for at, what in await rounds.fires() if at != 180} == {"backfilled"}
+
+    async def test_of_none(self, rounds: Rounds) -> None:
+        assert await rounds.run() is None
+        assert await rounds.backfill(START) is None
+        assert await rounds.pause() is None
+
+
+class TestMend:
+    async def test_after_a_cancel_it_goes_on(self, rounds: Rounds) -> None:
+        _, row = await rounds.put()
+        assert row is not None
+        await rounds.stage.store.cancel([row.next_id or 0], rounds.stage.now)
+        rounds.stage.now += MINUTE + 10 * SECOND
+        assert await rounds.mend() == 1
+        assert await rounds.fires() == [(60, "cancelled")]
+        assert (await rounds.find()).next_at == START + 2 * MINUTE
+
+    async def test_after_a_server_that_knows_no_schedules(self, rounds: Rounds) -> None:
+        _, row = await rounds.put()
+        assert row is not None
+        rounds.stage.tables.rows("UPDATE delay SET special = 0")
+        await rounds.due(MINUTE)
+        rounds.stage.now += 10 * SECOND
+        assert await rounds.mend() == 1
+        again = await rounds.find()
+        assert (again.last_id, again.next_at) == (row.next_id, START + 2 * MINUTE)
+        assert await rounds.fires() == [(60, "fired")]
+        assert await rounds.mend() == 0
+
+    async def test_what_waits_is_left_alone(self, rounds: Rounds) -> None:
+        _, row = await rounds.put()
+        assert row is not None
+        await rounds.stage.store.write(timers.reschedule, [(row.next_id or 0, START + HOUR)], rounds.stage.now)
+        rounds.stage.now += 30 * MINUTE
+        assert await rounds.mend() == 0
+
+    async def test_behind_many_that_are_kept_back(self, rounds: Rounds) -> None:
+        group = await rounds.stage.group(rounds.topic)
+        for nth in range(5):
+            await rounds.put(f"it-{nth}", overlap="queue_one", group=group.name)
+        await rounds.put()
+        await rounds.due(MINUTE)
+        await rounds.due(2 * MINUTE)
+        row = await rounds.find()
+        await rounds.stage.store.cancel([row.next_id or 0], rounds.stage.now)
+        rounds.stage.now = START + 4 * MINUTE
+        assert await rounds.mend() == 1
+        assert (await rounds.find()).last_at == START + 3 * MINUTE
+
+    async def test_of_fire_times_the_latest_are_kept(self, rounds: Rounds) -> None:
+        await rounds.put()
+        for nth in range(1, 6):
+            await rounds.due(nth * MINUTE)
+        assert await rounds.stage.store.write(schedules.forget_fires, 0, 2, 100) == (3, None)
+        assert await rounds.fires() == [(240, "fired"), (300, "fired")]
+
+    async def test_with_an_archive_none_goes_that_it_has_not(self, rounds: Rounds) -> None:
+        store, sql = rounds.stage.store, rounds.stage.tables.rows
+        await rounds.put()
+        for nth in range(1, 6):
+            await rounds.due(nth * MINUTE)
+        sql("INSERT INTO archived (group_id, queue_id, upto) VALUES (0, 0, 1)")
+        assert await store.write(schedules.forget_fires, 0, 2, 100) == (0, None), "an archiver of before knows no fires"
+        sql(f"INSERT INTO archived (group_id, queue_id, upto) VALUES (1, 0, {START + 2 * MINUTE})")
+        assert await store.write(schedules.forget_fires, 0, 2, 100) == (2, None)
+        assert [at for at, _ in await rounds.fires()] == [180, 240, 300]
+        assert sql("SELECT until FROM cleaned_until WHERE what = X'66697265'") == [(START + 2 * MINUTE,)]
+        sql("DELETE FROM archived WHERE group_id = 0")
+        assert await store.write(schedules.forget_fires, 0, 2, 100) == (1, None), "there is no archive any more"
+
+    async def test_a_mark_of_fires_is_nobody_elses(self, rounds: Rounds) -> None:
+        """Dead letters and cancelled messages wait for a mark of their own."""
+        store = rounds.stage.store
+        (receipt,) = await rounds.stage.publish(rounds.stage.draft(rounds.topic, delay=SECOND))
+        await store.cancel([receipt.id], rounds.stage.now)
+        rounds.stage.tables.rows(
+            f"INSERT INTO archived (group_id, queue_id, upto) VALUES (1, 0, {START + HOUR}), (0, 0, 1)"
+        )
+        limits = retention.Limits(0, 0, 0, 0)
+        for shard in range(SHARDS):
+            clean = partial(retention.clean_cancelled, shard=shard, limits=limits, limit=9)
+            assert (await store.write(partial(clean, now=START + HOUR, start=0))).rows == 0
+
+
+class TestTopicGone:
+    async def test_at_its_turn(self, rounds: Rounds) -> None:
+        await rounds.put()
+        await rounds.stage.store.remove_topic(rounds.topic, rounds.stage.now, force=True)
+        assert await rounds.due(MINUTE) == []
+        assert rounds.stage.count("schedule") == rounds.stage.count("delay") == 0

@@ -1,0 +1,1 @@
+"""A project of Django for the tests: two databases, a backend of tasks over each."""

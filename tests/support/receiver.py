@@ -1,0 +1,135 @@
+"""A webhook endpoint for the tests: real sockets, and bytes for answers, so that it can be as wrong as it likes."""
+
+import socketserver
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
+
+
+class Received(NamedTuple):
+    """A request; header names are in lower case."""
+
+    target: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def id(self) -> str:
+        return self.headers["webhook-id"]
+
+
+Answer = Callable[[Received], bytes | None]
+"""The bytes to answer with; None: none, and the connection stays open."""
+
+
+def head(status: int, *headers: str) -> bytes:
+    """An answer without content."""
+    return "\r\n".join([f"HTTP/1.1 {status} Told", *headers, "Content-Length: 0", "", ""]).encode()
+
+
+OK = head(200)
+
+
+class Receiver(socketserver.ThreadingTCPServer):
+    """Listens on loopback. `answer` may be changed at any time."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = 100
+
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self.received: list[Received] = []
+        self.answer: Answer = lambda _: OK
+        self.most_at_once = 0
+        self.keeps = False
+        """Connections are kept for more, where an answer is a whole one; else each is closed after its first."""
+        self.connections = 0
+        self.after = b""
+        """What comes a moment after each first answer, unasked."""
+        self.went_on = threading.Event()
+        """It has."""
+        self._at_once = 0
+        self._came = threading.Condition()
+        self._tls = tls
+        self.ended = threading.Event()
+        """Connections that are kept open end with it."""
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+    @property
+    def url(self) -> str:
+        return f"http{'s' if self._tls else ''}://127.0.0.1:{self.server_address[1]}"
+
+    @property
+    def port(self) -> int:
+        return int(self.server_address[1])
+
+    def wait_for(self, many: int, seconds: float = 20) -> list[Received]:
+        """All there are, once there are so many."""
+        with self._came:
+            assert self._came.wait_for(lambda: len(self.received) >= many, seconds), f"{len(self.received)} came"
+            return list(self.received)
+
+    def take(self, received: Received) -> bytes | None:
+        with self._came:
+            self._at_once += 1
+            self.most_at_once = max(self.most_at_once, self._at_once)
+            self.received.append(received)
+            self._came.notify_all()
+        try:
+            return self.answer(received)
+        finally:
+            with self._came:
+                self._at_once -= 1
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        with self._came:
+            self.connections += 1
+        if self._tls is not None:
+            with suppress(OSError), self._tls.wrap_socket(request, server_side=True) as secured:
+                super().finish_request(secured, client_address)
+        else:
+            super().finish_request(request, client_address)
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        assert isinstance(self.server, Receiver)
+        with suppress(OSError):
+            while (line := self.rfile.readline().decode()) and self._answer(line.split()[1]) and self.server.keeps:
+                pass
+
+    def _answer(self, target: str) -> bool:
+        """Whether there was one to go on after."""
+        assert isinstance(self.server, Receiver)
+        headers: dict[str, str] = {}
+        while (line := self.rfile.readline().decode().strip()) != "":
+            name, _, value = line.partition(":")
+            headers[name.lower()] = value.strip()
+        body = self.rfile.read(int(headers.get("content-length", 0)))
+        answer = self.server.take(Received(target, headers, body))
+        if answer is None:
+            self.server.ended.wait()
+        else:
+            self.wfile.write(answer)
+        if self.server.after:
+            time.sleep(0.05)
+            self.wfile.write(self.server.after)
+            self.server.went_on.set()
+        return bool(answer)
+
+
+@contextmanager
+def receiver(tls: ssl.SSLContext | None = None) -> Iterator[Receiver]:
+    """One that listens, in threads."""
+    with Receiver(tls) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.ended.set()
+            server.shutdown()
+            thread.join()
