@@ -60,7 +60,7 @@ class Books:
             self.acked[group].add(hands.acked, hands.maybe_acked)
             self.dead[group].add(bool(hands.letters), False)
             open_ended = hands.maybe_acked or hands.life.maybe_gone or hands.life.receipt is None
-            past = hands.life.may_expire and not (hands.acked or hands.letters)
+            past = hands.may_expire and not (hands.acked or hands.letters)
             self.expired[group].add(past and not open_ended, past)
 
     def violations(self) -> Iterator[Violation]:

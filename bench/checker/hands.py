@@ -183,10 +183,11 @@ class Hands:
         accepted = self.life.receipt is not None or bool(self.life.stream)
         if self.operated and any(self._is_given_up(event) for event in self.life.stream):
             return
-        if accepted and not (self.maybe_acked or self.letters or self.life.maybe_gone or self._may_expire()):
+        if accepted and not (self.maybe_acked or self.letters or self.life.maybe_gone or self.may_expire):
             yield self._wrong("lost", "it came to no end")
 
-    def _may_expire(self) -> bool:
+    @property
+    def may_expire(self) -> bool:
         """Whether its end may have come, or it would have come back past that only: a group is done with it at once."""
         ends = self.life.ends_ms
         too_late = bool(ends) and any(hand.back_by(self.rules.ladder) >= ends for hand in self.hands[-1:])

@@ -86,7 +86,19 @@ def test_what_would_come_back_past_its_end_has_come_to_it(
             return replace(event, op="fail", rest_ms=rest_ms, phase="unknown" if lost else event.phase)
         return event
 
-    assert check(failed(event) for event in simple(1)).figures["kinds"] == kinds
+    history = [failed(event) for event in simple(1)]
+    assert check(history).figures["kinds"] == kinds
+    if not kinds:  # and the group counts it
+        assert check([*history, told(expired=1)]).violations == []
+        assert check([*history, told(expired=0)]).figures["kinds"] == {"counters": 1}
+
+
+def told(expired: int) -> Event:
+    """What the group of a simple history tells in the end, whose one message expired or is nowhere to be found."""
+    names = ("acked", "retried", "dead", "claimed", "skipped")
+    queues = {"queues": [{"offset": expired}], "retry_queues": []}
+    facts = dict.fromkeys(names, 0) | {"expired": expired} | queues
+    return Event("counts", "ok", 0, 0, topic="t", group="g", facts=facts)
 
 
 def simple(messages: int, dropped: int = -1) -> Iterator[Event]:
