@@ -1,14 +1,19 @@
 """The archive that goes on, beside publishers that never rest."""
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from support.days import Days
 from support.lakes import in_lake, in_store
 from support.stores import Stage
+from tarry.pipeline.lake import watching
 from tarry.pipeline.lake.archive import Archiver
 from tarry.pipeline.lake.archiver_lease import ArchiverLease
 from tarry.pipeline.lake.lake import Lake
@@ -81,3 +86,34 @@ async def test_without_its_checkpoint_the_first_batch_reaches_what_is_new(
             over.set()
             watcher.join()
     assert archiver.wanted[2] == {str(topic.queues[0].id): 30}
+
+
+async def test_fires_that_come_while_it_watches_are_archived(
+    spark: SparkSession, stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of before its first look, and those that come after it, each once."""
+    monkeypatch.setattr(watching, "_TIMED_EVERY", 0.2)
+    stage.now = time.time_ns() // 1_000_000_000 * 1000  # the archiver looks a few hours back, by the store's own clock
+    days = await Days.begin(stage)
+    await days.live(2)
+    over, looked, again = Event(), Event(), Event()
+
+    def note(table: str, _rows: int) -> None:
+        if table == "fires":
+            (again if looked.is_set() else looked).set()
+
+    with ArchiverLease(stage.dsn, "one") as lease:
+        archiver = Archiver(Later.opened(spark), stage.dsn, Lake(str(tmp_path)), lease, progress=note)
+        archiver.begin()
+        watcher = Thread(target=watch, args=(archiver, 1, over))
+        watcher.start()
+        try:
+            assert looked.wait(60), "what was there"
+            await days.live(3)
+            assert again.wait(60), "what came since"
+        finally:
+            over.set()
+            watcher.join()
+    assert len(days.sent) == 5
+    table: Any = DeltaTable(tmp_path / "fires").to_pyarrow_table()
+    assert sorted(table["message_id"].to_pylist()) == sorted(days.sent)
