@@ -52,12 +52,13 @@ class Lifecycle:
     async def run(self) -> None:
         """Opens the schema, recovers and serves, until cancelled. Raises `SchemaError` when the schema is not ours."""
         await until_done(self._open, (Unavailable, Contention))
-        hand, sealer = self.node.hand, self.node.growth.sealer
+        hand, sealer, directory = self.node.hand, self.node.growth.sealer, self.node.directory
         self._metrics.watch(
             entries=lambda: len(hand),
             behind=lambda: hand.behind,
             ahead=lambda: self._clock.now() / 1000 - time.time(),
             standing=lambda: len(sealer.standing),
+            held_back=lambda: {directory.name_of(id_): hand.crowd.held_back_of(id_) for id_ in directory.release_rates},
         )
         self.ready.set()
         await run_tasks(self.node)

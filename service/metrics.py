@@ -6,11 +6,12 @@ are bounded too: past `MAX_NAMES` pairs the rest is counted under "(other)", whi
 
 import platform
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
-from prometheus_client.core import Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from .. import __version__
 from .activity import Activity
@@ -96,9 +97,12 @@ class Metrics:
         behind: Callable[[], int],
         ahead: Callable[[], float],
         standing: Callable[[], int],
+        held_back: Callable[[], Mapping[str, int]],
     ) -> None:
         """From now on the gauges ask these: the wheel's entries, milliseconds that the hand is behind, seconds that the
-        store's clock is ahead of the host's, and queues that stand still."""
+        store's clock is ahead of the host's, queues that stand still, and by topic how many messages and retries its
+        release rate holds back."""
+        self.registry.register(_HeldBack(held_back, lambda topic: self._bounded(topic)[0]))
         self._wheel_entries.set_function(entries)
         self._wheel_behind.set_function(lambda: behind() / 1000)
         self._oldest_due.set_function(lambda: behind() / 1000)
@@ -228,6 +232,26 @@ class Metrics:
 
     def _gauge(self, name: str, about: str, *labels: str) -> Gauge:
         return Gauge(name, about, labels, registry=self.registry)
+
+
+class _HeldBack(Collector):
+    """What release rates hold back, asked for when it is read. A topic whose rate was taken away is not told of."""
+
+    def __init__(self, by_topic: Callable[[], Mapping[str, int]], bounded: Callable[[str], str]) -> None:
+        self._by_topic = by_topic
+        self._bounded = bounded
+
+    def collect(self) -> Iterable[Metric]:
+        """As Prometheus reads it; those that have no name of their own are added up."""
+        about = "Due, and held back by the release rate."
+        family = GaugeMetricFamily("tarry_held_back_messages", about, labels=["topic"])
+        found: dict[str, int] = {}
+        for topic, many in self._by_topic().items():
+            name = self._bounded(topic)
+            found[name] = found.get(name, 0) + many
+        for name, many in found.items():
+            family.add_metric([name], many)
+        yield family
 
 
 class _Told(CollectorRegistry):

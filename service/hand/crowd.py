@@ -71,6 +71,10 @@ class Crowd:
         """The topics with a rate of which something waits here."""
         return [topic for topic in self._lanes.topics if self._releases.bounds(topic)] if self._releases else []
 
+    def held_back_of(self, topic: int) -> int:
+        """How many of a topic are due and wait for its rate; 0 where it has none."""
+        return self._lanes.waiting(topic) if self._releases.bounds(topic) else 0
+
     def among(self, timers: Sequence[Timer]) -> set[int]:
         """The entries of these that are here."""
         return self._lanes.among(timers)

@@ -73,6 +73,11 @@ class Lanes:
         """Of which something waits."""
         return list(self._lanes)
 
+    def waiting(self, topic: int) -> int:
+        """How many of a topic wait."""
+        lane = self._lanes.get(topic)
+        return 0 if lane is None else len(lane)
+
     def oldest(self, but: Callable[[int], bool] = lambda _: False) -> int | None:
         """When that was due which has waited longest, without some topics."""
         lanes = [lane for topic, lane in self._lanes.items() if not but(topic)]

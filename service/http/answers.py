@@ -598,8 +598,10 @@ class TopicRanked(TopicCounts, kw_only=True):
 
 
 class TopicDetail(TopicCounts, kw_only=True):
-    """A topic with its counts and groups."""
+    """A topic with its counts and groups; `held_back` is what is due at this server and waits for the release rate,
+    retries among it."""
 
+    held_back: int
     groups: list[GroupCounts]
 
 

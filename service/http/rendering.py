@@ -197,10 +197,13 @@ def topic_ranked(one: Topic, state: TopicState, activity: Activity) -> TopicRank
     )
 
 
-def topic_detail(one: Topic, state: TopicState, groups: Sequence[tuple[Group, GroupState]]) -> TopicDetail:
-    """With its counts and groups."""
+def topic_detail(
+    one: Topic, state: TopicState, groups: Sequence[tuple[Group, GroupState]], held_back: int
+) -> TopicDetail:
+    """With its counts and groups, and how many are held back by its release rate."""
     return TopicDetail(
         **msgspec.structs.asdict(topic_counts(one, state)),
+        held_back=held_back,
         groups=[
             GroupCounts(
                 **msgspec.structs.asdict(group_summary(group)),

@@ -114,7 +114,8 @@ async def get_topic(call: Call) -> Response:
         raise UnknownTopic(f"there is no topic {name!r}")
     states = await node.store.read(catalogue.topic_states, [topic])
     groups = [(group, await node.groups.state(group)) for group in node.directory.groups_of(topic)]
-    return answer(rendering.topic_detail(topic, states[topic.id], groups))
+    held_back = node.hand.crowd.held_back_of(topic.id)
+    return answer(rendering.topic_detail(topic, states[topic.id], groups, held_back))
 
 
 async def list_groups(call: Call) -> Response:

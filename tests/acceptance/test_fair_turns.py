@@ -1,5 +1,6 @@
 """Many messages of one topic fall due in one second, at a real server: those of another do not wait behind them."""
 
+import re
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
@@ -103,8 +104,14 @@ def test_a_release_rate_holds_its_topic_back(server: ServerProcess, dsn: str) ->
         assert http.post("/v1/topics/a/messages", json={"body": many}).status_code == 201
         wait_until(lambda: count(http, "b") == FEW, 60)
         assert count(http, "a") < many, "B goes on while A is held back"
+        held, told = http.get("/v1/topics/a").json(), http.get("/metrics").text
+        assert 0 < held["held_back"] <= held["pending"]
+        series = re.findall(r"^tarry_held_back_messages{(.*)} (.*)$", told, re.MULTILINE)
+        assert [(labels, 0 < float(value) <= held["held_back"]) for labels, value in series] == [('topic="a"', True)]
+        assert http.get("/v1/topics/b").json()["held_back"] == 0
         assert http.get("/readyz").status_code == 200
         wait_until(lambda: count(http, "a") == many + 1, 60)
+        assert http.get("/v1/topics/a").json()["held_back"] == 0
     now, *released = streamed(dsn, "a")
     assert int(now[1]) == many, "what is for now is not held"
     assert sorted(int(body) for _, body, _ in released) == list(range(many))

@@ -87,5 +87,6 @@ def _settings(told: Mapping[str, Any]) -> Sequence[tuple[str, str, Any]]:
         ("Waiting at most", "number", told["max_pending"]),
         ("In /s at most", "number", told["max_rate"]),
         ("Released /s at most", "number", told["release_rate"]),
+        ("Held back by that", "number", told["held_back"]),
         ("Made", "time", told["created_at"]),
     ]

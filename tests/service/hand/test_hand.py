@@ -352,6 +352,8 @@ async def test_a_rate_holds_its_topic_back_and_no_other(
     await trio.sleep(3)
     assert 200 <= len(bench.order(1)) <= 260
     assert (bench.hand.behind, bench.hand.crowd.held_back) == (0, [1])
+    assert bench.hand.crowd.held_back_of(1) == 500 - len(bench.order(1))
+    assert bench.hand.crowd.held_back_of(2) == 0, "without a rate nothing is held back"
     assert all(at - (1_000 + 100 * (entry - B)) <= 5 for entry, at in bench.fired if entry // A == 2)
     waiting = [(EPOCH + 1_000, A + one) for one in range(500) if A + one not in bench.order(1)]
     assert bench.hand.add_missing(waiting) == 0
