@@ -320,11 +320,14 @@ async def _guard(guard: Guard) -> Finding:
         asker.close()
     keys = f"{guard.table}.{guard.key_column} holds {'whole numbers' if trial.numbers else 'texts'}"
     told = f"answers in {trial.took} ms, of {format_duration(guard.timeout)} that it may take; {keys}"
+    if not trial.indexed:
+        told += f"; no index begins with {guard.key_column}, so each question reads the whole table: make one"
     if trial.unclear is not None:
         return Finding(check, "note", f"{told}; of a key that was tried: {trial.unclear}, so its messages are held")
     if trial.said is None:
         return Finding(check, "note", f"{told}; there is no row, and a message without one is not sent")
-    return Finding(check, "ok", f"{told}; of a row that was tried its condition is {str(trial.said).lower()}")
+    state: Literal["ok", "note"] = "ok" if trial.indexed else "note"
+    return Finding(check, state, f"{told}; of a row that was tried its condition is {str(trial.said).lower()}")
 
 
 def _door(settings: Settings) -> Finding:

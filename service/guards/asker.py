@@ -89,12 +89,13 @@ class Asker:
     async def try_it(self) -> Trial:
         """Asks it as at a message's time, of a key that is in its table, if one is. Raises `NoAnswer`."""
         session = await self._ready()
+        indexed = bool(await self._fetch(session, question.about_index(self.guard)))
         rows = await self._fetch(session, question.any_key(self.guard))
         key = question.as_text(rows[0][0]) if rows else _NOBODY
         began = trio.current_time()
         found = await self.ask([key])
         took = round((trio.current_time() - began) * 1000)
-        return Trial(self._numbers, took, found.said.get(key) if rows else None, found.unclear.get(key))
+        return Trial(self._numbers, took, found.said.get(key) if rows else None, found.unclear.get(key), indexed)
 
     def close(self) -> None:
         """Ends the session, if there is one."""

@@ -33,6 +33,9 @@ class Trial:
     """Of one key whether its messages would be sent; None: nothing can be said, see `unclear`, or there is no row."""
     unclear: str | None
     """Why of that key nothing can be said."""
+    indexed: bool
+    """Whether an index begins with the column, as far as the guard's user may see; else each question reads the whole
+    table. A view has none of its own."""
 
 
 class NoAnswer(Exception):
@@ -58,11 +61,24 @@ class Answers:
 
 def about_column(guard: Guard) -> bytes:
     """What the column of the keys is: a row, if there is one that the user may see."""
+    return f"SELECT LOWER(DATA_TYPE) FROM information_schema.COLUMNS WHERE {_column(guard)}".encode()  # noqa: S608  # literals
+
+
+def about_index(guard: Guard) -> bytes:
+    """A row for each index that begins with the column, and one for a view, which has no index of its own."""
+    indexes = f"SELECT 1 FROM information_schema.STATISTICS WHERE {_column(guard)} AND SEQ_IN_INDEX = 1"  # noqa: S608  # literals
+    views = f"SELECT 1 FROM information_schema.VIEWS WHERE {_table(guard)}"  # noqa: S608  # literals
+    return f"{indexes} UNION ALL {views}".encode()
+
+
+def _table(guard: Guard) -> str:
     schema, _, table = guard.table.rpartition(".")
     where = "DATABASE()" if not schema else literal(schema)
-    named = f"TABLE_NAME = {literal(table)} AND COLUMN_NAME = {literal(guard.key_column)}"
-    asked = "SELECT LOWER(DATA_TYPE) FROM information_schema.COLUMNS"
-    return f"{asked} WHERE TABLE_SCHEMA = {where} AND {named}".encode()
+    return f"TABLE_SCHEMA = {where} AND TABLE_NAME = {literal(table)}"
+
+
+def _column(guard: Guard) -> str:
+    return f"{_table(guard)} AND COLUMN_NAME = {literal(guard.key_column)}"
 
 
 def holds_numbers(guard: Guard, rows: Sequence[tuple[Any, ...]]) -> bool:

@@ -311,6 +311,15 @@ def test_each_guard_is_asked(
     assert re.fullmatch(shape, detail), detail
     run_sql(mysql_dsn, f"UPDATE `{orders}`.orders SET status = 'UNPAID'")
     assert said()[1].endswith("is true")
+    for index in ("KEY (status, number)", "KEY (number, status)"):
+        run_sql(mysql_dsn, f"ALTER TABLE `{orders}`.orders DROP KEY number, ADD {index.replace('KEY', 'KEY number')}")
+        state, detail = said()
+        first = index.startswith("KEY (number")
+        assert (state, "no index begins with number" in detail) == ("ok" if first else "note", not first), detail
+    run_sql(mysql_dsn, f"CREATE VIEW `{orders}`.bills AS SELECT number FROM `{orders}`.orders")
+    state, detail = said("gone")
+    assert (state, "no index" in detail) == ("ok", False), "a view has none of its own"
+    run_sql(mysql_dsn, f"DROP VIEW `{orders}`.bills")
     run_sql(mysql_dsn, f"INSERT INTO `{orders}`.orders VALUES (4711, 'PAID')")
     state, detail = said()
     assert (state, "two rows for one key" in detail) == ("note", True)
