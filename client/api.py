@@ -91,7 +91,8 @@ class Api:
             )
             content = written(draft, self._json, idempotency_key=idempotency_key or new_idempotency_key())
             path = f"/v1/topics/{part(topic)}/messages"
-            call = Call("POST", path, receipt, content, share=shares.message(path, content))
+            share = None if sent.alone else shares.message(path, content)
+            call = Call("POST", path, receipt, content, share=share)
             return sent.done(self._publish(topic, call, body))
 
     def publish_many(
@@ -187,23 +188,24 @@ class Api:
         is replaced, and waits no longer than `max_wait` since the timer was set first. `match`: only at this revision;
         0: only when none waits. Raises `Changed`, and with `match` `TooLate` and `Cancelled`.
         """
-        draft = Draft(
-            body=body,
-            content_type=content_type,
-            delay=delay,
-            deliver_at=deliver_at,
-            expires_at=expires_at,
-            headers=headers,
-            tag=tag,
-            ordering_key=ordering_key,
-            queue=queue,
-            guard=guard,
-        )
-        named = idempotency_key or new_idempotency_key()
-        call = timers.set_timer(
-            topic, key, draft, self._json, mode=mode, max_wait=max_wait, match=match, idempotency_key=named
-        )
-        return self._publish(topic, call, body)
+        with spans.sending(topic, again=idempotency_key is not None) as sent:
+            draft = Draft(
+                body=body,
+                content_type=content_type,
+                delay=delay,
+                deliver_at=deliver_at,
+                expires_at=expires_at,
+                headers=sent.carried(headers),
+                tag=tag,
+                ordering_key=ordering_key,
+                queue=queue,
+                guard=guard,
+            )
+            named = idempotency_key or new_idempotency_key()
+            call = timers.set_timer(
+                topic, key, draft, self._json, mode=mode, max_wait=max_wait, match=match, idempotency_key=named
+            )
+            return sent.done(self._publish(topic, call, body))
 
     def timer(self, topic: str, key: str) -> Timer:
         """The timer of a key, and how its message is. Raises `NotFound`, also a day or so after it was done with."""
@@ -291,7 +293,8 @@ class Api:
 
     def run_schedule(self, name: str) -> str:
         """Sends a message of it now, paused or not; the message's id."""
-        return self._transport.send(schedules.run(name))
+        with spans.sending("", schedule=name) as sent:
+            return sent.done(self._transport.send(schedules.run(name)))
 
     def backfill_schedule(
         self, name: str, start: datetime | str, end: datetime | str, *, dry_run: bool = False
@@ -299,7 +302,8 @@ class Api:
         """Sends the messages of fire times from `start` to before `end` that were not sent: how many `times` there are,
         1000 at most, and how many were `sent`."""
         request = {"from": instant_out(start, "start"), "to": instant_out(end, "end"), "dry_run": dry_run}
-        return self._call("POST", f"{schedules.path(name)}/backfill", request)
+        with spans.sending("", schedule=name):
+            return self._call("POST", f"{schedules.path(name)}/backfill", request)
 
     def next_times(self, name: str, count: int = 5) -> list[datetime]:
         """When a schedule fires next; of one that is paused, when it would."""

@@ -2,18 +2,19 @@
 
 The only file of the client that knows OpenTelemetry. Names and attributes follow its conventions for messaging: `send`,
 `receive`, `process` and `settle`, each with the topic. The context of a `send` goes in the message's headers as
-`traceparent`, and is the parent of its `process`, whenever and wherever that is.
+`traceparent`, and is the parent of its `process`, whenever and wherever that is. Where the message must be the same
+when it is sent again, it goes beside it, in the request's own headers, from where the server puts it into the message.
 """
 
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from attrs import evolve
 
-from .records import Claim, Draft, Message, Receipt
+from .records import Claim, Draft, Message, Receipt, Timer
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -41,11 +42,15 @@ _GROUP = "messaging.consumer.group.name"
 _ID = "messaging.message.id"
 _COUNT = "messaging.batch.message_count"
 
-R = TypeVar("R", Receipt, list[Receipt])
+T = TypeVar("T")
+R = TypeVar("R", Receipt, list[Receipt], Timer, str)
 
 
 class Sent:
     """A publish under way; this one is of nobody who looks."""
+
+    alone = False
+    """Its request is to be nobody else's, since the way back goes with the request."""
 
     def __enter__(self) -> "Sent":
         return self
@@ -61,20 +66,20 @@ class Sent:
         """The same of many messages."""
         return messages
 
-    def done(self, receipts: R) -> R:
-        """What was published."""
-        return receipts
+    def done(self, sent: R) -> R:
+        """What was published, or the id of it."""
+        return sent
 
 
 class _SentSpan(Sent):
-    def __init__(self, span: "Span") -> None:
+    def __init__(self, span: "Span", *, beside: bool) -> None:
         self._span = span
-        self._own: dict[str, str] = {}
-        _carrier.inject(self._own)
+        self._own = {} if beside else ways()
+        self.alone = beside and span.get_span_context().is_valid
 
     def carried(self, headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
         if not self._own or (headers is not None and _PARENT in headers):
-            return headers  # no span is recorded; or the user has a way of his own
+            return headers  # no span is recorded; or it goes beside; or the user has a way of his own
         return self._own if headers is None else {**headers, **self._own}
 
     def carrying(self, messages: Iterable[Draft | dict[str, Any]]) -> Iterator[Draft | dict[str, Any]]:
@@ -86,33 +91,46 @@ class _SentSpan(Sent):
             else:
                 yield message  # what is wrong with it is told where it is read
 
-    def done(self, receipts: R) -> R:
-        if isinstance(receipts, list):
-            self._span.set_attribute(_COUNT, len(receipts))
+    def done(self, sent: R) -> R:
+        if isinstance(sent, list):
+            self._span.set_attribute(_COUNT, len(sent))
         else:
-            self._span.set_attribute(_ID, receipts.id)
-        return receipts
+            self._span.set_attribute(_ID, sent if isinstance(sent, str) else sent.id)
+        return sent
 
 
 _NOBODY = Sent()
 
 
-def sending(topic: str, *, again: bool = False) -> AbstractContextManager[Sent]:
-    """Around a publish. One that may come `again`, under the user's own idempotency key, carries nothing: the second
-    would be another message to the server."""
-    return _sending(topic, again) if on else _NOBODY
+def sending(topic: str, *, again: bool = False, schedule: str | None = None) -> AbstractContextManager[Sent]:
+    """Around a publish. One that may come `again`, under the user's own idempotency key, has the way back beside it:
+    with another span in the message the second would be another message to the server. Of a `schedule`, the server
+    makes the message."""
+    return _sending(topic, again or schedule is not None, schedule) if on else _NOBODY
 
 
 @contextmanager
-def _sending(topic: str, again: bool) -> Generator[Sent, None, None]:
+def _sending(topic: str, beside: bool, schedule: str | None) -> Generator[Sent, None, None]:
     with _span("send", "send", topic, None, trace.SpanKind.PRODUCER) as span:
-        yield _Silent(span) if again else _SentSpan(span)
+        if schedule is not None:
+            span.set_attribute("tarry.schedule", schedule)
+        yield _SentSpan(span, beside=beside)
 
 
-class _Silent(_SentSpan):
-    def __init__(self, span: "Span") -> None:
-        super().__init__(span)
-        self._own = {}
+def later(call: Callable[[], T]) -> Callable[[], T]:
+    """A call that is made later, as a part of what is under way now."""
+    if not on:
+        return call
+    then = context.get_current()
+
+    def made() -> T:
+        token = context.attach(then)
+        try:
+            return call()
+        finally:
+            context.detach(token)
+
+    return made
 
 
 def received(claim: Claim | None, since: int) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Unpack
 
 from django.db import connections, transaction
 
+from .. import spans
 from ..errors import NotFound
 from ..outbox import Outbox
 from ..outbox.box import Fields
@@ -41,7 +42,9 @@ def publish_on_commit(topic: str, body: Any, *, using: str | None = None, **fiel
     A delay runs from the commit. `using` is the alias of the database.
     """
     of = configuration()
-    transaction.on_commit(partial(client(of).publish, topic, body, **fields), using=using or of.database)
+    # A part of the trace that is under way now, whatever is when the transaction commits.
+    call = spans.later(partial(client(of).publish, topic, body, **fields))
+    transaction.on_commit(call, using=using or of.database)
 
 
 def publish(topic: str, body: Any, **fields: Unpack[Fields]) -> Receipt:

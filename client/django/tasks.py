@@ -19,6 +19,7 @@ from django.utils import timezone
 from django.utils.crypto import get_random_string
 from django.utils.module_loading import import_string
 
+from .. import spans
 from ..errors import TarryError
 from .configuration import configuration
 from .framework import (
@@ -90,7 +91,7 @@ class TarryBackend(BaseTaskBackend):
                 topic = topic_of(of, task.queue_name, task.priority)
                 publish_made(of, topic, self._body(stored), deliver_at=_due(task.run_after), key=result.id)
             else:
-                transaction.on_commit(partial(self._try_to_hand_over, stored), using=of.database)
+                transaction.on_commit(spans.later(partial(self._try_to_hand_over, stored)), using=of.database)
             signal = partial(task_enqueued.send, type(self), task_result=result)
             transaction.on_commit(signal, using=of.database)
         return result

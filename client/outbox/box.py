@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, TypedDict, TypeVar, Unpack
 
+from attrs import evolve
+
 from ...store.errors import DuplicateKey, NoSuchTable, StoreError
 from ...store.groups.claim_ids import parse_claim
 from ...store.ids import IdMaker
@@ -17,6 +19,7 @@ from ...store.records import ClaimKey
 from ...store.stream import outbox as store
 from ...store.stream import outbox_timers
 from ...store.stream.placing import WrongQueue
+from .. import spans
 from ..bodies import Dumps
 from ..coroutines import drive
 from ..delivery import Delivery
@@ -78,16 +81,18 @@ class Steps:
         self, tx: CursorTransaction, topic: str, drafts: Iterable[Draft | dict[str, Any]]
     ) -> list[Receipt]:
         check_topic(topic)
-        checked = entries(drafts, self._limits, self._json)
-        if not checked:
-            return []
-        await transactions.demand(tx)
-        accepted = await self._told(store.publish(tx, self._ids.get(), topic, checked, self._limits.max_delay), topic)
-        # Whatever waits for the commit is scheduled; what is due is in the stream soon after it.
-        return [
-            Receipt(str(one.id), topic, "scheduled", _EPOCH + timedelta(milliseconds=one.deliver_at))
-            for one in accepted
-        ]
+        with spans.sending(topic) as sent:
+            checked = entries(sent.carrying(drafts), self._limits, self._json)
+            if not checked:
+                return []
+            await transactions.demand(tx)
+            work = store.publish(tx, self._ids.get(), topic, checked, self._limits.max_delay)
+            # Whatever waits for the commit is scheduled; what is due is in the stream soon after it.
+            receipts = [
+                Receipt(str(one.id), topic, "scheduled", _EPOCH + timedelta(milliseconds=one.deliver_at))
+                for one in await self._told(work, topic)
+            ]
+            return sent.done(receipts)
 
     async def _cancel(
         self, tx: CursorTransaction, message: Named | None, topic: str | None, key: str | None
@@ -117,6 +122,13 @@ class Steps:
         return [id_]
 
     async def _set_timer(
+        self, tx: CursorTransaction, topic: str, draft: Draft, mode: Mode, max_wait: Duration | None
+    ) -> Timer:
+        with spans.sending(topic) as sent:
+            draft = evolve(draft, headers=sent.carried(draft.headers))
+            return sent.done(await self._arm(tx, topic, draft, mode, max_wait))
+
+    async def _arm(
         self, tx: CursorTransaction, topic: str, draft: Draft, mode: Mode, max_wait: Duration | None
     ) -> Timer:
         check_topic(topic)

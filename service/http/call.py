@@ -19,6 +19,7 @@ from ..lifecycle import Lifecycle
 from ..node import Node
 from ..settings import Settings
 from ..stream.shaping import WIDEST
+from ..trace_context import PARENT, STATE, trace_of
 from .access import forbidden, revoked, scope_text
 from .asgi import Request, Response
 from .names import NO_NAMES, parse_id, wrong_client, wrong_label, wrong_name
@@ -81,6 +82,14 @@ class Call:
         if key in NO_NAMES:
             return "a key in a path is more than one dot or two: most clients would shorten the path"
         return wrong_label(key, self.settings.max_key)
+
+    @property
+    def trace(self) -> Mapping[str, str]:
+        """The trace that the request is a part of: a message that it makes, and that names none, carries it."""
+        if (parent := self.request.header(b"traceparent")) is None:
+            return {}
+        states = b",".join(self.request.headers(b"tracestate")).decode("latin-1")
+        return trace_of({PARENT: parent, STATE: states})
 
     # Path and query, which have been checked
 

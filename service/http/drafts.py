@@ -1,7 +1,7 @@
 """A message of a request, checked: what a publish, a batch and a line of many have in common."""
 
 import hashlib
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 import msgspec
 import trio
@@ -15,6 +15,7 @@ from ..durations import format_time
 from ..errors import UnknownTopic
 from ..stream.intake import Intake
 from ..stream.shaping import Shaping, Window
+from ..trace_context import carrying
 from .call import Call
 from .names import wrong_content_type, wrong_headers, wrong_label
 from .problems import Fault, Problem, bad_field, older_server
@@ -43,6 +44,8 @@ class Checked(msgspec.Struct, frozen=True):
     deliver_at: int | None
     window: Window | None = None
     expires_at: int | None = None
+    trace: Mapping[str, str] = {}
+    """Of its request."""
 
     def placed(self, intake: Intake, topic: Topic, shaping: Shaping | None = None) -> Draft:
         """In its queue, and at its time. Raises a `Problem` when the topic has no such queue."""
@@ -63,7 +66,7 @@ class Checked(msgspec.Struct, frozen=True):
             message.key if isinstance(message, Message) else None,
             message.ordering_key,
             message.tag,
-            None if message.headers is None else msgspec.json.encode(message.headers),
+            carrying(message.headers, self.trace),
             expires_at=self.expires_at,
             guard=message.guard,
         )
@@ -157,7 +160,7 @@ def check(call: Call, message: Timed, pointer: str, faults: Faults) -> Checked |
     if len(faults.found) != before:
         return None
     content_type = None if message.body is not UNSET else message.content_type or BYTES
-    return Checked(message, pointer, body, content_type, deliver_at, window, expires_at)
+    return Checked(message, pointer, body, content_type, deliver_at, window, expires_at, call.trace)
 
 
 def _window(call: Call, message: Message, pointer: str, faults: Faults) -> Window | None:
@@ -243,7 +246,10 @@ def guards_of(messages: Iterable[Checked]) -> set[str]:
 
 
 def fingerprint(topic: str, data: bytes) -> bytes:
-    """Of a request as sent: the same key with another one is a conflict."""
+    """Of a request as sent: the same key with another one is a conflict.
+
+    The trace in HTTP's headers is no part of it, so that a request which comes again may come from another span.
+    """
     return hashlib.sha256(topic.encode() + b"\n" + data).digest()
 
 

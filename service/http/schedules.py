@@ -97,7 +97,7 @@ async def resume_schedule(call: Call) -> Response:
 async def run_schedule(call: Call) -> Response:
     """Send a message of a schedule now, paused or not."""
     row = await _row(call, "operate")
-    sent = await call.node.schedules.run(row.name)
+    sent = await call.node.schedules.run(row.name, call.trace)
     if sent is None:
         raise _unknown(call)
     return answer(answers.RunAnswer(id=str(sent[0]), fire_at=format_time(sent[1])), 201)
@@ -115,7 +115,7 @@ async def backfill_schedule(call: Call) -> Response:
     times = _plan(row).rule.upcoming(begin - 1, _MOST + 1, until=end - 1)
     if len(times) > _MOST:
         raise bad_field("/to", f"there are more than {_MOST} fire times until then: take a shorter range")
-    sent = [] if request.dry_run else await call.node.schedules.backfill(row.name, times)
+    sent = [] if request.dry_run else await call.node.schedules.backfill(row.name, times, call.trace)
     if sent is None:
         raise _unknown(call)
     return answer(answers.BackfillAnswer(times=len(times), sent=len(sent)))

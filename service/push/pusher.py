@@ -5,7 +5,7 @@ endpoint is away, or asks to be left alone, messages that come back are not coun
 """
 
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
@@ -30,6 +30,7 @@ from ..groups.groups import Groups
 from ..metrics import Metrics
 from ..outages import tell_failure
 from ..rounds import until_done
+from ..trace_context import trace_of
 from .breaker import Breaker
 from .connections import Connections
 from .endpoint import Endpoint, read_endpoint
@@ -292,7 +293,7 @@ class Pusher:
 
     def _headers(self, endpoint: Endpoint, message: Delivered) -> dict[str, str]:
         id_, timestamp = str(message.id), self._desk.clock.now() // 1000
-        own = _own_headers(message.headers)
+        own = msgspec.json.decode(message.headers or b"{}", type=dict[str, str])
         erased_at = erased_at_of(message.content_type)
         told = self._names | {
             "erased-at": None if erased_at is None else format_time(erased_at),
@@ -308,7 +309,8 @@ class Pusher:
             "webhook-timestamp": str(timestamp),
             "webhook-signature": signatures(self._keys, id_, timestamp, message.body),
             **{f"tarry-{name}": quote(value, safe=_PLAIN).strip() for name, value in told.items() if value is not None},
-            **own,
+            **_own_headers(own),
+            **trace_of(own),  # by its own name, too: whatever traces requests over there goes on with it
         }
 
     # What became of it
@@ -373,11 +375,11 @@ class Pusher:
             tell_failure("push_not_told", error, **self._names)
 
 
-def _own_headers(encoded: bytes | None) -> dict[str, str]:
+def _own_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Those of a message whose names HTTP can carry, as `tarry-header-NAME`; as many as most servers take."""
     own: dict[str, str] = {}
     left = _LONGEST_HEADERS
-    for name, value in msgspec.json.decode(encoded or b"{}", type=dict[str, str]).items():
+    for name, value in headers.items():
         if name and _TOKEN.issuperset(name):
             text = quote(value, safe=_PLAIN).strip()
             left -= len(name) + len(text)

@@ -1,5 +1,6 @@
 """What a schedule's specification tells the store: its times, and the messages with their headers."""
 
+from collections.abc import Mapping
 from functools import lru_cache, partial
 
 import msgspec
@@ -8,6 +9,7 @@ from msgspec import Raw
 
 from ...store.schedules.course import Course, Post
 from ..durations import format_time
+from ..trace_context import carrying
 from .rule import Misfire, Rule, judge
 from .spec import Spec, WrongSpec, plan_of, read_spec
 
@@ -38,6 +40,11 @@ def course_of(name: str, text: bytes, made_at: int) -> Course | None:
         spec.group,
         spec.overlap == "queue_one",
     )
+
+
+def traced(trace: Mapping[str, str], post: Post) -> Post:
+    """A message that somebody asks for, with the trace of whoever does; those of the fire times have none."""
+    return post._replace(headers=carrying(msgspec.json.decode(post.headers or b"{}", type=dict[str, str]), trace))
 
 
 def _judge(rule: Rule, misfire: Misfire, fire_at: int, now: int) -> tuple[bool, int | None]:

@@ -1,6 +1,6 @@
 """Schedules: what is changed of them, and their mending; who has to know hears of what waits."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -16,7 +16,7 @@ from ...store.schedules.schedules import Result, Wish
 from ...store.store import Store
 from ..clock import Clock
 from ..errors import OlderServer
-from ..schedules.courses import course_of
+from ..schedules.courses import course_of, traced
 from .intake import Intake
 
 T = TypeVar("T")
@@ -64,13 +64,13 @@ class Schedules:
         """Removes it; False when it is at another revision."""
         return await self._do(lambda tx, firing: schedules.remove(tx, firing, name, revision))
 
-    async def run(self, name: str) -> tuple[int, int] | None:
-        """A message of it now: its id and its fire time; None when there is none."""
-        return await self._do(lambda tx, firing: schedules.run(tx, firing, name))
+    async def run(self, name: str, trace: Mapping[str, str]) -> tuple[int, int] | None:
+        """A message of it now, which carries this trace: its id and its fire time; None when there is none."""
+        return await self._do(lambda tx, firing: schedules.run(tx, firing, name, partial(traced, trace)))
 
-    async def backfill(self, name: str, times: Sequence[int]) -> list[tuple[int, int]] | None:
+    async def backfill(self, name: str, times: Sequence[int], trace: Mapping[str, str]) -> list[tuple[int, int]] | None:
         """Messages of those of these fire times that were not sent: (fire time, id); None when there is none."""
-        return await self._do(lambda tx, firing: schedules.backfill(tx, firing, name, times))
+        return await self._do(lambda tx, firing: schedules.backfill(tx, firing, name, times, partial(traced, trace)))
 
     async def mend(self) -> None:
         """Sees to schedules whose message went another way than promotion's."""

@@ -6,7 +6,7 @@ The store knows no calendar.
 from collections.abc import Callable
 from typing import Literal, NamedTuple, get_args
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 Outcome = Literal["fired", "missed", "overlapped", "run", "backfilled", "cancelled", "kept"]
 """What became of a fire time. `missed`: its turn came too late. `overlapped`: the message before was unsettled still.
@@ -41,6 +41,14 @@ class Course:
     """A message is not sent while one before it is unsettled in this group."""
     keeps: bool = False
     """It is kept back then, and those of the fire times that come meanwhile are left out; False: it is left out."""
+
+    def made(self, change: Callable[[Post], Post]) -> "Course":
+        """The same with other messages."""
+
+        def post(fire_at: int) -> Post:
+            return change(self.post(fire_at))
+
+        return evolve(self, post=post)
 
 
 class Armed(NamedTuple):

@@ -4,7 +4,7 @@ Who changes one locks its row, and then, without a wait, the row of the message 
 holds at this moment stays, and is dropped at its turn, since no schedule names it any more.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from ..cleaning.retention import fires_archived_until, taken_until
@@ -14,7 +14,7 @@ from ..ports import Transaction, Value
 from ..records import Queue, Topic
 from ..rows import Cancelled, ScheduleRow, Streamed
 from ..timers.timers import lock_waiting
-from .course import OUTCOMES, Course, Outcome
+from .course import OUTCOMES, Course, Outcome, Post
 from .firing import Firing, drop, is_kept
 
 Result = Literal["made", "changed", "kept", "unmatched"]
@@ -57,6 +57,10 @@ class Fire(NamedTuple):
     def what(self) -> Outcome:
         """The same in a word."""
         return OUTCOMES[self.outcome]
+
+
+def _as_it_is(post: Post) -> Post:
+    return post
 
 
 async def find_schedule(tx: Transaction, name: str) -> ScheduleRow | None:
@@ -121,8 +125,10 @@ async def remove(tx: Transaction, firing: Firing, name: str, revision: int | Non
     return True, row
 
 
-async def run(tx: Transaction, firing: Firing, name: str) -> tuple[int, int] | None:
-    """A message of it now, paused or not: its id and its fire time; None when there is no such schedule."""
+async def run(
+    tx: Transaction, firing: Firing, name: str, made: Callable[[Post], Post] = _as_it_is
+) -> tuple[int, int] | None:
+    """A message of it now, `made` of what it says, paused or not: its id and its fire time; None when there is none."""
     row = await _lock(tx, name)
     course = None if row is None else firing.course(row)
     if row is None or course is None:
@@ -130,11 +136,13 @@ async def run(tx: Transaction, firing: Firing, name: str) -> tuple[int, int] | N
     at = firing.now
     taken = {fire_at for fire_at, _ in await tx.fetch("fire.among", tuple[int, int], row.id, list(range(at, at + 100)))}
     at = next(one for one in range(at, at + 101) if one not in taken and one != row.next_at)
-    ((_, id_),) = await _send(tx, firing, row, course, [at], "run")
+    ((_, id_),) = await _send(tx, firing, row, course.made(made), [at], "run")
     return id_, at
 
 
-async def backfill(tx: Transaction, firing: Firing, name: str, times: Sequence[int]) -> list[tuple[int, int]] | None:
+async def backfill(
+    tx: Transaction, firing: Firing, name: str, times: Sequence[int], made: Callable[[Post], Post] = _as_it_is
+) -> list[tuple[int, int]] | None:
     """Messages of these fire times now, but for those that were sent or wait for their turn: (fire time, id)."""
     row = await _lock(tx, name)
     course = None if row is None else firing.course(row)
@@ -150,7 +158,7 @@ async def backfill(tx: Transaction, firing: Firing, name: str, times: Sequence[i
     for fire_at, outcome in found:
         if outcome not in sent and fire_at in left:  # what was left out is made up for
             await tx.execute("fire.remove", row.id, fire_at)
-    return await _send(tx, firing, row, course, left, "backfilled")
+    return await _send(tx, firing, row, course.made(made), left, "backfilled")
 
 
 async def overdue(tx: Transaction, before: int, after: Place, limit: int) -> tuple[list[int], Place | None]:

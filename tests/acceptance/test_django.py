@@ -19,6 +19,8 @@ from threading import Event, Thread
 from typing import IO, Any
 
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from support.server import start_server
 from support.servers import database
@@ -400,6 +402,25 @@ def test_publishing_goes_with_the_transaction(site: Site, monkeypatch: pytest.Mo
     assert sorted(bodies, key=str) == [{"on_commit": True}, {"outbox": True}]
 
 
+def test_what_is_enqueued_carries_the_trace_of_its_request(
+    site: Site, backend: str, recorded: InMemorySpanExporter
+) -> None:
+    with (
+        site.transaction.atomic(using=site.alias_of(backend)),
+        trace.get_tracer("site").start_as_current_span("request") as request,
+    ):
+        result = site.tasks.add.using(backend=backend).enqueue(1)
+    *_, span = (span for span in recorded.get_finished_spans() if span.name.startswith("send"))
+    assert span.parent is not None
+    assert span.parent.span_id == request.get_span_context().span_id
+    assert span.context is not None
+    topic = span.name.removeprefix("send ")
+    with Tarry(site.url) as tarry:
+        (message,) = _until(lambda: list(tarry.find(topic=topic, key=result.id)))
+        carried = tarry.message(message["id"])["headers"]["traceparent"]
+    assert carried.split("-")[2] == f"{span.context.span_id:016x}"
+
+
 def _bodies(tarry: Tarry) -> list[Any]:
     claim = tarry.claim("orders", "all", start="earliest", wait="200ms")
     return [message.body for message in claim.messages] if claim else []
@@ -410,11 +431,12 @@ def _refreshed(result: Any) -> Any:
     return result
 
 
-def _until(happened: Callable[[], Any]) -> None:
+def _until(happened: Callable[[], Any]) -> Any:
     until = time.monotonic() + 60
-    while not happened():
+    while not (what := happened()):
         assert time.monotonic() < until
         time.sleep(0.01)
+    return what
 
 
 def test_the_how_to(site: Site, tmp_path: Path) -> None:

@@ -5,13 +5,14 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from support.drivers import DRIVERS, close, login
 from support.server import client_of, start_server
@@ -45,6 +46,27 @@ def user(dsn: str, server: ServerProcess) -> Iterator[Any]:
     connection = DRIVERS["pymysql"](dsn)
     yield connection
     close(connection)
+
+
+def test_what_is_in_a_transaction_carries_its_trace(tarry: Tarry, user: Any, recorded: InMemorySpanExporter) -> None:
+    outbox.publish(user.cursor(), "orders", 1, headers={"a": "b"})
+    outbox.publish_many(user.cursor(), "orders", [{"body": 2}, {"body": 3}])
+    timer = outbox.set_timer(user.cursor(), "orders", "order-7", 4, delay="1h")
+    user.commit()
+    tarry.nudge("orders")
+    came: dict[Any, Mapping[str, str]] = {}
+    wait_until(lambda: came.update(headers_by_body(tarry)) or len(came) == 3)
+    came[4] = tarry.message(timer.id)["headers"]
+    sent = [span.context for span in recorded.get_finished_spans() if span.name == "send orders"]
+    one, many, later = (f"{context.span_id:016x}" for context in sent if context is not None)
+    parents = {body: headers["traceparent"].split("-")[2] for body, headers in came.items()}
+    assert parents == {1: one, 2: many, 3: many, 4: later}
+    assert came[1]["a"] == "b"
+
+
+def headers_by_body(tarry: Tarry) -> dict[Any, Mapping[str, str]]:
+    claim = tarry.claim("orders", "traced", wait="1s", start="earliest")
+    return {message.body: message.headers for message in claim.messages} if claim else {}
 
 
 def test_a_message_is_there_after_the_commit(tarry: Tarry, user: Any) -> None:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from support.scripted_server import Answer, Request, ScriptedServer, problem
 from support.small_broker import SmallBroker
-from tarry.client import Claim, LeaseLost, Tarry
+from tarry.client import Claim, LeaseLost, Tarry, spans
 
 AT = "2030-01-01T00:00:00.000Z"
 RECEIPT = {"id": "5", "topic": "t", "state": "published", "deliver_at": AT, "queue": 0, "offset": 0}
@@ -66,10 +67,47 @@ def test_what_the_user_says_is_left(script: ScriptedServer, tarry: Tarry, record
     script.respond = accept
     tarry.publish("t", 1, headers={"traceparent": "own"})
     tarry.publish("t", 1, idempotency_key="once")
-    own, again = (request.json for request in script.requests)
-    assert own["headers"] == {"traceparent": "own"}
-    assert "headers" not in again
-    assert len(recorded.get_finished_spans()) == 2
+    own, again = script.requests
+    assert own.json["headers"] == {"traceparent": "own"}
+    assert "headers" not in again.json
+    _, span = recorded.get_finished_spans()
+    assert parent_of({name.lower(): value for name, value in again.headers.items()}) == own_id(span)
+
+
+def test_what_has_its_trace_beside_it_shares_no_request(
+    script: ScriptedServer, tarry: Tarry, recorded: InMemorySpanExporter
+) -> None:
+    """A request of several callers has no place for the traces of each."""
+    under_way, go = threading.Barrier(3), threading.Event()
+
+    def respond(request: Request) -> Answer:
+        if request.json["body"] == "first":
+            return accept(request)
+        under_way.wait(20)  # all are under way at the same time, each in a request of its own
+        return accept(request)
+
+    def publish(number: int) -> None:
+        go.wait(20)
+        tarry.publish("t", number, idempotency_key=f"order-{number}")
+
+    script.respond = respond
+    tarry.publish("t", "first")
+    threads = [threading.Thread(target=publish, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    go.set()
+    for thread in threads:
+        thread.join()
+    assert len(recorded.get_finished_spans()) == 4
+
+
+def test_what_is_made_later_is_a_part_of_what_was_under_way(recorded: InMemorySpanExporter) -> None:
+    tracer = trace.get_tracer("app")
+    with tracer.start_as_current_span("order") as order:
+        call = spans.later(lambda: trace.get_current_span().get_span_context().span_id)
+    with tracer.start_as_current_span("another") as another:
+        assert call() == order.get_span_context().span_id
+        assert trace.get_current_span() is another
 
 
 def test_many_have_one_span(script: ScriptedServer, tarry: Tarry, recorded: InMemorySpanExporter) -> None:
