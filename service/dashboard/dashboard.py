@@ -35,6 +35,15 @@ _SIGN_IN = f"{HOME}/sign-in"
 _BACK = re.compile(rf"{HOME}(?:[/?][\x21-\x7e]*)?")
 """Where one may go on after signing in: here, and nowhere else."""
 
+_WRONG = {
+    400: "This cannot be asked",
+    403: "Your key does not reach this",
+    404: "Not found",
+    500: "Something is wrong with the server",
+    503: "Not now",
+}
+"""What a page is called that is not there, by the status."""
+
 log = structlog.get_logger()
 
 Count = Callable[[str, str, int, float], None]
@@ -83,7 +92,7 @@ class Dashboard:
                 return _redirect(HOME), "/"
             if segments[1:2] == ["static"]:
                 file = static_files.serve(request, "/".join(segments[2:])) if _reads(request) else None
-                return file or self._problem(request, Refused(404, {"detail": "there is no such file"})), (
+                return file or await self._problem(request, Refused(404, {"detail": "there is no such file"})), (
                     f"{HOME}/static"
                 )
             if request.path in (_SIGN_IN, f"{HOME}/sign-out"):
@@ -99,14 +108,14 @@ class Dashboard:
             route = f"{found.place.path}/{found.act}".rstrip("/")
             return await self._page(request, api, found), route
         except Refused as error:
-            return self._problem(request, error), route
+            return await self._problem(request, error), route
         except Problem as problem:
             return problem.response(), route
         except Exception:
             # Whatever it is, a person looks at it: a page of ours, and the rest in the log.
             log.exception("page_failed", route=route)
             fault = Refused(500, {"detail": "something is wrong with the server; its log tells more"})
-            return self._problem(request, fault), route
+            return await self._problem(request, fault), route
 
     async def _page(self, request: Request, api: Api, found: Found) -> Response:
         visitor = await visitor_of(api)
@@ -180,7 +189,7 @@ class Dashboard:
         facts = {"title": "Sign in", "back": back, "wrong": wrong}
         return _html(rendering.whole("sign_in", facts), 401 if wrong else 200)
 
-    def _problem(self, request: Request, error: Refused) -> Response:
+    async def _problem(self, request: Request, error: Refused) -> Response:
         by_button = request.header(b"hx-request") is not None
         if error.status == 401:
             here = path_and_query(quote(request.path), dict(request.query))
@@ -191,7 +200,13 @@ class Dashboard:
             return _redirect(address) if request.path != f"{HOME}/live" else Response(b"", 401, headers=_GUARD)
         if by_button:
             return _said(request, Said(error.detail, good=False), error.status)
-        facts = {"title": f"{error.status}", "detail": error.detail, "status": error.status, "path": request.path}
+        problem = {"detail": f"{error.detail[:1].upper()}{error.detail[1:]}", "status": error.status}
+        title = _WRONG.get(error.status, "This did not work")
+        try:
+            visitor = await visitor_of(Api(self._app, request))
+        except Exception:  # what is wrong may be just that
+            return _html(rendering.whole("problem_alone", {"title": title, **problem}), error.status)
+        facts = _facts(request, visitor, Page("problem", title, problem))
         return _html(rendering.whole("problem", facts), error.status)
 
 

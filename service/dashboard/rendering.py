@@ -29,6 +29,7 @@ def _environment() -> Environment:
         "short": words.short,
         "duration": words.duration,
         "moment": words.moment,
+        "local": words.local,
         "urlencode_pairs": urlencode,
     }
     environment.filters.update(filters)  # pyright: ignore[reportUnknownMemberType] - without types

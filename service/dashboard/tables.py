@@ -5,6 +5,7 @@ import io
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from attrs import field, frozen
 
@@ -51,6 +52,8 @@ class Table:
     """The cursor of the next page."""
     select: str = ""
     """The key in a row that a box to tick stands for."""
+    stacked: bool = False
+    """Where the screen is narrow each row is a list of its own: for rows of long texts, which else are cut off."""
 
     @property
     def address(self) -> str:
@@ -66,6 +69,12 @@ class Table:
     def command(self) -> str:
         """The command line's, for a shell."""
         return shlex.join(self.cli)
+
+    def mark(self, row: Row) -> str:
+        """What a row is known by when the page comes anew: who is at one of its links stays with it."""
+        names = [column.name for column in self.columns[:1]]
+        names += [column.name for column in self.columns[1:] if column.kind in ("name", "id")]
+        return quote("-".join([self.name, *(str(row.get(name, "")) for name in names)]))
 
     def csv(self) -> bytes:
         """All columns, with a line for their names."""

@@ -8,7 +8,10 @@ from attrs import define, frozen
 from ..access.scopes import Scopes
 from ..http.asgi import Request
 from .api import Api, Refused
+from .words import utc
 
+_TIMES = ("from", "to")
+"""Of these a browser sends no zone: they are UTC."""
 _LONGEST_FORM = 256 << 10
 """Bytes."""
 
@@ -49,8 +52,16 @@ class Visit:
         return next(iter(self.form.get(name, ())), "").strip()
 
     def query(self, *names: str) -> dict[str, str]:
-        """These parameters of the query, as far as they are there."""
-        return {name: value for name in names if (value := self.asked(name))}
+        """These parameters of the query, as far as they are there; `from` and `to` as times that have a zone."""
+        return _zoned({name: value for name in names if (value := self.asked(name))})
+
+    def fields(self, *names: str) -> dict[str, str]:
+        """The same of the form."""
+        return _zoned({name: value for name in names if (value := self.sent(name))})
+
+
+def _zoned(said: dict[str, str]) -> dict[str, str]:
+    return {name: utc(value) if name in _TIMES else value for name, value in said.items()}
 
 
 async def visitor_of(api: Api) -> Visitor:

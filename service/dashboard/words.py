@@ -1,6 +1,10 @@
 """Numbers and times as people read them (pure)."""
 
+import re
 from datetime import UTC, datetime
+
+_LOCAL = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?")
+"""What a browser sends of a field for a time: without a zone."""
 
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 
@@ -46,6 +50,23 @@ def milliseconds(time: str) -> int:
 def moment(time: str | None) -> str:
     """2026-11-23T20:41:07.123Z is 2026-11-23 20:41:07.123."""
     return "" if not time else time.replace("T", " ").removesuffix("Z")
+
+
+def local(time: str) -> str:
+    """2026-11-23T21:41:07.5+01:00 is 2026-11-23T20:41:07, as a field for a time takes it; what is no time is empty."""
+    try:
+        read = datetime.fromisoformat(utc(time))
+        return read.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S") if read.tzinfo else ""
+    except (ValueError, OverflowError):
+        return ""
+
+
+def utc(time: str) -> str:
+    """2026-11-23T20:41 is 2026-11-23T20:41:00Z; what says more, or is no time, stays as it is."""
+    match = _LOCAL.fullmatch(time)
+    if match is None:
+        return time
+    return f"{time}Z" if match[1] else f"{time}:00Z"
 
 
 def clock(ms: float) -> str:

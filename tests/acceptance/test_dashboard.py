@@ -32,6 +32,9 @@ from tarry.client import Tarry
 
 AXE = Path(__file__).parents[1] / "support" / "axe.min.js"
 _SERIOUS = {"serious", "critical"}
+CUT_OFF = """[...document.querySelectorAll(".scroll")].filter(one => one.scrollWidth > one.clientWidth)
+    .map(one => one.getAttribute("aria-label"))"""
+"""Tables of which a part is out of sight."""
 LIVE = 4000
 """Milliseconds within which something that is to come within a second is there, on a machine that has much to do."""
 
@@ -266,7 +269,7 @@ def test_by_keyboard_alone(house: House, operator: Window) -> None:
     expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
-    expect(page.get_by_label("Sort by")).to_be_focused()
+    expect(page.get_by_role("textbox", name="Topic")).to_be_focused()
     outline: str = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
     assert outline == "solid"
     menu = page.locator("details.copies summary").first
@@ -276,6 +279,98 @@ def test_by_keyboard_alone(house: House, operator: Window) -> None:
     expect(page.locator(".menu").first).to_contain_text("curl -s -H")
     page.keyboard.press("Escape")
     expect(page.locator(".menu").first).to_be_hidden()
+    expect(menu).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Shift+Tab")
+    expect(page.locator(".menu").first).to_be_hidden()
+
+
+STOPS = """() => { globalThis.stops = []; addEventListener("focusin", ({ target }) => {
+    const { top, bottom, left, right, width, height } = target.getBoundingClientRect();
+    const at = document.elementFromPoint(left + Math.min(width / 2, 20), top + Math.min(height / 2, 10));
+    const within = bottom > 0 && top < innerHeight && right > 0 && left < innerWidth;
+    const seen = within && (target.contains(at) || at?.contains(target));
+    const { outlineStyle, outlineWidth } = getComputedStyle(target);
+    const shown = outlineStyle !== "none" && parseFloat(outlineWidth) >= 1;
+    const behind = stops.at(-1)?.target, again = stops.some((one) => one.target === target); // round once more
+    const after = behind && behind !== target
+        && !(behind.compareDocumentPosition(target) & Node.DOCUMENT_POSITION_FOLLOWING);
+    const wrong = after ? "comes too late" : !seen ? "is out of sight" : !shown ? "has no ring" : "";
+    if (again) stops.over = true;
+    else stops.push({ target, wrong });
+}) }"""
+"""Notes each element that gets the focus, and what is wrong with it."""
+OVER = "stops.over || document.activeElement === document.body || document.activeElement.tagName === 'IFRAME'"
+WRONG = """() => { const to = [...document.querySelectorAll("a[href], button, input, select, summary, [tabindex='0']")]
+        .filter(one => one.checkVisibility() && !one.disabled && one.type !== "hidden" && one.tabIndex >= 0
+            && !(one.type === "radio" && !one.checked) && !one.closest("details:not([open]) > .menu"));
+    const told = one => one.outerHTML.slice(0, 90), met = new Set(stops.map(one => one.target));
+    return [...stops.filter(one => one.wrong).map(one => `${one.wrong}: ${told(one.target)}`),
+        ...to.filter(one => !met.has(one)).map(one => `is not met: ${told(one)}`)]; }"""
+
+
+def test_the_keyboard_meets_all_of_a_page(house: House, operator: Window) -> None:
+    """With Tab, from the top to the end: everything that can be worked, in the order of the page, seen, and ringed."""
+    page = operator.page
+    found: list[str] = []
+    for address in addresses(house):
+        if "sign-in" in address:
+            continue  # whose only field has the focus
+        operator.go(address)
+        page.evaluate(STOPS)
+        for _ in range(400):
+            page.keyboard.press("Tab")
+            if page.evaluate(
+                "document.activeElement === document.body || document.activeElement?.tagName === 'IFRAME'"
+            ):
+                break
+        else:
+            found.append(f"{address}: the keyboard does not come out")
+        found += [f"{address}: {one}" for one in page.evaluate(WRONG)]
+    operator.wrong[:] = [one for one in operator.wrong if "404" not in one]  # the page that is not there
+    assert found == []
+
+
+def test_a_question_takes_the_focus_and_gives_it_back(house: House, operator: Window) -> None:
+    page = operator.go("/ui/groups/payments/ledger")
+    pause, resume = (page.get_by_role("button", name=name) for name in ("Pause…", "Resume"))
+    sure = page.get_by_role("button", name="Pause ledger")
+    pause.focus()
+    page.keyboard.press("Enter")
+    expect(sure).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(sure).to_have_count(0)
+    expect(pause).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(sure).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="Leave it")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(pause).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(sure).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(resume).to_be_focused(timeout=LIVE)
+    page.keyboard.press("Enter")
+    expect(pause).to_be_focused(timeout=LIVE)
+    assert house.tarry.group("payments", "ledger")["paused"] is False
+
+
+def test_dead_letters_by_keyboard(house: House, operator: Window) -> None:
+    page = operator.go("/ui/dead/parcels/labels")
+    total = house.tarry.group("parcels", "labels")["dead_letters"]
+    page.locator("td.tick input").first.focus()
+    page.keyboard.press("Space")
+    purge = page.get_by_role("button", name="Purge…")
+    purge.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Purge 1", exact=True)).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"{total - 1} dead letters", timeout=LIVE)
+    expect(purge).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator("#said")).to_be_empty()
+    expect(purge).to_be_focused()
 
 
 def test_the_theme_is_kept(operator: Window) -> None:
@@ -301,7 +396,7 @@ def addresses(house: House) -> list[str]:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_no_serious_fault(house: House, operator: Window, theme: Any) -> None:
-    """And nothing that others wrote is run on any page, and on a telephone none is wider than the screen."""
+    """And nothing that others wrote is run on any page, and neither a page nor a table is wider than the screen."""
     page = operator.page
     page.emulate_media(color_scheme=theme)
     axe = AXE.read_text("utf-8")
@@ -321,7 +416,9 @@ def test_axe_finds_no_serious_fault(house: House, operator: Window, theme: Any) 
         page.set_viewport_size({"width": 390, "height": 844})
         if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
             found.append(f"{address}: wider than a telephone")
+        found += [f"{address}: cut off on a telephone: {one}" for one in page.evaluate(CUT_OFF)]
         page.set_viewport_size({"width": 1280, "height": 900})
+        found += [f"{address}: cut off: {one}" for one in page.evaluate(CUT_OFF)]
     operator.wrong[:] = [one for one in operator.wrong if "404" not in one]  # the page that is not there
     assert found == []
 

@@ -20,6 +20,7 @@ def fill(tarry: Tarry, messages: int = 10_000) -> dict[str, str]:
     tarry.put_group("orders", "billing", ladder=["1m", "2m", "3m", "4m", "5m", "10m", "1h", "2h"])
     tarry.put_group("orders", "mailing")
     tarry.put_topic("payments", ordered=True, queues=4)
+    tarry.put_group("payments", "ledger")
     for start in range(0, messages, 1000):
         tarry.publish_many(
             "orders",

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, sync_playwright
 from support.browser import launch
 from tarry.client import Tarry
 
-SIZES = {"wide": (1440, 900), "narrow": (390, 844)}
+SIZES = {"wide": (1280, 900), "narrow": (390, 844)}
 THEMES = ("light", "dark")
 
 

@@ -41,6 +41,7 @@ async def dead(visit: Visit) -> Page:
         empty="There are no dead letters here. A message is dead after the last rung of its ladder; to look closer:",
         teach="tarry dead list orders --group billing",
         more=whole.more,
+        stacked=True,
     )
     return Page("dead", "Dead letters", {"table": table}, [table])
 
@@ -82,6 +83,7 @@ async def letters(visit: Visit) -> Page:
         teach=f"tarry dead list {topic} --group {group}",
         more=told["cursor"],
         select="id",
+        stacked=True,
     )
     facts = {
         "table": table,
@@ -136,8 +138,8 @@ async def _asked(visit: Visit) -> tuple[dict[str, Any], bool]:
     """What the call is about: those that are ticked, or all that fit the search; and whether these are not all."""
     if visit.sent("scope") != "all":
         return {"ids": list(visit.form.get("id", ()))}, False
-    times = {name: visit.sent(name) for name in ("from", "to") if visit.sent(name)}
-    search = {name: visit.sent(name) for name in ("key", "reason") if visit.sent(name)}
+    times = visit.fields("from", "to")
+    search = visit.fields("key", "reason")
     if not search:
         return dict(times), False
     ids: list[str] = []

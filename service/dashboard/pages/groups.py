@@ -71,6 +71,7 @@ def table_of(
         empty="There is no group yet. A group comes into being with its first claim:",
         teach=f"tarry consume {some} --group billing",
         more=more,
+        stacked=True,
     )
 
 
@@ -87,7 +88,7 @@ async def group(visit: Visit) -> Page:
             Column("offset", "Next offset", "number"),
             Column("end", "End", "number"),
             Column("lag", "Lag", "number"),
-            Column("owner", "Owner", "name", wide=True),
+            *((Column("owner", "Owner", "name", wide=True),) if any("owner" in one for one in told["queues"]) else ()),
         ),
         rows=[
             *({"owner": "", **one} for one in told["queues"]),

@@ -64,6 +64,7 @@ def found_table(told: Mapping[str, Any], query: Mapping[str, object]) -> Table:
         empty="No message fits. One that waits is made like this:",
         teach=f"tarry publish {topic} '{{\"order\": 7}}' --delay 10m --key order-7",
         more=told["cursor"],
+        stacked=True,
     )
 
 
@@ -93,13 +94,15 @@ async def message(visit: Visit) -> Page:
     path = f"/v1/messages/{part(id_)}"
     told: Any = await visit.api.get(path)
     topic = told["topic"]
+    waits = told["state"] == "scheduled"
+    ahead = [{"what": "due", "at": told["deliver_at"]}] if waits else []
     facts = {
         "message": told,
         "state": state_of(told),
-        "steps": lifeline(told["life"]),
+        "steps": lifeline([*told["life"], *ahead]),
         "body": _pretty(told),
         "source": Table("message", "Message", (), (), path, cli=("tarry", "show", id_)),
-        "waits": told["state"] == "scheduled",
+        "waits": waits,
         "may_publish": visit.visitor.may("publish", topic),
         "publishable": "body" in told or "body_base64" in told,
     }

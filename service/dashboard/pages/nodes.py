@@ -28,20 +28,21 @@ async def nodes(visit: Visit) -> Page:
             Column("level", "Schema", wide=True),
             Column("skew", "Skew", "duration", wide=True),
             Column("renewed_at", "Last sign", "time", wide=True),
-            Column("url", "Address", wide=True),
-            Column("durability", "Warnings", "list"),
+            Column("url", "Address", "line"),
+            *((Column("durability", "Warnings", "list"),) if any(one["durability"] for one in told["nodes"]) else ()),
         ),
         rows=[
             {
                 **one,
                 "shards": ranges(one["shards"]),
                 "state": "gone" if not one["alive"] else "leaving" if one["leaving"] else
-                ("open, has the duties" if one["duties"] else "open"),
+                ("open, on duty" if one["duties"] else "open"),
             }
             for one in told["nodes"]
         ],
         path="/v1/nodes",
         cli=("tarry", "nodes"),
+        stacked=True,
     )  # fmt: skip
     query = {"max": _CLIENTS, "cursor": visit.asked("cursor")}
     found: Any = await visit.api.get("/v1/clients", query)
@@ -49,7 +50,7 @@ async def nodes(visit: Visit) -> Page:
         name="clients",
         caption="Clients",
         columns=(
-            Column("client", "Client", "name"),
+            Column("client", "Client"),
             Column("state", "State", "state"),
             Column("renewed_at", "Last sign", "time", wide=True),
             Column("holds", "Holds"),
@@ -61,6 +62,7 @@ async def nodes(visit: Visit) -> Page:
         empty="No client is at work. A consumer on a terminal:",
         teach="tarry consume orders --group billing",
         more=found["cursor"],
+        stacked=True,
     )
     facts = {"servers": servers, "clients": clients, "checks": await checks(visit), "level": told["level"]}
     return Page("nodes", "Nodes", facts, [servers, clients])
@@ -80,7 +82,7 @@ def ranges(numbers: Sequence[int]) -> str:
     return ", ".join(said)
 
 
-_ALIVE = {True: "alive", False: "dead", None: "by its leases"}
+_ALIVE = {True: "alive", False: "dead", None: "never renews"}
 
 
 def _holds(holds: list[dict[str, Any]]) -> str:

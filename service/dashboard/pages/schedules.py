@@ -27,7 +27,6 @@ async def schedules(visit: Visit) -> Page:
             Column("topic", "Topic", "name", to="topic_href"),
             Column("when", "When", "line"),
             Column("next_at", "Next", "time"),
-            Column("revision", "Revision", wide=True),
         ),
         rows=[
             {
@@ -36,7 +35,6 @@ async def schedules(visit: Visit) -> Page:
                 "topic": one["spec"]["topic"],
                 "when": when(one["spec"]),
                 "next_at": next(iter(one["next"]), ""),
-                "revision": one["revision"],
                 "href": f"/ui/schedules/{part(one['name'])}",
                 "topic_href": f"/ui/topics/{part(one['spec']['topic'])}",
             }
@@ -48,6 +46,7 @@ async def schedules(visit: Visit) -> Page:
         empty="There is no schedule yet. One that sends a message each day at nine:",
         teach='tarry schedule put daily \'{"report": true}\' --topic orders --cron "0 9 * * *"',
         more=told["cursor"],
+        stacked=True,
     )
     facts: dict[str, Any] = {
         "table": table,
@@ -99,6 +98,7 @@ async def schedule(visit: Visit) -> Page:
         empty="It has not fired yet. To have its message at once:",
         teach=f"tarry schedule run {visit.parts['name']}",
         more=past["cursor"],
+        stacked=True,
     )
     spec = told["spec"]
     facts = {
@@ -142,17 +142,20 @@ async def run(visit: Visit) -> Said:
 
 async def backfill(visit: Visit) -> Said:
     """Messages of past fire times that were not sent."""
-    since, until = visit.sent("from"), visit.sent("to")
+    times = visit.fields("from", "to")
+    since, until = times.get("from", ""), times.get("to", "")
+    if not (since and until):
+        return Said("Say from when to when.", good=False)
     sure = bool(visit.sent("sure"))
     body = {"from": since, "to": until, "dry_run": not sure}
     told = (await visit.api.ask("POST", f"{_path(visit)}/backfill", body)).json()
-    times = bodied(told["times"], "fire time lies", "fire times lie")
+    found = bodied(told["times"], "fire time lies", "fire times lie")
     if sure:
-        return Said(f"{times} in the range; {bodied(told['sent'], 'message was', 'messages were')} sent.")
+        return Said(f"{found} in the range; {bodied(told['sent'], 'message was', 'messages were')} sent.")
     if not told["times"]:
         return Said("No fire time lies in the range.", good=False)
     return Said(
-        f"{times} in the range. Those that were sent before are left out.",
+        f"{found} in the range. Those that were sent before are left out.",
         confirm=Confirm("Send what is missing", (("from", since), ("to", until))),
     )
 

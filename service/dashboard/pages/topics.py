@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..api import part
-from ..page import Page
+from ..page import Elsewhere, Page
 from ..tables import Column, Table
 from ..visit import Visit
 from .groups import table_of as groups_table
@@ -14,11 +14,15 @@ SORTS = ("name", "rate", "backlog")
 _PAGE = 50
 
 
-async def topics(visit: Visit) -> Page:
-    """A page of topics."""
+async def topics(visit: Visit) -> Page | Elsewhere:
+    """A page of topics, or the one that was asked for by its name."""
+    if name := visit.asked("topic"):
+        return Elsewhere(f"/ui/topics/{part(name)}")
     sort = visit.asked("sort") or "name"
     query = {"sort": sort, "max": _PAGE, "cursor": visit.asked("cursor")}
-    told: Any = await visit.api.get("/v1/topics", query)
+    told: Any = await visit.api.try_get("/v1/topics", query)
+    if told is None:
+        return Page("topics", "Topics", {"table": None, "sort": sort, "sorts": SORTS})
     table = Table(
         name="topics",
         caption="Topics",
@@ -71,22 +75,37 @@ async def topic_pictures(visit: Visit) -> Page:
 
 def _counts(told: Mapping[str, Any]) -> Sequence[tuple[str, int, str]]:
     """What the topic has had, as the equation that they keep; and which messages that are, if they can be shown."""
-    states = {"pending": "scheduled", "streamed": "published", "cancelled": "cancelled", "suppressed": "suppressed"}
-    names = ("accepted", "streamed", "pending", "cancelled", "replaced", "suppressed", "expired")
-    return [(name, told[name], states.get(name, "")) for name in names if name in told]
+    return [(label, told[name], state) for name, label, state in _COUNTED if name in told]
+
+
+_COUNTED = (
+    ("accepted", "Accepted", ""),
+    ("pending", "Waiting", "scheduled"),
+    ("streamed", "In the stream", "published"),
+    ("cancelled", "Cancelled", "cancelled"),
+    ("replaced", "Replaced", ""),
+    ("suppressed", "Suppressed", "suppressed"),
+    ("expired", "Expired", ""),
+)
+"""What a topic counts, as people say it, and which messages that are."""
 
 
 def _settings(told: Mapping[str, Any]) -> Sequence[tuple[str, str, Any]]:
     ladder = told["ladder"]
-    return [
+    settings = [
         ("Kind", "text", "ordered" if told["ordered"] else told["kind"]),
         ("Queues", "number", told["queues"]),
-        ("Retention", "duration", told["retention"]),
-        ("Ladder", "text", "the server's" if ladder is None else f"{len(ladder)} rungs of its own"),
+        _or_default("Retention", "duration", told["retention"], "the server's"),
+        _or_default("Ladder", "text", ladder and f"{len(ladder)} rungs of its own", "the server's"),
         ("Sequencer", "text", told["sequencer"]),
-        ("Waiting at most", "number", told["max_pending"]),
-        ("In /s at most", "number", told["max_rate"]),
-        ("Released /s at most", "number", told["release_rate"]),
-        ("Held back by that", "number", told["held_back"]),
-        ("Made", "time", told["created_at"]),
+        _or_default("Waiting at most", "number", told["max_pending"], "no limit"),
+        _or_default("In /s at most", "number", told["max_rate"], "no limit"),
+        _or_default("Released /s at most", "number", told["release_rate"], "no limit"),
     ]
+    if told["release_rate"] is not None:
+        settings.append(("Held back now", "number", told["held_back"]))
+    return [*settings, ("Made", "time", told["created_at"])]
+
+
+def _or_default(label: str, kind: str, value: Any, default: str) -> tuple[str, str, Any]:
+    return (label, "default", default) if value is None else (label, kind, value)

@@ -33,5 +33,7 @@ def bars(counts: Sequence[int], labels: Sequence[str], about: str, *, shown: int
         parts.append(text(labels[index], index * step, _HEIGHT - 3.0, class_="small"))
     if most:
         parts.append(text(f"most: {short(most)}", _WIDTH, 12, class_="small", text_anchor="end"))
+    else:
+        parts.append(text("nothing falls due", _WIDTH / 2, _HEIGHT / 2, class_="small", text_anchor="middle"))
     total = bodied(sum(counts), "message", "messages")
     return drawing(_WIDTH, _HEIGHT, f"{about}: {total}, at most {short(most)} in one bar", parts, "bars")

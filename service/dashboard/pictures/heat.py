@@ -8,22 +8,23 @@ from markupsafe import Markup
 from ..words import bodied, duration
 from .svg import drawing, element, text, titled
 
-_LEFT, _CELL, _ROW, _FOOT = 62, 14, 9, 16
+_LEFT, _TOP, _CELL, _ROW, _FOOT = 62, 8, 14, 9, 16
+"""`_TOP` is room for the highest label, which is larger than its row where the screen is narrow."""
 
 
 def heat(counts: Sequence[Sequence[int]], bounds: Sequence[int], step: int) -> Markup:
     """`counts` by stretch of `step` milliseconds, the last of them now; `bounds` in milliseconds."""
     rows, columns = len(bounds) + 1, len(counts)
     most = max((many for column in counts for many in column), default=0)
-    width, height = _LEFT + columns * _CELL, rows * _ROW + _FOOT
-    parts = [element("rect", x=_LEFT, y=0, width=columns * _CELL, height=rows * _ROW, class_="ground")]
+    width, height = _LEFT + columns * _CELL, _TOP + rows * _ROW + _FOOT
+    parts = [element("rect", x=_LEFT, y=_TOP, width=columns * _CELL, height=rows * _ROW, class_="ground")]
     for place, column in enumerate(counts):
         for row, many in enumerate(column):
             if many:
                 cell = element(
                     "rect",
                     x=_LEFT + place * _CELL,
-                    y=(rows - 1 - row) * _ROW,
+                    y=_TOP + (rows - 1 - row) * _ROW,
                     width=_CELL - 1,
                     height=_ROW - 1,
                     class_="cell",
@@ -31,9 +32,12 @@ def heat(counts: Sequence[Sequence[int]], bounds: Sequence[int], step: int) -> M
                 )
                 parts.append(titled(cell, f"{_late(bounds, row)}: {bodied(many, 'message', 'messages')}"))
     parts += [
-        text(_label(bounds, row), _LEFT - 4, (rows - row) * _ROW - 1.5, class_="small", text_anchor="end")
+        text(_label(bounds, row), _LEFT - 4, _TOP + (rows - row) * _ROW - 1.5, class_="small", text_anchor="end")
         for row in range(0, rows, 2)
     ]
+    if not most:
+        middle = _LEFT + columns * _CELL / 2, _TOP + rows * _ROW / 2 + 4
+        parts.append(text("nothing was handed out", *middle, class_="small", text_anchor="middle"))
     ago = duration(columns * step)
     parts.append(text(f"{ago} ago", _LEFT, height - 3, class_="small"))
     parts.append(text("now", width, height - 3, class_="small", text_anchor="end"))

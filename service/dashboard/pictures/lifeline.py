@@ -9,7 +9,7 @@ from ..words import duration, milliseconds
 
 _GOOD = {"acked"}
 _BAD = {"failed", "lease_lost", "dead", "expired"}
-_OVER = {"cancelled", "suppressed", "skipped"}
+_OVER = {"cancelled", "suppressed", "skipped", "due"}
 
 
 @frozen

@@ -25,7 +25,7 @@ def ring(slots: Sequence[int], hand: int) -> Markup:
         element("line", x1=_CENTRE, y1=_CENTRE - 24, x2=_CENTRE, y2=_CENTRE - _INNER - _DEPTH, class_="hand",
                 transform=f"rotate({hand / 10:.1f} {_CENTRE} {_CENTRE})"),
         text(number(sum(slots)), _CENTRE, _CENTRE + 2, class_="large", text_anchor="middle"),
-        text("in the ring", _CENTRE, _CENTRE + 17, class_="small", text_anchor="middle"),
+        text("in the next hour", _CENTRE, _CENTRE + 17, class_="small", text_anchor="middle"),
     ]  # fmt: skip
     about = (
         f"The wheel: {bodied(sum(slots), 'entry', 'entries')} in {number(filled)} of its {number(len(slots))} slots, "

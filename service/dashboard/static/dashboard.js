@@ -23,7 +23,7 @@ document.getElementById("theme")?.addEventListener("click", () => {
 // The rates
 
 let plot = null;
-const clock = (at) => new Date(at * 1000).toISOString().slice(11, 19);
+const clock = (at, length = 8) => new Date(at * 1000).toISOString().slice(11, 11 + length);
 
 function draw() {
   const place = document.getElementById("rates");
@@ -38,14 +38,18 @@ function draw() {
     return;
   }
   const axis = { stroke: colour("--soft"), grid: { stroke: colour("--rule"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
-  const line = (label, name) => ({ label, stroke: colour(name), width: 1.5, points: { show: false } });
+  const last = (chart, value, number) => value ?? chart.data[number].at(-1); // where nobody points: the latest
+  const line = (label, name) => ({ label, stroke: colour(name), width: 1.5, points: { show: false }, value: last });
   plot = new uPlot({
     width: place.clientWidth,
     height: 180,
     cursor: { y: false },
     scales: { y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
-    axes: [{ ...axis, space: 70, values: (_, splits) => splits.map(clock) }, { ...axis, size: 46 }],
-    series: [{ label: "UTC", value: (_, at) => (at === null ? "" : clock(at)) }, line("published", "--blue"), line("delivered", "--green"), line("acked", "--violet")],
+    axes: [
+      { ...axis, size: 24, space: place.clientWidth < 500 ? 40 : 60, values: (_, splits, __, ___, step) => splits.map((at) => clock(at, step < 60 ? 8 : 5)) },
+      { ...axis, size: 46, incrs: [1, 2, 5].flatMap((one) => [0, 1, 2, 3, 4, 5, 6].map((power) => one * 10 ** power)).sort((a, b) => a - b) },
+    ],
+    series: [{ label: "UTC", value: (...told) => clock(last(...told)) }, line("published", "--blue"), line("delivered", "--green"), line("acked", "--violet")],
   }, data, place);
 }
 
@@ -75,11 +79,14 @@ function selecting() {
 
 function show(html) {
   if (selecting()) return; // what somebody is about to copy stays
+  const within = region.contains(document.activeElement);
   Idiomorph.morph(region, html, {
     morphStyle: "innerHTML",
     ignoreActiveValue: true,
     callbacks: { beforeAttributeUpdated: (name) => !(name === "open") },
   });
+  htmx.process(region); // a button may have come
+  if (within && document.activeElement === document.body) giveBack(); // and the one in use may be gone
   draw();
 }
 
@@ -118,7 +125,7 @@ draw();
 
 document.addEventListener("click", async (event) => {
   const button = event.target.closest?.("button");
-  if (button?.dataset.close !== undefined) document.getElementById("said").replaceChildren();
+  if (button?.dataset.close !== undefined) close();
   if (button?.dataset.copy !== undefined) {
     const code = button.parentElement.querySelector("code");
     try {
@@ -134,19 +141,10 @@ document.addEventListener("click", async (event) => {
   }
 });
 
-document.addEventListener("keydown", (event) => {
-  if (event.key !== "Escape") return;
-  for (const menu of document.querySelectorAll("details.copies[open]")) {
-    menu.open = false;
-    menu.querySelector("summary").focus();
-  }
-});
-
 document.addEventListener("change", (event) => {
   if (event.target.dataset.all !== undefined) {
     for (const box of document.querySelectorAll("td.tick input")) box.checked = event.target.checked;
   }
-  if (event.target.dataset.submit !== undefined) event.target.form.submit();
 });
 
 // A form on which nothing was said is not in the address.
@@ -155,8 +153,59 @@ document.addEventListener("submit", (event) => {
   for (const field of event.target.elements) if (field.name && !field.value) field.disabled = true;
 });
 
-// What has been done is seen at once where the page is not live.
-document.addEventListener("htmx:afterRequest", (event) => {
-  const sure = event.detail.requestConfig?.parameters?.get?.("sure") ?? event.detail.requestConfig?.parameters?.sure;
-  if (sure && document.querySelector("form#id")) setTimeout(() => location.reload(), 1500);
+// The keyboard: what is asked takes the focus, and gives it back to the button that led to it; Escape leaves it
+
+const said = document.getElementById("said");
+let opener = null;
+
+function giveBack() {
+  const main = document.getElementById("main");
+  const there = opener?.isConnected && opener.checkVisibility();
+  (there ? opener : main.querySelector(".acts button") ?? main).focus();
+}
+
+function close() {
+  const lost = said.contains(document.activeElement) || document.activeElement === document.body;
+  said.replaceChildren();
+  if (lost) giveBack();
+}
+
+document.addEventListener("htmx:beforeRequest", (event) => {
+  const { elt, target } = event.detail;
+  if (target !== said || said.contains(elt)) return;
+  opener = elt.contains(document.activeElement) ? document.activeElement : elt;
+});
+
+document.addEventListener("htmx:afterSettle", (event) => {
+  if (event.detail.target !== said) return;
+  const asked = said.querySelector("[autofocus]");
+  if (asked) asked.focus();
+  else if (document.activeElement === document.body) giveBack();
+});
+
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape") return;
+  const menus = document.querySelectorAll("details.copies[open]");
+  for (const menu of menus) {
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  }
+  if (!menus.length && said?.hasChildNodes()) close();
+});
+
+document.addEventListener("focusout", (event) => {
+  const menu = event.target.closest?.("details.copies[open]");
+  if (menu && event.relatedTarget && !menu.contains(event.relatedTarget)) menu.open = false;
+});
+
+// What has been done is seen at once where the page is not live; who is at a button stays there.
+document.addEventListener("htmx:afterRequest", async (event) => {
+  const asked = event.detail.requestConfig?.parameters;
+  if (!(asked?.get?.("sure") ?? asked?.sure) || !document.querySelector("[data-fresh]")) return;
+  const answer = await fetch(location.href);
+  if (!answer.ok) return;
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  for (const part of document.querySelectorAll("[data-fresh]")) {
+    part.replaceChildren(...(page.querySelector(`[data-fresh="${part.dataset.fresh}"]`)?.childNodes ?? []));
+  }
 });

@@ -41,6 +41,23 @@ def test_the_ring_has_a_tick_for_each_slot_in_use() -> None:
     assert "1,011 entries in 3 of its 3,600 slots" in (drawn.get("aria-label") or "")
 
 
+@pytest.mark.parametrize(
+    ("told", "local", "utc"),
+    [
+        ("2026-11-21T10:00", "2026-11-21T10:00:00", "2026-11-21T10:00:00Z"),
+        ("2026-11-21T10:00:07", "2026-11-21T10:00:07", "2026-11-21T10:00:07Z"),
+        ("2026-11-21T10:00:07.250Z", "2026-11-21T10:00:07", "2026-11-21T10:00:07.250Z"),
+        ("2026-11-21T11:00:00+01:00", "2026-11-21T10:00:00", "2026-11-21T11:00:00+01:00"),
+        ("0001-01-01T00:00:00+23:00", "", "0001-01-01T00:00:00+23:00"),
+        ("yesterday", "", "yesterday"),
+        ("2026-11-21", "", "2026-11-21"),
+        ("", "", ""),
+    ],
+)
+def test_a_time_that_a_browser_sends_is_utc(told: str, local: str, utc: str) -> None:
+    assert (words.local(told), words.utc(told)) == (local, utc)
+
+
 @pytest.mark.parametrize("slots", [[0] * 3600, [10**9] * 3600])
 def test_a_ring_of_nothing_and_of_very_much(slots: list[int]) -> None:
     assert len(ring(slots, 0)) < 120_000

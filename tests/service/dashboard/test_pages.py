@@ -203,6 +203,37 @@ async def test_find_and_its_address(browser: httpx.AsyncClient, server: SpiedSer
     assert "from" in wrong.text
 
 
+async def test_times_of_a_form_are_utc(browser: httpx.AsyncClient, server: SpiedServer) -> None:
+    """As a browser sends them they have no zone; as the address has them, they are in the form again."""
+    ids = await fill(server)
+    address = "/ui/messages?topic=orders&state=scheduled&from=2026-11-21T10:01&to=2026-11-21T10:01:01"
+    reader = read(await browser.get(address))
+    assert f"/ui/messages/{ids['waits']}" in links(reader)
+    assert f"/ui/messages/{ids['hostile']}" not in links(reader)
+    times = {a["name"]: a["value"] for _, a in reader.elements if a.get("type") == "datetime-local"}
+    assert times == {"from": "2026-11-21T10:01:00", "to": "2026-11-21T10:01:01"}
+    (json_,) = [to for to in links(reader) if to.startswith("/v1/messages?")]
+    assert "from=2026-11-21T10%3A01%3A00Z" in json_
+
+
+async def test_what_is_wrong_is_told_on_a_page_with_its_menu(browser: httpx.AsyncClient) -> None:
+    response = await browser.get("/ui/topics/nowhere")
+    assert response.status_code == 404
+    reader = read(response)
+    assert {"/ui/topics", "/ui/groups"} <= links(reader)
+    assert "There is no topic 'nowhere'" in " ".join(reader.text)
+
+
+async def test_a_button_is_there_for_what_can_be_done(browser: httpx.AsyncClient, server: SpiedServer) -> None:
+    await fill(server)
+    here = "/ui/groups/orders/billing"
+    for paused in (False, True):
+        if paused:
+            await press(browser, f"{here}/pause", sure="yes")
+        buttons = {a.get("hx-post") for tag, a in read(await browser.get(here)).elements if tag == "button"}
+        assert (f"{here}/pause" in buttons, f"{here}/resume" in buttons) == (not paused, paused)
+
+
 async def test_pages_of_a_table(browser: httpx.AsyncClient, server: SpiedServer) -> None:
     topic = await server.topic()
     for number in range(3):
