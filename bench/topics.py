@@ -21,6 +21,7 @@ import trio
 
 from ..store import catalogue
 from ..store.ports import Transaction
+from ..wheel.ladder import Ladder
 from . import databases
 from .closed_loop import in_tasks
 from .lean_http import LeanHTTP
@@ -62,7 +63,7 @@ async def fill(dsn: str, many: int) -> None:
             names = [b"topic-%06d" % number for number in range(begin, min(many, begin + _AT_ONCE))]
             await tx.execute_many("topic.add", [(name, 0, 0, None, None, 0, 1, None, None, None) for name in names])
         after = 0
-        while topics := await catalogue.topic_page(tx, after, _AT_ONCE):
+        while topics := (await catalogue.topic_page(tx, after, _AT_ONCE, Ladder()))[0]:
             ids: Sequence[int] = [topic.id for topic in topics]
             await tx.execute_many("queue.add", [(id_, 0, 0, 0, 0, 0) for id_ in ids])
             await tx.execute_many("consumer_group.add", [(id_, b"g", None, 0, None, 1) for id_ in ids])

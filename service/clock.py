@@ -8,6 +8,9 @@ the time is in doubt until there is a sample of it.
 Each sample is behind by as long as its answer was on the way, and so is all that is due. So one that is a little behind
 what is known is not followed: the earlier one was quicker. Held against that one is that the database's clock may have
 been slowed meanwhile, mostly by 500 ppm at most (adjtimex(2)); if by more, this clock is 3 ms ahead at most.
+
+Who asks the database for something else every other second, and the time with it, offers it: then no sample is asked
+for. One that is off by more than 5 s is not taken from there, but asked for.
 """
 
 import math
@@ -20,6 +23,8 @@ JUMP = 5_000
 AGREEING = 3
 
 _NS = 1_000_000
+_FRESH = 2_500 * _NS
+"""For so long nothing is asked for when something was offered."""
 _SLEWED = 2_000
 """A clock that is being slowed loses a nanosecond in so many."""
 _ON_THE_WAY = 3 * _NS
@@ -45,6 +50,7 @@ class Clock:
         self._lead: int | None = None  # of the database's clock before `monotonic`, nanoseconds
         self._at = 0  # `monotonic` when that was so
         self._doubted: list[int] = []  # the leads of the samples since the jump
+        self._offered_at: int | None = None  # `monotonic` when the last one was followed that was offered
         self.jumps = 0
 
     @property
@@ -67,6 +73,17 @@ class Clock:
         """By how many milliseconds the last sample is off that is doubted; 0 when none is."""
         return self._off(self._doubted[-1]) if self._doubted else 0
 
+    @property
+    def server(self) -> str:
+        """Whose clock is sampled."""
+        return self._server()
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether something was offered and followed just now, so that nothing needs to be asked for."""
+        known = self._offered_at is not None and not self.in_doubt
+        return known and self._monotonic() - (self._offered_at or 0) < _FRESH
+
     def now(self) -> int:
         """The time. Raises RuntimeError before the first sample."""
         return (self._known() + self._monotonic()) // _NS
@@ -79,8 +96,19 @@ class Clock:
         """How long to sleep so that `now()` has reached `ms`; 0 when it has."""
         return max(0, ms * _NS - self._known() - self._monotonic()) / 1e9
 
+    def offer(self, value: float, server: str) -> None:
+        """A sample that came with something else, just now; `server` is whose it was when that was asked for. It is
+        followed only where nothing speaks against it."""
+        arrived = self._monotonic()
+        lead = math.floor(value * _NS) - arrived
+        self._offered_at = None
+        if self.in_doubt or server != self._sampled or abs(self._off(lead)) > JUMP:
+            return
+        self._follow(self._quickest(lead, arrived), arrived)
+        self._offered_at = arrived
+
     async def take(self) -> None:
-        """Takes a sample."""
+        """Asks for a sample."""
         server = self._server()
         value = await self._sample()
         arrived = self._monotonic()

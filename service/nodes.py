@@ -5,7 +5,8 @@ silent for more than five seconds is dead to it, and it takes its row away (`sig
 
 Duties are what one node does for all: clearing up, what is removed, what users' transactions have cancelled, counts for
 the metrics. Who has them holds a lease, and trusts itself a second less than the others do. Nothing breaks when two
-have them for a moment: rows arbitrate. Whoever stops gives them back, and the next node has them within two seconds.
+have them for a moment: rows arbitrate. Whoever stops gives them back, and the next node has them within two seconds;
+of one that died, within two seconds of the lease's end.
 
 Which shards of the wheel a node holds stands in its row, too (`shares.py`). Whoever stops says so at once, and
 goes on until others say that they hold what it held.
@@ -35,9 +36,13 @@ _EVERY = 1.0
 _LEAVING = 0.2
 """The same at the end, until others have what this node held."""
 LEASE = 5_000
-"""Milliseconds of silence after which a node is dead; and for which duties are taken."""
-_TRUST = 4_000
+"""Milliseconds of silence after which a node is dead."""
+HELD = 8_000
+"""Milliseconds for which duties are taken."""
+_TRUST = 7_000
 """Milliseconds for which a node is sure of its duties."""
+_SOON = 4_000
+"""Milliseconds before that at which it takes them anew: at every other look, and one may fail."""
 _DUTIES = "duties"
 _MAKERS = 8
 """Rows of a tally that a node counts in, one for each kind of work."""
@@ -88,13 +93,15 @@ class Nodes:
     _hurry: trio.Event = field(factory=trio.Event, init=False)
     _turn: trio.Lock = field(factory=trio.Lock, init=False)
     """A round, or the end: what is given back is not taken again by a round that was under way."""
-    _trouble: Trouble = field(init=False)
+    _renewing: Trouble = field(init=False)
+    _looking: Trouble = field(init=False)
     durability: Sequence[str] = field(default=(), init=False)
     """Under which settings of the database an accepted message can be lost."""
 
     def __attrs_post_init__(self) -> None:
         self._own = NodeRow(secrets.token_hex(8), self._name, 0, self._level, 0, 0, b"")
-        self._trouble = Trouble(trio.current_time, failed="node_not_renewed", well="node_renewed")
+        self._renewing = Trouble(trio.current_time, failed="node_not_renewed", well="node_renewed")
+        self._looking = Trouble(trio.current_time, failed="nodes_not_seen", well="nodes_seen")
 
     @property
     def boot(self) -> str:
@@ -119,7 +126,7 @@ class Nodes:
     @property
     def _is_sure(self) -> bool:
         """Not when the clock was set back since, by more than the second between the two spans."""
-        return 0 < self._sure_until - self._clock.now() <= LEASE
+        return 0 < self._sure_until - self._clock.now() <= HELD
 
     async def until_duties(self) -> None:
         """Waits until they are this node's."""
@@ -162,8 +169,8 @@ class Nodes:
         while True:
             next_at = trio.current_time() + (_LEAVING if self.shares.leaving else _EVERY)
             while await self._hurried(next_at):
-                await self._safely(self.hasten)
-            await self._safely(self.round)
+                await self._safely(self.hasten, renews=self._renews_at_once)
+            await self._safely(self.round, renews=self._looks)
 
     async def round(self) -> None:
         """Renews, or looks. Raises `StoreError`."""
@@ -191,8 +198,8 @@ class Nodes:
             return True
         return False
 
-    async def _safely(self, step: Callable[[], Awaitable[None]]) -> None:
-        with self._trouble.survived():
+    async def _safely(self, step: Callable[[], Awaitable[None]], *, renews: bool) -> None:
+        with (self._renewing if renews else self._looking).survived():
             await step()
 
     async def _look_around(self) -> None:
@@ -267,7 +274,11 @@ class Nodes:
 
     async def _look(self) -> None:
         """Who is there; the rows of the dead go."""
-        rows = [row for row in await self._store.read(nodes.all_nodes) if row.boot != self.boot]
+        server = self._clock.server
+        seen = await self._store.read(nodes.look)
+        if seen and seen[0].asked_at:
+            self._clock.offer(seen[0].asked_at / 1000, server)
+        rows = [row for row in seen if row.boot != self.boot]
         self._signs.see(rows, self._clock.monotonic())
         self._others = [row for row in rows if self._lives(row)]
         peers = {row.slot: peer for row in self._others if (peer := _peer(row)) is not None}
@@ -298,16 +309,18 @@ class Nodes:
     async def _take_duties(self) -> None:
         now = self._clock.now()
         had = self._is_sure
-        if not had and 0 < self._theirs_until - now <= LEASE + JUMP and self._is_there(self._holder):
+        if had and self._sure_until - now > _SOON:
+            return
+        if not had and 0 < self._theirs_until - now <= HELD + JUMP and self._is_there(self._holder):
             return  # whoever gives them back takes its row away, too
         lease = None if had else await self._store.read(leases.find, _DUTIES)
-        if lease is not None and lease.until - now > LEASE + JUMP and not self._is_there(lease.holder):
+        if lease is not None and lease.until - now > HELD + JUMP and not self._is_there(lease.holder):
             # The clock was set back since, and the holder is dead: nobody waits until it shows that time again.
             await self._store.note(leases.give_back, _DUTIES, lease.holder)
             lease = evolve(lease, until=0)
         self._holder, self._theirs_until = ("", 0) if lease is None else (lease.holder, lease.until)
         free = lease is None or lease.until <= now or lease.holder == self.boot
-        has = free and await self._store.note(leases.hold, _DUTIES, self.boot, now, now + LEASE)
+        has = free and await self._store.note(leases.hold, _DUTIES, self.boot, now, now + HELD)
         self._sure_until = now + _TRUST if has else 0
         if has != had:
             log.info("duties_taken" if has else "duties_lost", node=self._name, slot=self._own.slot)

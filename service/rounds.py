@@ -1,4 +1,4 @@
-"""Rounds: a step that is taken over and over, the first at once; a store that is away is asked again."""
+"""Rounds: what is done over and over, the first time at once; a store that is away is asked again."""
 
 import itertools
 from collections.abc import Awaitable, Callable
@@ -14,13 +14,14 @@ PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
 """Seconds between tries of what a start cannot do without."""
 
 
-async def every(seconds: float | Callable[[], float], step: Callable[[], Awaitable[object]]) -> None:
-    """Takes the step for ever, resting between, so long or as long as is said then; a store that is away is asked again
-    at the next one."""
-    trouble = Trouble(trio.current_time, step=_name(step))
+async def every(seconds: float | Callable[[], float], *steps: Callable[[], Awaitable[object]]) -> None:
+    """Takes the steps for ever, one behind the other, resting between the rounds, so long or as long as is said then; a
+    store that is away is asked again at the next one."""
+    troubles = [Trouble(trio.current_time, step=_name(step)) for step in steps]
     while True:
-        with trouble.survived():
-            await step()
+        for step, trouble in zip(steps, troubles, strict=True):
+            with trouble.survived():
+                await step()
         await trio.sleep(seconds if isinstance(seconds, int | float) else seconds())
 
 

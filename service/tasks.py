@@ -36,21 +36,15 @@ async def run_tasks(node: Node) -> None:
         nursery.start_soon(every, node.membership.round, partial(look_after_clients, node))
         if node.store.backend.shared:
             nursery.start_soon(every, node.membership.round, node.members.look)
-            nursery.start_soon(every, 60, duty(node, node.members.forget))
         node.pushers.open(nursery)
         nursery.start_soon(every, node.pushers.rest, node.pushers.look)
         nursery.start_soon(every, 10, sweeps.leases)
-        nursery.start_soon(every, 60, duty(node, sweeps.idempotency_keys))
-        nursery.start_soon(every, 60, duty(node, node.timers.forget))
         nursery.start_soon(every, 10, duty(node, node.schedules.mend))
         nursery.start_soon(every, node.forecast.rest, node.forecast.add_up)
         nursery.start_soon(every, 2, node.forecast.look)
-        nursery.start_soon(every, 60, duty(node, node.forecast.forget))
-        nursery.start_soon(every, 60, duty(node, node.schedules.forget))
-        nursery.start_soon(every, 60, duty(node, node.client_owners.forget_unused))
+        nursery.start_soon(every, 60, *forgetting(node))
         nursery.start_soon(growth.sealer.run, growth.ours)
         nursery.start_soon(every, 1, growth.sealer.look)
-        nursery.start_soon(every, 60, duty(node, growth.sealer.look_everywhere))
         if growth.notices is not None:
             heard: Heard = {
                 "grown": growth.seen,
@@ -61,7 +55,7 @@ async def run_tasks(node: Node) -> None:
             nursery.start_soon(growth.notices.run, heard)
         nursery.start_soon(every, 10, duty(node, node.intake.count_outbox))
         nursery.start_soon(every, 10, duty(node, node.writer_watch.look, node.writer_watch.forget))
-        nursery.start_soon(every, 10, duty(node, node.measures.take, node.measures.forget))
+        nursery.start_soon(every, 15, duty(node, node.measures.take, node.measures.forget))
         await node.loader.recovered.wait()
         sweeps.loaded()
         nursery.start_soon(until_done, node.guards.look_for_undeclared, (StoreError,))
@@ -71,6 +65,16 @@ async def run_tasks(node: Node) -> None:
         nursery.start_soon(every, 60, duty(node, node.remover.clear))
         nursery.start_soon(node.remover.run)
         nursery.start_soon(every, 0.02, sweeps.when_nudged)
+
+
+def forgetting(node: Node) -> list[Callable[[], Awaitable[None]]]:
+    """What is looked after once a minute and is soon done. One behind the other: each at once would open a session of
+    its own in the database, and close it."""
+    steps: list[Callable[[], Awaitable[object]]] = [
+        *(node.members.forget, node.sweeps.idempotency_keys, node.timers.forget, node.forecast.forget),
+        *(node.schedules.forget, node.client_owners.forget_unused, node.growth.sealer.look_everywhere),
+    ]
+    return [duty(node, step) for step in steps if node.store.backend.shared or step != node.members.forget]
 
 
 def duty(

@@ -68,9 +68,17 @@ async def find_topics(tx: Queries, names: Sequence[str]) -> list[Topic]:
     return [topic for topic in found if topic.queues]
 
 
-async def topic_page(tx: Transaction, after: int, limit: int) -> list[Topic]:
-    """Topics by id, from behind one. One without a queue was removed while it was read, and counts for the limit."""
-    return await _with_queues(tx, await tx.fetch("topic.page", TopicRow, after, limit))
+async def topic_page(tx: Transaction, after: int, limit: int, default: Ladder) -> tuple[list[Topic], list[Group]]:
+    """Topics by id, from behind one, and all groups of these (see `find_groups`). A topic without a queue was removed
+    while it was read, and counts for the limit."""
+    rows = await tx.fetch("topic.page", TopicRow, after, limit)
+    if not rows:
+        return [], []
+    ids = [row.id for row in rows]
+    groups = await tx.fetch("consumer_group.of_topics", GroupRow, ids)
+    queues = await tx.fetch("queue.of_topics", QueueRow, ids)
+    topics = _of_queues(rows, queues)
+    return topics, _whole_groups(topics, groups, queues, default)
 
 
 async def topics_by_name(tx: Transaction, after: str, limit: int) -> list[Topic]:
@@ -169,11 +177,15 @@ async def change_topic(tx: Transaction, topic: Topic, draft: TopicDraft, now: in
 
 
 async def _with_queues(tx: Queries, rows: Sequence[TopicRow]) -> list[Topic]:
+    return _of_queues(rows, await tx.fetch("queue.of_topics", QueueRow, [row.id for row in rows])) if rows else []
+
+
+def _of_queues(rows: Sequence[TopicRow], found: Sequence[QueueRow]) -> list[Topic]:
+    """The topics with those of these queues that are their own."""
     queues: dict[int, list[Queue]] = defaultdict(list)
-    if rows:
-        for queue in await tx.fetch("queue.of_topics", QueueRow, [row.id for row in rows]):
-            if queue.group_id == 0:
-                queues[queue.topic_id].append(Queue(queue.id, queue.number))
+    for queue in found:
+        if queue.group_id == 0:
+            queues[queue.topic_id].append(Queue(queue.id, queue.number))
     return [
         Topic(
             id=row.id,
@@ -201,10 +213,18 @@ async def find_groups(tx: Transaction, topics: Sequence[Topic], default: Ladder)
     """
     if not topics:
         return []
+    ids = [topic.id for topic in topics]
+    rows = await tx.fetch("consumer_group.of_topics", GroupRow, ids)
+    return _whole_groups(topics, rows, await tx.fetch("queue.of_topics", QueueRow, ids), default)
+
+
+def _whole_groups(
+    topics: Sequence[Topic], rows: Sequence[GroupRow], queues: Sequence[QueueRow], default: Ladder
+) -> list[Group]:
+    """Those of these groups that have all their queues among these."""
     by_id = {topic.id: topic for topic in topics}
-    rows = await tx.fetch("consumer_group.of_topics", GroupRow, list(by_id))
     numbers: dict[tuple[int, int], Queue] = {}
-    for queue in await tx.fetch("queue.of_topics", QueueRow, list(by_id)):
+    for queue in queues:
         numbers[queue.group_id, queue.number] = Queue(queue.id, queue.number)
     groups: list[Group] = []
     for row in rows:

@@ -25,9 +25,21 @@ class NodeRow:
     """What it tells of itself: JSON."""
 
 
+@frozen
+class SeenNode(NodeRow):
+    """A server as it was seen; `asked_at` is Unix microseconds of the database, 0 where the host has the clock."""
+
+    asked_at: int
+
+
 async def all_nodes(tx: Transaction) -> list[NodeRow]:
     """By slot."""
     return await tx.fetch("node.all", NodeRow)
+
+
+async def look(tx: Transaction) -> list[SeenNode]:
+    """By slot, and what time it is at the database."""
+    return await tx.fetch("node.look", SeenNode)
 
 
 async def enter(tx: Transaction, node: NodeRow) -> NodeRow:

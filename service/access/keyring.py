@@ -1,4 +1,4 @@
-"""The keys that a server knows: read anew every three seconds, and found by their digests.
+"""The keys that a server knows: read anew every four seconds, and found by their digests.
 
 A key that was made or revoked is noted within 5 s. While the store is away the keys that are known hold, and of others
 nobody can tell: `Unavailable`.
@@ -17,7 +17,7 @@ from ...store.store import Store
 from .scopes import ADMIN, Scopes
 from .tokens import digest, handle
 
-EVERY = 3
+EVERY = 4
 """Seconds between two looks at the store."""
 _STALE = 5.0
 """Seconds after which a key that is not known may have been made meanwhile."""

@@ -79,15 +79,15 @@ class Directory:
         for stone in await self._store.read(removal.tombstones):
             self._forget_stone(stone)
         last = self._ids[-1] if self._ids else 0
-        read, end = 0, last or _LAST
+        read = 0
         limit = _PAGE if last else _FIRST_PAGE
         while read < _ROUND or not last:
-            seen, through = await self._read(self._at, end, limit)
+            seen, through = await self._read(self._at, limit)
             read += seen
             if through:
                 self._at = 0
-                break
-        while last and not (await self._read(self._ids[-1] if self._ids else 0, _LAST, _PAGE, keep=True))[1]:
+                return
+        while not (await self._read(self._ids[-1] if self._ids else 0, _PAGE, keep=True))[1]:
             pass  # what is new, too
 
     async def read_anew(self) -> None:
@@ -119,20 +119,19 @@ class Directory:
         self._changed = trio.Event()
         await self.refresh()
 
-    async def _read(self, after: int, end: int, limit: int, *, keep: bool = False) -> tuple[int, bool]:
-        """A page of topics from behind one, to `end`; how many there are, and whether these were the last."""
+    async def _read(self, after: int, limit: int, *, keep: bool = False) -> tuple[int, bool]:
+        """A page of topics from behind one; how many there are, and whether these were the last."""
         # Only what was known before the reading: somebody may make more meanwhile.
-        known = self._ids[bisect_right(self._ids, after) : bisect_right(self._ids, end)]
+        known = self._ids[bisect_right(self._ids, after) :]
+        known_groups = [group for id_ in known[:limit] for group in self._of_topic.get(id_, {}).values()]
         with self._look() as look:
-            topics = [topic for topic in await self._store.read(catalogue.topic_page, after, limit) if topic.id <= end]
+            topics, groups = await self._store.read(catalogue.topic_page, after, limit, self._store.ladder)
             through = len(topics) < limit
-            upto = end if through else topics[-1].id
+            upto = _LAST if through else topics[-1].id
             there = {topic.id for topic in topics}
-            known_groups = [group for id_ in there for group in self._of_topic.get(id_, {}).values()]
-            groups = await self._store.groups(topics)
             present = {group.id for group in groups}
             for group in known_groups:
-                if group.id not in present:
+                if group.topic.id in there and group.id not in present:
                     self.forget_group(group)
             for id_ in known:
                 if id_ <= upto and id_ not in there and (topic := self.topic_by_id(id_)) is not None:

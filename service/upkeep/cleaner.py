@@ -16,10 +16,9 @@ import trio
 from attrs import define, field
 
 from ...store.cleaning import leftovers, retention
-from ...store.cleaning.leftovers import Leftovers
+from ...store.cleaning.leftovers import Leftovers, LeftShards
 from ...store.cleaning.retention import Limits, Removed
 from ...store.errors import Locked, StoreError
-from ...store.ids import SHARDS
 from ...store.ports import Transaction
 from ...store.records import Group, Topic
 from ...store.store import Store
@@ -116,7 +115,9 @@ class Cleaner:
                 groups = [group for topic in topics for group in self._directory.groups_of(topic)]
                 left = await self._store.read(leftovers.find_leftovers, topics, groups)
                 await self._clean_all(self._places_of_topics(topics, groups, left, limits), total)
-            await self._clean_all(_places_of_shards(limits), total)
+            if not self._stopping:
+                shards = await self._store.read(leftovers.find_shards)
+                await self._clean_all(_places_of_shards(shards, limits), total)
         finally:
             if removed := {what: rows for what, rows in total.items() if rows}:
                 log.info("cleaned", **removed, took_ms=self._clock.now() - began)
@@ -203,9 +204,10 @@ class Cleaner:
             yield _Place("dead", dead, ("dead", group.id))
 
 
-def _places_of_shards(limits: Limits) -> Iterator[_Place]:
-    for shard in range(SHARDS):
+def _places_of_shards(left: LeftShards, limits: Limits) -> Iterator[_Place]:
+    for shard in sorted(left.cancelled):
         cancelled = partial(retention.clean_cancelled, shard=shard, limits=limits, limit=BATCH)
         yield _Place("cancelled", cancelled, ("cancelled", shard))
+    for shard in sorted(left.moved):
         moved = partial(retention.clean_moved, shard=shard, limit=BATCH)
         yield _Place("moved", moved, ("moved", shard))

@@ -35,10 +35,11 @@ class ClockWatch:
         """The skew that was reported last; None: there was none."""
 
     async def take(self) -> None:
-        """One more sample, and a word about it if there is a reason."""
+        """One more sample, unless one was offered just now, and a word about it if there is a reason."""
         before = self._clock.now()
         try:
-            await self._clock.take()
+            if not self._clock.is_fresh:
+                await self._clock.take()
         finally:
             self._tell_jump(before)
             self._tell_skew()

@@ -1,6 +1,7 @@
 """Where there may be something to clean, of many topics in one look.
 
-Most of very many topics have nothing, and one that is opened for nothing costs a transaction. What is told may be late
+Most of very many topics have nothing, and of the shards of the wheel those where nobody cancels or moves anything. One
+that is opened for nothing costs a transaction. What is told may be late
 by a moment: a round that misses something finds it in the next.
 """
 
@@ -28,6 +29,16 @@ class Leftovers:
     """Groups with dead letters."""
 
 
+@frozen
+class LeftShards:
+    """What may have rows to be removed, of the shards of the wheel."""
+
+    cancelled: frozenset[int]
+    """Those with messages that were cancelled or suppressed."""
+    moved: frozenset[int]
+    """Those with pointers to messages that were rescheduled."""
+
+
 async def find_leftovers(tx: Transaction, topics: Sequence[Topic], groups: Sequence[Group]) -> Leftovers:
     """What there may be to clean in these topics and these groups of theirs."""
     queues = [queue.id for topic in topics for queue in topic.queues]
@@ -45,3 +56,9 @@ async def find_leftovers(tx: Transaction, topics: Sequence[Topic], groups: Seque
             if dead:
                 letters.add(group_id)
     return Leftovers(frozenset(filled), logs, frozenset(letters))
+
+
+async def find_shards(tx: Transaction) -> LeftShards:
+    """In which shards there may be something to clean."""
+    cancelled = await tx.fetch("cancelled.shards", int)
+    return LeftShards(frozenset(cancelled), frozenset(await tx.fetch("moved.shards", int)))

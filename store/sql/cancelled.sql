@@ -26,6 +26,13 @@ SELECT id, guard FROM cancelled /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) I
 SELECT id, topic_id, `key`, cancelled_at FROM cancelled /*! FORCE INDEX (PRIMARY) */
 WHERE shard = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?;
 
+-- name: shards
+-- In which shards there are any: a look at the head of each.
+SELECT s.shard FROM (
+  SELECT 0 AS shard UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7
+  UNION ALL SELECT 8 UNION ALL SELECT 9 UNION ALL SELECT 10 UNION ALL SELECT 11 UNION ALL SELECT 12 UNION ALL SELECT 13 UNION ALL SELECT 14 UNION ALL SELECT 15
+) s WHERE EXISTS (SELECT 1 FROM cancelled t /*! FORCE INDEX (PRIMARY) */ WHERE t.shard = s.shard);
+
 -- name: expunge
 -- Cancelled messages that are past their time.
 DELETE /*+ INDEX(cancelled PRIMARY) */ FROM cancelled WHERE (shard, id) IN (?*);

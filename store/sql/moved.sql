@@ -11,6 +11,13 @@ DELETE FROM moved WHERE shard = ? AND due = ? AND id = ?;
 SELECT m.id, m.due FROM moved m /*! FORCE INDEX (PRIMARY) */ JOIN delay d /*! FORCE INDEX (PRIMARY) */ ON d.shard = m.shard + 16 AND d.id = m.id AND d.due = m.due
 WHERE m.shard = ? AND (m.due > ? OR m.due = ? AND m.id > ?) AND m.due < ? ORDER BY m.due, m.id LIMIT ?;
 
+-- name: shards
+-- In which shards there are any: a look at the head of each.
+SELECT s.shard FROM (
+  SELECT 0 AS shard UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7
+  UNION ALL SELECT 8 UNION ALL SELECT 9 UNION ALL SELECT 10 UNION ALL SELECT 11 UNION ALL SELECT 12 UNION ALL SELECT 13 UNION ALL SELECT 14 UNION ALL SELECT 15
+) s WHERE EXISTS (SELECT 1 FROM moved t /*! FORCE INDEX (PRIMARY) */ WHERE t.shard = s.shard);
+
 -- name: orphans
 -- Pointers of a shard into the past, to messages that are not there or have been moved again.
 SELECT m.due, m.id FROM moved m /*! FORCE INDEX (PRIMARY) */

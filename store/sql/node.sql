@@ -2,6 +2,11 @@
 -- The servers that are at work, or were.
 SELECT boot, name, slot, level, started_at, renewed_at, facts FROM node ORDER BY slot;
 
+-- name: look
+-- The same, each row with the database's clock as it was asked, in microseconds; 0 where the host has it.
+SELECT boot, name, slot, level, started_at, renewed_at, facts,
+  0 /*! + TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) */ FROM node ORDER BY slot;
+
 -- name: add
 -- A server begins. Refused when its slot is taken.
 INSERT INTO node (boot, name, slot, level, started_at, renewed_at, facts) VALUES ?;

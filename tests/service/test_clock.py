@@ -226,3 +226,68 @@ def test_is_never_ahead_of_a_database_whose_clock_is_slowed(steps: list[tuple[in
             assert clock.now() * 1_000_000 <= database + 256  # a float's
 
     trio.run(scenario)
+
+
+def offer(host: Host, clock: Clock, off: int = 0, server: str = "") -> None:
+    clock.offer(host.database + off, server)
+
+
+async def test_what_is_offered_is_followed_and_nothing_is_asked_for() -> None:
+    host = Host()
+    clock = make(host)
+    await clock.take()
+    assert not clock.is_fresh
+    host.pass_ms(2000)
+    offer(host, clock, 20)
+    assert clock.now() == host.database + 20
+    assert clock.is_fresh
+    host.pass_ms(2400)
+    assert clock.is_fresh
+    host.pass_ms(200)
+    assert not clock.is_fresh
+
+
+@pytest.mark.parametrize("off", [JUMP + 1, -JUMP - 1, 3_600_000])
+async def test_an_offer_that_is_off_is_not_followed_and_samples_are_asked_for(off: int) -> None:
+    host = Host()
+    clock = make(host)
+    await clock.take()
+    offer(host, clock)
+    assert clock.is_fresh
+    offer(host, clock, off)
+    assert not clock.is_fresh
+    assert not clock.in_doubt
+    assert clock.now() == host.database
+    host.database += off
+    await clock.take()
+    assert clock.in_doubt
+    offer(host, clock)
+    assert clock.in_doubt, "three samples that were asked for agree first"
+    assert not clock.is_fresh
+
+
+async def test_an_offer_of_another_server_is_not_followed() -> None:
+    host, server = Host(), "one"
+    clock = Clock(host.sample, monotonic=host.monotonic, server=lambda: server)
+    clock.offer(host.database, "one")
+    with pytest.raises(RuntimeError):
+        clock.now()
+    await clock.take()
+    server = "two"
+    for whose in ("one", "two"):
+        offer(host, clock, 1000, whose)
+        assert clock.in_doubt
+        assert not clock.is_fresh
+    await clock.take()
+    offer(host, clock, 1000, "one")
+    assert clock.now() == host.database
+    assert not clock.is_fresh
+
+
+async def test_an_offer_that_was_longer_on_its_way_does_not_put_the_clock_back() -> None:
+    host = Host()
+    clock = make(host)
+    await clock.take()
+    host.pass_ms(2000)
+    offer(host, clock, -2)
+    assert host.database - clock.now() == 1, "what the database's clock may have lost meanwhile"

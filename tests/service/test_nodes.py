@@ -1,6 +1,8 @@
 """Servers on one database, over simulated time: who is there, and who does what one does for all."""
 
+import itertools
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -10,11 +12,12 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
-from tarry.service.clock import AGREEING, Clock
-from tarry.service.nodes import LEASE, Nodes
+from tarry.service.clock import AGREEING, JUMP, Clock
+from tarry.service.nodes import HELD, LEASE, Nodes
 from tarry.store import leases
+from tarry.store import nodes as nodes_in_store
 from tarry.store.errors import Refused, Unavailable
-from tarry.store.nodes import NodeRow, enter
+from tarry.store.nodes import NodeRow, SeenNode, enter
 from tarry.store.ports import Transaction, Work
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.store import Store
@@ -153,6 +156,50 @@ async def test_who_has_no_duties_seldom_asks_whose_they_are(world: World, monkey
     assert 0 < len(asked) <= 15
 
 
+async def test_the_lease_of_the_duties_is_taken_anew_at_every_other_look(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And early enough that one of these may fail."""
+    held = list[int]()
+    hold = leases.hold
+
+    async def counted(tx: Transaction, name: str, holder: str, now: int, until: int) -> bool:
+        held.append(now)
+        return await hold(tx, name, holder, now, until)
+
+    monkeypatch.setattr(leases, "hold", counted)
+    a = await world.start("a")
+    await world.seconds(40)
+    assert {later - earlier for earlier, later in itertools.pairwise(held)} == {4_000}
+    world.backend.wrong = True
+    for _ in range(4):
+        world.ms += 1_000
+        with suppress(Refused):
+            await a.round()
+    assert a.has_duties
+    world.backend.wrong = False
+    await world.seconds(2)
+    assert a.has_duties
+
+
+@pytest.mark.parametrize(("ahead", "taken"), [(7, True), (3_600_000, False)])
+async def test_who_looks_offers_the_time_that_came_with_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, ahead: int, taken: bool
+) -> None:
+    look = nodes_in_store.look
+
+    async def timed(tx: Transaction) -> list[SeenNode]:
+        return [attrs.evolve(row, asked_at=(world.ms + ahead) * 1000) for row in await look(tx)]
+
+    a = await world.start("a")
+    await world.seconds(2)
+    assert not a._clock.is_fresh, "the host has the clock"
+    monkeypatch.setattr(nodes_in_store, "look", timed)
+    await world.seconds(2)
+    assert a._clock.is_fresh is taken
+    assert a._clock.now() == world.ms + (ahead if taken else 0)
+
+
 async def test_who_stops_hands_over(world: World) -> None:
     a, _ = await world.start("a"), await world.start("b")
     await world.seconds(2)
@@ -181,8 +228,8 @@ async def test_who_stops_in_the_middle_of_a_round_takes_nothing_back(world: Worl
 async def test_who_dies_is_buried_and_its_duties_go_to_another(world: World) -> None:
     await world.start("a")
     await world.start("b")
-    await world.seconds(LEASE // 1000 - 1, "a")
-    assert "a" not in world.with_duties()  # it trusts itself less than the others do
+    await world.seconds(HELD // 1000 - 1, "a")
+    assert world.with_duties() == []  # it trusts itself less than the others do
     await world.seconds(4, "a")
     assert world.with_duties() == ["b"]
     assert await world.there() == {"b": (1, True, True)}
@@ -191,7 +238,7 @@ async def test_who_dies_is_buried_and_its_duties_go_to_another(world: World) -> 
 async def test_who_was_only_stopped_enters_again(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     await world.start("a")
     await world.start("b")
-    await world.seconds(9, "a")
+    await world.seconds(11, "a")
     assert "node_dead" in capsys.readouterr().out
     await world.start("c")
     await world.seconds(1)
@@ -204,7 +251,7 @@ async def test_who_was_only_stopped_enters_again(world: World, capsys: pytest.Ca
 async def test_who_is_cut_off_has_no_duties_and_is_told_when_it_is_back(world: World) -> None:
     a = await world.start("a")
     world.backend.cut = True
-    world.ms += LEASE - 1_000
+    world.ms += HELD - 1_000
     with pytest.raises(Unavailable):
         await a.round()
     assert not a.has_duties
@@ -222,13 +269,14 @@ async def test_who_cannot_renew_says_so_now_and_then_and_when_it_can_again(
     async def seconds(many: int) -> None:
         for _ in range(many):
             mock_clock.jump(1)
-            await a._safely(a.round)
+            await a._safely(a.round, renews=a._looks)
 
     world.backend.wrong = True
     with capture_logs() as logs:
         await seconds(60)
         failed = [line["failures"] for line in logs if line["event"] == "node_not_renewed"]
         assert 2 <= len(failed) <= 7
+        assert "node_renewed" not in [line["event"] for line in logs], "a look that goes well is no renewal"
         world.backend.wrong = False
         await seconds(3)
     assert [line["event"] for line in logs].count("node_renewed") == 1
@@ -244,7 +292,7 @@ async def test_who_dies_as_the_clock_is_set_back_is_not_waited_for(world: World,
     await world.set_clock(-back_ms)
     await world.seconds(LEASE // 1000 - 2, "a")
     assert set(await world.there()) == {"a", "b"}
-    await world.seconds(12, "a")
+    await world.seconds((HELD + JUMP) // 1000, "a")
     assert world.with_duties() == ["b"]
     assert await world.there() == {"b": (1, True, True)}
     await world.start("c")

@@ -74,3 +74,23 @@ async def test_when_it_is_well_again_it_says_how_often_it_failed(autojump_clock:
 
 async def test_a_step_that_goes_well_says_nothing(autojump_clock: trio.abc.Clock) -> None:
     assert await told_of(Sick(0, 100), 20) == []
+
+
+async def test_of_several_steps_one_is_behind_the_other_and_each_fails_by_itself(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    taken: list[tuple[str, float]] = []
+    began = trio.current_time()
+
+    async def first() -> None:
+        taken.append(("first", trio.current_time() - began))
+        await trio.sleep(3)
+        raise Refused("no")
+
+    async def second() -> None:
+        taken.append(("second", trio.current_time() - began))
+
+    with structlog.testing.capture_logs() as logs, trio.move_on_after(15):
+        await every(10, first, second)
+    assert taken == [("first", 0), ("second", 3), ("first", 13)]
+    assert [line["step"] for line in logs] == ["first"]

@@ -171,7 +171,7 @@ class LateStore(Store):
         return found
 
 
-@pytest.mark.parametrize("late", range(1, 5))
+@pytest.mark.parametrize("late", [1, 2])  # what is removed, and a page of topics with their groups
 async def test_an_older_answer_that_comes_later_changes_nothing(tmp_path: Path, late: int) -> None:
     """A refresh read a topic before it gained queues and its group was paused, and has the answer after."""
     backend = await open_backend(f"sqlite:///{tmp_path}/tarry.db")

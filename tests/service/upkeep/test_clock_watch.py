@@ -53,6 +53,15 @@ async def clocks() -> Clocks:
     return clocks
 
 
+async def test_nothing_is_asked_for_while_the_time_is_offered(clocks: Clocks) -> None:
+    clocks.clock.offer(clocks.database, "one")
+    clocks.away, clocks.skew = True, 9_000
+    await clocks.take()
+    assert clocks.alarm.events == [("host_clock_set", 9_000)], "the rest of the round is as ever"
+    with pytest.raises(Unavailable):
+        await clocks.take()
+
+
 @pytest.mark.parametrize("step", [60_000, -10_000, -3_600_000])
 async def test_a_jump_of_the_database_is_told_and_that_it_is_followed(clocks: Clocks, step: int) -> None:
     await clocks.take(3)

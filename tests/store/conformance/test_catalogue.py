@@ -140,7 +140,7 @@ async def test_the_limits_of_a_topic(stage: Stage) -> None:
         await stage.store.change_topic(limited, draft, 2)
         for (found,) in (
             await stage.store.read(catalogue.find_topics, ["orders"]),
-            await stage.store.read(catalogue.topic_page, 0, 9),
+            (await stage.store.read(catalogue.topic_page, 0, 9, stage.store.ladder))[0],
             await stage.store.read(catalogue.topics_by_name, "", 9),
         ):
             assert (found.max_pending, found.max_rate) == (draft.max_pending, draft.max_rate)

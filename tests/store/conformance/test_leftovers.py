@@ -4,9 +4,12 @@ from functools import partial
 
 from support.stores import HOUR, SECOND, Stage
 from tarry.store.cleaning import leftovers, retention
+from tarry.store.cleaning.leftovers import LeftShards
 from tarry.store.cleaning.retention import Limits
+from tarry.store.ids import shard_of
 from tarry.store.records import Group, Topic
 from tarry.store.stream.positions import Position
+from tarry.store.timers import timers
 from tarry.wheel.ladder import Ladder
 
 DAY = 24 * HOUR
@@ -76,3 +79,18 @@ async def test_more_than_a_statement_takes(stage: Stage) -> None:
     await stage.publish(stage.draft(topics[1], queue=599))
     left = await stage.store.read(leftovers.find_leftovers, topics, groups)
     assert left.queues == {topics[1].queues[599].id}
+
+
+async def test_of_the_shards_those_are_told_where_somebody_cancels_or_moves(stage: Stage) -> None:
+    """And no others: what waits is nothing to clean."""
+    topic = await stage.topic()
+    empty = LeftShards(frozenset(), frozenset())
+    assert await stage.store.read(leftovers.find_shards) == empty
+    ids = [receipt.id for receipt in await stage.schedule(topic, HOUR, HOUR, HOUR)]
+    assert await stage.store.read(leftovers.find_shards) == empty
+    await stage.store.cancel(ids[:1], stage.now)
+    assert await stage.store.read(leftovers.find_shards) == LeftShards(frozenset([shard_of(ids[0])]), frozenset())
+    await stage.store.write(timers.reschedule, [(ids[1], stage.now + DAY)], stage.now)
+    left = await stage.store.read(leftovers.find_shards)
+    assert left.cancelled == {shard_of(ids[0])}
+    assert left.moved == {shard_of(ids[1])}

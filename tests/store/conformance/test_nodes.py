@@ -1,5 +1,6 @@
 """Servers are rows with slots of their own; leases have one holder at a time."""
 
+import attrs
 import pytest
 import trio
 
@@ -82,3 +83,17 @@ async def test_what_is_noted_is_committed_by_itself(stage: Stage) -> None:
         await stage.store.note(work)
     found = await stage.store.read(leases.find, "duties")
     assert (found == Lease("x", 1, stage.now + SECOND)) == stage.store.backend.shared
+
+
+async def test_who_looks_has_the_databases_time_with_it(stage: Stage) -> None:
+    """Of the same moment: nothing is asked for it. An embedded store has none, its host has the clock."""
+    assert await stage.store.read(nodes.look) == []
+    entered = await stage.store.note(nodes.enter, row(stage, "x"))
+    before = await stage.store.now()
+    (seen,) = await stage.store.read(nodes.look)
+    after = await stage.store.now()
+    assert seen == nodes.SeenNode(**attrs.asdict(entered), asked_at=seen.asked_at)
+    if stage.store.backend.shared:
+        assert before <= seen.asked_at // 1000 <= after
+    else:
+        assert seen.asked_at == 0
