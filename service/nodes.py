@@ -276,8 +276,8 @@ class Nodes:
         """Who is there; the rows of the dead go."""
         server = self._clock.server
         seen = await self._store.read(nodes.look)
-        if seen and seen[0].asked_at:
-            self._clock.offer(seen[0].asked_at / 1000, server)
+        if seen:
+            self._clock.offer(seen[0].asked_at / 1000, server)  # 0 is off, and so not taken
         rows = [row for row in seen if row.boot != self.boot]
         self._signs.see(rows, self._clock.monotonic())
         self._others = [row for row in rows if self._lives(row)]

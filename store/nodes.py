@@ -27,7 +27,8 @@ class NodeRow:
 
 @frozen
 class SeenNode(NodeRow):
-    """A server as it was seen; `asked_at` is Unix microseconds of the database, 0 where the host has the clock."""
+    """A server as it was seen; `asked_at` is Unix microseconds of the database, 0 where the host has the clock, and
+    where the database takes no writes."""
 
     asked_at: int
 

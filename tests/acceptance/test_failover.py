@@ -27,7 +27,7 @@ from tarry.client.errors import TarryError
 from tarry.pipeline.errors import StoreAway
 from tarry.pipeline.store_connection import StoreConnection, with_one_host
 from tarry.service.demo.server_process import ServerProcess, python_path
-from tarry.store import catalogue
+from tarry.store import catalogue, nodes
 from tarry.store.catalogue import TopicDraft
 from tarry.store.errors import ReadOnly, Unavailable
 from tarry.store.mysql.backend import MySQLBackend
@@ -159,6 +159,27 @@ def test_idle_and_read_only(pair: Pair, tmp_path: Path) -> None:
             f"{place_of(pair.leader)}: takes writes; {place_of(pair.follower)}: it is read-only (@@read_only is on)",
         )
         assert "1 here and 0 elsewhere, of 25 each" in found["connections"][1]
+
+
+async def test_a_look_at_the_nodes_offers_no_time_of_a_server_that_is_read_only(pair: Pair) -> None:
+    """So the clock asks for it, and finds that out, where the server's user could write all the same."""
+    with pair.database() as both:
+        store = Store(MySQLBackend(both.replace(f",{place_of(pair.follower)}", "")))
+        try:
+            await store.backend.migrate()
+            await store.note(nodes.enter, nodes.NodeRow("boot", "a", 0, 6, 1, 1, b"{}"))
+            (seen,) = await store.read(nodes.look)
+            assert seen.asked_at // 1000 == pytest.approx(await store.now(), abs=5_000)
+            run_sql(pair.leader.dsn, "SET GLOBAL read_only = 1")
+            try:
+                (seen,) = await store.read(nodes.look)
+                assert seen.asked_at == 0
+            finally:
+                run_sql(pair.leader.dsn, "SET GLOBAL read_only = 0")
+            (seen,) = await store.read(nodes.look)
+            assert seen.asked_at > 0
+        finally:
+            await store.backend.aclose()
 
 
 def test_the_dsn_of_the_how_to() -> None:
