@@ -42,7 +42,8 @@ async def run_tasks(node: Node) -> None:
         nursery.start_soon(every, 10, duty(node, node.schedules.mend))
         nursery.start_soon(every, node.forecast.rest, node.forecast.add_up)
         nursery.start_soon(every, 2, node.forecast.look)
-        nursery.start_soon(every, 60, *forgetting(node))
+        nursery.start_soon(every, 120, *forgetting(node))
+        nursery.start_soon(every, 60, duty(node, growth.sealer.look_everywhere))
         nursery.start_soon(growth.sealer.run, growth.ours)
         nursery.start_soon(every, 1, growth.sealer.look)
         if growth.notices is not None:
@@ -55,7 +56,7 @@ async def run_tasks(node: Node) -> None:
             nursery.start_soon(growth.notices.run, heard)
         nursery.start_soon(every, 10, duty(node, node.intake.count_outbox))
         nursery.start_soon(every, 10, duty(node, node.writer_watch.look, node.writer_watch.forget))
-        nursery.start_soon(every, 15, duty(node, node.measures.take, node.measures.forget))
+        nursery.start_soon(every, 20, duty(node, node.measures.take, node.measures.forget))
         await node.loader.recovered.wait()
         sweeps.loaded()
         nursery.start_soon(until_done, node.guards.look_for_undeclared, (StoreError,))
@@ -68,11 +69,11 @@ async def run_tasks(node: Node) -> None:
 
 
 def forgetting(node: Node) -> list[Callable[[], Awaitable[None]]]:
-    """What is looked after once a minute and is soon done. One behind the other: each at once would open a session of
+    """What is past its time and soon taken away. One behind the other: each at once would open a session of
     its own in the database, and close it."""
     steps: list[Callable[[], Awaitable[object]]] = [
         *(node.members.forget, node.sweeps.idempotency_keys, node.timers.forget, node.forecast.forget),
-        *(node.schedules.forget, node.client_owners.forget_unused, node.growth.sealer.look_everywhere),
+        *(node.schedules.forget, node.client_owners.forget_unused),
     ]
     return [duty(node, step) for step in steps if node.store.backend.shared or step != node.members.forget]
 

@@ -9,7 +9,7 @@
 - far, every minute: whatever else is due. Only rows that were never promoted are there, from transactions that were
   committed hours late. Both, when somebody says that a transaction of theirs was committed (`nudge`).
 - leases, every ten seconds: claims whose lease ran out and that no coordinator here has watched.
-- idempotency_keys, every minute: idempotency keys whose window is over, a bounded batch at a time.
+- idempotency_keys, every two minutes: idempotency keys whose window is over, a bounded batch at a time.
 - look, every second while somebody waits: queues that other nodes have made grow, for readers, and groups that have
   something to claim, for whatever reason: other nodes publish, seek and settle.
 """

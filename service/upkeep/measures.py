@@ -1,4 +1,4 @@
-"""The measures that need a look into the store, taken from counters every 15 seconds: what waits, and who lags."""
+"""The measures that need a look into the store, taken from counters every 20 seconds: what waits, and who lags."""
 
 from collections import Counter
 
