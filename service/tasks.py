@@ -42,7 +42,7 @@ async def run_tasks(node: Node) -> None:
         nursery.start_soon(every, 10, duty(node, node.schedules.mend))
         nursery.start_soon(every, node.forecast.rest, node.forecast.add_up)
         nursery.start_soon(every, 2, node.forecast.look)
-        nursery.start_soon(every, 120, *forgetting(node))
+        nursery.start_soon(partial(every, 120, *forgetting(node)))
         nursery.start_soon(every, 60, duty(node, growth.sealer.look_everywhere))
         nursery.start_soon(growth.sealer.run, growth.ours)
         nursery.start_soon(every, 1, growth.sealer.look)
