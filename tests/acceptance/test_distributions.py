@@ -1,11 +1,12 @@
 """What is built and what is installed: a wheel of the rooms, an sdist of all that git has, and a client of few parts.
 
-Everything is asked of the index at once, and built and installed from that: what goes wrong later is no matter of the
+Everything is asked of the index before, and built and installed from that: what goes wrong later is no matter of the
 network.
 """
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tomllib
@@ -13,17 +14,25 @@ import zipfile
 from pathlib import Path
 
 import attrs
+import httpx
 import pytest
+import uv
 
 from support.server import start_server
 from support.servers import skip_or_fail
+from support.waiting import wait_until
+from tarry import __version__
 from tarry.client import Tarry
+from tarry.service.demo.server_process import free_port
 
 ROOT = Path(__file__).parents[2]
 ROOMS = {"client", "pipeline", "service", "store", "testing", "wheel"}
 AT_MOST = 15
 """Distributions in all, ours too, for `pip install tarry`."""
-OWN = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "TARRY_", "COVERAGE_"))}
+OLD = ("fastapi==0.115.*", "httpx==0.27.*", "attrs==24.1.*", "anyio==4.4.*")
+"""What users have pinned: the lowest that we say we go with."""
+NOT_OURS = ("PYTHON", "TARRY_", "COVERAGE_", "UV_")
+OWN = {name: value for name, value in os.environ.items() if not name.startswith(NOT_OURS)}
 
 
 @attrs.frozen
@@ -33,6 +42,8 @@ class Built:
     sdist: Path
     """Unpacked."""
     wheel: Path
+    """Of the sdist."""
+    wheel_of_checkout: Path
     bin: Path
     """Of an environment with the wheel, without an extra and without pip."""
     offline: dict[str, str]
@@ -57,21 +68,33 @@ def pip(*arguments: str | Path) -> tuple[str | Path, ...]:
     return (sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", *arguments)
 
 
+def download(to: Path, *wanted: str | Path) -> None:
+    """From the index. The test is skipped where there is none, and fails in CI."""
+    asked = subprocess.run(
+        pip("download", "--quiet", "--dest", to, *wanted), env=OWN, capture_output=True, text=True, check=False
+    )
+    if asked.returncode:
+        told = asked.stderr.strip()
+        assert "conflict" not in told.lower(), told
+        skip_or_fail(f"pip does not get what is needed: {told.splitlines()[-1]}")
+
+
+def without_index(home: Path) -> dict[str, str]:
+    """For uv, which takes what was downloaded to `parts`."""
+    told = {"UV_FIND_LINKS": str(home / "parts"), "UV_CACHE_DIR": str(home / "cache"), "UV_PYTHON": sys.executable}
+    return OWN | told | {"UV_OFFLINE": "1", "UV_NO_INDEX": "1"}
+
+
+def locked() -> tuple[str | Path, ...]:
+    return ("--constraint", ROOT / ".make" / "lock.txt") if os.environ.get("CI") else ()
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     home = tmp_path_factory.mktemp("built")
     document = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     wanted = document["build-system"]["requires"] + document["project"]["dependencies"]
-    locked = ("--constraint", ROOT / ".make" / "lock.txt") if os.environ.get("CI") else ()
-    asked = subprocess.run(
-        pip("download", "--quiet", "--dest", home / "parts", *locked, *wanted),
-        env=OWN,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if asked.returncode:
-        skip_or_fail(f"pip does not get what is needed: {asked.stderr.strip().splitlines()[-1]}")
+    download(home / "parts", *locked(), *wanted)
     offline = OWN | {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(home / "parts")}
 
     names = sources()
@@ -91,9 +114,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     shutil.copytree(sdist, built_of)
     call(sys.executable, "-P", "-c", build, "build_wheel", home, cwd=built_of, env=tools)
     (wheel,) = home.glob("*.whl")
+    straight = home / "straight"
+    straight.mkdir()
+    call(sys.executable, "-P", "-c", build, "build_wheel", straight, cwd=home / "checkout", env=tools)
+    (wheel_of_checkout,) = straight.glob("*.whl")
     call(sys.executable, "-m", "venv", "--without-pip", home / "plain", cwd=home, env=OWN)
     call(*pip("--python", home / "plain", "install", "--quiet", wheel), cwd=home, env=offline)
-    return Built(names, sdist, wheel, home / "plain" / "bin", offline)
+    return Built(names, sdist, wheel, wheel_of_checkout, home / "plain" / "bin", offline)
 
 
 def test_the_wheel_has_the_rooms_and_nothing_else(built: Built) -> None:
@@ -102,6 +129,19 @@ def test_the_wheel_has_the_rooms_and_nothing_else(built: Built) -> None:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     of_rooms = {name for name in built.sources if name.split("/")[0] in {*ROOMS, "__init__.py", "py.typed"}}
     assert names == {f"tarry/{name}" for name in of_rooms}
+
+
+def test_a_wheel_of_the_checkout_is_the_same(built: Built) -> None:
+    """File by file, what it says of itself too."""
+
+    def files(wheel: Path) -> dict[str, bytes]:
+        with zipfile.ZipFile(wheel) as archive:
+            return {name: archive.read(name) for name in archive.namelist()}
+
+    of_sdist, of_checkout = files(built.wheel), files(built.wheel_of_checkout)
+    assert built.wheel.name == built.wheel_of_checkout.name
+    assert of_sdist.keys() == of_checkout.keys()
+    assert [name for name in of_sdist if of_sdist[name] != of_checkout[name]] == []
 
 
 def test_the_sdist_has_all_that_git_has(built: Built) -> None:
@@ -153,6 +193,51 @@ def test_it_publishes(built: Built, tmp_path: Path) -> None:
             claim = tarry.claim("parts", "all", max=2, start="earliest")
             assert claim is not None
             assert sorted(message.body["from"] for message in claim.messages) == ["async", "plain"]
+
+
+def test_it_publishes_beside_what_users_have_pinned(built: Built, tmp_path: Path) -> None:
+    parts, python = tmp_path / "parts", tmp_path / "old" / "bin" / "python"
+    download(parts, built.wheel, *OLD)
+    offline, program = without_index(tmp_path), uv.find_uv_bin()
+    call(program, "venv", "--quiet", "--no-config", python.parents[1], cwd=tmp_path, env=offline)
+    install = (program, "pip", "install", "--quiet", "--no-config", "--python", python)
+    call(*install, "tarry", *OLD, cwd=tmp_path, env=offline)
+    with start_server(tmp_path) as server:
+        call(python, "-W", "error", "-c", CLIENT, server.url, cwd=tmp_path, env=OWN)
+
+
+def test_uvx_runs_it(built: Built, tmp_path: Path) -> None:
+    """The wheel as it is: the client tells of itself, and with its extra the server serves, with pages and tables."""
+    download(tmp_path / "parts", *locked(), f"{built.wheel}[server]")
+    offline = without_index(tmp_path)
+
+    def uvx(what: str, *arguments: str) -> tuple[str, ...]:
+        return (uv.find_uv_bin(), "tool", "run", "--quiet", "--no-config", "--from", what, "tarry", *arguments)
+
+    alone, server = str(built.wheel), f"{built.wheel}[server]"
+    assert "pip install 'tarry[server]'" in call(*uvx(alone, "--help"), cwd=tmp_path, env=offline)
+    assert call(*uvx(alone, "--version"), cwd=tmp_path, env=offline) == f"{__version__}\n"
+    assert "Usage: tarry COMMAND" in call(*uvx(server, "--help"), cwd=tmp_path, env=offline)
+    listen = f"127.0.0.1:{free_port()}"
+    command = uvx(server, "serve", "--listen", listen)
+    with (
+        (tmp_path / "log").open("w") as log,
+        subprocess.Popen(command, cwd=tmp_path, env=offline, stdout=log, stderr=log) as process,
+        Tarry(f"http://{listen}") as tarry,
+        httpx.Client(base_url=tarry._transport.url, headers={"accept": "text/html"}, follow_redirects=True) as browser,
+    ):
+        try:
+            wait_until(tarry.ready)
+            assert tarry.publish("parts", 7).state == "published"
+            for page in ("/", "/ui/static/dashboard.css", "/docs", "/openapi.json"):
+                assert browser.get(page).status_code == 200
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+        except BaseException:
+            print((tmp_path / "log").read_text())
+            raise
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize(

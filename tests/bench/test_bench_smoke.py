@@ -34,6 +34,7 @@ MODULES = (
     "queues",
     "schedules",
     "scheduling",
+    "start",
 )
 
 
@@ -127,6 +128,14 @@ def test_scheduling(mariadb_server: str) -> None:
     assert [line["subject"] for line in lines] == ["lines", "executemany", "load_data"]
     assert all(line["rows"] == 2500 and line["per_s"] > 0 for line in lines)
     assert summary["peak_mb"]["median"] >= summary["server_mb"]["median"] > 0
+
+
+def test_start() -> None:
+    """The first start of a store, and one of a store that is there."""
+    *lines, summary = run("start", "--dsn", "sqlite", "--runs", "1")
+    assert len(lines) == 1
+    for start in ("first", "again"):
+        assert 0 < summary[start]["listening_s"]["median"] <= summary[start]["ready_s"]["median"]
 
 
 def test_neighbours(mariadb_server: str) -> None:
