@@ -5,9 +5,7 @@ The forecast has whole minutes that are ahead. What is overdue, the minute that 
 that begin or end within a minute are counted row by row; and everything, while the forecast is not to be trusted.
 """
 
-from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import accumulate
 
 from attrs import define, field, frozen
 
@@ -66,9 +64,9 @@ async def read(
     edge = await forecast.edge_of(tx, low, min(end, first), _AHEAD, _MOVED) if near else end
     parts = _Parts(tx, topic)
     if end > first:
-        parts.keep(await forecast.read(tx, _id(topic), first // MINUTE, end // MINUTE))
+        parts.whole = await forecast.ahead(tx, _id(topic), first // MINUTE, end // MINUTE)
     if any(bound % MINUTE and bound >= first for stretch in stretches for bound in stretch):
-        parts.everybody = await forecast.read(tx, ALL, first // MINUTE, end // MINUTE + 1)
+        parts.everybody = await forecast.ahead(tx, ALL, first // MINUTE, end // MINUTE + 1)
     counts: list[int] = []
     for since, until in stretches:
         count, stop = 0, until
@@ -94,18 +92,12 @@ class _Parts:
 
     _tx: Transaction
     _topic: Topic | None
-    everybody: forecast.Counts = field(factory=dict[int, int], init=False)
+    whole: forecast.Ahead = field(factory=lambda: forecast.Ahead({}), init=False)
+    """What of the topic falls due in whole minutes."""
+    everybody: forecast.Ahead = field(factory=lambda: forecast.Ahead({}), init=False)
     """How many of all topics fall due in each minute."""
-    _minutes: Sequence[int] = field(default=(), init=False)
-    """Those in which something of the topic falls due, and how many do before and in each."""
-    _sums: Sequence[int] = field(default=(0,), init=False)
     _read: int = field(default=0, init=False)
     """Rows that were read."""
-
-    def keep(self, counts: forecast.Counts) -> None:
-        """What the topic has in whole minutes."""
-        self._minutes = sorted(counts)
-        self._sums = [0, *accumulate(counts[minute] for minute in self._minutes)]
 
     async def count(self, since: int, until: int) -> tuple[int, int]:
         """How many of the topic, and up to when they were counted."""
@@ -113,10 +105,9 @@ class _Parts:
         for begin, end in _pieces(since, until):
             minutes = begin // MINUTE, end // MINUTE
             if not begin % MINUTE and not end % MINUTE:
-                low, high = (bisect_left(self._minutes, minute) for minute in minutes)
-                count += self._sums[high] - self._sums[low]
+                count += self.whole.within(*minutes)
                 continue
-            self._read += self.everybody.get(minutes[0], 0)
+            self._read += self.everybody.of(minutes[0])
             if self._read > _READ:
                 return count, begin
             count += await _count(self._tx, self._topic, begin, end)

@@ -12,10 +12,14 @@ Programs of before write no such rows. So all rows are counted at times, a stret
 or too much is written as a change (`check`): one statement sees rows and counts as of one moment.
 """
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from struct import Struct, pack, unpack
 from typing import NamedTuple
+
+from attrs import define, field
 
 from ..ids import SHARDS, first_id, random_nonce
 from ..ports import Asked, Transaction, Value
@@ -27,6 +31,7 @@ ALL = 0
 """In place of a topic's id: all of them together."""
 _MINUTES = Struct("<60i")
 _NOTHING = bytes(_MINUTES.size)
+_NONE = (0,) * 60
 _ROWS, _BYTES = 1000, 64 << 10
 """Of changes that are added up together: 8,000 minutes, a few milliseconds of work."""
 _PAIRS = 400
@@ -36,8 +41,6 @@ _CHECKED = 2_500
 
 Minutes = Counter[int]
 """By the minute since 1970."""
-Counts = Mapping[int, int]
-"""The same, to look at."""
 _Pair = tuple[int, int]
 """(topic id, Unix milliseconds)."""
 
@@ -147,17 +150,65 @@ async def forget(tx: Transaction, now: int) -> int:
     return await tx.execute("forecast.forget", now // HOUR)
 
 
-async def read(tx: Transaction, topic_id: int, since: int, until: int) -> Minutes:
-    """What a topic has in each minute from `since` up to `until`, minutes since 1970; `ALL`: all topics together."""
+@define
+class Ahead:
+    """What falls due in some hours, by the minute. Hours are added up as such: a month has 43,200 minutes, and who asks
+    for its days wants none of them."""
+
+    _hours: Mapping[int, Sequence[int]]
+    """Those in which something falls due, with its 60 minutes."""
+    _order: Sequence[int] = field(init=False)
+    _sums: Sequence[int] = field(init=False)
+    """How many fall due before each of them, in order, and in all."""
+
+    def __attrs_post_init__(self) -> None:
+        self._order = sorted(self._hours)
+        self._sums = [0, *accumulate(sum(self._hours[hour]) for hour in self._order)]
+
+    def of(self, minute: int) -> int:
+        """How many fall due in a minute since 1970."""
+        hour, place = divmod(minute, 60)
+        return self._hours[hour][place] if hour in self._hours else 0
+
+    def within(self, since: int, until: int) -> int:
+        """How many do from one minute up to another."""
+        return self._before(until) - self._before(since)
+
+    def _before(self, minute: int) -> int:
+        hour, place = divmod(minute, 60)
+        whole = self._sums[bisect_left(self._order, hour)]
+        return whole + sum(self._hours[hour][:place]) if hour in self._hours else whole
+
+    def minutes(self, since: int, until: int) -> Minutes:
+        """Those of a stretch in which something falls due."""
+        told = ((hour * 60 + place, many) for hour in self._order for place, many in enumerate(self._hours[hour]))
+        return Counter({minute: many for minute, many in told if many and since <= minute < until})
+
+
+async def ahead(tx: Transaction, topic_id: int, since: int, until: int) -> Ahead:
+    """What a topic has in the hours from `since` up to `until`, minutes since 1970; `ALL`: all topics together."""
     hours = since // 60, -(-until // 60)
     if topic_id == ALL:
         rows = await tx.fetch("forecast.read_all", tuple[int, int, bytes], *hours)
     else:
         rows = await tx.fetch("forecast.read", tuple[int, int, bytes], topic_id, *hours, topic_id)
-    found: Minutes = Counter()
-    for kind, place, text in rows:
-        _add(found, text, place if kind == 0 else None)
-    return Counter({minute: many for minute, many in found.items() if many > 0 and since <= minute < until})
+    kept: dict[int, Sequence[int]] = {place: _MINUTES.unpack(text) for kind, place, text in rows if kind == 0}
+    changed: dict[int, Minutes] = defaultdict(Counter)
+    for kind, _, text in rows:
+        for minute, many in _pairs(text) if kind else ():
+            if hours[0] <= minute // 60 < hours[1]:
+                changed[minute // 60][minute % 60] += many
+    for hour, minutes in changed.items():
+        kept[hour] = [many + minutes[place] for place, many in enumerate(kept.get(hour, _NONE))]
+    # What programs of before have taken is still in a minute, and what they have brought is not: it may be below zero.
+    return Ahead(
+        {hour: counts if min(counts) >= 0 else [max(many, 0) for many in counts] for hour, counts in kept.items()}
+    )
+
+
+async def read(tx: Transaction, topic_id: int, since: int, until: int) -> Minutes:
+    """What a topic has in each minute from `since` up to `until`, minutes since 1970; `ALL`: all topics together."""
+    return (await ahead(tx, topic_id, since, until)).minutes(since, until)
 
 
 def _add(minutes: Minutes, text: bytes, hour: int | None) -> None:

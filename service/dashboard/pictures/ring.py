@@ -1,6 +1,7 @@
 """The wheel as a ring: 3600 slots of a second, and the hand."""
 
 from collections.abc import Sequence
+from functools import cache
 from math import cos, log1p, pi, sin
 
 from markupsafe import Markup
@@ -36,12 +37,20 @@ def ring(slots: Sequence[int], hand: int) -> Markup:
 
 def _ticks(slots: Sequence[int], most: int) -> str:
     lines: list[str] = []
-    for second, many in enumerate(slots):
+    unit = (_DEPTH - 4) / log1p(most) if most else 0.0
+    for many, (right, up, begin) in zip(slots, _directions(), strict=False):
         if many:
-            length = 4 + (_DEPTH - 4) * log1p(many) / log1p(most)
-            (x1, y1), (x2, y2) = _at(second, _INNER), _at(second, _INNER + length)
-            lines.append(f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}")
+            end = _INNER + 4 + unit * log1p(many)
+            lines.append(f"{begin}L{_CENTRE + end * right:.1f} {_CENTRE - end * up:.1f}")
     return "".join(lines)
+
+
+@cache
+def _directions() -> Sequence[tuple[float, float, str]]:
+    """Of each second the way out from the centre, and where its tick begins: the same in every picture."""
+    angles = [second / 3600 * 2 * pi for second in range(3600)]
+    begins = [_at(second, _INNER) for second in range(3600)]
+    return [(sin(angle), cos(angle), f"M{x:.1f} {y:.1f}") for angle, (x, y) in zip(angles, begins, strict=True)]
 
 
 def _at(second: float, radius: float) -> tuple[float, float]:

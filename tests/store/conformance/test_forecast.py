@@ -4,6 +4,8 @@ import random
 from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis.strategies import dictionaries, integers, lists
 
 from support.counting import counted as counted_statements
 from support.stores import HOUR, MINUTE, SECOND, Stage
@@ -206,6 +208,18 @@ async def test_a_topic_that_is_removed(stage: Stage) -> None:
     assert stage.count("forecast") == 2
 
 
+async def test_no_minute_is_below_zero(stage: Stage) -> None:
+    """Programs of before tell only half: what they brought is missing, and what is taken of it is told."""
+    topic = await stage.topic()
+    await stage.schedule(topic, HOUR + 5 * MINUTE)
+    await stage.store.write(forecast.tell, stage.now, gone=[(topic.id, stage.now + HOUR + 9 * MINUTE)] * 2)
+    for _ in "not added up yet", "added up":
+        counts = (await stage.store.read(upcoming.read, topic, stage.now, HOUR, 3, stage.now)).counts
+        assert (counts[1], sum(counts)) == (1, 1)
+        await add_up(stage)
+    assert await check(stage) == 2
+
+
 async def test_what_is_over_goes(stage: Stage) -> None:
     topic = await stage.topic()
     await stage.schedule(topic, *(i * HOUR for i in range(1, 10)))
@@ -225,3 +239,21 @@ async def test_who_checks_waits_for_who_adds_up(stage: Stage) -> None:
     await stage.store.write(forecast.checked, stage.now - 1)
     assert await stage.store.read(forecast.checked_at) == stage.now
     stage.tables.rows("UPDATE forecast_check SET began_at = 0")
+
+
+@given(
+    dictionaries(integers(0, 5), lists(integers(0, 3), min_size=60, max_size=60)), integers(-10, 400), integers(0, 400)
+)
+def test_hours_tell_what_their_minutes_do(hours: dict[int, list[int]], since: int, length: int) -> None:
+    ahead, until = forecast.Ahead(hours), since + length
+    minutes = ahead.minutes(since, until)
+    assert ahead.within(since, until) == minutes.total()
+    assert all(ahead.of(minute) == minutes[minute] for minute in range(since, until))
+    assert minutes == Counter(
+        {
+            60 * hour + place: many
+            for hour, counts in hours.items()
+            for place, many in enumerate(counts)
+            if many and since <= 60 * hour + place < until
+        }
+    )
