@@ -7,7 +7,7 @@ SELECT boot, name, slot, level, started_at, renewed_at, facts FROM node ORDER BY
 -- server takes no writes. A user with rights enough could write there all the same, see `mysql.read_only`.
 SELECT boot, name, slot, level, started_at, renewed_at, facts,
   0 /*! + TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))
-    * (CAST(@@global.read_only AS CHAR) IN ('0', 'OFF') AND CAST(@@global.innodb_read_only AS CHAR) IN ('0', 'OFF')) */
+    * (CAST(@@global.read_only AS CHAR) IN ('0', 'OFF') AND CAST(@@global.innodb_read_only AS CHAR) IN ('0', 'OFF')) */ AS asked_at
 FROM node ORDER BY slot;
 
 -- name: add
