@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -91,17 +90,16 @@ def test_the_embedded_store(tmp_path: Path) -> None:
         again(server, ids, after)
 
 
-def test_mysql(tmp_path: Path, mariadb_server: str, fresh_database: Callable[[str], str]) -> None:
+def test_mysql(tmp_path: Path, mysql_dsn: str) -> None:
     if shutil.which("mysqldump") is None:
         skip_or_fail("no mysqldump on PATH")
     back_up, restore = blocks("MySQL and MariaDB")
-    dsn = fresh_database(mariadb_server)
-    parts = urlsplit(dsn)
+    parts = urlsplit(mysql_dsn)
     name = parts.path.removeprefix("/")
     login = [f"user={unquote(parts.username or '')}", f"password={unquote(parts.password or '')}"]
     place = [f"host={parts.hostname}", f"port={parts.port}", "protocol=tcp"]
     (tmp_path / ".my.cnf").write_text("\n".join(["[client]", *login, *place, ""]))
-    with start_server(tmp_path, dsn, env=QUIET) as server:
+    with start_server(tmp_path, mysql_dsn, env=QUIET) as server:
         with client_of(server) as tarry:
             ids = begin(tarry)
             run(tmp_path, back_up.replace(" tarry ", f" {name} "))
