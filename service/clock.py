@@ -50,7 +50,7 @@ class Clock:
         self._lead: int | None = None  # of the database's clock before `monotonic`, nanoseconds
         self._at = 0  # `monotonic` when that was so
         self._doubted: list[int] = []  # the leads of the samples since the jump
-        self._offered_at: int | None = None  # `monotonic` when the last one was followed that was offered
+        self._fresh_until = 0  # `monotonic` up to which what was offered last will do
         self.jumps = 0
 
     @property
@@ -81,8 +81,7 @@ class Clock:
     @property
     def is_fresh(self) -> bool:
         """Whether something was offered and followed just now, so that nothing needs to be asked for."""
-        known = self._offered_at is not None and not self.in_doubt
-        return known and self._monotonic() - (self._offered_at or 0) < _FRESH
+        return not self.in_doubt and self._monotonic() < self._fresh_until
 
     def now(self) -> int:
         """The time. Raises RuntimeError before the first sample."""
@@ -101,11 +100,10 @@ class Clock:
         followed only where nothing speaks against it."""
         arrived = self._monotonic()
         lead = math.floor(value * _NS) - arrived
-        self._offered_at = None
-        if self.in_doubt or server != self._sampled or abs(self._off(lead)) > JUMP:
-            return
-        self._follow(self._quickest(lead, arrived), arrived)
-        self._offered_at = arrived
+        self._fresh_until = 0
+        if not self.in_doubt and server == self._sampled and abs(self._off(lead)) <= JUMP:
+            self._follow(self._quickest(lead, arrived), arrived)
+            self._fresh_until = arrived + _FRESH
 
     async def take(self) -> None:
         """Asks for a sample."""
