@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Any, TypeVar
 
 import msgspec
@@ -83,7 +84,7 @@ class Call:
             return "a key in a path is more than one dot or two: most clients would shorten the path"
         return wrong_label(key, self.settings.max_key)
 
-    @property
+    @cached_property
     def trace(self) -> Mapping[str, str]:
         """The trace that the request is a part of: a message that it makes, and that names none, carries it."""
         if (parent := self.request.header(b"traceparent")) is None:
