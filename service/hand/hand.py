@@ -5,7 +5,8 @@ promotion skips nothing. Batches are bounded. What is due beyond one goes to the
 so does all that falls due until the crowd is gone.
 """
 
-from collections.abc import Awaitable, Callable, Container, Iterable, Sequence, Set
+from collections.abc import Awaitable, Callable, Container, Generator, Iterable, Sequence, Set
+from contextlib import contextmanager
 from typing import TypeVar
 
 import trio
@@ -56,6 +57,10 @@ class Hand:
     """What is due beyond a batch."""
     _firing: Set[int] = field(factory=frozenset[int], init=False)
     """Entries on their way: out of the wheel, and not in the stream, aside or in the crowd."""
+    _sweeps: int = field(default=0, init=False)
+    """How many are under way."""
+    _gone: set[int] = field(factory=set[int], init=False)
+    """Entries that went into the stream since a sweep began that is under way."""
     _many: bool = field(default=False, init=False)
     """More was due than a batch, when last looked."""
     _wake: trio.Event = field(factory=trio.Event, init=False)
@@ -84,9 +89,21 @@ class Hand:
         self.wheel.add_many(dues, entries)
         self._wake.set()
 
+    @contextmanager
+    def sweep(self) -> Generator[None, None, None]:
+        """Around a sweep. What goes into the stream meanwhile may have been read before that, and is not missing."""
+        self._sweeps += 1
+        try:
+            yield
+        finally:
+            self._sweeps -= 1
+            if not self._sweeps:
+                self._gone.clear()
+
     def add_missing(self, timers: Iterable[tuple[int, int]]) -> int:
         """Takes note of those rows a sweep found that nobody here knows of; returns how many."""
-        timers = [(due, entry) for due, entry in timers if entry not in self._aside and entry not in self._firing]
+        known = (self._aside, self._firing, self._gone)
+        timers = [(due, entry) for due, entry in timers if not any(entry in some for some in known)]
         if self.crowd and timers:
             here = self.crowd.among(timers)
             timers = [(due, entry) for due, entry in timers if entry not in here]
@@ -187,6 +204,8 @@ class Hand:
         promoted = await self._until_done(
             "promotion_failed", lambda: self._promote(entries, self._clock.now()), entries=len(entries)
         )
+        if self._sweeps:
+            self._gone.update(one.entry for one in promoted)
         self._streamed(promoted)
         return promoted
 

@@ -115,6 +115,10 @@ class Sweeps:
     async def _sweep(self, since: int, until: int, own_until: int = 0) -> bool:
         """Whether all that is there was seen. Of many rows the first shards' hide the others'; whose own hand is late
         has many of its own, and leaves it at that."""
+        with self._hand.sweep():
+            return await self._read(since, until, own_until)
+
+    async def _read(self, since: int, until: int, own_until: int) -> bool:
         on_time = self._hand.behind <= _LATE
         own = dict.fromkeys(self._hand.shares.held, max(until, own_until))
         # What a rate holds back lies there for long; the far sweep looks at it, or it would hide others' rows.

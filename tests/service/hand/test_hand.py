@@ -161,6 +161,21 @@ async def test_a_row_on_its_way_is_not_missing(autojump_clock: trio.testing.Mock
     assert bench.hand.add_missing([(EPOCH + 100, 1)]) == 1
 
 
+async def test_a_row_that_went_while_a_sweep_read_it_is_not_missing(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    bench = await start(nursery)
+    bench.hand.add(EPOCH + 100, 1)
+    bench.hand.add(EPOCH + 300, 2)
+    with bench.hand.sweep():
+        await trio.sleep(0.2)
+        with bench.hand.sweep():
+            await trio.sleep(0.2)
+        read_before = [(EPOCH + 100, 1), (EPOCH + 300, 2), (EPOCH + 350, 3)]
+        assert bench.hand.add_missing(read_before) == 1
+    assert bench.hand.add_missing([(EPOCH + 100, 1)]) == 1, "read after it went: it is there again"
+
+
 async def test_what_is_heard_of_is_taken_whoever_has_its_shard(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:

@@ -1,5 +1,7 @@
 """The sweeps: what a nudge looks for, and how often others' queues are looked at."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import pytest
@@ -39,6 +41,7 @@ class Rows:
         self.ms = NOW
         self.due: list[tuple[int, int]] = []
         self.held: set[int] = set()
+        self.sweeping = False
         self.asked: list[tuple[int, int]] = []
         self.behind = 0
         self.shares = whole()
@@ -78,6 +81,7 @@ class Rows:
     async def near(
         self, since: int, until: int, limit: int, untils: dict[int, int], but: list[int]
     ) -> list[tuple[int, int]]:
+        assert self.sweeping, "what goes from here on may have been read"
         self.passed_over.append(but)
         self.asked.append((since, until))
         self.untils.append(untils)
@@ -95,7 +99,14 @@ class Rows:
         found = [~entry for due, entry in self.due if entry < 0 and ~entry % 16 == shard and due < until]
         return sorted(id_ for id_ in found if id_ >= after)[:limit]
 
+    @contextmanager
+    def sweep(self) -> Generator[None, None, None]:
+        self.sweeping = True
+        yield
+        self.sweeping = False
+
     def add_missing(self, timers: list[tuple[int, int]]) -> int:
+        assert self.sweeping
         new = {entry for _, entry in timers} - self.held
         self.held |= new
         return len(new)
