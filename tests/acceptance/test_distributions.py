@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 import attrs
@@ -222,7 +223,7 @@ def test_uvx_runs_it(built: Built, tmp_path: Path) -> None:
     command = uvx(server, "serve", "--listen", listen)
     with (
         (tmp_path / "log").open("w") as log,
-        subprocess.Popen(command, cwd=tmp_path, env=offline, stdout=log, stderr=log) as process,
+        subprocess.Popen(command, cwd=tmp_path, env=offline, stdout=log, stderr=log, start_new_session=True) as process,
         Tarry(f"http://{listen}") as tarry,
         httpx.Client(base_url=tarry._transport.url, headers={"accept": "text/html"}, follow_redirects=True) as browser,
     ):
@@ -237,7 +238,8 @@ def test_uvx_runs_it(built: Built, tmp_path: Path) -> None:
             print((tmp_path / "log").read_text())
             raise
         finally:
-            process.kill()
+            with suppress(ProcessLookupError):  # all have ended
+                os.killpg(process.pid, signal.SIGKILL)  # uv's end alone is not that of the server which it started
 
 
 @pytest.mark.parametrize(
