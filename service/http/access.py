@@ -86,6 +86,14 @@ def session_of(request: Request) -> str | None:
     return None
 
 
+def is_of_a_page(request: Request) -> bool:
+    """A write from a browser: by a session or, where no key is asked for, from a page. Somebody sits there and has
+    clicked, so that such calls are few, while programs may cancel and publish thousands of times a second."""
+    if request.method in _SAFE or request.header(b"authorization") is not None:
+        return False
+    return request.header(b"origin") is not None or session_of(request) is not None
+
+
 def holder_of(request: Request, node: Node) -> Holder:
     """Who asks. Raises a `Problem`, 401, or 403 for a session's write without its header; and `Unavailable` where
     nobody can tell."""

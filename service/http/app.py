@@ -12,7 +12,7 @@ from ..lifecycle import Lifecycle
 from ..metrics import Metrics
 from ..settings import Settings
 from . import reference, spans
-from .access import NOTHING, Of, check, holder_of
+from .access import NOTHING, Of, check, holder_of, is_of_a_page
 from .asgi import Request, Response
 from .audit import Audit
 from .call import Call, answer
@@ -76,7 +76,8 @@ class App:
         try:
             self._hosts.check(request)
             operation = self._operation(request)
-            if operation.need.is_audited:
+            need = operation.need
+            if need.is_audited or (need.of is not Of.NOTHING and is_of_a_page(request)):
                 return await self._audit.told(request, operation, partial(self._act, request, operation))
             return await self._act(request, operation)
         except ClientGone:

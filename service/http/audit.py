@@ -1,4 +1,5 @@
-"""What operators do, in the log: a line for each such call, whether it was done or refused.
+"""What operators do, in the log: a line for each such call, whether it was done or refused. Such are all calls that
+need `operate`, and all writes of somebody at a browser.
 
 Who is refused can ask as often as he likes, and without a key from anywhere: of these a minute has no more lines than
 somebody would read, those without a key apart from those of each key, and the others are counted.
@@ -6,6 +7,7 @@ somebody would read, those without a key apart from those of each key, and the o
 
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import structlog
 import trio
 from attrs import define, field
@@ -27,6 +29,15 @@ _SHOWN = 256
 """Characters of a value of the path or the query."""
 
 
+class _Answer(msgspec.Struct):
+    """What is read of an answer."""
+
+    id: str
+
+
+_read_answer = msgspec.json.Decoder(_Answer).decode
+
+
 @define
 class _Minute:
     """Of refusals."""
@@ -46,10 +57,10 @@ class Audit:
 
     async def told(self, request: Request, operation: Operation, act: Callable[[], Awaitable[Response]]) -> Response:
         """The answer to a call, told in the log."""
-        status, outcome = _FAILED, "internal"
+        status, outcome, message = _FAILED, "internal", None
         try:
             response = await act()
-            status, outcome = response.status, "done"
+            status, outcome, message = response.status, "done", _message_of(response)
             return response
         except ClientGone:
             status, outcome = _GONE, "client-gone"  # what was done until then stays done
@@ -61,15 +72,18 @@ class Audit:
             status, outcome = problem.status, problem.kind
             raise problem from error
         finally:
-            self._tell(request, operation, status, outcome)
+            self._tell(request, operation, status, outcome, message)
 
-    def _tell(self, request: Request, operation: Operation, status: int, outcome: str) -> None:
-        more: dict[str, int] = {}
+    def _tell(self, request: Request, operation: Operation, status: int, outcome: str, message: str | None) -> None:
+        more: dict[str, int | str] = {}
+        if message is not None and message != request.parts.get("id"):
+            more["message"] = message
         if request.key is None or status == _FORBIDDEN:
             untold = self._refused(request.key)
             if untold is None:
                 return
-            more = {"untold": untold} if untold else {}
+            if untold:
+                more["untold"] = untold
         known = (request.parts, ("topic", "group", "name", "id")), (request.query, operation.parameters)
         client = request.scope.get("client")
         log.info(
@@ -95,3 +109,11 @@ class Audit:
         minute.told += 1
         untold, minute.untold = minute.untold, 0
         return untold
+
+
+def _message_of(response: Response) -> str | None:
+    """The id of the message that an answer is about: of one that was published, or moved."""
+    try:
+        return _read_answer(response.body).id
+    except msgspec.DecodeError:
+        return None  # it has none, or is about many

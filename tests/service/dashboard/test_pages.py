@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
+import structlog
 
 from support.spied import NOW, SpiedServer
 from tarry.service.cli.app import app as command_line
@@ -277,9 +278,13 @@ async def test_cancel_move_and_publish_again(browser: httpx.AsyncClient, server:
     assert "Say when" in await press(browser, f"{here}/move", when="")
     assert "delay" in await press(browser, f"{here}/move", when="soon")
     assert "with the same content to orders in 1h" in await press(browser, f"{here}/again", when="1h")
-    told = await press(browser, f"{here}/again", when="1h", sure="yes")
+    browser.headers["Origin"] = "http://127.0.0.1:8277"
+    with structlog.testing.capture_logs() as logs:
+        told = await press(browser, f"{here}/again", when="1h", sure="yes")
     copy = re.search("[0-9]{15,}", told)
     assert copy is not None
+    (line,) = [one for one in logs if one["event"] == "operated"]
+    assert (line["operation"], line["message"]) == ("publish", copy[0])
     found = (await browser.get(f"/v1/messages/{copy[0]}")).json()
     assert (found["key"], found["body"], found["deliver_at"]) == ("order-7", {"order": 7}, "2026-11-21T11:00:00.000Z")
     assert "Cancelled" in await press(browser, f"{here}/cancel", sure="yes")

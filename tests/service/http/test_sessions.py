@@ -1,9 +1,12 @@
 """A browser's session: a cookie in place of the key, and a header with each write."""
 
 import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import httpx
 import pytest
+import structlog
 
 from support.spied import SpiedServer
 from tarry.service.access.sessions import LASTS
@@ -113,3 +116,54 @@ async def test_where_no_key_is_asked_for(client: httpx.AsyncClient) -> None:
     assert (await client.get(PATH)).json() == everybody
     response = await client.post(PATH, json={"key": "x"})
     assert (response.json(), response.headers.get("set-cookie")) == (everybody, None)
+
+
+def told(logs: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    """Of the log what an auditor reads."""
+    lines = [one for one in logs if one["event"] == "operated"]
+    return [(one["operation"], one["key"], one["target"], one.get("message"), one["outcome"]) for one in lines]
+
+
+async def test_what_a_session_writes_is_in_the_log(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    """Whoever sits at a page is an operator, also where a key of producers would do."""
+    await server.topic()
+    token = make_token()
+    await server.store.write(keys.add, Key("anna", digest(token), ("read:*", "publish:orders"), 0))
+    await server.node.keyring.refresh()
+    bearer = {"Authorization": f"Bearer {token}"}
+    messages, later = "/v1/topics/orders/messages", {"body": 1, "delay": "1h"}
+    with structlog.testing.capture_logs() as logs:
+        first = (await client.post(messages, json=later, headers=bearer)).json()["id"]
+        second = (await client.post(messages, json=later, headers=bearer)).json()["id"]
+        assert (await client.delete(f"/v1/messages/{second}", headers=bearer)).status_code == 200
+    assert told(logs) == [], "of programs there may be thousands a second"
+    proof = await signed_in(client, token)
+    with structlog.testing.capture_logs() as logs:
+        await client.get(f"/v1/messages/{first}")
+        await client.patch(f"/v1/messages/{first}", json={"delay": "2h"}, headers=proof)
+        made = (await client.post(messages, json=later, headers=proof)).json()["id"]
+        await client.put("/v1/topics/orders/timers/cart-7", json=later, headers=proof)
+        await client.delete(f"/v1/messages/{first}", headers=proof)
+        await client.delete(f"/v1/messages/{first}")
+        await client.delete("/v1/messages/99", headers=proof)
+    (timer,) = [one["message"] for one in logs if one.get("operation") == "put_timer"]
+    assert told(logs) == [
+        ("reschedule", "anna", {"id": first}, None, "done"),
+        ("publish", "anna", {"topic": "orders"}, made, "done"),
+        ("put_timer", "anna", {"topic": "orders"}, timer, "done"),
+        ("cancel", "anna", {"id": first}, None, "done"),
+        ("cancel", None, {"id": first}, None, "cross-origin"),
+        ("cancel", "anna", {"id": "99"}, None, "unknown-message"),
+    ]
+    assert token not in str(logs)
+
+
+async def test_where_no_key_is_asked_for_a_page_is_known_by_its_origin(
+    client: httpx.AsyncClient, server: SpiedServer
+) -> None:
+    await server.topic()
+    sent = (await client.post("/v1/topics/orders/messages", json={"body": 1, "delay": "1h"})).json()["id"]
+    with structlog.testing.capture_logs() as logs:
+        await client.patch(f"/v1/messages/{sent}", json={"delay": "2h"})
+        await client.delete(f"/v1/messages/{sent}", headers={"Origin": "http://127.0.0.1:8277"})
+    assert told(logs) == [("cancel", None, {"id": sent}, None, "done")]
