@@ -57,6 +57,30 @@ def hosts(value: object) -> tuple[str, ...]:
     return tuple(cast("list[str]", value))
 
 
+_SERVER = r"https?://(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253})(?P<port>:[0-9]{1,5})?/?"
+
+
+def server(value: object) -> str:
+    """Where a server is reached; empty for what it finds itself."""
+    if value in ("", "none"):
+        return ""
+    match = re.fullmatch(_SERVER, value) if isinstance(value, str) else None
+    if match is None or int((match["port"] or ":0")[1:]) > 65535:
+        raise ValueError(f"{value!r} is not where a server is reached, such as https://tarry-1.internal:8277")
+    return match[0].removesuffix("/")
+
+
+def host_of(url: str) -> str:
+    """The host in what `server` has read."""
+    match = re.fullmatch(_SERVER, url)
+    return match["host"].strip("[]") if match else ""
+
+
+def show_server(url: str) -> str:
+    """As it is."""
+    return url or "none"
+
+
 def networks(value: object) -> tuple[str, ...]:
     """Networks, each an address and how many bits of it count."""
     if isinstance(value, str):

@@ -55,6 +55,7 @@ from .node import Node
 from .nodes import Nodes
 from .notices import Notices, nobody_hears
 from .outages import Outage
+from .own_address import others_reach
 from .processes.process import Process
 from .processes.supervisor import Supervisor
 from .push.addresses import read_networks
@@ -224,8 +225,7 @@ async def _serve(settings: Settings, manager: Systemd | Process, process: Proces
         limits = (settings.max_incoming, settings.body_timeout / 1000)
         sharing = process.share if process else Alone()
         ending = _Ending()
-        names = (settings.listen_host, *settings.hosts)
-        face = Dashboard(app, names, metrics.http_request, ending.stopped)
+        face = Dashboard(app, settings.names, metrics.http_request, ending.stopped)
         door = FrontDoor(face, grace - 2 * left, *limits, certificate=certificate, sharing=sharing)
         async with trio.open_nursery() as nursery:
             reaction = _Reaction(lifecycle, ending, settings, certificate, manager, nursery.cancel_scope)
@@ -238,7 +238,7 @@ async def _serve(settings: Settings, manager: Systemd | Process, process: Proces
                 nursery.start_soon(reaction.to, process.orders())
                 nursery.start_soon(process.answer, metrics.text)
             with nullcontext(process.sockets) if process else _listening(settings) as sockets:
-                place.url = _reached(settings, sockets).url
+                place.url = others_reach(_reached(settings, sockets), sockets)
                 listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in sockets]
                 await door.serve(listeners, ending.stopped)
             with trio.move_on_after(left):

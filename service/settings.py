@@ -179,6 +179,12 @@ class Settings:
     hosts: tuple[str, ...] = _setting(
         (), places.hosts, "names by which clients may call the server, beside that of listen", places.show_hosts
     )
+    advertise: str = _setting(
+        "",
+        places.server,
+        "where others reach this server, as GET /v1/nodes tells them; by default what it listens on",
+        places.show_server,
+    )
     node: str = _setting(None, _node, "this server's name among others; by default the host's")
     processes: int = _setting(
         1, _count(1, 64), "that serve on this machine, a node each on one MySQL: about one for each core"
@@ -300,11 +306,22 @@ class Settings:
         return "localhost" if self.listen_path is not None else self.listen.rpartition(":")[0].strip("[]")
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """By which clients may call the server, beside its addresses."""
+        told = (places.host_of(self.advertise),) if self.advertise else ()
+        return (self.listen_host, *self.hosts, *told)
+
+    @property
     def url(self) -> str:
-        """Where the server is, as a client writes it; of a Unix socket `listen` itself."""
+        """Where the server is, as a client of this machine writes it; of a Unix socket `listen` itself."""
         if self.listen_path is not None:
             return self.listen
-        return f"{'https' if self.tls_cert else 'http'}://{self.listen}"
+        return f"{self.scheme}://{self.listen}"
+
+    @property
+    def scheme(self) -> str:
+        """What clients speak with it."""
+        return "https" if self.tls_cert else "http"
 
     @property
     def is_beyond(self) -> bool:

@@ -35,6 +35,9 @@ class Flags(Place):
     hosts: Annotated[
         str | None, Parameter(help="Names by which clients may call the server, beside its own: a.example,b.example.")
     ] = None
+    advertise: Annotated[
+        str | None, Parameter(help="Where others reach this server: http://tarry-1.internal:8277; by default --listen.")
+    ] = None
     node: Annotated[str | None, Parameter(help="This server's name among others; the host's by default.")] = None
     processes: Annotated[
         int | None,

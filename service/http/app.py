@@ -49,7 +49,7 @@ class App:
     router: Router = field(factory=Router, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._hosts = Hosts((self._settings.listen_host, *self._settings.hosts))
+        self._hosts = Hosts(self._settings.names)
         beside = (
             Operation("GET", PATH, _openapi, "application/json", NOTHING),
             Operation("GET", DOCS, reference.docs, "text/html", NOTHING),

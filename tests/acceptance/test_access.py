@@ -76,9 +76,21 @@ def test_or_when_it_is_told_to(server: Served) -> None:
     server.start("--listen", f"0.0.0.0:{port}", "--insecure-listen")
     assert httpx.get(f"http://127.0.0.1:{port}/v1/topics").status_code == 200
     assert "open_to_all" in server.log
+    (node,) = httpx.get(f"http://127.0.0.1:{port}/v1/nodes").json()["nodes"]
+    assert "0.0.0.0" not in node["url"]
+    assert httpx.get(f"{node['url']}/livez").status_code == 200
     server.key("reader", "publish:*")
     assert status_within(5, f"http://127.0.0.1:{port}/v1/topics", "nobody", 401) == 401
     assert server.stop() == 0
+
+
+def test_it_tells_what_it_is_told_to_tell(server: Served) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    server.start("--listen", url.removeprefix("http://"), "--advertise", "http://a.example:8277")
+    called = {"Host": "a.example:8277"}
+    (node,) = httpx.get(f"{url}/v1/nodes", headers=called).json()["nodes"]
+    assert node["url"] == "http://a.example:8277"
+    assert httpx.get(f"{url}/v1/nodes", headers={"Host": "b.example"}).status_code == 421
 
 
 def test_a_unix_socket(server: Served, tmp_path: Path) -> None:

@@ -165,6 +165,7 @@ def test_compose() -> None:
         settings = settings_of(one["environment"])
         assert settings["TARRY_DSN_FILE"] == "/run/secrets/dsn"
         assert settings.get("TARRY_NODE", "migrate") == name
+        assert settings.get("TARRY_ADVERTISE", "http://migrate:8277") == f"http://{name}:8277"
         assert set(one["secrets"]) <= set(document["secrets"])
         build = one["build"]
         assert (FILES / build["context"] / build["dockerfile"]).resolve() == FILES / "Containerfile"
