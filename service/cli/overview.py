@@ -1,11 +1,12 @@
 """What `top` shows: how a server's topics and nodes are at a moment, by what its HTTP API tells."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
 from attrs import frozen
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from ...client import NotFound, Tarry
 from .rendering import time_text
@@ -15,6 +16,7 @@ Histogram: TypeAlias = Mapping[float, float]
 """By their bounds in seconds, how many were as late or less."""
 
 _LATENESS = "tarry_delivery_lateness_seconds"
+_HELD_BACK = "tarry_held_back_messages"
 
 
 @frozen
@@ -30,18 +32,21 @@ class Overview:
 def look(tarry: Tarry, sort: Sort, limit: int, before: Overview | None) -> Overview:
     """The first topics of this order. Lateness is of what was handed out since the look before; without one, since the
     server's start. Raises what the client does."""
-    lateness = read_lateness(tarry.metrics())
+    metrics = tarry.metrics()
+    lateness, held_back = read_lateness(metrics), read_held_back(metrics)
     topics: list[dict[str, Any]] = []
     for topic in tarry.topics(sort, limit=limit):
         try:
-            groups = tarry.topic(topic["topic"])["groups"]
+            told = tarry.topic(topic["topic"])
         except NotFound:
             continue  # removed meanwhile
         name = topic["topic"]
         late = _since(lateness.get(name, {}), {} if before is None else before.lateness.get(name, {}))
-        lags = [{"group": group["group"], "backlog": group["backlog"]} for group in groups]
+        lags = [{"group": group["group"], "backlog": group["backlog"]} for group in told["groups"]]
         quantiles = {"late_p50": quantile(late, 0.5), "late_p99": quantile(late, 0.99)}
-        topics.append({**topic, "groups": lags, **quantiles})
+        # The metrics are of all processes; they name so many topics and no more, and none without a rate.
+        held = held_back.get(name, told.get("held_back", 0))
+        topics.append({**topic, "held_back": held, "groups": lags, **quantiles})
     record = {"at": time_text(datetime.now(UTC)), "topics": topics, "nodes": tarry.nodes()}
     return Overview(record, lateness)
 
@@ -49,15 +54,29 @@ def look(tarry: Tarry, sort: Sort, limit: int, before: Overview | None) -> Overv
 def read_lateness(text: str) -> dict[str, dict[float, float]]:
     """The histogram of each topic out of a server's metrics; of several processes added up."""
     found: dict[str, dict[float, float]] = {}
-    for family in text_string_to_metric_families(text):
-        if family.name != _LATENESS:
-            continue
-        for sample in family.samples:
-            if sample.name == f"{_LATENESS}_bucket":
-                counts = found.setdefault(sample.labels["topic"], {})
-                bound = float(sample.labels["le"])
-                counts[bound] = counts.get(bound, 0.0) + sample.value
+    for sample in _samples(text, _LATENESS):
+        if sample.name == f"{_LATENESS}_bucket":
+            counts = found.setdefault(sample.labels["topic"], {})
+            bound = float(sample.labels["le"])
+            counts[bound] = counts.get(bound, 0.0) + sample.value
     return found
+
+
+def read_held_back(text: str) -> dict[str, int]:
+    """What release rates hold back of each topic that has one, out of a server's metrics; of several processes added
+    up."""
+    found: dict[str, int] = {}
+    for sample in _samples(text, _HELD_BACK):
+        topic = sample.labels["topic"]
+        found[topic] = found.get(topic, 0) + round(sample.value)
+    return found
+
+
+def _samples(text: str, name: str) -> Iterator[Sample]:
+    """Of this family."""
+    for family in text_string_to_metric_families(text):
+        if family.name == name:
+            yield from family.samples
 
 
 def _since(now: Histogram, before: Histogram) -> dict[float, float]:

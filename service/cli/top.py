@@ -41,8 +41,9 @@ _TOPICS = (
     _Column(">backlog", 9, lambda one: one["backlog"]),
     _Column(">late p99 ms", 11, lambda one: one["late_p99"]),
     _Column(">pending", 9, lambda one: one["pending"]),
+    _Column(">held back", 9, lambda one: one["held_back"]),
     _Column(">late p50 ms", 11, lambda one: one["late_p50"]),
-    _Column("largest lag", 16, _lag),
+    _Column("largest lag", 11, _lag),
 )
 _NODES = (
     _Column("node", 16, lambda one: one["node"] + ("*" if one["duties"] else "")),

@@ -18,7 +18,7 @@ import pytest
 
 from support.scripted_server import Answer, Request, ScriptedServer, problem, scripted_server
 from tarry.service.cli.app import run
-from tarry.service.cli.overview import quantile, read_lateness
+from tarry.service.cli.overview import quantile, read_held_back, read_lateness
 from tarry.service.demo.server_process import python_path
 from tarry.service.metrics import CONTENT_TYPE, Metrics
 
@@ -30,6 +30,9 @@ class Server:
 
     def __init__(self, script: ScriptedServer) -> None:
         self.metrics = Metrics()
+        self.metrics.watch(lambda: 0, lambda: 0, lambda: 0.0, lambda: 0, lambda: self.held_back)
+        self.held_back: dict[str, int] = {}
+        self.detail: dict[str, int] = {}
         self.away = False
         self.asked: list[str] = []
         script.respond = self.respond
@@ -47,7 +50,8 @@ class Server:
             rates = {"published_rate": 12.34, "delivered_rate": 5.0, "backlog": 9, "pending": 4}
             return Answer(200, {"topics": [{"topic": name} | rates for name in ("orders", "gone")], "cursor": None})
         if path == "/v1/topics/orders":
-            return Answer(200, {"groups": [{"group": "a", "backlog": 2}, {"group": "b", "backlog": 7}]})
+            groups = [{"group": "a", "backlog": 2}, {"group": "b", "backlog": 7}]
+            return Answer(200, {"groups": groups} | self.detail)
         return problem(404)
 
 
@@ -70,6 +74,7 @@ def test_one_look(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     told = dict(zip(lines[0], lines[1], strict=True))
     assert told["topic"] == "orders"
     assert (told["published/s"], told["backlog"], told["pending"]) == ("12.3", "9", "4")
+    assert told["held back"] == "0"
     assert (told["late p50 ms"], told["late p99 ms"], told["largest lag"]) == ("1", "500", "7 b")
     assert len(lines) == 4, "a topic that is gone meanwhile is left out"
     assert dict(zip(lines[2], lines[3], strict=True))["node"] == "one*"
@@ -82,6 +87,28 @@ def test_json_is_one_document(server: Server, capsys: pytest.CaptureFixture[str]
     assert set(told) == {"at", "topics", "nodes"}
     assert told["topics"][0]["groups"] == [{"group": "a", "backlog": 2}, {"group": "b", "backlog": 7}]
     assert (told["topics"][0]["late_p99"], told["nodes"][0]["hand_behind"]) == (None, 3)
+
+
+def test_what_a_release_rate_holds_back(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    server.held_back = {"orders": 3}
+    assert run(["top", "--once"]) == 0
+    head, told = [line.split("\t") for line in capsys.readouterr().out.splitlines()[:2]]
+    assert dict(zip(head, told, strict=True))["held back"] == "3"
+    assert run(["top", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["topics"][0]["held_back"] == 3
+
+
+def test_a_topic_that_metrics_do_not_name_tells_it_itself(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    server.held_back = {"(other)": 7}
+    server.detail = {"held_back": 5}
+    assert run(["top", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["topics"][0]["held_back"] == 5
+
+
+def test_held_back_at_several_processes_is_added_up() -> None:
+    name = "tarry_held_back_messages"
+    lines = [f"# TYPE {name} gauge", *(f'{name}{{process="{n}",topic="t"}} {n}.0' for n in (1, 2)), ""]
+    assert read_held_back("\n".join(lines)) == {"t": 3}
 
 
 def test_a_server_that_is_away(server: Server) -> None:
