@@ -365,6 +365,7 @@ def make_node(
         aside=Either(promotion.held, guards),
         shares=shares,
         topics_of=promotion.topics_of,
+        strangers=promotion.strangers,
         releases=Releases(lambda: directory.release_rates, lambda: shares.part, clock.monotonic),
     )
     membership = Membership(store, clock, groups.dismiss, present_for)

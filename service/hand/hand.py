@@ -20,6 +20,7 @@ from ..clock import Clock
 from ..outages import tell_failure
 from ..shares import Shares, whole
 from .crowd import Crowd, Timer, TopicsOf, unknown
+from .lookahead import Lookahead, Strangers, nobody_known
 from .releases import Releases, unbounded
 
 T = TypeVar("T")
@@ -52,9 +53,11 @@ class Hand:
     """Entries that are due and are not in the wheel any more."""
     shares: Shares = field(factory=whole)
     _topics_of: TopicsOf = field(default=unknown, alias="topics_of")
+    _strangers: Strangers = field(default=nobody_known, alias="strangers")
     _releases: Releases = field(factory=unbounded, alias="releases")
     crowd: Crowd = field(init=False)
     """What is due beyond a batch."""
+    _lookahead: Lookahead = field(init=False)
     _firing: Set[int] = field(factory=frozenset[int], init=False)
     """Entries on their way: out of the wheel, and not in the stream, aside or in the crowd."""
     _sweeps: int = field(default=0, init=False)
@@ -71,7 +74,9 @@ class Hand:
 
     def __attrs_post_init__(self) -> None:
         doubted = lambda: self._clock.in_doubt  # noqa: E731 - a question, and no name of its own
-        self.crowd = Crowd(self._promote_surely, self._topics_of, doubted, BATCH, self._releases, self._aside)
+        self._lookahead = Lookahead(self._topics_of, self._strangers)
+        topics_of = self._lookahead.topics_of
+        self.crowd = Crowd(self._promote_surely, topics_of, doubted, BATCH, self._releases, self._aside)
 
     def __len__(self) -> int:
         """Timers in memory."""
@@ -81,12 +86,14 @@ class Hand:
         """Takes note of a committed row, whoever has its shard. Past the horizon it is left to its page."""
         if self.horizon.covers(due):
             self.wheel.add(due, entry)
+            self._lookahead.note(due, entry)
             if self._sleeps_until is None or due < self._sleeps_until:
                 self._wake.set()
 
     def add_many(self, dues: Sequence[int], entries: Sequence[int]) -> None:
         """Takes note of a page of rows, whose times need not be in order."""
         self.wheel.add_many(dues, entries)
+        self._lookahead.note_many(dues)
         self._wake.set()
 
     @contextmanager
@@ -123,6 +130,11 @@ class Hand:
             await trio.lowlevel.checkpoint()
         for _ in self.crowd.forget(shards, self._clock.now() - _SOON):
             await trio.lowlevel.checkpoint()
+
+    async def look_ahead(self) -> None:
+        """Finds out, now and then, of which topics those are that fall due in a crowded second. Raises `StoreError`."""
+        if not self._clock.in_doubt:
+            await self._lookahead.look(self._clock.now(), self.wheel.load)
 
     @property
     def behind(self) -> int:

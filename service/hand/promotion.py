@@ -10,6 +10,7 @@ import trio
 from attrs import define, field
 
 from ...store.errors import Locked
+from ...store.ids import SHARDS
 from ...store.records import Promoted
 from ...store.store import Store
 from ...store.timers import crowds, timers
@@ -21,6 +22,9 @@ from ..stream.pace import Pace
 from ..topics.directory import Directory
 from .crowd import Timer
 from .held import Held
+
+_STRANGERS = 20_000
+"""Messages in a crowded second that are not of the crowd's topic, of which it is worth to know before it begins."""
 
 
 @define(eq=False)
@@ -66,6 +70,18 @@ class Promotion:
             group = self._directory.group_by_id(group_id)
             topics[entry] = -group_id if group is None else group.topic.id
         return topics
+
+    async def strangers(self, second: int) -> tuple[int, Mapping[int, int]] | None:
+        """The topic of which nearly all are that fall due in a second, and the topics of the others by their entries.
+        None where that is too many. Raises `StoreError`."""
+        if not (crowd := await self._store.read(crowds.crowd_in, second)):
+            return None
+        others: dict[int, int] = {}
+        for shard in range(SHARDS):  # each by itself: others read meanwhile
+            others |= await self._store.read(crowds.strangers, second, shard, crowd, _STRANGERS)
+            if len(others) >= _STRANGERS:
+                return None
+        return crowd, others
 
     def streamed(self, promoted: Sequence[Promoted]) -> None:
         """They are in their queues: wakes whoever reads these."""

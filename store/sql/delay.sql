@@ -40,6 +40,15 @@ SELECT id, topic_id FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT
 -- What waits in stretches of the key and is of another topic than this.
 SELECT id, topic_id FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) WITHIN (?*) AND topic_id <> ?;
 
+-- name: first_topics
+-- The topics of the first that wait in a stretch of a shard.
+SELECT topic_id FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE shard = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?;
+
+-- name: strangers
+-- What waits in a stretch of a shard and is of another topic than this.
+SELECT id, topic_id FROM delay /*! FORCE INDEX (PRIMARY) */
+WHERE shard = ? AND id >= ? AND id < ? AND topic_id <> ? ORDER BY id LIMIT ?;
+
 -- name: times
 -- When each of these messages is to be delivered.
 SELECT id, deliver_at FROM delay /*! FORCE INDEX (PRIMARY) */ WHERE (shard, id) AT (?*);

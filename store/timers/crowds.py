@@ -4,10 +4,11 @@ Where most of them are of one topic, only the others are named: the rows of a cr
 fraction of what it costs to bring them here. The look reads the rows that promotion is about to read.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from ..ids import SEQUENCE_BITS, SHARDS, due_of, places_of
+from ..ids import SEQUENCE_BITS, SHARDS, due_of, first_id, places_of
 from ..ports import Transaction
 from .timers import Timer
 
@@ -15,8 +16,30 @@ _GAP = 1_000
 """Milliseconds between two that are looked for by two stretches of the key: what lies between is not to be read."""
 _FEW = 200
 """Of a stretch that has no more than so many, each is looked for by itself."""
+_SAMPLE = 500
+"""Messages by which it is judged of which topic most are."""
 _LIST = 5_000
 """Ids in one statement."""
+
+
+async def crowd_in(tx: Transaction, second: int) -> int:
+    """The topic of most messages that are due in a second since 1970, by the first of one shard; 0 where there is
+    none."""
+    topics = await tx.fetch("delay.first_topics", int, 0, *_ids_of(second), _SAMPLE)
+    for topic, many in Counter(topics).most_common(1):
+        return topic if 2 * many > len(topics) else 0
+    return 0
+
+
+async def strangers(tx: Transaction, second: int, shard: int, crowd: int, limit: int) -> dict[int, int]:
+    """By id the topics of messages of a shard that are due in a second since 1970, and are not of topic `crowd`. What
+    was rescheduled is not among them."""
+    return dict(await tx.fetch("delay.strangers", tuple[int, int], shard, *_ids_of(second), crowd, limit))
+
+
+def _ids_of(second: int) -> tuple[int, int]:
+    """The first id of a second, and of the next."""
+    return first_id(second * 1_000), first_id(second * 1_000 + 1_000)
 
 
 async def topics_of(tx: Transaction, timers: Sequence[Timer], crowd: int) -> tuple[dict[int, int], dict[int, int]]:

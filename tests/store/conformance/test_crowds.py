@@ -3,7 +3,9 @@
 import pytest
 
 from support.stores import HOUR, MINUTE, SECOND, START, Stage, ids_of
+from tarry.store.ids import SHARDS
 from tarry.store.timers import crowds, timers
+from tarry.wheel.shards import shard_of
 
 
 @pytest.mark.parametrize("many", [30, 300])
@@ -54,3 +56,34 @@ async def test_far_apart_in_time_is_not_read_through(stage: Stage) -> None:
     found, _ = await stage.store.read(crowds.topics_of, asked, 0)
     assert set(found) == {*early, *late}
     assert not set(found) & set(between)
+
+
+async def test_who_is_not_of_the_crowd_of_a_second(stage: Stage) -> None:
+    a, b = await stage.topic("a"), await stage.topic("b")
+    second = (START + HOUR) // SECOND
+    begin = second * SECOND - START
+    await stage.schedule(a, *[begin + 3 * number for number in range(300)])
+    few = ids_of(await stage.schedule(b, *range(begin, begin + 1_000, 100)))
+    await stage.schedule(b, begin - 1, begin + 1_000)
+    (moved,) = ids_of(await stage.schedule(b, begin + 2 * HOUR))
+    await stage.store.write(timers.reschedule, [(moved, START + begin + 5)], START)
+    assert await stage.store.read(crowds.crowd_in, second) == a.id
+    found: dict[int, int] = {}
+    for shard in range(SHARDS):
+        some = await stage.store.read(crowds.strangers, second, shard, a.id, 100)
+        assert all(shard_of(id_) == shard for id_ in some)
+        found |= some
+    assert found == dict.fromkeys(few, b.id), "neither what is due before, after, nor what was moved"
+    all_of_a = [len(await stage.store.read(crowds.strangers, second, shard, b.id, 7)) for shard in range(SHARDS)]
+    assert set(all_of_a) == {7}, "no more than the limit"
+
+
+async def test_a_second_without_a_crowd(stage: Stage) -> None:
+    topics = [await stage.topic(name) for name in ("a", "b", "c")]
+    second = (START + HOUR) // SECOND
+    begin = second * SECOND - START
+    assert await stage.store.read(crowds.crowd_in, second) == 0
+    for topic in topics:
+        await stage.schedule(topic, *range(begin, begin + 200))
+    assert await stage.store.read(crowds.crowd_in, second) == 0
+    assert await stage.store.read(crowds.crowd_in, second + 1) == 0
