@@ -24,7 +24,8 @@ class Column:
     """The key in a row."""
     label: str
     kind: str = "text"
-    """text, line, name, id, code, number, rate, time, duration, state or list: how it is shown."""
+    """text, line, name, id, code, number, rate, time, duration, state or list: how it is shown. In a table of many
+    columns parts (between commas), when (a time) and address may take a second line."""
     to: str = ""
     """The key in a row of the address that a cell leads to."""
     wide: bool = False

@@ -35,6 +35,13 @@ _SERIOUS = {"serious", "critical"}
 CUT_OFF = """[...document.querySelectorAll(".scroll")].filter(one => one.scrollWidth > one.clientWidth)
     .map(one => one.getAttribute("aria-label"))"""
 """Tables of which a part is out of sight."""
+OVER_EACH_OTHER = """[...document.querySelectorAll("svg.picture")].flatMap((picture) => {
+    const texts = [...picture.querySelectorAll("text")].map((one) => [one.textContent, one.getBoundingClientRect()]);
+    return texts.flatMap(([said, a], index) => texts.slice(index + 1).filter(([, b]) =>
+        Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 &&
+        Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 4).map(([other]) => `${said} and ${other}`));
+})"""
+"""Texts of pictures that lie on one another; a few pixels of theirs are empty."""
 LIVE = 4000
 """Milliseconds within which something that is to come within a second is there, on a machine that has much to do."""
 
@@ -417,10 +424,30 @@ def test_axe_finds_no_serious_fault(house: House, operator: Window, theme: Any) 
         if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
             found.append(f"{address}: wider than a telephone")
         found += [f"{address}: cut off on a telephone: {one}" for one in page.evaluate(CUT_OFF)]
+        found += [f"{address}: on a telephone: {one}" for one in page.evaluate(OVER_EACH_OTHER)]
         page.set_viewport_size({"width": 1280, "height": 900})
         found += [f"{address}: cut off: {one}" for one in page.evaluate(CUT_OFF)]
+        found += [f"{address}: {one}" for one in page.evaluate(OVER_EACH_OTHER)]
     operator.wrong[:] = [one for one in operator.wrong if "404" not in one]  # the page that is not there
     assert found == []
+
+
+def test_nodes_of_several_servers_are_all_in_sight(operator: Window) -> None:
+    """Of one server the cells are short: shards in one stretch, and no duties for somebody else."""
+    page = operator.go("/ui/nodes")
+    page.locator("table").first.evaluate(
+        """(table) => {
+            const set = (kind, html) => { table.querySelector(`td.${kind}`).innerHTML = html };
+            const shards = ["0,", "2-3,", "5,", "7-9,", "11,", "13,", "15"];
+            set("parts", shards.map((one) => `<span class="whole">${one}</span>`).join(" "));
+            set("address", "https://tarry-1.warehouse.example:8277");
+            set("name", "warehouse-amsterdam-1");
+        }"""
+    )
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate(CUT_OFF) == [], width
+        assert page.locator("td.address").evaluate("(one) => one.offsetHeight") < 80
 
 
 def test_a_page_would_tell_if_it_ran_what_others_wrote(operator: Window) -> None:

@@ -32,6 +32,7 @@ async def overview(visit: Visit) -> Page:
         "checks": await checks(visit),
         "nodes": None if nodes is None else nodes["nodes"],
         "rates": None if activity is None else _rates(activity),
+        "node": None if activity is None else activity["node"],
         "series": None if activity is None else _series(activity),
         "wheel": None if wheel is None else {"entries": wheel["entries"], "behind": wheel["behind"]},
         "table": table,
@@ -54,6 +55,7 @@ async def pictures(visit: Visit) -> Page:
         facts["due"] += await falling_due(visit, "/v1/upcoming")
     if activity is not None:
         late = activity["lateness"]
+        facts["late_at"] = activity["node"]
         facts["heat"] = heat(late["counts"], late["bounds"], late["step"])
     return Page("pictures", "Pictures", facts)
 

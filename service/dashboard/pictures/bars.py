@@ -7,7 +7,7 @@ from markupsafe import Markup
 from ..words import bodied, short
 from .svg import drawing, element, text, titled
 
-_WIDTH, _HEIGHT, _TOP, _FOOT = 480, 104, 18, 16
+_WIDTH, _HEIGHT, _TOP, _FOOT = 480, 108, 18, 20
 
 
 def bars(counts: Sequence[int], labels: Sequence[str], about: str, *, shown: int = 6) -> Markup:

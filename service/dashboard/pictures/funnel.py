@@ -7,7 +7,7 @@ from markupsafe import Markup
 from ..words import bodied, duration, number
 from .svg import drawing, element, text, titled
 
-_WIDTH, _ROW, _LEFT, _RIGHT = 480, 15, 128, 64
+_WIDTH, _ROW, _LEFT, _RIGHT = 480, 18, 128, 64
 
 
 def funnel(resting: Sequence[int], ladder: Sequence[int], dead: int) -> Markup:
@@ -24,11 +24,11 @@ def funnel(resting: Sequence[int], ladder: Sequence[int], dead: int) -> Markup:
         length = max(width, 2.0 if many else 0.0)
         if not many:
             middle = _LEFT + room / 2
-            parts.append(element("line", x1=middle - 3, x2=middle + 3, y1=y + 7.5, y2=y + 7.5, class_="axis"))
-        bar = element("rect", x=_LEFT + (room - length) / 2, y=y + 2, width=length, height=_ROW - 4, class_=kind)
+            parts.append(element("line", x1=middle - 3, x2=middle + 3, y1=y + 9, y2=y + 9, class_="axis"))
+        bar = element("rect", x=_LEFT + (room - length) / 2, y=y + 3, width=length, height=_ROW - 6, class_=kind)
         parts.append(titled(bar, f"{label}: {number(many)}"))
-        parts.append(text(label, _LEFT - 8, y + 11, class_="small", text_anchor="end"))
-        parts.append(text(number(many), _WIDTH, y + 11, class_="small" if many else "small none", text_anchor="end"))
+        parts.append(text(label, _LEFT - 8, y + 13, class_="small", text_anchor="end"))
+        parts.append(text(number(many), _WIDTH, y + 13, class_="small" if many else "small none", text_anchor="end"))
     resting_all = bodied(sum(resting), "delivery rests", "deliveries rest")
     about = f"The ladder: {resting_all} on {len(ladder)} rungs, {bodied(dead, 'dead letter', 'dead letters')}"
     return drawing(_WIDTH, len(rows) * _ROW, about, parts, "funnel")

@@ -10,6 +10,8 @@ from ..words import bodied, number
 from .svg import drawing, element, text
 
 _SIZE, _CENTRE, _INNER, _DEPTH = 260, 130, 66, 44
+_FREE = 52
+"""The radius that the text in the middle has for itself: the hand begins there."""
 
 
 def ring(slots: Sequence[int], hand: int) -> Markup:
@@ -20,13 +22,13 @@ def ring(slots: Sequence[int], hand: int) -> Markup:
     parts += [
         element("path", d=_ticks(slots, most), class_="ticks"),
         *(
-            text(f":{minute:02d}", *_at(minute * 60, _INNER + _DEPTH + 8), class_="hour", dy="3", text_anchor="middle")
+            text(f":{minute:02d}", *_at(minute * 60, _INNER + _DEPTH + 10), class_="hour", dy="3", text_anchor="middle")
             for minute in range(0, 60, 15)
         ),
-        element("line", x1=_CENTRE, y1=_CENTRE - 24, x2=_CENTRE, y2=_CENTRE - _INNER - _DEPTH, class_="hand",
+        element("line", x1=_CENTRE, y1=_CENTRE - _FREE, x2=_CENTRE, y2=_CENTRE - _INNER - _DEPTH + 4, class_="hand",
                 transform=f"rotate({hand / 10:.1f} {_CENTRE} {_CENTRE})"),
         text(number(sum(slots)), _CENTRE, _CENTRE + 2, class_="large", text_anchor="middle"),
-        text("in the next hour", _CENTRE, _CENTRE + 17, class_="small", text_anchor="middle"),
+        text("in its slots", _CENTRE, _CENTRE + 17, class_="small", text_anchor="middle"),
     ]  # fmt: skip
     about = (
         f"The wheel: {bodied(sum(slots), 'entry', 'entries')} in {number(filled)} of its {number(len(slots))} slots, "

@@ -38,6 +38,9 @@ def test_the_ring_has_a_tick_for_each_slot_in_use() -> None:
     assert lengths[0] < lengths[2] < lengths[1]
     (hand,) = [one for one in drawn.iter() if one.get("class") == "hand"]
     assert hand.get("transform") == "rotate(90.0 130 130)"
+    (below,) = [one for one in drawn.iter() if one.text == "in its slots"]
+    half, foot = 0.26 * 10.5 * len(below.text or ""), float(below.get("y") or 0) - 130
+    assert 130 - float(hand.get("y1") or 0) > (half**2 + foot**2) ** 0.5, "the hand never crosses the text"
     assert "1,011 entries in 3 of its 3,600 slots" in (drawn.get("aria-label") or "")
 
 
