@@ -29,6 +29,10 @@ SELECT token, size FROM claim WHERE group_id = ? AND queue_id = ? AND number = ?
 -- What has become of the messages of a group's open claims.
 SELECT outcome FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ?;
 
+-- name: of_groups
+-- What has become of the messages of these groups' open claims.
+SELECT group_id, outcome FROM claim /*! FORCE INDEX (PRIMARY) */ WHERE group_id IN (?*);
+
 -- name: extents
 -- What is in the open claims of cursors.
 SELECT group_id, queue_id, number, `first`, size FROM claim /*! FORCE INDEX (PRIMARY) */

@@ -42,6 +42,14 @@ SELECT c.group_id, SUM(q.next_offset - c.position), SUM(c.retried + c.redriven +
 FROM `cursor` c /*! FORCE INDEX (PRIMARY) */ JOIN queue q /*! FORCE INDEX (PRIMARY) */ ON q.id = c.queue_id
 WHERE c.group_id IN (?*) GROUP BY c.group_id;
 
+-- name: counts
+-- For each of these groups: what it has yet to claim, what ever left for its retry queues and what came there, what died,
+-- and what of that is a dead letter still.
+SELECT c.group_id, SUM(q.next_offset - c.position), SUM(c.retried + c.redriven + c.parked),
+  SUM(CASE WHEN q.group_id = 0 THEN 0 ELSE q.next_offset END), SUM(c.dead), SUM(c.dead - c.cleared)
+FROM `cursor` c /*! FORCE INDEX (PRIMARY) */ JOIN queue q /*! FORCE INDEX (PRIMARY) */ ON q.id = c.queue_id
+WHERE c.group_id IN (?*) GROUP BY c.group_id;
+
 -- name: claimable
 -- Those of these groups that have something yet to claim.
 SELECT DISTINCT c.group_id
@@ -57,6 +65,11 @@ WHERE group_id IN (?*) AND (next_delivery > 0 OR dead > cleared);
 -- For each topic of which there is something to claim: how much, all its groups together. A scan of the cursors.
 SELECT q.topic_id, SUM(q.next_offset - c.position) FROM `cursor` c JOIN queue q ON q.id = c.queue_id
 WHERE q.next_offset > c.position GROUP BY q.topic_id;
+
+-- name: standings
+-- For each group that has something to claim or a dead letter: how much. A scan of the cursors.
+SELECT c.group_id, SUM(q.next_offset - c.position), SUM(c.dead - c.cleared) FROM `cursor` c JOIN queue q ON q.id = c.queue_id
+WHERE q.next_offset > c.position OR c.dead > c.cleared GROUP BY c.group_id;
 
 -- name: expire
 -- The cursor moves on over what retention takes.

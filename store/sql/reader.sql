@@ -24,6 +24,17 @@ UPDATE reader SET position = ? WHERE group_id = ? AND client = ? AND queue_id = 
 -- Where the clients of a group are.
 SELECT client, queue_id, position FROM reader /*! FORCE INDEX (PRIMARY) */ WHERE group_id = ?;
 
+-- name: least
+-- For each of these groups and each queue: where the client is that has got least far.
+SELECT group_id, queue_id, MIN(position) FROM reader /*! FORCE INDEX (PRIMARY) */
+WHERE group_id IN (?*) GROUP BY group_id, queue_id;
+
+-- name: backlogs
+-- For each group of which a client has something to read: how much, for those that have got least far. A scan.
+SELECT r.group_id, SUM(q.next_offset - r.least)
+FROM (SELECT group_id, queue_id, MIN(position) AS least FROM reader GROUP BY group_id, queue_id) r
+JOIN queue q ON q.id = r.queue_id WHERE q.next_offset > r.least GROUP BY r.group_id;
+
 -- name: forget
 -- All offsets of a client that is deregistered.
 DELETE /*+ INDEX(reader PRIMARY) */ FROM reader WHERE group_id IN (?*) AND client = ?;

@@ -16,6 +16,8 @@ from tarry.store.catalogue import TopicDraft
 from tarry.store.groups import holdings
 from tarry.store.groups.locked_rows import ClaimRow
 from tarry.store.ids import SHARDS, due_of, shard_of
+from tarry.store.looking import group_counts
+from tarry.store.looking.group_counts import GroupCounts
 from tarry.store.operating import redriving
 from tarry.store.operating.redriving import Letters
 from tarry.store.operating.replaying import Range
@@ -470,6 +472,11 @@ class Oracle:
         assert sum(row.dead - row.cleared for row in rows) == state.letters == len(hand.dead)
         assert sum(row.retried + row.redriven for row in rows) == len(hand.retries) + sum(map(len, hand.backs.values()))
         assert state.redriven == hand.redriven
+        counts = await self.store.read(group_counts.of_groups, [hand.group])
+        backlog = sum(queue.lag for queue in state.queues)
+        assert counts == {
+            hand.group.id: GroupCounts(backlog, state.claimed, sum(state.retries), state.dead, state.letters)
+        }
         entries = await self.store.backend.read(lambda tx: tx.fetch("seek.of_group", tuple[int, int], hand.group.id))
         assert dict(entries) == {row.queue_id: row.sought for row in rows if row.queue_id in dict(entries)}
         letters = await self.store.read(dead_letters_of, hand.group, 0, 10_000)

@@ -16,6 +16,7 @@ from tarry.store.catalogue import TopicDraft
 from tarry.store.groups import holdings
 from tarry.store.groups.locked_rows import ClaimRow
 from tarry.store.ids import SHARDS
+from tarry.store.looking import group_counts
 from tarry.store.records import Claim, ClaimRequest, Conflict, Draft, Group, Outcome, Publication, Settlement, Topic
 from tarry.store.rows import CursorState
 from tarry.store.store import Store
@@ -166,6 +167,9 @@ class Watch:
             in_hands = sum(claim.outcome.count(Outcome.OPEN) for claim in claims if claim.queue_id == row.queue_id)
             settled = row.acked + row.dead + row.retried + row.expired + row.skipped + row.parked
             assert row.position - row.origin == settled + in_hands
+        counts = (await self.store.read(group_counts.of_groups, [self.group]))[self.group.id]
+        state = await self.store.read(catalogue.group_state, self.group)
+        assert (counts.claimed, counts.retrying) == (state.claimed, sum(state.retries))
 
     @property
     def live(self) -> list[Held]:
