@@ -35,6 +35,7 @@ from .stream.shaping import Shaping
 from .stream.timers import Timers
 from .topics.catalogue import Catalogue
 from .topics.directory import Directory
+from .topics.group_ranking import GroupRanking
 from .topics.ranking import Ranking
 from .topics.remover import Remover
 from .upkeep.cleaner import Cleaner
@@ -53,6 +54,7 @@ class Node:
     directory: Directory
     catalogue: Catalogue
     ranking: Ranking
+    group_ranking: GroupRanking
     remover: Remover
     intake: Intake
     timers: Timers

@@ -76,6 +76,7 @@ from .stream.timers import Timers
 from .systemd import Systemd, here
 from .topics.catalogue import Catalogue
 from .topics.directory import Directory
+from .topics.group_ranking import GroupRanking
 from .topics.ranking import Ranking
 from .topics.rates import Rates
 from .topics.remover import Remover
@@ -395,6 +396,7 @@ def make_node(
         directory=directory,
         catalogue=Catalogue(store, directory, groups.look_again, tell, lambda: nodes.level),
         ranking=Ranking(store, directory, rates),
+        group_ranking=GroupRanking(store, directory),
         remover=Remover(store, directory, clock, busy, tell),
         intake=intake,
         timers=timers,

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -20,9 +20,13 @@ _NOT_NOW = 4
 
 
 def groups(
-    topic: Topic,
+    topic: Topic | None = None,
     /,
     *,
+    sort: Annotated[
+        Literal["name", "backlog", "dead_letters"],
+        Parameter(help="By name, or those first that have most of it."),
+    ] = "name",
     delete: Annotated[str | None, Parameter(help="Remove this group for good.")] = None,
     pause: Annotated[str | None, Parameter(help="Hand out nothing to this group until it is resumed.")] = None,
     resume: Annotated[str | None, Parameter(help="Go on handing out to this group.")] = None,
@@ -30,12 +34,16 @@ def groups(
     yes: Yes = False,
     server: Server = HERE,
 ) -> int:
-    """List the groups of a topic, or pause, resume or remove one.
+    """List groups of a topic or of all; pause, resume or remove one.
 
     With their backlog, retries and dead letters.
     """
     if sum(name is not None for name in (delete, pause, resume)) > 1:
         raise UsageError("one of --delete, --pause and --resume")
+    if topic is None:
+        if delete is not None or pause is not None or resume is not None or dry_run or yes:
+            raise UsageError("say of which topic the group is: tarry groups TOPIC")
+        return _of_all(sort, server)
     if delete is not None:
         with server.client() as tarry:
             return _delete(tarry, topic, delete, server, dry_run=dry_run, yes=yes)
@@ -47,12 +55,23 @@ def groups(
         if resume is not None:
             return _paused(tarry.resume(topic, resume), server)
         details = [tarry.group(topic, one["group"]) for one in tarry.topic(topic)["groups"]]
+    if sort != "name":
+        details.sort(key=lambda one: -one[sort])
     rows: list[tuple[Any, ...]] = []
     for one in details:
         counts = (one["backlog"], one["claimed"], sum(one["retries"]), one["dead_letters"], one["acked"])
         rows.append((one["group"], *counts, len(one["clients"]), _PAUSED[one["paused"]]))
     columns = ("group", ">backlog", ">claimed", ">retrying", ">dead letters", ">acked", ">clients", "paused")
     return server.show(details, columns, rows)
+
+
+def _of_all(sort: Literal["name", "backlog", "dead_letters"], server: Server) -> int:
+    with server.client() as tarry:
+        found = tarry.groups(sort)
+    counts = ("backlog", "claimed", "retrying", "dead_letters")
+    rows = [(one["topic"], one["group"], *(one[name] for name in counts), _PAUSED[one["paused"]]) for one in found]
+    columns = ("topic", "group", ">backlog", ">claimed", ">retrying", ">dead letters", "paused")
+    return server.show(found, columns, rows)
 
 
 _PAUSED = {True: "yes", False: ""}

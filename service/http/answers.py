@@ -618,6 +618,13 @@ class GroupList(Answer, kw_only=True):
     groups: list[GroupSummary]
 
 
+class GroupPage(Answer, kw_only=True):
+    """Groups of all topics, or of one; `cursor` is for the next page, null on the last."""
+
+    groups: list[GroupCounts]
+    cursor: str | None
+
+
 class QueueAnswer(Answer, kw_only=True):
     """How far a group is in one queue."""
 

@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from ...store.erased import erased_at_of
 from ...store.groups.push import PushRow
+from ...store.looking import group_counts as counting
 from ...store.operating.erasing import Erasure
 from ...store.records import DeadLetter, Delivered, Event, Found, Group, GroupState, Receipt, Topic, TopicState
 from ..durations import format_time
@@ -198,23 +199,13 @@ def topic_ranked(one: Topic, state: TopicState, activity: Activity) -> TopicRank
 
 
 def topic_detail(
-    one: Topic, state: TopicState, groups: Sequence[tuple[Group, GroupState]], held_back: int
+    one: Topic, state: TopicState, groups: Sequence[tuple[Group, counting.GroupCounts]], held_back: int
 ) -> TopicDetail:
     """With its counts and groups, and how many are held back by its release rate."""
     return TopicDetail(
         **msgspec.structs.asdict(topic_counts(one, state)),
         held_back=held_back,
-        groups=[
-            GroupCounts(
-                **msgspec.structs.asdict(group_summary(group)),
-                backlog=_backlog(counts),
-                claimed=counts.claimed,
-                retrying=sum(counts.retries),
-                dead=counts.dead,
-                dead_letters=counts.letters,
-            )
-            for group, counts in groups
-        ],
+        groups=[group_counts(group, counts) for group, counts in groups],
     )
 
 
@@ -228,6 +219,18 @@ def group_summary(one: Group) -> GroupSummary:
         on_exhausted="block" if one.block else "dead",
         concurrency=one.concurrency,
         paused=one.paused,
+    )
+
+
+def group_counts(one: Group, counts: counting.GroupCounts) -> GroupCounts:
+    """With its counts."""
+    return GroupCounts(
+        **msgspec.structs.asdict(group_summary(one)),
+        backlog=counts.backlog,
+        claimed=counts.claimed,
+        retrying=counts.retrying,
+        dead=counts.dead,
+        dead_letters=counts.letters,
     )
 
 
@@ -250,7 +253,7 @@ def group_detail(one: Group, state: GroupState) -> GroupDetail:
 
     return GroupDetail(
         **msgspec.structs.asdict(group_summary(one)),
-        backlog=_backlog(state),
+        backlog=sum(queue.lag for queue in state.queues),
         queues=queues(retry=False),
         retry_queues=queues(retry=True),
         clients=list(state.clients),
@@ -266,7 +269,3 @@ def group_detail(one: Group, state: GroupState) -> GroupDetail:
         skipped=state.skipped,
         expired=state.expired,
     )
-
-
-def _backlog(state: GroupState) -> int:
-    return sum(queue.lag for queue in state.queues)

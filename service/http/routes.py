@@ -15,6 +15,7 @@ from . import (
     clients,
     dead,
     finding,
+    groups,
     guards,
     health,
     messages,
@@ -151,6 +152,9 @@ _IF_MATCH = Parameter("If-Match", "the revision that it must be at, as ETag has 
 _IF_NONE_MATCH = Parameter("If-None-Match", "*: only when none waits", form={"type": "string"})
 _MAX = Parameter("max", "how many at most, 1 to 1000; 10 unless said", numbers=(1, 1000))
 _SORT = Parameter("sort", "name, rate or backlog; name unless said", words=("name", "rate", "backlog"))
+_SORT_GROUPS = Parameter(
+    "sort", "name, backlog or dead_letters; name unless said", words=("name", "backlog", "dead_letters")
+)
 _FORCE = Parameter(
     "force",
     "true: also while messages wait or are unsettled; they are dropped; false unless said",
@@ -399,6 +403,11 @@ OPERATIONS: tuple[Operation, ...] = (
         *("GET", "/v1/topics", topics.list_topics, answers.TopicList, READ_ALL),
         query=(_SORT, *_PAGE),
         problems=("bad-request", *_READS),
+    ),
+    Operation(
+        *("GET", "/v1/groups", groups.list_all_groups, answers.GroupPage, READ_ALL),
+        query=(_SORT_GROUPS, Parameter("topic", "of this topic only", form=schemas.NAME), *_PAGE),
+        problems=_NO_TOPIC,
     ),
     Operation("GET", _TOPIC, topics.get_topic, answers.TopicDetail, KNOW, problems=_NO_TOPIC),
     Operation(

@@ -7,6 +7,7 @@ from msgspec import UNSET, UnsetType
 
 from ...store import catalogue
 from ...store.catalogue import TopicDraft
+from ...store.looking import group_counts
 from ...store.records import Topic
 from ...wheel.ladder import MAX_REST_MS, Ladder
 from ..errors import UnknownGroup, UnknownTopic
@@ -113,7 +114,9 @@ async def get_topic(call: Call) -> Response:
     if topic is None:
         raise UnknownTopic(f"there is no topic {name!r}")
     states = await node.store.read(catalogue.topic_states, [topic])
-    groups = [(group, await node.groups.state(group)) for group in node.directory.groups_of(topic)]
+    known = node.directory.groups_of(topic)
+    counts = await node.store.read(group_counts.of_groups, known)
+    groups = [(group, counts[group.id]) for group in known if group.id in counts]
     held_back = node.hand.crowd.held_back_of(topic.id)
     return answer(rendering.topic_detail(topic, states[topic.id], groups, held_back))
 

@@ -203,6 +203,11 @@ class Directory:
         """The name of a topic; empty for one that is not known here yet."""
         return self._names.get(topic_id, "")
 
+    @property
+    def groups(self) -> list[Group]:
+        """All groups, in no order."""
+        return list(self._by_id.values())
+
     def groups_of(self, topic: Topic) -> list[Group]:
         """The groups of a topic, by name."""
         return sorted(self._of_topic.get(topic.id, {}).values(), key=lambda group: group.name)

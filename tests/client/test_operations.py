@@ -146,3 +146,17 @@ def test_the_first_topics_alone(script: ScriptedServer, tarry: Tarry) -> None:
     script.say(Answer(200, {"topics": [{"topic": "a"}], "cursor": "more"}))
     assert tarry.topics("rate", limit=1) == [{"topic": "a"}]
     assert script.requests[0].path == "/v1/topics?sort=rate&max=1"
+
+
+def test_groups_come_in_pages(script: ScriptedServer, tarry: Tarry) -> None:
+    a, b = {"topic": "t", "group": "a"}, {"topic": "t", "group": "b"}
+    script.say(Answer(200, {"groups": [a, b], "cursor": "7:t:b"}))
+    script.say(Answer(200, {"groups": [b], "cursor": None}))
+    script.say(Answer(200, {"groups": [a], "cursor": "7:t:a"}))
+    assert tarry.groups("backlog", topic="t") == [a, b]
+    assert tarry.groups(limit=1) == [a]
+    assert [request.path for request in script.requests] == [
+        "/v1/groups?sort=backlog&topic=t&max=1000",
+        "/v1/groups?sort=backlog&topic=t&max=1000&cursor=7%3At%3Ab",
+        "/v1/groups?sort=name&max=1",
+    ]

@@ -36,6 +36,7 @@ _ASKED = (
         "membership",
         "operations",
         "ranking",
+        "group_ranking",
         "readers",
         "remover",
     ),

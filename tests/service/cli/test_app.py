@@ -205,6 +205,8 @@ def test_no_number_is_rounded(command: list[str], flag: str, value: str, capsys:
         ["consume", "t", "--group", "g", "--exec", "./no-such-command"],
         ["seek", "t", "--group", "g", "--to", "yesterday", "--yes"],
         ["groups", "t", "--delete", "..", "--yes"],
+        ["groups", "--pause", "g"],
+        ["groups", "--sort", "rate"],
         ["migrate", "--dsn", "postgres://x/y"],
         ["migrate", "--dsn", "mysql://root@127.0.0.1"],
         ["serve", "--dsn", "mysql://root@127.0.0.1"],
@@ -426,6 +428,33 @@ def test_a_message_on_a_terminal_is_not_obeyed(broker: SmallBroker, monkeypatch:
     assert run(["consume", "t", "--group", "g", "--max", "1"]) == 0
     assert json.dumps(EVIL, ensure_ascii=True)[1:-1] in screen.getvalue()
     assert EVIL[0] not in screen.getvalue()
+
+
+def test_groups_of_all_topics(script: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    one = {"topic": "t", "group": "g", "backlog": 7, "claimed": 1, "retrying": 2, "dead_letters": 3, "paused": True}
+    for _ in range(2):
+        script.say(Answer(200, {"groups": [one], "cursor": None}))
+    assert run(["groups", "--sort", "dead_letters"]) == 0
+    assert script.requests[0].path == "/v1/groups?sort=dead_letters&max=1000"
+    _, line = capsys.readouterr().out.splitlines()
+    assert line.split() == ["t", "g", "7", "1", "2", "3", "yes"]
+    assert run(["groups", "--json"]) == 0
+    assert [json.loads(text) for text in capsys.readouterr().out.splitlines()] == [one]
+
+
+def test_groups_of_a_topic_are_sorted_by_what_they_have(
+    script: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def respond(request: Request) -> Answer:
+        name = request.path.rpartition("/")[2]
+        if name == "t":
+            return Answer(200, {"topic": "t", "groups": [{"group": "a"}, {"group": "b"}]})
+        counts = {"backlog": 9 if name == "b" else 0, "claimed": 0, "retries": [], "dead_letters": 0, "acked": 0}
+        return Answer(200, {"topic": "t", "group": name, **counts, "clients": [], "paused": False})
+
+    script.respond = respond
+    assert run(["groups", "t", "--sort", "backlog"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]] == ["b", "a"]
 
 
 @pytest.fixture

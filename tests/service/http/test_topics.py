@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from support.spied import NOW, SpiedServer
+from tarry.service.topics.group_ranking import GroupPlace
 from tarry.service.topics.ranking import Place
 from tarry.store.catalogue import TopicDraft
 from tarry.store.records import Group, GroupState
@@ -188,6 +189,32 @@ async def test_topics_come_in_pages(
     assert page["cursor"] is None
     for wrong in ("max=0", "max=1001", "cursor=b", "cursor=x:b", "cursor=7:", "cursor=-1:b", "curser=7:b"):
         assert (await client.get(f"/v1/topics?{wrong}")).status_code == 400
+
+
+async def test_groups_of_all_topics_come_in_pages(client: httpx.AsyncClient, server: SpiedServer) -> None:
+    for name, messages in (("a", 2), ("b", 5), ("c", 0)):
+        topic = await server.topic(name)
+        await server.group(topic, "mail")
+        if messages:
+            await server.publish(topic, *[b"1"] * messages)
+    await server.node.catalogue.pause_group(await server.group(topic, "billing"), paused=True)
+    page = (await client.get("/v1/groups?sort=backlog&max=2")).json()
+    assert [(one["topic"], one["group"], one["backlog"]) for one in page["groups"]] == [
+        ("b", "mail", 5),
+        ("a", "mail", 2),
+    ]
+    assert page["cursor"] == "2:a:mail"
+    page = (await client.get(f"/v1/groups?sort=backlog&cursor={page['cursor']}")).json()
+    assert server.all("group_ranking.page")[-1] == ("backlog", GroupPlace(-2, "a", "mail"), 100, None)
+    assert [(one["group"], one["paused"]) for one in page["groups"]] == [("billing", True), ("mail", False)]
+    assert page["cursor"] is None
+    (one,) = (await client.get("/v1/groups?topic=b")).json()["groups"]
+    assert one == (await client.get("/v1/topics/b")).json()["groups"][0]
+    assert (await client.get("/v1/groups?sort=dead_letters&max=1")).json()["cursor"] == "0:a:mail"
+    assert (await client.get("/v1/groups?topic=nosuch")).json()["type"] == "/problems/unknown-topic"
+    cursors = ("b", "x:b:c", "7:", "7:b", "7:b:", "-1:b:c", "7:b:c:d", "7:..:c")
+    for wrong in ("max=0", "max=1001", "sort=rate", "topic=a b", "curser=7:b:c", *(f"cursor={one}" for one in cursors)):
+        assert (await client.get(f"/v1/groups?{wrong}")).status_code == 400, wrong
 
 
 async def test_a_topic_is_told_with_its_groups(client: httpx.AsyncClient, server: SpiedServer) -> None:

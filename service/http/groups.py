@@ -1,0 +1,42 @@
+"""/v1/groups: the groups of all topics."""
+
+from collections.abc import Mapping
+
+from ..topics.group_ranking import GroupPlace, GroupSort
+from . import answers, rendering
+from .asgi import Response
+from .call import Call, answer
+from .messages import PAGE
+from .names import wrong_name
+from .problems import bad_parameter
+
+_SORTS: Mapping[str, GroupSort] = {"name": "name", "backlog": "backlog", "dead_letters": "dead_letters"}
+
+
+async def list_all_groups(call: Call) -> Response:
+    """Groups of all topics with their counts, page by page."""
+    query = call.query
+    sort = _SORTS.get(query.get("sort", "name"))
+    if sort is None:
+        raise bad_parameter("sort", "there are name, backlog and dead_letters")
+    limit = call.number(query.get("max"), "max", default=PAGE, low=1, high=1000)
+    place = _place(query.get("cursor"))
+    topic = None
+    if (name := query.get("topic")) is not None:
+        if wrong := wrong_name(name):
+            raise bad_parameter("topic", wrong)
+        topic = await call.node.directory.topic(name, create=False)
+    page = await call.node.group_ranking.page(sort, place, limit, topic)
+    after = page.after
+    cursor = None if after is None else f"{-after.less}:{after.topic}:{after.group}"
+    return answer(answers.GroupPage(groups=[rendering.group_counts(*one) for one in page.groups], cursor=cursor))
+
+
+def _place(text: str | None) -> GroupPlace:
+    if text is None:
+        return GroupPlace()
+    value, *names = text.split(":")
+    number = value.isdecimal() and value.isascii() and len(value) < 19
+    if not number or len(names) != 2 or any(map(wrong_name, names)):
+        raise bad_parameter("cursor", "pass the cursor of the page before, as it is")
+    return GroupPlace(-int(value), *names)
