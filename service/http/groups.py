@@ -28,15 +28,15 @@ async def list_all_groups(call: Call) -> Response:
         topic = await call.node.directory.topic(name, create=False)
     page = await call.node.group_ranking.page(sort, place, limit, topic)
     after = page.after
-    cursor = None if after is None else f"{-after.less}:{after.topic}:{after.group}"
+    cursor = None if after is None else f"{after.value}:{after.topic}:{after.group}"
     return answer(answers.GroupPage(groups=[rendering.group_counts(*one) for one in page.groups], cursor=cursor))
 
 
 def _place(text: str | None) -> GroupPlace:
     if text is None:
         return GroupPlace()
-    value, *names = text.split(":")
-    number = value.isdecimal() and value.isascii() and len(value) < 19
-    if not number or len(names) != 2 or any(map(wrong_name, names)):
+    value, _, names = text.partition(":")
+    topic, _, group = names.partition(":")
+    if not (value.isdecimal() and value.isascii() and len(value) < 19) or wrong_name(topic) or wrong_name(group):
         raise bad_parameter("cursor", "pass the cursor of the page before, as it is")
-    return GroupPlace(-int(value), *names)
+    return GroupPlace(topic, group, int(value))

@@ -5,7 +5,7 @@ Of very many topics a refresh reads some, a page at a time: what is new, what wa
 
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Callable, Collection, Generator, Mapping, Set
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Set
 from contextlib import contextmanager
 from weakref import WeakValueDictionary
 
@@ -203,10 +203,10 @@ class Directory:
         """The name of a topic; empty for one that is not known here yet."""
         return self._names.get(topic_id, "")
 
-    @property
-    def groups(self) -> list[Group]:
-        """All groups, in no order."""
-        return list(self._by_id.values())
+    def topics_from(self, name: str) -> Iterator[Topic]:
+        """Topics by name, from this one on."""
+        for one in sorted(known for known in self._topics if known >= name):
+            yield self._topics[one]
 
     def groups_of(self, topic: Topic) -> list[Group]:
         """The groups of a topic, by name."""

@@ -449,7 +449,13 @@ def test_groups_of_a_topic_are_sorted_by_what_they_have(
         name = request.path.rpartition("/")[2]
         if name == "t":
             return Answer(200, {"topic": "t", "groups": [{"group": "a"}, {"group": "b"}]})
-        counts: dict[str, Any] = {"backlog": 9 if name == "b" else 0, "claimed": 0, "retries": [], "dead_letters": 0, "acked": 0}
+        counts: dict[str, Any] = {
+            "backlog": 9 if name == "b" else 0,
+            "claimed": 0,
+            "retries": [],
+            "dead_letters": 0,
+            "acked": 0,
+        }
         return Answer(200, {"topic": "t", "group": name, **counts, "clients": [], "paused": False})
 
     script.respond = respond
