@@ -115,7 +115,7 @@ class WatchedBackend:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
 
-    async def write(self, work: Work[T]) -> T:
+    async def write(self, work: Work[T], *, heavy: bool = False) -> T:
         queries: list[str] = []
 
         async def watched(tx: Transaction) -> T:
@@ -126,7 +126,7 @@ class WatchedBackend:
                 self._killer.reach(f"{query}:commit")
             return result
 
-        result = await self._backend.write(watched)
+        result = await self._backend.write(watched, heavy=heavy)
         for query in queries:
             self._killer.reach(f"{query}:committed")
         return result

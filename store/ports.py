@@ -135,6 +135,10 @@ class Guest(Protocol):
 class Backend(Guest, Protocol):
     """A database. Closed with `aclose`; every method may raise the errors of `store.errors`."""
 
+    async def write(self, work: Work[T], *, heavy: bool = False) -> T:
+        """As a guest's. `heavy`: it takes long, and where there is one writer those that wait go first."""
+        ...
+
     async def note(self, work: Work[T]) -> T:
         """Runs `work` whose statements are committed one by one, beside all others: for what may be done twice, or in
         part, and must not wait in a line."""

@@ -24,7 +24,7 @@ from .operating import redriving, replaying, seeking
 from .operating.redriving import Letters, Redriven
 from .operating.replaying import Range, Replayed
 from .operating.seeking import Sought
-from .ports import Backend, Transaction
+from .ports import Backend, Transaction, Work
 from .records import (
     ClaimRequest,
     Conflict,
@@ -58,6 +58,9 @@ _WIDEST_SPREAD = 1000
 
 _LOOKS = 16
 """Batches that look for idempotency keys behind one that knew some."""
+
+_LIGHT = 200
+"""Of more entries than these a promotion is heavy."""
 
 _Function = Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]]
 _OverSchedules = Callable[[Transaction, Firing], Awaitable[T]]
@@ -98,8 +101,11 @@ class Store:
 
     async def write(self, function: _Function[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What a function over a transaction returns, once it is committed. It may be run again."""
+        return await self._write(lambda tx: function(tx, *args, **kwargs))
+
+    async def _write(self, work: Work[T], *, heavy: bool = False) -> T:
         with self.watch("write"):
-            return await self.backend.write(lambda tx: function(tx, *args, **kwargs))
+            return await self.backend.write(work, heavy=heavy)
 
     async def note(self, function: _Function[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What a function over a transaction returns whose statements are committed one by one; see `Backend.note`."""
@@ -156,6 +162,7 @@ class Store:
         `timers`."""
         made: dict[tuple[int, int], int] = {}
         run = Guarding(now, self.maker + 2)
+        heavy = len(entries) > _LIGHT
 
         async def attempt(spread: int) -> tuple[list[Promoted], timers.ByQueue]:
             def promote(
@@ -166,8 +173,8 @@ class Store:
                 return timers.promote(tx, entries, now, self.maker + 2, behind=behind, judge=firing, guarding=run)
 
             if self.calendar is None:
-                return await self.write(promote)
-            return await self._fire(promote, self.calendar, now, spread, made)
+                return await self._write(promote, heavy=heavy)
+            return await self._fire(promote, self.calendar, now, spread, made, heavy=heavy)
 
         done = await self._again(attempt, now)
         if run.left and self.guards is not None:
@@ -198,13 +205,20 @@ class Store:
         return await self._again(lambda spread: self._fire(function, calendar, now, spread, made), now)
 
     async def _fire(
-        self, function: _OverSchedules[T], calendar: Calendar, now: int, spread: int, made: dict[tuple[int, int], int]
+        self,
+        function: _OverSchedules[T],
+        calendar: Calendar,
+        now: int,
+        spread: int,
+        made: dict[tuple[int, int], int],
+        *,
+        heavy: bool = False,
     ) -> T:
         async def work(tx: Transaction) -> tuple[T, Firing]:
             firing = Firing(calendar, self.ids, now, self.maker + 5, spread, made)
             return await function(tx, firing), firing
 
-        result, firing = await self.write(work)
+        result, firing = await self._write(work, heavy=heavy)
         if firing.dropped:
             calendar.dropped(firing.dropped)
         if firing.armed:

@@ -246,7 +246,7 @@ def _believe() -> None:
     """A publish whose commit the disk had no room for is answered as if it were there."""
     right = WatchedBackend.write
 
-    async def write(self: WatchedBackend, work: Work[T]) -> T:
+    async def write(self: WatchedBackend, work: Work[T], *, heavy: bool = False) -> T:
         published: list[T] = []
 
         async def kept(tx: Transaction) -> T:
@@ -256,7 +256,7 @@ def _believe() -> None:
             return result
 
         try:
-            return await right(self, kept)
+            return await right(self, kept, heavy=heavy)
         except Unavailable:
             if not published:
                 raise

@@ -212,8 +212,9 @@ class MySQLBackend:
         self._run_again = 0
         self._in_doubt = 0
 
-    async def write(self, work: Work[T]) -> T:
-        """Runs `work` in a transaction of its own; see `store.ports.Backend`."""
+    async def write(self, work: Work[T], *, heavy: bool = False) -> T:
+        """Runs `work` in a transaction of its own, beside all others; see `store.ports.Backend`."""
+        del heavy
         tried = 0
         patient_until = 0.0
         server = self._hosts.name

@@ -42,9 +42,9 @@ class SQLiteBackend:
         self._idle: list[Connection] = []
         self._limit = trio.CapacityLimiter(_READERS)
 
-    async def write(self, work: Work[T]) -> T:
+    async def write(self, work: Work[T], *, heavy: bool = False) -> T:
         """Runs `work` in the writer thread. A commit here is never in doubt."""
-        return await self._writer.write(work)
+        return await self._writer.write(work, heavy=heavy)
 
     async def read(self, work: Work[T]) -> T:
         """Runs `work` in a thread on a connection of its own."""

@@ -2,11 +2,15 @@
 
 Where there are several, each runs in a savepoint of its own, so that one that fails is undone alone; then all are
 committed together, and only then answered. One fsync serves all that came while the one before it ran.
+
+Heavy work has a transaction of its own, and its turn after the others: a claim or a publish that comes while a thousand
+messages fall due waits for the thousand that are on their way, and not for the next thousand, too.
 """
 
 import queue
 import sqlite3
 import threading
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
@@ -31,6 +35,7 @@ class _Job(Generic[T]):
 
     work: Work[T]
     token: trio.lowlevel.TrioToken
+    heavy: bool
     done: trio.Event = field(factory=trio.Event)
     result: T | None = None
     error: BaseException | None = None
@@ -46,17 +51,19 @@ class Writer:
     def __init__(self, path: Path) -> None:
         self._connection = connect(path)
         self._jobs: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
+        self._light: deque[_Job[Any]] = deque()
+        self._heavy: deque[_Job[Any]] = deque()
         self._thread = threading.Thread(target=self._run, name="tarry-sqlite-writer", daemon=True)
         self._closed = False
         self.transactions = 0
         self.works = 0
         self._thread.start()
 
-    async def write(self, work: Work[T]) -> T:
+    async def write(self, work: Work[T], *, heavy: bool = False) -> T:
         """Runs `work` and returns its result once it is committed."""
         if self._closed:
             raise Unavailable("the store is closed")
-        job: _Job[T] = _Job(work, trio.lowlevel.current_trio_token())
+        job: _Job[T] = _Job(work, trio.lowlevel.current_trio_token(), heavy)
         self._jobs.put(job)
         await job.done.wait()
         if job.error is not None:
@@ -74,13 +81,22 @@ class Writer:
         self._connection.close()
 
     def _run(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            jobs = [job]
-            while len(jobs) < _TOGETHER and not self._jobs.empty() and (job := self._jobs.get()) is not None:
-                jobs.append(job)
-            self._together(jobs)
-            if job is None:
-                break
+        goes_on = True
+        while goes_on or self._light or self._heavy:
+            goes_on = goes_on and self._sort()
+            # In turns, so that neither waits for more than one transaction of the other.
+            if self._light:
+                self._together([self._light.popleft() for _ in range(min(len(self._light), _TOGETHER))])
+            if self._heavy:
+                self._together([self._heavy.popleft()])
+
+    def _sort(self) -> bool:
+        """Takes all that is there, and waits for the first if nothing waits; whether more may come."""
+        while not (self._light or self._heavy) or not self._jobs.empty():
+            if (job := self._jobs.get()) is None:
+                return False
+            (self._heavy if job.heavy else self._light).append(job)
+        return True
 
     def _together(self, jobs: list[_Job[Any]]) -> None:
         try:

@@ -40,11 +40,10 @@ class Line:
             raise Unavailable("cut off")
         return await self._backend.read(work)
 
-    async def write(self, work: Work[object], landed: object = None) -> object:
-        del landed
+    async def write(self, work: Work[object], *, heavy: bool = False) -> object:
         if self.cut:
             raise Unavailable("cut off")
-        return await self._backend.write(work)
+        return await self._backend.write(work, heavy=heavy)
 
 
 @attrs.define(eq=False)

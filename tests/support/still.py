@@ -20,7 +20,8 @@ class StillBackend:
             for statement in migration.statements:
                 self._connection.execute(statement)
 
-    async def write(self, work: Work[T]) -> T:
+    async def write(self, work: Work[T], *, heavy: bool = False) -> T:
+        del heavy
         self._connection.execute("BEGIN")
         try:
             result = await work(SQLiteTransaction(self._connection))

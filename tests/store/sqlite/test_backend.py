@@ -3,16 +3,18 @@
 import os
 import sqlite3
 import sys
+import threading
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from support.stores import HOUR, START, SQLiteTables, Stage
 from tarry.store import catalogue
 from tarry.store.errors import Contention, Refused, StoreInUse, Unavailable
-from tarry.store.ports import Transaction
+from tarry.store.ports import Transaction, Work
 from tarry.store.sqlite.backend import SQLiteBackend
 from tarry.store.sqlite.connection import connect
 from tarry.store.store import Store
@@ -291,6 +293,52 @@ class TestWriter:
         after = stage.store.backend.statistics()
         assert after["works"] - before["works"] == 50
         assert after["transactions"] - before["transactions"] < 50
+
+    async def test_heavy_work_has_its_turn_after_the_others(self, stage: Stage) -> None:
+        backend, begun, gate, order = stage.store.backend, threading.Event(), threading.Event(), list[str]()
+
+        def work(name: str) -> Work[None]:
+            async def noted(_: Transaction) -> None:
+                order.append(name)
+                if name == "first":
+                    begun.set()
+                    assert gate.wait(10)
+
+            return noted
+
+        async def write(name: str) -> None:
+            await backend.write(work(name), heavy=name.startswith("heavy"))
+
+        before = backend.statistics()["transactions"]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(write, "first")
+            await trio.to_thread.run_sync(begun.wait)
+            for name in ("heavy 1", "heavy 2", "light 1", "light 2"):
+                nursery.start_soon(write, name)
+                await trio.testing.wait_all_tasks_blocked()
+            await trio.to_thread.run_sync(gate.set)
+        assert sorted(order[1:3]) == ["light 1", "light 2"], "together, and before what is heavy"
+        assert order[3:] == ["heavy 1", "heavy 2"]
+        assert backend.statistics()["transactions"] - before == 4, "each heavy one by itself"
+
+    async def test_what_waits_is_written_before_it_closes(self, tmp_path: Path) -> None:
+        backend, gate, done = SQLiteBackend(tmp_path / "closing.db"), threading.Event(), list[bool]()
+
+        async def write(heavy: bool) -> None:
+            async def noted(_: Transaction) -> None:
+                assert gate.wait(10)
+                done.append(heavy)
+
+            await backend.write(noted, heavy=heavy)
+
+        async with trio.open_nursery() as nursery:
+            for heavy in (False, True, True, False):
+                nursery.start_soon(write, heavy)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(backend.aclose)
+            await trio.testing.wait_all_tasks_blocked()
+            gate.set()
+        assert sorted(done) == [False, False, True, True]
 
     async def test_one_that_fails_is_undone_alone(self, stage: Stage) -> None:
         topic = await stage.topic()
