@@ -59,7 +59,7 @@ class Call:
     def check(self, parameters: Collection[str]) -> None:
         """Names in the path are such as may be; the query has these parameters alone, each at most once."""
         named = (
-            *((what, wrong_name) for what in ("topic", "group", "name", "report")),
+            *((what, wrong_name) for what in ("topic", "group", "name", "report", "figure")),
             *(("client", wrong_client), ("key", self._wrong_key)),
         )
         for what, wrong_one in named:

@@ -43,6 +43,7 @@ _PARTS: dict[str, Json] = {
     "group": schemas.NAME,
     "name": schemas.NAME,
     "report": schemas.NAME,
+    "figure": schemas.NAME,
     "id": schemas.ID,
     "queue": {"type": "integer", "minimum": 0},
     "claim": {"type": "string"},

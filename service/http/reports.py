@@ -1,6 +1,7 @@
 """/v1/reports: pages that `tarry pipeline report` has made, in the folder that the setting `reports` names.
 
-Nothing else of the folder is read. A page is another program's, so it is served without scripts, forms, or an origin.
+Nothing else of the folder is read. A page is another program's, so it is served without scripts and forms. It keeps its
+origin: from a page without one a browser sends no session, and the figures that it leads to would be out of reach.
 """
 
 from pathlib import Path
@@ -15,13 +16,16 @@ from .names import wrong_name
 from .problems import Problem
 
 _PAGE = "index.html"
+_FIGURES = "figures"
+_FILES = (".json", ".parquet")
+_LEADS = b'href="%s/'
 _MOST = 100
 """Reports in the list."""
 _LARGEST = 64 << 20
-"""Bytes of a page."""
+"""Bytes of a page, or a figure."""
 _HEADERS = {
-    "Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:;"
-    " frame-ancestors 'self'",
+    "Content-Security-Policy": "sandbox allow-downloads allow-same-origin; default-src 'none';"
+    " style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'",
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-cache",
 }
@@ -41,7 +45,20 @@ async def get_report(call: Call) -> Response:
     page = await trio.to_thread.run_sync(_read, call.settings.reports, name)
     if page is None:
         raise Problem("unknown-report", f"there is no report {name!r}; GET /v1/reports lists them")
-    return Response(page, 200, "text/html; charset=utf-8", _HEADERS)
+    # Its figures are beside it in the folder; in the browser they are below it.
+    leads, below = _LEADS % _FIGURES.encode(), _LEADS % f"{name}/{_FIGURES}".encode()
+    return Response(page.replace(leads, below), 200, "text/html; charset=utf-8", _HEADERS)
+
+
+async def get_figure(call: Call) -> Response:
+    """A figure of a report, as a file to keep: JSON or Parquet."""
+    report, figure = call.part("report"), call.part("figure")
+    content = await trio.to_thread.run_sync(_read_figure, call.settings.reports, report, figure)
+    if content is None:
+        raise Problem("unknown-report", f"there is no figure {figure!r} of a report {report!r}")
+    name = f'attachment; filename="{report}-{figure}"'
+    headers = {"Content-Disposition": name, "X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"}
+    return Response(content, 200, "application/octet-stream", headers)
 
 
 def _pages(folder: str) -> dict[str, tuple[Path, int]]:
@@ -65,3 +82,13 @@ def _read(folder: str, name: str) -> bytes | None:
     if page is None or page[0].stat().st_size > _LARGEST:
         return None
     return page[0].read_bytes()
+
+
+def _read_figure(folder: str, report: str, figure: str) -> bytes | None:
+    page = _pages(folder).get(report)
+    if page is None or not figure.endswith(_FILES):
+        return None
+    path = page[0].parent / _FIGURES / figure
+    if not path.is_file() or not path.resolve().is_relative_to(Path(folder).resolve()):
+        return None
+    return path.read_bytes() if path.stat().st_size <= _LARGEST else None

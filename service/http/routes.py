@@ -397,6 +397,10 @@ OPERATIONS: tuple[Operation, ...] = (
         *("GET", "/v1/reports/{report}", reports.get_report, "text/html", READ_ALL),
         problems=("bad-request", "unknown-report", *_READS),
     ),
+    Operation(
+        *("GET", "/v1/reports/{report}/figures/{figure}", reports.get_figure, "application/octet-stream", READ_ALL),
+        problems=("bad-request", "unknown-report", *_READS),
+    ),
     Operation("GET", "/v1/guards", guards.list_guards, answers.GuardList, READ_ALL, problems=("bad-request", *_READS)),
     Operation("GET", "/v1/nodes", nodes.list_nodes, answers.NodeList, READ_ALL, problems=("bad-request", *_READS)),
     Operation(

@@ -60,6 +60,7 @@ class House:
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     with served(tmp_path_factory.mktemp("dashboard")) as server:
+        server.environment["TARRY_REPORTS"] = str(server.folder / "reports")
         assert server.tarry("migrate").returncode == 0
         keys = {
             "operator": server.key("operator", "admin"),
@@ -430,6 +431,26 @@ def test_axe_finds_no_serious_fault(house: House, operator: Window, theme: Any) 
         found += [f"{address}: {one}" for one in page.evaluate(OVER_EACH_OTHER)]
     operator.wrong[:] = [one for one in operator.wrong if "404" not in one]  # the page that is not there
     assert found == []
+
+
+def test_a_report_and_the_figures_that_it_leads_to(house: House, operator: Window) -> None:
+    """The link is one of the report's own page: the session goes with it, and what comes is a file."""
+    operator.go("/ui/reports")
+    expect(operator.page.get_by_text("There is no report in the folder yet")).to_be_visible()
+    figures = house.server.folder / "reports" / "monday" / "figures"
+    figures.mkdir(parents=True)
+    (figures / "rate.json").write_text("[7]")
+    text = '<h1>What Tarry did</h1><a href="figures/rate.json">JSON</a><script>parent.document.title = "ran"</script>'
+    (figures.parent / "index.html").write_text(text)
+    page = operator.go("/ui/reports")
+    report = page.frame_locator("iframe")
+    expect(report.get_by_role("heading", name="What Tarry did")).to_be_visible()
+    with page.expect_download() as download:
+        report.get_by_role("link", name="JSON").click()
+    assert download.value.suggested_filename == "monday-rate.json"
+    assert Path(download.value.path()).read_text() == "[7]"
+    assert "Reports" in page.title()
+    operator.wrong[:] = [one for one in operator.wrong if "Blocked script execution" not in one]
 
 
 def test_nodes_of_several_servers_are_all_in_sight(operator: Window) -> None:

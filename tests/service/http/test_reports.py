@@ -41,10 +41,12 @@ async def test_the_latest_first(client: httpx.AsyncClient) -> None:
     }
 
 
-async def test_a_page_has_no_scripts_and_no_origin(client: httpx.AsyncClient) -> None:
+async def test_a_page_has_no_scripts(client: httpx.AsyncClient) -> None:
     response = await client.get("/v1/reports/monday")
     assert response.text == "<title>monday</title>"
-    assert response.headers["content-security-policy"].startswith("sandbox; default-src 'none'")
+    assert response.headers["content-security-policy"].startswith(
+        "sandbox allow-downloads allow-same-origin; default-src 'none'"
+    )
     assert response.headers["x-content-type-options"] == "nosniff"
 
 
@@ -64,3 +66,35 @@ async def test_a_name_leads_nowhere_else(client: httpx.AsyncClient, name: str) -
 async def test_a_report_may_lie_in_the_folder_itself(client: httpx.AsyncClient, folder: Path) -> None:
     (folder / "index.html").write_text("own")
     assert (await client.get("/v1/reports/reports")).text == "own"
+
+
+async def test_a_page_leads_to_its_figures(client: httpx.AsyncClient, folder: Path) -> None:
+    (folder / "monday" / "figures").mkdir()
+    (folder / "monday" / "figures" / "rate.parquet").write_bytes(b"PAR1")
+    (folder / "monday" / "index.html").write_text('<a href="#rate">see</a><a href="figures/rate.parquet">Parquet</a>')
+    page = await client.get("/v1/reports/monday")
+    _, _, lead = page.text.rpartition('href="')
+    figure = await client.get(str(page.url.join(lead.partition('"')[0])))
+    assert (figure.status_code, figure.content) == (200, b"PAR1")
+    assert figure.headers["content-disposition"] == 'attachment; filename="monday-rate.parquet"'
+    assert 'href="#rate"' in page.text
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["monday/figures/rate.json", "nobody/figures/rate.json", "monday/figures/index.html", "way-out/figures/x.json"],
+)
+async def test_no_such_figure(client: httpx.AsyncClient, folder: Path, path: str) -> None:
+    (folder / "monday" / "figures").mkdir()
+    (folder / "monday" / "figures" / "index.html").write_text("not for you")
+    response = await client.get(f"/v1/reports/{path}")
+    assert (response.status_code, response.json()["type"]) == (404, "/problems/unknown-report")
+
+
+async def test_a_figure_leads_nowhere_else(client: httpx.AsyncClient, folder: Path) -> None:
+    (folder.parent / "secret" / "x.json").write_text("not for you")
+    (folder / "monday" / "figures").symlink_to(folder.parent / "secret")
+    for path in ("monday/figures/x.json", "monday/figures/..%2f..%2fsecret%2fx.json", "monday/figures/%2e%2e"):
+        response = await client.get(f"/v1/reports/{path}")
+        assert response.status_code in (400, 404)
+        assert "not for you" not in response.text
