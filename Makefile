@@ -2,7 +2,7 @@
 # PYTHON=... names the interpreter for .venv; ARGS=... is passed on to the demo, to pytest or to the benchmark.
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test long check site bench campaign clean
+.PHONY: help demo test long container check site bench campaign clean
 
 BIN := .venv/bin
 export PYTHON
@@ -11,6 +11,7 @@ help:
 	@echo 'make demo    set up .venv, then watch a day of flights go through Tarry (about a minute)'
 	@echo 'make test    set up, check, and run every test'
 	@echo 'make long    the tests that take minutes: the pipeline on Spark, on every store and all the way round; the campaign in short'
+	@echo 'make container  of the long ones, the one that builds the image and runs two servers of it: wants podman, as root'
 	@echo 'make check   format, lint, types (mypy and pyright, strict), import contracts, the documents as a site'
 	@echo 'make site    the documents as a site, in build/site'
 	@echo 'make bench   every benchmark in short form; docs/benchmarks.md has the long commands'
@@ -31,6 +32,10 @@ long:
 	@.make/venv dev
 	@.make/servers
 	$(BIN)/pytest -m long $(ARGS)
+
+container:
+	@.make/venv dev
+	$(BIN)/pytest -m long $(ARGS) tests/acceptance/test_container.py
 
 # mypy reads tests from their own folder: from here `tests/client` would be the room `client`.
 # PYTHONPATH: import-linter reads the package in its installed shape, see CONTRIBUTING.md.

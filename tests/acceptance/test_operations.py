@@ -150,7 +150,8 @@ def test_the_image() -> None:
     assert lines.index('ENTRYPOINT ["tarry"]') > user, "no shell, and no rights, when it runs"
     assert 'CMD ["serve"]' in lines
     assert "STOPSIGNAL SIGTERM" in lines
-    assert text.count("slim-bookworm") == 2
+    assert "ARG BASE=python:3.12-slim-bookworm" in lines
+    assert text.count("FROM ${BASE}") == 2
     assert "http://127.0.0.1:8277/readyz" in text
     environment = dict(re.findall(r"(TARRY_\w+)=(\S+)", text))
     assert settings_of(environment) == {"TARRY_LISTEN": "0.0.0.0:8277", "TARRY_LOG_FORMAT": "json"}
