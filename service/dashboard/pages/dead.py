@@ -9,7 +9,7 @@ from ..page import Confirm, Page, Said
 from ..tables import Column, Table
 from ..visit import Visit
 from ..words import bodied
-from .groups import groups as groups_page
+from .groups import ranked
 from .messages import body_text, flags
 
 _PAGE = 50
@@ -23,8 +23,8 @@ _REASON = 200
 
 
 async def dead(visit: Visit) -> Page:
-    """Groups that have dead letters."""
-    whole = (await groups_page(visit)).facts["table"]
+    """Groups that have dead letters, those first that have most."""
+    whole = await ranked(visit, "dead_letters")
     table = Table(
         name="dead",
         caption="Groups with dead letters",
@@ -38,9 +38,10 @@ async def dead(visit: Visit) -> Page:
         rows=[row for row in whole.rows if row["dead_letters"]],
         path=whole.path,
         query=whole.query,
+        cli=whole.cli,
         empty="There are no dead letters here. A message is dead after the last rung of its ladder; to look closer:",
         teach="tarry dead list orders --group billing",
-        more=whole.more,
+        more=whole.more if whole.rows and whole.rows[-1]["dead_letters"] else None,
         stacked=True,
     )
     return Page("dead", "Dead letters", {"table": table}, [table])

@@ -3,40 +3,36 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import trio
-
 from ..api import part
 from ..page import Confirm, Page, Said
 from ..pictures.funnel import funnel
 from ..tables import Column, Table
 from ..visit import Visit
 
-_TOPICS = 20
-"""Whose groups are on a page: each topic is a call."""
+SORTS = ("name", "backlog", "dead_letters")
+_PAGE = 50
 
 
 async def groups(visit: Visit) -> Page:
-    """The groups of a page of topics."""
-    query = {"max": _TOPICS, "cursor": visit.asked("cursor"), "sort": "backlog"}
-    told: Any = await visit.api.get("/v1/topics", query)
-    details: dict[str, Any] = {}
+    """A page of the groups of all topics; those first where most waits, unless another order is asked for."""
+    sort = visit.asked("sort") or "backlog"
+    table = await ranked(visit, sort)
+    return Page("groups", "Groups", {"table": table, "sort": sort, "sorts": SORTS}, [table])
 
-    async def look(name: str) -> None:
-        details[name] = await visit.api.get(f"/v1/topics/{part(name)}")
 
-    names: list[str] = [one["topic"] for one in told["topics"]]
-    async with trio.open_nursery() as nursery:
-        for name in names:
-            nursery.start_soon(look, name)
-    found = [group for name in names for group in details[name]["groups"]]
-    table = table_of(found, "/v1/topics", query=query, more=told["cursor"])
-    return Page("groups", "Groups", {"table": table}, [table])
+async def ranked(visit: Visit, sort: str) -> Table:
+    """A page of the groups of all topics, in this order."""
+    query = {"sort": sort, "max": _PAGE, "cursor": visit.asked("cursor")}
+    told: Any = await visit.api.get("/v1/groups", query)
+    command = ("tarry", "groups", "--sort", sort)
+    return table_of(told["groups"], "/v1/groups", cli=command, query=query, more=told["cursor"])
 
 
 def table_of(
     found: Sequence[Mapping[str, Any]],
     path: str,
     *,
+    cli: Sequence[str],
     topic: str | None = None,
     query: Mapping[str, object] | None = None,
     more: str | None = None,
@@ -67,7 +63,7 @@ def table_of(
         ],
         path=path,
         query=query or {},
-        cli=("tarry", "groups", topic) if topic else (),
+        cli=cli,
         empty="There is no group yet. A group comes into being with its first claim:",
         teach=f"tarry consume {some} --group billing",
         more=more,

@@ -56,7 +56,7 @@ async def topic(visit: Visit) -> Page:
     name = visit.parts["topic"]
     path = f"/v1/topics/{part(name)}"
     told: Any = await visit.api.get(path)
-    table = groups_table(told["groups"], path, topic=name)
+    table = groups_table(told["groups"], path, topic=name, cli=("tarry", "groups", name))
     facts = {
         "topic": told,
         "counts": _counts(told),

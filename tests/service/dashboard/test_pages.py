@@ -9,10 +9,12 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
+import pytest
 import structlog
 
 from support.spied import NOW, SpiedServer
 from tarry.service.cli.app import app as command_line
+from tarry.service.dashboard.pages import groups
 from tarry.service.dashboard.places import PLACES
 from tarry.wheel.ladder import Ladder
 
@@ -301,10 +303,10 @@ async def test_a_body_is_published_again_as_it_came(browser: httpx.AsyncClient, 
     assert b'{"n": 1.10, "big": 12345678901234567890123}' in (await browser.get(f"/v1/messages/{copy[0]}")).content
 
 
-async def dead_letters(server: SpiedServer, *reasons: str) -> list[int]:
-    topic = await server.topic("parcels", ladder=Ladder(()))
-    group = await server.group(topic, "labels")
-    await server.publish(topic, *[b"%d" % n for n in range(len(reasons))], key="k")
+async def dead_letters(server: SpiedServer, *reasons: str, topic: str = "parcels") -> list[int]:
+    of = await server.topic(topic, ladder=Ladder(()))
+    group = await server.group(of, "labels")
+    await server.publish(of, *[b"%d" % n for n in range(len(reasons))], key="k")
     claim = await server.claim(group, size=len(reasons))
     for delivered, reason in zip(claim.messages, reasons, strict=True):
         await server.settle(claim, "fail", delivered.id, reason=reason)
@@ -395,6 +397,58 @@ async def test_a_group_is_paused_and_resumed(browser: httpx.AsyncClient, server:
     text = " ".join(read(await browser.get(here)).text)
     for word in ("The ladder", "after 10 s", "dead letters"):
         assert word in text
+
+
+def rows(reader: Reader) -> list[str]:
+    """The ids of a table's rows, which tell what they are of."""
+    return [attributes["id"] or "" for tag, attributes in reader.elements if tag == "tr" and "id" in attributes]
+
+
+def following(reader: Reader) -> list[str | None]:
+    """Where the next page is, if there is one."""
+    return [attributes["href"] for _, attributes in reader.elements if attributes.get("rel") == "next"]
+
+
+async def test_groups_are_sorted_as_the_address_says(
+    browser: httpx.AsyncClient, server: SpiedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many topics there are, the group with most to do is on the first page."""
+    monkeypatch.setattr(groups, "_PAGE", 2)
+    for number, name in enumerate(("a", "b", "c", "d")):
+        topic = await server.topic(name)
+        await server.group(topic, "mail")
+        await server.publish(topic, *[b"1"] * (1 + number))
+    first = read(await browser.get("/ui/groups"))
+    assert rows(first) == ["groups-d-mail", "groups-c-mail"]
+    (more,) = following(first)
+    assert rows(read(await browser.get(f"/ui/groups{more}"))) == ["groups-b-mail", "groups-a-mail"]
+    by_name = read(await browser.get("/ui/groups?sort=name"))
+    assert rows(by_name) == ["groups-a-mail", "groups-b-mail"]
+    assert ("a", {"href": "?sort=name", "aria-current": "true"}) in by_name.elements
+    (more,) = following(by_name)
+    assert more is not None
+    assert "sort=name" in more, "the next page keeps the order"
+    assert rows(read(await browser.get(f"/ui/groups{more}"))) == ["groups-c-mail", "groups-d-mail"]
+    assert "tarry groups --sort name" in " ".join(by_name.text)
+    assert (await browser.get("/ui/groups?sort=age")).status_code == 400
+
+
+async def test_groups_with_most_dead_letters_come_first(
+    browser: httpx.AsyncClient, server: SpiedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups, "_PAGE", 1)
+    await server.group(await server.topic("idle"), "mail")
+    await dead_letters(server, "no ink")
+    await dead_letters(server, "no ink", "no paper", "no stamp", topic="letters")
+    first = read(await browser.get("/ui/dead"))
+    assert rows(first) == ["dead-letters-labels"]
+    (more,) = following(first)
+    second = read(await browser.get(f"/ui/dead{more}"))
+    assert rows(second) == ["dead-parcels-labels"]
+    (more,) = following(second)
+    last = read(await browser.get(f"/ui/dead{more}"))
+    assert rows(last) == [], "who has none is not there"
+    assert following(last) == []
 
 
 async def test_an_action_is_no_page(browser: httpx.AsyncClient, server: SpiedServer) -> None:
