@@ -28,6 +28,7 @@ from support.waiting import wait_until
 from tarry.client import Tarry
 from tarry.service.demo.server_process import free_port, python_path
 
+PAGES = ("/ui", "/ui/pictures")
 SAMPLE = re.compile(r'(\w+)\{process="(\d)"([^}]*)\} (\S+)')
 
 
@@ -159,6 +160,9 @@ def test_all_serve_through_one_port_and_one_of_them_tells_of_all(pair: Several) 
     assert lags() == ['tarry_group_lag_messages{group="all",topic="orders"} 0.0']
     for client in clients:
         client.close()
+    page, pictures = (httpx.get(f"{pair.url}{path}", headers={"accept": "text/html"}).text for path in PAGES)
+    assert len(re.findall("<span>at box-[12]</span>", page)) == 3, "the dashboard says whose rates it has"
+    assert re.search("to the first hand-out, at box-[12]<", pictures)
 
 
 def test_many_connections_at_once_are_shared_out_evenly(pair: Several) -> None:
