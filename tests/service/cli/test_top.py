@@ -131,6 +131,11 @@ def test_lateness_of_several_processes_is_added_up() -> None:
     )
 
 
+def _hear_ctrl_c() -> None:
+    """What a script starts in the background is deaf to it, and so are all that it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Screen:
     """`tarry top` on a terminal of its own."""
 
@@ -140,7 +145,9 @@ class Screen:
         environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
         command = [sys.executable, "-m", "tarry.service.cli.app", "top", "--every", "1"]
         environment |= python_path() | {"TERM": "xterm", "NO_COLOR": "1"}
-        self.process = subprocess.Popen(command, stdin=child, stdout=child, stderr=child, env=environment)
+        self.process = subprocess.Popen(
+            command, stdin=child, stdout=child, stderr=child, env=environment, preexec_fn=_hear_ctrl_c
+        )
         os.close(child)
         self.text = ""
 
