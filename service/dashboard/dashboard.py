@@ -12,7 +12,7 @@ import structlog
 import trio
 from attrs import define, field
 
-from ..http.asgi import Request, Response
+from ..http.asgi import BadAddress, Request, Response
 from ..http.hosts import Hosts
 from ..http.problems import Problem
 from ..http.server.ports import App, Receive, Scope, Send
@@ -111,6 +111,9 @@ class Dashboard:
             return await self._problem(request, error), route
         except Problem as problem:
             return problem.response(), route
+        except BadAddress as error:
+            facts = {"title": _WRONG[400], "detail": f"{error}", "status": 400}
+            return _html(rendering.whole("problem_alone", facts), 400), route
         except Exception:
             # Whatever it is, a person looks at it: a page of ours, and the rest in the log.
             log.exception("page_failed", route=route)

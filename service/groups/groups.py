@@ -71,6 +71,8 @@ class Groups:
     _of_topic: defaultdict[int, list[Coordinator]] = field(factory=lambda: defaultdict(list), init=False)
     _met_until: dict[int, float] = field(factory=dict[int, float], init=False)
     """By group id, up to when its turns stand in line at once: trio's time."""
+    _furthest: dict[int, dict[int, int]] = field(factory=dict[int, dict[int, int]], init=False)
+    """By group id and queue id, from which offset on this server has handed out nothing."""
     _line: trio.CapacityLimiter = field(factory=lambda: trio.CapacityLimiter(_LINES), init=False)
     _nursery: trio.Nursery | None = field(default=None, init=False)
     _stopping: bool = field(default=False, init=False)
@@ -229,6 +231,7 @@ class Groups:
                 del self._of_topic[group.topic.id]
             coordinator.retire()
             self._met_until.pop(group.id, None)
+            self._furthest.pop(group.id, None)
 
     def look_again(self, group_id: int) -> None:
         """There may be messages for the group, or room for more in hand, whatever its last turn has found."""
@@ -316,7 +319,15 @@ class Groups:
         if settlements and (group.concurrency is not None or group.topic.ordered):
             self._tell("group", group.id)  # there is room, or a key goes on
         for claim in turn.ranges:
-            self.handed_out(group, claim.messages, claim.claimed_at)
+            self.handed_out(group, claim.messages, claim.claimed_at, first=self._is_first(group, claim))
+
+    def _is_first(self, group: Group, claim: Claim) -> bool:
+        """Whether what is claimed is handed out for the first time, as far as this server knows: what was given back or
+        redriven comes from a retry queue, and a seek leads back to where the group has been."""
+        queue_id, first = claim.key.queue_id, claim.key.first
+        furthest = self._furthest.setdefault(group.id, {})
+        been, furthest[queue_id] = furthest.get(queue_id, 0), max(furthest.get(queue_id, 0), first + claim.size)
+        return first >= been and all(queue.id != queue_id for queue in group.retry_queues)
 
     def _consume_timeout(self, group: Group, key: ClaimKey, settled: Settled) -> None:
         facts = {
@@ -331,9 +342,11 @@ class Groups:
         log.warning("consume_timeout", **facts)
         self._alarm.ring("consume_timeout", at=format_time(self._clock.now()), **facts)
 
-    def handed_out(self, group: Group, messages: Sequence[Delivered], at: int) -> None:
+    def handed_out(self, group: Group, messages: Sequence[Delivered], at: int, *, first: bool = True) -> None:
         self._metrics.of_group("delivered", group.topic.name, group.name, len(messages))
         self._rates.count(group.topic.id, delivered=len(messages))
+        if not first:
+            return
         # What was asked for in the past was due when it was accepted.
         dues = [max(message.deliver_at, message.published_at) for message in messages if message.attempt == 1]
         self._metrics.lateness(group.topic.name, [(at - due) / 1000 for due in dues])

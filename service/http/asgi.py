@@ -7,6 +7,13 @@ from urllib.parse import parse_qsl, unquote
 from .server.ports import Receive, Scope, Send
 
 
+class BadAddress(ValueError):
+    """The address of a request is not UTF-8. With a sentence for whoever sent it."""
+
+    def __init__(self, part: str) -> None:
+        super().__init__(f"the {part} is not UTF-8: encode names and keys as UTF-8, and what is not ASCII as %XX")
+
+
 class Request:
     """What came, but for its body, which `receive` brings in pieces."""
 
@@ -27,11 +34,15 @@ class Request:
 
     @property
     def segments(self) -> list[str]:
-        """What stands between the slashes of the path, decoded: an encoded slash belongs to a name, as of a client."""
+        """What stands between the slashes of the path, decoded: an encoded slash belongs to a name, as of a client.
+        Raises `BadAddress`."""
         raw: bytes = self.scope.get("raw_path") or b""
-        if b"%" not in raw:
+        if b"%" not in raw and raw.isascii():
             return self.path.split("/")[1:]
-        return [unquote(part) for part in raw.decode("latin-1").split("/")[1:]]
+        try:
+            return [unquote(part, errors="strict") for part in raw.decode("ascii").split("/")[1:]]
+        except UnicodeDecodeError:
+            raise BadAddress("path") from None
 
     def header(self, name: bytes) -> str | None:
         """The first header of this name, in lower case."""
@@ -44,9 +55,12 @@ class Request:
 
     @cached_property
     def parameters(self) -> list[tuple[str, str]]:
-        """The query's, in their order."""
+        """The query's, in their order. Raises `BadAddress`."""
         query: bytes = self.scope["query_string"]
-        return parse_qsl(query.decode("latin-1"), keep_blank_values=True) if query else []
+        try:
+            return parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict") if query else []
+        except UnicodeDecodeError:
+            raise BadAddress("query") from None
 
     @cached_property
     def query(self) -> Mapping[str, str]:

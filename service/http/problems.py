@@ -17,7 +17,7 @@ from ...store.errors import (
 )
 from .. import errors
 from ..outages import tell_failure, why_away
-from .asgi import Response
+from .asgi import BadAddress, Response
 
 log = structlog.get_logger()
 
@@ -193,6 +193,8 @@ def problem_of(error: Exception) -> Problem | None:
     """The problem of an error that is part of the service's life; None for what should not have happened."""
     if isinstance(error, Problem):
         return error
+    if isinstance(error, BadAddress):
+        return Problem("bad-request", str(error))
     if isinstance(error, errors.ServiceError):
         for type_, kind, again in _SERVICE:
             if isinstance(error, type_):

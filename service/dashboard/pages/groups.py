@@ -65,7 +65,7 @@ def table_of(
         query=query or {},
         cli=cli,
         empty="There is no group yet. A group comes into being with its first claim:",
-        teach=f"tarry consume {some} --group billing",
+        teach=f"tarry consume {some} --group billing --from earliest",
         more=more,
         stacked=True,
     )

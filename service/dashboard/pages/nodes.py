@@ -60,7 +60,7 @@ async def nodes(visit: Visit) -> Page:
         query=query,
         cli=("tarry", "clients"),
         empty="No client is at work. A consumer on a terminal:",
-        teach="tarry consume orders --group billing",
+        teach="tarry consume orders --group billing --from earliest",
         more=found["cursor"],
         stacked=True,
     )

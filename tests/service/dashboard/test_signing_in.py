@@ -140,5 +140,8 @@ async def test_the_door(browser: httpx.AsyncClient, dashboard: Dashboard) -> Non
     assert to_programs.json()["name"] == "Tarry"
     assert (await browser.get("/v1/topics")).json()["topics"] == []
     assert (await browser.get("/ui/nowhere")).status_code == 404
+    for bad in ("/ui/topics/%e9", "/ui/messages?topic=%e9"):
+        told = await browser.get(bad)
+        assert (told.status_code, "is not UTF-8" in told.text) == (400, True)
     assert (await browser.post("/ui/topics")).status_code == 405
     assert (await browser.get("/ui/static/../dashboard.py")).status_code == 404

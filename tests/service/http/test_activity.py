@@ -2,6 +2,7 @@
 
 import httpx
 
+from support.nodes import name_of
 from support.spied import NOW, SpiedServer
 from tarry.service.activity import SECONDS
 from tarry.service.metrics import Metrics
@@ -22,6 +23,32 @@ async def test_activity(client: httpx.AsyncClient, server: SpiedServer, metrics:
     late = told["lateness"]
     assert sum(map(sum, late["counts"])) == 2
     assert {len(column) for column in late["counts"]} == {len(late["bounds"]) + 1}
+
+
+async def test_only_the_first_hand_out_is_late(
+    client: httpx.AsyncClient, server: SpiedServer, metrics: Metrics
+) -> None:
+    """Neither what is given back or redriven, nor what a seek brings again."""
+
+    def counted() -> float:
+        return metrics.registry.get_sample_value("tarry_delivery_lateness_seconds_count", {"topic": "orders"}) or 0
+
+    topic = await server.topic()
+    group = await server.group(topic)
+    await server.publish(topic, b"1", b"2", b"3")
+    claim = await server.claim(group)
+    assert counted() == 3
+    await server.node.groups.settle(name_of(claim), "fail", retry_after=0, count=False)
+    await server.settle(await server.claim(group, wait=5_000), "ack")
+    seek = "/v1/topics/orders/groups/billing/seek"
+    assert (await client.post(seek, json={"to": "earliest"})).status_code == 200
+    await server.publish(topic, b"4")
+    again = await server.claim(group)
+    assert len(again.messages) == 4
+    assert counted() == 3, "one claim of what has been and what is new counts as what has been"
+    await server.publish(topic, b"5")
+    await server.claim(group)
+    assert counted() == 4
 
 
 async def test_the_wheel_as_a_ring(client: httpx.AsyncClient, server: SpiedServer) -> None:
