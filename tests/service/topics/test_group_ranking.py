@@ -30,6 +30,7 @@ class Town:
         pages: list[list[str]] = []
         place: GroupPlace | None = GroupPlace()
         while place is not None:
+            assert len(pages) < 20, "the pages have no end"
             page = await self.ranking.page(sort, place, limit, topic)
             pages.append([f"{group.topic.name}{group.name}" for group, _ in page.groups])
             place = page.after

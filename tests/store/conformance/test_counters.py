@@ -13,6 +13,7 @@ from support.still import StillBackend
 from support.stores import HOUR, MINUTE, SECOND, START, Stage
 from tarry.store import catalogue
 from tarry.store.groups import locked_rows
+from tarry.store.looking import group_counts
 from tarry.store.records import Settlement
 from tarry.store.sqlite.connection import drive
 from tarry.store.store import Store
@@ -297,6 +298,7 @@ async def test_an_ack_from_outside_is_counted_by_the_next_turn(stage: Stage) -> 
     stage.tables.rows("UPDATE claim SET outcome = x'101000'")
     state = await stage.store.read(catalogue.group_state, group)
     assert (state.acked, state.claimed) == (0, 3)
+    assert (await stage.store.read(group_counts.of_groups, [group]))[group.id].claimed == 3
     assert (await stage.fail(group, claim, (0,))).lost
     assert (await stage.store.read(catalogue.group_state, group)).acked == 2
     failed = await stage.fail(group, claim)
